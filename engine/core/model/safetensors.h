@@ -1,0 +1,70 @@
+#pragma once
+// Strict reader of safetensors, and a writer.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kvscope {
+
+enum class TensorType : std::uint8_t { f32, f16, bf16, other };
+
+struct TensorEntry {
+  TensorType type;
+  std::string type_name;  // "BF16"
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin, end;  // bytes from the start of the file
+  std::int64_t n_elements() const;
+};
+
+/// One file, its header checked by the reference reader's rules (no hole, no overlap, no trailing byte, sizes agree).
+class SafetensorsFile {
+ public:
+  static SafetensorsFile open(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  const std::filesystem::path& path() const;
+  const std::map<std::string, TensorEntry>& tensors() const;
+  const std::string& header() const;  // its bytes, for hashing
+  std::uint64_t file_size() const;
+  /// Reads the tensor's bytes with pread (a mapping would die of SIGBUS when the file is cut). out.size() must fit.
+  void read(const TensorEntry& entry, std::span<std::byte> out) const;
+
+ private:
+  SafetensorsFile() = default;
+  std::filesystem::path path_;
+  int fd_ = -1;
+  std::map<std::string, TensorEntry> tensors_;
+  std::string header_;
+  std::uint64_t size_ = 0;
+};
+
+/// A model's weights: model.safetensors, or the shards that model.safetensors.index.json names.
+class WeightFiles {
+ public:
+  static WeightFiles open(const std::filesystem::path& folder);
+  /// The file and entry of a tensor; throws Error naming the tensor if absent or not of `shape`.
+  std::pair<const SafetensorsFile*, const TensorEntry*> find(const std::string& name,
+                                                             const std::vector<std::int64_t>& shape) const;
+  bool has(const std::string& name) const;
+  std::string hash() const;  // hex FNV-1a 64 over headers and sizes
+
+ private:
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, std::size_t> where_;
+};
+
+struct TensorToWrite {
+  std::string name;
+  TensorType type;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+/// Writes atomically, names sorted: the same tensors give the same bytes.
+void write_safetensors(const std::filesystem::path& path, const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace kvscope

@@ -1,0 +1,77 @@
+#pragma once
+// A policy as people write it: NAME:key=value,key=value. Policies declare their parameters once (policy_list.h);
+// the command line, --help, the window's controls, traces and the docs table all read that declaration.
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/lifetime/running_top_k.h"
+
+namespace kvscope {
+
+enum class ParameterKind { tokens, real, count };
+
+struct ParameterInfo {
+  std::string_view name;        // "budget"
+  ParameterKind kind;
+  std::string_view unit;        // "tokens", "" for a pure number
+  double default_value;
+  double min, max;              // inclusive
+  std::string_view definition;  // one sentence
+};
+
+struct PolicyInfo {
+  std::string_view name;        // "kvpop"
+  std::string_view title;       // "KVpop running top-k"
+  std::string_view definition;  // the rule in one or two sentences, with the paper's equation
+  std::span<const ParameterInfo> parameters;
+  bool has_budget;              // has budget | keep | compression
+  bool needs_scorer;            // a KVpop scorer must stand beside the model
+};
+
+/// All policies, in the order in which they are offered.
+std::span<const PolicyInfo> policy_list();
+/// nullptr if there is none of that name.
+const PolicyInfo* find_policy(std::string_view name);
+
+/// A budget as it was written: tokens, kept fraction or compression factor.
+struct BudgetSpec {
+  enum class Kind { tokens, keep, compression } kind = Kind::tokens;
+  double value = 0;  // 512; 0.25; 4
+  bool operator==(const BudgetSpec&) const = default;
+};
+
+/// A parsed policy: the name and every parameter's value, defaults filled in.
+struct PolicySpec {
+  std::string name = "full";
+  std::map<std::string, double, std::less<>> values;  // all declared parameters but the budget
+  std::optional<BudgetSpec> budget;                   // if the policy has one
+
+  /// Parses "kvpop:budget=512,sinks=4". Throws Error (usage) that lists what exists for an unknown name or key, and
+  /// names key, value and range for a bad value.
+  static PolicySpec parse(std::string_view text);
+  /// The canonical text, all parameters written out; parse(to_string()) gives the same spec.
+  std::string to_string() const;
+  double value(std::string_view parameter) const;
+
+  /// The budget in tokens for a run of `n_positions` (prompt + new tokens at most). 0 if the policy has none.
+  int budget_tokens(int n_positions) const;
+  /// Geometry for such a run. top_k = budget - sinks - window; throws Error if that is negative.
+  RetentionGeometry geometry(int n_positions) const;
+  bool operator==(const PolicySpec&) const = default;
+};
+
+/// "512 tokens = 25 % of 2048 kept = 4x": the three ways to say a budget.
+std::string describe_budget(int budget_tokens, int n_positions);
+
+/// Lifetimes of one head under `spec` from recorded raw scores: the one place that maps a policy's name to its rule
+/// outside the engine. Used by the engine's prefill, by what-if and by tests. `scores` may be empty for policies
+/// without a scorer. Parameters as in running_top_k().
+void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const float> scores, std::int32_t n_queries,
+                      std::span<std::int32_t> evict_at, std::vector<Contest>* contests = nullptr);
+
+}  // namespace kvscope

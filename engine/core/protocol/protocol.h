@@ -1,0 +1,107 @@
+#pragma once
+// The conversation between kvscope and kvscope-engine. This header is its definition.
+//
+// Every message is an object with "type" (string). Requests carry "id" (integer, chosen by the client); every event that
+// belongs to a request repeats it. Arrays of numbers travel as CBOR byte strings of little-endian int32 or float32
+// (pack() / unpack() below), so a message costs bytes, not tokens of text. Nothing that grows with tokens^2 crosses.
+//
+// The engine greets first:
+//   hello      {version: kProtocolVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}
+//
+// Requests (client -> engine); each ends in exactly one `done` or `error` event with its id:
+//   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16"}
+//                  -> progress*, done{model: ModelInfo, load_s}
+//   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
+//               oracle: bool, stop_at_eos: bool}
+//                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
+//   score      {text | ids: i32, policy: text}            -> progress*, done{ids, logprobs: f32, nll}
+//   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
+//   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
+//   cancel     {target: id}   no answer of its own; the target ends with done{status: "cancelled"}
+//   quit       {}             the engine exits 0
+//
+// Events of a run, in this order:
+//   started    {n_positions, prompt_len, ids: i32, pieces: [bytes...] as {bytes, offsets: i32}, policy: canonical text}
+//                  prompt tokens; sent before prefill so that the window can draw them at once
+//   step       one per batch of new facts (after prefill one for the whole prompt, then one per decode step):
+//                {n_tokens,                        positions whose facts are complete after this step
+//                 ids: i32, pieces: {bytes, offsets}, new tokens (empty for the prefill step)
+//                 logprobs_from, logprobs: f32,    log-probabilities of positions logprobs_from ...
+//                 lifetimes: i32 [n][4],           (layer, kv_head, token, evict_at) that changed
+//                 scores: i32 [n][3] + f32 [n]     as score_index / score_value: (layer, kv_head, token), value
+//                 contests: i32 [n][8]             (q, layer, kv_head, newcomer, boundary, evicted, bits of newcomer_effective,
+//                                                   bits of boundary_effective)
+//                 seconds}                         time of this step
+//              All tokens not named in `lifetimes` are alive (kUndecided until the end).
+//   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool,
+//               future_mass: f32 [layers][kv_heads][horizon] only when final}
+//   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
+//   log        {text}                                      a line for the log panel
+//   error      {code: ExitCode, file, where, found, expected, hint}
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "engine/core/run/run_record.h"
+
+namespace kvscope::protocol {
+
+inline constexpr int kVersion = 1;
+
+nlohmann::json pack(std::span<const std::int32_t> values);
+nlohmann::json pack(std::span<const float> values);
+nlohmann::json pack(const BytePool& pool);
+std::vector<std::int32_t> unpack_i32(const nlohmann::json& message, const char* key);
+std::vector<float> unpack_f32(const nlohmann::json& message, const char* key);
+
+nlohmann::json to_json(const ModelInfo& info);
+ModelInfo model_info_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const SamplingSpec& sampling);
+SamplingSpec sampling_from_json(const nlohmann::json& json);
+
+/// What a `run` asks for.
+struct RunRequest {
+  std::string prompt;
+  std::vector<std::int32_t> prompt_ids;  // used instead of prompt if not empty (teacher-forced comparisons, eval)
+  bool raw = true;                       // encode as text; false: wrap in the model's chat template
+  PolicySpec policy;
+  int max_tokens = 64;
+  SamplingSpec sampling;
+  bool oracle = true;
+  bool stop_at_eos = true;
+};
+nlohmann::json to_json(const RunRequest& request, int id);
+RunRequest run_request_from_json(const nlohmann::json& json);
+
+/// Facts of one batch, as the engine gathers them and the client takes them in.
+struct StepFacts {
+  int n_tokens = 0;
+  std::vector<std::int32_t> ids;
+  BytePool pieces;
+  int logprobs_from = 0;
+  std::vector<float> logprobs;
+  struct Lifetime {
+    std::int32_t layer, kv_head, token, evict_at;
+  };
+  std::vector<Lifetime> lifetimes;
+  struct Score {
+    std::int32_t layer, kv_head, token;
+    float value;
+  };
+  std::vector<Score> scores;
+  std::vector<Contest> contests;
+  double seconds = 0;
+};
+nlohmann::json to_json(const StepFacts& facts, int id);
+StepFacts step_facts_from_json(const nlohmann::json& json);
+
+/// Applies an event of a run (started, step, oracle, done, error) to the record; unknown types are ignored. The same
+/// function serves window, command line and tests, so that all see the same run. Throws Error if the event does not fit
+/// the record (an index outside the model, say): an engine is not trusted to be well.
+void apply_event(RunRecord& run, const nlohmann::json& event);
+
+}  // namespace kvscope::protocol

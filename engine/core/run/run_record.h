@@ -1,0 +1,95 @@
+#pragma once
+// Everything that is known of one run: what the window shows, what a trace stores, what figures are made from.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/running_top_k.h"
+#include "engine/core/policy/policy_spec.h"
+
+namespace kvscope {
+
+/// What a run has to say of the model it ran.
+struct ModelInfo {
+  std::string name;          // folder name
+  std::string path;          // as the engine was given it
+  std::string architecture;  // "Qwen3ForCausalLM"
+  std::string dtype;         // that it computes in: "float32", "bfloat16"
+  std::string device;        // "cpu", "cuda:0 NVIDIA H200"
+  std::string weights_hash;  // hex of FNV-1a 64 over every safetensors header and the file sizes
+  std::string scorer;        // "kvpop mlstm, delay 64", empty if there is none
+  int n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, vocab_size = 0, max_positions = 0;
+  std::int64_t n_parameters = 0;
+};
+
+struct SamplingSpec {
+  double temperature = 0;  // 0 is greedy
+  int top_k = 0;           // 0: all
+  double top_p = 1;
+  std::uint64_t seed = 0;
+  bool operator==(const SamplingSpec&) const = default;
+};
+
+/// Byte strings in one pool: token pieces may be parts of a character, so they are bytes, not text.
+class BytePool {
+ public:
+  void push_back(std::string_view bytes) {
+    bytes_.append(bytes);
+    offsets_.push_back(static_cast<std::int64_t>(bytes_.size()));
+  }
+  std::size_t size() const { return offsets_.size() - 1; }
+  std::string_view operator[](std::size_t i) const {
+    return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
+  }
+  const std::string& bytes() const { return bytes_; }
+  const std::vector<std::int64_t>& offsets() const { return offsets_; }  // [size + 1]
+
+ private:
+  std::string bytes_;
+  std::vector<std::int64_t> offsets_{0};
+};
+
+enum class RunStatus : std::uint8_t { running, complete, cancelled, failed };
+std::string_view to_string(RunStatus status);
+
+struct RunTimings {
+  double load_s = 0, prefill_s = 0, decode_s = 0;  // decode_s covers decode_steps steps
+  int decode_steps = 0;
+  bool instrumented = true;  // scores and contests were recorded, the oracle ran beside it
+};
+
+/// One run. Rows of the head series are `n_tokens()` long when the run is complete; while it is in progress `scores` and
+/// `future_mass` may be shorter. Position i of every series is the token at position i.
+struct RunRecord {
+  ModelInfo model;
+  PolicySpec policy;
+  int n_positions = 0;  // prompt + max new tokens, what keep= and compression= refer to
+  SamplingSpec sampling;
+  std::string prompt_text;
+  int prompt_len = 0;
+
+  std::vector<std::int32_t> ids;  // prompt and answer
+  BytePool pieces;                // their bytes
+  std::vector<float> logprobs;    // natural log-probability of each token given those before; NaN for the first
+
+  LifetimeMap evict_at;             // kUndecided for tokens whose fate is open
+  HeadSeries<float> scores;         // raw score of each token; NaN where none was made (still in the window, or no scorer)
+  std::vector<Contest> contests;    // q ascending within a (layer, kv_head)
+  HeadSeries<float> future_mass;    // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
+  LifetimeMap oracle_evict_at;      // empty until known
+  int oracle_horizon = 0;           // queries the oracle has seen; < n_tokens() means "so far"
+
+  RunStatus status = RunStatus::running;
+  std::string message;  // why it failed
+  RunTimings timings;
+  std::string command_line;
+  std::string started_utc;  // ISO 8601
+
+  int n_tokens() const { return static_cast<int>(ids.size()); }
+  RetentionGeometry geometry() const { return policy.geometry(n_positions); }
+};
+
+}  // namespace kvscope

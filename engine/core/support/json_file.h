@@ -1,0 +1,46 @@
+#pragma once
+// JSON from files that strangers made: capped, strict, checked.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+namespace kvscope {
+
+struct JsonLimits {
+  std::size_t max_bytes = 1u << 20;  // config 1 MiB, index and session 16 MiB, tokenizer 64 MiB
+  int max_depth = 64;                // 8 for a safetensors header
+};
+
+/// Parses; duplicate keys, too deep nesting, too many bytes, anything malformed are an Error with line and column.
+/// `file` names the source in messages.
+nlohmann::json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
+/// Reads a regular file (not a device, FIFO or directory) and parses it. Recognises Git LFS pointers and HTML pages.
+nlohmann::json read_json(const std::filesystem::path& path, const JsonLimits& limits = {});
+/// The bytes of a regular file of at most max_bytes.
+std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
+/// Writes to a temporary name in the same folder, syncs, renames: the old file or the new one, never half.
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
+
+/// Checked getters over one object of one file: type and range or an Error naming key, found and expected.
+class JsonObject {
+ public:
+  JsonObject(const nlohmann::json& object, std::string file, std::string prefix = "");
+  bool has(std::string_view key) const;  // present and not null
+  std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) const;
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
+  double number(std::string_view key, double min, double max) const;  // finite
+  double number_or(std::string_view key, double fallback, double min, double max) const;
+  bool boolean_or(std::string_view key, bool fallback) const;
+  std::string text(std::string_view key) const;
+  std::string text_or(std::string_view key, std::string fallback) const;
+  const nlohmann::json& raw() const { return object_; }
+
+ private:
+  const nlohmann::json& object_;
+  std::string file_, prefix_;
+};
+
+}  // namespace kvscope

@@ -1,0 +1,14 @@
+#pragma once
+#include "engine/core/run/run_record.h"
+
+namespace kvscope {
+
+/// What `spec` would have kept, had the recorded scores stayed as they are: a preview, since evicting other tokens in one
+/// layer changes the scores of the layers above it. The result is a copy of `run` with new lifetimes, contests and
+/// oracle lifetimes; ids and pieces are the recorded ones.
+///
+/// Throws Error (bad input) if the run has no scores and `spec` needs them, or if `spec` changes the window of a delayed
+/// scorer (the score itself was read out at t + window, so no preview of another window is honest).
+RunRecord what_if(const RunRecord& run, const PolicySpec& spec);
+
+}  // namespace kvscope

@@ -1,0 +1,39 @@
+#pragma once
+#include "kernels/dtype.h"
+
+namespace kvscope::kernels {
+
+/// The transposed pass behind the future-attention target (KVpop eq. 2 and 8): adds, for each key t and query head h,
+///
+///     mass[h][t] += sum_q exp(scale * q_{h,q} . k_t - lse[h][q])
+///
+/// over queries q in [q_start, q_start + q_len) with q >= t + window and, if look_ahead > 0, q <= t + window + look_ahead.
+/// Every term is a probability, so the sum is kept in linear float32: after S queries it is at most S. Calling it chunk
+/// by chunk adds up to one pass; nothing of size queries x keys is stored.
+struct FutureAttentionArgs {
+  const void* q;     // [q_len, n_heads, head_dim] post-RoPE
+  const void* k;     // [kv_len, n_kv_heads, head_dim] post-RoPE, positions 0 ... kv_len - 1
+  const float* lse;  // [n_heads, q_len] natural log of each query's dense softmax denominator
+  float* mass;       // [n_heads, mass_stride], added to at t < kv_len
+  std::int64_t mass_stride;
+  std::int64_t q_start;
+  std::int64_t q_len;
+  std::int64_t kv_len;
+  int n_heads;
+  int n_kv_heads;
+  int head_dim;
+  int window;
+  std::int64_t look_ahead;  // 0: to the end
+  float scale;
+  DType dtype;
+};
+
+void future_attention(const FutureAttentionArgs& args, Stream stream);
+namespace cpu {
+void future_attention(const FutureAttentionArgs& args);
+}
+namespace reference {
+void future_attention(const FutureAttentionArgs& args);
+}
+
+}  // namespace kvscope::kernels

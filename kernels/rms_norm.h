@@ -1,0 +1,30 @@
+#pragma once
+#include "kernels/dtype.h"
+
+namespace kvscope::kernels {
+
+/// Root-mean-square norm of each row: out = x / sqrt(mean(x^2) + eps) * weight.
+///
+/// The mean and the product with 1/sqrt are float32 whatever the dtype; the result is rounded once.
+struct RmsNormArgs {
+  const void* x;       // [n_rows, dim], row i at x + i * x_stride elements
+  const void* weight;  // [dim]
+  void* out;           // [n_rows, dim], contiguous; may alias x where x_stride == dim
+  std::int64_t n_rows;
+  std::int64_t x_stride;  // elements between rows of x
+  int dim;                // 1 ... 16384
+  float eps;
+  DType dtype;  // of x, weight and out
+};
+
+/// Enqueues on `stream`. Throws std::invalid_argument for a bad size, CudaError if the launch fails.
+void rms_norm(const RmsNormArgs& args, Stream stream);
+namespace cpu {
+void rms_norm(const RmsNormArgs& args);
+}
+namespace reference {
+/// The definition above in plain loops and double precision.
+void rms_norm(const RmsNormArgs& args);
+}
+
+}  // namespace kvscope::kernels
