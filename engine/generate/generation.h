@@ -1,0 +1,74 @@
+#pragma once
+// One run of a model under a policy, token by token. run.h drives it to the end; nothing here knows of streams or
+// files.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/core/protocol/protocol.h"
+#include "engine/model/model.h"
+
+namespace kvscope::engine {
+
+class SlotCache;
+
+/// What a long computation may ask and tell while it runs. Both may be empty.
+struct Hooks {
+  std::function<bool()> cancelled;                                            // asked once per layer and per token
+  std::function<void(const char* phase, double value, double max)> progress;  // "prefill": layers done
+  bool is_cancelled() const { return cancelled && cancelled(); }
+};
+
+/// Decodes one request. Use: prefill() once, then step() until finished().
+///
+///     position p of the answer:  id ~ softmax(logits / temperature); facts of p = what the policy decided at query p
+///
+/// Every token of the answer, the last included, passes through the model, so that decisions exist for every position.
+/// The policy holds during the prefill too: prefilling n tokens leaves the cache, lifetimes and logits of n single
+/// steps.
+class Generation {
+ public:
+  /// Tokenises and checks. Throws Error (bad input) for an empty prompt, one longer than the model's positions, an id
+  /// outside the vocabulary or a policy whose scorer the model lacks; (usage) for a policy that cannot be (a negative
+  /// top_k).
+  Generation(const LoadedModel& model, const protocol::RunRequest& request);
+  ~Generation();
+  Generation(Generation&&) noexcept;
+
+  const LoadedModel& model() const;
+  const protocol::RunRequest& request() const;
+  /// Prompt, then answer.
+  const std::vector<std::int32_t>& ids() const;
+  int prompt_len() const;
+  /// Prompt + new tokens at most (max_tokens, cut to the model's positions).
+  int n_positions() const;
+  /// Bytes of one token; empty for a model without tokenizer.
+  std::string_view piece(std::int32_t id) const;
+  /// Text of the answer, a final end-of-text token left out.
+  std::string answer() const;
+
+  /// Passes the prompt through the model. Throws Error (cancelled) when the hook says so.
+  protocol::StepFacts prefill(const Hooks& hooks = {});
+  /// Draws the next token and passes it through the model.
+  protocol::StepFacts step();
+  /// The same with the token given (teacher forcing).
+  protocol::StepFacts step_forced(std::int32_t id);
+  /// max_tokens made, end of text drawn (if the request stops there), or the model's positions are used up.
+  bool finished() const;
+
+  /// Logits of the token that would come next, [vocab_size]. Valid after prefill().
+  std::span<const float> logits() const;
+  const RunTimings& timings() const;
+  const SlotCache& cache() const;
+  SlotCache& cache();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope::engine

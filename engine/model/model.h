@@ -1,0 +1,60 @@
+#pragma once
+// A model ready to run: configuration, weights on a device, tokenizer, and the KVpop scorer if one stands beside it.
+// No LibTorch here, so that tasks, bench and server compile quickly; the tensors are in model/weights.h.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/core/model/model_config.h"
+#include "engine/core/run/run_record.h"
+#include "engine/core/tokenizer/tokenizer.h"
+
+namespace kvscope::engine {
+
+struct Weights;
+class KvpopScorer;
+
+/// Where and in what a model computes. "auto" is the first CUDA device if there is one, else the CPU; and bfloat16 on
+/// CUDA, float32 on the CPU.
+struct LoadOptions {
+  std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:1"
+  std::string dtype = "auto";   // "auto", "float32", "bfloat16"
+  bool operator==(const LoadOptions&) const = default;
+};
+
+/// Bytes read so far and in all. May throw to stop the loading.
+using LoadProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+/// One model on one device. Immutable once made; any number of Generations may use it, from one thread at a time.
+class LoadedModel {
+ public:
+  /// Reads a Hugging Face folder (config.json, *.safetensors, tokenizer.json; kvpop_scorer.{json,safetensors} if
+  /// there). Throws Error: bad input for the files, resource for a device that is missing or too small.
+  static LoadedModel load(const std::filesystem::path& folder, const LoadOptions& options = {},
+                          const LoadProgress& progress = {});
+  /// Weights (and a scorer of `scorer_window` tokens' delay unless 0) drawn from a formula of names and indices, the
+  /// same on every machine: tests and benchmarks need the shape of a model, not its file. It has no tokenizer.
+  static LoadedModel random(const ModelConfig& config, std::uint64_t seed, const LoadOptions& options = {},
+                            int scorer_window = 0);
+  ~LoadedModel();
+  LoadedModel(LoadedModel&&) noexcept;
+  LoadedModel& operator=(LoadedModel&&) noexcept;
+
+  const ModelConfig& config() const;
+  const ModelInfo& info() const;
+  const Weights& weights() const;
+  /// Throws Error (bad input) if the model has none.
+  const Tokenizer& tokenizer() const;
+  bool has_tokenizer() const;
+  const KvpopScorer* scorer() const;  // null if there is none
+
+ private:
+  struct Impl;
+  explicit LoadedModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope::engine
