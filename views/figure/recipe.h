@@ -1,0 +1,56 @@
+#pragma once
+// A figure as JSON: what `kvscope figure` reads, and what stands beside each exported figure so that it can be made
+// again byte for byte.
+//
+//   {"figure": "layer_head_map", "trace": "run.h5", "metric": "density", "q": -1, "venue": "icml:column"}
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "views/figure/figure_style.h"
+#include "views/figure/layer_head_map_figure.h"
+#include "views/figure/timeline_figure.h"
+#include "views/figure/token_strip_figure.h"
+
+namespace kvscope::views {
+
+using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions>;
+
+struct FigureRecipe {
+  std::vector<std::string> traces;  // "trace": one path, or "traces": several
+  int run = -1;                     // which run of each trace; -1: all of them (layer x head map) or the first
+  std::string venue = "neurips";    // "" with an own width
+  double width_mm = 0;              // > 0 overrides the venue's
+  double height_mm = 0;             // > 0 fixes the height
+  double dpi = 300;                 // of a PNG, and of large heat maps in PDF and SVG (at least)
+  FigureOptions options = LayerHeadMapOptions{};
+
+  std::string_view figure() const;  // "layer_head_map", "token_strip", "timeline"
+  FigureStyle style() const;
+};
+
+/// A figure of a paper: a name and the recipe without traces.
+struct FigurePreset {
+  std::string_view name;   // "kvpop-fig6"
+  std::string_view title;  // "Token strip: KV heads retaining each token (KVpop Fig. 6)"
+  FigureRecipe recipe;
+};
+std::span<const FigurePreset> figure_presets();
+/// Throws Error (usage) that lists the presets.
+FigureRecipe preset_recipe(std::string_view name);
+
+/// "preset" first, then the other keys over it. An unknown figure, key, metric, venue, preset ... throws Error that
+/// lists what exists; `file` names the source. `trace` may be missing (the command line adds it).
+FigureRecipe parse_recipe(const nlohmann::json& json, const std::string& file);
+/// Every key written out; parse_recipe(to_json(r)) gives the same recipe.
+nlohmann::ordered_json to_json(const FigureRecipe& recipe);
+
+/// `runs` as the recipe's traces gave them. Throws Error (bad input) if the figure cannot be made from them.
+BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs);
+
+}  // namespace kvscope::views

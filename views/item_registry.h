@@ -1,0 +1,42 @@
+#pragma once
+// Where the interesting things of this frame are on the screen, by id, so that a script or a test can click
+// "strip.token.17" or "map.cell.3.1" without knowing the layout. Ids are put together only when somebody asks.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvscope::views {
+
+struct ItemRect {
+  float x = 0, y = 0, w = 0, h = 0;  // pixels of the window
+  float centre_x() const { return x + w / 2; }
+  float centre_y() const { return y + h / 2; }
+};
+
+class ItemRegistry {
+ public:
+  /// Forgets the items of the frame before. Call where ImGui::NewFrame() is called.
+  void begin_frame() { items_.clear(); }
+  /// `prefix` must outlive the frame: a string literal. The id is "prefix", "prefix.i" or "prefix.i.j".
+  void add(const char* prefix, ItemRect rect) { items_.push_back({prefix, -1, -1, rect}); }
+  void add(const char* prefix, int i, ItemRect rect) { items_.push_back({prefix, i, -1, rect}); }
+  void add(const char* prefix, int i, int j, ItemRect rect) { items_.push_back({prefix, i, j, rect}); }
+
+  /// The first item of that id in the frame drawn last; items that are scrolled away are not there.
+  std::optional<ItemRect> find(std::string_view id) const;
+  std::vector<std::string> ids() const;
+  std::size_t size() const { return items_.size(); }
+
+ private:
+  struct Item {
+    const char* prefix;
+    int i, j;
+    ItemRect rect;
+    std::string id() const;
+  };
+  std::vector<Item> items_;
+};
+
+}  // namespace kvscope::views

@@ -1,0 +1,60 @@
+#pragma once
+// Fonts and colours of the window, dark and light. State colours are those of the figures.
+
+#include <imgui.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "views/figure/figure_style.h"
+
+namespace kvscope {
+struct RunRecord;
+}
+
+namespace kvscope::views {
+
+struct Fonts {
+  ImFont* text = nullptr;   // Inter, 14 px at scale 1
+  ImFont* small = nullptr;  // Inter, 12 px
+  ImFont* bold = nullptr;   // Inter SemiBold, 14 px
+  ImFont* title = nullptr;  // Inter SemiBold, 18 px
+  ImFont* mono = nullptr;   // JetBrains Mono, 14 px: token text
+};
+
+struct Palette {
+  Colour background, panel, raised, border;  // from the far to the near
+  Colour text, muted, faint;
+  Colour accent;           // selection, primary button
+  Colour good, warn, bad;  // never alone: always beside a word
+  Colour preview;          // dashed frames and badge of what was not measured
+};
+
+struct Theme {
+  bool dark = true;
+  float scale = 1;  // pixels per point of the design: content scale x the user's zoom
+  Palette palette;
+  Fonts fonts;
+
+  float px(float design_pixels) const { return design_pixels * scale; }
+  /// Style of a figure that fills `width` x `height` pixels of the window. Points are pixels then.
+  FigureStyle figure_style(double width, double height) const;
+};
+
+Theme make_theme(bool dark, float scale);
+/// Colours, roundings and paddings of ImGui's current context.
+void apply_theme(const Theme& theme);
+
+/// Fills ImGui's atlas (cleared first) from the installed fonts and stores the handles in `theme`; Inter, JetBrains
+/// Mono and DejaVu are looked up at run time, ImGui's own font stands in for what is missing. `extra` are code points
+/// that tokens need beyond Latin, Greek, Cyrillic and symbols. The renderer back end's font texture must be made anew
+/// after. Returns false if no font file was found.
+bool load_fonts(Theme& theme, std::span<const char32_t> extra = {});
+/// Code points of the run's tokens that `extra` should have, ascending.
+std::vector<char32_t> token_code_points(const RunRecord& run);
+
+inline ImU32 to_imgui(Colour c) { return IM_COL32(c.r, c.g, c.b, c.a); }
+inline ImVec4 to_imvec4(Colour c) { return {c.r / 255.f, c.g / 255.f, c.b / 255.f, c.a / 255.f}; }
+
+}  // namespace kvscope::views

@@ -1,0 +1,17 @@
+#pragma once
+// What a view needs of the window besides the runs.
+
+#include "views/item_registry.h"
+#include "views/theme.h"
+#include "views/widgets/texture.h"
+
+namespace kvscope::views {
+
+/// Owned by the window, and outlives every view.
+struct ViewServices {
+  TextureBackend* textures = nullptr;  // never null
+  ItemRegistry* items = nullptr;       // never null
+  const Theme* theme = nullptr;        // never null; the theme may change between frames
+};
+
+}  // namespace kvscope::views
