@@ -10,6 +10,7 @@
 
 namespace kvscope {
 
+/// `other`: a type of the format that this program does not compute with; its bytes can still be read.
 enum class TensorType : std::uint8_t { f32, f16, bf16, other };
 
 struct TensorEntry {
@@ -21,6 +22,8 @@ struct TensorEntry {
 };
 
 /// One file, its header checked by the reference reader's rules (no hole, no overlap, no trailing byte, sizes agree).
+/// Stricter than the reference: a name or a key twice, an empty name, integers past 2^53, more than 32 dimensions,
+/// nesting and numbers of tensors that no model has are refused. Throws Error naming file, tensor and reason.
 class SafetensorsFile {
  public:
   static SafetensorsFile open(const std::filesystem::path& path);
@@ -29,8 +32,10 @@ class SafetensorsFile {
   const std::filesystem::path& path() const;
   const std::map<std::string, TensorEntry>& tensors() const;
   const std::string& header() const;  // its bytes, for hashing
+  const std::map<std::string, std::string>& metadata() const;
   std::uint64_t file_size() const;
-  /// Reads the tensor's bytes with pread (a mapping would die of SIGBUS when the file is cut). out.size() must fit.
+  /// Reads the tensor's bytes with pread (a mapping would die of SIGBUS when the file is cut). out.size() must be
+  /// end - begin. Safe from several threads.
   void read(const TensorEntry& entry, std::span<std::byte> out) const;
 
  private:
@@ -38,21 +43,24 @@ class SafetensorsFile {
   std::filesystem::path path_;
   int fd_ = -1;
   std::map<std::string, TensorEntry> tensors_;
+  std::map<std::string, std::string> metadata_;
   std::string header_;
   std::uint64_t size_ = 0;
 };
 
-/// A model's weights: model.safetensors, or the shards that model.safetensors.index.json names.
+/// A model's weights: model.safetensors, or the shards that model.safetensors.index.json names (inside the folder;
+/// links may lead anywhere, as they do in a download cache).
 class WeightFiles {
  public:
   static WeightFiles open(const std::filesystem::path& folder);
-  /// The file and entry of a tensor; throws Error naming the tensor if absent or not of `shape`.
+  /// The file and entry of a tensor; throws Error naming the tensor if absent, not of `shape`, or not F32, F16 or BF16.
   std::pair<const SafetensorsFile*, const TensorEntry*> find(const std::string& name,
                                                              const std::vector<std::int64_t>& shape) const;
   bool has(const std::string& name) const;
   std::string hash() const;  // hex FNV-1a 64 over headers and sizes
 
  private:
+  std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, std::size_t> where_;
 };

@@ -2,17 +2,13 @@
 // JSON from files that strangers made: capped, strict, checked.
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include "engine/core/support/json_stream.h"
 
 namespace kvscope {
-
-struct JsonLimits {
-  std::size_t max_bytes = 1u << 20;  // config 1 MiB, index and session 16 MiB, tokenizer 64 MiB
-  int max_depth = 64;                // 8 for a safetensors header
-};
 
 /// Parses; duplicate keys, too deep nesting, too many bytes, anything malformed are an Error with line and column.
 /// `file` names the source in messages.
@@ -27,6 +23,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
 /// Checked getters over one object of one file: type and range or an Error naming key, found and expected.
 class JsonObject {
  public:
+  /// `object` must outlive this and be an object (Error otherwise); `prefix` is its place, e.g. "rope_parameters".
   JsonObject(const nlohmann::json& object, std::string file, std::string prefix = "");
   bool has(std::string_view key) const;  // present and not null
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max) const;
@@ -37,9 +34,13 @@ class JsonObject {
   std::string text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string fallback) const;
   const nlohmann::json& raw() const { return object_; }
+  const std::string& file() const { return file_; }
 
  private:
   const nlohmann::json& object_;
+  const nlohmann::json* value(std::string_view key) const;  // null if absent or null
+  std::string place(std::string_view key) const;
+  [[noreturn]] void fail(std::string_view key, std::string found, std::string expected) const;
   std::string file_, prefix_;
 };
 

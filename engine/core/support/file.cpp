@@ -1,0 +1,154 @@
+#include "engine/core/support/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISCHR(mode)) return "a character device";
+  if (S_ISBLK(mode)) return "a block device";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "not a regular file";
+}
+
+bool is_resource_error(int error) {
+  constexpr int kResource[] = {ENOSPC, EDQUOT, EFBIG, EIO, ENOMEM, EMFILE, ENFILE, ESTALE, ENODEV};
+  return std::find(std::begin(kResource), std::end(kResource), error) != std::end(kResource);
+}
+
+/// The line of an LFS pointer that begins with `key`, without the key.
+std::string pointer_field(std::string_view text, std::string_view key) {
+  const std::size_t at = text.find(key);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + key.size());
+  return std::string(rest.substr(0, std::min(rest.find_first_of("\r\n"), std::size_t{72})));
+}
+
+bool begins_with_tag(std::string_view text, std::string_view tag) {
+  if (text.size() < tag.size()) return false;
+  return std::equal(tag.begin(), tag.end(), text.begin(),
+                    [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
+}
+
+}  // namespace
+
+void throw_errno(int error, const std::filesystem::path& path, std::string_view action) {
+  throw Error({.code = is_resource_error(error) ? ExitCode::resource : ExitCode::bad_input,
+               .file = path.string(),
+               .found = std::string(action) + ": " + std::strerror(error)});
+}
+
+FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+FileHandle::~FileHandle() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int FileHandle::release() { return std::exchange(fd_, -1); }
+
+FileHandle open_regular_file(const std::filesystem::path& path, std::uint64_t& size) {
+  // stat first: opening a device can have effects of its own. fstat again: the name may have changed hands meanwhile,
+  // and O_NONBLOCK keeps a FIFO from waiting for its writer.
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw_errno(errno, path, "cannot be read");
+  const auto require_regular = [&] {
+    if (!S_ISREG(status.st_mode)) {
+      throw Error({.file = path.string(), .found = kind_of(status.st_mode), .expected = "a regular file"});
+    }
+  };
+  require_regular();
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() < 0) throw_errno(errno, path, "cannot be read");
+  if (::fstat(file.get(), &status) != 0) throw_errno(errno, path, "cannot be read");
+  require_regular();
+  size = static_cast<std::uint64_t>(status.st_size);
+  return file;
+}
+
+std::optional<ForeignContent> recognise_foreign(std::string_view bytes) {
+  if (bytes.starts_with("version https://git-lfs.github.com/spec/")) {
+    const std::string oid = pointer_field(bytes, "oid sha256:"), size = pointer_field(bytes, "size ");
+    std::string found = "Git LFS pointer";
+    if (!oid.empty() && !size.empty()) found += " (oid " + oid.substr(0, 8) + ", " + size + " bytes)";
+    return ForeignContent{found, "run \"git lfs pull\""};
+  }
+  const std::string_view text = bytes.substr(std::min(bytes.find_first_not_of(" \t\r\n"), bytes.size()));
+  if (begins_with_tag(text, "<!doctype html") || begins_with_tag(text, "<html")) {
+    return ForeignContent{"HTML page", "the download gave a web page, often an error or a log-in; download again"};
+  }
+  using std::string_view_literals::operator""sv;
+  if (bytes.starts_with("PK\3\4"sv) || bytes.starts_with("PK\5\6"sv)) {
+    return ForeignContent{"ZIP archive (perhaps a PyTorch checkpoint)", "convert it to safetensors"};
+  }
+  if (bytes.starts_with("\x1F\x8B\x08"sv)) return ForeignContent{"gzip archive", "decompress it first"};
+  if (bytes.starts_with("GGUF"sv)) return ForeignContent{"GGUF file", "use the safetensors files of the model"};
+  if (bytes.starts_with("\x89HDF\r\n"sv)) return ForeignContent{"HDF5 file", ""};
+  if (bytes.size() > 1 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5) {
+    return ForeignContent{"Python pickle (perhaps an old PyTorch checkpoint)", "convert it to safetensors"};
+  }
+  return std::nullopt;
+}
+
+AtomicFile::AtomicFile(const std::filesystem::path& target) : named_(target), target_(target) {
+  std::error_code none;
+  if (std::filesystem::is_symlink(target, none)) {
+    // Replace what the link points to, not the link.
+    if (const auto resolved = std::filesystem::weakly_canonical(target, none); !none) target_ = resolved;
+  }
+  struct stat status {};
+  const bool exists = ::stat(target_.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
+    throw Error(
+        {.file = named_.string(), .found = kind_of(status.st_mode), .expected = "a regular file or a new name"});
+  }
+  // Not derived from the target's name, which may already be as long as the file system allows.
+  std::string name = (target_.parent_path() / ".kvscope-XXXXXX").string();
+  file_ = FileHandle(::mkostemp(name.data(), O_CLOEXEC));
+  if (file_.get() < 0) throw_errno(errno, named_, "cannot be written");
+  temporary_ = name;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(file_.get(), exists ? status.st_mode & 07777 : 0666 & ~mask);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(file_.get(), bytes.data(), std::min(bytes.size(), std::size_t{1} << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(errno, named_, "cannot be written");
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void AtomicFile::commit() {
+  if (::fsync(file_.get()) != 0) throw_errno(errno, named_, "cannot be written");
+  // close reports errors that a network file system kept for the end.
+  if (::close(file_.release()) != 0) throw_errno(errno, named_, "cannot be written");
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno(errno, named_, "cannot be written");
+  temporary_.clear();
+  // The rename itself lives in the folder. Some file systems cannot sync one; the file is whole in any case.
+  const std::filesystem::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
+  const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.get() >= 0) ::fsync(handle.get());
+}
+
+}  // namespace kvscope

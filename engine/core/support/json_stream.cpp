@@ -1,0 +1,137 @@
+#include "engine/core/support/json_stream.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <vector>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+/// A pointer that tells how far the lexer has read: the SAX interface itself gives no position.
+class TrackedIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+  TrackedIterator(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
+  reference operator*() const { return *at_; }
+  TrackedIterator& operator++() {
+    *furthest_ = ++at_;
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  bool operator==(const TrackedIterator& other) const { return at_ == other.at_; }
+  bool operator!=(const TrackedIterator& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  const char** furthest_;
+};
+
+class Guard {
+ public:
+  Guard(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events)
+      : text_(text), file_(file), limits_(limits), events_(events) {}
+
+  bool null() { return events_.null(), true; }
+  bool boolean(bool value) { return events_.boolean(value), true; }
+  bool number_integer(std::int64_t value) { return events_.negative(value), true; }
+  bool number_unsigned(std::uint64_t value) { return events_.natural(value), true; }
+  bool number_float(double value, const std::string& digits) { return events_.real(value, digits), true; }
+  bool string(std::string& value) { return events_.text(value), true; }
+  bool binary(nlohmann::json::binary_t&) { return false; }  // JSON text has none
+  bool start_object(std::size_t) {
+    enter();
+    if (keys_.size() <= objects_) keys_.emplace_back();
+    keys_[objects_++].clear();
+    return events_.begin_object(), true;
+  }
+  bool end_object() {
+    --depth_, --objects_;
+    return events_.end_object(), true;
+  }
+  bool start_array(std::size_t) {
+    enter();
+    return events_.begin_array(), true;
+  }
+  bool end_array() {
+    --depth_;
+    return events_.end_array(), true;
+  }
+  bool key(std::string& name) {
+    if (!keys_[objects_ - 1].insert(name).second) {
+      fail("key \"" + escape_for_terminal(name, 80) + "\" twice in one object", "every key once");
+    }
+    return events_.key(name), true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception& error) {
+    fail(reason(error.what()), "JSON");
+  }
+
+  const char* furthest = nullptr;
+
+ private:
+  void enter() {
+    if (++depth_ > limits_.max_depth) {
+      fail("nested deeper than " + std::to_string(limits_.max_depth) + " levels", "");
+    }
+  }
+
+  /// nlohmann's text without its number, name of state and position (its own position counts differently).
+  static std::string reason(std::string_view what) {
+    for (const std::string_view start : {"syntax error while parsing ", "] "}) {
+      if (const std::size_t at = what.find(start); at != what.npos) what.remove_prefix(at + start.size());
+    }
+    if (what.starts_with("parse error")) {
+      if (const std::size_t at = what.find(": "); at != what.npos) what.remove_prefix(at + 2);
+    }
+    return "not valid JSON: " + std::string(what);
+  }
+
+  [[noreturn]] void fail(std::string found, std::string expected) const {
+    const std::size_t read = furthest ? static_cast<std::size_t>(furthest - text_.data()) : 0;
+    const std::string_view before = text_.substr(0, read == 0 ? 0 : read - 1);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+    throw Error({.file = file_,
+                 .where = "line " + std::to_string(line) + ", column " + std::to_string(before.size() - line_start + 1),
+                 .found = std::move(found),
+                 .expected = std::move(expected)});
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  const JsonLimits& limits_;
+  JsonEvents& events_;
+  int depth_ = 0;
+  std::size_t objects_ = 0;                            // open objects
+  std::vector<std::unordered_set<std::string>> keys_;  // one set for each level, reused
+};
+
+}  // namespace
+
+void stream_json(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events) {
+  if (text.size() > limits.max_bytes) {
+    throw Error({.file = file,
+                 .found = std::to_string(text.size()) + " bytes of JSON",
+                 .expected = "at most " + std::to_string(limits.max_bytes)});
+  }
+  // nlohmann skips a byte order mark and takes a NUL for the end of the text. RFC 8259 knows neither.
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    throw Error({.file = file, .where = "line 1, column 1", .found = "byte order mark", .expected = "JSON"});
+  }
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) {
+    throw Error({.file = file, .where = "byte " + std::to_string(nul), .found = "NUL byte", .expected = "JSON"});
+  }
+  Guard guard(text, file, limits, events);
+  const TrackedIterator begin(text.data(), &guard.furthest), end(text.data() + text.size(), &guard.furthest);
+  nlohmann::json::sax_parse(begin, end, &guard);
+}
+
+}  // namespace kvscope
