@@ -81,6 +81,11 @@ struct RunRecord {
   HeadSeries<float> future_mass;    // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
   LifetimeMap oracle_evict_at;      // empty until known
   int oracle_horizon = 0;           // queries the oracle has seen; < n_tokens() means "so far"
+  std::vector<float> recall_so_far;  // [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty
+
+  /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as the
+  /// last sampled token need not be fed. 0: not known; use queries().
+  int n_queries = 0;
 
   RunStatus status = RunStatus::running;
   std::string message;  // why it failed
@@ -89,7 +94,12 @@ struct RunRecord {
   std::string started_utc;  // ISO 8601
 
   int n_tokens() const { return static_cast<int>(ids.size()); }
+  int queries() const { return n_queries > 0 ? n_queries : n_tokens(); }
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
 };
+
+/// Ends a run: tokens whose fate is open although they have left the window (t <= queries() - 1 - window), and sinks,
+/// become kNever; the others stay kUndecided. Rows of evict_at, scores and logprobs are made n_tokens() long.
+void finish_run(RunRecord& run, RunStatus status, std::string message = {});
 
 }  // namespace kvscope
