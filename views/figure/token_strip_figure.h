@@ -17,14 +17,15 @@ struct TokenStripOptions {
   bool evictable_only = true;  // without sinks and window, as the paper
   int layer = -1;              // >= 0: rows are the KV heads of this layer
   Colormap colormap = Colormap::viridis;
+  int bands = 0;       // the strip is broken into so many lines; 0: as few as leave the labels readable
   bool labels = true;  // token strings where the columns are wide enough
   bool preview = false;
   bool operator==(const TokenStripOptions&) const = default;
 };
 
-/// Panel: "strip" (rows = layers or KV heads, columns = tokens). Data: position, token_id, token, layer, kept_heads
-/// (of n_kv_heads), or kv_head and kept with `layer` given. Throws Error (bad input): empty run, layer or range
-/// outside.
+/// Panels: "strip", "strip.1" ... one per band (rows = layers or KV heads, columns = tokens). Data: position, token_id,
+/// token, layer, kept_heads (of n_kv_heads), or kv_head and kept with `layer` given. Throws Error (bad input): empty
+/// run, layer or range outside.
 BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& options, const FigureStyle& style);
 
 /// KV heads of `layer` that see token t at query q.

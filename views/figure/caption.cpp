@@ -1,0 +1,33 @@
+#include "views/figure/caption.h"
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::views {
+
+std::string describe_run(const RunRecord& run) {
+  std::string text = run.model.name.empty() ? "model" : run.model.name;
+  text += " (" + std::to_string(run.evict_at.n_layers()) + " layers × " + std::to_string(run.evict_at.n_kv_heads()) +
+          " KV heads), " + std::to_string(run.n_tokens()) + " tokens, policy " + run.policy.to_string();
+  if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
+    text += " (" + describe_budget(budget, run.n_positions) + ")";
+  }
+  return text + ".";
+}
+
+std::string describe_preview(bool preview) {
+  return preview ? " Preview: lifetimes recomputed from recorded scores, which were held fixed; not re-decoded." : "";
+}
+
+std::int32_t resolve_query(const RunRecord& run, std::int32_t q) {
+  if (run.n_tokens() == 0 || run.evict_at.empty()) {
+    throw Error({ExitCode::bad_input, run.model.name, "run", "no tokens", "a run with at least one token", ""});
+  }
+  return q < 0 || q >= run.n_tokens() ? run.n_tokens() - 1 : q;
+}
+
+std::int32_t lifetime_of(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
+  const auto& row = run.evict_at.row(layer, kv_head);
+  return static_cast<std::size_t>(t) < row.size() ? row[t] : kUndecided;
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,20 @@
+#pragma once
+// The sentences every caption draft has in common.
+
+#include <string>
+
+#include "engine/core/run/run_record.h"
+
+namespace kvscope::views {
+
+/// "kvscope-tiny (6 layers x 4 KV heads); policy kvpop:budget=..., budget 512 tokens."
+std::string describe_run(const RunRecord& run);
+/// Said of every figure of a preview; empty for a measured one.
+std::string describe_preview(bool preview);
+/// The query position a request for `q` means: the last if q is -1 or beyond. Throws Error (bad input) for an empty
+/// run.
+std::int32_t resolve_query(const RunRecord& run, std::int32_t q);
+/// evict_at of a token, kUndecided where the row has not grown that far yet.
+std::int32_t lifetime_of(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+
+}  // namespace kvscope::views

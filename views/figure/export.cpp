@@ -1,0 +1,44 @@
+#include "views/figure/export.h"
+
+#include "engine/core/support/json_file.h"
+#include "views/figure/npz.h"
+#include "views/figure/render.h"
+
+namespace kvscope::views {
+namespace {
+
+/// The recipe and, for people, what its caption must say; parse_recipe() reads it back.
+std::string recipe_text(const BuiltFigure& built, const FigureRecipe& recipe) {
+  nlohmann::ordered_json json = to_json(recipe);
+  json["caption"] = built.caption;
+  if (const auto* map = std::get_if<LayerHeadMapOptions>(&recipe.options)) {
+    for (const MetricInfo& info : metric_list()) {
+      if (info.metric == map->metric) json["definition"] = std::string(info.name) + ": " + std::string(info.definition);
+    }
+  }
+  json["program"] = "kvscope figure";
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> export_figure(const BuiltFigure& built, const FigureRecipe& recipe,
+                                                 const std::filesystem::path& path, const ExportOptions& options) {
+  const FigureFormat format = figure_format(path.string());
+  std::vector<std::filesystem::path> written;
+  const auto write = [&](const char* extension, const std::string& bytes) {
+    std::filesystem::path beside = path;
+    if (*extension != '\0') beside.replace_extension(extension);
+    write_file_atomic(beside, bytes);
+    written.push_back(beside);
+  };
+  write("", render_figure(built.figure, format, recipe.dpi));
+  if (options.data) {
+    write(".csv", built.data.to_csv());
+    write(".npz", to_npz(built.data));
+  }
+  if (options.recipe) write(".json", recipe_text(built, recipe));
+  return written;
+}
+
+}  // namespace kvscope::views

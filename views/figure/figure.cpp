@@ -1,0 +1,67 @@
+#include "views/figure/figure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace kvscope::views {
+
+std::optional<std::pair<int, int>> Panel::cell_at(Point p) const {
+  if (columns <= 0 || rows <= 0 || !box.contains(p)) return std::nullopt;
+  const int column = static_cast<int>((p.x - box.x) / box.w * columns);
+  const int row = static_cast<int>((p.y - box.y) / box.h * rows);
+  return std::pair{std::min(row, rows - 1), std::min(column, columns - 1)};
+}
+
+Box Panel::cell(int row, int column) const {
+  const double w = box.w / columns, h = box.h / rows;
+  return {box.x + column * w, box.y + row * h, w, h};
+}
+
+const Panel* Figure::panel(std::string_view id) const {
+  const auto it = std::find_if(panels.begin(), panels.end(), [&](const Panel& p) { return p.id == id; });
+  return it == panels.end() ? nullptr : &*it;
+}
+
+std::size_t FigureColumn::size() const {
+  return std::visit([](const auto& v) { return v.size(); }, values);
+}
+
+namespace {
+
+std::string csv_field(double v) {
+  if (std::isnan(v)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", v);
+  return text;
+}
+
+std::string csv_field(std::int64_t v) { return std::to_string(v); }
+
+std::string csv_field(const std::string& v) {
+  if (v.find_first_of(",\"\r\n") == std::string::npos) return v;
+  std::string quoted = "\"";
+  for (char c : v) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+}  // namespace
+
+std::string FigureData::to_csv() const {
+  std::string csv;
+  for (std::size_t c = 0; c < columns.size(); ++c) csv += (c ? "," : "") + csv_field(columns[c].name);
+  csv += '\n';
+  for (std::size_t r = 0; r < n_rows(); ++r) {
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (c) csv += ',';
+      csv += std::visit([r](const auto& v) { return csv_field(v[r]); }, columns[c].values);
+    }
+    csv += '\n';
+  }
+  return csv;
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,244 @@
+#include "views/figure/recipe.h"
+
+#include <cmath>
+#include <set>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::views {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip", "timeline"};
+constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max"};
+constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
+
+template <typename List>
+std::string join(const List& names) {
+  std::string all;
+  for (const auto& name : names) all += (all.empty() ? "" : ", ") + std::string(name);
+  return all;
+}
+
+[[noreturn]] void refuse(const std::string& file, std::string_view key, const std::string& found,
+                         const std::string& expected) {
+  throw Error({ExitCode::bad_input, file, std::string(key), found, expected, ""});
+}
+
+/// The fields of each options struct, said once: read, written and listed from here.
+template <typename V>
+void visit_fields(LayerHeadMapOptions& o, V& v) {
+  v("metric", o.metric);
+  v("q", o.q);
+  v.choice("aggregate", o.aggregate, kAggregates);
+  v.choice("compare", o.compare, kCompares);
+  v("colormap", o.colormap);
+  v("lo", o.lo);
+  v("hi", o.hi);
+  v("fit", o.fit);
+  v("values", o.values);
+  v("marginal", o.marginal);
+  v("preview", o.preview);
+  v("layer_zero_on_top", o.layer_zero_on_top);
+}
+template <typename V>
+void visit_fields(TokenStripOptions& o, V& v) {
+  v("q", o.q);
+  v("count", o.count);
+  v("first", o.first);
+  v("evictable_only", o.evictable_only);
+  v("layer", o.layer);
+  v("colormap", o.colormap);
+  v("bands", o.bands);
+  v("labels", o.labels);
+  v("preview", o.preview);
+}
+template <typename V>
+void visit_fields(TimelineOptions& o, V& v) {
+  v("layer", o.layer);
+  v("kv_head", o.kv_head);
+  v("occupancy", o.occupancy);
+  v("preview", o.preview);
+}
+
+class Reader {
+ public:
+  Reader(const json& object, const std::string& file) : raw_(object), object_(object, file), file_(file) {}
+
+  void operator()(std::string_view key, int& value) {
+    if (use(key)) value = static_cast<int>(object_.integer(key, -1, INT32_MAX));
+  }
+  void operator()(std::string_view key, double& value) {
+    if (use(key)) value = object_.number(key, -1e9, 1e9);
+  }
+  void operator()(std::string_view key, bool& value) {
+    if (use(key)) value = object_.boolean_or(key, value);
+  }
+  void operator()(std::string_view key, std::string& value) {
+    if (use(key)) value = object_.text(key);
+  }
+  void operator()(std::string_view key, Metric& value) {
+    if (!use(key)) return;
+    const std::string name = object_.text(key);
+    const MetricInfo* info = find_metric(name);
+    if (info == nullptr) {
+      std::vector<std::string_view> names;
+      for (const MetricInfo& m : metric_list()) names.push_back(m.name);
+      refuse(file_, key, "\"" + name + "\"", "one of " + join(names));
+    }
+    value = info->metric;
+  }
+  void operator()(std::string_view key, Colormap& value) {
+    if (use(key)) value = parse_colormap(object_.text(key));
+  }
+  template <typename E, std::size_t N>
+  void choice(std::string_view key, E& value, const std::string_view (&names)[N]) {
+    if (!use(key)) return;
+    const std::string name = object_.text(key);
+    for (std::size_t i = 0; i < N; ++i) {
+      if (names[i] == name) {
+        value = static_cast<E>(i);
+        return;
+      }
+    }
+    refuse(file_, key, "\"" + name + "\"", "one of " + join(names));
+  }
+  void strings(std::string_view key, std::vector<std::string>& values) {
+    if (!use(key)) return;
+    const json& list = raw_.at(std::string(key));
+    if (!list.is_array() || list.empty()) refuse(file_, key, list.dump(), "a list of paths");
+    values.clear();
+    for (const json& item : list) {
+      if (!item.is_string()) refuse(file_, key, item.dump(), "a list of paths");
+      values.push_back(item.get<std::string>());
+    }
+  }
+  /// Marks a key as one of this figure's; true if it is given.
+  bool use(std::string_view key) {
+    known_.emplace(key);
+    return object_.has(key);
+  }
+  void refuse_unknown_keys() const {
+    for (const auto& [key, value] : raw_.items()) {
+      if (!known_.contains(key)) refuse(file_, key, "a key that this figure does not have", "one of " + join(known_));
+    }
+  }
+
+ private:
+  const json& raw_;
+  JsonObject object_;
+  std::string file_;
+  std::set<std::string, std::less<>> known_;
+};
+
+class Writer {
+ public:
+  explicit Writer(ordered_json& out) : out_(out) {}
+  void operator()(std::string_view key, Metric value) {
+    for (const MetricInfo& m : metric_list()) {
+      if (m.metric == value) out_[std::string(key)] = m.name;
+    }
+  }
+  void operator()(std::string_view key, Colormap value) { out_[std::string(key)] = to_string(value); }
+  template <typename T>
+  void operator()(std::string_view key, const T& value) {
+    out_[std::string(key)] = value;
+  }
+  template <typename E, std::size_t N>
+  void choice(std::string_view key, E value, const std::string_view (&names)[N]) {
+    out_[std::string(key)] = names[static_cast<std::size_t>(value)];
+  }
+
+ private:
+  ordered_json& out_;
+};
+
+FigureOptions default_options(std::string_view figure, const std::string& file) {
+  if (figure == kFigures[0]) return LayerHeadMapOptions{};
+  if (figure == kFigures[1]) return TokenStripOptions{};
+  if (figure == kFigures[2]) return TimelineOptions{};
+  refuse(file, "figure", "\"" + std::string(figure) + "\"", "one of " + join(kFigures));
+}
+
+void check_ranges(const FigureRecipe& r, const std::string& file) {
+  if (r.width_mm != 0 && !(r.width_mm >= 15 && r.width_mm <= 2000))
+    refuse(file, "width_mm", std::to_string(r.width_mm), "15 to 2000, or 0 for the venue's");
+  if (r.height_mm != 0 && !(r.height_mm >= 10 && r.height_mm <= 2000))
+    refuse(file, "height_mm", std::to_string(r.height_mm), "10 to 2000, or 0 for what the content wants");
+  if (!(r.dpi >= 36 && r.dpi <= 2400)) refuse(file, "dpi", std::to_string(r.dpi), "36 to 2400");
+  if (const auto* map = std::get_if<LayerHeadMapOptions>(&r.options); map && !(map->hi > map->lo)) {
+    refuse(file, "hi", std::to_string(map->hi), "more than lo = " + std::to_string(map->lo));
+  }
+  if (const auto* strip = std::get_if<TokenStripOptions>(&r.options)) {
+    if (strip->count < 1 || strip->count > 100000) refuse(file, "count", std::to_string(strip->count), "1 to 100000");
+    if (strip->bands < 0 || strip->bands > 64) refuse(file, "bands", std::to_string(strip->bands), "0 to 64");
+  }
+}
+
+}  // namespace
+
+std::string_view FigureRecipe::figure() const { return kFigures[options.index()]; }
+
+FigureStyle FigureRecipe::style() const {
+  FigureStyle style = venue.empty() ? FigureStyle{} : venue_style(venue);
+  if (width_mm > 0) style.width = width_mm * kPointsPerMm;
+  if (height_mm > 0) style.height = height_mm * kPointsPerMm;
+  return style;
+}
+
+FigureRecipe parse_recipe(const json& root, const std::string& file) {
+  if (!root.is_object()) refuse(file, "", "JSON that is no object", R"({"figure": ..., "trace": ...})");
+  Reader read(root, file);
+  FigureRecipe recipe;
+  std::string preset, figure, trace;
+  read("preset", preset);
+  read("figure", figure);
+  if (!preset.empty()) recipe = preset_recipe(preset);
+  if (preset.empty() && figure.empty()) refuse(file, "figure", "missing", "one of " + join(kFigures) + ", or a preset");
+  if (!figure.empty() && (preset.empty() || figure != recipe.figure())) recipe.options = default_options(figure, file);
+
+  read("trace", trace);
+  if (!trace.empty()) recipe.traces = {trace};
+  read.strings("traces", recipe.traces);
+  read("run", recipe.run);
+  read("venue", recipe.venue);
+  read("width_mm", recipe.width_mm);
+  read("height_mm", recipe.height_mm);
+  read("dpi", recipe.dpi);
+  std::visit([&](auto& options) { visit_fields(options, read); }, recipe.options);
+  for (std::string_view note : {"caption", "definition", "program"}) read.use(note);  // what an export adds for people
+  read.refuse_unknown_keys();
+  check_ranges(recipe, file);
+  recipe.style();  // refuses an unknown venue here, not when the figure is made
+  return recipe;
+}
+
+ordered_json to_json(const FigureRecipe& recipe) {
+  ordered_json out;
+  out["figure"] = recipe.figure();
+  if (!recipe.traces.empty()) out["traces"] = recipe.traces;
+  out["run"] = recipe.run;
+  out["venue"] = recipe.venue;
+  out["width_mm"] = recipe.width_mm;
+  out["height_mm"] = recipe.height_mm;
+  out["dpi"] = recipe.dpi;
+  Writer write(out);
+  FigureOptions options = recipe.options;
+  std::visit([&](auto& o) { visit_fields(o, write); }, options);
+  return out;
+}
+
+BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs) {
+  if (runs.empty()) throw Error({ExitCode::bad_input, "", std::string(recipe.figure()), "no run", "at least one", ""});
+  const FigureStyle style = recipe.style();
+  if (const auto* map = std::get_if<LayerHeadMapOptions>(&recipe.options))
+    return layer_head_map_figure(runs, *map, style);
+  if (const auto* strip = std::get_if<TokenStripOptions>(&recipe.options))
+    return token_strip_figure(*runs[0], *strip, style);
+  return timeline_figure(*runs[0], std::get<TimelineOptions>(recipe.options), style);
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,85 @@
+#include "views/figure/state_colours.h"
+
+namespace kvscope::views {
+
+Colour state_colour(TokenState state, bool dark) {
+  switch (state) {
+    case TokenState::sink:
+      return {230, 159, 0, 255};  // orange
+    case TokenState::window:
+      return {86, 180, 233, 255};  // sky blue
+    case TokenState::kept:
+      return dark ? Colour{48, 134, 201, 255} : Colour{0, 114, 178, 255};  // blue
+    case TokenState::evicted:
+      return dark ? Colour{66, 68, 74, 255} : Colour{222, 222, 220, 255};
+    case TokenState::future:
+      break;
+  }
+  return dark ? Colour{30, 31, 34, 255} : Colour{255, 255, 255, 255};
+}
+
+std::string_view state_name(TokenState state) {
+  switch (state) {
+    case TokenState::sink:
+      return "sink";
+    case TokenState::window:
+      return "window";
+    case TokenState::kept:
+      return "kept";
+    case TokenState::evicted:
+      return "evicted";
+    case TokenState::future:
+      break;
+  }
+  return "future";
+}
+
+std::string_view state_definition(TokenState state) {
+  switch (state) {
+    case TokenState::sink:
+      return "one of the first tokens, kept by rule";
+    case TokenState::window:
+      return "among the last tokens, kept by rule; its fate is open";
+    case TokenState::kept:
+      return "left the window and is still in the cache";
+    case TokenState::evicted:
+      return "left the cache; later queries cannot see it";
+    case TokenState::future:
+      break;
+  }
+  return "not yet read at this query";
+}
+
+Colour verdict_colour(Verdict verdict, bool dark) {
+  switch (verdict) {
+    case Verdict::kept_rightly:
+      return dark ? Colour{48, 134, 201, 255} : Colour{0, 114, 178, 255};
+    case Verdict::kept_wrongly:
+      return {240, 228, 66, 255};  // yellow
+    case Verdict::missed:
+      return {213, 94, 0, 255};  // vermilion
+    case Verdict::dropped_rightly:
+      return dark ? Colour{66, 68, 74, 255} : Colour{222, 222, 220, 255};
+    case Verdict::none:
+      break;
+  }
+  return dark ? Colour{30, 31, 34, 255} : Colour{255, 255, 255, 255};
+}
+
+std::string_view verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kept_rightly:
+      return "kept, as the oracle";
+    case Verdict::kept_wrongly:
+      return "kept, the oracle drops it";
+    case Verdict::missed:
+      return "missed: the oracle keeps it";
+    case Verdict::dropped_rightly:
+      return "dropped, as the oracle";
+    case Verdict::none:
+      break;
+  }
+  return "no choice";
+}
+
+}  // namespace kvscope::views
