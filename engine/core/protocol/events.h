@@ -1,12 +1,11 @@
 #pragma once
-// One builder per event of protocol.h. The engine, the fake engine and the tests make their events here and nowhere else,
-// so that they cannot differ; apply_event() reads what these write.
+// One builder per event of protocol.h. The engine, the fake engine and the tests make their events here and nowhere
+// else, so that they cannot differ; apply_event() reads what these write.
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-
-#include <nlohmann/json.hpp>
 
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
@@ -14,7 +13,8 @@
 namespace kvscope::protocol {
 
 /// The greeting, first of all messages; it has no id.
-nlohmann::json hello(std::string_view engine_version, std::string_view torch_version, bool cuda, std::string_view device);
+nlohmann::json hello(std::string_view engine_version, std::string_view torch_version, bool cuda,
+                     std::string_view device);
 
 /// A run begins: its prompt as tokens. ids and pieces are equally long; prompt_len is their length.
 nlohmann::json started(int id, int n_positions, std::span<const std::int32_t> ids, const BytePool& pieces,

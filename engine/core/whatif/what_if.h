@@ -7,8 +7,9 @@ namespace kvscope {
 /// layer changes the scores of the layers above it. The result is a copy of `run` with new lifetimes, contests and
 /// oracle lifetimes; ids and pieces are the recorded ones.
 ///
-/// Throws Error (bad input) if the run has no scores and `spec` needs them, or if `spec` changes the window of a delayed
-/// scorer (the score itself was read out at t + window, so no preview of another window is honest).
+/// Throws Error (bad input) if the run has no scores and `spec` needs them, or if `spec` needs them and changes the window
+/// of a delayed scorer (the score itself was read out at t + window, so no preview of another window is honest). A spec
+/// that reads no scores may have any window; future_mass and oracle are left empty then, as they belong to the old one.
 RunRecord what_if(const RunRecord& run, const PolicySpec& spec);
 
 }  // namespace kvscope

@@ -1,0 +1,210 @@
+// Requests and facts as messages and back. Every size and index is checked against what the message itself says; what
+// the model allows is checked by apply_event().
+#include "engine/core/protocol/protocol.h"
+
+#include <bit>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/protocol/fields.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::protocol {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kMaxSeconds = 1e9;
+constexpr int kMaxModelSize = 1 << 24;  // of any one dimension
+
+/// A table of int32 with `width` columns.
+std::vector<std::int32_t> unpack_table(const json& message, const char* key, std::size_t width) {
+  std::vector<std::int32_t> cells = unpack_i32(message, key);
+  if (cells.size() % width != 0) {
+    bad_field(message, key, std::to_string(cells.size()) + " numbers", "rows of " + std::to_string(width));
+  }
+  return cells;
+}
+
+json pack_lifetimes(const std::vector<StepFacts::Lifetime>& lifetimes) {
+  std::vector<std::int32_t> cells;
+  cells.reserve(4 * lifetimes.size());
+  for (const auto& l : lifetimes) cells.insert(cells.end(), {l.layer, l.kv_head, l.token, l.evict_at});
+  return pack(cells);
+}
+
+json pack_contests(const std::vector<Contest>& contests) {
+  std::vector<std::int32_t> cells;
+  cells.reserve(8 * contests.size());
+  for (const Contest& c : contests) {
+    cells.insert(cells.end(), {c.q, c.layer, c.kv_head, c.newcomer, c.boundary, c.evicted,
+                               std::bit_cast<std::int32_t>(c.newcomer_effective),
+                               std::bit_cast<std::int32_t>(c.boundary_effective)});
+  }
+  return pack(cells);
+}
+
+std::vector<Contest> unpack_contests(const json& message) {
+  const std::vector<std::int32_t> cells = unpack_table(message, "contests", 8);
+  constexpr std::int32_t kMaxHead = std::numeric_limits<std::int16_t>::max();
+  std::vector<Contest> contests;
+  contests.reserve(cells.size() / 8);
+  for (std::size_t i = 0; i < cells.size(); i += 8) {
+    const std::int32_t* c = cells.data() + i;
+    if (c[1] < 0 || c[1] > kMaxHead || c[2] < 0 || c[2] > kMaxHead) {
+      bad_field(message, "contests", "layer " + std::to_string(c[1]) + ", head " + std::to_string(c[2]),
+                "indices from 0 to 32767");  // they would change when narrowed
+    }
+    contests.push_back({.q = c[0],
+                        .layer = static_cast<std::int16_t>(c[1]),
+                        .kv_head = static_cast<std::int16_t>(c[2]),
+                        .newcomer = c[3],
+                        .boundary = c[4],
+                        .newcomer_effective = std::bit_cast<float>(c[6]),
+                        .boundary_effective = std::bit_cast<float>(c[7]),
+                        .evicted = c[5]});
+  }
+  return contests;
+}
+
+}  // namespace
+
+json to_json(const ModelInfo& info) {
+  return {{"name", info.name},
+          {"path", info.path},
+          {"architecture", info.architecture},
+          {"dtype", info.dtype},
+          {"device", info.device},
+          {"weights_hash", info.weights_hash},
+          {"scorer", info.scorer},
+          {"n_layers", info.n_layers},
+          {"n_heads", info.n_heads},
+          {"n_kv_heads", info.n_kv_heads},
+          {"head_dim", info.head_dim},
+          {"vocab_size", info.vocab_size},
+          {"max_positions", info.max_positions},
+          {"n_parameters", info.n_parameters}};
+}
+
+ModelInfo model_info_from_json(const json& j) {
+  const auto size = [&](const char* key, int max) { return static_cast<int>(integer(j, key, 1, max)); };
+  return {.name = text(j, "name"),
+          .path = text(j, "path"),
+          .architecture = text(j, "architecture"),
+          .dtype = text(j, "dtype"),
+          .device = text(j, "device"),
+          .weights_hash = text(j, "weights_hash"),
+          .scorer = text(j, "scorer"),
+          .n_layers = size("n_layers", 4096),
+          .n_heads = size("n_heads", 4096),
+          .n_kv_heads = size("n_kv_heads", 4096),
+          .head_dim = size("head_dim", 65536),
+          .vocab_size = size("vocab_size", kMaxModelSize),
+          .max_positions = size("max_positions", std::numeric_limits<int>::max()),
+          .n_parameters = integer(j, "n_parameters", 0, std::numeric_limits<std::int64_t>::max())};
+}
+
+json to_json(const SamplingSpec& sampling) {
+  return {{"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"seed", sampling.seed}};
+}
+
+SamplingSpec sampling_from_json(const json& j) {
+  return {.temperature = number(j, "temperature", 0, 1e6),
+          .top_k = static_cast<int>(integer(j, "top_k", 0, kMaxModelSize)),
+          .top_p = number(j, "top_p", 0, 1),
+          .seed = unsigned_integer(j, "seed")};
+}
+
+json to_json(const RunRequest& request, int id) {
+  json j = {{"type", "run"},
+            {"id", id},
+            {"raw", request.raw},
+            {"policy", request.policy.to_string()},
+            {"max_tokens", request.max_tokens},
+            {"sampling", to_json(request.sampling)},
+            {"oracle", request.oracle},
+            {"stop_at_eos", request.stop_at_eos}};
+  if (request.prompt_ids.empty()) {
+    j["prompt"] = request.prompt;
+  } else {
+    j["prompt_ids"] = pack(request.prompt_ids);
+  }
+  return j;
+}
+
+RunRequest run_request_from_json(const json& j) {
+  RunRequest request;
+  if (j.contains("prompt_ids")) {
+    request.prompt_ids = unpack_i32(j, "prompt_ids");
+    for (const std::int32_t id : request.prompt_ids) {
+      if (id < 0) bad_field(j, "prompt_ids", std::to_string(id), "token ids");
+    }
+  } else {
+    request.prompt = text(j, "prompt");
+  }
+  request.raw = boolean(j, "raw");
+  request.policy = PolicySpec::parse(text(j, "policy"));
+  request.max_tokens = static_cast<int>(integer(j, "max_tokens", 0, kMaxPositions));
+  request.sampling = sampling_from_json(field(j, "sampling", json::value_t::object));
+  request.oracle = boolean(j, "oracle");
+  request.stop_at_eos = boolean(j, "stop_at_eos");
+  return request;
+}
+
+json to_json(const StepFacts& facts, int id) {
+  std::vector<std::int32_t> score_index;
+  std::vector<float> score_value;
+  score_index.reserve(3 * facts.scores.size());
+  score_value.reserve(facts.scores.size());
+  for (const auto& score : facts.scores) {
+    score_index.insert(score_index.end(), {score.layer, score.kv_head, score.token});
+    score_value.push_back(score.value);
+  }
+  return {{"type", "step"},
+          {"id", id},
+          {"n_tokens", facts.n_tokens},
+          {"ids", pack(facts.ids)},
+          {"pieces", pack(facts.pieces)},
+          {"logprobs_from", facts.logprobs_from},
+          {"logprobs", pack(facts.logprobs)},
+          {"lifetimes", pack_lifetimes(facts.lifetimes)},
+          {"score_index", pack(score_index)},
+          {"score_value", pack(score_value)},
+          {"contests", pack_contests(facts.contests)},
+          {"seconds", facts.seconds}};
+}
+
+StepFacts step_facts_from_json(const json& j) {
+  StepFacts facts;
+  facts.n_tokens = static_cast<int>(integer(j, "n_tokens", 0, kMaxPositions));
+  facts.ids = unpack_i32(j, "ids");
+  facts.pieces = unpack_pool(j, "pieces");
+  if (facts.pieces.size() != facts.ids.size()) {
+    bad_field(j, "pieces", std::to_string(facts.pieces.size()) + " pieces",
+              std::to_string(facts.ids.size()) + ", one a token");
+  }
+  facts.logprobs_from = static_cast<int>(integer(j, "logprobs_from", 0, kMaxPositions));
+  facts.logprobs = unpack_f32(j, "logprobs");
+  const std::vector<std::int32_t> lifetimes = unpack_table(j, "lifetimes", 4);
+  for (std::size_t i = 0; i < lifetimes.size(); i += 4) {
+    facts.lifetimes.push_back({lifetimes[i], lifetimes[i + 1], lifetimes[i + 2], lifetimes[i + 3]});
+  }
+  const std::vector<std::int32_t> index = unpack_table(j, "score_index", 3);
+  const std::vector<float> value = unpack_f32(j, "score_value");
+  if (index.size() != 3 * value.size()) {
+    bad_field(j, "score_value", std::to_string(value.size()) + " scores",
+              std::to_string(index.size() / 3) + ", one an index");
+  }
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    facts.scores.push_back({index[3 * i], index[3 * i + 1], index[3 * i + 2], value[i]});
+  }
+  facts.contests = unpack_contests(j);
+  facts.seconds = number(j, "seconds", 0, kMaxSeconds);
+  return facts;
+}
+
+}  // namespace kvscope::protocol
