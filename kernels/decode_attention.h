@@ -11,13 +11,21 @@ namespace kvscope::kernels {
 /// any slot gives o = 0 and lse = -inf. `lse` is the natural log of the softmax denominator.
 struct DecodeAttentionArgs {
   SlotCacheView cache;
-  const void* q;  // [n_heads, head_dim] post-RoPE, cache.dtype
+  const void* q;  // [n_heads, head_dim] post-RoPE, cache.dtype; on CUDA 16-byte aligned as the pools are
   void* o;        // [n_heads, head_dim], cache.dtype
   float* lse;     // [n_heads] or null
   int n_heads;
-  float scale;  // head_dim^-1/2
+  float scale;               // head_dim^-1/2
+  float* scratch = nullptr;  // CUDA only: decode_attention_scratch_floats(...) floats, see there
 };
 
+/// How many floats of device memory the CUDA version wants as `scratch`: it depends on the capacity of the cache, not
+/// on what is in it, so one buffer serves every step. Any contents; no two calls in flight may share it. Without
+/// scratch (null) one block walks through all slots of a head: right, but slow for long caches.
+std::int64_t decode_attention_scratch_floats(int n_heads, const SlotCacheView& cache);
+
+/// Reads n_slots on the device: no host synchronisation, no allocation, launch shape fixed by max_pages.
+/// Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
 void decode_attention(const DecodeAttentionArgs& args, Stream stream);
 namespace cpu {
 void decode_attention(const DecodeAttentionArgs& args);

@@ -7,9 +7,9 @@ namespace kvscope::kernels {
 ///
 ///     mass[h][t] += sum_q exp(scale * q_{h,q} . k_t - lse[h][q])
 ///
-/// over queries q in [q_start, q_start + q_len) with q >= t + window and, if look_ahead > 0, q <= t + window + look_ahead.
-/// Every term is a probability, so the sum is kept in linear float32: after S queries it is at most S. Calling it chunk
-/// by chunk adds up to one pass; nothing of size queries x keys is stored.
+/// over queries q in [q_start, q_start + q_len) with q >= t + window and, if look_ahead > 0, q <= t + window +
+/// look_ahead. Every term is a probability, so the sum is kept in linear float32: after S queries it is at most S.
+/// Calling it chunk by chunk adds up to one pass; nothing of size queries x keys is stored.
 struct FutureAttentionArgs {
   const void* q;     // [q_len, n_heads, head_dim] post-RoPE
   const void* k;     // [kv_len, n_kv_heads, head_dim] post-RoPE, positions 0 ... kv_len - 1

@@ -13,13 +13,13 @@ enum class RetainRule : std::int32_t {
 
 /// What one head decided at one step. Exactly what a trace keeps of it.
 struct RetainDecision {
-  std::int32_t newcomer;        // position of the token leaving the window, -1 if there is none (or it is a sink)
-  std::int32_t boundary;        // position of the weakest kept long-range token, -1 if there was no contest
-  float newcomer_score;         // raw score of the newcomer (0 where the rule has none)
-  float newcomer_effective;     // effective score at q: raw + floor((q - t) / decay_stride) * log_gamma
-  float boundary_effective;     // likewise for the boundary token
-  std::int32_t evicted;         // position that query q can no longer see, -1 if none
-  std::int32_t slot;            // where token q goes
+  std::int32_t newcomer;     // position of the token leaving the window, -1 if there is none (or it is a sink)
+  std::int32_t boundary;     // position of the weakest kept long-range token, -1 if there was no contest
+  float newcomer_score;      // raw score of the newcomer (0 where the rule has none)
+  float newcomer_effective;  // effective score at q: raw + floor((q - t) / decay_stride) * log_gamma
+  float boundary_effective;  // likewise for the boundary token
+  std::int32_t evicted;      // position that query q can no longer see, -1 if none
+  std::int32_t slot;         // where token q goes
 };
 
 /// One decision per KV head at query position q = `position`, taken before q attends:
@@ -28,9 +28,10 @@ struct RetainDecision {
 ///     top_k: while fewer than top_k long-range tokens are kept the newcomer joins them; then the token with the
 ///     least effective score among them and the newcomer leaves. Of equal ones the older stays.
 ///
-/// The loser's slot is reused for token q; if nobody leaves, q takes slot n_slots[h]++ (the caller has mapped its page).
-/// Effective scores are computed in float32 in exactly this order of operations on every back end, so that CPU and
-/// CUDA take the same decisions: floorf-free integer division, one multiplication, one addition, no fma contraction.
+/// The loser's slot is reused for token q; if nobody leaves, q takes slot n_slots[h]++ (the caller has mapped its
+/// page). Effective scores are computed in float32 in exactly this order of operations on every back end, so that CPU
+/// and CUDA take the same decisions: floorf-free integer division, one multiplication, one addition, no fma
+/// contraction.
 ///
 /// slot_priority holds the raw score of each slot's token; the newcomer's slot is given `score[h]` here.
 struct RetainStepArgs {

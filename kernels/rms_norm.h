@@ -25,6 +25,6 @@ void rms_norm(const RmsNormArgs& args);
 namespace reference {
 /// The definition above in plain loops and double precision.
 void rms_norm(const RmsNormArgs& args);
-}
+}  // namespace reference
 
 }  // namespace kvscope::kernels

@@ -10,12 +10,12 @@ namespace kvscope::kernels {
 /// (by its position) lives in a slot, or -1 for a free one. The order of slots means nothing: keys carry their own
 /// rotation, so attention over slots in any order is the same.
 struct SlotCacheView {
-  void* k_pool;                        // [n_pages, page_size, head_dim]
-  void* v_pool;                        // [n_pages, page_size, head_dim]
-  const std::int32_t* page_table;      // [n_kv_heads, max_pages]
-  std::int32_t* slot_position;         // [n_kv_heads, max_pages * page_size]
-  std::int32_t* n_slots;               // [n_kv_heads] slots in use or once used, an upper bound for loops
-  float* slot_priority;                // [n_kv_heads, max_pages * page_size] raw score, see retain_step.h
+  void* k_pool;                    // [n_pages, page_size, head_dim]
+  void* v_pool;                    // [n_pages, page_size, head_dim]
+  const std::int32_t* page_table;  // [n_kv_heads, max_pages]
+  std::int32_t* slot_position;     // [n_kv_heads, max_pages * page_size]
+  std::int32_t* n_slots;           // [n_kv_heads] slots in use or once used, an upper bound for loops
+  float* slot_priority;            // [n_kv_heads, max_pages * page_size] raw score, see retain_step.h
   int n_kv_heads;
   int head_dim;
   int page_size;  // tokens a page, 16

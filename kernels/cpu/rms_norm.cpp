@@ -1,0 +1,28 @@
+#include "kernels/rms_norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/parallel_for.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::cpu {
+
+void rms_norm(const RmsNormArgs& args) {
+  validate(args);
+  std::vector<float> weight_buffer(args.dim);
+  const float* weight = as_floats(args.weight, 0, args.dim, args.dtype, weight_buffer.data());
+  parallel_for(args.n_rows, 4 * args.dim, [&](std::int64_t row) {
+    // One buffer a thread: this runs once a row, and an allocation would cost as much as the norm.
+    thread_local std::vector<float> buffer;
+    buffer.resize(2 * static_cast<std::size_t>(args.dim));
+    const float* x = as_floats(args.x, row * args.x_stride, args.dim, args.dtype, buffer.data());
+    const float inverse = 1 / std::sqrt(dot(x, x, args.dim) / static_cast<float>(args.dim) + args.eps);
+    float* out = buffer.data() + args.dim;
+    scale_by(out, x, inverse, weight, args.dim);
+    store(out, args.out, row * args.dim, args.dim, args.dtype);
+  });
+}
+
+}  // namespace kvscope::kernels::cpu

@@ -1,0 +1,144 @@
+#include "kernels/cpu/vector.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+// Sanitizers instrument the loader's resolver functions, which run before the sanitizer has started and crash.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define KVSCOPE_CLONES __attribute__((target_clones("arch=haswell", "default")))
+#else
+#define KVSCOPE_CLONES
+#endif
+
+namespace kvscope::kernels::cpu {
+namespace {
+
+/// exp(x) for x <= 88 by 2^n times a polynomial of degree 7 in the rest; branch-free, so that gcc vectorises it.
+__attribute__((always_inline)) inline float exp_up_to_88(float x) {
+  const float above = x < -87.0f ? -87.0f : x;  // 2^n stays a normal number
+  const float clamped = above > 88.0f ? 88.0f : above;
+  constexpr float kRoundToInteger = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
+  const float n = (clamped * 1.44269504f + kRoundToInteger) - kRoundToInteger;
+  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 in two parts: no cancellation
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  const float power = std::bit_cast<float>((static_cast<std::int32_t>(n) + 127) << 23);
+  return x < -87.0f ? 0.0f : p * power;
+}
+
+/// Eight floats: one AVX2 register, two of SSE.
+using Lanes = float __attribute__((vector_size(32)));
+
+/// kRows x 8 * kVectors outputs of a matrix product, held in registers over the whole sum.
+template <int kRows, int kVectors>
+__attribute__((always_inline)) inline void multiply_block(const float* a, int lda, const float* b, int ldb, float* c,
+                                                          int ldc, int k, bool accumulate) {
+  Lanes sum[kRows][kVectors] = {};
+  if (accumulate) {
+    for (int i = 0; i < kRows; ++i) {
+      for (int j = 0; j < kVectors; ++j) std::memcpy(&sum[i][j], c + i * ldc + 8 * j, sizeof(Lanes));
+    }
+  }
+  for (int l = 0; l < k; ++l) {
+    Lanes row[kVectors];
+    for (int j = 0; j < kVectors; ++j)
+      std::memcpy(&row[j], b + static_cast<std::int64_t>(l) * ldb + 8 * j, sizeof(Lanes));
+    for (int i = 0; i < kRows; ++i) {
+      const float factor = a[i * lda + l];
+      for (int j = 0; j < kVectors; ++j) sum[i][j] += factor * row[j];
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kVectors; ++j) std::memcpy(c + i * ldc + 8 * j, &sum[i][j], sizeof(Lanes));
+  }
+}
+
+template <int kRows>
+__attribute__((always_inline)) inline void multiply_rows(const float* a, int lda, const float* b, int ldb, float* c,
+                                                         int ldc, int k, int n, bool accumulate) {
+  int j = 0;
+  for (; j + 16 <= n; j += 16) multiply_block<kRows, 2>(a, lda, b + j, ldb, c + j, ldc, k, accumulate);
+  for (; j < n; j += 8) multiply_block<kRows, 1>(a, lda, b + j, ldb, c + j, ldc, k, accumulate);
+}
+
+}  // namespace
+
+KVSCOPE_CLONES float dot(const float* x, const float* y, std::int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+KVSCOPE_CLONES void add_scaled(float* y, float a, const float* x, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] += a * x[i];
+}
+
+KVSCOPE_CLONES void scale(float* x, float a, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) x[i] *= a;
+}
+
+KVSCOPE_CLONES void scale_by(float* out, const float* x, float a, const float* weight, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) out[i] = x[i] * a * weight[i];
+}
+
+KVSCOPE_CLONES float maximum(const float* x, std::int64_t n) {
+  float result = -INFINITY;
+#pragma omp simd reduction(max : result)
+  for (std::int64_t i = 0; i < n; ++i) result = x[i] > result ? x[i] : result;
+  return result;
+}
+
+KVSCOPE_CLONES float exp_and_sum(float* x, float shift, std::int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float e = exp_up_to_88(x[i] - shift);
+    x[i] = e;
+    sum += e;
+  }
+  return sum;
+}
+
+KVSCOPE_CLONES void multiply(const float* a, int lda, const float* b, int ldb, float* c, int ldc, int m, int k, int n,
+                             bool accumulate) {
+  int i = 0;
+  for (; i + 4 <= m; i += 4) multiply_rows<4>(a + i * lda, lda, b, ldb, c + i * ldc, ldc, k, n, accumulate);
+  for (; i < m; ++i) multiply_rows<1>(a + i * lda, lda, b, ldb, c + i * ldc, ldc, k, n, accumulate);
+}
+
+void transpose(const float* x, std::int64_t n_rows, std::int64_t n_columns, float* out, std::int64_t ld) {
+  for (std::int64_t i = 0; i < n_rows; ++i) {
+    for (std::int64_t j = 0; j < n_columns; ++j) out[j * ld + i] = x[i * n_columns + j];
+  }
+}
+
+KVSCOPE_CLONES void widen(const BFloat16* x, float* out, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(x[i].bits) << 16);
+}
+
+KVSCOPE_CLONES void narrow(const float* x, BFloat16* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = to_bfloat16(x[i]);
+}
+
+void store(const float* x, void* data, std::int64_t index, std::int64_t n, DType dtype) {
+  if (dtype == DType::bf16) {
+    narrow(x, static_cast<BFloat16*>(data) + index, n);
+    return;
+  }
+  float* out = static_cast<float*>(data) + index;
+  if (out != x) std::copy_n(x, n, out);
+}
+
+}  // namespace kvscope::kernels::cpu

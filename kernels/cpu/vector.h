@@ -1,0 +1,51 @@
+#pragma once
+// The inner loops of the CPU kernels: float rows, vectorised, compiled for AVX2 + FMA and for plain x86-64 (the loader
+// picks). All lengths in elements; pointers need no alignment.
+
+#include <cstdint>
+
+#include "kernels/bfloat16.h"
+#include "kernels/dtype.h"
+
+namespace kvscope::kernels::cpu {
+
+/// sum_i x[i] y[i]
+float dot(const float* x, const float* y, std::int64_t n);
+
+/// y[i] += a x[i]
+void add_scaled(float* y, float a, const float* x, std::int64_t n);
+
+/// x[i] *= a
+void scale(float* x, float a, std::int64_t n);
+
+/// out[i] = x[i] a weight[i]; out may be x.
+void scale_by(float* out, const float* x, float a, const float* weight, std::int64_t n);
+
+/// Greatest of x[0 ... n), -inf for n = 0. No NaN.
+float maximum(const float* x, std::int64_t n);
+
+/// x[i] = exp(x[i] - shift); returns their sum. Relative error below 3e-7; 0 where x[i] - shift < -87 (-inf included),
+/// e^88 above 88, NaN for NaN. shift must be finite.
+float exp_and_sum(float* x, float shift, std::int64_t n);
+
+/// c[i][j] (+)= sum_l a[i * lda + l] b[l * ldb + j] for i < m, j < n, l < k. n must be a multiple of 8.
+void multiply(const float* a, int lda, const float* b, int ldb, float* c, int ldc, int m, int k, int n,
+              bool accumulate);
+
+/// out[j * ld + i] = x[i * n_columns + j]: `n_rows` rows become columns.
+void transpose(const float* x, std::int64_t n_rows, std::int64_t n_columns, float* out, std::int64_t ld);
+
+void widen(const BFloat16* x, float* out, std::int64_t n);
+void narrow(const float* x, BFloat16* out, std::int64_t n);
+
+/// Elements [index, index + n) of `data` as floats: the data themselves if they are float32, else copied into `buffer`.
+inline const float* as_floats(const void* data, std::int64_t index, std::int64_t n, DType dtype, float* buffer) {
+  if (dtype == DType::f32) return static_cast<const float*>(data) + index;
+  widen(static_cast<const BFloat16*>(data) + index, buffer, n);
+  return buffer;
+}
+
+/// Writes n floats as elements [index, index + n) of `data`.
+void store(const float* x, void* data, std::int64_t index, std::int64_t n, DType dtype);
+
+}  // namespace kvscope::kernels::cpu

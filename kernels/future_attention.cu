@@ -1,0 +1,179 @@
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/dispatch.cuh"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/tile_product.cuh"
+#include "kernels/future_attention.h"
+#include "kernels/validate.h"
+
+// One block per (64 keys, query head), which walks over the queries: each mass is summed by one block in a fixed order,
+// so there is nothing to add atomically and two runs give the same bits. The product is taken as keys times queries,
+// which leaves a key's terms in one row of threads.
+
+namespace kvscope::kernels {
+namespace {
+
+constexpr float kLog2E = 1.44269504089f;
+
+struct Params {
+  FutureAttentionArgs args;
+  int group_size;
+  float log2_scale;  // scale * log2(e)
+};
+
+/// Which keys a block works on, and the rows of q that count for any of them.
+struct Block {
+  int head, kv_head;
+  int first_key;
+  int first_row, end_row;
+
+  __device__ explicit Block(const Params& p) {
+    const FutureAttentionArgs& args = p.args;
+    head = blockIdx.y;
+    kv_head = head / p.group_size;
+    first_key = static_cast<int>(blockIdx.x) * kTileRows;
+    const long long last_key =
+        min(static_cast<long long>(first_key) + kTileRows, static_cast<long long>(args.kv_len)) - 1;
+    const long long q_len = args.q_len;
+    first_row = static_cast<int>(min(q_len, max(0LL, static_cast<long long>(first_key) + args.window - args.q_start)));
+    const long long look_end = last_key + args.window + args.look_ahead + 1 - args.q_start;
+    end_row = static_cast<int>(args.look_ahead > 0 ? max(0LL, min(q_len, look_end)) : q_len);
+  }
+
+  /// exp(scale * logit - lse) if query row `row` counts for key `t`, else 0. lse2 is lse * log2(e).
+  __device__ float term(const Params& p, int row, int t, float logit, float lse2) const {
+    const FutureAttentionArgs& args = p.args;
+    const long long distance = args.q_start + row - t - args.window;
+    const bool counts =
+        row < end_row && t < args.kv_len && distance >= 0 && (args.look_ahead == 0 || distance <= args.look_ahead);
+    return counts ? exp2f(logit * p.log2_scale - lse2) : 0.0f;
+  }
+};
+
+/// lse of the query tile, in base 2. 0 past the end, where no term counts.
+__device__ void load_lse(const Params& p, const Block& block, int row, float* shared) {
+  if (threadIdx.x >= kTileRows) return;
+  const int mine = row + threadIdx.x;
+  shared[threadIdx.x] = mine < block.end_row ? p.args.lse[block.head * p.args.q_len + mine] * kLog2E : 0.0f;
+}
+
+__device__ void add_mass(const Params& p, const Block& block, int key, float sum) {
+  if (key < p.args.kv_len) p.args.mass[block.head * p.args.mass_stride + key] += sum;
+}
+
+template <int kHeadDim>
+constexpr int kSharedBytesF32 = sizeof(float) * (2 * kTileElements<float, kHeadDim> + kTileRows);
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Params p) {
+  constexpr int kStride = kTileStride<float, kHeadDim>;
+  extern __shared__ __align__(16) char shared[];
+  float* k = reinterpret_cast<float*>(shared);  // [kTileRows, kStride]
+  float* q = k + kTileElements<float, kHeadDim>;
+  float* lse = q + kTileElements<float, kHeadDim>;
+
+  const Block block(p);
+  const FutureAttentionArgs& args = p.args;
+  const int tx = threadIdx.x % 16;
+  const int ty = threadIdx.x / 16;
+  load_tile<kTileRows, kHeadDim, kStride>(k, static_cast<const float*>(args.k), block.first_key,
+                                          static_cast<int>(args.kv_len), block.kv_head, args.n_kv_heads);
+  float sum[4] = {};  // of keys ty + 16 i
+  for (int row = block.first_row; row < block.end_row; row += kTileRows) {
+    __syncthreads();  // the last tile of queries has been used
+    load_tile<kTileRows, kHeadDim, kStride>(q, static_cast<const float*>(args.q), row, block.end_row, block.head,
+                                            args.n_heads);
+    load_lse(p, block, row, lse);
+    __syncthreads();
+    float s[4][4];
+    tile_product<kHeadDim>(k, q, s);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int column = tx + 16 * j;
+        sum[i] += block.term(p, row + column, block.first_key + ty + 16 * i, s[i][j], lse[column]);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    for (int lane = 8; lane > 0; lane /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lane);
+    if (tx == 0) add_mass(p, block, block.first_key + ty + 16 * i, sum[i]);
+  }
+}
+
+template <int kHeadDim>
+constexpr int kSharedBytesBf16 = sizeof(__nv_bfloat16) * 2 * kTileElements<__nv_bfloat16, kHeadDim> +
+                                 sizeof(float) * kTileRows;
+
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Params p) {
+  using T = __nv_bfloat16;
+  constexpr int kStride = kTileStride<T, kHeadDim>;
+  extern __shared__ __align__(16) char shared[];
+  T* k = reinterpret_cast<T*>(shared);  // [kTileRows, kStride]
+  T* q = k + kTileElements<T, kHeadDim>;
+  float* lse = reinterpret_cast<float*>(q + kTileElements<T, kHeadDim>);
+
+  const Block block(p);
+  const FutureAttentionArgs& args = p.args;
+  const int lane = threadIdx.x % 32;
+  const int my_key = block.first_key + threadIdx.x / 32 * 16 + lane / 4;  // and my_key + 8
+  const int pair = lane % 4 * 2;
+  load_tile<kTileRows, kHeadDim, kStride>(k, static_cast<const T*>(args.k), block.first_key,
+                                          static_cast<int>(args.kv_len), block.kv_head, args.n_kv_heads);
+  __syncthreads();
+  RowFragments<kHeadDim> k_rows;
+  k_rows.load(k);
+  float sum[2] = {};
+  for (int row = block.first_row; row < block.end_row; row += kTileRows) {
+    __syncthreads();  // the last tile of queries has been used
+    load_tile<kTileRows, kHeadDim, kStride>(q, static_cast<const T*>(args.q), row, block.end_row, block.head,
+                                            args.n_heads);
+    load_lse(p, block, row, lse);
+    __syncthreads();
+    float s[8][4];
+    tile_product<kHeadDim>(k_rows, q, s);
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = 8 * n + pair + i % 2;
+        sum[i / 2] += block.term(p, row + column, my_key + i / 2 * 8, s[n][i], lse[column]);
+      }
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
+    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
+    if (pair == 0) add_mass(p, block, my_key + 8 * half, sum[half]);
+  }
+}
+
+/// Shared memory above 48 KiB has to be asked for, per kernel.
+void launch(void (*kernel)(Params), dim3 grid, int threads, int shared_bytes, const Params& p, Stream stream) {
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  kernel<<<grid, threads, shared_bytes, stream>>>(p);
+  check_launch();
+}
+
+}  // namespace
+
+void future_attention(const FutureAttentionArgs& args, Stream stream) {
+  validate(args);
+  if (args.q_len == 0 || args.kv_len == 0) return;
+  require_alignment("future_attention", "q", args.q);
+  require_alignment("future_attention", "k", args.k);
+  const Params p = {args, args.n_heads / args.n_kv_heads, args.scale * kLog2E};
+  const dim3 grid(static_cast<unsigned>((args.kv_len + kTileRows - 1) / kTileRows), args.n_heads);
+  dispatch_head_dim("future_attention", args.head_dim, [&]<int kHeadDim>() {
+    if (args.dtype == DType::f32) {
+      launch(future_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, kSharedBytesF32<kHeadDim>, p, stream);
+    } else {
+      launch(future_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, kSharedBytesBf16<kHeadDim>, p, stream);
+    }
+  });
+}
+
+}  // namespace kvscope::kernels

@@ -1,0 +1,39 @@
+// The launchers of a build without CUDA (KVSCOPE_CUDA=OFF): there is no device, and each launcher says why.
+
+#include <string>
+
+#include "kernels/append.h"
+#include "kernels/cuda_error.h"
+#include "kernels/decode_attention.h"
+#include "kernels/device.h"
+#include "kernels/future_attention.h"
+#include "kernels/lifetime_attention.h"
+#include "kernels/mlstm_step.h"
+#include "kernels/retain_step.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+
+namespace kvscope::kernels {
+namespace {
+
+[[noreturn]] void no_cuda(const char* op) {
+  throw CudaError(std::string(op) + ": this build has no CUDA; configure with KVSCOPE_CUDA=ON");
+}
+
+}  // namespace
+
+int device_count() { return 0; }
+std::string device_name(int) { no_cuda("device_name"); }
+DeviceMemory device_memory(int) { no_cuda("device_memory"); }
+
+void rms_norm(const RmsNormArgs&, Stream) { no_cuda("rms_norm"); }
+void rope(const RopeArgs&, Stream) { no_cuda("rope"); }
+void append(const AppendArgs&, Stream) { no_cuda("append"); }
+void append_many(const AppendManyArgs&, Stream) { no_cuda("append_many"); }
+void retain_step(const RetainStepArgs&, Stream) { no_cuda("retain_step"); }
+void decode_attention(const DecodeAttentionArgs&, Stream) { no_cuda("decode_attention"); }
+void lifetime_attention(const LifetimeAttentionArgs&, Stream) { no_cuda("lifetime_attention"); }
+void future_attention(const FutureAttentionArgs&, Stream) { no_cuda("future_attention"); }
+void mlstm_step(const MlstmStepArgs&, Stream) { no_cuda("mlstm_step"); }
+
+}  // namespace kvscope::kernels

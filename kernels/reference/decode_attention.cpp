@@ -1,0 +1,44 @@
+#include "kernels/decode_attention.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/element.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::reference {
+
+void decode_attention(const DecodeAttentionArgs& args) {
+  validate(args);
+  const SlotCacheView& cache = args.cache;
+  const int group_size = args.n_heads / cache.n_kv_heads;
+  const int head_dim = cache.head_dim;
+  for (int head = 0; head < args.n_heads; ++head) {
+    const int kv_head = head / group_size;
+    std::vector<std::int64_t> rows;  // of the occupied slots
+    for (std::int32_t slot = 0; slot < cache.n_slots[kv_head]; ++slot) {
+      if (cache.slot_position[slot_row(cache, kv_head) + slot] >= 0) rows.push_back(slot_offset(cache, kv_head, slot));
+    }
+    std::vector<double> logits(rows.size(), 0.0);
+    double maximum = -INFINITY;
+    for (std::size_t s = 0; s < rows.size(); ++s) {
+      for (int i = 0; i < head_dim; ++i) {
+        logits[s] += load(args.q, head * head_dim + i, cache.dtype) * load(cache.k_pool, rows[s] + i, cache.dtype);
+      }
+      logits[s] *= args.scale;
+      maximum = std::fmax(maximum, logits[s]);
+    }
+    double denominator = 0;
+    for (const double logit : logits) denominator += std::exp(logit - maximum);
+    for (int i = 0; i < head_dim; ++i) {
+      double sum = 0;
+      for (std::size_t s = 0; s < rows.size(); ++s) {
+        sum += std::exp(logits[s] - maximum) * load(cache.v_pool, rows[s] + i, cache.dtype);
+      }
+      store(args.o, head * head_dim + i, cache.dtype, rows.empty() ? 0 : sum / denominator);
+    }
+    if (args.lse) args.lse[head] = rows.empty() ? -INFINITY : static_cast<float>(maximum + std::log(denominator));
+  }
+}
+
+}  // namespace kvscope::kernels::reference

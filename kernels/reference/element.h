@@ -1,0 +1,36 @@
+#pragma once
+// How the references read and write elements: whatever the dtype, one double at a time.
+
+#include "kernels/bfloat16.h"
+#include "kernels/dtype.h"
+#include "kernels/slot_cache.h"
+
+namespace kvscope::kernels::reference {
+
+inline double load(const void* data, std::int64_t index, DType dtype) {
+  return dtype == DType::f32 ? static_cast<const float*>(data)[index]
+                             : to_float(static_cast<const BFloat16*>(data)[index]);
+}
+
+inline void store(void* data, std::int64_t index, DType dtype, double value) {
+  const auto rounded = static_cast<float>(value);
+  if (dtype == DType::f32) {
+    static_cast<float*>(data)[index] = rounded;
+  } else {
+    static_cast<BFloat16*>(data)[index] = to_bfloat16(rounded);
+  }
+}
+
+/// Index of the first element of slot `slot` of `head` in k_pool and v_pool.
+inline std::int64_t slot_offset(const SlotCacheView& cache, int head, std::int32_t slot) {
+  const std::int64_t page =
+      cache.page_table[static_cast<std::int64_t>(head) * cache.max_pages + slot / cache.page_size];
+  return (page * cache.page_size + slot % cache.page_size) * cache.head_dim;
+}
+
+/// Index of slot 0 of `head` in slot_position and slot_priority.
+inline std::int64_t slot_row(const SlotCacheView& cache, int head) {
+  return static_cast<std::int64_t>(head) * cache.max_pages * cache.page_size;
+}
+
+}  // namespace kvscope::kernels::reference

@@ -1,0 +1,61 @@
+#include "kernels/lifetime_attention.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/element.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::reference {
+namespace {
+
+/// Positions t that query q of `kv_head` sees.
+std::vector<std::int64_t> visible_keys(const LifetimeAttentionArgs& args, int kv_head, std::int64_t q) {
+  std::vector<std::int64_t> keys;
+  for (std::int64_t t = 0; t <= q; ++t) {
+    if (!args.evict_at || q < args.evict_at[kv_head * args.kv_len + t]) keys.push_back(t);
+  }
+  return keys;
+}
+
+}  // namespace
+
+void lifetime_attention(const LifetimeAttentionArgs& args) {
+  validate(args);
+  const int group_size = args.n_heads / args.n_kv_heads;
+  const int head_dim = args.head_dim;
+  for (int head = 0; head < args.n_heads; ++head) {
+    const int kv_head = head / group_size;
+    for (std::int64_t row = 0; row < args.q_len; ++row) {
+      const std::vector<std::int64_t> keys = visible_keys(args, kv_head, args.q_start + row);
+      const std::int64_t at_q = (row * args.n_heads + head) * head_dim;
+      std::vector<double> logits(keys.size(), 0.0);
+      double maximum = -INFINITY;
+      for (std::size_t s = 0; s < keys.size(); ++s) {
+        const std::int64_t at_k = (keys[s] * args.n_kv_heads + kv_head) * head_dim;
+        for (int i = 0; i < head_dim; ++i) {
+          logits[s] += load(args.q, at_q + i, args.dtype) * load(args.k, at_k + i, args.dtype);
+        }
+        logits[s] *= args.scale;
+        maximum = std::fmax(maximum, logits[s]);
+      }
+      std::vector<double> sum(head_dim, 0.0);
+      double denominator = 0;
+      for (std::size_t s = 0; s < keys.size(); ++s) {
+        const std::int64_t at_v = (keys[s] * args.n_kv_heads + kv_head) * head_dim;
+        const double weight = std::exp(logits[s] - maximum);
+        denominator += weight;
+        for (int i = 0; i < head_dim; ++i) sum[i] += weight * load(args.v, at_v + i, args.dtype);
+      }
+      for (int i = 0; i < head_dim; ++i) {
+        store(args.o, at_q + i, args.dtype, keys.empty() ? 0 : sum[i] / denominator);
+      }
+      if (args.lse) {
+        args.lse[head * args.q_len + row] =
+            keys.empty() ? -INFINITY : static_cast<float>(maximum + std::log(denominator));
+      }
+    }
+  }
+}
+
+}  // namespace kvscope::kernels::reference

@@ -1,0 +1,80 @@
+#include "kernels/retain_step.h"
+
+#include "kernels/reference/element.h"
+#include "kernels/retain_rule.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::reference {
+namespace {
+
+std::int32_t slot_of(const SlotCacheView& cache, int head, std::int32_t position) {
+  for (std::int32_t slot = 0; slot < cache.n_slots[head]; ++slot) {
+    if (cache.slot_position[slot_row(cache, head) + slot] == position) return slot;
+  }
+  return -1;
+}
+
+/// The weakest long-range token kept besides the newcomer, and how many there are.
+struct LongRange {
+  Contender weakest;
+  int count;
+};
+
+LongRange long_range(const RetainStepArgs& args, int head, std::int32_t newcomer, float log_gamma) {
+  const SlotCacheView& cache = args.cache;
+  LongRange result = {{0, -1, -1}, 0};
+  for (std::int32_t slot = 0; slot < cache.n_slots[head]; ++slot) {
+    const std::int32_t t = cache.slot_position[slot_row(cache, head) + slot];
+    if (t < args.n_sink || t >= newcomer) continue;  // a free slot holds -1 and fails the first test
+    ++result.count;
+    const float score = cache.slot_priority[slot_row(cache, head) + slot];
+    const Contender one = {effective_at(score, t, args.position, log_gamma, args.decay_stride), t, slot};
+    if (leaves_before(one, result.weakest)) result.weakest = one;
+  }
+  return result;
+}
+
+/// Who leaves the cache; position -1 for nobody. Fills in the contest's part of `decision`.
+Contender loser(const RetainStepArgs& args, int head, const Contender& newcomer, float log_gamma,
+                RetainDecision& decision) {
+  const Contender nobody = {0, -1, -1};
+  if (args.rule == RetainRule::window) return newcomer;
+  if (args.rule == RetainRule::threshold) return args.score[head] >= args.threshold ? nobody : newcomer;
+  const LongRange kept = long_range(args, head, newcomer.position, log_gamma);
+  if (kept.count < args.top_k) return nobody;
+  if (kept.weakest.position < 0) return newcomer;  // top_k = 0
+  decision.boundary = kept.weakest.position;
+  decision.boundary_effective = kept.weakest.effective;
+  return leaves_before(newcomer, kept.weakest) ? newcomer : kept.weakest;
+}
+
+}  // namespace
+
+void retain_step(const RetainStepArgs& args) {
+  validate(args);
+  const SlotCacheView& cache = args.cache;
+  const bool scored = args.rule == RetainRule::threshold || args.rule == RetainRule::top_k;
+  for (int head = 0; head < cache.n_kv_heads; ++head) {
+    RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
+    const float log_gamma = args.log_gamma ? args.log_gamma[head] : 0.0f;
+    const std::int32_t t = args.position - args.window;
+    const bool leaves_window = args.rule != RetainRule::keep_all && t >= args.n_sink;
+    const std::int32_t newcomer_slot = leaves_window ? slot_of(cache, head, t) : -1;
+    if (newcomer_slot >= 0) {
+      decision.newcomer = t;
+      if (scored) {
+        decision.newcomer_score = args.score[head];
+        decision.newcomer_effective = effective_at(args.score[head], t, args.position, log_gamma, args.decay_stride);
+        cache.slot_priority[slot_row(cache, head) + newcomer_slot] = args.score[head];
+      }
+      const Contender gone = loser(args, head, {decision.newcomer_effective, t, newcomer_slot}, log_gamma, decision);
+      decision.evicted = gone.position;
+      decision.slot = gone.slot;
+    }
+    if (decision.slot < 0) decision.slot = cache.n_slots[head]++;
+    args.decision[head] = decision;
+    args.slot[head] = decision.slot;
+  }
+}
+
+}  // namespace kvscope::kernels::reference

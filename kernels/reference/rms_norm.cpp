@@ -1,0 +1,26 @@
+#include "kernels/rms_norm.h"
+
+#include <cmath>
+
+#include "kernels/reference/element.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::reference {
+
+void rms_norm(const RmsNormArgs& args) {
+  validate(args);
+  for (std::int64_t row = 0; row < args.n_rows; ++row) {
+    double sum = 0;
+    for (int i = 0; i < args.dim; ++i) {
+      const double x = load(args.x, row * args.x_stride + i, args.dtype);
+      sum += x * x;
+    }
+    const double inverse = 1 / std::sqrt(sum / args.dim + args.eps);
+    for (int i = 0; i < args.dim; ++i) {
+      const double x = load(args.x, row * args.x_stride + i, args.dtype);
+      store(args.out, row * args.dim + i, args.dtype, x * inverse * load(args.weight, i, args.dtype));
+    }
+  }
+}
+
+}  // namespace kvscope::kernels::reference

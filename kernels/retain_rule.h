@@ -1,0 +1,42 @@
+#pragma once
+// The arithmetic of a retention contest, shared word for word by the three back ends so that they decide alike.
+
+#include <cmath>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define KVSCOPE_HOST_DEVICE __host__ __device__
+#else
+#define KVSCOPE_HOST_DEVICE
+#endif
+
+namespace kvscope::kernels {
+
+/// Effective score of token t at query q: score + floor((q - t) / decay_stride) * log_gamma, in float32, one
+/// multiplication and one addition. Every file that includes this is compiled without fma contraction; the same bits
+/// as kvscope::effective_score in engine/core/lifetime/running_top_k.h. 0 <= t <= q, decay_stride >= 1.
+KVSCOPE_HOST_DEVICE inline float effective_at(float score, std::int32_t t, std::int32_t q, float log_gamma,
+                                              int decay_stride) {
+  const float decay = static_cast<float>((q - t) / decay_stride) * log_gamma;
+  return score + decay;
+}
+
+/// One side of a contest. `position` -1 stands for nobody.
+struct Contender {
+  float effective;
+  std::int32_t position;
+  std::int32_t slot;
+};
+
+/// True if `a` leaves before `b`: the lesser effective score, of equal ones the newer token. A NaN counts as -inf,
+/// which keeps this a total order (and the minimum independent of the order of the search) whatever a broken scorer
+/// sends.
+KVSCOPE_HOST_DEVICE inline bool leaves_before(const Contender& a, const Contender& b) {
+  if (b.position < 0) return a.position >= 0;
+  if (a.position < 0) return false;
+  const float effective_a = a.effective == a.effective ? a.effective : -INFINITY;
+  const float effective_b = b.effective == b.effective ? b.effective : -INFINITY;
+  return effective_a < effective_b || (effective_a == effective_b && a.position > b.position);
+}
+
+}  // namespace kvscope::kernels

@@ -1,0 +1,181 @@
+#include "kernels/validate.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/append.h"
+#include "kernels/decode_attention.h"
+#include "kernels/future_attention.h"
+#include "kernels/lifetime_attention.h"
+#include "kernels/mlstm_step.h"
+#include "kernels/retain_step.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+
+namespace kvscope::kernels {
+namespace {
+
+/// Positions are int32 everywhere, and a position plus a window must not overflow.
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max() / 2;
+
+/// Names the operation once for all checks of one call.
+class Checker {
+ public:
+  explicit Checker(const char* op) : op_(op) {}
+
+  void range(const char* name, std::int64_t value, std::int64_t low, std::int64_t high) const {
+    if (value >= low && value <= high) return;
+    refuse(op_, name, value, (std::to_string(low) + " ... " + std::to_string(high)).c_str());
+  }
+  void pointer(const char* name, const void* value) const {
+    if (!value) throw std::invalid_argument(std::string(op_) + ": " + name + " is null");
+  }
+  void dtype(DType value) const { range("dtype", static_cast<int>(value), 0, static_cast<int>(DType::bf16)); }
+  void heads(int n_heads, int n_kv_heads) const {
+    range("n_kv_heads", n_kv_heads, 1, 4096);
+    range("n_heads", n_heads, n_kv_heads, 65535);
+    if (n_heads % n_kv_heads != 0) refuse(op_, "n_heads", n_heads, "a multiple of n_kv_heads");
+  }
+
+  void geometry(const SlotCacheView& cache) const {
+    range("cache.n_kv_heads", cache.n_kv_heads, 1, 4096);
+    range("cache.page_size", cache.page_size, 1, 4096);
+    range("cache.max_pages", cache.max_pages, 1, kMaxTokens / cache.page_size);
+    pointer("cache.slot_position", cache.slot_position);
+  }
+  void pools(const SlotCacheView& cache) const {
+    geometry(cache);
+    range("cache.head_dim", cache.head_dim, 1, 256);
+    dtype(cache.dtype);
+    pointer("cache.k_pool", cache.k_pool);
+    pointer("cache.v_pool", cache.v_pool);
+    pointer("cache.page_table", cache.page_table);
+  }
+
+ private:
+  const char* op_;
+};
+
+}  // namespace
+
+void validate(const RmsNormArgs& args) {
+  const Checker check("rms_norm");
+  check.dtype(args.dtype);
+  check.range("dim", args.dim, 1, 16384);
+  check.range("n_rows", args.n_rows, 0, std::numeric_limits<std::int32_t>::max());
+  if (args.n_rows == 0) return;
+  check.range("x_stride", args.x_stride, args.dim, std::numeric_limits<std::int64_t>::max());
+  check.pointer("x", args.x);
+  check.pointer("weight", args.weight);
+  check.pointer("out", args.out);
+}
+
+void validate(const RopeArgs& args) {
+  const Checker check("rope");
+  check.dtype(args.dtype);
+  check.range("head_dim", args.head_dim, 2, 256);
+  if (args.head_dim % 2 != 0) refuse("rope", "head_dim", args.head_dim, "an even number");
+  check.range("n_heads", args.n_heads, 1, 65535);
+  check.range("n_tokens", args.n_tokens, 0, kMaxTokens);
+  if (args.n_tokens == 0) return;
+  check.pointer("x", args.x);
+  check.pointer("positions", args.positions);
+  check.pointer("inv_freq", args.inv_freq);
+}
+
+void validate(const AppendArgs& args) {
+  const Checker check("append");
+  check.pools(args.cache);
+  check.range("position", args.position, 0, kMaxTokens);
+  check.pointer("k", args.k);
+  check.pointer("v", args.v);
+  check.pointer("slot", args.slot);
+}
+
+void validate(const AppendManyArgs& args) {
+  const Checker check("append_many");
+  check.pools(args.cache);
+  check.range("n_tokens", args.n_tokens, 0, kMaxTokens);
+  if (args.n_tokens == 0) return;
+  check.pointer("k", args.k);
+  check.pointer("v", args.v);
+  check.pointer("slot", args.slot);
+  check.pointer("position", args.position);
+}
+
+void validate(const RetainStepArgs& args) {
+  const Checker check("retain_step");
+  check.geometry(args.cache);
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::top_k));
+  check.range("position", args.position, 0, kMaxTokens);
+  check.range("n_sink", args.n_sink, 0, kMaxTokens);
+  // A window of 0 would let token q leave before it was written.
+  check.range("window", args.window, 1, kMaxTokens);
+  check.range("top_k", args.top_k, 0, kMaxTokens);
+  check.range("decay_stride", args.decay_stride, 1, kMaxTokens);
+  check.pointer("decision", args.decision);
+  check.pointer("slot", args.slot);
+  if (args.rule != RetainRule::threshold && args.rule != RetainRule::top_k) return;
+  check.pointer("score", args.score);
+  check.pointer("cache.slot_priority", args.cache.slot_priority);
+}
+
+void validate(const DecodeAttentionArgs& args) {
+  const Checker check("decode_attention");
+  check.pools(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("q", args.q);
+  check.pointer("o", args.o);
+}
+
+void validate(const LifetimeAttentionArgs& args) {
+  const Checker check("lifetime_attention");
+  check.dtype(args.dtype);
+  check.heads(args.n_heads, args.n_kv_heads);
+  check.range("head_dim", args.head_dim, 1, 256);
+  check.range("q_start", args.q_start, 0, kMaxTokens);
+  check.range("q_len", args.q_len, 0, kMaxTokens);
+  check.range("kv_len", args.kv_len, args.q_start + args.q_len, kMaxTokens);
+  if (args.q_len == 0) return;
+  check.pointer("q", args.q);
+  check.pointer("k", args.k);
+  check.pointer("v", args.v);
+  check.pointer("o", args.o);
+}
+
+void validate(const FutureAttentionArgs& args) {
+  const Checker check("future_attention");
+  check.dtype(args.dtype);
+  check.heads(args.n_heads, args.n_kv_heads);
+  check.range("head_dim", args.head_dim, 1, 256);
+  check.range("q_start", args.q_start, 0, kMaxTokens);
+  check.range("q_len", args.q_len, 0, kMaxTokens);
+  check.range("kv_len", args.kv_len, 0, kMaxTokens);
+  check.range("mass_stride", args.mass_stride, args.kv_len, std::numeric_limits<std::int64_t>::max());
+  check.range("window", args.window, 0, kMaxTokens);
+  check.range("look_ahead", args.look_ahead, 0, kMaxTokens);
+  if (args.q_len == 0 || args.kv_len == 0) return;
+  check.pointer("q", args.q);
+  check.pointer("k", args.k);
+  check.pointer("lse", args.lse);
+  check.pointer("mass", args.mass);
+}
+
+void validate(const MlstmStepArgs& args) {
+  const Checker check("mlstm_step");
+  check.range("n_heads", args.n_heads, 1, 65535);
+  check.range("d_key", args.d_key, 1, 256);
+  check.range("d_value", args.d_value, 1, 256);
+  check.pointer("c", args.c);
+  check.pointer("z", args.z);
+  check.pointer("m", args.m);
+  check.pointer("k", args.k);
+  check.pointer("v", args.v);
+  check.pointer("log_i", args.log_i);
+  check.pointer("log_f", args.log_f);
+  if (args.q) check.pointer("h", args.h);
+}
+
+}  // namespace kvscope::kernels
