@@ -1,0 +1,137 @@
+#include "engine/cache/slot_cache.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/model/weights.h"
+
+namespace kvscope::engine {
+namespace {
+
+int pages_for(int slots) { return (slots + kPageSize - 1) / kPageSize; }
+
+}  // namespace
+
+SlotCache::SlotCache(int n_layers, int n_kv_heads, int head_dim, int max_slots, at::ScalarType dtype,
+                     c10::Device device)
+    : n_layers_(n_layers),
+      n_kv_heads_(n_kv_heads),
+      head_dim_(head_dim),
+      max_slots_(max_slots),
+      max_pages_(pages_for(max_slots)),
+      n_slots_host_(static_cast<std::size_t>(n_layers) * n_kv_heads, 0),
+      pages_of_head_(n_slots_host_.size(), 0) {
+  const auto ints = at::TensorOptions().device(device).dtype(at::kInt);
+  const auto values = at::TensorOptions().device(device).dtype(dtype);
+  k_pool_ = at::empty({0, kPageSize, head_dim}, values);
+  v_pool_ = at::empty_like(k_pool_);
+  page_table_ = at::zeros({n_layers, n_kv_heads, max_pages_}, ints);
+  page_table_host_ = at::zeros({n_layers, n_kv_heads, max_pages_}, at::kInt);
+  slot_position_ = at::full({n_layers, n_kv_heads, max_pages_ * kPageSize}, -1, ints);
+  slot_priority_ = at::zeros({n_layers, n_kv_heads, max_pages_ * kPageSize}, ints.dtype(at::kFloat));
+  n_slots_ = at::zeros({n_layers, n_kv_heads}, ints);
+}
+
+kernels::SlotCacheView SlotCache::view(int layer) {
+  return {.k_pool = k_pool_.data_ptr(),
+          .v_pool = v_pool_.data_ptr(),
+          .page_table = page_table_.data_ptr<std::int32_t>() + index(layer, 0) * max_pages_,
+          .slot_position = slot_position_.data_ptr<std::int32_t>() + index(layer, 0) * max_pages_ * kPageSize,
+          .n_slots = n_slots_.data_ptr<std::int32_t>() + index(layer, 0),
+          .slot_priority = slot_priority_.data_ptr<float>() + index(layer, 0) * max_pages_ * kPageSize,
+          .n_kv_heads = n_kv_heads_,
+          .head_dim = head_dim_,
+          .page_size = kPageSize,
+          .max_pages = max_pages_,
+          .dtype = kernel_dtype(k_pool_.scalar_type())};
+}
+
+bool SlotCache::map_pages(int layer, int kv_head, int slots) {
+  std::int32_t& pages = pages_of_head_[index(layer, kv_head)];
+  const int wanted = pages_for(std::min(slots, max_slots_));
+  if (wanted <= pages) return false;
+  std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + index(layer, kv_head) * max_pages_;
+  while (pages < wanted) table[pages++] = static_cast<std::int32_t>(pages_used_++);
+  return true;
+}
+
+void SlotCache::grow_pool(std::int64_t n_pages) {
+  for (at::Tensor* pool : {&k_pool_, &v_pool_}) {
+    // Zeros, not whatever memory held: a masked row is multiplied by 0, and 0 * NaN would be NaN.
+    at::Tensor grown = at::zeros({n_pages, kPageSize, head_dim_}, pool->options());
+    grown.narrow(0, 0, pool->size(0)).copy_(*pool);
+    *pool = std::move(grown);
+  }
+}
+
+void SlotCache::upload_page_table() {
+  if (pages_used_ > k_pool_.size(0)) grow_pool(std::max(pages_used_, 2 * k_pool_.size(0)));
+  page_table_.copy_(page_table_host_);
+}
+
+void SlotCache::reserve(int slots) {
+  bool changed = false;
+  for (int layer = 0; layer < n_layers_; ++layer) {
+    for (int head = 0; head < n_kv_heads_; ++head) changed |= map_pages(layer, head, slots);
+  }
+  if (changed) upload_page_table();
+}
+
+void SlotCache::reserve_next() {
+  bool changed = false;
+  for (int layer = 0; layer < n_layers_; ++layer) {
+    for (int head = 0; head < n_kv_heads_; ++head) changed |= map_pages(layer, head, n_slots(layer, head) + 1);
+  }
+  if (changed) upload_page_table();
+}
+
+void SlotCache::note_slot(int layer, int kv_head, int slot) {
+  std::int32_t& n = n_slots_host_[index(layer, kv_head)];
+  n = std::max(n, slot + 1);
+}
+
+void SlotCache::set_slots(int layer, std::span<const std::int32_t> n_slots) {
+  bool changed = false;
+  for (int head = 0; head < n_kv_heads_; ++head) {
+    n_slots_host_[index(layer, head)] = n_slots[head];
+    changed |= map_pages(layer, head, n_slots[head]);
+  }
+  if (changed) upload_page_table();
+  const at::Tensor host = at::tensor(at::ArrayRef<std::int32_t>(n_slots.data(), n_slots.size()), at::kInt);
+  n_slots_[layer].copy_(host);
+}
+
+std::vector<std::int32_t> SlotCache::positions(int layer, int kv_head) const {
+  const at::Tensor row = slot_position_[layer][kv_head].cpu();
+  const std::int32_t* data = row.data_ptr<std::int32_t>();
+  std::vector<std::int32_t> out;
+  std::copy_if(data, data + n_slots(layer, kv_head), std::back_inserter(out), [](std::int32_t p) { return p >= 0; });
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::int64_t SlotCache::bytes() const {
+  return 2 * pages_used_ * kPageSize * head_dim_ * static_cast<std::int64_t>(k_pool_.element_size());
+}
+
+std::int64_t SlotCache::pool_bytes() const { return static_cast<std::int64_t>(k_pool_.nbytes() + v_pool_.nbytes()); }
+
+void SlotCache::poison_free_rows() {
+  at::Tensor used = at::zeros({k_pool_.size(0), kPageSize}, at::kBool);
+  bool* rows = used.data_ptr<bool>();
+  const at::Tensor positions = slot_position_.cpu();
+  const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>();
+  for (std::size_t head = 0; head < n_slots_host_.size(); ++head) {
+    const std::int32_t* position = positions.data_ptr<std::int32_t>() + head * max_pages_ * kPageSize;
+    for (int slot = 0; slot < n_slots_host_[head]; ++slot) {
+      if (position[slot] < 0) continue;
+      rows[static_cast<std::int64_t>(table[head * max_pages_ + slot / kPageSize]) * kPageSize + slot % kPageSize] =
+          true;
+    }
+  }
+  const at::Tensor free = used.logical_not().unsqueeze(-1).to(k_pool_.device());
+  k_pool_.masked_fill_(free, std::numeric_limits<float>::quiet_NaN());
+  v_pool_.masked_fill_(free, std::numeric_limits<float>::quiet_NaN());
+}
+
+}  // namespace kvscope::engine

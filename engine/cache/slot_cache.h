@@ -1,0 +1,70 @@
+#pragma once
+// The paged, ragged slot cache: keys and values of one sequence, as many per (layer, KV head) as its policy keeps.
+// Includes LibTorch.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/slot_cache.h"
+
+namespace kvscope::engine {
+
+inline constexpr int kPageSize = 16;  // tokens a page
+
+/// Owns the tensors behind kernels::SlotCacheView for every layer.
+///
+/// Every (layer, KV head) has slots 0 ... n_slots - 1, in pages taken from one pool as they are needed. The kernels
+/// choose slots on the device; the host only has to see to it that a page stands ready, which it can because it reads
+/// the decisions of every step (note_slot). The pool doubles when it is used up; a policy with a fixed budget takes its
+/// pages once (reserve).
+class SlotCache {
+ public:
+  /// max_slots: the most that any head will ever use.
+  SlotCache(int n_layers, int n_kv_heads, int head_dim, int max_slots, at::ScalarType dtype, c10::Device device);
+
+  kernels::SlotCacheView view(int layer);
+
+  /// Gives every head pages for its first `slots` slots (at most max_slots).
+  void reserve(int slots);
+  /// Gives every head a page for its next slot. To be called before each step.
+  void reserve_next();
+  /// The kernels have used `slot` of this head.
+  void note_slot(int layer, int kv_head, int slot);
+  /// Sets the slots in use of a layer after a prefill, host and device; n_slots: [n_kv_heads].
+  void set_slots(int layer, std::span<const std::int32_t> n_slots);
+
+  /// Raw scores of a layer's slots, [n_kv_heads, max_slots rounded up to pages]; to be filled by a prefill.
+  at::Tensor slot_priority(int layer) const { return slot_priority_[layer]; }
+
+  int n_slots(int layer, int kv_head) const { return n_slots_host_[index(layer, kv_head)]; }
+  /// Positions that are kept, ascending. Copies from the device.
+  std::vector<std::int32_t> positions(int layer, int kv_head) const;
+  /// Bytes of keys and values of the pages that are given out.
+  std::int64_t bytes() const;
+  /// Bytes of the whole pool.
+  std::int64_t pool_bytes() const;
+  /// Writes NaN over every row of the pool that holds no token. Attention must not notice; tests call it.
+  void poison_free_rows();
+
+ private:
+  std::size_t index(int layer, int kv_head) const { return static_cast<std::size_t>(layer) * n_kv_heads_ + kv_head; }
+  bool map_pages(int layer, int kv_head, int slots);  // true if the table changed
+  void grow_pool(std::int64_t n_pages);
+  void upload_page_table();
+
+  int n_layers_, n_kv_heads_, head_dim_, max_slots_, max_pages_;
+  std::int64_t pages_used_ = 0;
+  at::Tensor k_pool_, v_pool_;  // [n_pages, kPageSize, head_dim]
+  at::Tensor page_table_;       // [n_layers, n_kv_heads, max_pages] int32
+  at::Tensor page_table_host_;  // the same on the CPU, where pages are given out
+  at::Tensor slot_position_;    // [n_layers, n_kv_heads, max_pages * kPageSize] int32
+  at::Tensor slot_priority_;    // likewise, float32
+  at::Tensor n_slots_;          // [n_layers, n_kv_heads] int32
+  std::vector<std::int32_t> n_slots_host_;
+  std::vector<std::int32_t> pages_of_head_;  // [n_layers * n_kv_heads]
+};
+
+}  // namespace kvscope::engine

@@ -1,0 +1,189 @@
+#include "engine/generate/generation.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "engine/core/support/error.h"
+#include "engine/generate/attention_sites.h"
+#include "engine/generate/sampler.h"
+
+namespace kvscope::engine {
+namespace {
+
+constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+Error prompt_error(std::string found, std::string expected, std::string hint = "") {
+  return Error({.file = "prompt", .found = std::move(found), .expected = std::move(expected), .hint = std::move(hint)});
+}
+
+std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const protocol::RunRequest& request) {
+  if (!request.prompt_ids.empty()) return request.prompt_ids;
+  if (!request.raw) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "prompt",
+                 .found = "a chat",
+                 .expected = "raw text: chat templates are not supported yet",
+                 .hint = "use --raw"});
+  }
+  return model.tokenizer().encode(request.prompt);
+}
+
+void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& ids, int max_tokens) {
+  if (ids.empty()) throw prompt_error("no token", "at least one");
+  const int n = static_cast<int>(ids.size());
+  if (n > config.max_positions) {
+    throw prompt_error(std::to_string(n) + " tokens",
+                       "at most " + std::to_string(config.max_positions) + ", the model's context",
+                       "shorten the prompt");
+  }
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < config.vocab_size) continue;
+    throw prompt_error("token id " + std::to_string(id), "0 ... " + std::to_string(config.vocab_size - 1));
+  }
+  if (max_tokens < 0) {
+    throw Error(
+        {.code = ExitCode::usage, .file = "max_tokens", .found = std::to_string(max_tokens), .expected = "0 or more"});
+  }
+}
+
+}  // namespace
+
+struct Generation::Impl {
+  Impl(const LoadedModel& model_, const protocol::RunRequest& request_, std::vector<std::int32_t> ids_,
+       int n_positions_)
+      : model(model_),
+        request(request_),
+        ids(std::move(ids_)),
+        prompt_len(static_cast<int>(ids.size())),
+        n_positions(n_positions_),
+        state(model_, make_policy(request_.policy, n_positions_, model_.scorer()), n_positions_),
+        decode(state),
+        sampler(request_.sampling) {}
+
+  /// Takes the logits of the next token to the host. hidden: [1, hidden].
+  void read_logits(const at::Tensor& hidden) {
+    const at::Tensor host = logits_of(model.weights(), hidden).view({-1}).cpu();
+    logits.assign(host.data_ptr<float>(), host.data_ptr<float>() + host.numel());
+    normaliser = log_sum_exp(logits);
+    if (std::isfinite(normaliser)) return;
+    throw Error({.code = ExitCode::internal,
+                 .file = model.info().name,
+                 .where = "logits after position " + std::to_string(ids.size() - 1),
+                 .found = "a value that is not finite",
+                 .hint = "damaged weights, or values too large for " + model.info().dtype});
+  }
+
+  /// Log-probability of each prompt token given those before; NaN for the first. hidden: [prompt_len, hidden].
+  std::vector<float> prompt_logprobs(const at::Tensor& hidden, const at::Tensor& tokens) const {
+    std::vector<float> out{std::numeric_limits<float>::quiet_NaN()};
+    for (std::int64_t begin = 0; begin < prompt_len - 1; begin += kLogitRows) {
+      const std::int64_t rows = std::min<std::int64_t>(kLogitRows, prompt_len - 1 - begin);
+      const at::Tensor row_logits = logits_of(model.weights(), hidden.narrow(0, begin, rows));
+      const at::Tensor next = tokens.narrow(0, begin + 1, rows).unsqueeze(1);
+      const at::Tensor logprobs = (row_logits.gather(1, next).squeeze(1) - row_logits.logsumexp(1)).cpu();
+      out.insert(out.end(), logprobs.data_ptr<float>(), logprobs.data_ptr<float>() + rows);
+    }
+    return out;
+  }
+
+  const LoadedModel& model;
+  protocol::RunRequest request;
+  std::vector<std::int32_t> ids;
+  int prompt_len;
+  int n_positions;
+  SequenceState state;
+  DecodeSite decode;
+  Sampler sampler;
+  std::vector<float> logits;
+  double normaliser = 0;  // log sum exp of logits
+  bool at_end = false;    // end of text was drawn and the request stops there
+  RunTimings timings;
+};
+
+Generation::Generation(const LoadedModel& model, const protocol::RunRequest& request) {
+  const c10::InferenceMode no_gradients;
+  std::vector<std::int32_t> ids = prompt_ids(model, request);
+  check_prompt(model.config(), ids, request.max_tokens);
+  const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
+  const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
+  impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions);
+}
+
+Generation::~Generation() = default;
+Generation::Generation(Generation&&) noexcept = default;
+
+protocol::StepFacts Generation::prefill(const Hooks& hooks) {
+  const c10::InferenceMode no_gradients;
+  Impl& run = *impl_;
+  const auto start = std::chrono::steady_clock::now();
+  protocol::StepFacts facts;
+  PrefillSite site(run.state, hooks, facts);
+  const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
+  const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens, 0, site);
+  facts.logprobs = run.prompt_logprobs(hidden, tokens);
+  run.read_logits(hidden.narrow(0, run.prompt_len - 1, 1));
+  facts.n_tokens = run.prompt_len;
+  facts.seconds = run.timings.prefill_s = seconds_since(start);
+  return facts;
+}
+
+protocol::StepFacts Generation::step() { return step_forced(impl_->sampler.next(impl_->logits)); }
+
+protocol::StepFacts Generation::step_forced(std::int32_t id) {
+  const c10::InferenceMode no_gradients;
+  Impl& run = *impl_;
+  const std::int32_t position = static_cast<std::int32_t>(run.ids.size());
+  if (position >= run.n_positions) throw std::logic_error("Generation: a step beyond n_positions");
+  const auto start = std::chrono::steady_clock::now();
+  protocol::StepFacts facts;
+  facts.ids = {id};
+  facts.pieces.push_back(piece(id));
+  facts.logprobs_from = position;
+  facts.logprobs = {static_cast<float>(run.logits.at(id) - run.normaliser)};
+  run.ids.push_back(id);
+
+  run.decode.begin(position);
+  const at::Tensor token = ids_tensor(run.model.weights(), &id, 1);
+  run.read_logits(forward(run.model.config(), run.model.weights(), token, position, run.decode));
+  run.decode.finish(facts);
+
+  const std::vector<std::int32_t>& ends = run.model.config().eos_ids;
+  run.at_end = run.request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
+  facts.n_tokens = position + 1;
+  facts.seconds = seconds_since(start);
+  run.timings.decode_s += facts.seconds;
+  ++run.timings.decode_steps;
+  return facts;
+}
+
+bool Generation::finished() const { return impl_->at_end || static_cast<int>(impl_->ids.size()) >= impl_->n_positions; }
+
+std::string_view Generation::piece(std::int32_t id) const {
+  return impl_->model.has_tokenizer() ? impl_->model.tokenizer().piece(id) : std::string_view();
+}
+
+std::string Generation::answer() const {
+  const auto begin = impl_->ids.begin() + impl_->prompt_len;
+  const auto end = impl_->ids.end() - (impl_->at_end ? 1 : 0);
+  return impl_->model.has_tokenizer() ? impl_->model.tokenizer().decode({begin, end}) : std::string();
+}
+
+const LoadedModel& Generation::model() const { return impl_->model; }
+const protocol::RunRequest& Generation::request() const { return impl_->request; }
+const std::vector<std::int32_t>& Generation::ids() const { return impl_->ids; }
+int Generation::prompt_len() const { return impl_->prompt_len; }
+int Generation::n_positions() const { return impl_->n_positions; }
+std::span<const float> Generation::logits() const { return impl_->logits; }
+const RunTimings& Generation::timings() const { return impl_->timings; }
+const SlotCache& Generation::cache() const { return impl_->state.cache; }
+SlotCache& Generation::cache() { return impl_->state.cache; }
+
+}  // namespace kvscope::engine

@@ -1,0 +1,219 @@
+#include "engine/model/ops.h"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <cmath>
+
+#include "engine/model/weights.h"
+#include "kernels/append.h"
+#include "kernels/decode_attention.h"
+#include "kernels/future_attention.h"
+#include "kernels/lifetime_attention.h"
+#include "kernels/mlstm_step.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+
+namespace kvscope::engine::ops {
+namespace {
+
+float attention_scale(std::int64_t head_dim) { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+
+void check(const at::Tensor& tensor, const char* what) {
+  TORCH_CHECK(tensor.is_contiguous(), what, " is not contiguous");
+}
+
+/// A kernel reads raw pointers: a tensor on the wrong device would be a fault, not an error.
+void check(const at::Tensor& tensor, const at::Tensor& beside, const char* what) {
+  check(tensor, what);
+  TORCH_CHECK(tensor.device() == beside.device(), what, " is on ", tensor.device(), ", not on ", beside.device());
+}
+
+template <typename T>
+T* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr<T>() : nullptr;
+}
+
+/// One kernel of the project, called where `device` is.
+template <typename Args>
+void call(c10::Device device, const Args& args, void (*on_cuda)(const Args&, kernels::Stream),
+          void (*on_cpu)(const Args&)) {
+  if (device.is_cuda()) {
+    on_cuda(args, current_stream(device));
+  } else {
+    on_cpu(args);
+  }
+}
+
+}  // namespace
+
+kernels::Stream current_stream(c10::Device device) {
+  const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
+  return static_cast<kernels::Stream>(guard.getStream(device).native_handle());
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
+  check(x, "x");
+  check(weight, x, "weight");
+  at::Tensor out = at::empty_like(x);
+  const std::int64_t dim = x.size(-1);
+  call(x.device(),
+       kernels::RmsNormArgs{.x = x.data_ptr(),
+                            .weight = weight.data_ptr(),
+                            .out = out.data_ptr(),
+                            .n_rows = x.numel() / dim,
+                            .x_stride = dim,
+                            .dim = static_cast<int>(dim),
+                            .eps = eps,
+                            .dtype = kernel_dtype(x.scalar_type())},
+       kernels::rms_norm, kernels::cpu::rms_norm);
+  return out;
+}
+
+void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq) {
+  check(x, "x");
+  check(positions, x, "positions");
+  check(inv_freq, x, "inv_freq");
+  call(x.device(),
+       kernels::RopeArgs{.x = x.data_ptr(),
+                         .positions = positions.data_ptr<std::int32_t>(),
+                         .inv_freq = inv_freq.data_ptr<float>(),
+                         .n_tokens = x.size(0),
+                         .n_heads = static_cast<int>(x.size(1)),
+                         .head_dim = static_cast<int>(x.size(2)),
+                         .attention_scaling = 1.0f,
+                         .dtype = kernel_dtype(x.scalar_type())},
+       kernels::rope, kernels::cpu::rope);
+}
+
+at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
+                              std::int64_t q_start, const at::Tensor& lse) {
+  check(q, "q");
+  check(k, q, "k");
+  check(v, q, "v");
+  const std::int64_t kv_len = q_start + q.size(0);
+  TORCH_CHECK(k.size(0) >= kv_len && v.size(0) >= kv_len, "fewer keys than queries");
+  if (evict_at.defined()) {
+    check(evict_at, q, "evict_at");
+    TORCH_CHECK(evict_at.size(0) == k.size(1) && evict_at.size(1) == kv_len, "evict_at is not [n_kv_heads, kv_len]");
+  }
+  at::Tensor o = at::empty_like(q);
+  call(q.device(),
+       kernels::LifetimeAttentionArgs{.q = q.data_ptr(),
+                                      .k = k.data_ptr(),
+                                      .v = v.data_ptr(),
+                                      .evict_at = data_or_null<std::int32_t>(evict_at),
+                                      .o = o.data_ptr(),
+                                      .lse = data_or_null<float>(lse),
+                                      .q_start = q_start,
+                                      .q_len = q.size(0),
+                                      .kv_len = kv_len,
+                                      .n_heads = static_cast<int>(q.size(1)),
+                                      .n_kv_heads = static_cast<int>(k.size(1)),
+                                      .head_dim = static_cast<int>(q.size(2)),
+                                      .scale = attention_scale(q.size(2)),
+                                      .dtype = kernel_dtype(q.scalar_type())},
+       kernels::lifetime_attention, kernels::cpu::lifetime_attention);
+  return o;
+}
+
+void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
+                      std::int64_t q_start, int window) {
+  check(q, "q");
+  check(k, q, "k");
+  check(lse, q, "lse");
+  check(mass, q, "mass");
+  const std::int64_t kv_len = q_start + q.size(0);
+  TORCH_CHECK(k.size(0) >= kv_len && mass.size(1) >= kv_len, "fewer keys than queries");
+  call(q.device(),
+       kernels::FutureAttentionArgs{.q = q.data_ptr(),
+                                    .k = k.data_ptr(),
+                                    .lse = lse.data_ptr<float>(),
+                                    .mass = mass.data_ptr<float>(),
+                                    .mass_stride = mass.size(1),
+                                    .q_start = q_start,
+                                    .q_len = q.size(0),
+                                    .kv_len = kv_len,
+                                    .n_heads = static_cast<int>(q.size(1)),
+                                    .n_kv_heads = static_cast<int>(k.size(1)),
+                                    .head_dim = static_cast<int>(q.size(2)),
+                                    .window = window,
+                                    .look_ahead = 0,
+                                    .scale = attention_scale(q.size(2)),
+                                    .dtype = kernel_dtype(q.scalar_type())},
+       kernels::future_attention, kernels::cpu::future_attention);
+}
+
+at::Tensor decode_attention(const kernels::SlotCacheView& cache, const at::Tensor& q) {
+  check(q, "q");
+  at::Tensor o = at::empty_like(q);
+  call(q.device(),
+       kernels::DecodeAttentionArgs{.cache = cache,
+                                    .q = q.data_ptr(),
+                                    .o = o.data_ptr(),
+                                    .lse = nullptr,
+                                    .n_heads = static_cast<int>(q.size(0)),
+                                    .scale = attention_scale(q.size(1))},
+       kernels::decode_attention, kernels::cpu::decode_attention);
+  return o;
+}
+
+void append(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
+            std::int32_t position) {
+  check(k, "k");
+  check(v, k, "v");
+  check(slot, k, "slot");
+  call(k.device(),
+       kernels::AppendArgs{.cache = cache,
+                           .k = k.data_ptr(),
+                           .v = v.data_ptr(),
+                           .slot = slot.data_ptr<std::int32_t>(),
+                           .position = position},
+       kernels::append, kernels::cpu::append);
+}
+
+void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
+                 const at::Tensor& position) {
+  check(k, "k");
+  check(v, k, "v");
+  check(slot, k, "slot");
+  check(position, k, "position");
+  call(k.device(),
+       kernels::AppendManyArgs{.cache = cache,
+                               .k = k.data_ptr(),
+                               .v = v.data_ptr(),
+                               .slot = slot.data_ptr<std::int32_t>(),
+                               .position = position.data_ptr<std::int32_t>(),
+                               .n_tokens = k.size(0)},
+       kernels::append_many, kernels::cpu::append_many);
+}
+
+void retain_step(const kernels::RetainStepArgs& args, c10::Device device) {
+  call(device, args, kernels::retain_step, kernels::cpu::retain_step);
+}
+
+at::Tensor mlstm_step(const at::Tensor& c, const at::Tensor& z, const at::Tensor& m, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& log_i, const at::Tensor& log_f, const at::Tensor& q) {
+  for (const at::Tensor& tensor : {c, z, m, k, v, log_i, log_f}) check(tensor, c, "an operand of mlstm_step");
+  at::Tensor h;
+  if (q.defined()) {
+    check(q, c, "q");
+    h = at::empty_like(v);
+  }
+  call(c.device(),
+       kernels::MlstmStepArgs{.c = c.data_ptr<float>(),
+                              .z = z.data_ptr<float>(),
+                              .m = m.data_ptr<float>(),
+                              .k = k.data_ptr<float>(),
+                              .v = v.data_ptr<float>(),
+                              .log_i = log_i.data_ptr<float>(),
+                              .log_f = log_f.data_ptr<float>(),
+                              .q = data_or_null<float>(q),
+                              .h = data_or_null<float>(h),
+                              .n_heads = static_cast<int>(k.size(0)),
+                              .d_key = static_cast<int>(k.size(1)),
+                              .d_value = static_cast<int>(v.size(1))},
+       kernels::mlstm_step, kernels::cpu::mlstm_step);
+  return h;
+}
+
+}  // namespace kvscope::engine::ops

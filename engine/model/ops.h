@@ -1,0 +1,54 @@
+#pragma once
+// Tensors in, kernels out: each function fills the args of one kernel and calls the CPU or the CUDA version, by where
+// the tensors are. The only file of the engine that knows both. Includes LibTorch.
+//
+// Every tensor must be contiguous and on one device. CUDA work goes on LibTorch's current stream, so that it is ordered
+// with ATen's.
+
+#include <ATen/ATen.h>
+
+#include "kernels/retain_step.h"
+#include "kernels/slot_cache.h"
+
+namespace kvscope::engine::ops {
+
+/// LibTorch's current stream of a CUDA device, as the kernels want it.
+kernels::Stream current_stream(c10::Device device);
+
+/// x: [..., dim] -> the same shape; each row x / sqrt(mean(x^2) + eps) * weight.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps);
+
+/// Rotates x [n, heads, head_dim] in place. positions: [n] int32, inv_freq: [head_dim / 2] float32.
+void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq);
+
+/// Causal attention under lifetimes. q: [q_len, n_heads, head_dim] at positions q_start ...; k, v: [>= q_start + q_len,
+/// n_kv_heads, head_dim]; evict_at: [n_kv_heads, kv_len] int32 or undefined (plain causal); lse: [n_heads, q_len]
+/// float32, filled, or undefined. kv_len is q_start + q_len. -> [q_len, n_heads, head_dim].
+at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
+                              std::int64_t q_start, const at::Tensor& lse = {});
+
+/// Adds the future mass of queries q_start ... to mass [n_heads, stride] (kernels/future_attention.h).
+void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
+                      std::int64_t q_start, int window);
+
+/// Attention of one query q [n_heads, head_dim] over the occupied slots.
+at::Tensor decode_attention(const kernels::SlotCacheView& cache, const at::Tensor& q);
+
+/// k, v: [n_kv_heads, head_dim] of token `position` into slot [n_kv_heads] int32.
+void append(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
+            std::int32_t position);
+
+/// k, v: [n, n_kv_heads, head_dim] into slot [n_kv_heads, n] int32 (-1: not kept), position [n] int32.
+void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
+                 const at::Tensor& position);
+
+/// `args` but for where it runs.
+void retain_step(const kernels::RetainStepArgs& args, c10::Device device);
+
+/// One step of the mLSTM memory (kernels/mlstm_step.h). State c [heads, d_key, d_value], z [heads, d_key], m [heads];
+/// new token k [heads, d_key], v [heads, d_value], log_i and log_f [heads]; q [heads, d_key] or undefined (no read).
+/// -> h [heads, d_value], undefined without q. All float32.
+at::Tensor mlstm_step(const at::Tensor& c, const at::Tensor& z, const at::Tensor& m, const at::Tensor& k,
+                      const at::Tensor& v, const at::Tensor& log_i, const at::Tensor& log_f, const at::Tensor& q);
+
+}  // namespace kvscope::engine::ops

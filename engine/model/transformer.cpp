@@ -1,0 +1,66 @@
+// After Qwen3 (Yang et al., 2025; the model of transformers' modeling_qwen3.py):
+//
+//     h = x + o_proj(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of rms_norm(x), norms per head
+//     y = h + down(silu(gate(n)) * up(n))                            n = rms_norm(h)
+#include "engine/model/transformer.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include "engine/model/ops.h"
+
+namespace kvscope::engine {
+namespace {
+
+at::Tensor attention_block(const ModelConfig& config, const Weights& weights, const LayerWeights& layer, int index,
+                           const at::Tensor& x, const at::Tensor& positions, AttentionSite& attention) {
+  const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
+                     kv_rows = config.n_kv_heads * config.head_dim;
+  const at::Tensor qkv = at::linear(ops::rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv_proj);
+  const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
+    return qkv.narrow(1, from, rows).view({n, n_heads, config.head_dim}).contiguous();
+  };
+  at::Tensor q = heads(0, q_rows, config.n_heads), k = heads(q_rows, kv_rows, config.n_kv_heads);
+  const at::Tensor v = heads(q_rows + kv_rows, kv_rows, config.n_kv_heads);
+  if (config.qk_norm) {
+    q = ops::rms_norm(q, layer.q_norm, config.rms_norm_eps);
+    k = ops::rms_norm(k, layer.k_norm, config.rms_norm_eps);
+  }
+  ops::rope_(q, positions, weights.inv_freq);
+  ops::rope_(k, positions, weights.inv_freq);
+  return at::linear(attention.attend(index, q, k, v).view({n, q_rows}), layer.o_proj);
+}
+
+at::Tensor mlp_block(const ModelConfig& config, const LayerWeights& layer, const at::Tensor& x) {
+  const at::Tensor gate_up = at::linear(ops::rms_norm(x, layer.post_norm, config.rms_norm_eps), layer.gate_up);
+  const std::int64_t ff = config.intermediate_size;
+  return at::linear(at::silu(gate_up.narrow(1, 0, ff)).mul_(gate_up.narrow(1, ff, ff)), layer.down);
+}
+
+}  // namespace
+
+at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
+                   std::int64_t first_position, AttentionSite& attention) {
+  const c10::InferenceMode no_gradients;
+  const std::int64_t n = ids.size(0);
+  const at::Tensor positions =
+      at::arange(first_position, first_position + n, at::TensorOptions().device(weights.device).dtype(at::kInt));
+  at::Tensor x = at::embedding(weights.embed, ids);
+  for (int index = 0; index < config.n_layers; ++index) {
+    const LayerWeights& layer = weights.layers[index];
+    x = x + attention_block(config, weights, layer, index, x, positions, attention);
+    x = x + mlp_block(config, layer, x);
+  }
+  return ops::rms_norm(x, weights.final_norm, config.rms_norm_eps);
+}
+
+at::Tensor logits_of(const Weights& weights, const at::Tensor& hidden) {
+  const c10::InferenceMode no_gradients;
+  return at::linear(hidden, weights.lm_head).to(at::kFloat);
+}
+
+at::Tensor ids_tensor(const Weights& weights, const std::int32_t* ids, std::int64_t n) {
+  const c10::InferenceMode no_gradients;
+  return at::from_blob(const_cast<std::int32_t*>(ids), {n}, at::kInt).to(at::kLong).to(weights.device);
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,29 @@
+#pragma once
+// The forward pass of a Qwen3-shaped decoder, once, for every use: what differs (prefill under a policy, a decode step,
+// a dense teacher) is behind AttentionSite. Includes LibTorch.
+
+#include "engine/model/weights.h"
+
+namespace kvscope::engine {
+
+/// What stands in the place of attention in a pass.
+class AttentionSite {
+ public:
+  virtual ~AttentionSite() = default;
+  /// q: [n, n_heads, head_dim], k and v: [n, n_kv_heads, head_dim], q and k already rotated, all contiguous.
+  /// Returns o: [n, n_heads, head_dim]. Called once per layer, in order.
+  virtual at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) = 0;
+};
+
+/// ids: [n] int64 on the model's device, at positions first_position ... first_position + n - 1.
+/// Returns the hidden states after the final norm, [n, hidden].
+at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
+                   std::int64_t first_position, AttentionSite& attention);
+
+/// Logits in float32, [n, vocab], of hidden states [n, hidden].
+at::Tensor logits_of(const Weights& weights, const at::Tensor& hidden);
+
+/// Token ids as a tensor on the model's device, [n] int64.
+at::Tensor ids_tensor(const Weights& weights, const std::int32_t* ids, std::int64_t n);
+
+}  // namespace kvscope::engine

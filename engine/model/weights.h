@@ -1,0 +1,54 @@
+#pragma once
+// The tensors of a Qwen3-shaped decoder, fused where one product does the work of several. Includes LibTorch.
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/core/model/model_config.h"
+#include "kernels/dtype.h"
+
+namespace kvscope::engine {
+
+struct LayerWeights {
+  at::Tensor input_norm;  // [hidden]
+  at::Tensor qkv_proj;    // [(n_heads + 2 n_kv_heads) * head_dim, hidden] q, k and v stacked
+  at::Tensor q_norm;      // [head_dim], undefined for a model without
+  at::Tensor k_norm;      // [head_dim]
+  at::Tensor o_proj;      // [hidden, n_heads * head_dim]
+  at::Tensor post_norm;   // [hidden]
+  at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
+  at::Tensor down;        // [hidden, intermediate]
+};
+
+struct Weights {
+  at::Tensor embed;       // [vocab, hidden]
+  at::Tensor final_norm;  // [hidden]
+  at::Tensor lm_head;     // [vocab, hidden], the embedding itself if tied
+  at::Tensor inv_freq;    // [head_dim / 2] float32
+  std::vector<LayerWeights> layers;
+  c10::Device device = c10::Device(c10::kCPU);
+  at::ScalarType dtype = at::kFloat;
+  std::int64_t n_parameters = 0;
+};
+
+kernels::DType kernel_dtype(at::ScalarType dtype);
+
+/// Gives the tensor of a Hugging Face name ("model.layers.0.self_attn.q_proj.weight") on the CPU, of any float dtype.
+using TensorSource = std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape)>;
+
+/// Asks `source` for every tensor that `config` implies and lays them out on `device` in `dtype`.
+Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype);
+
+/// A source of pseudo-random weights that any language can compute again:
+///
+///     u = 2 * (splitmix64(fnv1a64(name) + seed + index) >> 40) / 2^24 - 1          in [-1, 1)
+///     matrix: u * sqrt(3 / columns);  embedding: u;  norm: 1 + u / 10;  bias: u
+///
+/// One-dimensional tensors are norms, but for names that end in "bias". tests/engine/make_golden_logits.py is the other
+/// side.
+TensorSource formula_source(std::uint64_t seed);
+
+}  // namespace kvscope::engine

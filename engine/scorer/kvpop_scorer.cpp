@@ -1,0 +1,180 @@
+// The chunkwise form follows xLSTM (Beck et al., 2024) and its chunkwise kernels (Beck et al., 2025): within a block
+// the quadratic form, between blocks the stabilised state.
+#include "engine/scorer/kvpop_scorer.h"
+
+#include <limits>
+
+#include "engine/core/model/safetensors.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/model/checkpoint.h"
+#include "engine/model/ops.h"
+
+namespace kvscope::engine {
+namespace {
+
+constexpr float kSmallestDenominator = 1e-6f;  // as in kernels/mlstm_step.h
+constexpr std::int64_t kBlock = 128;           // tokens of one quadratic block: [n_kv_heads, 128, 128] weights
+constexpr char kJsonName[] = "kvpop_scorer.json";
+constexpr char kTensorsName[] = "kvpop_scorer.safetensors";
+
+/// Hedgehog's feature map: non-negative and normalised, so that q~ . k~ is a weight.
+at::Tensor phi(const at::Tensor& x) { return at::cat({x.softmax(-1), x.neg().softmax(-1)}, -1); }
+
+KvpopScorerConfig read_config(const std::filesystem::path& path) {
+  const nlohmann::json json = read_json(path);
+  const JsonObject object(json, path.string());
+  const auto must_be = [&](const char* key, const char* expected) {
+    if (const std::string found = object.text(key); found != expected) {
+      throw Error({.file = path.string(), .where = key, .found = found, .expected = expected});
+    }
+  };
+  must_be("method", "kvpop");
+  must_be("scorer", "mlstm");
+  KvpopScorerConfig config;
+  config.delay = static_cast<int>(object.integer("delay", 1, 65536));
+  config.soft_cap = object.number_or("soft_cap", 0, 0, 1e6);
+  if (object.integer_or("window", config.delay, 1, 65536) != config.delay) {
+    throw Error({.file = path.string(),
+                 .where = "window",
+                 .found = "a window other than the delay",
+                 .expected = "a scorer that is read when the token leaves the window (delay " +
+                             std::to_string(config.delay) + ")"});
+  }
+  return config;
+}
+
+}  // namespace
+
+bool KvpopScorer::exists(const std::filesystem::path& folder) { return std::filesystem::exists(folder / kJsonName); }
+
+KvpopScorer KvpopScorer::load(const std::filesystem::path& folder, const ModelConfig& model, c10::Device device) {
+  const KvpopScorerConfig config = read_config(folder / kJsonName);
+  const SafetensorsFile file = SafetensorsFile::open(folder / kTensorsName);
+  const auto source = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    return read_tensor(file, name, shape);
+  };
+  return KvpopScorer(config, model, source, device);
+}
+
+KvpopScorer::KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& model, const TensorSource& source,
+                         c10::Device device)
+    : config_(config), head_dim_(model.head_dim), n_kv_heads_(model.n_kv_heads) {
+  const std::int64_t layers = model.n_layers, heads = model.n_kv_heads, d = model.head_dim;
+  const auto get = [&](const char* name, std::vector<std::int64_t> shape) {
+    return source(name, shape).to(at::TensorOptions().device(device).dtype(at::kFloat));
+  };
+  const at::Tensor out = get("out", {layers, heads, 3 * d});
+  project_ = at::cat({get("wq", {layers, heads, 2 * d, d / 2}), get("wk", {layers, heads, 2 * d, d / 2}),
+                      get("wv", {layers, heads, 2 * d, d}), get("gi", {layers, heads, 2 * d, 1}),
+                      get("gf", {layers, heads, 2 * d, 1}), out.narrow(2, d, 2 * d).unsqueeze(-1)},
+                     -1);
+  bias_ = at::cat(
+      {get("bi", {layers, heads, 1}), get("bf", {layers, heads, 1}), get("b", {layers, heads}).unsqueeze(-1)}, -1);
+  read_ = out.narrow(2, 0, d).contiguous();
+}
+
+std::string KvpopScorer::description() const { return "kvpop mlstm, delay " + std::to_string(config_.delay); }
+
+ScorerState KvpopScorer::initial_state() const {
+  const auto options = read_.options();
+  ScorerState state;
+  state.c = at::zeros({n_kv_heads_, head_dim_, head_dim_}, options);
+  state.z = at::zeros({n_kv_heads_, head_dim_}, options);
+  state.m = at::full({n_kv_heads_}, -std::numeric_limits<float>::infinity(), options);
+  state.queries = at::zeros({n_kv_heads_, config_.delay, head_dim_}, options);
+  state.direct = at::zeros({n_kv_heads_, config_.delay}, options);
+  return state;
+}
+
+at::Tensor KvpopScorer::cap(const at::Tensor& gate) const {
+  return config_.soft_cap == 0 ? gate : at::tanh(gate / config_.soft_cap) * config_.soft_cap;
+}
+
+KvpopScorer::Features KvpopScorer::features(int layer, const at::Tensor& k, const at::Tensor& v) const {
+  const std::int64_t d = head_dim_;
+  const at::Tensor x = at::cat({k, v}, -1).to(at::kFloat).transpose(0, 1);  // [n_kv_heads, n, 2 D]
+  const at::Tensor y = at::bmm(x, project_[layer]);
+  const at::Tensor bias = bias_[layer];  // [n_kv_heads, 3]
+  const auto gate = [&](int index) { return y.select(2, 2 * d + index) + bias.narrow(1, index, 1); };
+  return {phi(y.narrow(2, 0, d / 2)), phi(y.narrow(2, d / 2, d / 2)), y.narrow(2, d, d).contiguous(),
+          cap(gate(0)).contiguous(),  at::log_sigmoid(cap(gate(1))),  gate(2)};
+}
+
+at::Tensor KvpopScorer::score(int layer, const at::Tensor& h, const at::Tensor& direct) const {
+  return (at::silu(h) * read_[layer].unsqueeze(1)).sum(-1) + direct;
+}
+
+/// One block of states e = first ... first + n - 1 and the reads that they serve, those of tokens e - delay:
+///
+///     b_e = sum of log f up to e inside the block;  log weight of token j is b_e - b_j + log i_j, that of the state
+///     b_e + m m_e = max over all of them;  everything times exp(-m_e)
+at::Tensor KvpopScorer::absorb_block(int layer, const Features& f, ScorerState& state) const {
+  const std::int64_t n = f.k.size(1), delay = config_.delay;
+  const at::Tensor queries = at::cat({state.queries, f.q}, 1), direct = at::cat({state.direct, f.direct}, 1);
+  const at::Tensor q = queries.narrow(1, 0, n);  // of tokens e - delay
+
+  const at::Tensor b = f.log_f.cumsum(1);
+  const at::Tensor future = at::ones({n, n}, b.options().dtype(at::kBool)).triu_(1);
+  at::Tensor log_w = b.unsqueeze(2) - b.unsqueeze(1) + f.log_i.unsqueeze(1);  // [n_kv_heads, e, j]
+  log_w.masked_fill_(future, -std::numeric_limits<float>::infinity());
+  const at::Tensor log_state = b + state.m.unsqueeze(1);  // [n_kv_heads, e]
+  const at::Tensor m = at::maximum(log_state, log_w.amax(2));
+  const at::Tensor w = (log_w - m.unsqueeze(2)).exp_(), w_state = (log_state - m).exp_();
+
+  const at::Tensor a = at::bmm(q, f.k.transpose(1, 2)).mul_(w);
+  const at::Tensor numerator = at::bmm(a, f.v) + at::bmm(q, state.c) * w_state.unsqueeze(2);
+  const at::Tensor denominator = a.sum(2) + at::bmm(q, state.z.unsqueeze(2)).squeeze(2) * w_state;
+  const at::Tensor h = numerator / denominator.clamp_min(kSmallestDenominator).unsqueeze(2);
+
+  const at::Tensor last = w.select(1, n - 1),
+                   carry = w_state.select(1, n - 1).unsqueeze(1);  // [n_kv_heads, j], [n_kv_heads, 1]
+  const at::Tensor weighted_k = f.k * last.unsqueeze(2);
+  state.c = at::baddbmm(state.c * carry.unsqueeze(2), weighted_k.transpose(1, 2), f.v);
+  state.z = state.z * carry + weighted_k.sum(1);
+  state.m = m.select(1, n - 1).contiguous();
+  const at::Tensor scores = score(layer, h, direct.narrow(1, 0, n));
+  state.queries = queries.narrow(1, n, delay);
+  state.direct = direct.narrow(1, n, delay);
+  state.n_tokens += n;
+  return scores;
+}
+
+at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const {
+  const std::int64_t n = k.size(0), first = state.n_tokens, delay = config_.delay;
+  // Inside, the last tokens stand in order of age; between calls token t stands in row t % delay, where step() wants
+  // it.
+  state.queries = state.queries.roll(-(first % delay), 1);
+  state.direct = state.direct.roll(-(first % delay), 1);
+  std::vector<at::Tensor> scores;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t length = std::min(kBlock, n - begin);
+    const Features f = features(layer, k.narrow(0, begin, length), v.narrow(0, begin, length));
+    scores.push_back(absorb_block(layer, f, state));
+  }
+  state.queries = state.queries.roll(state.n_tokens % delay, 1).contiguous();
+  state.direct = state.direct.roll(state.n_tokens % delay, 1).contiguous();
+  at::Tensor out = at::cat(scores, 1);
+  if (const std::int64_t before = std::min(n, std::max<std::int64_t>(0, delay - first)); before > 0) {
+    out.narrow(1, 0, before).fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  return out;
+}
+
+at::Tensor KvpopScorer::step(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const {
+  const Features f = features(layer, k.unsqueeze(0), v.unsqueeze(0));
+  const std::int64_t row = state.n_tokens % config_.delay;
+  const bool reads = state.n_tokens >= config_.delay;
+  at::Tensor query_row = state.queries.select(1, row), direct_row = state.direct.select(1, row);
+  const at::Tensor h = ops::mlstm_step(state.c, state.z, state.m, f.k.squeeze(1).contiguous(),
+                                       f.v.squeeze(1).contiguous(), f.log_i.squeeze(1).contiguous(),
+                                       f.log_f.squeeze(1).contiguous(), reads ? query_row.contiguous() : at::Tensor());
+  at::Tensor out;
+  if (reads) out = score(layer, h.unsqueeze(1), direct_row.unsqueeze(1)).squeeze(1).contiguous();
+  query_row.copy_(f.q.squeeze(1));
+  direct_row.copy_(f.direct.squeeze(1));
+  ++state.n_tokens;
+  return out;
+}
+
+}  // namespace kvscope::engine

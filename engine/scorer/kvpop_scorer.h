@@ -1,0 +1,81 @@
+#pragma once
+// KVpop's delayed mLSTM scorer (eq. 10-11, App. E.3): from a head's keys and values to one score per token. Includes
+// LibTorch.
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/model/weights.h"
+
+namespace kvscope::engine {
+
+/// What a scorer file says of itself (kvpop_scorer.json).
+struct KvpopScorerConfig {
+  int delay = 64;       // tokens between a token and the state that scores it; the window it was trained for
+  double soft_cap = 0;  // c of c tanh(a / c) on both gates; 0 for none
+};
+
+/// Memory of one layer's scorer between tokens, all float32 on the model's device. Copies share tensors.
+struct ScorerState {
+  at::Tensor c;        // [n_kv_heads, head_dim, head_dim]
+  at::Tensor z;        // [n_kv_heads, head_dim]
+  at::Tensor m;        // [n_kv_heads]; -inf before the first token
+  at::Tensor queries;  // [n_kv_heads, delay, head_dim] q~ of the last `delay` tokens; token t in row t % delay
+  at::Tensor direct;   // [n_kv_heads, delay] the part of their scores that needs no memory
+  std::int64_t n_tokens = 0;
+};
+
+/// For every layer and KV head, with x_t = [k_t ; v_t] (post-RoPE key, value; float32) and e = t + delay:
+///
+///     q~ = phi(W_q x), k~ = phi(W_k x), v~ = W_v x          phi(y) = [softmax(y), softmax(-y)]
+///     log i = cap(x . g_i + b_i),  log f = logsigmoid(cap(x . g_f + b_f))
+///     h_t = q~_t^T C_e / max(q~_t^T z_e, 1e-6)              C, z as in kernels/mlstm_step.h
+///     score_t = SiLU(h_t) . out[:D] + x_t . out[D:] + b
+///
+/// The score of t exists once token t + delay has been absorbed, that is when t leaves the window.
+class KvpopScorer {
+ public:
+  /// Reads kvpop_scorer.json and kvpop_scorer.safetensors in `folder`. Throws Error for a missing or foreign file or a
+  /// shape that does not fit the model.
+  static KvpopScorer load(const std::filesystem::path& folder, const ModelConfig& model, c10::Device device);
+  static bool exists(const std::filesystem::path& folder);
+  /// From tensors "wq", "wk", "wv", "gi", "gf", "bi", "bf", "out", "b" of `source` (shapes at kvpop_scorer.cpp).
+  KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& model, const TensorSource& source,
+              c10::Device device);
+
+  const KvpopScorerConfig& config() const { return config_; }
+  /// "kvpop mlstm, delay 64"
+  std::string description() const;
+
+  ScorerState initial_state() const;
+  /// Absorbs k, v [n, n_kv_heads, head_dim] (any float dtype) that follow on `state`, in blocks, so that memory does
+  /// not grow with n^2. Returns scores [n_kv_heads, n] float32: column i is the score of token state.n_tokens + i -
+  /// delay; columns of tokens before the first are NaN.
+  at::Tensor absorb(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
+  /// One token, k and v [n_kv_heads, head_dim], by the recurrent kernel. Returns the score [n_kv_heads] of the token
+  /// that leaves the window, undefined while there is none.
+  at::Tensor step(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
+
+ private:
+  struct Features {
+    at::Tensor q, k, v;       // [n_kv_heads, n, head_dim]
+    at::Tensor log_i, log_f;  // [n_kv_heads, n]
+    at::Tensor direct;        // [n_kv_heads, n] x . out[D:] + b
+  };
+  Features features(int layer, const at::Tensor& k, const at::Tensor& v) const;
+  at::Tensor absorb_block(int layer, const Features& f, ScorerState& state) const;
+  at::Tensor score(int layer, const at::Tensor& h, const at::Tensor& direct) const;
+  at::Tensor cap(const at::Tensor& gate) const;
+
+  KvpopScorerConfig config_;
+  int head_dim_;
+  int n_kv_heads_;
+  at::Tensor project_;  // [layers, n_kv_heads, 2 D, D/2 + D/2 + D + 1 + 1 + 1]: W_q, W_k, W_v, g_i, g_f, out[D:]
+  at::Tensor bias_;     // [layers, n_kv_heads, 3]: b_i, b_f, b
+  at::Tensor read_;     // [layers, n_kv_heads, D]: out[:D]
+};
+
+}  // namespace kvscope::engine
