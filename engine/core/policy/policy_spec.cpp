@@ -37,12 +37,19 @@ std::optional<double> read_number(std::string_view text) {
   return value;
 }
 
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  result += escape_for_terminal(text);
+  result += '"';
+  return result;
+}
+
 [[noreturn]] void bad_value(std::string_view policy, std::string_view key, std::string_view value,
                             std::string expected) {
   throw Error({.code = ExitCode::usage,
                .file = "policy " + std::string(policy),
                .where = std::string(key),
-               .found = "\"" + escape_for_terminal(value) + "\"",
+               .found = quoted(value),
                .expected = std::move(expected)});
 }
 
@@ -104,10 +111,8 @@ void parse_pair(const PolicyInfo& info, std::string_view pair, PolicySpec& spec,
   const ParameterInfo* parameter = find_parameter(info, key);
   const std::string file = "policy " + spec.name;
   if (!budget_key && parameter == nullptr) {
-    throw Error({.code = ExitCode::usage,
-                 .file = file,
-                 .found = "no key is named \"" + escape_for_terminal(key) + "\"",
-                 .expected = key_list(info)});
+    throw Error(
+        {.code = ExitCode::usage, .file = file, .found = "no key is named " + quoted(key), .expected = key_list(info)});
   }
   if (equals == std::string_view::npos) bad_value(spec.name, key, pair, "key=value");
   if (!seen.insert(std::string(key)).second) {
@@ -162,7 +167,8 @@ std::string PolicySpec::to_string() const {
   const PolicyInfo& info = policy_of(*this).info;
   std::string text;
   const auto append = [&](std::string_view key, const std::string& value) {
-    text += (text.empty() ? ":" : ",") + std::string(key) + "=" + value;
+    text += text.empty() ? ':' : ',';
+    text.append(key).append("=").append(value);
   };
   for (const ParameterInfo& parameter : info.parameters) {
     if (!is_budget(info, parameter)) {

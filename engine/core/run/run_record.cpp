@@ -41,6 +41,8 @@ void finish_run(RunRecord& run, RunStatus status, std::string message) {
   run.logprobs.resize(n, kNaN);
   run.scores.resize(n, kNaN);
   run.evict_at.resize(n, kUndecided);
+  run.future_mass.resize(n, kNaN);
+  run.oracle_evict_at.resize(n, kUndecided);
   if (n == 0) return;
   const RetentionGeometry geometry = run.geometry();
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {

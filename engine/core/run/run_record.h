@@ -99,7 +99,7 @@ struct RunRecord {
 };
 
 /// Ends a run: tokens whose fate is open although they have left the window (t <= queries() - 1 - window), and sinks,
-/// become kNever; the others stay kUndecided. Rows of evict_at, scores and logprobs are made n_tokens() long.
+/// become kNever; the others stay kUndecided. All rows and logprobs are made n_tokens() long.
 void finish_run(RunRecord& run, RunStatus status, std::string message = {});
 
 }  // namespace kvscope

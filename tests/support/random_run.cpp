@@ -1,0 +1,217 @@
+#include "tests/support/random_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string_view>
+
+#include "engine/core/metric/retention_metrics.h"
+
+namespace kvscope::test {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr int kVocabSize = 4096;
+constexpr std::string_view kPieces[] = {
+    " the",  " Thus",       " multiplies", "7",         "42",   ",",     ".\n",
+    "\t",    " \"quoted\"", " r\xC3\xA9",  "\xE2\x82",  "\xAC", "\x1B[", " \xE4\xB8\xAD",
+    " fact", " of",         "\n\n",        "<|im_end|>"};
+
+/// std distributions differ between libraries; this does not.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+  int below(int n) { return static_cast<int>(engine_() % static_cast<std::uint64_t>(n)); }
+  float uniform() { return static_cast<float>(engine_() >> 40) * 0x1p-24f; }  // [0, 1)
+  float bell() { return uniform() + uniform() + uniform() + uniform() - 2; }  // mean 0, about normal
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+ModelInfo model_info(const RandomRunOptions& options, int window, int n_positions) {
+  return {.name = "random-model",
+          .path = "models/random-model",
+          .architecture = "Qwen3ForCausalLM",
+          .dtype = "float32",
+          .device = "cpu",
+          .weights_hash = "0123456789abcdef",
+          .scorer = options.scorer ? "kvpop mlstm, delay " + std::to_string(window) : "",
+          .n_layers = options.n_layers,
+          .n_heads = options.n_kv_heads * options.group_size,
+          .n_kv_heads = options.n_kv_heads,
+          .head_dim = 64,
+          .vocab_size = kVocabSize,
+          .max_positions = 2 * n_positions,
+          .n_parameters = 1234567};
+}
+
+void add_tokens(RunRecord& run, int n, Random& random) {
+  constexpr int kNames = static_cast<int>(std::size(kPieces));
+  for (int t = 0; t < n; ++t) {
+    const int word = random.below(kNames);
+    run.ids.push_back(word + kNames * random.below(kVocabSize / kNames));
+    run.pieces.push_back(kPieces[word]);
+    run.logprobs.push_back(t == 0 ? kNaN : -8 * random.uniform() * random.uniform());
+  }
+}
+
+/// One value a token that has left the window; NaN for the others.
+void add_scores_and_mass(RunRecord& run, const RandomRunOptions& options, int n_decided, Random& random) {
+  std::vector<float> importance(run.ids.size());  // of the token itself; every head sees it in its own way
+  for (float& value : importance) value = random.bell();
+  for (int layer = 0; layer < options.n_layers; ++layer) {
+    for (int head = 0; head < options.n_kv_heads; ++head) {
+      for (int t = 0; t < n_decided; ++t) {
+        const float own = importance[t] + random.bell();
+        if (options.scorer) run.scores.row(layer, head)[t] = own + 0.5f * random.bell();
+        if (options.oracle) run.future_mass.row(layer, head)[t] = 0.01f / (1 + std::exp(-3 * own));
+      }
+    }
+  }
+}
+
+void add_lifetimes(RunRecord& run) {
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      std::vector<Contest> contests;
+      policy_lifetimes(run.policy, run.n_positions, run.scores.row(layer, head), run.queries(),
+                       run.evict_at.row(layer, head), &contests);
+      for (Contest& contest : contests) {
+        contest.layer = static_cast<std::int16_t>(layer);
+        contest.kv_head = static_cast<std::int16_t>(head);
+      }
+      run.contests.insert(run.contests.end(), contests.begin(), contests.end());
+    }
+  }
+}
+
+template <typename T>
+bool same(const T& a, const T& b) {
+  return a == b;
+}
+bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) { return same(x, y); });
+}
+bool same(const BytePool& a, const BytePool& b) { return a.bytes() == b.bytes() && a.offsets() == b.offsets(); }
+bool same(const HeadSeries<float>& a, const HeadSeries<float>& b) {
+  if (a.n_layers() != b.n_layers() || a.n_kv_heads() != b.n_kv_heads()) return false;
+  for (int layer = 0; layer < a.n_layers(); ++layer) {
+    for (int head = 0; head < a.n_kv_heads(); ++head) {
+      if (!same(a.row(layer, head), b.row(layer, head))) return false;
+    }
+  }
+  return true;
+}
+
+std::string shown(const std::string& value) { return "\"" + value + "\""; }
+std::string shown(double value) { return std::to_string(value); }
+template <typename T>
+std::string shown(const std::vector<T>& value) {
+  return std::to_string(value.size()) + " values";
+}
+template <typename T>
+std::string shown(const HeadSeries<T>& value) {
+  return std::to_string(value.n_layers()) + " x " + std::to_string(value.n_kv_heads()) + " rows";
+}
+std::string shown(const BytePool& value) { return std::to_string(value.size()) + " pieces"; }
+
+class Comparison {
+ public:
+  template <typename T>
+  void field(const char* name, const T& a, const T& b) {
+    if (difference_.empty() && !same(a, b)) difference_ = std::string(name) + ": " + shown(a) + " against " + shown(b);
+  }
+  const std::string& difference() const { return difference_; }
+
+ private:
+  std::string difference_;
+};
+
+}  // namespace
+
+RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
+  Random random(seed);
+  RunRecord run;
+  const int n = options.prompt_len + options.n_new;
+  run.policy = PolicySpec::parse(options.policy);
+  run.n_positions = n;
+  const int window = run.geometry().window;
+  run.model = model_info(options, window, n);
+  run.sampling = {.temperature = 0.75, .top_k = 40, .top_p = 0.5, .seed = seed};
+  run.prompt_text = "A prompt, \"quoted\", of seed " + std::to_string(seed) + ".\n";
+  run.prompt_len = options.prompt_len;
+  add_tokens(run, n, random);
+  run.n_queries = options.last_token_fed ? n : n - 1;
+
+  run.evict_at = LifetimeMap(options.n_layers, options.n_kv_heads);
+  run.evict_at.resize(n, kUndecided);
+  run.scores = HeadSeries<float>(options.n_layers, options.n_kv_heads);
+  run.scores.resize(n, kNaN);
+  if (options.oracle) {
+    run.future_mass = HeadSeries<float>(options.n_layers, options.n_kv_heads);
+    run.future_mass.resize(n, kNaN);
+    run.oracle_horizon = run.n_queries;
+  }
+  add_scores_and_mass(run, options, std::max(0, run.n_queries - window), random);
+  add_lifetimes(run);
+  if (options.oracle) compute_oracle_lifetimes(run);
+
+  run.status = RunStatus::complete;
+  run.timings = {
+      .load_s = 0.25, .prefill_s = 0.125, .decode_s = 1.5, .decode_steps = options.n_new, .instrumented = true};
+  run.command_line = "kvscope run models/random-model --seed " + std::to_string(seed);
+  run.started_utc = "2026-11-21T03:00:00Z";
+  return run;
+}
+
+std::string run_difference(const RunRecord& a, const RunRecord& b) {
+  Comparison c;
+  c.field("model.name", a.model.name, b.model.name);
+  c.field("model.path", a.model.path, b.model.path);
+  c.field("model.architecture", a.model.architecture, b.model.architecture);
+  c.field("model.dtype", a.model.dtype, b.model.dtype);
+  c.field("model.device", a.model.device, b.model.device);
+  c.field("model.weights_hash", a.model.weights_hash, b.model.weights_hash);
+  c.field("model.scorer", a.model.scorer, b.model.scorer);
+  c.field("model.n_layers", a.model.n_layers, b.model.n_layers);
+  c.field("model.n_heads", a.model.n_heads, b.model.n_heads);
+  c.field("model.n_kv_heads", a.model.n_kv_heads, b.model.n_kv_heads);
+  c.field("model.head_dim", a.model.head_dim, b.model.head_dim);
+  c.field("model.vocab_size", a.model.vocab_size, b.model.vocab_size);
+  c.field("model.max_positions", a.model.max_positions, b.model.max_positions);
+  c.field("model.n_parameters", a.model.n_parameters, b.model.n_parameters);
+  c.field("policy", a.policy.to_string(), b.policy.to_string());
+  c.field("n_positions", a.n_positions, b.n_positions);
+  c.field("sampling.temperature", a.sampling.temperature, b.sampling.temperature);
+  c.field("sampling.top_k", a.sampling.top_k, b.sampling.top_k);
+  c.field("sampling.top_p", a.sampling.top_p, b.sampling.top_p);
+  c.field("sampling.seed", a.sampling.seed, b.sampling.seed);
+  c.field("prompt_text", a.prompt_text, b.prompt_text);
+  c.field("prompt_len", a.prompt_len, b.prompt_len);
+  c.field("ids", a.ids, b.ids);
+  c.field("pieces", a.pieces, b.pieces);
+  c.field("logprobs", a.logprobs, b.logprobs);
+  c.field("evict_at", a.evict_at, b.evict_at);
+  c.field("scores", a.scores, b.scores);
+  c.field("contests", a.contests, b.contests);
+  c.field("future_mass", a.future_mass, b.future_mass);
+  c.field("oracle_evict_at", a.oracle_evict_at, b.oracle_evict_at);
+  c.field("oracle_horizon", a.oracle_horizon, b.oracle_horizon);
+  c.field("recall_so_far", a.recall_so_far, b.recall_so_far);
+  c.field("queries", a.queries(), b.queries());
+  c.field("status", std::string(to_string(a.status)), std::string(to_string(b.status)));
+  c.field("message", a.message, b.message);
+  c.field("timings.load_s", a.timings.load_s, b.timings.load_s);
+  c.field("timings.prefill_s", a.timings.prefill_s, b.timings.prefill_s);
+  c.field("timings.decode_s", a.timings.decode_s, b.timings.decode_s);
+  c.field("timings.decode_steps", a.timings.decode_steps, b.timings.decode_steps);
+  c.field("timings.instrumented", static_cast<int>(a.timings.instrumented), static_cast<int>(b.timings.instrumented));
+  c.field("command_line", a.command_line, b.command_line);
+  c.field("started_utc", a.started_utc, b.started_utc);
+  return c.difference();
+}
+
+}  // namespace kvscope::test

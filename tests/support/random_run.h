@@ -1,0 +1,28 @@
+#pragma once
+// A made-up run that is complete and consistent: its lifetimes and contests follow from its scores by the real rules.
+
+#include <cstdint>
+#include <string>
+
+#include "engine/core/run/run_record.h"
+
+namespace kvscope::test {
+
+struct RandomRunOptions {
+  std::string policy = "kvpop:budget=64,sinks=4,window=16,decay=0.9999";
+  int n_layers = 2, n_kv_heads = 3, group_size = 2;
+  int prompt_len = 120, n_new = 60;
+  bool scorer = true;          // scores are recorded
+  bool oracle = true;          // future mass and oracle lifetimes are there
+  bool last_token_fed = true;  // false: the last sampled token was not fed, as at the end of many real runs
+};
+
+/// Pieces are words, numbers, line ends, quotes, control characters and halves of UTF-8 characters; scores and future
+/// mass agree in part, so that recall lies between chance and 1. The same seed and options give the same run.
+RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options = {});
+
+/// The first field in which two runs differ, with both values where they are short; empty if they are the same. NaNs
+/// are equal to each other, floats are compared bit by bit otherwise.
+std::string run_difference(const RunRecord& a, const RunRecord& b);
+
+}  // namespace kvscope::test
