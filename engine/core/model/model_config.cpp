@@ -88,8 +88,7 @@ class Reader {
     const auto name = it->front().get<std::string>();
     const auto row = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                   [&](const Family& f) { return name == f.architecture; });
-    if (row == std::end(kFamilies))
-      fail("architectures", "\"" + escape_for_terminal(name, 80) + "\" is not supported", expected);
+    if (row == std::end(kFamilies)) fail("architectures", in_quotes(name) + " is not supported", expected);
     return *row;
   }
 
@@ -119,8 +118,7 @@ class Reader {
       if (!object_.has(key)) continue;
       const JsonObject rope(config_[key], file_, key);
       const std::string kind = rope.text_or("rope_type", rope.text_or("type", "default"));
-      if (kind != "default")
-        fail(key, "\"" + escape_for_terminal(kind, 40) + "\" is not supported", "\"default\" or null");
+      if (kind != "default") fail(key, in_quotes(kind) + " is not supported", "\"default\" or null");
       c.rope_theta = rope.number_or("rope_theta", c.rope_theta, kMin, kMax);
       if (rope.number_or("partial_rotary_factor", 1, 0, 1) != 1)
         fail(std::string(key) + ".partial_rotary_factor", "not 1", "1");
@@ -137,7 +135,7 @@ class Reader {
       if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false");
     }
     const std::string act = object_.text_or("hidden_act", "silu");
-    if (act != "silu") fail("hidden_act", "\"" + escape_for_terminal(act, 40) + "\" is not supported", "\"silu\"");
+    if (act != "silu") fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
     if (!object_.has("layer_types")) return;
     const json& types = config_["layer_types"];
     if (!types.is_array()) fail("layer_types", "not a list", "a list of text");
@@ -153,8 +151,7 @@ class Reader {
     if (name.starts_with("torch.")) name.erase(0, 6);
     constexpr const char* kKnown[] = {"float32", "float16", "bfloat16"};
     if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) {
-      fail(key, "\"" + escape_for_terminal(name, 40) + "\" is not supported",
-           "\"float32\", \"float16\" or \"bfloat16\"");
+      fail(key, in_quotes(name) + " is not supported", "\"float32\", \"float16\" or \"bfloat16\"");
     }
     return name;
   }

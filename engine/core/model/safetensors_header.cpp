@@ -126,7 +126,7 @@ void HeaderEvents::text(std::string& value) {
   } else if (state_ == State::entry && field_ == Field::dtype) {
     dtype_ = std::move(value);
   } else {
-    scalar("\"" + escape_for_terminal(value, 60) + "\"");
+    scalar(in_quotes(value));
   }
 }
 
@@ -221,7 +221,7 @@ void HeaderEvents::finish_entry() {
   if (!shape_) fail("shape missing", "dtype, shape and data_offsets");
   if (!offsets_) fail("data_offsets missing", "dtype, shape and data_offsets");
   if (safetensors_bits(*dtype_) == 0) {
-    fail("unknown dtype \"" + escape_for_terminal(*dtype_, 40) + "\"", "one of the format's, such as F32, F16, BF16");
+    fail("unknown dtype " + in_quotes(*dtype_, 40), "one of the format's, such as F32, F16, BF16");
   }
   if (offsets_->size() != 2) {
     fail("data_offsets with " + std::to_string(offsets_->size()) + " numbers", "[begin, end]");

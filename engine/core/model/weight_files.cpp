@@ -22,7 +22,7 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   if (escapes) {
     throw Error({.file = index,
                  .where = "weight_map." + tensor,
-                 .found = "\"" + shard + "\" leads out of the model's folder",
+                 .found = in_quotes(shard) + " leads out of the model's folder",
                  .expected = "a file in it"});
   }
 }

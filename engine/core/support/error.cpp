@@ -53,6 +53,13 @@ std::string escape_for_terminal(std::string_view text, std::size_t max_bytes) {
   return out;
 }
 
+std::string in_quotes(std::string_view text, std::size_t max_bytes) {
+  std::string out = escape_for_terminal(text, max_bytes);
+  out.insert(out.begin(), '"');
+  out.push_back('"');
+  return out;
+}
+
 std::string format_error(const Error::Parts& parts) {
   // Long enough for any path and any list of supported names, short enough to stay a line.
   constexpr std::size_t kMaxPart = 1200;

@@ -41,4 +41,7 @@ std::string format_error(const Error::Parts& parts);
 /// cut to `max_bytes` with an ellipsis. For names that came from a stranger.
 std::string escape_for_terminal(std::string_view text, std::size_t max_bytes = 200);
 
+/// The same between double quotes.
+std::string in_quotes(std::string_view text, std::size_t max_bytes = 80);
+
 }  // namespace kvscope

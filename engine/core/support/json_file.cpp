@@ -8,43 +8,12 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/json_tree.h"
 
 namespace kvscope {
 namespace {
 
 using nlohmann::json;
-
-/// Builds the tree from events. Values go to the innermost open container; its address is stable while it is open,
-/// because a container only grows after the child before it is closed.
-class TreeBuilder : public JsonEvents {
- public:
-  void null() override { add(nullptr); }
-  void boolean(bool value) override { add(value); }
-  void negative(std::int64_t value) override { add(value); }
-  void natural(std::uint64_t value) override { add(value); }
-  void real(double value, const std::string&) override { add(value); }
-  void text(std::string& value) override { add(std::move(value)); }
-  void begin_object() override { open_.push_back(add(json::object())); }
-  void key(std::string& name) override { key_ = std::move(name); }
-  void end_object() override { open_.pop_back(); }
-  void begin_array() override { open_.push_back(add(json::array())); }
-  void end_array() override { open_.pop_back(); }
-  json take() { return std::move(root_); }
-
- private:
-  json* add(json value) {
-    if (open_.empty()) return &(root_ = std::move(value));
-    json& parent = *open_.back();
-    if (parent.is_array()) {
-      parent.push_back(std::move(value));
-      return &parent.back();
-    }
-    return &(parent[key_] = std::move(value));
-  }
-  json root_;
-  std::string key_;
-  std::vector<json*> open_;
-};
 
 /// A value as it looks in the file, cut short; containers by their kind only (dumping recurses).
 std::string show(const json& value) {
@@ -71,9 +40,9 @@ std::string span_of(const T& min, const T& max, const std::string& what) {
 }  // namespace
 
 json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits) {
-  TreeBuilder builder;
-  stream_json(text, file, limits, builder);
-  return builder.take();
+  JsonTree tree;
+  stream_json(text, file, limits, tree);
+  return tree.take();
 }
 
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {

@@ -66,7 +66,7 @@ class Guard {
   }
   bool key(std::string& name) {
     if (!keys_[objects_ - 1].insert(name).second) {
-      fail("key \"" + escape_for_terminal(name, 80) + "\" twice in one object", "every key once");
+      fail("key " + in_quotes(name) + " twice in one object", "every key once");
     }
     return events_.key(name), true;
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,13 +19,22 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  /// Ids of raw text; special tokens in the text become their ids if `parse_special`.
+  /// Ids of raw text, without any that the post-processor would add. Special tokens in the text become their ids if
+  /// `parse_special`, else stay text; added tokens that are not special are found in both cases, as the package does.
+  /// Bytes that are not UTF-8 are kept: decode(encode(x)) is x, unless a normaliser or a stripping token changes it.
+  /// Safe from several threads.
   std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true) const;
-  /// Bytes of one token: may be part of a character. Special tokens give their text.
+  /// The same with the post-processor's ids around it (<|begin_of_text|> of Llama 3).
+  std::vector<std::int32_t> encode_with_special(std::string_view utf8) const;
+  /// Bytes of one token: may be part of a character. Special tokens give their text. Empty for an id that has no token
+  /// (an embedding table often has more rows than the tokenizer has tokens).
   std::string_view piece(std::int32_t id) const;
   /// Bytes of all of them joined; invalid UTF-8 is left as it is.
   std::string decode(const std::vector<std::int32_t>& ids) const;
   bool is_special(std::int32_t id) const;
+  /// The id of an added token by its text, such as "<|im_end|>".
+  std::optional<std::int32_t> added_token(std::string_view content) const;
+  /// The highest id + 1.
   int vocab_size() const;
 
  private:

@@ -1,0 +1,24 @@
+#pragma once
+// Cuts text into the words that merges cannot cross.
+
+#include <cstddef>
+#include <string_view>
+
+namespace kvscope {
+
+/// The split patterns of the families, matched by hand: a regular expression engine recurses or backtracks over a
+/// stranger's text (std::regex dies of a few ten thousand letters), and knows another version of Unicode.
+enum class SplitPattern {
+  gpt2,    // ByteLevel with use_regex
+  qwen2,   // numbers one by one; Qwen2, Qwen2.5, Qwen3
+  llama3,  // numbers up to three together
+};
+
+/// The regular expression as tokenizer.json has it; empty for gpt2, which is named by `use_regex`.
+std::string_view pattern_text(SplitPattern pattern);
+
+/// Length in bytes of the first word of `text`, which must not be empty; `text` ends where the piece ends. O(length).
+/// A byte that begins no valid character counts as a character of no class.
+std::size_t word_length(SplitPattern pattern, std::string_view text);
+
+}  // namespace kvscope
