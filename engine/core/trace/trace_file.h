@@ -1,6 +1,7 @@
 #pragma once
 // Traces on disk. trace_schema.h says what stands where; this header is what the rest of the program uses.
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -20,8 +21,11 @@ class TraceWriter {
  public:
   struct Options {
     bool overwrite = false;
-    int max_runs = 1;        // that will be added
-    int max_positions = 0;   // longest run
+    int max_runs = 1;       // that will be added
+    int max_positions = 0;  // longest run
+    // Tokens of all runs together, if it is known to be less than max_runs * max_positions (0: it is not). Room is
+    // reserved as a hole in the file, which costs no space but must fit the file system (16 TiB on ext4).
+    std::int64_t total_positions = 0;
   };
   /// Throws Error: the file exists and overwrite is false, the folder is missing, no space ...
   TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options);
@@ -43,6 +47,7 @@ struct TraceInfo {
   std::string status;  // "complete", "partial"
   ModelInfo model;
   int n_runs = 0;
+  int planned_runs = 0;  // that the writer was asked for; more than n_runs if it was stopped
   std::string created_by;
 };
 TraceInfo inspect_trace(const std::filesystem::path& path);

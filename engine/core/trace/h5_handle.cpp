@@ -1,0 +1,171 @@
+#include "engine/core/trace/h5_handle.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <mutex>
+
+#include "engine/core/trace/trace_file.h"
+
+namespace kvscope {
+
+void hdf5_start() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // Before any other call: the handler that would run at exit crashes if a file could not be written.
+    H5dont_atexit();
+    H5open();
+    H5PLset_loading_state(0);  // a file may name a filter; it may not make us load a library
+    // A file-size limit is then an error of write() that we report, not the end of the process.
+    std::signal(SIGXFSZ, SIG_IGN);
+  });
+  // The error stack, and whether it prints itself, belong to the thread in HDF5's thread-safe build.
+  thread_local const bool quiet = [] { return H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr) >= 0; }();
+  (void)quiet;
+}
+
+}  // namespace kvscope
+
+namespace kvscope::trace {
+
+namespace {
+
+constexpr std::size_t kMaxAttribute = 60000;  // an object header message ends at 64 KiB
+
+herr_t innermost(unsigned n, const H5E_error2_t* error, void* out) {
+  if (n == 0 && error->desc) *static_cast<std::string*>(out) = error->desc;
+  return 0;
+}
+
+H5Id text_type(std::size_t bytes) {
+  H5Id type(H5Tcopy(H5T_C_S1), "make a string type");
+  h5_check(H5Tset_size(type, bytes == 0 ? 1 : bytes), "size a string type");
+  h5_check(H5Tset_strpad(type, H5T_STR_NULLPAD), "pad a string type");
+  h5_check(H5Tset_cset(type, H5T_CSET_UTF8), "make a UTF-8 string type");
+  return type;
+}
+
+void write_raw_attribute(hid_t object, const char* name, hid_t type, hid_t space, const void* data) {
+  const std::string action = std::string("write attribute ") + name;
+  H5Id attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), action);
+  h5_check(H5Awrite(attribute, type, data), action);
+}
+
+}  // namespace
+
+H5Error::H5Error(std::string action, std::string reason)
+    : std::runtime_error(action + ": " + reason), action_(std::move(action)), reason_(std::move(reason)) {}
+
+void throw_h5(std::string_view action) {
+  std::string reason;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &reason);
+  H5Eclear2(H5E_DEFAULT);
+  throw H5Error(std::string(action), reason.empty() ? "HDF5 refused" : reason);
+}
+
+hid_t h5_type(Type type) {
+  switch (type) {
+    case Type::u8:
+      return H5T_STD_U8LE;
+    case Type::i16:
+      return H5T_STD_I16LE;
+    case Type::i32:
+      return H5T_STD_I32LE;
+    case Type::i64:
+      return H5T_STD_I64LE;
+    case Type::u64:
+      return H5T_STD_U64LE;
+    case Type::f32:
+      return H5T_IEEE_F32LE;
+    case Type::f64:
+      return H5T_IEEE_F64LE;
+  }
+  return -1;
+}
+
+void write_attribute(hid_t object, const char* name, std::string_view text) {
+  if (text.size() > kMaxAttribute) throw H5Error(std::string("write attribute ") + name, "longer than 60000 bytes");
+  std::string padded(text);
+  if (padded.empty()) padded.push_back('\0');
+  write_raw_attribute(object, name, text_type(padded.size()), H5Id(H5Screate(H5S_SCALAR), "make a scalar"),
+                      padded.data());
+}
+
+void write_attribute(hid_t object, const char* name, const std::vector<std::string>& texts) {
+  std::size_t longest = 1;
+  for (const auto& text : texts) longest = std::max(longest, text.size());
+  std::string padded(longest * texts.size(), '\0');
+  for (std::size_t i = 0; i < texts.size(); ++i) std::memcpy(&padded[i * longest], texts[i].data(), texts[i].size());
+  const hsize_t n = texts.size();
+  write_raw_attribute(object, name, text_type(longest), H5Id(H5Screate_simple(1, &n, nullptr), "make a list"),
+                      padded.data());
+}
+
+void write_attribute(hid_t object, const char* name, std::int64_t value) {
+  write_raw_attribute(object, name, H5T_STD_I64LE, H5Id(H5Screate(H5S_SCALAR), "make a scalar"), &value);
+}
+
+std::string read_text_attribute(hid_t object, const char* name) {
+  const std::string action = std::string("read attribute ") + name;
+  H5Id attribute(H5Aopen(object, name, H5P_DEFAULT), action);
+  H5Id type(H5Aget_type(attribute), action);
+  H5Id space(H5Aget_space(attribute), action);
+  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_npoints(space) != 1)
+    throw H5Error(action, "not a string of fixed length");
+  const std::size_t bytes = H5Tget_size(type);
+  if (bytes == 0 || bytes > kMaxAttribute) throw H5Error(action, "longer than 60000 bytes");
+  std::string text(bytes, '\0');
+  h5_check(H5Aread(attribute, text_type(bytes), text.data()), action);
+  text.resize(text.find_last_not_of('\0') + 1);
+  return text;
+}
+
+std::int64_t read_integer_attribute(hid_t object, const char* name) {
+  const std::string action = std::string("read attribute ") + name;
+  H5Id attribute(H5Aopen(object, name, H5P_DEFAULT), action);
+  H5Id type(H5Aget_type(attribute), action);
+  H5Id space(H5Aget_space(attribute), action);
+  if (H5Tequal(type, H5T_STD_I64LE) <= 0 || H5Sget_simple_extent_npoints(space) != 1)
+    throw H5Error(action, "not one 64-bit integer");
+  std::int64_t value = 0;
+  h5_check(H5Aread(attribute, H5T_STD_I64LE, &value), action);
+  return value;
+}
+
+H5Id create_group(hid_t parent, const char* path) {
+  H5Id creation(H5Pcreate(H5P_GROUP_CREATE), "prepare a group");
+  h5_check(H5Pset_obj_track_times(creation, false), "prepare a group");
+  return H5Id(H5Gcreate2(parent, path, H5P_DEFAULT, creation, H5P_DEFAULT), std::string("create group ") + path);
+}
+
+H5Id dataset_creation() {
+  H5Id creation(H5Pcreate(H5P_DATASET_CREATE), "prepare a dataset");
+  h5_check(H5Pset_obj_track_times(creation, false), "prepare a dataset");
+  h5_check(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), "prepare a dataset");
+  return creation;
+}
+
+void write_text_dataset(hid_t parent, const char* path, std::string_view text) {
+  const std::string action = std::string("write ") + path;
+  H5Id type = text_type(text.size());
+  H5Id space(H5Screate(H5S_SCALAR), action);
+  H5Id dataset(H5Dcreate2(parent, path, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
+  h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()), action);
+}
+
+void flush_to_disk(hid_t file) {
+  h5_check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
+  void* handle = nullptr;
+  h5_check(H5Fget_vfd_handle(file, H5P_DEFAULT, &handle), "flush");
+  if (::fsync(*static_cast<int*>(handle)) != 0) throw H5Error("sync to disk", std::strerror(errno));
+}
+
+H5Id file_access() {
+  H5Id access(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
+  h5_check(H5Pset_file_locking(access, false, true), "prepare a file");
+  h5_check(H5Pset_fclose_degree(access, H5F_CLOSE_STRONG), "prepare a file");
+  return access;
+}
+
+}  // namespace kvscope::trace

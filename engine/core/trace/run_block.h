@@ -1,0 +1,61 @@
+#pragma once
+// One run as the format stores it: a byte column for each dataset of kSchema. No HDF5 here: the same columns go to a
+// file, come from a file, and travel through the pipe of the guarded reader.
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/run/run_record.h"
+#include "engine/core/trace/trace_schema.h"
+
+namespace kvscope::trace {
+
+struct RunBlock {
+  int run = 0;  // its number in the file
+  Slice slice;
+  std::array<std::vector<std::byte>, kDatasets> columns;  // [dataset] row-major part of the run, slice.count long
+
+  std::vector<std::byte>& operator[](Dataset id) { return columns[static_cast<int>(id)]; }
+  const std::vector<std::byte>& operator[](Dataset id) const { return columns[static_cast<int>(id)]; }
+  template <typename T>
+  std::span<const T> values(Dataset id) const {
+    const auto& column = (*this)[id];
+    return {reinterpret_cast<const T*>(column.data()), column.size() / sizeof(T)};
+  }
+  template <typename T>
+  T value(Dataset id) const {
+    return values<T>(id)[0];
+  }
+  template <typename T>
+  void set(Dataset id, std::span<const T> values) {
+    const auto bytes = std::as_bytes(values);
+    (*this)[id].assign(bytes.begin(), bytes.end());
+  }
+  template <typename T>
+  void set(Dataset id, T value) {
+    set(id, std::span<const T>(&value, 1));
+  }
+};
+
+/// FNV-1a 64 over what the file says of the model, then all columns but the checksum's own.
+std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
+
+/// Columns of `run` as number `number` of a file whose axes are filled up to `filled`. Spans count from the file's
+/// start. Throws Error (internal) if the record does not hang together (a row longer than the run, another model's
+/// shape).
+RunBlock encode_run(const RunRecord& run, const Extents& filled, int number);
+
+/// The inverse. The columns may come from anywhere: every size, span, index and mark is checked, and the checksum.
+/// `file` names the source in Errors. `model` gives the shape.
+RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file);
+
+/// Same model, field by field.
+bool same_model(const ModelInfo& a, const ModelInfo& b);
+
+/// Shape limits that every reader and writer keeps to; Error if `model` is outside.
+void check_model(const ModelInfo& model, const std::string& file);
+
+}  // namespace kvscope::trace

@@ -1,0 +1,62 @@
+#pragma once
+// The bytes between the guarded reader and its child. Both are the same program, so there is no version; but the child
+// may have been taken over by the file it read, so the parent's side believes nothing.
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "engine/core/support/error.h"
+#include "engine/core/trace/run_block.h"
+#include "engine/core/trace/trace_file.h"
+
+namespace kvscope::trace {
+
+enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3 };
+
+/// Numbers as they lie in memory, texts with their length in front.
+class MessageWriter {
+ public:
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void put(T value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void put(std::string_view text) {
+    put(static_cast<std::uint64_t>(text.size()));
+    bytes_.append(text);
+  }
+  const std::string& bytes() const { return bytes_; }
+  void clear() { bytes_.clear(); }
+
+ private:
+  std::string bytes_;
+};
+
+/// What the reader's side throws when the bytes do not make a message.
+struct BadMessage {};
+
+/// Every get checks that the bytes are there.
+class MessageReader {
+ public:
+  explicit MessageReader(std::string_view bytes) : rest_(bytes) {}
+  template <typename T>
+  requires std::is_arithmetic_v<T> T get() {
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string_view text() { return take(get<std::uint64_t>()); }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::string_view take(std::uint64_t n) {
+    if (n > rest_.size()) throw BadMessage{};
+    const auto part = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return part;
+  }
+  std::string_view rest_;
+};
+
+}  // namespace kvscope::trace

@@ -1,0 +1,108 @@
+// From the layout that survives to the layout that is small: same schema, trimmed, chunked, compressed, summarised.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/core/trace/trace_live.h"
+
+namespace kvscope::trace {
+
+namespace {
+
+/// Rows are copied in blocks of whole chunks, so that each chunk is compressed once, and of about this many bytes.
+constexpr std::int64_t kBlockBytes = 1 << 22;
+
+void copy_dataset(const OpenTrace& from, const OpenTrace& to, const DatasetSchema& dataset, const Extents& filled) {
+  const auto chunk = chunk_of(dataset, filled);
+  Axis growing = Axis::none;
+  std::int64_t chunk_length = 1;
+  for (int d = 0; d < dataset.rank(); ++d)
+    if (grows(dataset.axes[d])) {
+      growing = dataset.axes[d];
+      chunk_length = std::max<std::int64_t>(1, static_cast<std::int64_t>(chunk[d]));
+    }
+  Extents begin{{}}, count = filled;
+  count[growing] = 1;
+  const bool by_layer = dataset.axes[0] == Axis::layer;
+  if (by_layer) count[Axis::layer] = 1;
+  const std::int64_t row_bytes = n_elements(dataset, count) * size_of(dataset.type);
+  const std::int64_t step = std::max<std::int64_t>(1, kBlockBytes / (row_bytes * chunk_length)) * chunk_length;
+
+  std::vector<std::byte> buffer;
+  for (std::int64_t layer = 0; layer < (by_layer ? filled[Axis::layer] : 1); ++layer) {
+    if (by_layer) begin[Axis::layer] = layer;
+    for (std::int64_t row = 0; row < filled[growing]; row += step) {
+      begin[growing] = row;
+      count[growing] = std::min(step, filled[growing] - row);
+      buffer.resize(count[growing] * row_bytes);
+      read_part(from, dataset.id, begin, count, buffer.data());
+      write_part(to, dataset.id, begin, count, buffer.data());
+    }
+  }
+}
+
+/// Mean over the runs of each head's density, runs without one left out; NaN if all are.
+std::vector<float> mean_density(const OpenTrace& from, const Extents& filled) {
+  const std::int64_t heads = filled[Axis::layer] * filled[Axis::kv_head];
+  std::vector<double> sum(heads, 0);
+  std::vector<int> n(heads, 0);
+  std::vector<float> density(heads);
+  Extents begin{{}}, count = filled;
+  count[Axis::run] = 1;
+  for (std::int64_t run = 0; run < filled[Axis::run]; ++run) {
+    begin[Axis::run] = run;
+    read_part(from, Dataset::density, begin, count, density.data());
+    for (std::int64_t head = 0; head < heads; ++head)
+      if (!std::isnan(density[head])) {
+        sum[head] += density[head];
+        ++n[head];
+      }
+  }
+  for (std::int64_t head = 0; head < heads; ++head)
+    density[head] = n[head] ? static_cast<float>(sum[head] / n[head]) : std::numeric_limits<float>::quiet_NaN();
+  return density;
+}
+
+/// /summary/density as NXdata, the plot that viewers open by default. Axes are hard links to those of /heads.
+void write_summary(const OpenTrace& trace, const Extents& filled, const std::vector<float>& density) {
+  H5Id entry = create_group(trace.file, "summary");
+  write_attribute(entry, "NX_class", "NXentry");
+  write_attribute(entry, "default", "density");
+  H5Id data = create_group(entry, "density");
+  write_attribute(data, "NX_class", "NXdata");
+  write_attribute(data, "signal", "density");
+  write_attribute(data, "axes", std::vector<std::string>{"layer", "kv_head"});
+  write_attribute(data, "layer_indices", 0);
+  write_attribute(data, "kv_head_indices", 1);
+  write_text_dataset(data, "title", "Density at the last position, mean over runs");
+  for (const char* axis : {"layer", "kv_head"})
+    h5_check(H5Lcreate_hard(trace.file, (std::string("heads/") + axis).c_str(), data, axis, H5P_DEFAULT, H5P_DEFAULT),
+             "link an axis");
+  const hsize_t dims[] = {static_cast<hsize_t>(filled[Axis::layer]), static_cast<hsize_t>(filled[Axis::kv_head])};
+  H5Id space(H5Screate_simple(2, dims, nullptr), "create summary");
+  H5Id dataset(H5Dcreate2(data, "density", H5T_IEEE_F32LE, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT),
+               "create summary");
+  write_attribute(dataset, "long_name", "density");
+  write_attribute(dataset, "meaning",
+                  "mean over the runs of |kept, t <= q - window| / |{t <= q - window}| at the last q");
+  h5_check(H5Dwrite(dataset, H5T_IEEE_F32LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, density.data()), "write summary");
+}
+
+}  // namespace
+
+void write_packed(const OpenTrace& from, const Extents& filled, const ModelInfo& model, int planned_runs,
+                  const std::string& path) {
+  OpenTrace to = create_trace(path, model, filled, Storage::packed, planned_runs);
+  try {
+    for (const auto& dataset : kSchema) copy_dataset(from, to, dataset, filled);
+    write_summary(to, filled, mean_density(from, filled));
+    write_committed(to, filled[Axis::run]);
+    flush_to_disk(to.file);
+  } catch (...) {
+    to.leak();
+    throw;
+  }
+}
+
+}  // namespace kvscope::trace

@@ -1,0 +1,223 @@
+#pragma once
+// The trace format, version 1. This header is the format: writer, reader, validator and repack are loops over kSchema.
+//
+// A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
+// all runs share (tokens, contests, bytes); run i owns the half-open range that a span dataset names, begin first:
+//
+//     a, b = f["runs/token_span"][i];   f["heads/evict_at"][layer, kv_head, a:b]
+//
+// Beside the datasets of kSchema a file has
+//
+//     /                attributes format = "kvscope-trace", version, status ("partial" | "complete"), created_by,
+//                      planned_runs; NX_class, default for h5web, silx and NeXpy
+//     /README          how to read it, with h5py, in ten lines
+//     /committed       int64 scalar: runs 0 ... committed - 1 are whole. What stands behind them means nothing
+//     /model           attributes: what ModelInfo says of the model
+//     /heads/layer, /heads/kv_head   axis values for NXdata
+//     /summary/density (complete files) NXdata: mean over the runs of the density of each head at its last position
+//
+// "partial" is the layout while runs are added: every dataset contiguous and preallocated to its capacity, nothing but
+// rows and `committed` written after the first flush. "complete" is the same schema trimmed to size, chunked, shuffle +
+// deflate. Readers need not care which one they have: they read `committed` and the spans.
+//
+// Strings are bytes (UTF-8 unless a token cut a character in two): fixed-length attributes, and byte pools with spans.
+// Everything is little-endian. No variable-length types, no references, no links but hard ones, no external storage.
+
+#include <array>
+#include <cstdint>
+
+namespace kvscope::trace {
+
+inline constexpr int kVersion = 1;
+inline constexpr char kFormat[] = "kvscope-trace";
+
+/// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
+enum class Axis : std::uint8_t { none, run, token, contest, text_byte, piece_byte, layer, kv_head, pair };
+inline constexpr int kAxes = 9;
+inline constexpr std::array<const char*, kAxes> kAxisNames = {"",     "run",   "token",   "contest",  "byte",
+                                                              "byte", "layer", "kv_head", "begin_end"};
+inline constexpr bool grows(Axis axis) { return axis >= Axis::run && axis <= Axis::piece_byte; }
+
+enum class Type : std::uint8_t { u8, i16, i32, i64, u64, f32, f64 };
+inline constexpr int size_of(Type type) {
+  constexpr int kSizes[] = {1, 2, 4, 8, 8, 4, 8};
+  return kSizes[static_cast<int>(type)];
+}
+
+/// Names of the datasets in code; kSchema gives paths.
+enum class Dataset : int {
+  token_span,
+  contest_span,
+  piece_bytes_span,
+  prompt_text_span,
+  policy_span,
+  message_span,
+  command_line_span,
+  started_utc_span,
+  status,
+  n_positions,
+  prompt_len,
+  n_pieces,
+  n_logprobs,
+  oracle_horizon,
+  n_queries,
+  temperature,
+  sampling_top_k,
+  sampling_top_p,
+  seed,
+  load_s,
+  prefill_s,
+  decode_s,
+  decode_steps,
+  instrumented,
+  n_sink,
+  window,
+  top_k,
+  log_gamma,
+  decay_stride,
+  evict_at_length,
+  score_length,
+  future_mass_length,
+  oracle_evict_at_length,
+  density,
+  recall_known,
+  recall_so_far,
+  checksum,
+  text,
+  token_id,
+  token_logprob,
+  piece_span,
+  piece_bytes,
+  evict_at,
+  score,
+  future_mass,
+  oracle_evict_at,
+  contest_q,
+  contest_layer,
+  contest_kv_head,
+  contest_newcomer,
+  contest_boundary,
+  contest_newcomer_effective,
+  contest_boundary_effective,
+  contest_evicted,
+  count_
+};
+inline constexpr int kDatasets = static_cast<int>(Dataset::count_);
+
+struct DatasetSchema {
+  Dataset id;
+  const char* path;
+  Type type;
+  std::array<Axis, 3> axes;  // outermost first; none behind the last
+  const char* units;         // "" for pure numbers
+  const char* meaning;
+  constexpr int rank() const {
+    return axes[0] == Axis::none ? 0 : axes[1] == Axis::none ? 1 : axes[2] == Axis::none ? 2 : 3;
+  }
+};
+
+// clang-format off
+inline constexpr std::array<Axis, 3> kPerRun = {Axis::run}, kRunSpan = {Axis::run, Axis::pair},
+    kRunHead = {Axis::run, Axis::layer, Axis::kv_head}, kPerToken = {Axis::token},
+    kHeadToken = {Axis::layer, Axis::kv_head, Axis::token}, kPerContest = {Axis::contest};
+
+/// 2147483647 (kNever) and 2147483646 (kUndecided) are the two marks of a lifetime, see lifetime_map.h.
+inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
+  // runs: where the parts of run i stand
+  {Dataset::token_span, "runs/token_span", Type::i64, kRunSpan, "", "range of the run's tokens in tokens/* and heads/*; token position 0 is the begin"},
+  {Dataset::contest_span, "runs/contest_span", Type::i64, kRunSpan, "", "range of the run's contests in contests/*"},
+  {Dataset::piece_bytes_span, "runs/piece_bytes_span", Type::i64, kRunSpan, "", "range of the run's pieces in tokens/piece_bytes: prompt and answer as one byte string"},
+  {Dataset::prompt_text_span, "runs/prompt_text_span", Type::i64, kRunSpan, "", "range in runs/text: the prompt as it was given"},
+  {Dataset::policy_span, "runs/policy_span", Type::i64, kRunSpan, "", "range in runs/text: the policy, NAME:key=value,..."},
+  {Dataset::message_span, "runs/message_span", Type::i64, kRunSpan, "", "range in runs/text: why the run failed"},
+  {Dataset::command_line_span, "runs/command_line_span", Type::i64, kRunSpan, "", "range in runs/text: the command that makes this run again"},
+  {Dataset::started_utc_span, "runs/started_utc_span", Type::i64, kRunSpan, "", "range in runs/text: ISO 8601"},
+  // runs: what was asked and how it went
+  {Dataset::status, "runs/status", Type::u8, kPerRun, "", "0 running, 1 complete, 2 cancelled, 3 failed"},
+  {Dataset::n_positions, "runs/n_positions", Type::i32, kPerRun, "tokens", "prompt + new tokens at most; what keep= and compression= refer to"},
+  {Dataset::prompt_len, "runs/prompt_len", Type::i32, kPerRun, "tokens", "prompt tokens"},
+  {Dataset::n_pieces, "runs/n_pieces", Type::i32, kPerRun, "tokens", "tokens whose bytes are known"},
+  {Dataset::n_logprobs, "runs/n_logprobs", Type::i32, kPerRun, "tokens", "tokens whose logprob was recorded; those behind are padding"},
+  {Dataset::oracle_horizon, "runs/oracle_horizon", Type::i32, kPerRun, "tokens", "queries that the oracle has seen"},
+  {Dataset::n_queries, "runs/n_queries", Type::i32, kPerRun, "tokens", "positions that were fed to the model; 0: not known"},
+  {Dataset::temperature, "runs/temperature", Type::f64, kPerRun, "", "0 is greedy"},
+  {Dataset::sampling_top_k, "runs/sampling_top_k", Type::i32, kPerRun, "tokens", "0: all"},
+  {Dataset::sampling_top_p, "runs/sampling_top_p", Type::f64, kPerRun, "", "1: all"},
+  {Dataset::seed, "runs/seed", Type::u64, kPerRun, "", "of sampling"},
+  {Dataset::load_s, "runs/load_s", Type::f64, kPerRun, "s", "loading the model"},
+  {Dataset::prefill_s, "runs/prefill_s", Type::f64, kPerRun, "s", "prefill"},
+  {Dataset::decode_s, "runs/decode_s", Type::f64, kPerRun, "s", "all decode steps"},
+  {Dataset::decode_steps, "runs/decode_steps", Type::i32, kPerRun, "", "steps that decode_s covers"},
+  {Dataset::instrumented, "runs/instrumented", Type::u8, kPerRun, "", "1: recording and oracle ran beside it, so the timings are not the method's own"},
+  {Dataset::n_sink, "runs/n_sink", Type::i32, kPerRun, "tokens", "derived from the policy: sinks; -1 if it has no geometry"},
+  {Dataset::window, "runs/window", Type::i32, kPerRun, "tokens", "derived from the policy: window"},
+  {Dataset::top_k, "runs/top_k", Type::i32, kPerRun, "tokens", "derived from the policy: long-range slots of each head"},
+  {Dataset::log_gamma, "runs/log_gamma", Type::f64, kPerRun, "1/token", "derived from the policy: decay of the effective score"},
+  {Dataset::decay_stride, "runs/decay_stride", Type::i32, kPerRun, "tokens", "derived from the policy: n of KVpop eq. 5"},
+  {Dataset::evict_at_length, "runs/evict_at_length", Type::i32, kRunHead, "tokens", "recorded tokens of each row of heads/evict_at, the rest is padding; -1: the run has none"},
+  {Dataset::score_length, "runs/score_length", Type::i32, kRunHead, "tokens", "the same for heads/score"},
+  {Dataset::future_mass_length, "runs/future_mass_length", Type::i32, kRunHead, "tokens", "the same for heads/future_mass"},
+  {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at"},
+  {Dataset::density, "runs/density", Type::f32, kRunHead, "", "|kept, t <= q - window| / |{t <= q - window}| at the last position q; NaN for 0 / 0"},
+  {Dataset::recall_known, "runs/recall_known", Type::u8, kPerRun, "", "1: recall_so_far has values"},
+  {Dataset::recall_so_far, "runs/recall_so_far", Type::f32, kRunHead, "", "recall as the engine last reported it; only of runs that stopped before the oracle was whole"},
+  {Dataset::checksum, "runs/checksum", Type::u64, kPerRun, "", "FNV-1a 64 over the attributes of /model, then the run's part of every other dataset, in the order of the format"},
+  {Dataset::text, "runs/text", Type::u8, {Axis::text_byte}, "", "UTF-8 of all texts of all runs"},
+  // tokens
+  {Dataset::token_id, "tokens/id", Type::i32, kPerToken, "", "token id"},
+  {Dataset::token_logprob, "tokens/logprob", Type::f32, kPerToken, "nat", "log-probability given the tokens before; NaN for the first"},
+  {Dataset::piece_span, "tokens/piece_span", Type::i64, {Axis::token, Axis::pair}, "", "range of the token's bytes in tokens/piece_bytes"},
+  {Dataset::piece_bytes, "tokens/piece_bytes", Type::u8, {Axis::piece_byte}, "", "the tokens' bytes; one token may be a part of a character"},
+  // heads
+  {Dataset::evict_at, "heads/evict_at", Type::i32, kHeadToken, "position", "first query position that can no longer see the token; 2147483647 kept, 2147483646 still in the window"},
+  {Dataset::score, "heads/score", Type::f32, kHeadToken, "", "raw score; NaN where none was made"},
+  {Dataset::future_mass, "heads/future_mass", Type::f32, kHeadToken, "", "oracle target before the log: mean future attention, largest of the group; NaN where none"},
+  {Dataset::oracle_evict_at, "heads/oracle_evict_at", Type::i32, kHeadToken, "position", "lifetimes by the oracle, as evict_at"},
+  // contests: one row a decision at the boundary; q ascends within a run's head
+  {Dataset::contest_q, "contests/q", Type::i32, kPerContest, "position", "query position of the decision"},
+  {Dataset::contest_layer, "contests/layer", Type::i16, kPerContest, "", "layer"},
+  {Dataset::contest_kv_head, "contests/kv_head", Type::i16, kPerContest, "", "KV head"},
+  {Dataset::contest_newcomer, "contests/newcomer", Type::i32, kPerContest, "position", "token that leaves the window"},
+  {Dataset::contest_boundary, "contests/boundary", Type::i32, kPerContest, "position", "weakest kept token; -1 while the cache is not full"},
+  {Dataset::contest_newcomer_effective, "contests/newcomer_effective", Type::f32, kPerContest, "", "the newcomer's score as compared at q, decay included"},
+  {Dataset::contest_boundary_effective, "contests/boundary_effective", Type::f32, kPerContest, "", "the boundary's score as compared at q"},
+  {Dataset::contest_evicted, "contests/evicted", Type::i32, kPerContest, "position", "newcomer, boundary or -1"},
+}};
+// clang-format on
+
+/// kSchema stands in the order of Dataset, so that a Dataset is also its index.
+consteval bool schema_is_ordered() {
+  for (int i = 0; i < kDatasets; ++i)
+    if (static_cast<int>(kSchema[i].id) != i) return false;
+  return true;
+}
+static_assert(schema_is_ordered());
+
+inline constexpr const DatasetSchema& schema(Dataset id) { return kSchema[static_cast<int>(id)]; }
+
+/// How long each axis is: of a file's datasets, or how much of each one run has.
+struct Extents {
+  std::array<std::int64_t, kAxes> size{0, 0, 0, 0, 0, 0, 0, 0, 2};
+  std::int64_t& operator[](Axis axis) { return size[static_cast<int>(axis)]; }
+  std::int64_t operator[](Axis axis) const { return size[static_cast<int>(axis)]; }
+};
+
+/// The part of every axis that one run owns. layer, kv_head and pair are whole.
+struct Slice {
+  Extents begin{{0, 0, 0, 0, 0, 0, 0, 0, 0}};
+  Extents count;
+};
+
+/// Elements of `dataset` within `extents`.
+constexpr std::int64_t n_elements(const DatasetSchema& dataset, const Extents& extents) {
+  std::int64_t n = 1;
+  for (int d = 0; d < dataset.rank(); ++d) n *= extents[dataset.axes[d]];
+  return n;
+}
+
+/// Spans of the five texts of a run, in the order in which they stand in runs/text.
+inline constexpr std::array<Dataset, 5> kTextSpans = {Dataset::prompt_text_span, Dataset::policy_span,
+                                                      Dataset::message_span, Dataset::command_line_span,
+                                                      Dataset::started_utc_span};
+
+}  // namespace kvscope::trace

@@ -1,0 +1,228 @@
+#include "engine/core/trace/trace_validate.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
+
+namespace kvscope::trace {
+
+namespace {
+
+class Validator {
+ public:
+  explicit Validator(const std::filesystem::path& path) { valid_.file = path.string(); }
+
+  ValidTrace open() {
+    check_signature();
+    valid_.trace.file = H5Id(H5Fopen(valid_.file.c_str(), H5F_ACC_RDONLY, file_access()), "open the file");
+    read_root();
+    read_model();
+    for (const char* group : {"runs", "tokens", "heads", "contests"}) check_hard_link(group);
+    for (const auto& dataset : kSchema) open_dataset(dataset);
+    measure();
+    for (const auto& dataset : kSchema) check_dataset(dataset);
+    if (compressed_ > static_cast<double>(kMaxExpansion) * static_cast<double>(file_size_) + (1 << 20))
+      fail("", "compressed data that claim to be " + std::to_string(compressed_ / file_size_) + " times the file",
+           "at most " + std::to_string(kMaxExpansion));
+    read_committed();
+    return std::move(valid_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::string where, std::string found, std::string expected, std::string hint = "") const {
+    throw Error({.file = valid_.file,
+                 .where = std::move(where),
+                 .found = std::move(found),
+                 .expected = std::move(expected),
+                 .hint = std::move(hint)});
+  }
+
+  /// Regular file and HDF5 signature, so that everyday mistakes get a better line than HDF5's.
+  void check_signature() {
+    const FileHandle handle = open_regular_file(valid_.file, file_size_);
+    char first[512];
+    const auto n = ::pread(handle.get(), first, sizeof first, 0);
+    const std::string_view bytes(first, n > 0 ? static_cast<std::size_t>(n) : 0);
+    if (bytes.starts_with("\x89HDF\r\n\x1a\n")) return;
+    if (const auto foreign = recognise_foreign(bytes))
+      fail("", foreign->found, "a KVScope trace (HDF5)", foreign->hint);
+    fail("byte 0", bytes.empty() ? "an empty file" : "not an HDF5 file", "a KVScope trace (HDF5)");
+  }
+
+  void read_root() {
+    H5Id root(H5Gopen2(valid_.trace.file, "/", H5P_DEFAULT), "open /");
+    if (H5Aexists(root, "format") <= 0 || read_text_attribute(root, "format") != kFormat)
+      fail("/", "an HDF5 file of another program", std::string("attribute format = \"") + kFormat + "\"");
+    const auto version = read_integer_attribute(root, "version");
+    if (version > kVersion)
+      fail("/ version", std::to_string(version), "at most " + std::to_string(kVersion),
+           "a newer KVScope wrote this trace; update to read it");
+    if (version < 1) fail("/ version", std::to_string(version), "1 to " + std::to_string(kVersion));
+    valid_.info.version = static_cast<int>(version);
+    valid_.info.status = read_text_attribute(root, "status");
+    if (valid_.info.status != "complete" && valid_.info.status != "partial")
+      fail("/ status", valid_.info.status, "complete or partial");
+    valid_.info.created_by = read_text_attribute(root, "created_by");
+    valid_.info.planned_runs = bounded(root, "planned_runs");
+  }
+
+  int bounded(hid_t object, const char* name) {
+    const auto value = read_integer_attribute(object, name);
+    if (value < 0 || value > INT32_MAX) fail(name, std::to_string(value), "0 to 2147483647");
+    return static_cast<int>(value);
+  }
+
+  void read_model() {
+    check_hard_link("model");
+    H5Id group(H5Gopen2(valid_.trace.file, "model", H5P_DEFAULT), "open model");
+    auto& model = valid_.info.model;
+    model.name = read_text_attribute(group, "name");
+    model.path = read_text_attribute(group, "path");
+    model.architecture = read_text_attribute(group, "architecture");
+    model.dtype = read_text_attribute(group, "dtype");
+    model.device = read_text_attribute(group, "device");
+    model.weights_hash = read_text_attribute(group, "weights_hash");
+    model.scorer = read_text_attribute(group, "scorer");
+    model.n_layers = bounded(group, "n_layers");
+    model.n_heads = bounded(group, "n_heads");
+    model.n_kv_heads = bounded(group, "n_kv_heads");
+    model.head_dim = bounded(group, "head_dim");
+    model.vocab_size = bounded(group, "vocab_size");
+    model.max_positions = bounded(group, "max_positions");
+    model.n_parameters = read_integer_attribute(group, "n_parameters");
+    check_model(model, valid_.file);
+  }
+
+  /// Soft and external links could lead to other objects and other files.
+  void check_hard_link(const char* path) {
+    H5L_info_t info;
+    if (H5Lexists(valid_.trace.file, path, H5P_DEFAULT) <= 0) fail(std::string("/") + path, "missing", "to be there");
+    h5_check(H5Lget_info(valid_.trace.file, path, &info, H5P_DEFAULT), std::string("look at ") + path);
+    if (info.type != H5L_TYPE_HARD) fail(std::string("/") + path, "a link to elsewhere", "the data themselves");
+  }
+
+  void open_dataset(const DatasetSchema& dataset) {
+    check_hard_link(dataset.path);
+    H5Id object(H5Oopen(valid_.trace.file, dataset.path, H5P_DEFAULT), std::string("open ") + dataset.path);
+    if (H5Iget_type(object) != H5I_DATASET) fail(std::string("/") + dataset.path, "not a dataset", "a dataset");
+    valid_.trace.datasets[static_cast<int>(dataset.id)] = std::move(object);
+  }
+
+  std::array<hsize_t, 3> dims_of(const DatasetSchema& dataset) {
+    H5Id space(H5Dget_space(valid_.trace[dataset.id]), std::string("measure ") + dataset.path);
+    std::array<hsize_t, 3> dims{};
+    const int rank = H5Sget_simple_extent_ndims(space);
+    if (H5Sget_simple_extent_type(space) != H5S_SIMPLE || rank != dataset.rank())
+      fail(std::string("/") + dataset.path, std::to_string(rank) + " dimensions", std::to_string(dataset.rank()));
+    h5_check(H5Sget_simple_extent_dims(space, dims.data(), nullptr), std::string("measure ") + dataset.path);
+    return dims;
+  }
+
+  /// One dataset says how long each growing axis is; check_dataset() holds all others to it.
+  void measure() {
+    auto& extents = valid_.extents;
+    extents[Axis::layer] = valid_.info.model.n_layers;
+    extents[Axis::kv_head] = valid_.info.model.n_kv_heads;
+    for (const auto id :
+         {Dataset::status, Dataset::token_id, Dataset::contest_q, Dataset::text, Dataset::piece_bytes}) {
+      const auto n = dims_of(schema(id))[0];
+      // Then no product of three axes and an element size overflows 64 bits: 2^48 alone is far beyond any disk.
+      if (n > (hsize_t{1} << 48))
+        fail(std::string("/") + schema(id).path, std::to_string(n) + " elements", "fewer than 2^48");
+      extents[schema(id).axes[0]] = static_cast<std::int64_t>(n);
+    }
+  }
+
+  void check_dataset(const DatasetSchema& dataset) {
+    const std::string where = std::string("/") + dataset.path;
+    const hid_t id = valid_.trace[dataset.id];
+    const auto dims = dims_of(dataset);
+    double bytes = size_of(dataset.type);
+    for (int d = 0; d < dataset.rank(); ++d) {
+      const auto expected = valid_.extents[dataset.axes[d]];
+      if (dims[d] != static_cast<hsize_t>(expected))
+        fail(where, std::to_string(dims[d]) + " along axis " + std::to_string(d),
+             std::to_string(expected) + " (" + kAxisNames[static_cast<int>(dataset.axes[d])] + ")");
+      bytes *= static_cast<double>(dims[d]);
+    }
+    H5Id type(H5Dget_type(id), "look at " + where);
+    if (H5Tequal(type, h5_type(dataset.type)) <= 0) fail(where, "elements of another type", "the type of the format");
+    check_storage(where, id, bytes);
+  }
+
+  void check_storage(const std::string& where, hid_t id, double bytes) {
+    H5Id creation(H5Dget_create_plist(id), "look at " + where);
+    if (H5Pget_external_count(creation) != 0) fail(where, "data in another file", "data in this file");
+    const auto layout = H5Pget_layout(creation);
+    if (layout == H5D_CONTIGUOUS) {
+      if (bytes == 0) return;
+      const haddr_t offset = H5Dget_offset(id);
+      if (offset == HADDR_UNDEF || static_cast<double>(offset) + bytes > static_cast<double>(file_size_))
+        fail(where, "data outside the file", "at most " + std::to_string(file_size_) + " bytes");
+      return;
+    }
+    if (layout != H5D_CHUNKED) fail(where, "a storage layout that traces do not use", "contiguous or chunked");
+    std::array<hsize_t, 3> chunk{};
+    double chunk_bytes = static_cast<double>(H5Tget_size(H5Id(H5Dget_type(id), "look at " + where)));
+    const int rank = h5_check(H5Pget_chunk(creation, 3, chunk.data()), "look at " + where);
+    for (int d = 0; d < std::min(rank, 3); ++d) chunk_bytes *= static_cast<double>(chunk[d]);
+    if (rank > 3 || chunk_bytes > static_cast<double>(kMaxChunkBytes))
+      fail(where, "chunks of " + std::to_string(chunk_bytes) + " bytes", "at most " + std::to_string(kMaxChunkBytes));
+    check_filters(where, creation);
+    compressed_ += bytes;
+  }
+
+  void check_filters(const std::string& where, hid_t creation) {
+    const int n = h5_check(H5Pget_nfilters(creation), "look at " + where);
+    for (int i = 0; i < n; ++i) {
+      unsigned flags = 0, config = 0;
+      std::size_t n_values = 0;
+      char name[1];
+      const auto filter =
+          h5_check(H5Pget_filter2(creation, i, &flags, &n_values, nullptr, 0, name, &config), "look at " + where);
+      if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32)
+        fail(where, "filter " + std::to_string(filter), "deflate, shuffle or fletcher32");
+    }
+  }
+
+  void read_committed() {
+    check_hard_link("committed");
+    auto& committed = valid_.trace.committed;
+    committed = H5Id(H5Oopen(valid_.trace.file, "committed", H5P_DEFAULT), "open committed");
+    if (H5Iget_type(committed) != H5I_DATASET) fail("/committed", "not a dataset", "a dataset");
+    H5Id type(H5Dget_type(committed), "look at /committed");
+    H5Id space(H5Dget_space(committed), "look at /committed");
+    if (H5Tequal(type, H5T_STD_I64LE) <= 0 || H5Sget_simple_extent_npoints(space) != 1)
+      fail("/committed", "another type or shape", "one 64-bit integer");
+    check_storage("/committed", committed, sizeof(std::int64_t));
+    std::int64_t n = 0;
+    h5_check(H5Dread(committed, H5T_STD_I64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n), "read /committed");
+    const auto runs = valid_.extents[Axis::run];
+    const bool complete = valid_.info.status == "complete";
+    if (n < 0 || n > runs || n > INT32_MAX || (complete && n != runs))
+      fail("/committed", std::to_string(n), (complete ? "" : "0 to ") + std::to_string(runs));
+    valid_.info.n_runs = static_cast<int>(n);
+  }
+
+  ValidTrace valid_;
+  std::uint64_t file_size_ = 0;
+  double compressed_ = 0;  // declared bytes of all chunked datasets
+};
+
+}  // namespace
+
+ValidTrace open_valid(const std::filesystem::path& path) {
+  hdf5_start();
+  try {
+    return Validator(path).open();
+  } catch (const H5Error& error) {
+    throw Error(
+        {.file = path.string(), .where = error.action(), .found = error.reason(), .expected = "a whole KVScope trace"});
+  }
+}
+
+}  // namespace kvscope::trace

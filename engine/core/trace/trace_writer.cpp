@@ -1,0 +1,52 @@
+#include <unistd.h>
+
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_live.h"
+
+namespace kvscope {
+
+struct TraceWriter::Impl {
+  trace::LiveTrace live;
+  bool finished = false;
+};
+
+TraceWriter::TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options) {
+  const std::int64_t all = static_cast<std::int64_t>(options.max_runs) * options.max_positions;
+  impl_.reset(new Impl{{std::move(path),
+                        model,
+                        {options.max_runs, options.total_positions > 0 ? options.total_positions : all},
+                        options.overwrite}});
+}
+
+TraceWriter::~TraceWriter() = default;
+
+void TraceWriter::add(const RunRecord& run) {
+  if (impl_->finished)
+    throw Error({.code = ExitCode::internal, .file = impl_->live.path().string(), .found = "add() after finish()"});
+  impl_->live.add(run);
+}
+
+int TraceWriter::committed() const { return impl_->live.committed(); }
+
+void TraceWriter::finish() {
+  if (impl_->finished) return;
+  impl_->live.pack(impl_->live.path());
+  impl_->live.close();
+  impl_->finished = true;
+}
+
+void save_trace(const std::filesystem::path& path, const RunRecord& run, bool overwrite) {
+  // The live file stands beside the target, so that an older trace of this name stays whole until the new one is.
+  const auto target = trace::writable_target(path, overwrite);
+  const auto live_path = trace::temporary_name(target, "live");
+  struct Remove {
+    const std::filesystem::path& path;
+    ~Remove() { ::unlink(path.c_str()); }
+  } remove{live_path};
+  trace::LiveTrace live(live_path, run.model, {1, run.n_tokens()}, true);
+  live.add(run);
+  live.pack(target);
+}
+
+}  // namespace kvscope

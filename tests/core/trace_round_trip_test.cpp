@@ -1,0 +1,227 @@
+// What is written comes back, and comes back as the same bytes.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
+#include "engine/core/support/json_file.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/core/trace_support.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+std::string bytes_of(const std::filesystem::path& path) { return read_file(path, std::size_t{1} << 30); }
+
+/// A run that stopped early, with rows of several lengths and everything optional missing or half there.
+RunRecord failed_run() {
+  RunRecord run = random_run(5);
+  run.status = RunStatus::failed;
+  run.message = "out of memory at layer 1\nsecond line \xff";
+  run.logprobs.resize(100);
+  run.scores.row(0, 1).resize(90);
+  run.scores.row(1, 2).clear();
+  run.future_mass = {};
+  run.oracle_evict_at = {};
+  run.oracle_horizon = 0;
+  run.recall_so_far.assign(6, 0.25f);
+  run.recall_so_far[3] = std::numeric_limits<float>::quiet_NaN();
+  run.timings.instrumented = false;
+  return run;
+}
+
+std::vector<RunRecord> all_kinds_of_runs() {
+  RunRecord nothing;
+  nothing.model = random_run(1).model;
+  RunRecord impossible = nothing;  // failed because its budget is smaller than its window
+  impossible.policy = PolicySpec::parse("kvpop:budget=8,sinks=4,window=16");
+  impossible.n_positions = 100;
+  impossible.status = RunStatus::failed;
+  RunRecord huge_seed = random_run(7, {.prompt_len = 1, .n_new = 1});
+  huge_seed.sampling.seed = UINT64_MAX;
+  auto runs = std::vector{random_run(1), random_run(2, {.last_token_fed = false}),
+                          failed_run(),  nothing,
+                          impossible,    random_run(3, {.oracle = false}),
+                          huge_seed,     random_run(4, {.prompt_len = 3000, .n_new = 2500})};
+  for (auto& run : runs) run.model = runs[0].model;
+  return runs;
+}
+
+}  // namespace
+
+TEST_CASE("trace: a saved run comes back equal in every field", "[core][trace]") {
+  const ScratchFolder folder;
+  const int which = GENERATE(range(0, 8));
+  CAPTURE(which);
+  const RunRecord run = all_kinds_of_runs()[which];
+  save_trace(folder / "run.h5", run, false);
+  const RunRecord loaded = load_trace(folder / "run.h5");
+  CHECK(run_difference(run, loaded) == "");
+  CHECK(loaded.n_queries == run.n_queries);
+  CHECK(loaded.policy == run.policy);
+  const TraceInfo info = inspect_trace(folder / "run.h5");
+  CHECK(info.status == "complete");
+  CHECK(info.n_runs == 1);
+  CHECK(info.model.name == run.model.name);
+}
+
+TEST_CASE("trace: many runs of many kinds stand in one file, before and after finish", "[core][trace]") {
+  const ScratchFolder folder;
+  const auto path = folder / "many.h5";
+  const auto runs = all_kinds_of_runs();
+  const auto check_all = [&](int n) {
+    REQUIRE(inspect_trace(path).n_runs == n);
+    for (int i = 0; i < n; ++i) {
+      CAPTURE(i);
+      CHECK(run_difference(runs[i], load_trace(path, i)) == "");
+    }
+  };
+  TraceWriter writer(path, runs[0].model, {.max_runs = 10, .max_positions = 5500});
+  check_all(0);  // a reader may look while the writer writes
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    writer.add(runs[i]);
+    CHECK(writer.committed() == static_cast<int>(i) + 1);
+    CHECK(inspect_trace(path).status == "partial");
+    check_all(static_cast<int>(i) + 1);
+  }
+  writer.finish();
+  check_all(static_cast<int>(runs.size()));
+  const TraceInfo info = inspect_trace(path);
+  CHECK(info.status == "complete");
+  CHECK(info.planned_runs == 10);
+  CHECK_THROWS_AS(load_trace(path, static_cast<int>(runs.size())), Error);
+  CHECK_THROWS_AS(load_trace(path, -1), Error);
+  CHECK_THROWS_AS(writer.add(runs[0]), Error);
+}
+
+TEST_CASE("trace: the same runs give the same bytes", "[core][trace]") {
+  const ScratchFolder folder;
+  const auto runs = all_kinds_of_runs();
+  for (const char* name : {"a.h5", "b.h5"}) {
+    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 8, .max_positions = 5500});
+    for (const auto& run : runs) writer.add(run);
+    writer.finish();
+  }
+  CHECK(bytes_of(folder / "a.h5") == bytes_of(folder / "b.h5"));
+  save_trace(folder / "c.h5", runs[0], false);
+  save_trace(folder / "d.h5", runs[0], false);
+  CHECK(bytes_of(folder / "c.h5") == bytes_of(folder / "d.h5"));
+  CHECK(bytes_of(folder / "c.h5") != bytes_of(folder / "a.h5"));
+}
+
+TEST_CASE("trace: writing leaves the trace and nothing else in the folder", "[core][trace]") {
+  const ScratchFolder folder;
+  save_trace(folder / "run.h5", random_run(1), false);
+  {
+    TraceWriter writer(folder / "two.h5", random_run(1).model, {.max_runs = 2, .max_positions = 200});
+    writer.add(random_run(1));
+    writer.finish();
+  }
+  int n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    CAPTURE(entry.path().string());
+    CHECK(entry.path().extension() == ".h5");
+    ++n;
+  }
+  CHECK(n == 2);
+}
+
+TEST_CASE("trace: an existing file is replaced only when asked, and only by a whole one", "[core][trace]") {
+  const ScratchFolder folder;
+  const auto path = folder / "run.h5";
+  save_trace(path, random_run(1), false);
+  CHECK_THROWS_AS(save_trace(path, random_run(2), false), Error);
+  CHECK_THROWS_AS(TraceWriter(path, random_run(2).model, {.max_positions = 200}), Error);
+  CHECK(run_difference(load_trace(path), random_run(1)) == "");
+
+  RunRecord broken = random_run(2);
+  broken.ids.back() = broken.model.vocab_size;  // cannot be read back, so it is not written
+  CHECK_THROWS_AS(save_trace(path, broken, true), Error);
+  CHECK(run_difference(load_trace(path), random_run(1)) == "");
+
+  save_trace(path, random_run(2), true);
+  CHECK(run_difference(load_trace(path), random_run(2)) == "");
+}
+
+TEST_CASE("trace: a place that cannot hold a file is an error that names it", "[core][trace]") {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder / "taken.h5");
+  std::filesystem::create_symlink("/dev/null", folder / "device.h5");
+  const auto path = folder / GENERATE(as<std::string>(), "no such folder/run.h5", "taken.h5", "device.h5");
+  CAPTURE(path.string());
+  for (const bool single : {false, true}) {
+    try {
+      if (single) {
+        save_trace(path, random_run(1), true);
+      } else {
+        TraceWriter(path, random_run(1).model, {.overwrite = true, .max_positions = 200});
+      }
+      FAIL("no error");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).find(folder.path().filename().string()) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("trace: a run of another model, too long a run and one run too many are refused, and the rest stays",
+          "[core][trace]") {
+  const ScratchFolder folder;
+  const auto path = folder / "run.h5";
+  const RunRecord run = random_run(1);
+  TraceWriter writer(path, run.model, {.max_runs = 2, .max_positions = 180});
+  writer.add(run);
+  RunRecord other = run;
+  other.model.n_layers = 1;
+  CHECK_THROWS_AS(writer.add(other), Error);
+  RunRecord longer = random_run(2, {.n_new = 100});
+  longer.model = run.model;
+  CHECK_THROWS_AS(writer.add(longer), Error);
+  CHECK(writer.committed() == 1);
+  writer.add(random_run(3));
+  CHECK_THROWS_AS(writer.add(random_run(4, {.prompt_len = 2, .n_new = 1})), Error);
+  writer.finish();
+  CHECK(inspect_trace(path).n_runs == 2);
+  CHECK(run_difference(load_trace(path, 1), random_run(3)) == "");
+}
+
+TEST_CASE("trace: a record that does not hang together is refused before anything is written", "[core][trace]") {
+  const ScratchFolder folder;
+  const auto path = folder / "run.h5";
+  RunRecord run = random_run(1);
+  const int damage = GENERATE(range(0, 8));
+  CAPTURE(damage);
+  switch (damage) {
+    case 0:
+      run.ids[3] = -1;
+      break;
+    case 1:
+      run.contests[0].newcomer = run.n_tokens();
+      break;
+    case 2:
+      run.contests.back().q = 0;
+      break;
+    case 3:
+      run.scores.row(0, 0).push_back(0);
+      break;
+    case 4:
+      run.evict_at.row(1, 2)[7] = -5;
+      break;
+    case 5:
+      run.scores = HeadSeries<float>(5, 5);
+      break;
+    case 6:
+      run.prompt_len = run.n_tokens() + 1;
+      break;
+    case 7:
+      run.recall_so_far.assign(1, 0);
+      break;
+  }
+  CHECK_THROWS_AS(save_trace(path, run, false), Error);
+  CHECK_FALSE(std::filesystem::exists(path));
+}

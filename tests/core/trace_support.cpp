@@ -1,0 +1,134 @@
+#include "tests/core/trace_support.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "engine/core/support/random.h"
+
+extern char** environ;
+
+namespace kvscope::test {
+
+ScratchFolder::ScratchFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "kvscope-trace-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make " + name);
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+pid_t start_process(const std::vector<std::string>& arguments, int* output) {
+  int ends[2] = {-1, -1};
+  if (output && ::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  if (output) {
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  }
+  std::vector<char*> argv;
+  for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = -1;
+  const int error = ::posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (output) {
+    ::close(ends[1]);
+    *output = ends[0];
+  }
+  if (error != 0) throw std::runtime_error("cannot start " + arguments[0]);
+  return pid;
+}
+
+int wait_process(pid_t pid) {
+  int status = -1;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
+bool succeeds(const std::vector<std::string>& arguments) {
+  try {
+    const int status = wait_process(start_process(arguments));
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+namespace {
+
+constexpr int kLayers = 3, kHeads = 2;
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// The formula: check_trace.py has the same three lines. Series: 0 length, 1 ids, 2 logprobs, 3 piece lengths, 4 piece
+/// bytes, 5 evict_at, 6 scores, 7 future mass, 8 oracle, 9 contests.
+std::uint64_t cell(std::uint64_t seed, std::uint64_t series, std::uint64_t index) {
+  return split_mix(seed * 1000003 + series * 500009 + index);
+}
+
+std::int32_t lifetime(std::uint64_t hash) {
+  return hash % 5 == 0 ? kNever : hash % 5 == 1 ? kUndecided : static_cast<std::int32_t>(hash % 997);
+}
+
+}  // namespace
+
+RunRecord formula_run(std::uint64_t seed) {
+  RunRecord run;
+  run.model = {.name = "formula",
+               .architecture = "Qwen3ForCausalLM",
+               .n_layers = kLayers,
+               .n_heads = kHeads,
+               .n_kv_heads = kHeads,
+               .head_dim = 64,
+               .vocab_size = 4096,
+               .max_positions = 64,
+               .n_parameters = 1};
+  const int n = 20 + static_cast<int>(cell(seed, 0, 0) % 40);
+  run.policy = PolicySpec::parse("kvpop:budget=16,sinks=2,window=4");
+  run.n_positions = 64;
+  run.prompt_len = n / 2;
+  run.sampling.seed = seed;
+  run.prompt_text = "prompt " + std::to_string(seed);
+  run.status = RunStatus::complete;
+  for (int t = 0; t < n; ++t) {
+    run.ids.push_back(static_cast<std::int32_t>(cell(seed, 1, t) % 4096));
+    run.logprobs.push_back(t == 0 ? kNaN : -static_cast<float>(cell(seed, 2, t) % 1000) / 64);
+    std::string piece;
+    for (std::uint64_t i = 0; i < cell(seed, 3, t) % 5; ++i)
+      piece.push_back(static_cast<char>(cell(seed, 4, 8 * static_cast<std::uint64_t>(t) + i) % 256));
+    run.pieces.push_back(piece);
+  }
+  run.evict_at = run.oracle_evict_at = LifetimeMap(kLayers, kHeads);
+  run.scores = run.future_mass = HeadSeries<float>(kLayers, kHeads);
+  for (int head = 0; head < kLayers * kHeads; ++head)
+    for (int t = 0; t < n; ++t) {
+      const auto i = static_cast<std::uint64_t>(head) * n + t;
+      const int l = head / kHeads, h = head % kHeads;
+      run.evict_at.row(l, h).push_back(lifetime(cell(seed, 5, i)));
+      const auto score = cell(seed, 6, i);
+      run.scores.row(l, h).push_back(score % 11 == 0 ? kNaN : (static_cast<float>(score % 2001) - 1000) / 128);
+      run.future_mass.row(l, h).push_back(static_cast<float>(cell(seed, 7, i) % 1024) / 1024);
+      run.oracle_evict_at.row(l, h).push_back(lifetime(cell(seed, 8, i)));
+    }
+  for (int t = 4; t < n; ++t) {
+    const auto hash = cell(seed, 9, t);
+    run.contests.push_back({t, static_cast<std::int16_t>(hash % kLayers), static_cast<std::int16_t>(hash / 8 % kHeads),
+                            t - 4, static_cast<std::int32_t>(hash / 64 % 4), static_cast<float>(hash / 1024 % 100) / 8,
+                            static_cast<float>(hash / 131072 % 100) / 8, hash % 2 ? t - 4 : -1});
+  }
+  return run;
+}
+
+}  // namespace kvscope::test
