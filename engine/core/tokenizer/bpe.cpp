@@ -1,21 +1,18 @@
 #include "engine/core/tokenizer/bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <queue>
 
 namespace kvscope {
 
-MergeTable::MergeTable(std::size_t expected) {
-  std::size_t size = 16;
-  while (size < expected * 2) size *= 2;
-  entries_.resize(size);
-  mask_ = size - 1;
-}
+MergeTable::MergeTable(std::size_t expected) { resize(std::bit_ceil(std::max<std::size_t>(expected * 2, 16))); }
 
-void MergeTable::grow() {
-  std::vector<Entry> old(entries_.size() * 2);
+void MergeTable::resize(std::size_t size) {
+  std::vector<Entry> old(size);
   old.swap(entries_);
-  mask_ = entries_.size() - 1;
+  mask_ = size - 1;
+  shift_ = 64 - std::countr_zero(size);
   used_ = 0;
   for (const Entry& e : old) {
     if (e.key != kEmpty) set(static_cast<std::int32_t>(e.key >> 32), static_cast<std::int32_t>(e.key), e.merge);
@@ -23,7 +20,7 @@ void MergeTable::grow() {
 }
 
 void MergeTable::set(std::int32_t left, std::int32_t right, Merge merge) {
-  if ((used_ + 1) * 2 > entries_.size()) grow();
+  if ((used_ + 1) * 2 > entries_.size()) resize(entries_.size() * 2);
   const std::uint64_t k = key(left, right);
   std::size_t i = slot(k);
   while (entries_[i].key != k && entries_[i].key != kEmpty) i = (i + 1) & mask_;

@@ -33,10 +33,12 @@ class MergeTable {
   static std::uint64_t key(std::int32_t left, std::int32_t right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
   }
-  std::size_t slot(std::uint64_t k) const { return (k * 0x9E3779B97F4A7C15u >> 20) & mask_; }
-  void grow();
+  /// The product's highest bits: only they depend on all of the key.
+  std::size_t slot(std::uint64_t k) const { return k * 0x9E3779B97F4A7C15u >> shift_; }
+  void resize(std::size_t size);  // a power of two
   std::vector<Entry> entries_;
   std::size_t mask_ = 0, used_ = 0;
+  int shift_ = 0;
 };
 
 /// Merges in place: the pair of lowest rank first, the leftmost of equals, until none is left. O(n^2) with a small

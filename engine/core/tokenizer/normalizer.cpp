@@ -34,12 +34,11 @@ constexpr std::uint8_t kActive = 255;  // class 0, but decomposes or may compose
 std::vector<std::uint8_t> make_table() {
   std::vector<std::uint8_t> table(kEnd, 0);
   for (const Composition& c : kCompositions) table[c.second] = kActive;
-  // A code point that decomposes and composes back again stands still alone; the others change.
+  const std::vector<std::uint8_t> seconds = table;
   for (const Decomposition& d : kDecompositions) table[d.code_point] = kActive;
+  // One that decomposes and composes back again stands still, unless its first part may go with what is before it.
   for (const Composition& c : kCompositions) {
-    const bool is_second = std::any_of(std::begin(kCompositions), std::end(kCompositions),
-                                       [&](const Composition& other) { return other.second == c.composed; });
-    if (!is_second) table[c.composed] = 0;
+    if (seconds[c.composed] == 0 && seconds[c.first] == 0) table[c.composed] = 0;
   }
   for (char32_t c = 0; c < kVowels; ++c) table[kVowel + c] = kActive;
   for (char32_t c = 1; c < kTrails; ++c) table[kTrail + c] = kActive;
@@ -131,38 +130,59 @@ void append_nfc(std::string& out, std::vector<char32_t>& text) {
   text.clear();
 }
 
-}  // namespace
+bool is_active_at(std::string_view text, std::size_t i) {
+  const Utf8Char c = decode_utf8(text, i);
+  return c.valid && property(c.code_point) != 0;
+}
 
-bool is_surely_nfc(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    // Everything below U+0300 is in form C wherever it stands; what follows begins with a byte of at least 0xCC.
+/// Where the first character from `i` on that may change begins, or the text's size.
+std::size_t first_active(std::string_view text, std::size_t i) {
+  while (i < text.size()) {
+    // Everything below U+0300 stands still; what follows begins with a byte of at least 0xCC.
     if (static_cast<unsigned char>(text[i]) < 0xCC) {
       ++i;
-      continue;
+    } else if (is_active_at(text, i)) {
+      return i;
+    } else {
+      i += decode_utf8(text, i).length;
     }
-    const Utf8Char c = decode_utf8(text, i);
-    if (c.valid && property(c.code_point) != 0) return false;
-    i += c.length;
   }
-  return true;
+  return i;
 }
+
+/// Where the valid character that ends at `end` begins, if it begins at `from` or later; else `end`.
+std::size_t previous_char(std::string_view text, std::size_t from, std::size_t end) {
+  for (std::size_t length = 1; length <= 4 && from + length <= end; ++length) {
+    const Utf8Char c = decode_utf8(text.substr(0, end), end - length);
+    if (c.valid && c.length == length) return end - length;
+  }
+  return end;
+}
+
+}  // namespace
+
+bool is_surely_nfc(std::string_view text) { return first_active(text, 0) == text.size(); }
 
 std::string to_nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);
-  std::vector<char32_t> valid;
-  for (std::size_t i = 0; i < text.size();) {
-    const Utf8Char c = decode_utf8(text, i);
-    if (c.valid) {
-      append_decomposed(valid, c.code_point);
-    } else {
-      append_nfc(out, valid);
-      out += text[i];
-    }
-    i += c.length;
+  std::vector<char32_t> changing;
+  // What stands still divides the text: only from the last such character before an active one to the next such one can
+  // anything change.
+  std::size_t done = 0;
+  for (std::size_t active = first_active(text, 0); active < text.size(); active = first_active(text, done)) {
+    std::size_t i = previous_char(text, done, active);
+    out += text.substr(done, i - done);
+    do {
+      const Utf8Char c = decode_utf8(text, i);
+      if (!c.valid) break;
+      append_decomposed(changing, c.code_point);
+      i += c.length;
+    } while (i < text.size() && (i <= active || is_active_at(text, i)));
+    append_nfc(out, changing);
+    done = i;
   }
-  append_nfc(out, valid);
-  return out;
+  return out += text.substr(done);
 }
 
 }  // namespace kvscope

@@ -6,7 +6,7 @@
 
 namespace kvscope {
 
-/// True if `text` certainly is in form C already (quick and cautious: everything below U+0300 is).
+/// False also for some texts that form C would leave as they are.
 bool is_surely_nfc(std::string_view text);
 /// Form C; bytes that are not UTF-8 stay as they are.
 std::string to_nfc(std::string_view text);

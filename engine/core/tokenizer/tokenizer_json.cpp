@@ -263,7 +263,8 @@ class Reader {
     } else if (pattern == pattern_text(SplitPattern::llama3)) {
       out_.split = SplitPattern::llama3;
     } else {
-      fail(where + ".pattern.Regex", in_quotes(pattern, 200) + " is not supported", "the pattern of Qwen2 or of Llama 3");
+      fail(where + ".pattern.Regex", in_quotes(pattern, 200) + " is not supported",
+           "the pattern of Qwen2 or of Llama 3");
     }
     if (const std::string how = object.text("behavior"); how != "Isolated") {
       fail(where + ".behavior", in_quotes(how) + " is not supported", "\"Isolated\"");

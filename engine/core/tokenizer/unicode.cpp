@@ -35,7 +35,7 @@ std::uint8_t properties(char32_t c) {
 
 }  // namespace
 
-CharClass char_class(char32_t c) { return static_cast<CharClass>(properties(c) & kClassMask); }
+CharClass char_class_past_ascii(char32_t c) { return static_cast<CharClass>(properties(c) & kClassMask); }
 bool is_word_char(char32_t c) { return (properties(c) & kWordBit) != 0; }
 
 }  // namespace kvscope

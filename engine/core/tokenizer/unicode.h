@@ -8,8 +8,15 @@ namespace kvscope {
 /// Disjoint, as \p{L}, \p{N} and \s are; everything else is `other`.
 enum class CharClass : std::uint8_t { other, letter, number, space };
 
+CharClass char_class_past_ascii(char32_t c);
+
 /// Any value is allowed; past U+10FFFF is `other`.
-CharClass char_class(char32_t c);
+inline CharClass char_class(char32_t c) {
+  if (c >= 0x80) return char_class_past_ascii(c);
+  if ((c | 0x20) - 'a' < 26) return CharClass::letter;
+  if (c - '0' < 10) return CharClass::number;
+  return c == ' ' || c - '\t' < 5 ? CharClass::space : CharClass::other;
+}
 /// \w of the engine that decides whether an added token stands alone as a word.
 bool is_word_char(char32_t c);
 
