@@ -35,6 +35,9 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
+/// "1 sink", "4 sinks".
+std::string counted(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+
 /// Two scores with as many decimals as it takes to see which is the larger.
 struct ScorePair {
   std::string a, b, margin;
@@ -101,7 +104,7 @@ std::string oracle_verdict(const Question& question, bool evicted) {
 }
 
 std::string weakest_of(const Question& question) {
-  return "the weakest of " + std::to_string(question.geometry.top_k) + " kept tokens";
+  return "the weakest of " + counted(question.geometry.top_k, "kept token");
 }
 
 std::string explain_lost_contest(const Question& question, const Contest& c) {
@@ -135,9 +138,8 @@ std::string explain_evicted(const Question& question) {
     return start + explain_lost_contest(question, *contest) + oracle_verdict(question, true);
   }
   if (question.evict_at == question.out() && (policy == "streaming" || question.geometry.top_k == 0)) {
-    return start + " with the window: this policy keeps only " + std::to_string(question.geometry.n_sink) +
-           " sinks and the newest " + std::to_string(question.geometry.window) + " tokens." +
-           oracle_verdict(question, true);
+    return start + " with the window: this policy keeps only " + counted(question.geometry.n_sink, "sink") +
+           " and the newest " + counted(question.geometry.window, "token") + "." + oracle_verdict(question, true);
   }
   return start + "; no contest was recorded for it." + oracle_verdict(question, true);
 }
@@ -168,8 +170,8 @@ std::string explain_kept(const Question& question) {
 
 std::string explain_window(const Question& question) {
   std::string text = question.name() + " is in the window of query " + std::to_string(question.q) + " in " +
-                     question.head() + ": the newest " + std::to_string(question.geometry.window) +
-                     " tokens always stay. It leaves the window at query " + std::to_string(question.out());
+                     question.head() + ": the newest " + counted(question.geometry.window, "token") +
+                     " always stay. It leaves the window at query " + std::to_string(question.out());
   if (question.run.status != RunStatus::running && question.evict_at == kUndecided) {
     return text + ", after the end of the run: no decision was made.";
   }
@@ -193,8 +195,8 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
     case TokenState::future:
       return question.name() + " is not there yet at query " + std::to_string(q) + ".";
     case TokenState::sink:
-      return question.name() + " is a sink, one of the first " + std::to_string(question.geometry.n_sink) +
-             " tokens: " + question.head() + " never evicts it.";
+      return question.name() + " is a sink, among the first " + counted(question.geometry.n_sink, "token") + ": " +
+             question.head() + " never evicts it.";
     case TokenState::window:
       return explain_window(question);
     case TokenState::kept:

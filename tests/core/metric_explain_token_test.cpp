@@ -1,0 +1,181 @@
+// The sentences, word for word, on a run small enough to decide by hand.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/core/metric/retention_metrics.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+
+namespace {
+
+/// One head, window 2, one sink, two places; scores and masses by position. Queries 0 ... 8.
+///
+///   token      0     1     2     3     4     5     6    7 8 (in the window at the end)
+///   score      -   -1.0   0.5  -2.0   0.5   1.5   0.7
+///   q = t + 2        3     4     5     6     7     8
+///   kept           {1}  {1,2}   3 goes, 4 beats 1, 5 beats 4 (tie with 2: the younger), 6 beats 2
+RunRecord hand_run() {
+  RunRecord run;
+  run.model.n_layers = run.model.n_kv_heads = run.model.n_heads = 1;
+  run.policy = PolicySpec::parse("kvpop:budget=5,sinks=1,window=2");
+  run.n_positions = run.n_queries = 9;
+  for (const char* piece : {"<s>", " the", "\n", " \"x\"\t", "\xE2\x82", " Thus", "7", "8", "\x1B[2J"}) {
+    run.pieces.push_back(piece);
+    run.ids.push_back(1);
+  }
+  run.evict_at = LifetimeMap(1, 1);
+  run.evict_at.resize(9, kUndecided);
+  run.scores = HeadSeries<float>(1, 1);
+  run.scores.row(0, 0) = {NAN, -1, 0.5f, -2, 0.5f, 1.5f, 0.7f, NAN, NAN};
+  policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
+  run.future_mass = HeadSeries<float>(1, 1);
+  run.future_mass.row(0, 0) = {NAN, 0.5f, 0.25f, 0.3f, 0.1f, 0.05f, 0.4f, NAN, NAN};
+  compute_oracle_lifetimes(run);
+  run.status = RunStatus::complete;
+  return run;
+}
+
+std::string explain(const RunRecord& run, int t, int q) { return explain_token(run, 0, 0, t, q); }
+
+}  // namespace
+
+TEST_CASE("explain_token: a run by hand has the lifetimes that the sentences speak of", "[core][explain]") {
+  const RunRecord run = hand_run();
+  CHECK(run.evict_at.row(0, 0) ==
+        std::vector<std::int32_t>{kNever, 6, 8, 5, 7, kNever, kNever, kUndecided, kUndecided});
+  // Masses: 1 and 2 fill, 3 displaces 2 at 5, 4 and 5 lose, 6 displaces 3 at 8.
+  CHECK(run.oracle_evict_at.row(0, 0) ==
+        std::vector<std::int32_t>{kNever, kNever, 5, 8, 6, 7, kNever, kUndecided, kUndecided});
+}
+
+TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
+  const RunRecord run = hand_run();
+  const std::string sentence =
+      "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score -1.00) "
+      "when "
+      "token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. The oracle would have kept token 1 to the end: "
+      "wrong "
+      "eviction.";
+  CHECK(explain(run, 1, 6) == sentence);
+  CHECK(explain(run, 1, 8) == sentence);  // at any later query too
+  CHECK_THAT(explain(run, 2, 8), Catch::Matchers::EndsWith("The oracle drops token 2 already at 5: right eviction."));
+}
+
+TEST_CASE("explain_token: a newcomer that loses", "[core][explain]") {
+  CHECK(
+      explain(hand_run(), 3, 5) ==
+      "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5, on leaving the window: its effective score -2.00 was "
+      "below that of token 1 \" the\" (-1.00), the weakest of 2 kept tokens; margin 1.00. The oracle would have kept "
+      "token 3 until 8: wrong eviction.");
+}
+
+TEST_CASE("explain_token: a newcomer that ties loses to the older token", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.scores.row(0, 0)[3] = -1;
+  run.contests.clear();
+  policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
+  CHECK_THAT(explain(run, 3, 5),
+             Catch::Matchers::Contains("its effective score -1.00 only equalled that of token 1 \" the\" "
+                                       "(-1.00), the weakest of 2 kept tokens, and of equals the older "
+                                       "stays."));
+}
+
+TEST_CASE("explain_token: scores that nearly tie are shown with the decimals that differ", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.scores.row(0, 0)[3] = -1.00025f;
+  run.contests.clear();
+  policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
+  CHECK_THAT(explain(run, 3, 5), Catch::Matchers::Contains("-1.00025 was below") &&
+                                     Catch::Matchers::Contains("(-1.00000)") &&
+                                     Catch::Matchers::Contains("margin 0.00025."));
+}
+
+TEST_CASE("explain_token: kept tokens, by contest and by a free place", "[core][explain]") {
+  const RunRecord run = hand_run();
+  CHECK(explain(run, 6, 8) ==
+        "Token 6 \"7\" is kept by layer 0 head 0 at query 8: on leaving the window at query 8 its effective score 0.70 "
+        "beat "
+        "token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. The oracle keeps token 6 too, to the end: "
+        "rightly kept.");
+  CHECK(explain(run, 2, 4) ==
+        "Token 2 \"\\n\" is kept by layer 0 head 0 at query 4: on leaving the window at query 4 it found a free place "
+        "among "
+        "2. It leaves at query 8. The oracle keeps token 2 too, until 5: rightly kept.");
+  CHECK_THAT(explain(run, 5, 8), Catch::Matchers::EndsWith("The oracle dropped token 5 at 7: wrongly kept."));
+}
+
+TEST_CASE("explain_token: sinks, the window, the future and what is not there", "[core][explain]") {
+  const RunRecord run = hand_run();
+  CHECK(explain(run, 0, 8) == "Token 0 \"<s>\" is a sink, among the first 1 token: layer 0 head 0 never evicts it.");
+  CHECK(explain(run, 3, 4) ==
+        "Token 3 \" \\\"x\\\"\\t\" is in the window of query 4 in layer 0 head 0: the newest 2 tokens always stay. It "
+        "leaves "
+        "the window at query 5 and the cache with it.");
+  CHECK(
+      explain(run, 5, 6) ==
+      "Token 5 \" Thus\" is in the window of query 6 in layer 0 head 0: the newest 2 tokens always stay. It leaves the "
+      "window at query 7 and is kept then.");
+  CHECK_THAT(explain(run, 8, 8), Catch::Matchers::Contains("after the end of the run: no decision was made."));
+  CHECK_THAT(explain(run, 8, 8), !Catch::Matchers::Contains("\x1B"));
+  CHECK(explain(run, 5, 3) == "Token 5 \" Thus\" is not there yet at query 3.");
+  CHECK(explain(run, 9, 8) == "There is no token 9: the run has 9 tokens.");
+  CHECK(explain(run, -1, 8) == "There is no token -1: the run has 9 tokens.");
+  CHECK(explain_token(run, 1, 0, 0, 8) == "There is no layer 1 head 0.");
+}
+
+TEST_CASE("explain_token: a threshold compares the score with the threshold", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.policy = PolicySpec::parse("threshold:threshold=0.5,sinks=1,window=2");
+  run.contests.clear();
+  policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
+  run.oracle_evict_at = LifetimeMap();
+  CHECK(explain(run, 3, 8) ==
+        "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5: its score -2.00 is below the threshold 0.50; margin "
+        "2.50. "
+        "The oracle is not known for this run.");
+  CHECK(
+      explain(run, 6, 8) ==
+      "Token 6 \"7\" is kept by layer 0 head 0 at query 8: its score 0.70 reaches the threshold 0.50; margin 0.20. The "
+      "oracle is not known for this run.");
+}
+
+TEST_CASE("explain_token: streaming and full caches say their rule", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.policy = PolicySpec::parse("streaming:sinks=1,window=2");
+  run.contests.clear();
+  policy_lifetimes(run.policy, 9, {}, 9, run.evict_at.row(0, 0));
+  run.oracle_evict_at = LifetimeMap();
+  CHECK(explain(run, 5, 8) ==
+        "Token 5 \" Thus\" left layer 0 head 0 at query 7 with the window: this policy keeps only 1 sink and the "
+        "newest 2 "
+        "tokens. The oracle is not known for this run.");
+  const RunRecord full = test::random_run(1, {.policy = "full"});
+  CHECK_THAT(explain(full, 10, 100),
+             Catch::Matchers::Contains("is kept by layer 0 head 0 at query 100: a full cache evicts "
+                                       "nothing."));
+}
+
+TEST_CASE("explain_token: a run whose contests were not recorded says so", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.contests.clear();
+  CHECK_THAT(explain(run, 1, 8),
+             Catch::Matchers::StartsWith("Token 1 \" the\" left layer 0 head 0 at query 6; no contest was "
+                                         "recorded for it."));
+  CHECK_THAT(explain(run, 6, 8), Catch::Matchers::Contains("no contest was recorded"));
+}
+
+TEST_CASE("explain_token: every token of every query of random runs gets a sentence", "[core][explain]") {
+  const std::string policy =
+      GENERATE("full", "streaming:window=16", "threshold:window=16", "kvpop:budget=40,window=16");
+  const RunRecord run = test::random_run(2, {.policy = policy});
+  for (int t = 0; t < run.n_tokens(); t += 3) {
+    for (int q = 0; q < run.n_tokens(); q += 7) {
+      const std::string sentence = explain_token(run, 1, 2, t, q);
+      INFO(sentence);
+      REQUIRE(sentence.back() == '.');
+      REQUIRE(sentence.find("no contest") == std::string::npos);
+      REQUIRE(sentence.find("not recorded") == std::string::npos);
+    }
+  }
+}

@@ -1,0 +1,115 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/support/error.h"
+#include "engine/core/whatif/what_if.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using Catch::Matchers::Contains;
+using test::random_run;
+using test::run_difference;
+
+TEST_CASE("what_if: a run's own policy gives the run again", "[core][whatif]") {
+  const std::string policy = GENERATE("full", "streaming:sinks=4,window=16", "threshold:threshold=0.1,window=16",
+                                      "kvpop:budget=64,window=16,decay=0.999,stride=4");
+  const bool fed = GENERATE(true, false);
+  const RunRecord run = random_run(1, {.policy = policy, .last_token_fed = fed});
+  CHECK(run_difference(what_if(run, run.policy), run) == "");
+}
+
+TEST_CASE("what_if: a preview equals a run whose scores were the same", "[core][whatif]") {
+  // random_run() draws scores and masses before it looks at the policy, so only lifetimes, contests and oracle differ.
+  const std::string from =
+      GENERATE("full", "threshold:threshold=0.1,window=64", "kvpop:budget=100,window=64,decay=0.9");
+  const std::string to = GENERATE("kvpop:budget=90,sinks=2,window=64,decay=0.99", "kvpop:keep=50%,window=64",
+                                  "threshold:threshold=-0.3,sinks=0,window=64", "streaming:sinks=1,window=64", "full");
+  INFO(from << " -> " << to);
+  const RunRecord expected = random_run(7, {.policy = to});
+  CHECK(run_difference(what_if(random_run(7, {.policy = from}), PolicySpec::parse(to)), expected) == "");
+}
+
+TEST_CASE("what_if: a larger budget keeps a superset at every query", "[core][whatif]") {
+  const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,window=16"});
+  const RunRecord more = what_if(run, PolicySpec::parse("kvpop:budget=60,window=16"));
+  bool differs = false;
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      for (int t = 0; t < run.n_tokens(); ++t) {
+        REQUIRE(more.evict_at.row(layer, head)[t] >= run.evict_at.row(layer, head)[t]);
+        differs |= more.evict_at.row(layer, head)[t] != run.evict_at.row(layer, head)[t];
+      }
+    }
+  }
+  CHECK(differs);
+}
+
+TEST_CASE("what_if: another window of a delayed scorer is refused with the reason", "[core][whatif]") {
+  const std::string from = GENERATE("kvpop:budget=80,window=64", "threshold:window=64", "full", "streaming:window=64");
+  const RunRecord run = random_run(2, {.policy = from});
+  for (const char* to : {"kvpop:budget=80,window=32", "threshold:window=65"}) {
+    INFO(from << " -> " << to);
+    CHECK_THROWS_WITH(what_if(run, PolicySpec::parse(to)),
+                      Contains("delayed") && Contains("window=64") && Contains("decode again"));
+  }
+}
+
+TEST_CASE("what_if: the delay is taken from the window where the scorer's description does not tell",
+          "[core][whatif]") {
+  RunRecord run = random_run(2, {.policy = "kvpop:budget=80,window=32"});
+  run.model.scorer = "kvpop mlstm";
+  CHECK_THROWS_AS(what_if(run, PolicySpec::parse("kvpop:budget=80,window=16")), Error);
+  CHECK_NOTHROW(what_if(run, PolicySpec::parse("kvpop:budget=60,window=32")));
+}
+
+TEST_CASE("what_if: sinks and window alone are previewed for any window, without the oracle of the old one",
+          "[core][whatif]") {
+  const RunRecord run = random_run(2, {.policy = "kvpop:budget=80,window=64"});
+  const RunRecord preview = what_if(run, PolicySpec::parse("streaming:sinks=4,window=76"));
+  RunRecord expected = random_run(2, {.policy = "streaming:sinks=4,window=76", .oracle = false});
+  CHECK(preview.evict_at == expected.evict_at);
+  CHECK(preview.future_mass.empty());
+  CHECK(preview.oracle_evict_at.empty());
+  CHECK(std::isnan(mean(head_metric(preview, Metric::recall, 150))));
+}
+
+TEST_CASE("what_if: missing scores are refused, and the first missing token is named", "[core][whatif]") {
+  const RunRecord without = random_run(2, {.policy = "full", .scorer = false});
+  CHECK_THROWS_WITH(what_if(without, PolicySpec::parse("kvpop:budget=100")), Contains("no recorded score for token 4"));
+  CHECK_NOTHROW(what_if(without, PolicySpec::parse("streaming")));
+  RunRecord bare = without;
+  bare.scores = HeadSeries<float>();
+  CHECK_THROWS_AS(what_if(bare, PolicySpec::parse("threshold")), Error);
+  // Sinks that were never scored cannot be made to compete.
+  RunRecord sinks = random_run(2, {.policy = "kvpop:budget=80,window=64,sinks=4"});
+  for (int t = 0; t < 4; ++t) sinks.scores.row(1, 1)[t] = NAN;
+  CHECK_NOTHROW(what_if(sinks, PolicySpec::parse("kvpop:budget=80,window=64,sinks=4")));
+  CHECK_THROWS_WITH(what_if(sinks, PolicySpec::parse("kvpop:budget=80,window=64,sinks=2")), Contains("token 2"));
+}
+
+TEST_CASE("what_if: a budget that cannot be is an error, and the run is untouched", "[core][whatif]") {
+  const RunRecord run = random_run(2, {.policy = "kvpop:budget=80,window=64"});
+  CHECK_THROWS_AS(what_if(run, PolicySpec::parse("kvpop:keep=10%,window=64")), Error);
+  CHECK(run_difference(run, random_run(2, {.policy = "kvpop:budget=80,window=64"})) == "");
+}
+
+TEST_CASE("what_if: works on a run in progress as far as it has come", "[core][whatif]") {
+  const RunRecord whole = random_run(5, {.policy = "kvpop:budget=90,window=64"});
+  RunRecord part = whole;
+  part.status = RunStatus::running;
+  part.n_queries = 150;
+  part.future_mass = HeadSeries<float>();
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 3; ++head) part.scores.row(layer, head).resize(150 - 64);
+  }
+  const RunRecord preview = what_if(part, PolicySpec::parse("kvpop:budget=80,window=64"));
+  const RunRecord later = what_if(whole, PolicySpec::parse("kvpop:budget=80,window=64"));
+  for (int t = 0; t < 180; ++t) {
+    const int at = later.evict_at.row(1, 0)[t];
+    if (at < 150)
+      CHECK(preview.evict_at.row(1, 0)[t] == at);
+    else
+      CHECK(preview.evict_at.row(1, 0)[t] >= kUndecided);
+  }
+}
