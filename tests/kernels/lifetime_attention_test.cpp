@@ -1,0 +1,251 @@
+#include "kernels/lifetime_attention.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "tests/kernels/backend.h"
+#include "tests/kernels/naive_attention.h"
+#include "tests/kernels/numbers.h"
+
+using namespace kvscope::kernels;
+using namespace kvscope::test;
+
+namespace {
+
+constexpr std::int32_t kNever = INT32_MAX;
+
+struct Problem {
+  int q_start, q_len, kv_len, n_heads, n_kv_heads, head_dim;
+  DType dtype;
+  std::vector<float> q, k, v;
+  std::vector<std::int32_t> evict_at;  // [n_kv_heads, kv_len] or empty
+
+  float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
+  bool visible(int kv_head, int position, int t) const {
+    return t <= position && (evict_at.empty() || position < evict_at[kv_head * kv_len + t]);
+  }
+};
+
+/// Keys past the last query are there but NaN: memory that a caller has set aside and not written.
+Problem random_problem(int q_start, int q_len, int spare, int n_heads, int n_kv_heads, int head_dim, DType dtype) {
+  Problem p = {q_start, q_len, q_start + q_len + spare, n_heads, n_kv_heads, head_dim, dtype};
+  const std::size_t kv_size = static_cast<std::size_t>(p.kv_len) * n_kv_heads * head_dim;
+  p.q = rounded(random_normal(static_cast<std::size_t>(q_len) * n_heads * head_dim, 41, 2), dtype);
+  p.k = rounded(random_normal(kv_size, 42), dtype);
+  p.v = rounded(random_normal(kv_size, 43), dtype);
+  const std::size_t written = static_cast<std::size_t>(q_start + q_len) * n_kv_heads * head_dim;
+  std::fill(p.k.begin() + written, p.k.end(), NAN);
+  std::fill(p.v.begin() + written, p.v.end(), NAN);
+  return p;
+}
+
+enum class Lifetimes { causal, never, window, random, all_evicted };
+
+void set_lifetimes(Problem& p, Lifetimes kind, int window = 20) {
+  if (kind == Lifetimes::causal) return;
+  std::mt19937 generator(44);
+  p.evict_at.resize(static_cast<std::size_t>(p.n_kv_heads) * p.kv_len);
+  for (std::size_t i = 0; i < p.evict_at.size(); ++i) {
+    const int t = static_cast<int>(i % p.kv_len);
+    const int random_life = generator() % 4 == 0 ? kNever - t : static_cast<int>(generator() % 60) + 1;
+    p.evict_at[i] = kind == Lifetimes::never    ? kNever
+                    : kind == Lifetimes::window ? t + window
+                    : kind == Lifetimes::random ? t + random_life
+                                                : 0;
+  }
+}
+
+struct Result {
+  std::vector<float> o, lse;
+};
+
+Result run(Backend backend, const Problem& p, DType dtype) {
+  Memory memory(backend);
+  auto* o = memory.put(poison(p.q.size(), dtype));
+  auto* lse = memory.put(poison(static_cast<std::size_t>(p.n_heads) * p.q_len));
+  const LifetimeAttentionArgs args = {.q = memory.put(pack(p.q, dtype)),
+                                      .k = memory.put(pack(p.k, dtype)),
+                                      .v = memory.put(pack(p.v, dtype)),
+                                      .evict_at = p.evict_at.empty() ? nullptr : memory.put(p.evict_at),
+                                      .o = o,
+                                      .lse = lse,
+                                      .q_start = p.q_start,
+                                      .q_len = p.q_len,
+                                      .kv_len = p.kv_len,
+                                      .n_heads = p.n_heads,
+                                      .n_kv_heads = p.n_kv_heads,
+                                      .head_dim = p.head_dim,
+                                      .scale = p.scale(),
+                                      .dtype = dtype};
+  KVSCOPE_RUN_OP(lifetime_attention, backend, args);
+  return {unpack(memory.get(o), dtype), memory.get(lse)};
+}
+
+Result naive(const Problem& p) {
+  Result result = {std::vector<float>(p.q.size()), std::vector<float>(static_cast<std::size_t>(p.n_heads) * p.q_len)};
+  for (int head = 0; head < p.n_heads; ++head) {
+    const int kv_head = head / (p.n_heads / p.n_kv_heads);
+    for (int row = 0; row < p.q_len; ++row) {
+      std::vector<std::size_t> keys;
+      for (int t = 0; t < p.kv_len; ++t) {
+        if (p.visible(kv_head, p.q_start + row, t)) keys.push_back((t * p.n_kv_heads + kv_head) * p.head_dim);
+      }
+      const std::size_t at = (static_cast<std::size_t>(row) * p.n_heads + head) * p.head_dim;
+      const NaiveRow plain = naive_attention(
+          p.q.data() + at, static_cast<int>(keys.size()), p.head_dim, p.scale(), p.dtype,
+          [&](int i) { return p.k.data() + keys[i]; }, [&](int i) { return p.v.data() + keys[i]; });
+      std::copy(plain.o.begin(), plain.o.end(), result.o.begin() + at);
+      result.lse[head * p.q_len + row] = plain.lse;
+    }
+  }
+  return result;
+}
+
+void check_problem(Backend backend, const Problem& p) {
+  const Result expected = run(Backend::reference, p, DType::f32);
+  const Result plain = naive(p);
+  const Result found = run(backend, p, p.dtype);
+  CHECK(max_error(found.o, expected.o) <= allowed_error(max_error(plain.o, expected.o), expected.o, p.dtype));
+  CHECK(max_error(found.lse, expected.lse) <=
+        allowed_error(max_error(plain.lse, expected.lse), expected.lse, DType::f32));
+}
+
+/// Lengths around tile borders, chunks that begin anywhere, every head_dim, GQA, every kind of lifetime.
+void check_shapes(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int head_dim = GENERATE(64, 80, 96, 128);
+  const auto kind = GENERATE(Lifetimes::causal, Lifetimes::window, Lifetimes::random);
+  const auto [q_start, q_len, spare] =
+      GENERATE(table<int, int, int>({{0, 1, 0}, {0, 63, 0}, {0, 64, 1}, {0, 65, 0}, {3, 130, 70}, {150, 1, 0}}));
+  CAPTURE(head_dim, q_start, q_len, spare, static_cast<int>(kind), static_cast<int>(dtype));
+  Problem p = random_problem(q_start, q_len, spare, 4, 2, head_dim, dtype);
+  set_lifetimes(p, kind);
+  check_problem(backend, p);
+}
+
+void check_groups(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int group_size = GENERATE(1, 2, 4, 8);
+  const int n_kv_heads = GENERATE(1, 3);
+  CAPTURE(group_size, n_kv_heads, static_cast<int>(dtype));
+  Problem p = random_problem(10, 70, 0, group_size * n_kv_heads, n_kv_heads, 64, dtype);
+  set_lifetimes(p, Lifetimes::random);
+  check_problem(backend, p);
+}
+
+void check_identities(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  Problem p = random_problem(0, 150, 0, 4, 2, 64, dtype);
+  const Result dense = run(backend, p, dtype);
+
+  Problem kept = p;
+  set_lifetimes(kept, Lifetimes::never);
+  CHECK(run(backend, kept, dtype).o == dense.o);  // the same keys in the same tiles: the same bits
+  CHECK(run(backend, kept, dtype).lse == dense.lse);
+
+  Problem wide = p;
+  set_lifetimes(wide, Lifetimes::window, p.q_len);
+  CHECK(run(backend, wide, dtype).o == dense.o);
+
+  Problem evicted = p;
+  set_lifetimes(evicted, Lifetimes::all_evicted);
+  CHECK(run(backend, evicted, dtype).o == std::vector<float>(p.q.size(), 0.0f));
+  CHECK(run(backend, evicted, dtype).lse == std::vector<float>(dense.lse.size(), -INFINITY));
+
+  Problem own = p;
+  set_lifetimes(own, Lifetimes::window, 1);  // a query sees itself alone: the softmax of one is 1
+  const Result itself = run(backend, own, dtype);
+  for (int row = 0; row < p.q_len; ++row) {
+    for (int head = 0; head < 4; ++head) {
+      for (int i = 0; i < 64; ++i) {
+        REQUIRE(itself.o[(row * 4 + head) * 64 + i] == p.v[(row * 2 + head / 2) * 64 + i]);
+      }
+    }
+  }
+}
+
+/// Queries in chunks equal all queries at once, row by row.
+void check_chunks(Backend backend) {
+  Problem p = random_problem(0, 140, 0, 2, 1, 64, DType::f32);
+  set_lifetimes(p, Lifetimes::random);
+  const Result whole = run(backend, p, DType::f32);
+  const int chunk = GENERATE(1, 33, 64);
+  for (int begin = 0; begin < p.q_len; begin += chunk) {
+    Problem part = p;
+    part.q_start = begin;
+    part.q_len = std::min(chunk, p.q_len - begin);
+    part.q.assign(p.q.begin() + begin * 128, p.q.begin() + (begin + part.q_len) * 128);
+    const std::vector<float> expected(whole.o.begin() + begin * 128, whole.o.begin() + (begin + part.q_len) * 128);
+    // Only the order of sums may differ: a few units of the last place of values near 1.
+    CHECK(max_error(run(backend, part, DType::f32).o, expected) < 2e-6);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("lifetime_attention: the reference is softmax attention over an explicit matrix",
+          "[kernels][lifetime_attention]") {
+  Problem p = random_problem(0, 37, 0, 2, 2, 16, DType::f32);
+  set_lifetimes(p, GENERATE(Lifetimes::causal, Lifetimes::window, Lifetimes::random));
+  const Result result = run(Backend::reference, p, DType::f32);
+  for (int head = 0; head < 2; ++head) {
+    for (int row = 0; row < p.q_len; ++row) {
+      std::vector<double> weight(p.kv_len, 0.0);
+      double total = 0;
+      for (int t = 0; t < p.kv_len; ++t) {
+        double logit = 0;
+        for (int i = 0; i < 16; ++i) {
+          logit += static_cast<double>(p.q[(row * 2 + head) * 16 + i]) * p.k[(t * 2 + head) * 16 + i];
+        }
+        if (p.visible(head, row, t)) weight[t] = std::exp(logit / 4);
+        total += weight[t];
+      }
+      CHECK(result.lse[head * p.q_len + row] == Approx(std::log(total)).margin(1e-6));
+      for (int i = 0; i < 16; ++i) {
+        double sum = 0;
+        for (int t = 0; t < p.kv_len; ++t) sum += weight[t] / total * p.v[(t * 2 + head) * 16 + i];
+        CHECK(result.o[(row * 2 + head) * 16 + i] == Approx(sum).margin(1e-6));
+      }
+    }
+  }
+}
+
+TEST_CASE("lifetime_attention: keeping everything, or a window as long as the sequence, is dense attention",
+          "[kernels][lifetime_attention]") {
+  check_identities(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("lifetime_attention: chunks of queries give what all queries at once give", "[kernels][lifetime_attention]") {
+  check_chunks(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("lifetime_attention: the CPU version is as exact as a plain one", "[kernels][lifetime_attention]") {
+  check_shapes(Backend::cpu);
+}
+
+TEST_CASE("lifetime_attention: the CPU version serves every group size", "[kernels][lifetime_attention]") {
+  check_groups(Backend::cpu);
+}
+
+TEST_CASE("lifetime_attention: on CUDA keeping everything, or a window as long as the sequence, is dense attention",
+          "[kernels][lifetime_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_identities(Backend::cuda);
+}
+
+TEST_CASE("lifetime_attention: on CUDA chunks of queries give what all queries at once give",
+          "[kernels][lifetime_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_chunks(Backend::cuda);
+}
+
+TEST_CASE("lifetime_attention: the CUDA version is as exact as a plain one", "[kernels][lifetime_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_shapes(Backend::cuda);
+}
+
+TEST_CASE("lifetime_attention: the CUDA version serves every group size", "[kernels][lifetime_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_groups(Backend::cuda);
+}
