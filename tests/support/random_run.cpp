@@ -106,6 +106,14 @@ bool same(const HeadSeries<float>& a, const HeadSeries<float>& b) {
   return true;
 }
 
+/// Records keep queries ascending within a head; how heads are interleaved depends on who wrote them.
+std::vector<Contest> by_head(std::vector<Contest> contests) {
+  std::stable_sort(contests.begin(), contests.end(), [](const Contest& a, const Contest& b) {
+    return a.layer != b.layer ? a.layer < b.layer : a.kv_head < b.kv_head;
+  });
+  return contests;
+}
+
 std::string shown(const std::string& value) { return "\"" + value + "\""; }
 std::string shown(double value) { return std::to_string(value); }
 template <typename T>
@@ -196,7 +204,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("logprobs", a.logprobs, b.logprobs);
   c.field("evict_at", a.evict_at, b.evict_at);
   c.field("scores", a.scores, b.scores);
-  c.field("contests", a.contests, b.contests);
+  c.field("contests", by_head(a.contests), by_head(b.contests));
   c.field("future_mass", a.future_mass, b.future_mass);
   c.field("oracle_evict_at", a.oracle_evict_at, b.oracle_evict_at);
   c.field("oracle_horizon", a.oracle_horizon, b.oracle_horizon);

@@ -22,7 +22,7 @@ struct RandomRunOptions {
 RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options = {});
 
 /// The first field in which two runs differ, with both values where they are short; empty if they are the same. NaNs
-/// are equal to each other, floats are compared bit by bit otherwise.
+/// are equal to each other. Contests of different heads may be interleaved in any way.
 std::string run_difference(const RunRecord& a, const RunRecord& b);
 
 }  // namespace kvscope::test

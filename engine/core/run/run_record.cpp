@@ -47,7 +47,7 @@ void finish_run(RunRecord& run, RunStatus status, std::string message) {
   const RetentionGeometry geometry = run.geometry();
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
-      decide(run.evict_at.row(layer, head), geometry, run.queries());
+      decide(run.evict_at.row(layer, head), geometry, run.n_queries);
     }
   }
 }

@@ -84,7 +84,7 @@ struct RunRecord {
   std::vector<float> recall_so_far;  // [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty
 
   /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as the
-  /// last sampled token need not be fed. 0: not known; use queries().
+  /// last sampled token need not be fed. 0: none yet, or not known; queries() takes n_tokens() then.
   int n_queries = 0;
 
   RunStatus status = RunStatus::running;
@@ -98,7 +98,7 @@ struct RunRecord {
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
 };
 
-/// Ends a run: tokens whose fate is open although they have left the window (t <= queries() - 1 - window), and sinks,
+/// Ends a run: tokens whose fate is open although they have left the window (t < n_queries - window), and sinks,
 /// become kNever; the others stay kUndecided. All rows and logprobs are made n_tokens() long.
 void finish_run(RunRecord& run, RunStatus status, std::string message = {});
 

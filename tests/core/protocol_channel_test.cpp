@@ -1,0 +1,225 @@
+// Messages through real pipes: whole, in pieces, torn, malformed.
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/core/protocol/channel.h"
+#include "engine/core/support/error.h"
+
+using namespace kvscope;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+struct Pipe {
+  int ends[2] = {-1, -1};
+  Pipe() { REQUIRE(::pipe(ends) == 0); }
+  ~Pipe() {
+    close_read();
+    close_write();
+  }
+  void close_read() { close_end(0); }
+  void close_write() { close_end(1); }
+  void put(const std::string& bytes) { REQUIRE(::write(ends[1], bytes.data(), bytes.size()) == ssize_t(bytes.size())); }
+
+ private:
+  void close_end(int i) {
+    if (ends[i] >= 0) ::close(ends[i]);
+    ends[i] = -1;
+  }
+};
+
+std::string framed(const std::string& body) {
+  std::string bytes;
+  for (int i = 0; i < 4; ++i) bytes += static_cast<char>(body.size() >> (8 * i) & 0xFF);
+  return bytes + body;
+}
+
+std::string cbor(const json& value) {
+  const std::vector<std::uint8_t> bytes = json::to_cbor(value);
+  return {bytes.begin(), bytes.end()};
+}
+
+json large_message(std::size_t n_bytes) {
+  std::vector<std::uint8_t> bytes(n_bytes);
+  for (std::size_t i = 0; i < n_bytes; ++i) bytes[i] = static_cast<std::uint8_t>(i * 31);
+  return {{"type", "step"}, {"data", json::binary(bytes)}, {"seed", UINT64_MAX}, {"value", -0.1}};
+}
+
+/// The error of reading these bytes as the whole of a stream.
+std::string read_error(const std::string& bytes) {
+  Pipe pipe;
+  pipe.put(bytes);
+  pipe.close_write();
+  Channel channel(pipe.ends[0], -1);
+  try {
+    channel.read();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("channel: messages come out as they went in, and a clean end is nullopt", "[core][protocol]") {
+  Pipe pipe;
+  Channel out(-1, pipe.ends[1]), in(pipe.ends[0], -1);
+  const json first = large_message(100), second = {{"type", "log"}, {"text", "\xE2\x82 not UTF-8"}};
+  out.write(first);
+  out.write(second);
+  pipe.close_write();
+  CHECK(in.read().value() == first);
+  CHECK(in.read().value() == second);
+  CHECK_FALSE(in.read().has_value());
+  CHECK_FALSE(in.read().has_value());
+}
+
+TEST_CASE("channel: a message larger than the pipe is written and read in parts", "[core][protocol]") {
+  Pipe pipe;
+  const bool non_blocking = GENERATE(false, true);
+  if (non_blocking) {
+    for (int fd : pipe.ends) REQUIRE(::fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+  }
+  const json message = large_message(5'000'000);  // a pipe holds 64 KiB
+  std::thread writer([&] { Channel(-1, pipe.ends[1]).write(message); });
+  const auto got = Channel(pipe.ends[0], -1).read();
+  writer.join();
+  CHECK(got.value() == message);
+}
+
+TEST_CASE("channel: bytes that arrive one by one make a message", "[core][protocol]") {
+  Pipe pipe;
+  std::thread writer([&] {
+    for (const char c : framed(cbor({{"type", "hello"}, {"version", 1}}))) {
+      if (::write(pipe.ends[1], &c, 1) != 1) break;
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+  });
+  const auto got = Channel(pipe.ends[0], -1).read();
+  writer.join();
+  CHECK(got.value()["version"] == 1);
+}
+
+TEST_CASE("channel: signals do not disturb reading and writing", "[core][protocol]") {
+  struct sigaction quiet = {}, before = {};
+  quiet.sa_handler = [](int) {};  // without SA_RESTART: read and write return EINTR
+  REQUIRE(::sigaction(SIGUSR1, &quiet, &before) == 0);
+  Pipe pipe;
+  const json message = large_message(3'000'000);
+  std::atomic<bool> stop = false;
+  std::atomic<int> n_read = 0;
+  std::thread reader([&] {
+    Channel in(pipe.ends[0], -1);
+    while (const auto got = in.read()) n_read += *got == message;
+  });
+  std::thread writer([&] {
+    for (int i = 0; i < 10; ++i) Channel(-1, pipe.ends[1]).write(message);
+    pipe.close_write();
+  });
+  const pthread_t targets[] = {reader.native_handle(), writer.native_handle()};
+  std::thread pest([&] {
+    while (!stop) {
+      for (const pthread_t target : targets) ::pthread_kill(target, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  while (n_read < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  stop = true;
+  pest.join();  // before the threads it points at
+  writer.join();
+  reader.join();
+  ::sigaction(SIGUSR1, &before, nullptr);
+  CHECK(n_read == 10);
+}
+
+TEST_CASE("channel: several threads may write, and their messages stay whole", "[core][protocol]") {
+  Pipe pipe;
+  Channel out(-1, pipe.ends[1]);
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 4; ++w) {
+    writers.emplace_back([&out, w] {
+      for (int i = 0; i < 50; ++i) out.write({{"type", "row"}, {"w", w}, {"i", i}, {"pad", std::string(3000, 'x')}});
+    });
+  }
+  Channel in(pipe.ends[0], -1);
+  std::vector<int> next(4, 0);
+  for (int n = 0; n < 200; ++n) {
+    const json message = in.read().value();
+    CHECK(message["i"] == next[message["w"].get<int>()]++);
+  }
+  for (std::thread& writer : writers) writer.join();
+}
+
+TEST_CASE("channel: a stream cut anywhere inside a message is torn", "[core][protocol]") {
+  const std::string whole = framed(cbor({{"type", "hello"}, {"version", 1}}));
+  CHECK(read_error("") == "");  // a clean end
+  for (std::size_t n = 1; n < whole.size(); ++n) {
+    INFO("after " << n << " of " << whole.size() << " bytes");
+    CHECK_THAT(read_error(whole.substr(0, n)), Contains("torn message"));
+  }
+  CHECK(read_error(whole) == "");
+}
+
+TEST_CASE("channel: malformed messages of every kind are errors", "[core][protocol]") {
+  CHECK_THAT(read_error(framed("")), Contains("malformed"));
+  CHECK_THAT(read_error(framed("\xFF")), Contains("malformed"));
+  CHECK_THAT(read_error(framed("hello, I am not CBOR")), Contains("malformed"));
+  const std::string good = cbor({{"type", "log"}, {"text", "x"}});
+  CHECK_THAT(read_error(framed(good + "x")), Contains("malformed"));                              // one byte too many
+  CHECK_THAT(read_error(framed(good.substr(0, good.size() - 1))), Contains("malformed"));         // one too few
+  CHECK_THAT(read_error(framed("\x9B\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF")), Contains("malformed"));  // array of 2^63
+  CHECK_THAT(read_error(framed("\x5B\x7F\xFF\xFF\xFF\xFF\xFF\xFF\xFF")), Contains("malformed"));  // bytes of 2^63
+  CHECK_THAT(read_error(framed(cbor(json::array({1, 2})))), Contains("without a type"));
+  CHECK_THAT(read_error(framed(cbor({{"id", 3}}))), Contains("without a type"));
+  CHECK_THAT(read_error(framed(cbor({{"type", 3}}))), Contains("without a type"));
+  CHECK_THAT(read_error(framed(cbor(nullptr))), Contains("without a type"));
+}
+
+TEST_CASE("channel: nesting without end is refused, not followed", "[core][protocol]") {
+  CHECK_THAT(read_error(framed(std::string(60'000, '\x81'))), Contains("nested deeper"));  // arrays of one array
+  std::string objects;
+  for (int i = 0; i < 15'000; ++i) objects += "\xA1\x61k";
+  CHECK_THAT(read_error(framed(objects)), Contains("nested deeper"));
+  json deep = 1;
+  for (int i = 0; i < 20; ++i) deep = json::array({deep});
+  CHECK(read_error(framed(cbor({{"type", "row"}, {"data", deep}}))) == "");
+}
+
+TEST_CASE("channel: a length above the limit is refused without an allocation", "[core][protocol]") {
+  CHECK_THAT(read_error("\xFF\xFF\xFF\xFF"), Contains("4294967295 bytes") && Contains("at most 268435456"));
+  CHECK_THAT(read_error(std::string("\x01\x00\x00\x10", 4)), Contains("268435457 bytes"));
+  // A length that is allowed but never delivered costs only what arrived.
+  CHECK_THAT(read_error(std::string("\x00\x00\x00\x10", 4) + "abc"), Contains("after 3 of 268435456 bytes"));
+}
+
+TEST_CASE("channel: writing to an end that is gone is a resource error", "[core][protocol]") {
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  Pipe pipe;
+  pipe.close_read();
+  Channel out(-1, pipe.ends[1]);
+  try {
+    out.write({{"type", "quit"}});
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::resource);
+    CHECK_THAT(error.what(), Contains("the other end is gone"));
+  }
+  std::signal(SIGPIPE, before);
+}
+
+TEST_CASE("channel: a descriptor that cannot be read is an error", "[core][protocol]") {
+  Channel channel(-1, -1);
+  CHECK_THROWS_WITH(channel.read(), Contains("cannot read"));
+}
