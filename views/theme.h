@@ -16,11 +16,11 @@ struct RunRecord;
 namespace kvscope::views {
 
 struct Fonts {
-  ImFont* text = nullptr;   // Inter, 14 px at scale 1
-  ImFont* small = nullptr;  // Inter, 12 px
-  ImFont* bold = nullptr;   // Inter SemiBold, 14 px
-  ImFont* title = nullptr;  // Inter SemiBold, 18 px
-  ImFont* mono = nullptr;   // JetBrains Mono, 14 px: token text
+  ImFont* text = nullptr;   // Inter, lines of 16 px at scale 1
+  ImFont* small = nullptr;  // Inter, 14 px
+  ImFont* bold = nullptr;   // Inter SemiBold, 16 px
+  ImFont* title = nullptr;  // Inter SemiBold, 21 px
+  ImFont* mono = nullptr;   // JetBrains Mono, 16 px: token text
 };
 
 struct Palette {

@@ -56,7 +56,9 @@ struct Polyline {
   double width = 0.5;
   double dash = 0;
 };
-struct Polygon {  // convex or an area between a curve and a base line
+/// An area between two curves over the same abscissae: the first half of the points from left to right, the second half
+/// back from right to left.
+struct Polygon {
   std::vector<Point> points;
   Colour colour;
 };

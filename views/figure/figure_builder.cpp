@@ -178,14 +178,14 @@ double FigureBuilder::legend(Point at, double width, const std::vector<LegendEnt
   return y + row - at.y;
 }
 
-void FigureBuilder::preview_mark(Box box) {
+void FigureBuilder::preview_frame(Box box) { add(StrokeBox{box.inset(-2), preview_colour(style_.dark), 0.9, 0, 3}); }
+
+void FigureBuilder::preview_badge(double right, double bottom) {
   const Colour colour = preview_colour(style_.dark);
-  const Box outer = box.inset(-2);
-  add(StrokeBox{outer, colour, 0.9, 0, 3});
   const double size = style_.tick_size, h = size * 1.5;
   const std::string badge(kPreviewBadge);
   const double w = text_width(badge, FontRole::bold, size) + size;
-  const Box pill{outer.right() - w, outer.y - h - 1.5, w, h};
+  const Box pill{right - w, bottom - h, w, h};
   add(FillBox{pill, colour, h / 2});
   text(badge, pill.centre(), size, ink_on(colour), Anchor::middle, Baseline::middle, 0, FontRole::bold);
 }

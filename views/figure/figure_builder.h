@@ -60,10 +60,11 @@ class FigureBuilder {
   /// Entries in a line that wraps at `width`; returns the height. A dry run draws nothing.
   double legend(Point at, double width, const std::vector<LegendEntry>& entries, bool dry_run = false);
 
-  /// Dashed frame just outside the box, and the badge over its top right corner: what was not measured never looks as
-  /// if.
-  void preview_mark(Box box);
-  double preview_height() const { return style_.tick_size * 1.9; }
+  /// What was not measured never looks as if: a dashed frame just outside each panel, and one badge that ends at
+  /// `right` and stands on `bottom`.
+  void preview_frame(Box box);
+  void preview_badge(double right, double bottom);
+  double preview_height() const { return style_.tick_size * 1.5 + 5; }  // of the badge, frame's edge included
 
   static constexpr double kTickLength = 2.5;
 

@@ -107,7 +107,7 @@ Layout lay_out(const FigureStyle& s, int n_maps, int n_layers, int n_heads, doub
                bool preview) {
   Layout l{};
   l.left = s.label_size + 4 + text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
-  l.top = 3 + (titled ? s.label_size * 1.5 : 0) + (preview ? s.tick_size * 1.9 + 2 : 0);
+  l.top = std::max({s.tick_size * 0.5 + 1, titled ? s.label_size * 1.5 : 0, preview ? s.tick_size * 1.5 + 6 : 0});
   const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
   l.gap = n_maps > 1 ? l.left - s.label_size + 2 : 0;
   const double available = s.width - l.left - kBarGap - bar_w - 2;
@@ -277,10 +277,11 @@ BuiltFigure layer_head_map_figure(std::span<const RunRecord* const> runs, const 
       b.text(maps[i].name, {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start, Baseline::alphabetic, 0,
              FontRole::bold);
     draw_map(b, i == 0 ? "map" : "map.b", box, maps[i].map, scale, o);
+    if (o.preview) b.preview_frame(box);
     x += l.map_w + l.gap;
   }
   x -= l.gap;
-  if (o.preview) b.preview_mark({l.left, l.top, x - l.left, l.map_h});
+  if (o.preview) b.preview_badge(x + 2, l.top - 4);
   if (l.marginal_w > 0) {
     draw_marginal(b, {x + kMarginalGap, l.top, l.marginal_w, l.map_h}, first, scale, !o.layer_zero_on_top);
     x += kMarginalGap + l.marginal_w;

@@ -13,8 +13,6 @@
 namespace kvscope::views {
 namespace {
 
-constexpr int kMaxSide = 2048;  // cells; a page has no more points
-
 std::vector<Tick> position_ticks(double from, double length, int n, double need, bool upwards) {
   std::vector<Tick> ticks;
   for (double v : nice_values(0, n, std::max(2, static_cast<int>(length / need)), true)) {
@@ -93,8 +91,7 @@ FigureData tidy(const RunRecord& run, const TimelineOptions& o) {
 std::vector<LegendEntry> legend_entries(const RunRecord& run, const TimelineOptions& o, bool dark) {
   std::vector<LegendEntry> entries;
   for (TokenState state : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
-    entries.push_back({state == TokenState::evicted ? LegendEntry::Mark::struck : LegendEntry::Mark::swatch,
-                       std::string(state_name(state)), state_colour(state, dark)});
+    entries.push_back({LegendEntry::Mark::swatch, std::string(state_name(state)), state_colour(state, dark)});
   }
   const int budget = run.policy.budget_tokens(run.n_positions);
   if (o.occupancy && budget > 0)
@@ -123,7 +120,7 @@ Image lifeline_image(const RunRecord& run, int layer, int kv_head, int max_side,
   return image;
 }
 
-BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& o, const FigureStyle& s) {
+BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& o, const FigureStyle& s, int max_side) {
   resolve_query(run, -1);
   if (o.layer < 0 || o.layer >= run.evict_at.n_layers() || o.kv_head < 0 || o.kv_head >= run.evict_at.n_kv_heads()) {
     throw Error({ExitCode::bad_input, "", "layer, kv_head", std::to_string(o.layer) + ", " + std::to_string(o.kv_head),
@@ -135,16 +132,17 @@ BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& o, cons
   const auto legend = legend_entries(run, o, s.dark);
   const double left =
       s.label_size + 6 + text_width(std::to_string(n), FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength;
-  const double width = s.width - left - 4;
+  const double width = s.width - left - text_width(std::to_string(n), FontRole::text, s.tick_size) / 2 - 2;
   const double top = measure.legend({0, 0}, width, legend, true) + 3 + (o.preview ? measure.preview_height() + 2 : 0);
-  const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3, gap = 7;
+  const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3,
+               gap = o.preview ? 10 : 7;
   const double total = s.height > 0 ? std::max(s.height - top - bottom, 40.0) : s.width * 0.62;
   const double life_h = o.occupancy ? (total - gap) * 0.72 : total;
 
   FigureBuilder b(s.width, top + total + bottom, s);
   b.legend({left, 0}, width, legend);
   const Box life{left, top, width, life_h};
-  Image image = lifeline_image(run, o.layer, o.kv_head, kMaxSide, s.dark);
+  Image image = lifeline_image(run, o.layer, o.kv_head, max_side, s.dark);
   image.box = life;
   b.add(std::move(image));
   b.frame(life);
@@ -159,7 +157,11 @@ BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& o, cons
   b.x_ticks(lowest, position_ticks(lowest.x, lowest.w, n, s.tick_size * 6, false));
   b.label("Query position", {lowest.centre().x, lowest.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 +
                                                     s.label_size * 0.6});
-  if (o.preview) b.preview_mark({left, top, width, total});
+  if (o.preview) {
+    b.preview_frame(life);
+    if (o.occupancy) b.preview_frame(lowest);
+    b.preview_badge(left + width + 2, top - 4);
+  }
   b.figure().title =
       "Cache of layer " + std::to_string(o.layer) + ", KV head " + std::to_string(o.kv_head) + " over time";
   std::string caption = b.figure().title + ": each token from its birth to its eviction" +

@@ -23,6 +23,8 @@ Image lifeline_image(const RunRecord& run, int layer, int kv_head, int max_side,
 
 /// Panels: "lifelines" (continuous), "occupancy". Data: position, token, born, left_window, evict_at (empty if never),
 /// state at the end. Throws Error (bad input): empty run, head outside.
-BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& options, const FigureStyle& style);
+/// The lifelines are binned to at most `max_side` cells a side.
+BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& options, const FigureStyle& style,
+                            int max_side = 2048);
 
 }  // namespace kvscope::views

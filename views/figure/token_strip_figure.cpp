@@ -13,9 +13,9 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::size_t kMaxLabel = 12;  // code points
-constexpr double kReadableColumn = 6;  // pt a column needs for a label of 5.3 pt
-constexpr double kSmallestLabel = 3;   // pt; below it a label is dirt
+constexpr std::size_t kMaxLabel = 12;    // code points
+constexpr double kReadableColumn = 5.8;  // pt a column needs for a label of 5.3 pt
+constexpr double kSmallestLabel = 3;     // pt; below it a label is dirt
 
 struct Range {
   int begin, end;  // tokens
@@ -63,8 +63,8 @@ Layout lay_out(const RunRecord& run, const Range& range, const Rows& rows, const
   Layout l{};
   const int n = range.end - range.begin;
   l.left = s.label_size + 4 + text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
-  l.top = 2 + s.tick_size * 1.35 + (o.preview ? s.tick_size * 1.9 + 2 : 0);
-  l.band_w = s.width - l.left - (bar_w > 0 ? bar_w + 9 : 0) - 2;
+  l.top = 2 + s.tick_size * 1.35 + (o.preview ? s.tick_size * 1.5 + 4 : 0);
+  l.band_w = s.width - l.left - (bar_w > 0 ? bar_w + 9 : 0) - 4;
   const int wanted = static_cast<int>(std::ceil(n * kReadableColumn / l.band_w));
   l.bands = std::clamp(o.bands > 0 ? o.bands : o.labels ? std::min(wanted, 6) : 1, 1, std::max(n, 1));
   l.per_band = (n + l.bands - 1) / l.bands;
@@ -108,6 +108,7 @@ void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& 
   const Box box{l.left, l.top + index * (l.band_height() + l.band_gap), column * (end - begin), l.strip_h};
   b.heat_map(index == 0 ? "strip" : "strip." + std::to_string(index), box, end - begin, rows.n,
              band_pixels(run, o, rows, begin, end, q, s.dark));
+  if (o.preview) b.preview_frame(box);
 
   std::vector<Tick> y;
   const double row = box.h / rows.n;
@@ -150,11 +151,17 @@ FigureData tidy(const RunRecord& run, const TokenStripOptions& o, const Rows& ro
   return data;
 }
 
-std::vector<LegendEntry> state_legend(bool dark) {
+/// The states that occur, in the order of a token's life.
+std::vector<LegendEntry> state_legend(const RunRecord& run, int layer, const Range& range, std::int32_t q, bool dark) {
+  const RetentionGeometry g = run.geometry();
   std::vector<LegendEntry> entries;
   for (TokenState state : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
-    entries.push_back({state == TokenState::evicted ? LegendEntry::Mark::struck : LegendEntry::Mark::swatch,
-                       std::string(state_name(state)), state_colour(state, dark)});
+    bool present = false;
+    for (int h = 0; h < run.evict_at.n_kv_heads() && !present; ++h) {
+      for (int t = range.begin; t < range.end && !present; ++t) present = state_at(run, layer, h, t, q, g) == state;
+    }
+    if (present)
+      entries.push_back({LegendEntry::Mark::swatch, std::string(state_name(state)), state_colour(state, dark)});
   }
   return entries;
 }
@@ -191,16 +198,15 @@ BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o,
                   {o.colormap, 0, static_cast<double>(n_heads), n_heads + 1,
                    "KV heads retaining (of " + std::to_string(n_heads) + ")"}};
   FigureBuilder measure(style.width, 0, style);
-  const auto legend = state_legend(style.dark);
+  const auto legend = rows.heads ? state_legend(run, o.layer, range, q, style.dark) : std::vector<LegendEntry>{};
   const double bar_w = rows.heads ? 0 : measure.colour_bar_width(rows.scale);
   const double legend_h = rows.heads ? measure.legend({0, 0}, style.width - 40, legend, true) : 0;
   const Layout l = lay_out(run, range, rows, o, style, bar_w, legend_h);
 
   const double bands_h = l.bands * l.band_height() + (l.bands - 1) * l.band_gap;
   FigureBuilder b(style.width, l.top + bands_h + l.bottom, style);
-  const double position_room = style.tick_size * 1.35;  // of the positions above each band
   for (int i = 0; i < l.bands; ++i) draw_band(b, run, o, rows, l, i, range, q);
-  if (o.preview) b.preview_mark({l.left, l.top - position_room, l.band_w, bands_h + position_room});
+  if (o.preview) b.preview_badge(l.left + l.band_w + 1, style.tick_size * 1.5 + 1);
   if (rows.heads) {
     b.legend({l.left, l.top + bands_h + 4}, style.width - l.left, legend);
   } else {

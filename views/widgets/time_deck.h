@@ -6,6 +6,7 @@
 #include "views/view_services.h"
 #include "views/view_state.h"
 #include "views/widgets/heat_map.h"
+#include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
 
@@ -18,15 +19,19 @@ class TimeDeck {
   void draw(ViewContext& context, float height);
 
  private:
+  struct Key {
+    const void* run;
+    std::uint64_t revision;
+    int layer, kv_head;
+    bool dark;
+    bool operator==(const Key&) const = default;
+  };
   void draw_mini_map(ViewContext& context, ImVec2 at, ImVec2 size);
   void draw_playhead(ViewContext& context, ImVec2 at, ImVec2 size);
 
   ViewServices services_;
   HeatMap map_;
-  const void* drawn_run_ = nullptr;
-  std::uint64_t drawn_revision_ = 0;
-  int drawn_layer_ = -1, drawn_head_ = -1;
-  bool drawn_dark_ = false;
+  Rebuild<Key> rebuild_;
 };
 
 }  // namespace kvscope::views

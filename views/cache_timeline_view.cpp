@@ -1,0 +1,189 @@
+#include "views/cache_timeline_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_text.h"
+#include "views/widgets/imgui_compat.h"
+
+namespace kvscope::views {
+namespace {
+
+constexpr int kWindowSide = 1024;  // cells of the lifelines on the screen
+
+std::string token_name(const RunRecord& run, std::int32_t t) {
+  return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
+}
+
+}  // namespace
+
+void CacheTimelineView::draw(ViewContext& context) {
+  if (!drawable(context.a)) {
+    empty_state(services_, context, "empty.cache_timeline", "No cache yet",
+                "Run the model on a prompt, or open a trace: the selected head's cache appears here, query by query.",
+                "Run", "run.start");
+    return;
+  }
+  const RunRecord& run = *context.a->run;
+  const Cursor at = clamp_selection(context, run);
+  draw_why(context, at);
+  const float room = ImGui::GetContentRegionAvail().y;
+  const float log = run.contests.empty() ? services_.theme->px(26)
+                                         : std::clamp(room * 0.34f, services_.theme->px(70), services_.theme->px(230));
+  draw_picture(context, at, std::max(services_.theme->px(80), room - log - ImGui::GetStyle().ItemSpacing.y));
+  draw_log(context, at);
+}
+
+void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
+  const Palette& p = services_.theme->palette;
+  {
+    const FontScope bold(services_.theme->fonts.bold);
+    text_in(p.text, head_title(context));
+  }
+  if (at.token < 0) {
+    text_in(p.muted, "Click a token to read why it was kept or evicted.");
+  } else {
+    wrapped_text_in(p.text, why_.of(*context.a, at));
+  }
+  services_.items->add("timeline.why", last_item());
+}
+
+void CacheTimelineView::draw_picture(ViewContext& context, const Cursor& at, float height) {
+  const ImVec2 room{ImGui::GetContentRegionAvail().x, height};
+  if (room.x < services_.theme->px(120)) return;
+  const PictureKey key{context.a->run.get(),   context.a->revision,   at.layer,          at.kv_head, room.x, room.y,
+                       services_.theme->scale, services_.theme->dark, context.a->preview};
+  if (rebuild_.due(key)) {
+    TimelineOptions options{at.layer, at.kv_head, room.y > services_.theme->px(180), context.a->preview};
+    drawing_.set(
+        timeline_figure(*context.a->run, options, services_.theme->figure_style(room.x, room.y), kWindowSide).figure);
+    rebuild_.done();
+  }
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
+  ImGui::InvisibleButton("timeline", room);
+  draw_cursor(context, at, origin);
+  handle_mouse(context, origin);
+  if (context.a->preview)
+    services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
+}
+
+void CacheTimelineView::draw_cursor(const ViewContext& context, const Cursor& at, ImVec2 origin) {
+  const Theme& theme = *services_.theme;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float n = static_cast<float>(context.a->run->n_tokens());
+  for (const Panel& panel : drawing_.figure().panels) {
+    const ImVec2 a{origin.x + static_cast<float>(panel.box.x), origin.y + static_cast<float>(panel.box.y)};
+    const ImVec2 b{origin.x + static_cast<float>(panel.box.right()), origin.y + static_cast<float>(panel.box.bottom())};
+    services_.items->add(panel.id == "lifelines" ? "timeline.lifelines" : "timeline.occupancy", item_rect(a, b));
+    const float x = std::floor(a.x + (static_cast<float>(at.q) + 0.5f) / n * (b.x - a.x));
+    list.AddLine({x, a.y}, {x, b.y}, to_imgui(theme.palette.accent), theme.px(1.5f));
+    const auto mark = [&](int token, Colour colour) {
+      if (token < 0 || panel.id != "lifelines") return;
+      const float y = std::floor(b.y - (static_cast<float>(token) + 0.5f) / n * (b.y - a.y));
+      list.AddLine({a.x, y}, {b.x, y}, to_imgui(colour), theme.px(1));
+    };
+    mark(context.selection->hovered_token < context.a->run->n_tokens() ? context.selection->hovered_token : -1,
+         with_alpha(theme.palette.accent, 150));
+    mark(at.token, theme.palette.text);
+  }
+}
+
+void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
+  const RunRecord& run = *context.a->run;
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const Point at{mouse.x - origin.x, mouse.y - origin.y};
+  if (!ImGui::IsItemHovered() && !ImGui::IsItemActive()) return;
+  for (const Panel& panel : drawing_.figure().panels) {
+    if (!panel.box.contains(at)) continue;
+    const int n = run.n_tokens();
+    const int q = std::clamp(static_cast<int>((at.x - panel.box.x) / panel.box.w * n), 0, n - 1);
+    const int t = std::clamp(static_cast<int>((panel.box.bottom() - at.y) / panel.box.h * n), 0, n - 1);
+    if (panel.id == "occupancy") {
+      if (ImGui::IsItemActive()) context.selection->q = q, context.selection->follow = false;
+      continue;
+    }
+    if (t > q) continue;  // not born yet
+    context.selection->hovered_token = t;
+    const Cursor cursor = clamp_selection(context, run);
+    ImGui::BeginTooltip();
+    ImGui::TextUnformatted(identity_line(run, cursor.layer, cursor.kv_head, t).c_str());
+    text_in(services_.theme->palette.muted, life_line(run, cursor.layer, cursor.kv_head, t));
+    ImGui::EndTooltip();
+    if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.selection->token = t;
+  }
+}
+
+void CacheTimelineView::draw_log(ViewContext& context, const Cursor& at) {
+  const RunRecord& run = *context.a->run;
+  if (rebuild_log_.due({&run, context.a->revision, at.layer, at.kv_head})) {
+    contests_.clear();
+    for (std::size_t i = 0; i < run.contests.size(); ++i) {
+      if (run.contests[i].layer == at.layer && run.contests[i].kv_head == at.kv_head)
+        contests_.push_back(static_cast<std::int32_t>(i));
+    }
+    rebuild_log_.done();
+  }
+  if (contests_.empty()) {
+    const FontScope small(services_.theme->fonts.small);
+    text_in(services_.theme->palette.muted,
+            "No contest at the boundary: this head's cache never had to choose between two tokens.");
+    return;
+  }
+  const ImGuiTableFlags flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
+                                ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
+  const FontScope small(services_.theme->fonts.small);
+  if (!ImGui::BeginTable("contests", 6, flags)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  for (const char* column : {"query", "newcomer", "boundary", "evicted", "margin", "oracle"})
+    ImGui::TableSetupColumn(column);
+  ImGui::TableHeadersRow();
+  const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(contests_.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      // The list may be behind a run that was replaced: it is made again at the next frame that can afford it.
+      if (static_cast<std::size_t>(contests_[i]) < run.contests.size()) draw_contest(context, head, i);
+    }
+  }
+  ImGui::EndTable();
+}
+
+void CacheTimelineView::draw_contest(ViewContext& context, const HeadAtQuery& head, int index) {
+  const RunRecord& run = *head.run;
+  const Contest& c = run.contests[contests_[index]];
+  const Palette& p = services_.theme->palette;
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::PushID(index);
+  const bool current = c.q == head.q;
+  if (ImGui::Selectable(std::to_string(c.q).c_str(), current, ImGuiSelectableFlags_SpanAllColumns)) {
+    context.selection->q = c.q;
+    context.selection->follow = false;
+    context.selection->token = c.evicted >= 0 ? c.evicted : c.newcomer;
+  }
+  services_.items->add("timeline.contest", index, last_item());
+  ImGui::PopID();
+  const auto cell = [&](Colour colour, const std::string& text) {
+    ImGui::TableNextColumn();
+    text_in(colour, text);
+  };
+  cell(c.evicted == c.newcomer ? p.muted : p.text,
+       token_name(run, c.newcomer) + "  " + format_number(c.newcomer_effective, 4));
+  cell(c.evicted == c.boundary ? p.muted : p.text,
+       token_name(run, c.boundary) + "  " + format_number(c.boundary_effective, 4));
+  cell(p.text, c.evicted < 0 ? "none" : c.evicted == c.newcomer ? "newcomer" : "boundary");
+  cell(p.muted, c.boundary < 0 ? "–" : format_number(std::abs(c.newcomer_effective - c.boundary_effective), 3));
+  const HeadAtQuery then(run, head.layer, head.kv_head, c.q);
+  const Verdict verdict = c.evicted >= 0 ? then.verdict(c.evicted) : Verdict::none;
+  cell(verdict == Verdict::missed            ? p.bad
+       : verdict == Verdict::dropped_rightly ? p.good
+                                             : p.muted,
+       verdict == Verdict::missed            ? "would keep it"
+       : verdict == Verdict::dropped_rightly ? "agrees"
+                                             : "–");
+}
+
+}  // namespace kvscope::views

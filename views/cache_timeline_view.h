@@ -1,0 +1,59 @@
+#pragma once
+// The selected head's cache over time: lifelines, occupancy, every contest at the boundary, and why a token went.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "views/figure/timeline_figure.h"
+#include "views/imgui_renderer.h"
+#include "views/token_facts.h"
+#include "views/view_services.h"
+#include "views/view_state.h"
+#include "views/widgets/chrome.h"
+#include "views/widgets/rebuild.h"
+#include "views/widgets/why_text.h"
+
+namespace kvscope::views {
+
+class CacheTimelineView final : public View {
+ public:
+  explicit CacheTimelineView(const ViewServices& services) : services_(services), drawing_(*services.textures) {}
+  const char* id() const override { return "cache_timeline"; }
+  const char* title() const override { return "Cache timeline"; }
+  void draw(ViewContext& context) override;
+
+  /// Contests of the head drawn last, q ascending; for tests.
+  int n_contests() const { return static_cast<int>(contests_.size()); }
+
+ private:
+  struct PictureKey {
+    const void* run;
+    std::uint64_t revision;
+    int layer, kv_head;
+    float width, height, scale;
+    bool dark, preview;
+    bool operator==(const PictureKey&) const = default;
+  };
+  struct LogKey {
+    const void* run;
+    std::uint64_t revision;
+    int layer, kv_head;
+    bool operator==(const LogKey&) const = default;
+  };
+  void draw_why(const ViewContext& context, const Cursor& at);
+  void draw_picture(ViewContext& context, const Cursor& at, float height);
+  void draw_cursor(const ViewContext& context, const Cursor& at, ImVec2 origin);
+  void handle_mouse(ViewContext& context, ImVec2 origin);
+  void draw_log(ViewContext& context, const Cursor& at);
+  void draw_contest(ViewContext& context, const HeadAtQuery& head, int index);
+
+  ViewServices services_;
+  WhyText why_;
+  FigureDrawing drawing_;
+  Rebuild<PictureKey> rebuild_;
+  Rebuild<LogKey> rebuild_log_;
+  std::vector<std::int32_t> contests_;  // indices into the run's contests
+};
+
+}  // namespace kvscope::views

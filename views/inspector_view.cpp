@@ -1,0 +1,129 @@
+#include "views/inspector_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_strip_figure.h"
+#include "views/figure/token_text.h"
+
+namespace kvscope::views {
+
+void InspectorView::draw(ViewContext& context) {
+  if (!drawable(context.a)) {
+    empty_state(services_, context, "empty.inspector", "Nothing selected",
+                "What is under the cursor is explained here.", "", "");
+    return;
+  }
+  const Cursor at = clamp_selection(context, *context.a->run);
+  const ImVec2 min = ImGui::GetCursorScreenPos();
+  if (at.token < 0) {
+    section("Token");
+    wrapped_text_in(services_.theme->palette.muted, "Click a token in the strip, or a line in the timeline.");
+  } else {
+    draw_token(context, at);
+    draw_all_heads(context, at);
+  }
+  draw_head(context, at);
+  if (context.a->preview) {
+    const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+    preview_mark(services_, {min.x - 3, min.y - 3}, {right, ImGui::GetCursorScreenPos().y});
+  }
+}
+
+void InspectorView::section(const std::string& title) {
+  const FontScope bold(services_.theme->fonts.bold);
+  text_in(services_.theme->palette.text, title);
+}
+
+void InspectorView::row(const char* name, const std::string& value) {
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  text_in(services_.theme->palette.muted, name);
+  ImGui::TableNextColumn();
+  wrapped_text_in(services_.theme->palette.text, value);
+}
+
+void InspectorView::draw_token(const ViewContext& context, const Cursor& at) {
+  const RunRecord& run = *context.a->run;
+  {
+    const FontScope mono(services_.theme->fonts.mono);
+    wrapped_text_in(services_.theme->palette.text, "\"" + token_label(run.pieces[at.token], 80) + "\"");
+  }
+  wrapped_text_in(services_.theme->palette.text, why_.of(*context.a, at));
+  services_.items->add("inspector.why", last_item());
+  draw_token_rows(HeadAtQuery(run, at.layer, at.kv_head, at.q), at.token);
+}
+
+void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
+  const RunRecord& run = *head.run;
+  const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
+  const auto number = [](float v, const char* none) { return std::isnan(v) ? std::string(none) : format_number(v, 4); };
+  if (!ImGui::BeginTable("token", 2, ImGuiTableFlags_SizingStretchProp)) return;
+  row("position", std::to_string(token) + (token < run.prompt_len ? ", prompt" : ", answer"));
+  row("id", std::to_string(run.ids[token]));
+  if (static_cast<std::size_t>(token) < run.logprobs.size())
+    row("log-probability", number(run.logprobs[token], "none: the first token"));
+  const TokenState state = head.state(token);
+  row("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
+  row("lifetime", life_line(run, head.layer, head.kv_head, token));
+  row("score", number(score_at(run, head.layer, head.kv_head, token), "not made yet"));
+  const float mass = mass_at(run, head.layer, head.kv_head, token);
+  row("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
+  const Verdict verdict = head.verdict(token);
+  row("oracle", verdict == Verdict::none ? "no choice to judge" : std::string(verdict_name(verdict)) + so_far);
+  ImGui::EndTable();
+}
+
+/// A small map of every head: where this token still is. Click to go to a head.
+void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
+  const RunRecord& run = *context.a->run;
+  const Theme& theme = *services_.theme;
+  const int n_layers = run.evict_at.n_layers(), n_heads = run.evict_at.n_kv_heads();
+  if (rebuild_heads_.due({&run, context.a->revision, at.token, at.q, theme.dark})) {
+    Image image{{}, n_heads, n_layers, {}};
+    for (int l = 0; l < n_layers; ++l) {
+      for (int h = 0; h < n_heads; ++h)
+        image.pixels.push_back(state_colour(HeadAtQuery(run, l, h, at.q).state(at.token), theme.dark));
+    }
+    heads_.set(image);
+    rebuild_heads_.done();
+  }
+  text_in(theme.palette.muted, "in every layer (down) and KV head (across)");
+  const float cell = std::clamp(theme.px(150) / static_cast<float>(n_layers), theme.px(3), theme.px(14));
+  const float wide = std::clamp(theme.px(220) / static_cast<float>(n_heads), cell, theme.px(28));
+  const ImVec2 a = ImGui::GetCursorScreenPos(),
+               size{wide * static_cast<float>(n_heads), cell * static_cast<float>(n_layers)};
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  heads_.draw(list, a, {a.x + size.x, a.y + size.y});
+  list.AddRect(a, {a.x + size.x, a.y + size.y}, to_imgui(theme.palette.border));
+  const ImVec2 min{a.x + wide * static_cast<float>(at.kv_head), a.y + cell * static_cast<float>(at.layer)};
+  list.AddRect(min, {min.x + wide, min.y + cell}, to_imgui(theme.palette.text), 0, 0, theme.px(1.5f));
+  if (ImGui::InvisibleButton("inspector.heads", size)) {
+    const ImVec2 mouse = ImGui::GetIO().MousePos;
+    context.selection->layer = std::clamp(static_cast<int>((mouse.y - a.y) / cell), 0, n_layers - 1);
+    context.selection->kv_head = std::clamp(static_cast<int>((mouse.x - a.x) / wide), 0, n_heads - 1);
+  }
+  services_.items->add("inspector.heads", last_item());
+  ImGui::Dummy({1, theme.px(4)});
+}
+
+void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
+  const RunRecord& run = *context.a->run;
+  if (rebuild_metrics_.due({&run, context.a->revision, at.layer, at.kv_head, at.q})) {
+    metrics_.clear();
+    for (const MetricInfo& info : metric_list()) {
+      const float v = head_metric(run, info.metric, at.q).at(at.layer, at.kv_head);
+      metrics_.emplace_back(info.title, std::isnan(v) ? "–" : format_number(v, 3));
+    }
+    rebuild_metrics_.done();
+  }
+  section("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
+  if (!ImGui::BeginTable("head", 2, ImGuiTableFlags_SizingStretchProp)) return;
+  row("policy", run.policy.to_string());
+  row("query", std::to_string(at.q) + " of " + std::to_string(run.n_tokens() - 1));
+  for (const auto& [title, value] : metrics_) row(std::string(title).c_str(), value);
+  ImGui::EndTable();
+}
+
+}  // namespace kvscope::views

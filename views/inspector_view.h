@@ -1,0 +1,54 @@
+#pragma once
+// Everything about the selected token and head, in words and numbers.
+
+#include <string>
+
+#include "views/token_facts.h"
+#include "views/view_services.h"
+#include "views/view_state.h"
+#include "views/widgets/chrome.h"
+#include "views/widgets/heat_map.h"
+#include "views/widgets/rebuild.h"
+#include "views/widgets/why_text.h"
+
+namespace kvscope::views {
+
+class InspectorView final : public View {
+ public:
+  explicit InspectorView(const ViewServices& services) : services_(services), heads_(*services.textures) {}
+  const char* id() const override { return "inspector"; }
+  const char* title() const override { return "Inspector"; }
+  void draw(ViewContext& context) override;
+
+ private:
+  struct HeadKey {
+    const void* run;
+    std::uint64_t revision;
+    int layer, kv_head;
+    std::int32_t q;
+    bool operator==(const HeadKey&) const = default;
+  };
+  struct TokenKey {
+    const void* run;
+    std::uint64_t revision;
+    int token;
+    std::int32_t q;
+    bool dark;
+    bool operator==(const TokenKey&) const = default;
+  };
+  void draw_token(const ViewContext& context, const Cursor& at);
+  void draw_token_rows(const HeadAtQuery& head, int token);
+  void draw_all_heads(ViewContext& context, const Cursor& at);
+  void draw_head(const ViewContext& context, const Cursor& at);
+  void row(const char* name, const std::string& value);
+  void section(const std::string& title);
+
+  ViewServices services_;
+  WhyText why_;
+  HeatMap heads_;  // the selected token's state in every head
+  Rebuild<TokenKey> rebuild_heads_;
+  Rebuild<HeadKey> rebuild_metrics_;
+  std::vector<std::pair<std::string_view, std::string>> metrics_;  // title, value
+};
+
+}  // namespace kvscope::views

@@ -1,0 +1,185 @@
+#include "views/layer_head_map_view.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "views/figure/figure_builder.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+namespace {
+
+constexpr std::array kMetrics = {Metric::density, Metric::evict_ratio, Metric::cache_share, Metric::recall,
+                                 Metric::mass_recall};
+
+const MetricInfo& info_of(Metric metric) {
+  for (const MetricInfo& info : metric_list()) {
+    if (info.metric == metric) return info;
+  }
+  return metric_list().front();
+}
+
+bool same_shape(const RunRecord& a, const RunRecord& b) {
+  return a.evict_at.n_layers() == b.evict_at.n_layers() && a.evict_at.n_kv_heads() == b.evict_at.n_kv_heads();
+}
+
+}  // namespace
+
+void LayerHeadMapView::draw(ViewContext& context) {
+  if (!drawable(context.a)) {
+    empty_state(services_, context, "empty.layer_head_map", "No heads yet",
+                "Run the model on a prompt, or open a trace: each layer's KV heads appear here with what they keep.",
+                "Run", "run.start");
+    return;
+  }
+  draw_header(context);
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
+  const bool with_b = drawable(context.b) && same_shape(*context.a->run, *context.b->run) && compare_ != only_a;
+  const Key key{context.a->run.get(),
+                with_b ? context.b->run.get() : nullptr,
+                context.a->revision,
+                with_b ? context.b->revision : 0,
+                context.q(),
+                context.selection->metric,
+                with_b ? compare_ : only_a,
+                room.x,
+                room.y,
+                services_.theme->scale,
+                services_.theme->dark,
+                context.a->preview || (with_b && context.b->preview)};
+  if (rebuild_.due(key)) {
+    build(context, key);
+    rebuild_.done();
+  }
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
+  ImGui::InvisibleButton("map", room);
+  draw_panel(context, "map", "map.cell", *context.a, origin);
+  if (with_b && compare_ == side_by_side) draw_panel(context, "map.b", "map.b.cell", *context.b, origin);
+  if (key.preview) services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
+}
+
+void LayerHeadMapView::draw_header(ViewContext& context) {
+  std::array<std::string_view, kMetrics.size()> names, hints;
+  int chosen = 0;
+  for (std::size_t i = 0; i < kMetrics.size(); ++i) {
+    const MetricInfo& info = info_of(kMetrics[i]);
+    names[i] = info.title, hints[i] = info.definition;
+    if (kMetrics[i] == context.selection->metric) chosen = static_cast<int>(i);
+  }
+  if (segmented(services_, "map.metric", names, hints, chosen)) context.selection->metric = kMetrics[chosen];
+  if (drawable(context.b)) {
+    constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "A − B"};
+    if (same_shape(*context.a->run, *context.b->run)) {
+      segmented(services_, "map.compare", kNames, {}, compare_);
+    } else {
+      text_in(services_.theme->palette.warn, "B has other layers and heads: it cannot be compared cell by cell.");
+    }
+  }
+  draw_oracle_note(context);
+}
+
+void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
+  const RunRecord& run = *context.a->run;
+  if (!info_of(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
+  const FontScope small(services_.theme->fonts.small);
+  text_in(services_.theme->palette.warn,
+          run.oracle_evict_at.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
+                                      : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) + " of " +
+                                            std::to_string(run.n_tokens()) + " queries.");
+}
+
+void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
+  LayerHeadMapOptions options;
+  options.metric = key.metric;
+  options.q = key.q;
+  options.preview = key.preview;
+  options.colormap = Colormap::viridis;
+  std::vector<const RunRecord*> runs = {context.a->run.get()};
+  if (key.compare != only_a) {
+    runs.push_back(context.b->run.get());
+    options.compare = key.compare == difference ? MapCompare::difference : MapCompare::side_by_side;
+    options.fit = key.compare == difference;
+  }
+  BuiltFigure built = layer_head_map_figure(runs, options, services_.theme->figure_style(key.width, key.height));
+  const auto& values = std::get<std::vector<double>>(built.data.columns[3].values);
+  const std::size_t n = static_cast<std::size_t>(runs[0]->evict_at.n_layers()) * runs[0]->evict_at.n_kv_heads();
+  const auto part = [&](std::size_t from) {
+    HeadMap map{runs[0]->evict_at.n_layers(), runs[0]->evict_at.n_kv_heads(), {}};
+    for (std::size_t i = from; i < from + n && i < values.size(); ++i)
+      map.values.push_back(static_cast<float>(values[i]));
+    return map;
+  };
+  map_a_ = part(0);
+  map_b_ = key.compare == side_by_side ? part(n) : HeadMap{};
+  drawing_.set(std::move(built.figure));
+}
+
+void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown,
+                                  ImVec2 origin) {
+  const Panel* panel = drawing_.figure().panel(panel_id);
+  if (panel == nullptr) return;
+  const auto screen = [&](const Box& b) {
+    return item_rect({origin.x + static_cast<float>(b.x), origin.y + static_cast<float>(b.y)},
+                     {origin.x + static_cast<float>(b.right()), origin.y + static_cast<float>(b.bottom())});
+  };
+  for (int layer = 0; layer < panel->rows; ++layer) {
+    for (int head = 0; head < panel->columns; ++head)
+      services_.items->add(item, layer, head, screen(panel->cell(layer, head)));
+  }
+  const Palette& p = services_.theme->palette;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const auto outline = [&](int layer, int head, Colour colour, float width) {
+    const ItemRect r = screen(panel->cell(layer, head));
+    list.AddRect({r.x, r.y}, {r.x + r.w, r.y + r.h}, to_imgui(colour), 0, 0, services_.theme->px(width));
+  };
+  const Cursor at = clamp_selection(context, *shown.run);
+  if (at.layer < panel->rows && at.kv_head < panel->columns) {
+    outline(at.layer, at.kv_head, p.panel, 4);  // a light edge under a dark one stands out on every colour
+    outline(at.layer, at.kv_head, p.text, 2);
+  }
+  if (!ImGui::IsItemHovered()) return;
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const auto cell = panel->cell_at({mouse.x - origin.x, mouse.y - origin.y});
+  if (!cell) return;
+  const auto [layer, head] = *cell;
+  outline(layer, head, p.accent, 2);
+  draw_hover_card(context, *shown.run, layer, head);
+  if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) {
+    context.selection->layer = layer;
+    context.selection->kv_head = head;
+  }
+}
+
+void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, int layer, int kv_head) {
+  const Palette& p = services_.theme->palette;
+  const MetricInfo& info = info_of(context.selection->metric);
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(services_.theme->px(380));
+  {
+    const FontScope bold(services_.theme->fonts.bold);
+    text_in(p.text, "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
+  }
+  const auto value = [&](const HeadMap& map) {
+    if (map.values.empty()) return std::string();
+    const float v = map.at(layer, kv_head);
+    return std::isnan(v) ? std::string("no value") : format_number(v, 4);
+  };
+  const bool is_difference = drawable(context.b) && compare_ == difference;
+  std::string line = std::string(info.title) + (is_difference ? ", A − B " : " ") + value(map_a_);
+  if (!map_b_.values.empty()) line += " in A, " + value(map_b_) + " in B";
+  text_in(p.text, line);
+  if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");
+  const int group = run.model.n_kv_heads > 0 ? run.model.n_heads / run.model.n_kv_heads : 0;
+  if (group > 1) {
+    text_in(p.muted,
+            "query heads " + std::to_string(kv_head * group) + "–" + std::to_string(kv_head * group + group - 1));
+  }
+  text_in(p.muted, info.definition);
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+}  // namespace kvscope::views

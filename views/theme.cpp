@@ -1,0 +1,216 @@
+#include "views/theme.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "engine/core/run/run_record.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/font_files.h"
+#include "views/figure/token_text.h"
+
+namespace kvscope::views {
+namespace {
+
+constexpr Colour rgb(std::uint32_t v) {
+  return {static_cast<std::uint8_t>(v >> 16), static_cast<std::uint8_t>(v >> 8), static_cast<std::uint8_t>(v), 255};
+}
+
+Palette dark_palette() {
+  return {.background = rgb(0x141619),
+          .panel = rgb(0x1b1e22),
+          .raised = rgb(0x262a30),
+          .border = rgb(0x353b43),
+          .text = rgb(0xe6e8eb),
+          .muted = rgb(0xa0a8b2),
+          .faint = rgb(0x69727c),
+          .accent = rgb(0x5aacec),
+          .good = rgb(0x55bd93),
+          .warn = rgb(0xe8ad45),
+          .bad = rgb(0xee7b6f),
+          .preview = preview_colour(true)};
+}
+
+Palette light_palette() {
+  return {.background = rgb(0xeff1f3),
+          .panel = rgb(0xffffff),
+          .raised = rgb(0xe9ecef),
+          .border = rgb(0xd0d5da),
+          .text = rgb(0x1b1e22),
+          .muted = rgb(0x56606a),
+          .faint = rgb(0x8d969f),
+          .accent = rgb(0x0b64ab),
+          .good = rgb(0x14704e),
+          .warn = rgb(0x8a5b00),
+          .bad = rgb(0xb0342a),
+          .preview = preview_colour(false)};
+}
+
+// Ranges of the text fonts. JetBrains Mono lacks arrows and CJK, Inter block elements: what one lacks the next one
+// merges in.
+constexpr ImWchar kRanges[] = {0x20,   0x24f,  0x2b0,  0x2ff,  0x370,  0x3ff,  0x400,  0x4ff,  0x1e00, 0x1eff, 0x2010,
+                               0x205e, 0x2070, 0x209f, 0x20a0, 0x20bf, 0x2100, 0x214f, 0x2190, 0x21ff, 0x2200, 0x22ff,
+                               0x2300, 0x23ff, 0x2400, 0x2426, 0x2500, 0x25ff, 0x27e6, 0x27ef, 0xfffd, 0xfffd, 0};
+
+bool in_ranges(char32_t c) {
+  for (const ImWchar* r = kRanges; *r != 0; r += 2) {
+    if (c >= r[0] && c <= r[1]) return true;
+  }
+  return false;
+}
+
+/// Ranges must live as long as the atlas may be built again: for the process.
+const ImWchar* keep_ranges(std::span<const char32_t> extra) {
+  static std::set<std::vector<ImWchar>> kept;
+  std::vector<ImWchar> ranges(kRanges, std::end(kRanges) - 1);
+  for (char32_t c : extra) {
+    if (c > IM_UNICODE_CODEPOINT_MAX || in_ranges(c))
+      continue;  // 16 bits in Debian's build: such tokens show as U+XXXXX
+    ranges.insert(ranges.end(), 2, static_cast<ImWchar>(c));
+  }
+  ranges.push_back(0);
+  return kept.insert(std::move(ranges)).first->data();
+}
+
+ImFont* add_font(ImFontAtlas& atlas, float size, const ImWchar* ranges, std::initializer_list<FontFile> files,
+                 bool& found) {
+  ImFont* font = nullptr;
+  for (FontFile file : files) {
+    if (font_file(file).empty()) continue;
+    ImFontConfig config;
+    config.MergeMode = font != nullptr;
+    config.OversampleH = 2;
+    config.OversampleV = 1;
+    config.PixelSnapH = false;
+    ImFont* added = atlas.AddFontFromFileTTF(font_file(file).c_str(), size, &config, ranges);
+    if (font == nullptr) font = added;
+  }
+  found = found || font != nullptr;
+  if (font != nullptr) return font;
+  ImFontConfig config;
+  config.SizePixels = size;
+  return atlas.AddFontDefault(&config);
+}
+
+}  // namespace
+
+Theme make_theme(bool dark, float scale) {
+  Theme theme;
+  theme.dark = dark;
+  theme.scale = std::clamp(scale, 0.5f, 4.f);
+  theme.palette = dark ? dark_palette() : light_palette();
+  return theme;
+}
+
+FigureStyle Theme::figure_style(double width, double height) const {
+  FigureStyle style;
+  style.width = width;
+  style.height = height;
+  style.label_size = px(11.5f);
+  style.tick_size = px(10.f);
+  style.dark = dark;
+  style.paper = palette.panel;
+  style.ink = palette.text;
+  style.muted = palette.muted;
+  style.rule = palette.faint;
+  style.rule_width = 1;
+  return style;
+}
+
+void apply_theme(const Theme& theme) {
+  const Palette& p = theme.palette;
+  ImGuiStyle& style = ImGui::GetStyle();
+  style = ImGuiStyle();
+  theme.dark ? ImGui::StyleColorsDark(&style) : ImGui::StyleColorsLight(&style);
+  style.WindowRounding = 0;
+  style.ChildRounding = 4;
+  style.FrameRounding = style.PopupRounding = style.GrabRounding = style.TabRounding = 4;
+  style.ScrollbarRounding = 6;
+  style.ScrollbarSize = 11;
+  style.FramePadding = {8, 4};
+  style.ItemSpacing = {8, 6};
+  style.ItemInnerSpacing = {6, 4};
+  style.WindowPadding = {12, 10};
+  style.CellPadding = {6, 3};
+  style.WindowBorderSize = 0;
+  style.ChildBorderSize = style.PopupBorderSize = 1;
+  style.FrameBorderSize = theme.dark ? 0.f : 1.f;
+  style.ScaleAllSizes(theme.scale);
+
+  const auto set = [&](ImGuiCol which, Colour c, int alpha = 255) {
+    style.Colors[which] = to_imvec4(with_alpha(c, static_cast<std::uint8_t>(alpha)));
+  };
+  set(ImGuiCol_Text, p.text);
+  set(ImGuiCol_TextDisabled, p.muted);
+  set(ImGuiCol_WindowBg, p.background);
+  set(ImGuiCol_ChildBg, p.panel);
+  set(ImGuiCol_PopupBg, p.raised);
+  set(ImGuiCol_Border, p.border);
+  set(ImGuiCol_FrameBg, p.raised);
+  set(ImGuiCol_FrameBgHovered, mix(p.raised, p.accent, 0.18));
+  set(ImGuiCol_FrameBgActive, mix(p.raised, p.accent, 0.30));
+  set(ImGuiCol_TitleBg, p.background);
+  set(ImGuiCol_TitleBgActive, p.background);
+  set(ImGuiCol_MenuBarBg, p.background);
+  set(ImGuiCol_ScrollbarBg, p.panel, 0);
+  set(ImGuiCol_ScrollbarGrab, p.border);
+  set(ImGuiCol_ScrollbarGrabHovered, p.faint);
+  set(ImGuiCol_ScrollbarGrabActive, p.muted);
+  set(ImGuiCol_CheckMark, p.accent);
+  set(ImGuiCol_SliderGrab, p.accent);
+  set(ImGuiCol_SliderGrabActive, p.accent);
+  set(ImGuiCol_Button, p.raised);
+  set(ImGuiCol_ButtonHovered, mix(p.raised, p.accent, 0.25));
+  set(ImGuiCol_ButtonActive, mix(p.raised, p.accent, 0.40));
+  set(ImGuiCol_Header, mix(p.panel, p.accent, 0.22));
+  set(ImGuiCol_HeaderHovered, mix(p.panel, p.accent, 0.30));
+  set(ImGuiCol_HeaderActive, mix(p.panel, p.accent, 0.38));
+  set(ImGuiCol_Separator, p.border);
+  set(ImGuiCol_SeparatorHovered, p.accent);
+  set(ImGuiCol_SeparatorActive, p.accent);
+  set(ImGuiCol_Tab, p.background);
+  set(ImGuiCol_TabHovered, mix(p.panel, p.accent, 0.30));
+#if IMGUI_VERSION_NUM >= 19090
+  set(ImGuiCol_TabSelected, p.panel);
+  set(ImGuiCol_NavCursor, p.accent);
+#else
+  set(ImGuiCol_TabActive, p.panel);
+  set(ImGuiCol_NavHighlight, p.accent);
+#endif
+  set(ImGuiCol_TableHeaderBg, p.raised);
+  set(ImGuiCol_TableBorderStrong, p.border);
+  set(ImGuiCol_TableBorderLight, mix(p.panel, p.border, 0.6));
+  set(ImGuiCol_TableRowBgAlt, p.text, 8);
+  set(ImGuiCol_TextSelectedBg, p.accent, 90);
+  set(ImGuiCol_PlotHistogram, p.accent);
+}
+
+bool load_fonts(Theme& theme, std::span<const char32_t> extra) {
+  ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
+  atlas.Clear();
+  const ImWchar* ranges = keep_ranges(extra);
+  bool found = false;
+  const auto size = [&](float px) { return std::max(6.f, std::round(theme.px(px))); };
+  using enum FontFile;
+  theme.fonts.text = add_font(atlas, size(16), ranges, {inter, dejavu, noto_cjk}, found);
+  theme.fonts.small = add_font(atlas, size(14), ranges, {inter, dejavu}, found);
+  theme.fonts.bold = add_font(atlas, size(16), ranges, {inter_bold, dejavu_bold, dejavu}, found);
+  theme.fonts.title = add_font(atlas, size(21), ranges, {inter_bold, dejavu_bold}, found);
+  theme.fonts.mono = add_font(atlas, size(16), ranges, {jetbrains_mono, dejavu_mono, inter, dejavu, noto_cjk}, found);
+  ImGui::GetIO().FontDefault = theme.fonts.text;
+  return found;
+}
+
+std::vector<char32_t> token_code_points(const RunRecord& run) {
+  std::set<char32_t> points;
+  // Over the whole text, since a character may be spread over several tokens.
+  const std::string& bytes = run.pieces.bytes();
+  for (std::size_t at = 0; at < bytes.size();) {
+    const char32_t c = next_code_point(bytes, at);
+    if (c > 0x24f && !in_ranges(c)) points.insert(c);
+  }
+  return {points.begin(), points.end()};
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,76 @@
+#include "views/token_facts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "views/figure/caption.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_text.h"
+
+namespace kvscope::views {
+namespace {
+
+float at_or_nan(const HeadSeries<float>& series, int layer, int kv_head, std::int32_t t) {
+  if (series.empty()) return std::numeric_limits<float>::quiet_NaN();
+  const auto& row = series.row(layer, kv_head);
+  return t >= 0 && static_cast<std::size_t>(t) < row.size() ? row[t] : std::numeric_limits<float>::quiet_NaN();
+}
+
+}  // namespace
+
+TokenState HeadAtQuery::state(std::int32_t t) const {
+  return token_state(q, t, lifetime_of(*run, layer, kv_head, t), geometry.n_sink, geometry.window);
+}
+
+Verdict HeadAtQuery::verdict(std::int32_t t) const {
+  const TokenState now = state(t);
+  if ((now != TokenState::kept && now != TokenState::evicted) || run->oracle_evict_at.empty()) return Verdict::none;
+  const auto& oracle = run->oracle_evict_at.row(layer, kv_head);
+  if (static_cast<std::size_t>(t) >= oracle.size()) return Verdict::none;
+  const bool oracle_keeps = visible(q, t, oracle[t]);
+  if (now == TokenState::kept) return oracle_keeps ? Verdict::kept_rightly : Verdict::kept_wrongly;
+  return oracle_keeps ? Verdict::missed : Verdict::dropped_rightly;
+}
+
+float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
+  return at_or_nan(run.scores, layer, kv_head, t);
+}
+float mass_at(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
+  return at_or_nan(run.future_mass, layer, kv_head, t);
+}
+
+ScoreRange score_range(const RunRecord& run, int layer, int kv_head) {
+  if (run.scores.empty()) return {};
+  std::vector<float> values;
+  for (float v : run.scores.row(layer, kv_head)) {
+    if (std::isfinite(v)) values.push_back(v);
+  }
+  if (values.size() < 2) return {};
+  const auto quantile = [&](double f) {
+    const auto nth = values.begin() + static_cast<std::ptrdiff_t>(f * static_cast<double>(values.size() - 1));
+    std::nth_element(values.begin(), nth, values.end());
+    return *nth;
+  };
+  const ScoreRange range{quantile(0.02), quantile(0.98)};
+  return range.hi > range.lo ? range : ScoreRange{range.lo - 0.5f, range.lo + 0.5f};
+}
+
+std::string identity_line(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
+  return "L" + std::to_string(layer) + " H" + std::to_string(kv_head) + " · token " + std::to_string(t) + " \"" +
+         token_label(run.pieces[t], 40) + "\" · id " + std::to_string(run.ids[t]);
+}
+
+std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
+  const std::int32_t e = lifetime_of(run, layer, kv_head, t);
+  if (e == kUndecided) return "open: still in the window";
+  if (e == kNever) return "kept to the end";
+  return "evicted at " + std::to_string(e) + ", " + std::to_string(e - t) + " queries old";
+}
+
+int common_prefix(const RunRecord& a, const RunRecord& b) {
+  const auto [i, j] = std::mismatch(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
+  return static_cast<int>(i - a.ids.begin());
+}
+
+}  // namespace kvscope::views

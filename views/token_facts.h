@@ -1,0 +1,43 @@
+#pragma once
+// What the views say of one token: the numbers, apart from how they are drawn.
+
+#include <cstdint>
+#include <string>
+
+#include "engine/core/run/run_record.h"
+#include "views/figure/state_colours.h"
+
+namespace kvscope::views {
+
+/// One head as one query sees it. Looking the geometry up costs more than the answer, so it is kept here.
+struct HeadAtQuery {
+  const RunRecord* run;
+  RetentionGeometry geometry;
+  int layer, kv_head;
+  std::int32_t q;
+  HeadAtQuery(const RunRecord& run, int layer, int kv_head, std::int32_t q)
+      : run(&run), geometry(run.geometry()), layer(layer), kv_head(kv_head), q(q) {}
+
+  TokenState state(std::int32_t t) const;
+  /// The policy's choice on token t against the oracle's.
+  Verdict verdict(std::int32_t t) const;
+};
+/// Raw score; NaN where none was made.
+float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+/// Future mass, or NaN.
+float mass_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+
+/// 2nd and 98th percentile of a head's scores: what the score colours span. {0, 1} if there is no score.
+struct ScoreRange {
+  float lo = 0, hi = 1;
+};
+ScoreRange score_range(const RunRecord& run, int layer, int kv_head);
+
+/// `L3 H1 · token 812 "·Thus" · id 14636`.
+std::string identity_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+/// "evicted at 2391", "kept to the end", "open: still in the window".
+std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+/// Tokens that both runs have in common from the start: beyond them no cell-wise comparison is valid.
+int common_prefix(const RunRecord& a, const RunRecord& b);
+
+}  // namespace kvscope::views

@@ -1,0 +1,324 @@
+#include "views/token_strip_view.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "views/figure/colormap.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_strip_figure.h"
+#include "views/figure/token_text.h"
+#include "views/widgets/imgui_compat.h"
+
+namespace kvscope::views {
+namespace {
+
+constexpr float kChipPad = 2.5f, kChipGap = 1, kLineGap = 5, kGutter = 46;  // design pixels
+
+constexpr std::array<std::string_view, 4> kModes = {"State", "Score", "Heads keeping", "Oracle"};
+constexpr std::array<std::string_view, 4> kModeHints = {
+    "What the token is to this head at the scrub position: sink, window, kept or evicted.",
+    "Raw retention score of the token in this head, from the 2nd to the 98th percentile. Outlined: no score yet.",
+    "How many KV heads of this layer still see the token.",
+    "The policy's choice against the future-attention oracle's with the same budget."};
+
+/// Colours behind text are toned down, so that a page of them stays readable.
+Colour soft(const Theme& theme, Colour c) { return mix(theme.palette.panel, c, theme.dark ? 0.62 : 0.5); }
+
+/// Characters that the font lacks as U+XXXX, so that different ones do not look alike.
+std::string with_known_glyphs(ImFont* font, const std::string& text) {
+  std::string known;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t start = at;
+    const char32_t c = next_code_point(text, at);
+    if (c < 0x80 || (c <= IM_UNICODE_CODEPOINT_MAX && has_glyph(font, static_cast<ImWchar>(c)))) {
+      known.append(text, start, at - start);
+      continue;
+    }
+    char name[16];
+    std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(c));
+    known += name;
+  }
+  return known;
+}
+
+}  // namespace
+
+void TokenStripView::draw(ViewContext& context) {
+  if (!drawable(context.a)) {
+    empty_state(services_, context, "empty.token_strip", "No tokens yet",
+                "Run the model on a prompt, or open a trace: each token appears here as it is read or written.", "Run",
+                "run.start");
+    return;
+  }
+  const RunRecord& run = *context.a->run;
+  const Cursor at = clamp_selection(context, run);
+  if (scores_of_ != &run || scores_revision_ != context.a->revision || scores_layer_ != at.layer ||
+      scores_head_ != at.kv_head) {
+    scores_ = score_range(run, at.layer, at.kv_head);
+    scores_of_ = &run, scores_revision_ = context.a->revision, scores_layer_ = at.layer, scores_head_ = at.kv_head;
+    common_ = drawable(context.b) ? common_prefix(run, *context.b->run) : 0;
+  }
+  draw_header(context);
+  draw_legend(context);
+  draw_tokens(context, at);
+}
+
+void TokenStripView::draw_header(ViewContext& context) {
+  const RunRecord& run = *context.a->run;
+  const Theme& theme = *services_.theme;
+  {
+    const FontScope bold(theme.fonts.bold);
+    text_in(theme.palette.text, head_title(context));
+  }
+  ImGui::SameLine();
+  text_in(theme.palette.muted,
+          "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
+  int mode = static_cast<int>(context.selection->colour);
+  if (segmented(services_, "strip.mode", kModes, kModeHints, mode))
+    context.selection->colour = static_cast<ColourMode>(mode);
+}
+
+void TokenStripView::draw_legend(const ViewContext& context) {
+  const Theme& theme = *services_.theme;
+  const RunRecord& run = *context.a->run;
+  std::vector<Swatch> swatches;
+  switch (context.selection->colour) {
+    case ColourMode::state:
+      for (TokenState s : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
+        swatches.push_back(
+            {soft(theme, state_colour(s, theme.dark)), std::string(state_name(s)), s == TokenState::evicted});
+      }
+      break;
+    case ColourMode::oracle:
+      for (Verdict v : {Verdict::kept_rightly, Verdict::kept_wrongly, Verdict::missed, Verdict::dropped_rightly}) {
+        swatches.push_back({soft(theme, verdict_colour(v, theme.dark)), std::string(verdict_name(v)),
+                            v == Verdict::missed || v == Verdict::dropped_rightly});
+      }
+      break;
+    case ColourMode::score:
+      for (double f : {0.0, 0.5, 1.0}) {
+        swatches.push_back({sample(Colormap::viridis, f), format_number(scores_.lo + f * (scores_.hi - scores_.lo))});
+      }
+      swatches.push_back({{0, 0, 0, 0}, "no score yet", false, true});
+      break;
+    case ColourMode::kept_heads: {
+      const int n = run.evict_at.n_kv_heads();
+      for (int k = 0; k <= n; k += std::max(1, n / 4)) {
+        swatches.push_back(
+            {sample(Colormap::viridis, static_cast<double>(k) / n), std::to_string(k) + " of " + std::to_string(n)});
+      }
+      break;
+    }
+  }
+  if (common_ > 0 && context.selection->colour == ColourMode::state) {
+    swatches.push_back({{0, 0, 0, 0}, "underline: " + context.b->label + ", where the tokens agree", false, false});
+  }
+  legend(services_, swatches);
+}
+
+void TokenStripView::measure(const RunRecord& run) {
+  ImFont* font = services_.theme->fonts.mono ? services_.theme->fonts.mono : ImGui::GetFont();
+  // A run that grew, or a preview of it, begins with the tokens that were measured: only the new ones cost time.
+  const bool grew = font == font_ && font_size_ == font_size(font) && ids_.size() <= run.ids.size() &&
+                    std::equal(ids_.begin(), ids_.end(), run.ids.begin()) && run.pieces.bytes().starts_with(bytes_);
+  if (!grew) text_.clear(), advance_.clear(), ids_.clear();
+  if (grew && ids_.size() == run.ids.size()) return;
+  font_ = font, font_size_ = font_size(font), width_ = 0;
+  for (std::size_t t = ids_.size(); t < run.ids.size(); ++t) {
+    text_.push_back(with_known_glyphs(font, token_text(run.pieces[t])));
+    advance_.push_back(text_width(font, text_.back().data(), text_.back().data() + text_.back().size()));
+  }
+  ids_.insert(ids_.end(), run.ids.begin() + static_cast<std::ptrdiff_t>(ids_.size()), run.ids.end());
+  bytes_ = run.pieces.bytes();
+}
+
+void TokenStripView::break_lines(const RunRecord& run, float width) {
+  if (width == width_ && x_.size() == text_.size()) return;
+  width_ = width;
+  const float pad = 2 * services_.theme->px(kChipPad) + services_.theme->px(kChipGap);
+  x_.resize(text_.size());
+  line_start_.assign(1, 0);
+  float x = 0;
+  for (std::size_t t = 0; t < text_.size(); ++t) {
+    const float w = advance_[t] + pad;
+    const bool after_newline = t > 0 && ends_line(run.pieces[t - 1]);
+    if (t > 0 && (after_newline || x + w > width)) {
+      line_start_.push_back(static_cast<int>(t));
+      x = 0;
+    }
+    x_[t] = x;
+    x += w;
+  }
+}
+
+int TokenStripView::line_of(int token) const {
+  return static_cast<int>(std::upper_bound(line_start_.begin(), line_start_.end(), token) - line_start_.begin()) - 1;
+}
+
+void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
+  const Theme& theme = *services_.theme;
+  const RunRecord& run = *context.a->run;
+  ImGui::BeginChild("tokens", {0, 0}, false);
+  const ImVec2 pane_min = ImGui::GetWindowPos(), pane{ImGui::GetWindowSize()};
+  const float gutter = theme.px(kGutter);
+  measure(run);
+  break_lines(run, std::max(theme.px(60), ImGui::GetContentRegionAvail().x - gutter - theme.px(12)));
+
+  const float line_height = font_size_ + theme.px(kLineGap);
+  scroll_to_selection(context, line_height);
+  const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
+  b_.reset();
+  if (common_ > 0 && drawable(context.b)) {
+    const Cursor b = clamp_selection(context, *context.b->run);
+    b_.emplace(*context.b->run, b.layer, b.kv_head, b.q);
+  }
+
+  const ImVec2 top = ImGui::GetCursorScreenPos(), origin{top.x + gutter, top.y + theme.px(2)};
+  const int first = std::max(0, static_cast<int>((pane_min.y - origin.y) / line_height));
+  const int last = std::min(n_lines() - 1, static_cast<int>((pane_min.y + pane.y - origin.y) / line_height));
+  int hovered = -1;
+  if (ImGui::IsWindowHovered()) hovered = token_at(origin, ImGui::GetIO().MousePos);
+  for (int line = first; line <= last; ++line) draw_line(context, head, line, origin);
+  handle_mouse(context, hovered);
+  if (hovered >= 0) draw_hover_card(head, hovered);
+  ImGui::Dummy({1, n_lines() * line_height + theme.px(8)});
+  if (context.a->preview) {
+    preview_mark(services_, {pane_min.x + 1, pane_min.y + 1}, {pane_min.x + pane.x - 1, pane_min.y + pane.y - 1});
+  }
+  ImGui::EndChild();
+}
+
+void TokenStripView::scroll_to_selection(const ViewContext& context, float line_height) {
+  const int token = clamp_selection(context, *context.a->run).token;
+  const float top = ImGui::GetScrollY(), height = ImGui::GetWindowSize().y;
+  if (token >= 0 && token != shown_token_) {
+    const float y = static_cast<float>(line_of(token)) * line_height;
+    if (y < top || y + line_height > top + height) ImGui::SetScrollY(std::max(0.f, y - height * 0.4f));
+  } else if (context.selection->follow && context.a->run->status == RunStatus::running &&
+             top >= ImGui::GetScrollMaxY() - line_height) {
+    ImGui::SetScrollY(static_cast<float>(n_lines()) * line_height);  // stays at the end while the end moves
+  }
+  shown_token_ = token;
+}
+
+int TokenStripView::token_at(ImVec2 origin, ImVec2 mouse) const {
+  const float line_height = font_size_ + services_.theme->px(kLineGap);
+  const int line = static_cast<int>(std::floor((mouse.y - origin.y) / line_height));
+  if (line < 0 || line >= n_lines() || mouse.x < origin.x) return -1;
+  const int begin = line_start_[line];
+  const int end = line + 1 < n_lines() ? line_start_[line + 1] : static_cast<int>(text_.size());
+  const auto it = std::upper_bound(x_.begin() + begin, x_.begin() + end, mouse.x - origin.x);
+  const int token = static_cast<int>(it - x_.begin()) - 1;
+  const float right = x_[token] + advance_[token] + 2 * services_.theme->px(kChipPad);
+  return mouse.x - origin.x <= right ? token : -1;
+}
+
+void TokenStripView::draw_line(ViewContext& context, const HeadAtQuery& head, int line, ImVec2 origin) {
+  const Theme& theme = *services_.theme;
+  const int begin = line_start_[line];
+  const int end = line + 1 < n_lines() ? line_start_[line + 1] : static_cast<int>(text_.size());
+  const float y = origin.y + static_cast<float>(line) * (font_size_ + theme.px(kLineGap));
+  ImFont* small = theme.fonts.small ? theme.fonts.small : font_;
+  const std::string number = std::to_string(begin);
+  const ImVec2 at{origin.x - theme.px(10) - text_width(small, number.c_str()), y + (font_size_ - font_size(small)) / 2};
+  ImGui::GetWindowDrawList()->AddText(small, font_size(small), at, to_imgui(theme.palette.faint), number.c_str());
+  for (int t = begin; t < end; ++t) {
+    draw_token(context, head, t, {origin.x + x_[t], y}, advance_[t] + 2 * theme.px(kChipPad));
+  }
+}
+
+TokenStripView::Chip TokenStripView::state_chip(const HeadAtQuery& head, int token) const {
+  const Theme& theme = *services_.theme;
+  const TokenState state = head.state(token);
+  if (state == TokenState::future) return {{0, 0, 0, 0}, theme.palette.faint};
+  const Colour fill = soft(theme, state_colour(state, theme.dark));
+  if (state == TokenState::evicted) return {fill, theme.palette.muted, true};
+  return {fill, ink_on(fill)};
+}
+
+TokenStripView::Chip TokenStripView::value_chip(double fraction) const {
+  if (std::isnan(fraction)) return {{0, 0, 0, 0}, services_.theme->palette.muted, false, true};
+  const Colour fill = sample(Colormap::viridis, fraction);
+  return {fill, ink_on(fill)};
+}
+
+TokenStripView::Chip TokenStripView::chip(ColourMode mode, const HeadAtQuery& head, int token) const {
+  const Theme& theme = *services_.theme;
+  const TokenState state = head.state(token);
+  if (mode == ColourMode::state || state == TokenState::future) return state_chip(head, token);
+  if (mode == ColourMode::score) {
+    return value_chip((score_at(*head.run, head.layer, head.kv_head, token) - scores_.lo) / (scores_.hi - scores_.lo));
+  }
+  if (mode == ColourMode::kept_heads) {
+    return value_chip(static_cast<double>(kept_heads(*head.run, head.layer, token, head.q)) /
+                      head.run->evict_at.n_kv_heads());
+  }
+  const Verdict verdict = head.verdict(token);
+  if (verdict == Verdict::none) return {{0, 0, 0, 0}, theme.palette.muted};
+  const Colour fill = soft(theme, verdict_colour(verdict, theme.dark));
+  return {fill, ink_on(fill), state == TokenState::evicted};
+}
+
+void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min, float width) {
+  const Theme& theme = *services_.theme;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 max{min.x + width, min.y + font_size_ + theme.px(1)};
+  const Chip c = chip(context.selection->colour, head, token);
+  if (c.fill.a != 0) list.AddRectFilled(min, max, to_imgui(c.fill), theme.px(2.5f));
+  if (c.outlined) list.AddRect(min, max, to_imgui(theme.palette.border), theme.px(2.5f));
+  const std::string& text = text_[token];
+  list.AddText(font_, font_size_, {min.x + theme.px(kChipPad), min.y}, to_imgui(c.ink), text.data(),
+               text.data() + text.size());
+  if (c.struck) {
+    const float y = std::floor(min.y + font_size_ * 0.56f);
+    list.AddLine({min.x + theme.px(1), y}, {max.x - theme.px(1), y}, to_imgui(with_alpha(c.ink, 150)), theme.px(1));
+  }
+  if (b_ && token < common_) {  // B's fate of the same token
+    const Colour under = state_colour(b_->state(token), theme.dark);
+    list.AddRectFilled({min.x, max.y + theme.px(0.5f)}, {max.x, max.y + theme.px(3)}, to_imgui(under));
+  }
+  if (token > 0 && token == head.run->prompt_len) {  // where the answer begins
+    const float x = min.x - theme.px(1);
+    list.AddLine({x, min.y - theme.px(2)}, {x, max.y + theme.px(2)}, to_imgui(theme.palette.accent), theme.px(2));
+  }
+  const bool selected = token == context.selection->token;
+  if (selected || token == context.selection->hovered_token) {
+    list.AddRect({min.x - 1, min.y - 1}, {max.x + 1, max.y + 1},
+                 to_imgui(selected ? theme.palette.text : theme.palette.accent), theme.px(3), 0, theme.px(1.75f));
+  }
+  services_.items->add("strip.token", token, item_rect(min, max));
+}
+
+void TokenStripView::handle_mouse(ViewContext& context, int hovered) {
+  if (!ImGui::IsWindowHovered()) return;
+  context.selection->hovered_token = hovered;
+  if (hovered >= 0 && ImGui::IsMouseClicked(ImGuiMouseButton_Left)) {
+    context.selection->token = context.selection->token == hovered ? -1 : hovered;
+    shown_token_ = context.selection->token;  // it is under the mouse: do not scroll
+  }
+}
+
+void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
+  const Palette& p = services_.theme->palette;
+  const RunRecord& run = *head.run;
+  ImGui::BeginTooltip();
+  {
+    const FontScope bold(services_.theme->fonts.bold);
+    text_in(p.text, identity_line(run, head.layer, head.kv_head, token));
+  }
+  text_in(p.text, std::string(state_name(head.state(token))) + "; " + life_line(run, head.layer, head.kv_head, token));
+  const float score = score_at(run, head.layer, head.kv_head, token),
+              mass = mass_at(run, head.layer, head.kv_head, token);
+  const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
+  text_in(p.muted, "score " + (std::isnan(score) ? "not made yet" : format_number(score, 4)) +
+                       " · future attention mass " + (std::isnan(mass) ? "unknown" : format_number(mass, 3) + so_far));
+  const Verdict verdict = head.verdict(token);
+  if (verdict != Verdict::none) text_in(verdict == Verdict::missed ? p.bad : p.muted, verdict_name(verdict));
+  text_in(p.muted, std::to_string(kept_heads(run, head.layer, token, head.q)) + " of " +
+                       std::to_string(run.evict_at.n_kv_heads()) + " KV heads of this layer see it");
+  ImGui::EndTooltip();
+}
+
+}  // namespace kvscope::views

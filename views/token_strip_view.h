@@ -1,0 +1,66 @@
+#pragma once
+// The prompt and the answer as flowing text; each token's colour says what became of it in the selected head.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "views/token_facts.h"
+#include "views/view_services.h"
+#include "views/view_state.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+
+class TokenStripView final : public View {
+ public:
+  explicit TokenStripView(const ViewServices& services) : services_(services) {}
+  const char* id() const override { return "token_strip"; }
+  const char* title() const override { return "Token strip"; }
+  void draw(ViewContext& context) override;
+
+  /// Lines of text at the last drawn width; for tests.
+  int n_lines() const { return static_cast<int>(line_start_.size()); }
+
+ private:
+  struct Chip {
+    Colour fill, ink;
+    bool struck = false;    // evicted: never by colour alone
+    bool outlined = false;  // no value
+  };
+  void draw_header(ViewContext& context);
+  void draw_legend(const ViewContext& context);
+  void draw_tokens(ViewContext& context, const Cursor& at);
+  void draw_line(ViewContext& context, const HeadAtQuery& head, int line, ImVec2 origin);
+  void draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min, float width);
+  void draw_hover_card(const HeadAtQuery& head, int token);
+  void scroll_to_selection(const ViewContext& context, float line_height);
+  void handle_mouse(ViewContext& context, int hovered);
+
+  void measure(const RunRecord& run);
+  void break_lines(const RunRecord& run, float width);
+  int token_at(ImVec2 origin, ImVec2 mouse) const;
+  int line_of(int token) const;
+  Chip chip(ColourMode mode, const HeadAtQuery& head, int token) const;
+  Chip state_chip(const HeadAtQuery& head, int token) const;
+  Chip value_chip(double fraction) const;  // NaN: outlined
+
+  ViewServices services_;
+  // Kept from frame to frame: measured once a token, broken into lines again only when tokens or width change.
+  std::string bytes_;  // of the tokens that were measured
+  std::vector<std::int32_t> ids_;
+  ImFont* font_ = nullptr;
+  float font_size_ = 0, width_ = 0;
+  std::vector<std::string> text_;   // as shown
+  std::vector<float> advance_, x_;  // pixels
+  std::vector<int> line_start_;     // first token of each line
+  ScoreRange scores_;
+  const void* scores_of_ = nullptr;
+  std::uint64_t scores_revision_ = 0;
+  int scores_layer_ = -1, scores_head_ = -1, common_ = 0;
+  std::optional<HeadAtQuery> b_;   // run B's same head, if it is on show
+  std::int32_t shown_token_ = -1;  // the selection was scrolled into view for it
+};
+
+}  // namespace kvscope::views

@@ -1,0 +1,19 @@
+#include "views/view_list.h"
+
+#include "views/cache_timeline_view.h"
+#include "views/inspector_view.h"
+#include "views/layer_head_map_view.h"
+#include "views/token_strip_view.h"
+
+namespace kvscope::views {
+
+std::vector<std::unique_ptr<View>> make_views(const ViewServices& services) {
+  std::vector<std::unique_ptr<View>> views;
+  views.push_back(std::make_unique<TokenStripView>(services));
+  views.push_back(std::make_unique<LayerHeadMapView>(services));
+  views.push_back(std::make_unique<CacheTimelineView>(services));
+  views.push_back(std::make_unique<InspectorView>(services));
+  return views;
+}
+
+}  // namespace kvscope::views

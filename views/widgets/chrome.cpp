@@ -1,0 +1,164 @@
+#include "views/widgets/chrome.h"
+
+#include <algorithm>
+
+#include "views/figure/colormap.h"
+#include "views/figure/figure_builder.h"
+#include "views/widgets/imgui_compat.h"
+
+namespace kvscope::views {
+
+FontScope::FontScope(ImFont* font) : pushed_(font != nullptr) {
+  if (pushed_) push_font(font);
+}
+FontScope::~FontScope() {
+  if (pushed_) ImGui::PopFont();
+}
+
+void text_in(Colour colour, std::string_view text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(colour));
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+  ImGui::PopStyleColor();
+}
+
+void wrapped_text_in(Colour colour, std::string_view text) {
+  ImGui::PushTextWrapPos(0);
+  text_in(colour, text);
+  ImGui::PopTextWrapPos();
+}
+
+ItemRect last_item() { return item_rect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax()); }
+
+bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
+               std::span<const std::string_view> hints, int& chosen) {
+  bool changed = false;
+  const Palette& p = services.theme->palette;
+  ImGui::PushID(prefix);
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  for (int i = 0; i < static_cast<int>(names.size()); ++i) {
+    const std::string name(names[i]);
+    const float width = ImGui::CalcTextSize(name.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;
+    if (i > 0 && ImGui::GetItemRectMax().x + 2 + width < right) ImGui::SameLine(0, services.theme->px(2));
+    const bool active = i == chosen;
+    if (active) {
+      const Colour fill = mix(p.panel, p.accent, 0.30);
+      ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(fill));
+      ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(p.text));
+    } else {
+      ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(p.panel));
+      ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(p.muted));
+    }
+    if (ImGui::Button(name.c_str()) && !active) {
+      chosen = i;
+      changed = true;
+    }
+    ImGui::PopStyleColor(2);
+    services.items->add(prefix, i, last_item());
+    if (i < static_cast<int>(hints.size()) && ImGui::IsItemHovered()) {
+      ImGui::BeginTooltip();
+      ImGui::PushTextWrapPos(services.theme->px(360));
+      ImGui::TextUnformatted(hints[i].data(), hints[i].data() + hints[i].size());
+      ImGui::PopTextWrapPos();
+      ImGui::EndTooltip();
+    }
+  }
+  ImGui::PopID();
+  return changed;
+}
+
+void legend(const ViewServices& services, std::span<const Swatch> swatches) {
+  const Theme& theme = *services.theme;
+  const FontScope font(theme.fonts.small);
+  const float h = ImGui::GetTextLineHeight(), side = h * 0.72f;
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  for (std::size_t i = 0; i < swatches.size(); ++i) {
+    const Swatch& s = swatches[i];
+    const float width = side * 1.4f + theme.px(5) + ImGui::CalcTextSize(s.label.c_str()).x;
+    if (i > 0 && ImGui::GetItemRectMax().x + theme.px(14) + width < right) ImGui::SameLine(0, theme.px(14));
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    const ImVec2 a{at.x, at.y + (h - side) / 2}, b{at.x + side * 1.4f, at.y + (h + side) / 2};
+    if (s.colour.a != 0) list.AddRectFilled(a, b, to_imgui(s.colour), 2);
+    if (s.outline) list.AddRect(a, b, to_imgui(theme.palette.faint), 2);
+    if (s.struck) list.AddLine({a.x + 1, (a.y + b.y) / 2}, {b.x - 1, (a.y + b.y) / 2}, to_imgui(theme.palette.muted));
+    ImGui::Dummy({side * 1.4f, h});
+    ImGui::SameLine(0, theme.px(5));
+    text_in(theme.palette.muted, s.label);
+  }
+}
+
+void empty_state(const ViewServices& services, ViewContext& context, const char* item, std::string_view title,
+                 std::string_view what, std::string_view button, std::string_view command) {
+  const Theme& theme = *services.theme;
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float width = std::min(room.x, theme.px(420)), left = ImGui::GetCursorPosX() + (room.x - width) / 2;
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.f, room.y * 0.36f - theme.px(30)));
+  ImGui::SetCursorPosX(left);
+  {
+    const FontScope font(theme.fonts.bold);
+    text_in(theme.palette.text, title);
+  }
+  ImGui::SetCursorPosX(left);
+  ImGui::PushTextWrapPos(left + width);
+  text_in(theme.palette.muted, what);
+  ImGui::PopTextWrapPos();
+  if (command.empty()) return;
+  ImGui::SetCursorPosX(left);
+  if (ImGui::Button(std::string(button).c_str()) && context.command) context.command(std::string(command));
+  services.items->add(item, last_item());
+}
+
+namespace {
+
+void dashed_line(ImDrawList& list, ImVec2 a, ImVec2 b, ImU32 colour, float width, float dash) {
+  const bool across = a.y == b.y;
+  const float length = across ? b.x - a.x : b.y - a.y;
+  for (float s = 0; s < length; s += 2 * dash) {
+    const float e = std::min(s + dash, length);
+    list.AddLine(across ? ImVec2{a.x + s, a.y} : ImVec2{a.x, a.y + s},
+                 across ? ImVec2{a.x + e, a.y} : ImVec2{a.x, a.y + e}, colour, width);
+  }
+}
+
+}  // namespace
+
+void preview_mark(const ViewServices& services, ImVec2 min, ImVec2 max) {
+  const Theme& theme = *services.theme;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImU32 colour = to_imgui(theme.palette.preview);
+  const float w = theme.px(1.5f), dash = theme.px(6);
+  dashed_line(list, min, {max.x, min.y}, colour, w, dash);
+  dashed_line(list, {min.x, max.y}, max, colour, w, dash);
+  dashed_line(list, min, {min.x, max.y}, colour, w, dash);
+  dashed_line(list, {max.x, min.y}, max, colour, w, dash);
+  ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
+  const float pad = theme.px(7), height = font_size(font) + theme.px(4);
+  const float width = text_width(font, kPreviewBadge.data(), kPreviewBadge.data() + kPreviewBadge.size()) + 2 * pad;
+  const ImVec2 a{max.x - width - theme.px(6), min.y + theme.px(6)}, b{a.x + width, a.y + height};
+  list.AddRectFilled(a, b, colour, height / 2);
+  list.AddText(font, font_size(font), {a.x + pad, a.y + theme.px(2)}, to_imgui(ink_on(theme.palette.preview)),
+               kPreviewBadge.data(), kPreviewBadge.data() + kPreviewBadge.size());
+  services.items->add("preview.badge", item_rect(a, b));
+}
+
+std::string head_title(const ViewContext& context) {
+  const RunRecord& run = *context.a->run;
+  const Cursor at = clamp_selection(context, run);
+  std::string title = "Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head);
+  if (context.b != nullptr) title = context.a->label + ": " + title;
+  return title;
+}
+
+Cursor clamp_selection(const ViewContext& context, const RunRecord& run) {
+  const Selection& s = *context.selection;
+  return {.layer = std::clamp(s.layer, 0, run.evict_at.n_layers() - 1),
+          .kv_head = std::clamp(s.kv_head, 0, run.evict_at.n_kv_heads() - 1),
+          .token = s.token < run.n_tokens() ? std::max(s.token, -1) : -1,
+          .q = std::min(context.q(), run.n_tokens() - 1)};
+}
+
+bool drawable(const ShownRun* shown) {
+  return shown != nullptr && shown->run != nullptr && shown->run->n_tokens() > 0 && !shown->run->evict_at.empty();
+}
+
+}  // namespace kvscope::views

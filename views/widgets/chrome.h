@@ -1,0 +1,66 @@
+#pragma once
+// Small things that every view has: captions, segmented choices, legends, empty states, the mark of a preview.
+
+#include <imgui.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "views/figure/figure.h"
+#include "views/view_services.h"
+#include "views/view_state.h"
+
+namespace kvscope::views {
+
+/// Pushes a font for a scope, if it was loaded.
+class FontScope {
+ public:
+  explicit FontScope(ImFont* font);
+  ~FontScope();
+  FontScope(const FontScope&) = delete;
+  FontScope& operator=(const FontScope&) = delete;
+
+ private:
+  bool pushed_;
+};
+
+void text_in(Colour colour, std::string_view text);          // one line
+void wrapped_text_in(Colour colour, std::string_view text);  // as wide as the region
+/// The item's rectangle under `id` in the registry.
+ItemRect last_item();
+inline ItemRect item_rect(ImVec2 min, ImVec2 max) { return {min.x, min.y, max.x - min.x, max.y - min.y}; }
+
+/// One of several, side by side; true when it changed. Items "prefix.0", "prefix.1" ... `hints` (may be empty) are
+/// tooltips.
+bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
+               std::span<const std::string_view> hints, int& chosen);
+
+struct Swatch {
+  Colour colour;
+  std::string label;
+  bool struck = false, outline = false;
+};
+/// In one line, wrapping.
+void legend(const ViewServices& services, std::span<const Swatch> swatches);
+
+/// "Nothing here yet": what the view needs, and the button for it (item "empty.<view id>"); no button if `command` is
+/// empty.
+void empty_state(const ViewServices& services, ViewContext& context, const char* item, std::string_view title,
+                 std::string_view what, std::string_view button, std::string_view command);
+
+/// Dashed frame and badge around what was not measured. Registers "preview.badge".
+void preview_mark(const ViewServices& services, ImVec2 min, ImVec2 max);
+/// "L3 H1" with the run's label in front if two runs are on show.
+std::string head_title(const ViewContext& context);
+
+/// Selection with layer, head and token inside the run's bounds. The run is never empty.
+struct Cursor {
+  int layer = 0, kv_head = 0, token = -1;
+  std::int32_t q = 0;
+};
+Cursor clamp_selection(const ViewContext& context, const RunRecord& run);
+/// A run that has something to draw: tokens and heads.
+bool drawable(const ShownRun* shown);
+
+}  // namespace kvscope::views

@@ -1,0 +1,36 @@
+#pragma once
+// When a picture is made again: when what it shows changed, and not more often than its own cost allows.
+
+#include <chrono>
+
+namespace kvscope::views {
+
+/// Key is a struct with operator==. A picture that took t milliseconds to make is made again after 4 t at the earliest,
+/// so that scrubbing through a huge run costs a fifth of the frames' time, and a small one follows at once.
+template <typename Key>
+class Rebuild {
+ public:
+  /// True if the picture of `key` must be made now; then call done() after it.
+  bool due(const Key& key) {
+    if (valid_ && key == key_) return false;
+    const auto now = Clock::now();
+    if (valid_ && now - finished_ < 4 * cost_) return false;
+    key_ = key;
+    started_ = now;
+    return true;
+  }
+  void done() {
+    valid_ = true;
+    finished_ = Clock::now();
+    cost_ = finished_ - started_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool valid_ = false;
+  Key key_{};
+  Clock::time_point started_{}, finished_{};
+  Clock::duration cost_{};
+};
+
+}  // namespace kvscope::views

@@ -1,0 +1,35 @@
+#pragma once
+// "Why was this token evicted?", asked again only when the question changed: the answer searches the run's contests.
+
+#include <string>
+
+#include "views/view_state.h"
+#include "views/widgets/chrome.h"
+#include "views/widgets/rebuild.h"
+
+namespace kvscope::views {
+
+class WhyText {
+ public:
+  /// at.token must be a token of the run.
+  const std::string& of(const ShownRun& shown, const Cursor& at) {
+    if (rebuild_.due({shown.run.get(), shown.revision, at.layer, at.kv_head, at.token, at.q})) {
+      text_ = explain_token(*shown.run, at.layer, at.kv_head, at.token, at.q);
+      rebuild_.done();
+    }
+    return text_;
+  }
+
+ private:
+  struct Key {
+    const void* run;
+    std::uint64_t revision;
+    int layer, kv_head, token;
+    std::int32_t q;
+    bool operator==(const Key&) const = default;
+  };
+  Rebuild<Key> rebuild_;
+  std::string text_;
+};
+
+}  // namespace kvscope::views
