@@ -1,0 +1,25 @@
+#pragma once
+// The teacher: dense attention of one layer, and how much each token will still be attended to.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace kvscope::engine {
+
+struct TeacherAttention {
+  at::Tensor output;  // [B, T, n_heads * D]: what the layer goes on with
+  at::Tensor target;  // [n_kv_heads, B, T] float32: log(eps + max over the group of mean future mass)
+};
+
+/// Future-attention target (KVpop eq. 2, 3, 8, 16):
+///
+///     mean_t = 1 / N_t  sum_{q >= t + window} p_{q -> t}      N_t = max(1, T - (t + window))
+///     target = max over the query heads of a group of log(1e-6 + mean_t)
+///
+/// q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE. Goes through the queries in chunks: the largest
+/// temporary is [B, n_heads, chunk, T] float32. No gradients.
+TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
+                                   std::int64_t chunk = 256);
+
+}  // namespace kvscope::engine

@@ -1,0 +1,14 @@
+#pragma once
+// Where a training runs. The trainer is a library of its own that needs ATen only, no kernels of ours.
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+namespace kvscope::engine {
+
+/// "cpu", "cuda", "cuda:N", or "auto": the first CUDA device if there is one. Opens LibTorch's CUDA half when a device
+/// is wanted. Throws Error: usage for other text, resource for a device that is not there.
+at::Device training_device(const std::string& text);
+
+}  // namespace kvscope::engine

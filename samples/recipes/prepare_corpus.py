@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Make the training corpus of the sample model from Debian's documentation packages.
+
+    python3 samples/recipes/prepare_corpus.py OUT [--cache DIR] [--max-tokens N] [--heldout FILE]
+
+Needs `apt-get` and `dpkg` (nothing is installed: packages are downloaded and unpacked into the cache folder) and the
+Python packages `tokenizers` and `numpy`. Writes into OUT:
+
+    tokenizer.json  byte-level BPE, 4096 entries, trained on the same text
+    text.u16        tokens, uint16 little-endian, documents separated by <|endoftext|> (id 0); the trainer keeps the
+                    last 2 % for its own held-out sequences
+    corpus.json     packages and versions, counts, sha256 of every file written
+
+and, with --heldout, the text that no training file contains: the tutorial and the HOWTOs of Python's documentation.
+The same packages give the same bytes: files are sorted by path before they are shuffled with a fixed seed.
+"""
+import argparse
+import gzip
+import hashlib
+import html
+import json
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PACKAGES = ['python3.11-doc', 'debian-policy', 'debian-handbook', 'developers-reference', 'git-doc',
+            'postgresql-doc-15', 'linux-doc-6.1']
+VOCABULARY = 4096
+SPECIAL_TOKENS = ['<|endoftext|>', '<|im_start|>', '<|im_end|>']
+# Qwen's split: contractions, words with one leading mark, single digits, runs of punctuation, line ends, blanks.
+SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+         r"|\s+(?!\S)|\s+")
+# Documents that only evaluation may read. Paths contain the package's name first.
+HELDOUT = re.compile(r'^python3\.11-doc/.*/html/(tutorial|howto)/[^/]+\.html$')
+# _sources and _downloads repeat the pages (the held-out ones too); translations and indices are not English prose.
+UNUSED = re.compile(r'/_sources/|/_downloads/|/translations/|/devicetree/|genindex|searchindex|/debian-handbook/html/(?!en-US/)')
+SEED = 20261121
+TOKENIZER_DOCUMENTS = 3000
+
+
+def unpack(cache):
+    """Download and unpack what the cache lacks. -> {package: version}"""
+    cache.mkdir(parents=True, exist_ok=True)
+    versions = {}
+    for package in PACKAGES:
+        if not any(cache.glob(f'{package}_*.deb')):
+            subprocess.run(['apt-get', 'download', '-q', package], cwd=cache, check=True, stdout=subprocess.DEVNULL)
+        deb = sorted(cache.glob(f'{package}_*.deb'))[-1]
+        versions[package] = subprocess.run(['dpkg-deb', '-f', deb, 'Version'], check=True, capture_output=True,
+                                           text=True).stdout.strip()
+        folder = cache / 'files' / package
+        if not folder.exists():
+            part = cache / 'files' / (package + '.part')  # a cut-off unpacking is not taken for a whole one
+            part.mkdir(parents=True, exist_ok=True)
+            subprocess.run(['dpkg', '-x', deb, part], check=True)
+            part.rename(folder)
+    return versions
+
+
+def pages(folder):
+    """Documentation pages in the order of their paths: (path relative to folder, path)."""
+    found = []
+    for path in folder.rglob('*'):
+        name = path.relative_to(folder).as_posix()
+        if (re.search(r'\.(html|txt|rst)(\.gz)?$', name) and not UNUSED.search('/' + name) and not path.is_symlink()
+                and path.is_file()):
+            found.append((name, path))
+    return sorted(found)
+
+
+def english(path):
+    """The prose of a page: no markup, no code, no tables. '' if little is left."""
+    raw = gzip.decompress(path.read_bytes()) if path.suffix == '.gz' else path.read_bytes()
+    try:
+        text = raw.decode('utf-8')
+    except UnicodeDecodeError:
+        return ''
+    if '.html' in path.name:
+        text = re.sub(r'(?s)<(script|style|head|nav)\b.*?</\1>', ' ', text)
+        text = html.unescape(re.sub(r'(?s)<[^>]+>', '', text))
+    text = text.replace('\u00b6', '').replace('\u00a0', ' ').replace('\r', '')
+    text = re.sub(r'[ \t]+', ' ', text)
+    kept = []
+    for line in text.split('\n'):
+        line = line.strip()
+        prose = len(line) > 40 and sum(c.isascii() and (c.isalpha() or c == ' ') for c in line) / len(line) > 0.85
+        if not line or prose:
+            kept.append(line)
+    text = re.sub(r'\n\n+', '\n\n', '\n'.join(kept)).strip()
+    return text if len(text) > 500 else ''
+
+
+def train_tokenizer(documents):
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(SPLIT), 'isolated'),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(documents, trainers.BpeTrainer(
+        vocab_size=VOCABULARY, special_tokens=SPECIAL_TOKENS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return tokenizer
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument('out', type=Path)
+    arguments.add_argument('--cache', type=Path, default=Path.home() / '.cache' / 'kvscope' / 'corpus')
+    arguments.add_argument('--max-tokens', type=int, default=13_400_000)
+    arguments.add_argument('--heldout', type=Path, help='also write the held-out text to this file')
+    arguments.add_argument('--heldout-bytes', type=int, default=360_000)
+    options = arguments.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    import numpy as np
+
+    versions = unpack(options.cache)
+    found = pages(options.cache / 'files')
+    training = [(name, path) for name, path in found if not HELDOUT.match(name)]
+    random.Random(SEED).shuffle(training)
+    seen, documents = set(), []
+    for _, path in training:
+        text = english(path)
+        digest = hashlib.sha256(text.encode()).digest()  # some pages stand in two places
+        if text and digest not in seen:
+            seen.add(digest)
+            documents.append(text)
+    print(f'{len(documents)} documents, {sum(map(len, documents)) / 1e6:.1f} MB of text', file=sys.stderr)
+
+    tokenizer = train_tokenizer(documents[:TOKENIZER_DOCUMENTS])
+    tokenizer.save(str(options.out / 'tokenizer.json'))
+    parts, n_tokens, n_used = [], 0, 0
+    for first in range(0, len(documents), 256):
+        for encoding in tokenizer.encode_batch(documents[first:first + 256], add_special_tokens=False):
+            ids = np.array(encoding.ids + [0], dtype='<u2')
+            if n_tokens < options.max_tokens:
+                parts.append(ids)
+                n_tokens += len(ids)
+                n_used += 1
+        if n_tokens >= options.max_tokens:
+            break
+    np.concatenate(parts)[:options.max_tokens].tofile(options.out / 'text.u16')
+    n_tokens = min(n_tokens, options.max_tokens)
+
+    facts = {'packages': versions, 'pages': len(found), 'documents': n_used, 'tokens': n_tokens, 'seed': SEED,
+             'vocabulary': VOCABULARY, 'heldout_pages': HELDOUT.pattern,
+             'sha256': {name: sha256(options.out / name) for name in ('text.u16', 'tokenizer.json')}}
+    if options.heldout:
+        text, size = [], 0
+        for name, path in found:
+            page = english(path) if HELDOUT.match(name) else ''
+            if page and size + len(page.encode()) < options.heldout_bytes:
+                text.append(page)
+                size += len(page.encode()) + 2
+        options.heldout.parent.mkdir(parents=True, exist_ok=True)
+        options.heldout.write_text('\n\n'.join(text) + '\n', encoding='utf-8')
+        facts['sha256'][options.heldout.name] = sha256(options.heldout)
+    (options.out / 'corpus.json').write_text(json.dumps(facts, indent=2) + '\n')
+    print(json.dumps(facts, indent=2))
+
+
+if __name__ == '__main__':
+    main()
