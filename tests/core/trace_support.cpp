@@ -16,8 +16,10 @@ extern char** environ;
 
 namespace kvscope::test {
 
-ScratchFolder::ScratchFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "kvscope-trace-XXXXXX").string();
+ScratchFolder::ScratchFolder(bool in_memory) {
+  const bool shm = in_memory && ::access("/dev/shm", W_OK | X_OK) == 0;
+  const auto parent = shm ? std::filesystem::path("/dev/shm") : std::filesystem::temp_directory_path();
+  std::string name = (parent / "kvscope-trace-XXXXXX").string();
   if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make " + name);
   path_ = name;
 }
@@ -27,7 +29,7 @@ ScratchFolder::~ScratchFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-pid_t start_process(const std::vector<std::string>& arguments, int* output) {
+pid_t start_process(const std::vector<std::string>& arguments, int* output, bool quiet) {
   int ends[2] = {-1, -1};
   if (output && ::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
   posix_spawn_file_actions_t actions;
@@ -37,6 +39,7 @@ pid_t start_process(const std::vector<std::string>& arguments, int* output) {
   } else {
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
   }
+  if (quiet) posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
   std::vector<char*> argv;
   for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -58,9 +61,9 @@ int wait_process(pid_t pid) {
   return status;
 }
 
-bool succeeds(const std::vector<std::string>& arguments) {
+bool succeeds(const std::vector<std::string>& arguments, bool quiet) {
   try {
-    const int status = wait_process(start_process(arguments));
+    const int status = wait_process(start_process(arguments, nullptr, quiet));
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
   } catch (const std::runtime_error&) {
     return false;

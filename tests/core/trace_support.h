@@ -12,10 +12,11 @@
 
 namespace kvscope::test {
 
-/// An empty folder that goes away with the object.
+/// An empty folder that goes away with the object. `in_memory`: on a file system whose sync costs nothing, if there is
+/// one, for tests that write hundreds of files.
 class ScratchFolder {
  public:
-  ScratchFolder();
+  explicit ScratchFolder(bool in_memory = false);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -27,11 +28,12 @@ class ScratchFolder {
 };
 
 /// Starts `arguments[0]` (looked up in PATH) with its output thrown away, or, if `output` is not null, readable there.
-pid_t start_process(const std::vector<std::string>& arguments, int* output = nullptr);
+/// `quiet` throws away its errors too.
+pid_t start_process(const std::vector<std::string>& arguments, int* output = nullptr, bool quiet = false);
 /// The wait status.
 int wait_process(pid_t pid);
 /// True if it ended by itself with status 0.
-bool succeeds(const std::vector<std::string>& arguments);
+bool succeeds(const std::vector<std::string>& arguments, bool quiet = false);
 
 /// 3 layers, 2 KV heads, 20 to 59 tokens; every value is an integer hash of (seed, series, index). Not a run that a
 /// policy would make: a row that lands in another place is seen.

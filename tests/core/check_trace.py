@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Reads traces with stock h5py, as a user would, and compares them with what their seed says.
+
+    check_trace.py {FILE SEED LEAST}...   every committed run i of FILE equals formula_run(SEED + i), at least LEAST of them
+    check_trace.py --packed FILE          FILE is complete, compressed, and its default plot can be found by NeXus rules
+
+formula_run() stands in trace_support.cpp; this is its second, independent statement. Exit 0, or a line that says what
+is wrong.
+"""
+import sys
+
+import h5py
+import numpy as np
+
+LAYERS, HEADS = 3, 2
+NEVER, UNDECIDED = 2**31 - 1, 2**31 - 2
+
+
+def split_mix(x):
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def cell(seed, series, index):
+    return split_mix(np.atleast_1d(np.asarray(index, np.uint64)) + np.uint64(seed * 1000003 + series * 500009))
+
+
+def lifetime(h):
+    return np.where(h % 5 == 0, NEVER, np.where(h % 5 == 1, UNDECIDED, h % 997)).astype(np.int32)
+
+
+def expected(seed):
+    n = 20 + int(cell(seed, 0, 0)[0] % 40)
+    t = np.arange(n)
+    grid = np.arange(LAYERS * HEADS * n)
+    shape = (LAYERS, HEADS, n)
+    logprob = -(cell(seed, 2, t) % 1000).astype(np.float32) / 64
+    logprob[0] = np.nan
+    s = cell(seed, 6, grid)
+    score = ((s % 2001).astype(np.float32) - 1000) / 128
+    score[s % 11 == 0] = np.nan
+    pieces = [bytes((cell(seed, 4, 8 * i + np.arange(k)) % 256).astype(np.uint8)) if k else b""
+              for i, k in enumerate((cell(seed, 3, t) % 5).astype(int))]
+    c = cell(seed, 9, t)[4:]
+    return n, pieces, {
+        "tokens/id": (cell(seed, 1, t) % 4096).astype(np.int32),
+        "tokens/logprob": logprob,
+        "heads/evict_at": lifetime(cell(seed, 5, grid)).reshape(shape),
+        "heads/score": score.reshape(shape),
+        "heads/future_mass": ((cell(seed, 7, grid) % 1024).astype(np.float32) / 1024).reshape(shape),
+        "heads/oracle_evict_at": lifetime(cell(seed, 8, grid)).reshape(shape),
+    }, {
+        "q": t[4:],
+        "layer": c % LAYERS,
+        "kv_head": c // 8 % HEADS,
+        "newcomer": t[4:] - 4,
+        "boundary": c // 64 % 4,
+        "newcomer_effective": (c // 1024 % 100).astype(np.float32) / 8,
+        "boundary_effective": (c // 131072 % 100).astype(np.float32) / 8,
+        "evicted": np.where(c % 2 == 1, t[4:] - 4, -1),
+    }
+
+
+def same(got, want, what):
+    want = np.asarray(want).astype(got.dtype)
+    if got.shape != want.shape or not np.array_equal(got, want, equal_nan=got.dtype.kind == "f"):
+        raise SystemExit(f"{what}: other values than were written")
+
+
+def check_run(f, path, i, seed):
+    n, pieces, series, contests = expected(seed)
+    what = f"{path} run {i}"
+    a, b = f["runs/token_span"][i]
+    if b - a != n:
+        raise SystemExit(f"{what}: {b - a} tokens, not {n}")
+    for name, want in series.items():
+        same(f[name][..., a:b], want, f"{what} {name}")
+    pool = f["tokens/piece_bytes"]
+    for (begin, end), want in zip(f["tokens/piece_span"][a:b], pieces):
+        if bytes(pool[begin:end]) != want:
+            raise SystemExit(f"{what}: other pieces than were written")
+    c, d = f["runs/contest_span"][i]
+    for name, want in contests.items():
+        same(f["contests/" + name][c:d], want, f"{what} contests/{name}")
+    e, g = f["runs/prompt_text_span"][i]
+    if bytes(f["runs/text"][e:g]).decode() != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1:
+        raise SystemExit(f"{what}: other texts or scalars than were written")
+
+
+def check_packed(path):
+    with h5py.File(path, "r") as f:
+        assert f.attrs["status"] == b"complete" and f["committed"][()] == len(f["runs/status"])
+        node = f
+        while "default" in node.attrs:
+            node = node[node.attrs["default"].decode()]
+        assert node.attrs["NX_class"] == b"NXdata", "no default plot"
+        signal = node[node.attrs["signal"].decode()]
+        axes = [node[name.decode()] for name in node.attrs["axes"]]
+        assert signal.shape == tuple(len(axis) for axis in axes), "axes do not fit the signal"
+        assert np.isfinite(signal[:]).all() and (0 <= signal[:]).all() and (signal[:] <= 1).all()
+        want = np.nanmean(f["runs/density"][:], axis=0)
+        assert np.allclose(signal[:], want, atol=1e-6), "the summary is not the mean of the runs"
+        heads = f["heads"]
+        assert heads["score"].compression == "gzip" and heads["score"].shuffle
+        for name in [heads.attrs["signal"], *heads.attrs["auxiliary_signals"]]:
+            assert heads[name.decode()].shape == heads["score"].shape
+        seen = []
+        f.visititems(lambda name, node: seen.append(name) if isinstance(node, h5py.Dataset) and name.count("/") == 1
+                     and "meaning" not in node.attrs and "long_name" not in node.attrs else None)
+        assert not seen, f"undocumented datasets: {seen}"
+        # The README's own example must run as it stands.
+        text = f["README"][()].decode()
+    lines = [line[4:] for line in text.splitlines() if line.startswith("    ")]
+    assert lines[0] == "import h5py" and len(lines) <= 10, "README has no ten-line example"
+    exec("\n".join(lines).replace('"trace.h5"', repr(path)), {"print": lambda *shown: None})
+
+
+def main(arguments):
+    if arguments[:1] == ["--packed"]:
+        return check_packed(arguments[1])
+    np.seterr(over="ignore")
+    for path, seed, least in zip(arguments[0::3], arguments[1::3], arguments[2::3]):
+        with h5py.File(path, "r") as f:
+            committed = int(f["committed"][()])
+            if committed < int(least):
+                raise SystemExit(f"{path}: {committed} runs committed, {least} were acknowledged")
+            for i in range(committed):
+                check_run(f, path, i, int(seed) + i)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

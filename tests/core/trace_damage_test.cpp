@@ -1,0 +1,419 @@
+// Files that are not traces, or no longer: one line of error, never a crash of the reader, never a wrong run.
+
+#include <hdf5.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/core/support/random.h"
+#include "engine/core/trace/trace_child.h"
+#include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_live.h"
+#include "tests/core/trace_support.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+const std::filesystem::path kChild = KVSCOPE_TRACE_KILL_WRITER;
+
+std::string bytes_of(const std::filesystem::path& path) { return read_file(path, std::size_t{1} << 30); }
+void put(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+/// The error of loading run 0, "" if it loads. The guarded reader must say the same.
+std::string error_of(const std::filesystem::path& path) {
+  std::string direct, guarded;
+  try {
+    load_trace(path);
+  } catch (const Error& error) {
+    direct = error.what();
+    CHECK(error.code() == ExitCode::bad_input);
+    CHECK(direct.find(path.filename().string()) != std::string::npos);
+    CHECK(direct.find('\n') == std::string::npos);
+  }
+  try {
+    load_trace_guarded(kChild, path);
+  } catch (const Error& error) {
+    guarded = error.what();
+  }
+  CHECK(direct == guarded);
+  return direct;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string partial_trace(const ScratchFolder& folder) {
+  TraceWriter writer(folder / "partial.h5", formula_run(0).model, {.max_runs = 2, .max_positions = 60});
+  writer.add(formula_run(0));
+  return bytes_of(folder / "partial.h5");
+}
+
+std::string whole_trace(const ScratchFolder& folder) {
+  save_trace(folder / "whole.h5", formula_run(0), true);
+  return bytes_of(folder / "whole.h5");
+}
+
+/// A trace, and HDF5's own functions to damage it with.
+struct Damaged {
+  ScratchFolder folder;
+  std::filesystem::path path = folder / "damaged.h5";
+  hid_t file = -1;
+  Damaged() {
+    put(path, whole_trace(folder));
+    file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    REQUIRE(file >= 0);
+  }
+  std::string error() {
+    H5Fclose(file);
+    return error_of(path);
+  }
+  void remove(const char* name) { REQUIRE(H5Ldelete(file, name, H5P_DEFAULT) >= 0); }
+  /// Puts a dataset in the place of `name`.
+  void replace(const char* name, hid_t type, std::vector<hsize_t> dims, hid_t creation = H5P_DEFAULT) {
+    remove(name);
+    const hid_t space = H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr);
+    const hid_t dataset = H5Dcreate2(file, name, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    REQUIRE(dataset >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+  }
+  template <typename T>
+  void set(const char* name, hid_t type, std::size_t index, T value) {
+    const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+    const hid_t space = H5Dget_space(dataset);
+    std::vector<T> values(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+    REQUIRE(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    values.at(index) = value;
+    REQUIRE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    H5Sclose(space);
+    H5Dclose(dataset);
+  }
+  void set_attribute(const char* object, const char* name, std::int64_t value) {
+    const hid_t opened = H5Oopen(file, object, H5P_DEFAULT);
+    const hid_t attribute = H5Aopen(opened, name, H5P_DEFAULT);
+    REQUIRE(attribute >= 0);
+    REQUIRE(H5Awrite(attribute, H5T_STD_I64LE, &value) >= 0);
+    H5Aclose(attribute);
+    H5Oclose(opened);
+  }
+  std::vector<hsize_t> dims(const char* name) {
+    const hid_t dataset = H5Dopen2(file, name, H5P_DEFAULT);
+    const hid_t space = H5Dget_space(dataset);
+    std::vector<hsize_t> dims(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space)));
+    H5Sget_simple_extent_dims(space, dims.data(), nullptr);
+    H5Sclose(space);
+    H5Dclose(dataset);
+    return dims;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("trace damage: a file cut at any place is an error", "[core][trace][damage]") {
+  const ScratchFolder folder;
+  const bool finished = GENERATE(true, false);
+  const std::string bytes = finished ? whole_trace(folder) : partial_trace(folder);
+  const auto path = folder / "cut.h5";
+  put(path, bytes);
+  REQUIRE(error_of(path) == "");
+  // From the end down, so that the file is only ever cut.
+  std::vector<std::size_t> sizes;
+  for (std::size_t size = (bytes.size() - 1) / 1024 * 1024; size > 2048; size -= 1024) sizes.push_back(size);
+  sizes.insert(sizes.begin(), bytes.size() - 1);
+  for (int size = 2048; size >= 0; --size) sizes.push_back(size);
+  for (const auto size : sizes) {
+    REQUIRE(::truncate(path.c_str(), static_cast<off_t>(size)) == 0);
+    bool failed = false;
+    try {
+      load_trace(path);
+    } catch (const Error& error) {
+      failed = error.code() == ExitCode::bad_input && contains(error.what(), "cut.h5");
+    }
+    if (!failed) FAIL("cut to " << size << " bytes it still loads");
+  }
+}
+
+TEST_CASE("trace damage: flipped bytes are an error or change nothing, and never take the reader down",
+          "[core][trace][damage]") {
+  const ScratchFolder folder;
+  const auto path = folder / "flipped.h5";
+  const bool finished = GENERATE(true, false);
+  CAPTURE(finished);
+  const std::string good = finished ? whole_trace(folder) : partial_trace(folder);
+  const RunRecord run = formula_run(0);
+  Random random(finished ? 1 : 2);
+  int errors = 0;
+  for (int i = 0; i < 200; ++i) {
+    std::string bytes = good;
+    // A capacity of a live file is mostly holes; its structure and first rows stand in the first 64 KiB.
+    const std::size_t range = std::min<std::size_t>(bytes.size(), 65536);
+    for (std::uint64_t n = random.below(3) + 1; n > 0; --n)
+      bytes[random.below(range)] = static_cast<char>(random.below(256));
+    put(path, bytes);
+    CAPTURE(i);
+    try {
+      const RunRecord loaded = load_trace_guarded(kChild, path, 0, {.timeout = std::chrono::seconds(20)});
+      REQUIRE(run_difference(loaded, run) == "");
+    } catch (const Error& error) {
+      ++errors;
+      CHECK(contains(error.what(), "flipped.h5"));
+    }
+  }
+  CHECK(errors >= 20);  // most of a live file is room that is not used yet: there flips change nothing
+}
+
+TEST_CASE("trace damage: files of other programs are named for what they are", "[core][trace][damage]") {
+  const ScratchFolder folder;
+  const auto path = folder / "foreign.h5";
+  SECTION("empty") {
+    put(path, "");
+    CHECK(contains(error_of(path), "empty"));
+  }
+  SECTION("picture") {
+    put(path, "\x89PNG\r\n\x1a\n and so on");
+    CHECK(contains(error_of(path), "HDF5"));
+  }
+  SECTION("text") {
+    put(path, "prompt,score\n1,2\n");
+    CHECK(contains(error_of(path), "HDF5"));
+  }
+  SECTION("a Git LFS pointer") {
+    put(path, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n");
+    CHECK(contains(error_of(path), "LFS"));
+  }
+  SECTION("an HDF5 file of another program") {
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    H5Fclose(file);
+    CHECK(contains(error_of(path), "another program"));
+  }
+  SECTION("missing") { CHECK(contains(error_of(path), "foreign.h5")); }
+  SECTION("a folder") {
+    std::filesystem::create_directory(path);
+    CHECK(contains(error_of(path), "foreign.h5"));
+  }
+}
+
+TEST_CASE("trace damage: a newer version says that it is newer", "[core][trace][damage]") {
+  Damaged damaged;
+  damaged.set_attribute("/", "version", 2);
+  CHECK(contains(damaged.error(), "newer"));
+}
+
+TEST_CASE("trace damage: each dataset that is missing is named", "[core][trace][damage]") {
+  const auto* name = GENERATE("committed", "model", "runs/status", "runs/checksum", "runs/token_span", "tokens/id",
+                              "heads/evict_at", "heads/score", "contests/evicted", "contests");
+  Damaged damaged;
+  damaged.remove(name);
+  const std::string error = damaged.error();
+  CAPTURE(error);
+  CHECK(contains(error, std::string("/") + name));
+}
+
+TEST_CASE("trace damage: each dataset of another shape or type is named", "[core][trace][damage]") {
+  Damaged damaged;
+  const auto* name =
+      GENERATE("runs/seed", "tokens/logprob", "heads/evict_at", "heads/future_mass", "contests/layer", "runs/density");
+  const int kind = GENERATE(0, 1, 2);
+  auto dims = damaged.dims(name);
+  if (kind == 0) dims.back() += 1;
+  if (kind == 1) dims.push_back(1);
+  damaged.replace(name, kind == 2 ? H5T_IEEE_F64BE : H5T_STD_I32LE, dims);
+  const std::string error = damaged.error();
+  CAPTURE(name, kind, error);
+  CHECK(contains(error, std::string("/") + name));
+}
+
+TEST_CASE("trace damage: committed may not be more than there are runs, nor less than none", "[core][trace][damage]") {
+  Damaged damaged;
+  damaged.set<std::int64_t>("committed", H5T_STD_I64LE, 0, GENERATE(-1, 0, 2, INT64_MAX));
+  CHECK(contains(damaged.error(), "committed"));
+}
+
+TEST_CASE("trace damage: spans outside the file and values outside the model are errors", "[core][trace][damage]") {
+  Damaged damaged;
+  SECTION("a span past the end") {
+    damaged.set<std::int64_t>("runs/token_span", H5T_STD_I64LE, 1, 1 << 20);
+    CHECK(contains(damaged.error(), "token_span"));
+  }
+  SECTION("a negative span") {
+    damaged.set<std::int64_t>("runs/contest_span", H5T_STD_I64LE, 0, -4);
+    CHECK(contains(damaged.error(), "contest_span"));
+  }
+  SECTION("a span that ends before it begins") {
+    damaged.set<std::int64_t>("runs/policy_span", H5T_STD_I64LE, 1, 0);
+    CHECK(contains(damaged.error(), "run 0"));
+  }
+  SECTION("a changed score") {
+    damaged.set<float>("heads/score", H5T_IEEE_F32LE, 5, 1e30f);
+    CHECK(contains(damaged.error(), "checksum"));
+  }
+  SECTION("a model of no layers") {
+    damaged.set_attribute("/model", "n_layers", 0);
+    CHECK(contains(damaged.error(), "n_layers"));
+  }
+  SECTION("a model of more layers than the data") {
+    damaged.set_attribute("/model", "n_layers", 4);
+    CHECK(contains(damaged.error(), "along axis"));
+  }
+}
+
+TEST_CASE("trace damage: with a checksum that fits, every value is still checked", "[core][trace][damage]") {
+  // The checksum guards against accidents; whoever makes a hostile file can compute it.
+  const RunRecord run = formula_run(0);
+  const auto attempt = [&](auto damage) {
+    trace::RunBlock block = trace::encode_run(run, trace::Extents{}, 0);
+    damage(block);
+    block.set(trace::Dataset::checksum, trace::checksum(block, run.model));
+    trace::decode_run(block, run.model, "hostile.h5");
+  };
+  using trace::Dataset;
+  const auto set = [&](Dataset id, std::size_t index, auto value) {
+    return [=](trace::RunBlock& block) { std::memcpy(block[id].data() + index * sizeof value, &value, sizeof value); };
+  };
+  CHECK_NOTHROW(attempt([](trace::RunBlock&) {}));
+  CHECK_THROWS_AS(attempt(set(Dataset::token_id, 3, -1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::token_id, 3, 4096)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::piece_span, 2, INT64_MIN)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::piece_span, 3, INT64_MAX)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::evict_at, 0, -1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::evict_at_length, 0, -1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::score_length, 2, run.n_tokens() + 1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::contest_layer, 1, std::int16_t{3})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::contest_kv_head, 1, std::int16_t{-1})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::contest_q, 0, run.n_tokens())), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::contest_evicted, 0, -2)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::prompt_len, 0, run.n_tokens() + 1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::n_pieces, 0, run.n_tokens() + 1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::status, 0, std::uint8_t{4})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::instrumented, 0, std::uint8_t{2})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{1} << 40)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{9})), Error);  // cuts the policy's name
+  CHECK_THROWS_AS(attempt([](trace::RunBlock& block) { block[Dataset::score].pop_back(); }), Error);
+  CHECK_THROWS_AS(attempt([](trace::RunBlock& block) { block.slice.count[trace::Axis::token] += 1; }), Error);
+}
+
+TEST_CASE("trace damage: data are never taken from another file or object", "[core][trace][damage]") {
+  Damaged damaged;
+  const auto canary = damaged.folder / "canary";
+  put(canary, std::string(4096, '\1'));
+  const auto dims = damaged.dims("tokens/id");
+  SECTION("external storage") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(creation, canary.c_str(), 0, dims[0] * 4);
+    damaged.replace("tokens/id", H5T_STD_I32LE, dims, creation);
+    H5Pclose(creation);
+    CHECK(contains(damaged.error(), "another file"));
+  }
+  SECTION("virtual dataset") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t space = H5Screate_simple(1, dims.data(), nullptr);
+    REQUIRE(H5Pset_virtual(creation, space, (damaged.folder / "whole.h5").c_str(), "tokens/id", space) >= 0);
+    damaged.replace("tokens/id", H5T_STD_I32LE, dims, creation);
+    CHECK(contains(damaged.error(), "storage layout"));
+  }
+  SECTION("external link") {
+    damaged.remove("tokens/id");
+    REQUIRE(H5Lcreate_external((damaged.folder / "whole.h5").c_str(), "tokens/id", damaged.file, "tokens/id",
+                               H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    CHECK(contains(damaged.error(), "link"));
+  }
+  SECTION("soft link to data that would fit") {
+    damaged.remove("heads/oracle_evict_at");
+    REQUIRE(H5Lcreate_soft("/heads/evict_at", damaged.file, "heads/oracle_evict_at", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    CHECK(contains(damaged.error(), "link"));
+  }
+  SECTION("soft link in a group's place") {
+    REQUIRE(H5Lmove(damaged.file, "tokens", damaged.file, "moved", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    REQUIRE(H5Lcreate_soft("/moved", damaged.file, "tokens", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    CHECK(contains(damaged.error(), "/tokens"));
+  }
+  SECTION("a group in a dataset's place") {
+    damaged.remove("runs/seed");
+    H5Gclose(H5Gcreate2(damaged.file, "runs/seed", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    CHECK(contains(damaged.error(), "not a dataset"));
+  }
+  SECTION("a filter that traces do not use") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = dims[0];
+    H5Pset_chunk(creation, 1, &chunk);
+    H5Pset_nbit(creation);
+    damaged.replace("tokens/id", H5T_STD_I32LE, dims, creation);
+    CHECK(contains(damaged.error(), "filter"));
+  }
+  SECTION("a bomb: a kilobyte that says it is a terabyte") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = 1024;
+    H5Pset_chunk(creation, 1, &chunk);
+    H5Pset_deflate(creation, 9);
+    damaged.replace("runs/text", H5T_STD_U8LE, {hsize_t{1} << 40}, creation);
+    CHECK(contains(damaged.error(), "times the file"));
+  }
+  SECTION("a chunk larger than a trace has") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = hsize_t{1} << 30;
+    H5Pset_chunk(creation, 1, &chunk);
+    damaged.replace("runs/text", H5T_STD_U8LE, {chunk}, creation);
+    CHECK(contains(damaged.error(), "chunks of"));
+  }
+}
+
+TEST_CASE("trace child: a good trace comes through the child as it does without", "[core][trace][child]") {
+  const ScratchFolder folder;
+  const auto path = folder / "run.h5";
+  TraceWriter writer(path, random_run(1).model, {.max_runs = 3, .max_positions = 5000});
+  const RunRecord small = random_run(1), large = random_run(2, {.prompt_len = 4000, .n_new = 900});
+  RunRecord second = large;
+  second.model = small.model;
+  writer.add(small);
+  writer.add(second);
+  writer.finish();
+  CHECK(run_difference(load_trace_guarded(kChild, path, 0), small) == "");
+  CHECK(run_difference(load_trace_guarded(kChild, path, 1), second) == "");
+  const TraceInfo direct = inspect_trace(path), guarded = inspect_trace_guarded(kChild, path);
+  CHECK(guarded.n_runs == 2);
+  CHECK(guarded.planned_runs == 3);
+  CHECK(guarded.status == direct.status);
+  CHECK(guarded.created_by == direct.created_by);
+  CHECK(guarded.version == direct.version);
+  CHECK(trace::same_model(guarded.model, direct.model));
+  CHECK_THROWS_AS(load_trace_guarded(kChild, path, 2), Error);
+}
+
+TEST_CASE("trace child: a child that crashes, hangs, talks nonsense or is not there is an error",
+          "[core][trace][child]") {
+  const ScratchFolder folder;
+  const auto path = folder / "run.h5";
+  whole_trace(folder);
+  const auto script = [&](const std::string& body) {
+    const auto program = folder / "child";
+    put(program, "#!/bin/sh\n" + body + "\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    return program;
+  };
+  const auto error_with = [&](const std::filesystem::path& program) -> std::string {
+    const auto start = std::chrono::steady_clock::now();
+    std::string text;
+    try {
+      load_trace_guarded(program, folder / "whole.h5", 0, {.timeout = std::chrono::milliseconds(500)});
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+    return text;
+  };
+  CHECK(contains(error_with(script("kill -SEGV $$")), "crashed the HDF5 reader"));
+  CHECK(contains(error_with(script("exit 3")), "crashed the HDF5 reader"));
+  CHECK(contains(error_with(script("exec sleep 60")), "longer than 0.5"));
+  CHECK(contains(error_with(script("echo hello")), "nonsense"));
+  CHECK(contains(error_with(script("exit 0")), "nonsense"));
+  CHECK(contains(error_with(script("printf '\\003\\377\\377\\377\\377\\377\\377\\377\\177'")), "nonsense"));
+  CHECK(contains(error_with(folder / "nobody"), "nobody"));
+}
