@@ -136,8 +136,9 @@ void CacheTimelineView::draw_log(ViewContext& context, const Cursor& at) {
   const FontScope small(services_.theme->fonts.small);
   if (!ImGui::BeginTable("contests", 6, flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (const char* column : {"query", "newcomer", "boundary", "evicted", "margin", "oracle"})
-    ImGui::TableSetupColumn(column);
+  const std::pair<const char*, float> columns[] = {{"query", 1.f},    {"newcomer", 3.4f}, {"boundary", 3.4f},
+                                                   {"evicted", 1.5f}, {"margin", 1.1f},   {"oracle", 1.6f}};
+  for (const auto& [name, weight] : columns) ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, weight);
   ImGui::TableHeadersRow();
   const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
   ImGuiListClipper clipper;
@@ -181,7 +182,7 @@ void CacheTimelineView::draw_contest(ViewContext& context, const HeadAtQuery& he
   cell(verdict == Verdict::missed            ? p.bad
        : verdict == Verdict::dropped_rightly ? p.good
                                              : p.muted,
-       verdict == Verdict::missed            ? "would keep it"
+       verdict == Verdict::missed            ? "keeps it"
        : verdict == Verdict::dropped_rightly ? "agrees"
                                              : "–");
 }

@@ -16,9 +16,10 @@ void InspectorView::draw(ViewContext& context) {
     return;
   }
   const Cursor at = clamp_selection(context, *context.a->run);
+  section("Token");
+  if (context.a->preview) preview_badge(services_);
   const ImVec2 min = ImGui::GetCursorScreenPos();
   if (at.token < 0) {
-    section("Token");
     wrapped_text_in(services_.theme->palette.muted, "Click a token in the strip, or a line in the timeline.");
   } else {
     draw_token(context, at);
@@ -26,8 +27,8 @@ void InspectorView::draw(ViewContext& context) {
   }
   draw_head(context, at);
   if (context.a->preview) {
-    const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
-    preview_mark(services_, {min.x - 3, min.y - 3}, {right, ImGui::GetCursorScreenPos().y});
+    const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x, out = services_.theme->px(5);
+    preview_frame(services_, {min.x - out, min.y - out / 2}, {right + out, ImGui::GetCursorScreenPos().y});
   }
 }
 

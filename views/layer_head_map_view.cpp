@@ -48,7 +48,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
                 room.y,
                 services_.theme->scale,
                 services_.theme->dark,
-                context.a->preview || (with_b && context.b->preview)};
+                context.a->preview,
+                with_b && context.b->preview};
   if (rebuild_.due(key)) {
     build(context, key);
     rebuild_.done();
@@ -58,7 +59,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
   ImGui::InvisibleButton("map", room);
   draw_panel(context, "map", "map.cell", *context.a, origin);
   if (with_b && compare_ == side_by_side) draw_panel(context, "map.b", "map.b.cell", *context.b, origin);
-  if (key.preview) services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
+  if (key.preview_a || key.preview_b)
+    services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
 
 void LayerHeadMapView::draw_header(ViewContext& context) {
@@ -95,13 +97,16 @@ void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
   LayerHeadMapOptions options;
   options.metric = key.metric;
   options.q = key.q;
-  options.preview = key.preview;
+  options.preview = key.preview_a;
+  options.preview_b = key.preview_b;
   options.colormap = Colormap::viridis;
   std::vector<const RunRecord*> runs = {context.a->run.get()};
   if (key.compare != only_a) {
     runs.push_back(context.b->run.get());
     options.compare = key.compare == difference ? MapCompare::difference : MapCompare::side_by_side;
     options.fit = key.compare == difference;
+    options.name_a = context.a->label;
+    options.name_b = context.b->label;
   }
   BuiltFigure built = layer_head_map_figure(runs, options, services_.theme->figure_style(key.width, key.height));
   const auto& values = std::get<std::vector<double>>(built.data.columns[3].values);

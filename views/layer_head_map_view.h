@@ -27,7 +27,7 @@ class LayerHeadMapView final : public View {
     Metric metric;
     int compare;
     float width, height, scale;
-    bool dark, preview;
+    bool dark, preview_a, preview_b;
     bool operator==(const Key&) const = default;
   };
   void draw_header(ViewContext& context);

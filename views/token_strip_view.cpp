@@ -75,6 +75,7 @@ void TokenStripView::draw_header(ViewContext& context) {
   ImGui::SameLine();
   text_in(theme.palette.muted,
           "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
+  if (context.a->preview) preview_badge(services_);
   int mode = static_cast<int>(context.selection->colour);
   if (segmented(services_, "strip.mode", kModes, kModeHints, mode))
     context.selection->colour = static_cast<ColourMode>(mode);
@@ -175,7 +176,7 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
     b_.emplace(*context.b->run, b.layer, b.kv_head, b.q);
   }
 
-  const ImVec2 top = ImGui::GetCursorScreenPos(), origin{top.x + gutter, top.y + theme.px(2)};
+  const ImVec2 top = ImGui::GetCursorScreenPos(), origin{top.x + gutter, top.y + theme.px(5)};
   const int first = std::max(0, static_cast<int>((pane_min.y - origin.y) / line_height));
   const int last = std::min(n_lines() - 1, static_cast<int>((pane_min.y + pane.y - origin.y) / line_height));
   int hovered = -1;
@@ -183,9 +184,9 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   for (int line = first; line <= last; ++line) draw_line(context, head, line, origin);
   handle_mouse(context, hovered);
   if (hovered >= 0) draw_hover_card(head, hovered);
-  ImGui::Dummy({1, n_lines() * line_height + theme.px(8)});
+  ImGui::Dummy({1, n_lines() * line_height + theme.px(12)});
   if (context.a->preview) {
-    preview_mark(services_, {pane_min.x + 1, pane_min.y + 1}, {pane_min.x + pane.x - 1, pane_min.y + pane.y - 1});
+    preview_frame(services_, {pane_min.x + 1, pane_min.y + 1}, {pane_min.x + pane.x - 2, pane_min.y + pane.y - 2});
   }
   ImGui::EndChild();
 }
@@ -273,11 +274,14 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
                text.data() + text.size());
   if (c.struck) {
     const float y = std::floor(min.y + font_size_ * 0.56f);
-    list.AddLine({min.x + theme.px(1), y}, {max.x - theme.px(1), y}, to_imgui(with_alpha(c.ink, 150)), theme.px(1));
+    list.AddLine({min.x + theme.px(1), y}, {max.x - theme.px(1), y}, to_imgui(with_alpha(c.ink, 120)), theme.px(1));
   }
   if (b_ && token < common_) {  // B's fate of the same token
     const Colour under = state_colour(b_->state(token), theme.dark);
-    list.AddRectFilled({min.x, max.y + theme.px(0.5f)}, {max.x, max.y + theme.px(3)}, to_imgui(under));
+    const float dash = context.b->preview ? theme.px(3) : max.x - min.x, top = max.y + theme.px(0.5f);
+    for (float x = min.x; x < max.x; x += dash * 1.7f) {  // broken: not measured
+      list.AddRectFilled({x, top}, {std::min(x + dash, max.x), top + theme.px(2.5f)}, to_imgui(under));
+    }
   }
   if (token > 0 && token == head.run->prompt_len) {  // where the answer begins
     const float x = min.x - theme.px(1);

@@ -233,7 +233,7 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
       break;
     }
   }
-  return text + " Hatched: no value." + describe_preview(o.preview);
+  return text + " Hatched: no value." + describe_preview(o.preview || o.preview_b);
 }
 
 }  // namespace
@@ -270,18 +270,23 @@ BuiltFigure layer_head_map_figure(std::span<const RunRecord* const> runs, const 
 
   FigureBuilder b(style.width, l.height, style);
   double x = l.left;
+  double badge_right = 0;
   b.label("Layer", {style.label_size / 2 + 1, l.top + l.map_h / 2}, Anchor::middle, 90);
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const Box box{x, l.top, l.map_w, l.map_h};
     if (titled)
-      b.text(maps[i].name, {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start, Baseline::alphabetic, 0,
-             FontRole::bold);
+      b.text(i == 0 ? o.name_a : o.name_b, {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start,
+             Baseline::alphabetic, 0, FontRole::bold);
     draw_map(b, i == 0 ? "map" : "map.b", box, maps[i].map, scale, o);
-    if (o.preview) b.preview_frame(box);
+    const bool preview = i == 1 ? o.preview_b : o.preview || (o.compare == MapCompare::difference && o.preview_b);
+    if (preview) {
+      b.preview_frame(box);
+      badge_right = box.right() + 2;
+    }
     x += l.map_w + l.gap;
   }
   x -= l.gap;
-  if (o.preview) b.preview_badge(x + 2, l.top - 4);
+  if (badge_right > 0) b.preview_badge(badge_right, l.top - 4);
   if (l.marginal_w > 0) {
     draw_marginal(b, {x + kMarginalGap, l.top, l.marginal_w, l.map_h}, first, scale, !o.layer_zero_on_top);
     x += kMarginalGap + l.marginal_w;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "engine/core/metric/retention_metrics.h"
 #include "views/figure/colormap.h"
@@ -19,11 +20,13 @@ struct LayerHeadMapOptions {
   Aggregate aggregate = Aggregate::median;  // over several runs
   MapCompare compare = MapCompare::none;    // exactly two runs: A | B, or A - B
   Colormap colormap = Colormap::viridis;
-  double lo = 0, hi = 1;  // scale; a difference is symmetric, +-(hi - lo) or its largest value if fit
-  bool fit = false;       // scale to the values instead
-  bool values = true;     // print the value in a cell where it fits
-  bool marginal = true;   // mean of each layer at the right
-  bool preview = false;   // the runs are previews: dashed frame and badge
+  double lo = 0, hi = 1;                   // scale; a difference is symmetric, +-(hi - lo) or its largest value if fit
+  bool fit = false;                        // scale to the values instead
+  bool values = true;                      // print the value in a cell where it fits
+  bool marginal = true;                    // mean of each layer at the right
+  bool preview = false;                    // the runs (or A) are previews: dashed frame and badge
+  bool preview_b = false;                  // B is one, when two are compared
+  std::string name_a = "A", name_b = "B";  // over the maps, side by side
   bool layer_zero_on_top = true;
   bool operator==(const LayerHeadMapOptions&) const = default;
 };

@@ -42,6 +42,9 @@ void visit_fields(LayerHeadMapOptions& o, V& v) {
   v("values", o.values);
   v("marginal", o.marginal);
   v("preview", o.preview);
+  v("preview_b", o.preview_b);
+  v("name_a", o.name_a);
+  v("name_b", o.name_b);
   v("layer_zero_on_top", o.layer_zero_on_top);
 }
 template <typename V>

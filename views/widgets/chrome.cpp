@@ -122,22 +122,30 @@ void dashed_line(ImDrawList& list, ImVec2 a, ImVec2 b, ImU32 colour, float width
 
 }  // namespace
 
-void preview_mark(const ViewServices& services, ImVec2 min, ImVec2 max) {
-  const Theme& theme = *services.theme;
+void preview_frame(const ViewServices& services, ImVec2 min, ImVec2 max) {
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const ImU32 colour = to_imgui(theme.palette.preview);
-  const float w = theme.px(1.5f), dash = theme.px(6);
+  const ImU32 colour = to_imgui(services.theme->palette.preview);
+  const float w = services.theme->px(1.5f), dash = services.theme->px(6);
   dashed_line(list, min, {max.x, min.y}, colour, w, dash);
   dashed_line(list, {min.x, max.y}, max, colour, w, dash);
   dashed_line(list, min, {min.x, max.y}, colour, w, dash);
   dashed_line(list, {max.x, min.y}, max, colour, w, dash);
+}
+
+void preview_badge(const ViewServices& services) {
+  const Theme& theme = *services.theme;
   ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
-  const float pad = theme.px(7), height = font_size(font) + theme.px(4);
-  const float width = text_width(font, kPreviewBadge.data(), kPreviewBadge.data() + kPreviewBadge.size()) + 2 * pad;
-  const ImVec2 a{max.x - width - theme.px(6), min.y + theme.px(6)}, b{a.x + width, a.y + height};
-  list.AddRectFilled(a, b, colour, height / 2);
-  list.AddText(font, font_size(font), {a.x + pad, a.y + theme.px(2)}, to_imgui(ink_on(theme.palette.preview)),
-               kPreviewBadge.data(), kPreviewBadge.data() + kPreviewBadge.size());
+  const char *begin = kPreviewBadge.data(), *end = begin + kPreviewBadge.size();
+  const float pad = theme.px(7), height = font_size(font) + theme.px(3), width = text_width(font, begin, end) + 2 * pad;
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  ImGui::SameLine();
+  const ImVec2 a{std::max(ImGui::GetCursorScreenPos().x, right - width), ImGui::GetCursorScreenPos().y},
+      b{a.x + width, a.y + height};
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRectFilled(a, b, to_imgui(theme.palette.preview), height / 2);
+  list.AddText(font, font_size(font), {a.x + pad, a.y + theme.px(1)}, to_imgui(ink_on(theme.palette.preview)), begin,
+               end);
+  ImGui::Dummy({0, height});
   services.items->add("preview.badge", item_rect(a, b));
 }
 

@@ -49,8 +49,10 @@ void legend(const ViewServices& services, std::span<const Swatch> swatches);
 void empty_state(const ViewServices& services, ViewContext& context, const char* item, std::string_view title,
                  std::string_view what, std::string_view button, std::string_view command);
 
-/// Dashed frame and badge around what was not measured. Registers "preview.badge".
-void preview_mark(const ViewServices& services, ImVec2 min, ImVec2 max);
+/// What was not measured never looks as if: a dashed frame around it, and a badge at the right end of the current line
+/// (item "preview.badge").
+void preview_frame(const ViewServices& services, ImVec2 min, ImVec2 max);
+void preview_badge(const ViewServices& services);
 /// "L3 H1" with the run's label in front if two runs are on show.
 std::string head_title(const ViewContext& context);
 
