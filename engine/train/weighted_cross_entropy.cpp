@@ -14,8 +14,6 @@ class CrossEntropy : public torch::autograd::Function<CrossEntropy> {
   static variable_list forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& embedding,
                                const at::Tensor& target, const at::Tensor& weight, std::int64_t chunk) {
     const auto n = hidden.size(0);
-    // The CUDA softmax reads bfloat16 and writes float32 in one pass; the CPU one cannot.
-    const bool widen_inside = hidden.is_cuda() && hidden.scalar_type() != at::kFloat;
     at::Tensor nll = at::empty({n}, weight.options());
     at::Tensor hidden_gradient = at::empty_like(hidden);
     at::Tensor embedding_gradient = at::zeros_like(embedding, embedding.options().dtype(at::kFloat));
@@ -24,7 +22,7 @@ class CrossEntropy : public torch::autograd::Function<CrossEntropy> {
       const at::Tensor h = hidden.narrow(0, begin, rows);
       const at::Tensor t = target.narrow(0, begin, rows).unsqueeze(1);
       at::Tensor logits = at::matmul(h, embedding.t());  // [rows, V]
-      at::Tensor p = widen_inside ? at::_log_softmax(logits, -1, true) : at::log_softmax(logits, -1, at::kFloat);
+      at::Tensor p = at::log_softmax(logits, -1, at::kFloat);
       nll.narrow(0, begin, rows).copy_(p.gather(1, t).squeeze(1).neg_());
       // gradient of the logits: weight * (softmax - one_hot)
       p.exp_().scatter_add_(1, t, at::full({rows, 1}, -1, p.options()));
