@@ -1,0 +1,161 @@
+#include "app/cli/arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+#include <iterator>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kMaxTextBytes = 64u << 20;
+
+[[noreturn]] void usage_error(std::string where, std::string found, std::string expected, std::string hint) {
+  throw Error({.code = ExitCode::usage,
+               .file = std::move(where),
+               .found = std::move(found),
+               .expected = std::move(expected),
+               .hint = std::move(hint)});
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = std::exchange(row[0], static_cast<int>(i));
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int replace = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row[b.size()];
+}
+
+const OptionSpec* find_option(const CommandSpec& spec, std::string_view name) {
+  const auto it = std::ranges::find(spec.options, name, &OptionSpec::name);
+  return it == spec.options.end() ? nullptr : &*it;
+}
+
+[[noreturn]] void unknown_option(const CommandSpec& spec, std::string_view name, const std::string& typed) {
+  std::vector<std::string_view> names;
+  for (const OptionSpec& option : spec.options) names.push_back(option.name);
+  const std::string close = closest(name, names);
+  const std::string help = "see kvscope " + std::string(spec.name) + " --help";
+  usage_error(typed, "unknown option of kvscope " + std::string(spec.name), "",
+              close.empty() ? help : "did you mean " + dashed(close) + "? " + help);
+}
+
+}  // namespace
+
+std::string dashed(std::string_view option_name) {
+  return (option_name.size() == 1 ? "-" : "--") + std::string(option_name);
+}
+
+std::string closest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  int best_distance = std::max(2, static_cast<int>(word.size()) / 3) + 1;
+  for (const std::string_view candidate : candidates) {
+    // A prefix is meant more often than its edit distance says: "--max" for "--max-tokens".
+    const bool prefix = word.size() >= 3 && candidate.starts_with(word);
+    const int distance = prefix ? 1 : edit_distance(word, candidate);
+    if (distance < best_distance) best = candidate, best_distance = distance;
+  }
+  return std::string(best);
+}
+
+Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string> words) {
+  Arguments arguments;
+  arguments.spec_ = &spec;
+  bool only_positionals = false;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!only_positionals && word == "--") {
+      only_positionals = true;
+      continue;
+    }
+    if (only_positionals || word.size() < 2 || word[0] != '-') {
+      arguments.positionals_.push_back(word);
+      continue;
+    }
+    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+    const std::string name =
+        word.substr(word.starts_with("--") ? 2 : 1, equals == std::string::npos ? std::string::npos : equals - 2);
+    const OptionSpec* option = find_option(spec, name);
+    if (!option || word.starts_with("--") != (option->name.size() > 1)) {
+      unknown_option(spec, name, word.substr(0, equals));
+    }
+    std::string value;
+    if (option->value.empty()) {
+      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value: it is a flag", "");
+    } else if (equals != std::string::npos) {
+      value = word.substr(equals + 1);
+    } else if (i + 1 < words.size()) {
+      value = words[++i];
+    } else {
+      usage_error(dashed(name), "nothing after it", std::string(option->value), "");
+    }
+    if (!arguments.values_.emplace(name, value).second) usage_error(dashed(name), "given twice", "", "");
+  }
+  const int n = static_cast<int>(arguments.positionals_.size());
+  const std::string usage = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis);
+  if (n < spec.min_positionals) {
+    usage_error("kvscope " + std::string(spec.name), "too few arguments", "", usage);
+  }
+  if (n > spec.max_positionals) {
+    usage_error(arguments.positionals_[spec.max_positionals], "one argument too many", "", usage);
+  }
+  return arguments;
+}
+
+std::string Arguments::text(std::string_view name, std::string_view fallback) const {
+  const auto it = values_.find(name);
+  return it == values_.end() ? std::string(fallback) : it->second;
+}
+
+std::int64_t Arguments::integer(std::string_view name, std::int64_t fallback, std::int64_t min,
+                                std::int64_t max) const {
+  const auto it = values_.find(name);
+  if (it == values_.end()) return fallback;
+  const std::string& text = it->second;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max) {
+    usage_error(dashed(name), "'" + text + "'",
+                "a whole number from " + std::to_string(min) + " to " + std::to_string(max), "");
+  }
+  return value;
+}
+
+double Arguments::real(std::string_view name, double fallback, double min, double max) const {
+  const auto it = values_.find(name);
+  if (it == values_.end()) return fallback;
+  const std::string& text = it->second;
+  double value = 0;
+  // from_chars, not strtod: a locale with a decimal comma must not change the grammar.
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < min || value > max) {
+    char range[80];
+    std::snprintf(range, sizeof range, "a number from %g to %g", min, max);
+    usage_error(dashed(name), "'" + text + "'", range, "");
+  }
+  return value;
+}
+
+std::string Arguments::text_or_file(std::string_view name) const {
+  const std::string file_option = std::string(name) + "-file";
+  if (has(name) == has(file_option)) {
+    usage_error("kvscope " + std::string(spec_->name), has(name) ? "both given" : "neither given",
+                "one of " + dashed(name) + " TEXT and " + dashed(file_option) + " FILE", "");
+  }
+  if (has(name)) return text(name);
+  const std::string path = text(file_option);
+  if (path != "-") return read_file(path, kMaxTextBytes);
+  return std::string(std::istreambuf_iterator<char>(std::cin), {});
+}
+
+}  // namespace kvscope::app

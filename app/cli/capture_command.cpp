@@ -1,0 +1,129 @@
+// kvscope capture: many prompts into one trace that survives kill -9.
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/cli/prompts.h"
+#include "app/cli/run_options.h"
+#include "app/interrupt.h"
+#include "engine/core/support/error.h"
+#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/trace/trace_file.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"o", "FILE", "the trace to write (HDF5)"},
+    {"overwrite", "", "replace it if it exists"},
+    kPolicyOption,
+    kMaxTokensOption,
+    kSeedOption,
+    kTemperatureOption,
+    kTopKOption,
+    kTopPOption,
+    {"limit", "N", "only the first N prompts"},
+    {"raw", "", "take the prompts as text even if the model has a chat template"},
+    {"chat", "", "wrap the prompts in the model's chat template (the default if it has one)"},
+    {"no-oracle", "", "do not compute the future-attention oracle"},
+    {"ignore-eos", "", "go on after an end-of-text token"},
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "a summary of what was written, on stdout"},
+    kHelpOption,
+};
+
+// Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer can
+// be read from here; otherwise (an engine on another machine) the model's own limit serves.
+int longest_run(const std::string& model_path, const ModelInfo& model, const std::vector<std::string>& prompts,
+                const protocol::RunRequest& request) {
+  if (!request.raw) return model.max_positions;
+  std::optional<Tokenizer> tokenizer;
+  try {
+    tokenizer = Tokenizer::load(model_path);
+  } catch (const Error&) {
+    return model.max_positions;
+  }
+  std::size_t longest = 0;
+  for (const std::string& prompt : prompts) longest = std::max(longest, tokenizer->encode_with_special(prompt).size());
+  return std::min<int>(static_cast<int>(longest) + request.max_tokens, model.max_positions);
+}
+
+int capture(const Arguments& arguments) {
+  const std::string model_path = arguments.positionals()[0];
+  check_model_path(arguments, model_path);
+  if (!arguments.has("o")) {
+    throw Error(
+        {.code = ExitCode::usage, .file = "kvscope capture", .found = "no -o FILE", .hint = "name the trace to write"});
+  }
+  std::vector<std::string> prompts = read_prompts(arguments.positionals()[1]);
+  const auto limit = arguments.integer("limit", static_cast<std::int64_t>(prompts.size()), 1, 1 << 30);
+  prompts.resize(std::min<std::size_t>(prompts.size(), limit));
+  protocol::RunRequest request = run_request(arguments, model_path, "");
+
+  EngineJob job(arguments);
+  const ModelInfo model = job.load(model_path);
+  TraceWriter writer(arguments.text("o"), model,
+                     {.overwrite = arguments.has("overwrite"),
+                      .max_runs = static_cast<int>(prompts.size()),
+                      .max_positions = longest_run(model_path, model, prompts, request)});
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < prompts.size() && !interrupted(); ++i) {
+    char rate[64] = "";
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (i > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * i / seconds, tokens / seconds);
+    job.progress().update("capture", static_cast<double>(i), static_cast<double>(prompts.size()), rate);
+    request.prompt = prompts[i];
+    const RunRecord run = job.run(model, request);
+    if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
+    writer.add(run);
+    tokens += run.n_tokens();
+  }
+  const int written = writer.committed();
+  writer.finish();
+  job.progress().clear();
+  const bool cancelled = written < static_cast<int>(prompts.size());
+  if (arguments.has("json")) {
+    write_json_line(nlohmann::ordered_json{{"trace", arguments.text("o")},
+                                           {"runs", written},
+                                           {"prompts", prompts.size()},
+                                           {"tokens", tokens},
+                                           {"policy", request.policy.to_string()},
+                                           {"status", cancelled ? "cancelled" : "complete"}});
+    flush_stdout();
+  } else if (!arguments.has("quiet")) {
+    std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", escape_for_terminal(arguments.text("o")).c_str(),
+                 written, prompts.size(), static_cast<long long>(tokens));
+  }
+  return static_cast<int>(cancelled ? ExitCode::cancelled : ExitCode::done);
+}
+
+}  // namespace
+
+const CommandSpec& capture_command() {
+  static const CommandSpec spec = {"capture",
+                                   "MODEL PROMPTS -o FILE [options]",
+                                   "decode many prompts into one trace (HDF5)",
+                                   "PROMPTS is a .jsonl file (one object with \"prompt\" a line), a text file (one "
+                                   "prompt a line) or a folder (each .txt\n"
+                                   "file is a prompt). Every finished prompt is committed: the file opens with all of "
+                                   "them after Ctrl+C, which also\n"
+                                   "finishes it, and after kill -9.",
+                                   "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy "
+                                   "kvpop:keep=25% --max-tokens 128",
+                                   2,
+                                   2,
+                                   kOptions,
+                                   capture};
+  return spec;
+}
+
+}  // namespace kvscope::app

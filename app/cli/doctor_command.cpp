@@ -1,0 +1,146 @@
+// kvscope doctor: what this machine can do, one line a check, with a hint where something is missing.
+
+#include <H5public.h>
+#include <fontconfig/fontconfig.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/paths.h"
+#include "app/window/window_probe.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr OptionSpec kOptions[] = {
+    kEngineOption,
+    {"json", "", "one object: ok, checks"},
+    kHelpOption,
+};
+
+ordered_json check(const std::string& name, bool ok, const std::string& text, const std::string& hint = "") {
+  return {{"name", name}, {"ok", ok}, {"text", text}, {"hint", ok ? "" : hint}};
+}
+
+ordered_json check_display() {
+  const WindowProbe probe = probe_window();
+  return check("display", probe.ok, probe.text,
+               "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without");
+}
+
+ordered_json check_disk() {
+  std::error_code error;
+  const auto space = std::filesystem::space(".", error);
+  if (error) return check("disk", false, error.message(), "the working folder cannot be read");
+  char text[80];
+  std::snprintf(text, sizeof text, "%.1f GB free in the working folder", static_cast<double>(space.available) / 1e9);
+  return check("disk", space.available > 1'000'000'000u, text, "traces of long runs need hundreds of megabytes");
+}
+
+ordered_json check_state() {
+  const auto folder = state_folder();
+  return check("state", !folder.empty(), folder.empty() ? "cannot be written" : folder.string(),
+               "set XDG_STATE_HOME to a folder that can be written");
+}
+
+ordered_json check_hdf5() {
+  unsigned major = 0, minor = 0, release = 0;
+  ::H5get_libversion(&major, &minor, &release);
+  return check("hdf5", true, std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release));
+}
+
+ordered_json check_samples() {
+  const auto model = sample_model();
+  return check("samples", !model.empty(), model.empty() ? "the sample model is not here" : model.string(),
+               "run from the source tree, or set KVSCOPE_SAMPLES");
+}
+
+// The file that fontconfig gives for a family, if it is of that family.
+ordered_json check_font(const char* family) {
+  FcPattern* pattern = FcNameParse(reinterpret_cast<const FcChar8*>(family));
+  FcConfigSubstitute(nullptr, pattern, FcMatchPattern);
+  FcDefaultSubstitute(pattern);
+  FcResult result;
+  FcPattern* match = FcFontMatch(nullptr, pattern, &result);
+  FcChar8* found = nullptr;
+  bool ok = false;
+  std::string text = "not installed";
+  if (match && FcPatternGetString(match, FC_FAMILY, 0, &found) == FcResultMatch) {
+    ok = std::string(reinterpret_cast<const char*>(found)).find(family) != std::string::npos;
+    if (ok && FcPatternGetString(match, FC_FILE, 0, &found) == FcResultMatch)
+      text = reinterpret_cast<const char*>(found);
+  }
+  if (match) FcPatternDestroy(match);
+  FcPatternDestroy(pattern);
+  return check(std::string("font ") + family, ok, text,
+               "apt install fonts-inter fonts-jetbrains-mono fonts-dejavu-core");
+}
+
+void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
+  try {
+    EngineJob job(arguments);
+    const auto& hello = job.hello();
+    checks.push_back(check("engine", true,
+                           "kvscope-engine " + hello.value("engine", "") + ", torch " + hello.value("torch", "") +
+                               ", " + hello.value("device", "")));
+    for (const auto& item : job.call({{"type", "doctor"}}).value("checks", nlohmann::json::array())) {
+      checks.push_back(
+          check(item.value("name", ""), item.value("ok", false), item.value("text", ""), item.value("hint", "")));
+    }
+  } catch (const Error& error) {
+    checks.push_back(check("engine", false, error.what(), "build kvscope-engine, or name one with --engine"));
+  }
+}
+
+int doctor(const Arguments& arguments) {
+  ordered_json checks = ordered_json::array();
+  checks.push_back(check_display());
+  for (const char* family : {"Inter", "JetBrains Mono", "DejaVu Sans"}) checks.push_back(check_font(family));
+  checks.push_back(check_hdf5());
+  checks.push_back(check_disk());
+  checks.push_back(check_state());
+  checks.push_back(check_samples());
+  add_engine_checks(arguments, checks);
+
+  bool all_ok = true;
+  for (const auto& item : checks) all_ok &= item["ok"].get<bool>();
+  if (arguments.has("json")) {
+    write_json_line(ordered_json{{"ok", all_ok}, {"checks", checks}});
+  } else {
+    for (const auto& item : checks) {
+      const bool ok = item["ok"].get<bool>();
+      std::printf("%s  %-20s %s\n", ok ? "ok     " : "missing", item["name"].get<std::string>().c_str(),
+                  escape_for_terminal(item["text"].get<std::string>()).c_str());
+      const std::string hint = item["hint"];
+      if (!ok && !hint.empty()) std::printf("         %-20s hint: %s\n", "", escape_for_terminal(hint).c_str());
+    }
+  }
+  flush_stdout();
+  return static_cast<int>(all_ok ? ExitCode::done : ExitCode::resource);
+}
+
+}  // namespace
+
+const CommandSpec& doctor_command() {
+  static const CommandSpec spec = {
+      "doctor",
+      "[--engine COMMAND] [--json]",
+      "what this machine can do, and what is missing",
+      "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if\n"
+      "something is missing.",
+      "  kvscope doctor",
+      0,
+      0,
+      kOptions,
+      doctor};
+  return spec;
+}
+
+}  // namespace kvscope::app

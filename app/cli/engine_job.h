@@ -1,0 +1,55 @@
+#pragma once
+// One engine for the length of a command: started, greeted, asked, and stopped, with progress on stderr and Ctrl+C
+// passed on.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/cli/arguments.h"
+#include "app/cli/progress.h"
+#include "app/engine_client.h"
+#include "engine/core/protocol/protocol.h"
+
+namespace kvscope::app {
+
+/// --engine, --device, --dtype, --quiet: every command that needs an engine has them.
+inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
+                                             "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
+inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
+inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
+inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
+inline constexpr OptionSpec kJsonOption = {"json", "", "machine-readable output"};
+inline constexpr OptionSpec kHelpOption = {"help", "", "this text"};
+
+class EngineJob {
+ public:
+  using Handler = std::function<void(const nlohmann::json& event)>;
+
+  /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
+  explicit EngineJob(const Arguments& arguments);
+  const nlohmann::json& hello() const { return hello_; }
+
+  ModelInfo load(const std::string& model);
+  /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
+  /// cancels the request, which then ends with status "cancelled". Throws Error for an `error` event or a dead engine.
+  nlohmann::json call(nlohmann::json request, const Handler& handler = {});
+  /// A run, recorded. `on_step` is called after each event has been applied.
+  RunRecord run(const ModelInfo& model, const protocol::RunRequest& request,
+                const std::function<void(const RunRecord& run)>& on_step = {});
+  Progress& progress() { return progress_; }
+
+ private:
+  nlohmann::json wait_event();
+
+  Progress progress_;
+  std::string device_, dtype_;
+  EngineClient client_;
+  nlohmann::json hello_;
+};
+
+/// Throws Error (bad input) unless the path is there; spares starting an engine for a typing error. Does nothing when
+/// --engine is given: the path may be on another machine then.
+void check_model_path(const Arguments& arguments, const std::string& model);
+
+}  // namespace kvscope::app

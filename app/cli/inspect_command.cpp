@@ -1,0 +1,138 @@
+// kvscope inspect: what a model, a scorer, a weights file or a trace is.
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/trace_open.h"
+#include "engine/core/model/model_config.h"
+#include "engine/core/model/safetensors.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/core/tokenizer/tokenizer.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr OptionSpec kOptions[] = {{"json", "", "one object"}, kHelpOption};
+
+ordered_json inspect_model(const fs::path& folder) {
+  const ModelConfig config = ModelConfig::load(folder);
+  const WeightFiles weights = WeightFiles::open(folder);
+  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const double kv_bytes = 2.0 * config.n_layers * config.n_kv_heads * config.head_dim * 2;
+  ordered_json result = {{"kind", "model"},
+                         {"architecture", config.architecture},
+                         {"dtype", config.dtype},
+                         {"layers", config.n_layers},
+                         {"heads", config.n_heads},
+                         {"kv_heads", config.n_kv_heads},
+                         {"head_dim", config.head_dim},
+                         {"hidden_size", config.hidden_size},
+                         {"vocab_size", config.vocab_size},
+                         {"max_positions", config.max_positions},
+                         {"tied_embeddings", config.tie_word_embeddings},
+                         {"tokenizer_size", tokenizer.vocab_size()},
+                         {"weights_hash", weights.hash()},
+                         {"kv_cache_bytes_per_token_16bit", kv_bytes}};
+  std::error_code error;
+  if (fs::exists(folder / "kvpop_scorer.json", error)) {
+    result["scorer"] = ordered_json::parse(read_json(folder / "kvpop_scorer.json").dump());
+  } else {
+    result["scorer"] = nullptr;
+  }
+  return result;
+}
+
+ordered_json inspect_weights(const fs::path& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  ordered_json tensors = ordered_json::object();
+  std::int64_t elements = 0;
+  for (const auto& [name, entry] : file.tensors()) {
+    tensors[escape_for_terminal(name)] = {{"dtype", entry.type_name}, {"shape", entry.shape}};
+    elements += entry.n_elements();
+  }
+  return {{"kind", "weights"},
+          {"tensors", file.tensors().size()},
+          {"parameters", elements},
+          {"bytes", file.file_size()},
+          {"entries", tensors}};
+}
+
+ordered_json inspect_trace_file(const fs::path& path) {
+  const TraceInfo info = trace_info(path, "/proc/self/exe");
+  const ModelInfo& model = info.model;
+  return {{"kind", "trace"},
+          {"version", info.version},
+          {"status", info.status},
+          {"runs", info.n_runs},
+          {"created_by", info.created_by},
+          {"model", model.name},
+          {"architecture", model.architecture},
+          {"layers", model.n_layers},
+          {"kv_heads", model.n_kv_heads},
+          {"head_dim", model.head_dim},
+          {"dtype", model.dtype},
+          {"device", model.device},
+          {"scorer", model.scorer},
+          {"weights_hash", model.weights_hash}};
+}
+
+void print_lines(const ordered_json& object, const std::string& indent) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      std::printf("%s%s:\n", indent.c_str(), key.c_str());
+      print_lines(value, indent + "  ");
+    } else {
+      const std::string text = value.is_string() ? value.get<std::string>()
+                                                 : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+      std::printf("%s%-14s %s\n", indent.c_str(), key.c_str(), escape_for_terminal(text).c_str());
+    }
+  }
+}
+
+int inspect(const Arguments& arguments) {
+  const fs::path path = arguments.positionals()[0];
+  std::error_code error;
+  if (!fs::exists(path, error)) throw Error({.file = path.string(), .found = "no such file or folder"});
+  ordered_json result;
+  if (fs::is_directory(path, error)) {
+    result = inspect_model(path);
+  } else if (path.extension() == ".safetensors") {
+    result = inspect_weights(path);
+  } else if (path.extension() == ".json") {
+    result = {{"kind", "json"}, {"content", ordered_json::parse(read_json(path).dump())}};
+  } else {
+    result = inspect_trace_file(path);
+  }
+  if (arguments.has("json")) {
+    write_json_line(result);
+  } else {
+    print_lines(result, "");
+  }
+  flush_stdout();
+  return 0;
+}
+
+}  // namespace
+
+const CommandSpec& inspect_command() {
+  static const CommandSpec spec = {
+      "inspect",
+      "PATH [--json]",
+      "what a model, a scorer, a weights file or a trace is",
+      "PATH is a model's folder, a .safetensors file, a scorer's .json or a trace. Reads headers, not weights.",
+      "  kvscope inspect samples/models/kvscope-tiny",
+      1,
+      1,
+      kOptions,
+      inspect};
+  return spec;
+}
+
+}  // namespace kvscope::app

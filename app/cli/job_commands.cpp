@@ -1,0 +1,192 @@
+// kvscope train, eval, bench: long jobs of the engine. Rows go to stdout as they come, the result is the last of
+// --json.
+
+#include <cstdio>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/paths.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+int run_job(const Arguments& arguments, const std::string& name, const nlohmann::json& args) {
+  EngineJob job(arguments);
+  const bool json = arguments.has("json");
+  const auto done = job.call({{"type", "job"}, {"job", name}, {"args", args}}, [&](const nlohmann::json& event) {
+    if (event.value("type", "") != "row") return;
+    job.progress().clear();
+    if (json) {
+      write_json_line(event.value("data", nlohmann::json::object()));
+    } else {
+      std::printf("%s\n", event.value("text", "").c_str());
+    }
+    std::fflush(stdout);
+  });
+  job.progress().clear();
+  const nlohmann::json result = done.value("result", nlohmann::json::object());
+  if (json) write_json_line(result);
+  flush_stdout();
+  const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
+  return static_cast<int>(cancelled || done.value("status", "") == "cancelled" ? ExitCode::cancelled : ExitCode::done);
+}
+
+// The options that were given, under their names: "--max-tokens 5" is {"max_tokens": 5}. Numbers go as numbers.
+nlohmann::json given_options(const Arguments& arguments, std::initializer_list<const char*> names) {
+  nlohmann::json args = nlohmann::json::object();
+  for (const char* name : names) {
+    if (!arguments.has(name)) continue;
+    std::string key = name;
+    for (char& c : key) c = c == '-' ? '_' : c;
+    const std::string text = arguments.text(name);
+    const auto number = nlohmann::json::parse(text, nullptr, false);
+    args[key] = number.is_number() ? number : nlohmann::json(text);
+  }
+  return args;
+}
+
+constexpr OptionSpec kTrainOptions[] = {
+    {"data", "FOLDER", "the text that the recipe names"},
+    {"o", "FOLDER", "where the model is written"},
+    {"phase", "NAME", "all, base or scorer (all)"},
+    {"seed", "N", "of data and initial weights (the recipe's)"},
+    {"threads", "N", "that make batches (the machine's)"},
+    {"overrides", "JSON", "merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},
+    kDeviceOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "one object per row, then the result"},
+    kHelpOption,
+};
+
+int train(const Arguments& arguments) {
+  nlohmann::json args = given_options(arguments, {"phase", "seed", "threads", "device"});
+  args["recipe"] = arguments.positionals()[0];
+  for (const auto& [option, key] : {std::pair("o", "output"), std::pair("data", "data")}) {
+    if (!arguments.has(option)) {
+      throw Error({.code = ExitCode::usage,
+                   .file = "kvscope train",
+                   .found = "no " + dashed(option),
+                   .expected = dashed(option) + " FOLDER"});
+    }
+    args[key] = arguments.text(option);
+  }
+  if (arguments.has("overrides")) args["overrides"] = parse_json(arguments.text("overrides"), "--overrides");
+  return run_job(arguments, "train", args);
+}
+
+constexpr OptionSpec kEvalOptions[] = {
+    {"tasks", "NAME,...", "reversal, fact_recall (both)"},
+    {"policies", "SPEC;...", "policies to compare, separated by ; (full, and kvpop and streaming at keep=25%)"},
+    {"questions", "N", "questions of each task (100)"},
+    {"seed", "N", "of the questions; training never uses seeds from 900000 (900000)"},
+    {"text", "FILE", "English text between the tasks (the sample's held-out text)"},
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "one object per row, then the result"},
+    kHelpOption,
+};
+
+int evaluate(const Arguments& arguments) {
+  const std::string model = arguments.positionals()[0];
+  check_model_path(arguments, model);
+  nlohmann::json args = given_options(arguments, {"questions", "seed", "text", "device", "dtype"});
+  args["model"] = model;
+  const auto split = [&](const char* option, char separator) {
+    nlohmann::json list = nlohmann::json::array();
+    std::string text = arguments.text(option) + separator;
+    for (std::size_t at = 0, end; (end = text.find(separator, at)) != std::string::npos; at = end + 1) {
+      if (end > at) list.push_back(text.substr(at, end - at));
+    }
+    return list;
+  };
+  if (arguments.has("tasks")) args["tasks"] = split("tasks", ',');
+  if (arguments.has("policies")) {
+    args["policies"] = split("policies", ';');
+    for (const auto& policy : args["policies"]) PolicySpec::parse(policy.get<std::string>());
+  }
+  return run_job(arguments, "eval", args);
+}
+
+constexpr OptionSpec kBenchOptions[] = {
+    {"model", "MODEL", "the model's folder (the sample model)"},
+    {"shape", "NAME", "random weights of a known shape instead, e.g. qwen3-0.6b"},
+    {"policy", "SPEC", "NAME:key=value,... (several are run by default)"},
+    {"prompt-tokens", "N", "length of the prompt"},
+    {"max-tokens", "N", "tokens to generate"},
+    {"repeats", "N", "measured repetitions after a warm-up"},
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "one object per row, then the result"},
+    kHelpOption,
+};
+
+int bench(const Arguments& arguments) {
+  const std::string name = arguments.positionals()[0];
+  if (name != "decode") {
+    throw Error({.code = ExitCode::usage, .file = name, .found = "no such benchmark", .expected = "decode"});
+  }
+  nlohmann::json args =
+      given_options(arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "repeats", "device", "dtype"});
+  args["name"] = name;
+  if (arguments.has("shape")) return run_job(arguments, "bench", args);
+  const std::string model = arguments.text("model", sample_model().string());
+  if (model.empty()) throw Error({.file = "--model", .found = "no sample model", .expected = "--model FOLDER"});
+  check_model_path(arguments, model);
+  args["model"] = model;
+  return run_job(arguments, "bench", args);
+}
+
+}  // namespace
+
+const CommandSpec& train_command() {
+  static const CommandSpec spec = {
+      "train",
+      "RECIPE.json --data FOLDER -o FOLDER [options]",
+      "train a model and its scorers from a recipe",
+      "Next-token pretraining, then KVpop scorer distillation against the future-attention oracle with the base "
+      "frozen.",
+      "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda",
+      1,
+      1,
+      kTrainOptions,
+      train};
+  return spec;
+}
+
+const CommandSpec& eval_command() {
+  static const CommandSpec spec = {
+      "eval",
+      "MODEL [options]",
+      "exact match on reversal and fact recall under several policies",
+      "Decodes for real (not teacher-forced) on questions that training never saw.",
+      "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:keep=25%;streaming:keep=25%'",
+      1,
+      1,
+      kEvalOptions,
+      evaluate};
+  return spec;
+}
+
+const CommandSpec& bench_command() {
+  static const CommandSpec spec = {
+      "bench",
+      "decode [options]",
+      "speed of decoding on this machine",
+      "Tokens per second with recording off and on; each number with its spread over the repetitions.",
+      "  kvscope bench decode --device cpu",
+      1,
+      1,
+      kBenchOptions,
+      bench};
+  return spec;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,72 @@
+#include "app/cli/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr int kBarWidth = 24;
+constexpr std::chrono::milliseconds kTerminalInterval(100);
+constexpr std::chrono::milliseconds kPlainInterval(5000);
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  const long s = std::lround(std::clamp(seconds, 0.0, 3.6e8));
+  char text[32];
+  if (s >= 3600) {
+    std::snprintf(text, sizeof text, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%ld:%02ld", s / 60, s % 60);
+  }
+  return text;
+}
+
+Progress::Progress(bool quiet) : quiet_(quiet), terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
+  if (!drawn_) return;
+  std::fputs("\r\033[K", stderr);
+  drawn_ = false;
+}
+
+void Progress::update(const std::string& phase, double value, double max, const std::string& text) {
+  if (quiet_) return;
+  const auto now = std::chrono::steady_clock::now();
+  const bool new_phase = phase != phase_;
+  if (new_phase) phase_ = phase, phase_start_ = now;
+  if (!new_phase && now - last_ < (terminal_ ? kTerminalInterval : kPlainInterval)) return;
+  last_ = now;
+
+  const double seconds = std::chrono::duration<double>(now - phase_start_).count();
+  std::string line = escape_for_terminal(phase);
+  char number[96];
+  if (max > 0) {
+    const double share = std::clamp(value / max, 0.0, 1.0);
+    if (terminal_) {
+      const int full = static_cast<int>(share * kBarWidth);
+      line += " [" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "]";
+    }
+    std::snprintf(number, sizeof number, " %.0f/%.0f (%.0f %%)", value, max, 100 * share);
+    line += number;
+    if (share > 0 && share < 1 && seconds > 1) line += ", " + format_duration(seconds * (1 - share) / share) + " left";
+  }
+  if (!text.empty()) line += "  " + escape_for_terminal(text);
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s", line.c_str());
+    drawn_ = true;
+  } else {
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+  std::fflush(stderr);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,29 @@
+#pragma once
+// Progress on stderr: a bar that redraws itself on a terminal, a plain line now and then elsewhere.
+
+#include <chrono>
+#include <string>
+
+namespace kvscope::app {
+
+class Progress {
+ public:
+  /// quiet: nothing is ever written.
+  explicit Progress(bool quiet = false);
+  ~Progress();
+  /// A task's state: `value` of `max` (0: unknown), and a word about it ("41.3 tok/s"). ETA comes from the rate since
+  /// the phase began.
+  void update(const std::string& phase, double value, double max, const std::string& text = "");
+  /// Removes the bar from the terminal, so that other output can be written.
+  void clear();
+
+ private:
+  bool quiet_, terminal_, drawn_ = false;
+  std::string phase_;
+  std::chrono::steady_clock::time_point phase_start_, last_;
+};
+
+/// "0:07", "12:05", "1:02:03".
+std::string format_duration(double seconds);
+
+}  // namespace kvscope::app

@@ -1,0 +1,60 @@
+#include "app/cli/prompts.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = 1u << 30;
+constexpr std::size_t kMaxPromptBytes = 64u << 20;
+
+std::vector<std::string> prompts_of_folder(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".txt") files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  std::vector<std::string> prompts;
+  for (const auto& file : files) prompts.push_back(read_file(file, kMaxPromptBytes));
+  return prompts;
+}
+
+std::string prompt_of_line(std::string_view line, const std::string& file, int number) {
+  const std::string where = file + ":" + std::to_string(number);
+  const auto object = parse_json(line, where, {.max_bytes = kMaxPromptBytes});
+  if (!object.is_object()) {
+    throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\""});
+  }
+  return JsonObject(object, where).text("prompt");
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompts(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) throw Error({.file = path.string(), .found = "no such file"});
+  std::vector<std::string> prompts;
+  if (std::filesystem::is_directory(path, error)) {
+    prompts = prompts_of_folder(path);
+  } else {
+    const std::string text = read_file(path, kMaxFileBytes);
+    const bool jsonl = path.extension() == ".jsonl";
+    std::string_view rest = text;
+    for (int number = 1; !rest.empty(); ++number) {
+      const std::size_t end = rest.find('\n');
+      std::string_view line = rest.substr(0, end);
+      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+      prompts.push_back(jsonl ? prompt_of_line(line, path.string(), number) : std::string(line));
+    }
+  }
+  if (prompts.empty()) throw Error({.file = path.string(), .found = "no prompt in it"});
+  return prompts;
+}
+
+}  // namespace kvscope::app

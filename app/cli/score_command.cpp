@@ -1,0 +1,100 @@
+// kvscope score: teacher-forced log-probability of each token under a policy.
+
+#include <cmath>
+#include <cstdio>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/cli/run_options.h"
+#include "engine/core/support/error.h"
+#include "engine/core/tokenizer/tokenizer.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"text", "TEXT", "the text"},
+    {"text-file", "FILE", "the text from a file; - is stdin"},
+    {"policy", "SPEC", "NAME:key=value,... (full)"},
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token)"},
+    kHelpOption,
+};
+
+nlohmann::json logprobs_to_json(const std::vector<float>& logprobs) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const float value : logprobs) list.push_back(std::isnan(value) ? nlohmann::json() : nlohmann::json(value));
+  return list;
+}
+
+void print_table(const std::string& model, const std::vector<std::int32_t>& ids, const std::vector<float>& logprobs,
+                 double nll) {
+  std::optional<Tokenizer> tokenizer;
+  try {
+    tokenizer = Tokenizer::load(model);
+  } catch (const Error&) {
+    // The model may be on another machine: ids alone then.
+  }
+  std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    rows.push_back({std::to_string(i), std::to_string(ids[i]), format_number(logprobs[i]),
+                    tokenizer ? escape_for_terminal(tokenizer->piece(ids[i])) : ""});
+  }
+  std::fputs(format_table(rows).c_str(), stdout);
+  std::printf("nll %.6f nats per token, perplexity %.3f\n", nll, std::exp(nll));
+}
+
+int score(const Arguments& arguments) {
+  const std::string model_path = arguments.positionals()[0];
+  check_model_path(arguments, model_path);
+  const std::string text = arguments.text_or_file("text");
+  const PolicySpec policy = PolicySpec::parse(arguments.text("policy", "full"));
+  EngineJob job(arguments);
+  job.load(model_path);
+  const auto done = job.call({{"type", "score"}, {"text", text}, {"policy", policy.to_string()}});
+  job.progress().clear();
+  if (done.value("status", "") == "cancelled") return static_cast<int>(ExitCode::cancelled);
+  const auto ids = protocol::unpack_i32(done, "ids");
+  const auto logprobs = protocol::unpack_f32(done, "logprobs");
+  if (logprobs.size() != ids.size()) {
+    throw Error({.code = ExitCode::internal,
+                 .file = "engine",
+                 .found = std::to_string(logprobs.size()) + " log-probabilities",
+                 .expected = std::to_string(ids.size())});
+  }
+  const double nll = done.at("nll").is_number() ? done["nll"].get<double>() : std::nan("");
+  if (arguments.has("json")) {
+    nlohmann::ordered_json result = {
+        {"ids", ids}, {"logprobs", logprobs_to_json(logprobs)}, {"nll", nullptr}, {"policy", policy.to_string()}};
+    if (std::isfinite(nll)) result["nll"] = nll;
+    write_json_line(result);
+  } else {
+    print_table(model_path, ids, logprobs, nll);
+  }
+  flush_stdout();
+  return 0;
+}
+
+}  // namespace
+
+const CommandSpec& score_command() {
+  static const CommandSpec spec = {"score",
+                                   "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
+                                   "log-probability of each token of a text under a policy",
+                                   "Teacher-forced: the text is given, the policy decides what each position may still "
+                                   "see. Special tokens in the text\n"
+                                   "become their ids.",
+                                   "  kvscope score samples/models/kvscope-tiny --text-file "
+                                   "samples/prompts/1-reversal.txt --policy streaming:keep=25%",
+                                   1,
+                                   1,
+                                   kOptions,
+                                   score};
+  return spec;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,52 @@
+#pragma once
+// Everything that can be done, by id: menu, shortcut, palette, script and test call the same thing.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kvscope::app {
+
+/// A key with modifiers. `key` as KeyPress names it.
+struct Shortcut {
+  std::string key;
+  bool ctrl = false, shift = false, alt = false;
+  bool operator==(const Shortcut&) const = default;
+  /// "Ctrl+Shift+E". Throws std::logic_error for a text that is none: shortcuts are written in the source.
+  static Shortcut parse(std::string_view text);
+};
+
+struct Command {
+  std::string id;                 // "run.start"
+  std::string title;              // "Run"
+  std::string group;              // menu: "Run", "View" ...
+  std::string shortcut;           // "Ctrl+R", or several separated by a space; empty for none
+  std::string arguments;          // what `run` takes, for the help: "policy: text"; empty for none
+  std::function<bool()> enabled;  // null: always
+  std::function<nlohmann::json(const nlohmann::json& arguments)> run;  // throws Error
+};
+
+class CommandRegistry {
+ public:
+  /// Ids and shortcuts must be new.
+  void add(Command command);
+  const std::vector<Command>& all() const { return commands_; }
+  const Command* find(std::string_view id) const;
+  /// The enabled or disabled command of that key; nullptr if there is none.
+  const Command* find(const Shortcut& shortcut) const;
+  bool enabled(const Command& command) const { return !command.enabled || command.enabled(); }
+  /// Throws Error (usage) for an unknown id (naming what comes close) and for a command that is not possible now.
+  nlohmann::json execute(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object()) const;
+
+ private:
+  struct Binding {
+    Shortcut shortcut;
+    std::size_t command;
+  };
+  std::vector<Command> commands_;
+  std::vector<Binding> bindings_;
+};
+
+}  // namespace kvscope::app

@@ -1,0 +1,110 @@
+#include "app/control/requests.h"
+
+#include <utility>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kDefaultTimeout = 30;
+
+json failure(const std::string& text) { return {{"ok", false}, {"error", text}}; }
+
+bool condition_holds(const json& condition, const json* value) {
+  if (!condition.is_object()) return value ? *value == condition : condition.is_null();
+  for (const auto& [kind, wanted] : condition.items()) {
+    if (kind == "at_least") {
+      if (!value || !value->is_number() || value->get<double>() < wanted.get<double>()) return false;
+    } else if (kind == "contains") {
+      if (!value || value->dump().find(wanted.get<std::string>()) == std::string::npos) return false;
+    } else if (kind == "not") {
+      if (value ? *value == wanted : wanted.is_null()) return false;
+    } else {
+      throw Error({.code = ExitCode::usage, .file = "until", .found = kind, .expected = "at_least, contains or not"});
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool holds(const json& until, const json& state) {
+  if (!until.is_object()) throw Error({.code = ExitCode::usage, .file = "until", .found = "no object of conditions"});
+  for (const auto& [pointer, condition] : until.items()) {
+    const json::json_pointer path(pointer);
+    if (!condition_holds(condition, state.contains(path) ? &state[path] : nullptr)) return false;
+  }
+  return true;
+}
+
+void Requests::add(json request, Reply reply) {
+  double timeout = kDefaultTimeout;
+  if (request.is_object() && request.contains("timeout") && request["timeout"].is_number())
+    timeout = request["timeout"];
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<long>(timeout * 1000));
+  pending_.push_back({std::move(request), std::move(reply), deadline, nullptr});
+}
+
+void Requests::serve() {
+  // By index: a reply may add the next request of a script.
+  for (std::size_t i = 0; i < pending_.size();) {
+    Pending pending = std::move(pending_[i]);
+    bool done;
+    try {
+      done = serve(pending);
+    } catch (const std::exception& error) {
+      pending.reply(failure(error.what()));
+      done = true;
+    }
+    if (done) {
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      pending_[i++] = std::move(pending);
+    }
+  }
+}
+
+bool Requests::serve(Pending& pending) {
+  const json& request = pending.request;
+  if (!request.is_object()) throw Error({.code = ExitCode::usage, .file = "request", .found = "no object"});
+  if (request.contains("command")) {
+    if (pending.answer.is_null()) {
+      json result = host_.execute(request["command"].get<std::string>(), request.value("args", json::object()));
+      pending.answer = {{"ok", true}, {"result", std::move(result)}};
+    }
+    if (host_.busy()) return false;
+    pending.reply(pending.answer);
+    return true;
+  }
+  const std::string query = request.value("query", "");
+  if (query == "wait") {
+    if (holds(request.at("until"), host_.state())) {
+      pending.reply({{"ok", true}});
+      return true;
+    }
+    if (std::chrono::steady_clock::now() < pending.deadline) return false;
+    throw Error({.file = "wait", .found = "timed out waiting for " + request["until"].dump()});
+  }
+  json answer = {{"ok", true}};
+  if (query == "state") {
+    answer["state"] = host_.state();
+  } else if (query == "item") {
+    answer["rect"] = host_.item(request.at("id").get<std::string>());
+  } else if (query == "items") {
+    answer["items"] = host_.items();
+  } else if (query == "commands") {
+    answer["commands"] = host_.commands();
+  } else {
+    throw Error({.code = ExitCode::usage,
+                 .file = "query",
+                 .found = "'" + query + "'",
+                 .expected = "state, item, items, commands or wait"});
+  }
+  pending.reply(answer);
+  return true;
+}
+
+}  // namespace kvscope::app

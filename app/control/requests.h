@@ -1,0 +1,55 @@
+#pragma once
+// What scripts and tests may ask of the running program, as JSON objects:
+//
+//   {"command": "run.start", "args": {...}}          -> {"ok": true, "result": ...}
+//   {"query": "state"}                               -> {"ok": true, "state": {...}}   Session::state() and "frame"
+//   {"query": "item", "id": "strip.token.17"}        -> {"ok": true, "rect": [x, y, w, h]}   in pixels of the window
+//   {"query": "items"} | {"query": "commands"}       -> {"ok": true, "items": [...]}
+//   {"query": "wait", "until": {"/running": false, "/a/n_tokens": {"at_least": 9}}, "timeout": 10}
+//                                                    -> {"ok": true} once all hold of the state
+//
+// until: JSON pointers into the state; a value must be equal, or {"at_least": n}, {"contains": text}, {"not": value}.
+// What goes wrong is {"ok": false, "error": text}.
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace kvscope::app {
+
+/// Requests that wait for their answer. All functions on the window's thread.
+class Requests {
+ public:
+  struct Host {
+    std::function<nlohmann::json(const std::string& id, const nlohmann::json& args)> execute;  // throws Error
+    std::function<nlohmann::json()> state;
+    std::function<nlohmann::json(const std::string& id)> item;  // rect or null
+    std::function<nlohmann::json()> items, commands;
+    std::function<bool()> busy;  // a command's effect is still to come (a screenshot, say): its answer waits
+  };
+  using Reply = std::function<void(const nlohmann::json& answer)>;
+
+  explicit Requests(Host host) : host_(std::move(host)) {}
+  void add(nlohmann::json request, Reply reply);
+  /// Answers what can be answered now. Call once a frame.
+  void serve();
+  bool waiting() const { return !pending_.empty(); }
+
+ private:
+  struct Pending {
+    nlohmann::json request;
+    Reply reply;
+    std::chrono::steady_clock::time_point deadline;
+    nlohmann::json answer;  // of a command that was executed and whose effect is awaited
+  };
+  bool serve(Pending& pending);
+
+  Host host_;
+  std::vector<Pending> pending_;
+};
+
+/// Whether every condition of `until` holds of `state`; throws Error for a malformed one.
+bool holds(const nlohmann::json& until, const nlohmann::json& state);
+
+}  // namespace kvscope::app

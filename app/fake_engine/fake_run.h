@@ -1,0 +1,20 @@
+#pragma once
+// One run of the fake engine: the same events in the same order as the real one's.
+
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/protocol/protocol.h"
+
+namespace kvscope::fake {
+
+struct RunHooks {
+  std::function<void(const nlohmann::json& event)> send;
+  std::function<bool()> cancelled;
+  std::function<void(int n_generated)> before_step;  // sleeps, dies: what the options ask for
+};
+
+/// Plays the whole run; ends with its `done`. Throws Error if the request does not fit the model.
+void play_run(const protocol::RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks);
+
+}  // namespace kvscope::fake

@@ -1,0 +1,66 @@
+// kvscope: the window if a model, a trace or nothing is given, else one command.
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/cli/command_list.h"
+#include "app/window/window_command.h"
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_child.h"
+
+namespace {
+
+using namespace kvscope;
+
+// The first word decides. What looks like a path is one, even if it is not there: "kvscope run.h5" with a typing error
+// is a missing file, not an unknown command.
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty()) return app::window_main(words);
+  const std::string& first = words[0];
+  if (first == "--help" || first == "-h" || first == "help") {
+    if (words.size() > 1 && app::find_command(words[1])) {
+      std::fputs(app::command_help(*app::find_command(words[1])).c_str(), stdout);
+    } else {
+      std::fputs(app::general_help().c_str(), stdout);
+    }
+    return 0;
+  }
+  if (first == "--version") {
+    std::fputs(app::version_text().c_str(), stdout);
+    return 0;
+  }
+  if (app::find_command(first)) return app::run_command_line(words);
+  std::error_code error;
+  const bool path = first.find_first_of("/.") != std::string::npos || std::filesystem::exists(first, error);
+  if (path || first.starts_with("-")) return app::window_main(words);
+  std::vector<std::string_view> names;
+  for (const app::CommandSpec* spec : app::command_list()) names.push_back(spec->name);
+  const std::string close = app::closest(first, names);
+  throw Error({.code = ExitCode::usage,
+               .file = first,
+               .found = "neither a command nor a file",
+               .hint = close.empty() ? "see kvscope --help" : "did you mean kvscope " + close + "?"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "--trace-child") return trace_child_main(argc, argv);
+  hdf5_start();
+  try {
+    return dispatch(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::done) return 0;
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of memory\n");
+    return static_cast<int>(ExitCode::resource);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: internal: %s\n", escape_for_terminal(error.what()).c_str());
+    return static_cast<int>(ExitCode::internal);
+  }
+}

@@ -1,0 +1,27 @@
+#pragma once
+// Where things are: this program, its samples and assets, the person's state.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace kvscope::app {
+
+std::filesystem::path executable_path();
+std::filesystem::path executable_folder();
+
+/// The folder `name` ("samples", "assets") that came with the program: $KVSCOPE_SAMPLES or $KVSCOPE_ASSETS,
+/// share/kvscope beside an installed bin, or the source tree this was built from. Empty if there is none.
+std::filesystem::path shipped_folder(const std::string& name);
+/// The sample model, empty if it is not there.
+std::filesystem::path sample_model();
+/// The sample prompts (N-*.txt), in order of name.
+std::vector<std::filesystem::path> sample_prompts();
+
+/// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope; made if it is not there. Empty if it cannot be made.
+std::filesystem::path state_folder();
+
+/// A word as a POSIX shell takes it: quoted if it has to be.
+std::string shell_quote(const std::string& word);
+
+}  // namespace kvscope::app

@@ -1,0 +1,19 @@
+#pragma once
+// Traces of strangers: read in a child process, which a damaged file may crash or hang.
+
+#include <filesystem>
+
+#include "engine/core/trace/trace_child.h"
+
+namespace kvscope::app {
+
+/// `program` handles --trace-child, as kvscope does; empty: no child, for programs that do not.
+inline RunRecord load_any_trace(const std::filesystem::path& path, int run_index,
+                                const std::filesystem::path& program) {
+  return program.empty() ? load_trace(path, run_index) : load_trace_guarded(program, path, run_index);
+}
+inline TraceInfo trace_info(const std::filesystem::path& path, const std::filesystem::path& program) {
+  return program.empty() ? inspect_trace(path) : inspect_trace_guarded(program, path);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,341 @@
+#include "app/window/app_window.h"
+
+#include <backends/imgui_impl_glfw.h>
+#include <backends/imgui_impl_opengl3.h>
+#include <imgui.h>
+
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "app/app_commands.h"
+#include "app/autosave.h"
+#include "app/interrupt.h"
+#include "app/paths.h"
+#include "app/window/panel.h"
+#include "app/window/png.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr double kIdleWait = 0.5;  // seconds; nothing is drawn in between unless something happens
+constexpr double kFrameTime = 1.0 / 60;
+constexpr int kFramesAfterInput = 3;  // ImGui settles within three
+constexpr std::chrono::seconds kAutosaveInterval(30);
+
+}  // namespace
+
+AppWindow::AppWindow(const WindowOptions& options)
+    : options_(options),
+      window_({.width = options.width, .height = options.height, .visible = true, .title = "KVScope"}),
+      session_({.engine_command = options.engine_command,
+                .device = options.device,
+                .dtype = options.dtype,
+                .wake = glfwPostEmptyEvent}),
+      requests_(request_host()) {
+  ui_.dark = !options.light;
+  set_up_imgui();
+  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_};
+  views_ = views::make_views(services_);
+  time_deck_ = std::make_unique<views::TimeDeck>(services_);
+  add_all_commands(commands_, session_, ui_);
+  if (!options.script.empty()) {
+    script_ = read_json(options.script, {.max_bytes = 16u << 20});
+    if (!script_->is_array())
+      throw Error({.file = options.script, .found = script_->type_name(), .expected = "a list of commands"});
+  }
+  if (!options.control.empty()) control_ = std::make_unique<ControlServer>(options.control, glfwPostEmptyEvent);
+}
+
+AppWindow::~AppWindow() {
+  // Textures belong to the context: views go first, then the back ends, then the window.
+  time_deck_.reset();
+  views_.clear();
+  ImGui_ImplOpenGL3_Shutdown();
+  ImGui_ImplGlfw_Shutdown();
+  ImGui::DestroyContext();
+}
+
+void AppWindow::set_up_imgui() {
+  IMGUI_CHECKVERSION();
+  ImGui::CreateContext();
+  ImGuiIO& io = ImGui::GetIO();
+  io.IniFilename = nullptr;  // layout is ours; a stray imgui.ini in the working folder has crashed others
+  io.LogFilename = nullptr;
+  window_.install_callbacks();
+  ImGui_ImplGlfw_InitForOpenGL(window_.handle(), true);
+  ImGui_ImplOpenGL3_Init("#version 330 core");
+  textures_ = std::make_unique<views::OpenGlTextureBackend>([](const char* name) {
+    return reinterpret_cast<views::OpenGlTextureBackend::Function>(glfwGetProcAddress(name));
+  });
+  apply_scale_and_theme();
+}
+
+// Fonts are made anew when the size changes or run A has characters that the atlas lacks.
+void AppWindow::apply_scale_and_theme() {
+  const float scale = (options_.scale > 0 ? options_.scale : window_.content_scale()) * ui_.zoom;
+  const RunRecord* run = session_.shown_a() && session_.shown_a()->run->status != RunStatus::running
+                             ? session_.shown_a()->run.get()
+                             : nullptr;
+  bool new_fonts = scale != applied_scale_;
+  if (run && run != fonts_of_) {
+    fonts_of_ = run;
+    std::vector<char32_t> wanted = views::token_code_points(*run);
+    if (!std::ranges::includes(extra_glyphs_, wanted)) extra_glyphs_ = std::move(wanted), new_fonts = true;
+  }
+  if (!new_fonts && ui_.dark == applied_dark_) return;
+  const views::Fonts fonts = theme_.fonts;
+  theme_ = views::make_theme(ui_.dark, scale);
+  theme_.fonts = fonts;
+  if (new_fonts) {
+    if (frame_ > 0) ImGui_ImplOpenGL3_DestroyFontsTexture();
+    views::load_fonts(theme_, extra_glyphs_);
+    if (frame_ > 0) ImGui_ImplOpenGL3_CreateFontsTexture();
+  }
+  views::apply_theme(theme_);
+  applied_scale_ = scale, applied_dark_ = ui_.dark;
+  frames_due_ = kFramesAfterInput;
+}
+
+int AppWindow::run() {
+  catch_interrupts();
+  while (!ui_.quit && !glfwWindowShouldClose(window_.handle()) && !interrupted()) {
+    wait();
+    take_input();
+    if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
+    take_control();
+    run_script_step();
+    if (requests_.waiting()) frames_due_ = std::max(frames_due_, 1);
+    if (frames_due_ > 0) {
+      --frames_due_;
+      draw_frame();
+      if (frame_ == 1) after_first_frame();
+    }
+    requests_.serve();
+    autosave(false);
+  }
+  autosave(true);
+  end_autosave();
+  if (!script_error_.empty())
+    throw Error({.file = options_.script, .where = "step " + std::to_string(script_at_), .found = script_error_});
+  return 0;
+}
+
+// Sleeps until something happens: input, an event of the engine (its wake), or half a second.
+void AppWindow::wait() {
+  const auto now = std::chrono::steady_clock::now();
+  const double since = std::chrono::duration<double>(now - last_frame_).count();
+  if (frames_due_ > 0) {
+    if (since < kFrameTime) {
+      glfwWaitEventsTimeout(kFrameTime - since);
+    } else {
+      glfwPollEvents();
+    }
+    return;
+  }
+  // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
+  const bool blinking =
+      ImGui::GetIO().WantTextInput || session_.run_in_progress() || !session_.progress().phase.empty();
+  const double timeout = blinking ? 0.1 : kIdleWait;
+  glfwWaitEventsTimeout(timeout);
+  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
+  if (waited < timeout * 0.95) {
+    frames_due_ = kFramesAfterInput;
+  } else if (blinking) {
+    frames_due_ = 1;
+  }
+}
+
+void AppWindow::take_input() {
+  for (const std::string& path : window_.take_dropped_files()) {
+    Panel panel{session_, commands_, ui_, services_};
+    panel.run("file.open", {{"path", path}});
+  }
+  for (const KeyPress& press : window_.take_keys()) {
+    frames_due_ = kFramesAfterInput;
+    const bool popup = ui_.palette || ui_.dialog.has_value();
+    if (press.key == "escape") {
+      if (ui_.palette || ui_.help || ui_.dialog) {
+        ui_.palette = ui_.help = false;
+        ui_.dialog.reset();
+      } else if (!ImGui::GetIO().WantTextInput) {
+        session_.selection().token = -1;
+      }
+      continue;
+    }
+    if (popup && (press.key == "up" || press.key == "down" || press.key == "enter") && !press.ctrl) {
+      ui_.popup_keys.push_back(press.key);
+      continue;
+    }
+    const bool function_key =
+        press.key.size() > 1 && press.key[0] == 'f' && std::isdigit(static_cast<unsigned char>(press.key[1]));
+    const bool edits_text = press.key == "left" || press.key == "right" || press.key == "home" || press.key == "end";
+    if (ImGui::GetIO().WantTextInput && ((!press.ctrl && !function_key) || edits_text)) continue;
+    const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
+    if (!command) continue;
+    Panel panel{session_, commands_, ui_, services_};
+    if (commands_.enabled(*command)) panel.run(command->id);
+  }
+}
+
+void AppWindow::take_control() {
+  if (!control_) return;
+  for (const ControlServer::Line& line : control_->take_lines()) {
+    const auto reply = [this, connection = line.connection](const nlohmann::json& answer) {
+      control_->answer(connection, answer);
+    };
+    nlohmann::json request = nlohmann::json::parse(line.text, nullptr, false);
+    if (request.is_discarded()) {
+      reply({{"ok", false}, {"error", "not JSON"}});
+    } else {
+      requests_.add(std::move(request), reply);
+    }
+  }
+}
+
+// One step after the other; each waits for its answer. Then the picture and the end, if they were asked for.
+void AppWindow::run_script_step() {
+  if (script_waiting_ || frame_ < 2) return;
+  if (script_ && script_at_ < script_->size() && script_error_.empty()) {
+    script_waiting_ = true;
+    requests_.add((*script_)[script_at_++], [this](const nlohmann::json& answer) {
+      script_waiting_ = false;
+      if (!answer.value("ok", false)) script_error_ = answer.value("error", "failed");
+    });
+    return;
+  }
+  if (!options_.screenshot.empty() && script_error_.empty()) {
+    if (script_ || frame_ >= 4) ui_.screenshot = std::exchange(options_.screenshot, "");
+    frames_due_ = kFramesAfterInput;
+    return;
+  }
+  if ((options_.exit || !script_error_.empty()) && ui_.screenshot.empty()) ui_.quit = true;
+}
+
+void AppWindow::draw_frame() {
+  apply_scale_and_theme();
+  items_.begin_frame();
+  ImGui_ImplOpenGL3_NewFrame();
+  ImGui_ImplGlfw_NewFrame();
+  ImGui::NewFrame();
+  session_.clamp_selection();
+  Panel panel{session_, commands_, ui_, services_};
+  views::ViewContext context;
+  // Copies: a command that a view runs may change the session while the others still draw.
+  views::ShownRun a, b;
+  if (session_.shown_a()) a = *session_.shown_a(), context.a = &a;
+  if (session_.shown_b()) b = *session_.shown_b(), context.b = &b;
+  context.selection = &session_.selection();
+  context.command = [&panel](const std::string& id) { panel.run(id); };
+  cockpit_.draw(panel, context, views_, *time_deck_);
+  if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
+  ImGui::Render();
+  const auto& background = theme_.palette.background;
+  window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
+  ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
+  ++frame_;
+  if (!ui_.screenshot.empty()) save_screenshot();
+  glfwSwapBuffers(window_.handle());
+  last_frame_ = std::chrono::steady_clock::now();
+}
+
+void AppWindow::save_screenshot() {
+  const std::string path = std::exchange(ui_.screenshot, "");
+  try {
+    int width = 0, height = 0;
+    const auto pixels = window_.read_pixels(width, height);
+    write_png(path, width, height, pixels);
+    session_.notify("saved " + path);
+  } catch (const Error& error) {
+    session_.notify(error.what());
+    if (script_) script_error_ = error.what();
+  }
+}
+
+// The window is there before anything slow begins.
+void AppWindow::after_first_frame() {
+  Panel panel{session_, commands_, ui_, services_};
+  const std::string sample = sample_model().string();
+  std::error_code error;
+  const bool names_model = options_.open.empty() || std::filesystem::is_directory(options_.open, error);
+  if (!sample_prompts().empty()) panel.run("prompt.sample", {{"index", 0}});
+  const std::string model = options_.open.empty() ? sample : options_.open;
+  if (names_model && !model.empty()) {
+    session_.open_model(model);
+  } else if (!options_.open.empty()) {
+    panel.run("file.open", {{"path", options_.open}});
+    session_.start_engine();
+  }
+  if (const auto saved = begin_autosave()) {
+    session_.add_banner(
+        {.kind = Banner::Kind::info,
+         .text = "The last session did not end in order. Its prompt, policy and traces can be taken up again.",
+         .command = "session.restore",
+         .button = "Restore"});
+    commands_.add({.id = "session.restore",
+                   .title = "Restore the last session",
+                   .group = "File",
+                   .run = [this, saved = *saved](const nlohmann::json&) -> nlohmann::json {
+                     session_.restore(saved, "session.json");
+                     return nullptr;
+                   }});
+  }
+}
+
+void AppWindow::autosave(bool now) {
+  const auto time = std::chrono::steady_clock::now();
+  if (session_.revision() == saved_revision_ || (!now && time - last_autosave_ < kAutosaveInterval)) return;
+  saved_revision_ = session_.revision();
+  last_autosave_ = time;
+  save_session(session_, now);
+}
+
+nlohmann::json AppWindow::state() const {
+  nlohmann::json state = session_.state();
+  state["frame"] = frame_;
+  state["ui"] = {{"palette", ui_.palette},
+                 {"help", ui_.help},
+                 {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
+                 {"maximised", ui_.maximised},
+                 {"left", ui_.left},
+                 {"right", ui_.right},
+                 {"bottom", ui_.bottom},
+                 {"dark", ui_.dark},
+                 {"text_input", ImGui::GetIO().WantTextInput}};
+  return state;
+}
+
+Requests::Host AppWindow::request_host() {
+  Requests::Host host;
+  host.execute = [this](const std::string& id, const nlohmann::json& args) {
+    frames_due_ = kFramesAfterInput;
+    return commands_.execute(id, args);
+  };
+  host.state = [this] { return state(); };
+  host.item = [this](const std::string& id) -> nlohmann::json {
+    const auto rect = items_.find(id);
+    return rect ? nlohmann::json{rect->x, rect->y, rect->w, rect->h} : nlohmann::json();
+  };
+  host.items = [this] { return nlohmann::json(items_.ids()); };
+  host.commands = [this] {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Command& command : commands_.all()) {
+      list.push_back({{"id", command.id},
+                      {"title", command.title},
+                      {"shortcut", command.shortcut},
+                      {"arguments", command.arguments},
+                      {"enabled", commands_.enabled(command)}});
+    }
+    return list;
+  };
+  host.busy = [this] { return !ui_.screenshot.empty(); };
+  return host;
+}
+
+}  // namespace kvscope::app

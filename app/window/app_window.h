@@ -1,0 +1,86 @@
+#pragma once
+// The window: draws the session, turns keys and clicks into commands, and sleeps while nothing happens.
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/commands.h"
+#include "app/control/control_server.h"
+#include "app/control/requests.h"
+#include "app/session.h"
+#include "app/ui_state.h"
+#include "app/window/cockpit.h"
+#include "app/window/glfw_window.h"
+#include "views/view_list.h"
+#include "views/view_services.h"
+#include "views/widgets/time_deck.h"
+
+namespace kvscope::app {
+
+struct WindowOptions {
+  std::string open;  // model, trace or prompt; empty: the sample model
+  std::string engine_command, device = "auto", dtype = "auto";
+  int width = 1600, height = 1000;
+  float scale = 0;  // user interface; 0: the display's
+  bool light = false;
+  std::string control;     // socket
+  std::string script;      // JSON file
+  std::string screenshot;  // PNG, when the script is done
+  bool exit = false;       // then leave
+};
+
+class AppWindow {
+ public:
+  explicit AppWindow(const WindowOptions& options);
+  ~AppWindow();
+  /// Until it is closed; the exit code.
+  int run();
+
+ private:
+  void set_up_imgui();
+  void apply_scale_and_theme();
+  void wait();
+  void take_input();
+  void take_control();
+  void draw_frame();
+  void save_screenshot();
+  void after_first_frame();
+  void run_script_step();
+  void autosave(bool now);
+  nlohmann::json state() const;
+  Requests::Host request_host();
+
+  WindowOptions options_;
+  GlfwWindow window_;
+  UiState ui_;
+  Session session_;
+  CommandRegistry commands_;
+  views::Theme theme_;
+  views::ItemRegistry items_;
+  std::unique_ptr<views::OpenGlTextureBackend> textures_;
+  views::ViewServices services_;
+  std::vector<std::unique_ptr<views::View>> views_;
+  std::unique_ptr<views::TimeDeck> time_deck_;
+  Cockpit cockpit_;
+
+  Requests requests_;
+  std::unique_ptr<ControlServer> control_;
+  std::optional<nlohmann::json> script_;
+  std::size_t script_at_ = 0;
+  bool script_waiting_ = false;
+  std::string script_error_;
+
+  bool applied_dark_ = true;
+  float applied_scale_ = 0;
+  const RunRecord* fonts_of_ = nullptr;  // run A whose tokens' characters are in the atlas
+  std::vector<char32_t> extra_glyphs_;
+  std::uint64_t frame_ = 0;
+  int frames_due_ = 3;
+  std::chrono::steady_clock::time_point last_frame_{}, last_autosave_{};
+  std::uint64_t saved_revision_ = 0;
+};
+
+}  // namespace kvscope::app

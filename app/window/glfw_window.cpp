@@ -1,0 +1,161 @@
+#include "app/window/glfw_window.h"
+
+#define GLFW_INCLUDE_GLCOREARB
+#include <GLFW/glfw3.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <utility>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+std::string g_glfw_error;
+
+void on_error(int, const char* text) { g_glfw_error = text; }
+
+template <typename Function>
+Function gl(const char* name) {
+  return reinterpret_cast<Function>(glfwGetProcAddress(name));
+}
+
+// Keys without a printable name. Letters and marks are named by the layout, not by their place on an American keyboard.
+std::string special_key_name(int key) {
+  switch (key) {
+    case GLFW_KEY_SPACE:
+      return "space";
+    case GLFW_KEY_ESCAPE:
+      return "escape";
+    case GLFW_KEY_ENTER:
+    case GLFW_KEY_KP_ENTER:
+      return "enter";
+    case GLFW_KEY_TAB:
+      return "tab";
+    case GLFW_KEY_BACKSPACE:
+      return "backspace";
+    case GLFW_KEY_DELETE:
+      return "delete";
+    case GLFW_KEY_LEFT:
+      return "left";
+    case GLFW_KEY_RIGHT:
+      return "right";
+    case GLFW_KEY_UP:
+      return "up";
+    case GLFW_KEY_DOWN:
+      return "down";
+    case GLFW_KEY_HOME:
+      return "home";
+    case GLFW_KEY_END:
+      return "end";
+    case GLFW_KEY_PAGE_UP:
+      return "pageup";
+    case GLFW_KEY_PAGE_DOWN:
+      return "pagedown";
+    default:
+      break;
+  }
+  if (key >= GLFW_KEY_F1 && key <= GLFW_KEY_F25) return "f" + std::to_string(key - GLFW_KEY_F1 + 1);
+  return "";
+}
+
+}  // namespace
+
+GlfwWindow::GlfwWindow(const Settings& settings) {
+  const std::string hint =
+      "run, capture, figure, heads and all other commands work without a window; see kvscope --help";
+  if (!std::getenv("DISPLAY") && !std::getenv("WAYLAND_DISPLAY")) {
+    throw Error({.code = ExitCode::resource, .file = "display", .found = "none (DISPLAY is not set)", .hint = hint});
+  }
+  glfwSetErrorCallback(on_error);
+  if (!glfwInit()) throw Error({.code = ExitCode::resource, .file = "display", .found = g_glfw_error, .hint = hint});
+  glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
+  glfwWindowHint(GLFW_CONTEXT_VERSION_MINOR, 3);
+  glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
+  glfwWindowHint(GLFW_VISIBLE, settings.visible ? GLFW_TRUE : GLFW_FALSE);
+  glfwWindowHint(GLFW_FOCUS_ON_SHOW, GLFW_TRUE);
+  glfwWindowHintString(GLFW_X11_CLASS_NAME, "kvscope");
+  handle_ = glfwCreateWindow(settings.width, settings.height, settings.title.c_str(), nullptr, nullptr);
+  if (!handle_) {
+    glfwTerminate();
+    throw Error(
+        {.code = ExitCode::resource, .file = "display", .found = g_glfw_error, .expected = "OpenGL 3.3", .hint = hint});
+  }
+  glfwMakeContextCurrent(handle_);
+  glfwSwapInterval(1);
+  glfwSetWindowUserPointer(handle_, this);
+}
+
+GlfwWindow::~GlfwWindow() {
+  glfwDestroyWindow(handle_);
+  glfwTerminate();
+}
+
+std::string GlfwWindow::description() const {
+  const auto get_string = gl<PFNGLGETSTRINGPROC>("glGetString");
+  const auto text = [&](GLenum name) {
+    const auto* value = reinterpret_cast<const char*>(get_string(name));
+    return value ? std::string(value) : std::string("?");
+  };
+  return "OpenGL " + text(GL_VERSION) + ", " + text(GL_RENDERER);
+}
+
+float GlfwWindow::content_scale() const {
+  float x = 1, y = 1;
+  glfwGetWindowContentScale(handle_, &x, &y);
+  return std::clamp(std::max(x, y), 0.5f, 4.0f);
+}
+
+void GlfwWindow::install_callbacks() {
+  glfwSetKeyCallback(handle_, on_key);
+  glfwSetDropCallback(handle_, on_drop);
+}
+
+void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
+  if (action != GLFW_PRESS && action != GLFW_REPEAT) return;
+  std::string name = special_key_name(key);
+  if (name.empty()) {
+    const char* printable = glfwGetKeyName(key, scancode);
+    if (!printable) return;
+    name = printable;
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  }
+  auto* self = static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window));
+  self->keys_.push_back(
+      {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0});
+}
+
+void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
+  auto* self = static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window));
+  for (int i = 0; i < count; ++i) self->dropped_.emplace_back(paths[i]);
+}
+
+std::vector<KeyPress> GlfwWindow::take_keys() { return std::exchange(keys_, {}); }
+std::vector<std::string> GlfwWindow::take_dropped_files() { return std::exchange(dropped_, {}); }
+
+std::vector<unsigned char> GlfwWindow::read_pixels(int& width, int& height) const {
+  glfwGetFramebufferSize(handle_, &width, &height);
+  std::vector<unsigned char> bottom_up(static_cast<std::size_t>(width) * height * 4);
+  gl<PFNGLPIXELSTOREIPROC>("glPixelStorei")(GL_PACK_ALIGNMENT, 1);
+  gl<PFNGLREADBUFFERPROC>("glReadBuffer")(GL_BACK);
+  gl<PFNGLREADPIXELSPROC>("glReadPixels")(0, 0, width, height, GL_RGBA, GL_UNSIGNED_BYTE, bottom_up.data());
+  std::vector<unsigned char> pixels(bottom_up.size());
+  const std::size_t row = static_cast<std::size_t>(width) * 4;
+  for (int y = 0; y < height; ++y) {
+    std::copy_n(bottom_up.begin() + static_cast<std::ptrdiff_t>((height - 1 - y) * row), row,
+                pixels.begin() + static_cast<std::ptrdiff_t>(y * row));
+  }
+  return pixels;
+}
+
+void GlfwWindow::clear(float r, float g, float b) const {
+  int width = 0, height = 0;
+  glfwGetFramebufferSize(handle_, &width, &height);
+  gl<PFNGLVIEWPORTPROC>("glViewport")(0, 0, width, height);
+  gl<PFNGLCLEARCOLORPROC>("glClearColor")(r, g, b, 1);
+  gl<PFNGLCLEARPROC>("glClear")(GL_COLOR_BUFFER_BIT);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,55 @@
+#pragma once
+// A GLFW window with an OpenGL 3.3 core context, and the keys typed into it.
+//
+// Keys come from our own queue: Dear ImGui 1.86 samples key states once a frame and loses taps that begin and end
+// between two frames.
+
+#include <string>
+#include <vector>
+
+struct GLFWwindow;
+
+namespace kvscope::app {
+
+/// A key as it was pressed, translated through the keyboard's layout.
+struct KeyPress {
+  std::string key;  // "k", "[", "space", "left", "f11", "home"; lower case
+  bool ctrl = false, shift = false, alt = false;
+};
+
+class GlfwWindow {
+ public:
+  struct Settings {
+    int width = 1600, height = 1000;
+    bool visible = true;
+    std::string title;
+  };
+  /// Throws Error (resource): no display, no OpenGL 3.3.
+  explicit GlfwWindow(const Settings& settings);
+  ~GlfwWindow();
+  GlfwWindow(const GlfwWindow&) = delete;
+  GlfwWindow& operator=(const GlfwWindow&) = delete;
+
+  GLFWwindow* handle() const { return handle_; }
+  std::string description() const;  // "OpenGL 4.5 (Core Profile) Mesa 22.3.6, llvmpipe"
+  float content_scale() const;
+
+  /// Installs the key and drop callbacks. Call before ImGui's back end installs its own, which call these.
+  void install_callbacks();
+  std::vector<KeyPress> take_keys();
+  std::vector<std::string> take_dropped_files();
+
+  /// The frame that was drawn last, before it is swapped: rows from top to bottom, RGBA.
+  std::vector<unsigned char> read_pixels(int& width, int& height) const;
+  void clear(float r, float g, float b) const;
+
+ private:
+  static void on_key(GLFWwindow* window, int key, int scancode, int action, int mods);
+  static void on_drop(GLFWwindow* window, int count, const char** paths);
+
+  GLFWwindow* handle_ = nullptr;
+  std::vector<KeyPress> keys_;
+  std::vector<std::string> dropped_;
+};
+
+}  // namespace kvscope::app

@@ -1,0 +1,78 @@
+#include "app/window/panel.h"
+
+#include <set>
+#include <string>
+
+#include "engine/core/support/error.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+
+using views::Colour;
+using views::FontScope;
+using views::to_imgui;
+
+void Panel::run(std::string_view id, const nlohmann::json& arguments) {
+  try {
+    commands.execute(id, arguments);
+  } catch (const Error& error) {
+    session.notify(error.what());
+  }
+}
+
+bool Panel::enabled(std::string_view id) const {
+  const Command* command = commands.find(id);
+  return command && commands.enabled(*command);
+}
+
+void Panel::item(std::string_view id) {
+  static std::set<std::string, std::less<>> kept;  // the registry keeps pointers only
+  auto it = kept.find(id);
+  if (it == kept.end()) it = kept.emplace(id).first;
+  services.items->add(it->c_str(), views::last_item());
+}
+
+std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }
+
+void tooltip(Panel& panel, std::string_view text) {
+  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(panel.px(380));
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size, bool primary) {
+  const Command* command = panel.commands.find(id);
+  if (!command) return false;
+  const bool enabled = panel.commands.enabled(*command);
+  const views::Palette& palette = panel.theme().palette;
+  if (primary) {
+    const ImVec4 accent = views::to_imvec4(palette.accent);
+    ImGui::PushStyleColor(ImGuiCol_Button, accent);
+    ImGui::PushStyleColor(ImGuiCol_ButtonHovered, {accent.x * 1.1f, accent.y * 1.1f, accent.z * 1.1f, 1});
+    ImGui::PushStyleColor(ImGuiCol_ButtonActive, {accent.x * 0.85f, accent.y * 0.85f, accent.z * 0.85f, 1});
+    ImGui::PushStyleColor(ImGuiCol_Text, panel.theme().dark ? IM_COL32(12, 20, 28, 255) : IM_COL32(255, 255, 255, 255));
+  }
+  ImGui::BeginDisabled(!enabled);
+  ImGui::PushID(id);
+  const bool pressed = ImGui::Button(label ? label : command->title.c_str(), size);
+  ImGui::PopID();
+  ImGui::EndDisabled();
+  if (primary) ImGui::PopStyleColor(4);
+  panel.item(std::string("button.") + id);
+  const std::string keys = first_shortcut(*command);
+  tooltip(panel, keys.empty() ? command->title : command->title + "   " + keys);
+  if (pressed) panel.run(id);
+  return pressed;
+}
+
+void section(Panel& panel, const char* title) {
+  ImGui::Dummy({0, panel.px(4)});
+  ImGui::AlignTextToFramePadding();
+  const FontScope font(panel.theme().fonts.bold);
+  views::text_in(panel.theme().palette.text, title);
+}
+
+}  // namespace kvscope::app

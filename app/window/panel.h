@@ -1,0 +1,51 @@
+#pragma once
+// What every panel of the window draws from, and small things that panels share.
+
+#include <imgui.h>
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "app/commands.h"
+#include "app/session.h"
+#include "app/ui_state.h"
+#include "views/view_services.h"
+
+namespace kvscope::app {
+
+struct Panel {
+  Session& session;
+  CommandRegistry& commands;
+  UiState& ui;
+  views::ViewServices& services;
+
+  const views::Theme& theme() const { return *services.theme; }
+  float px(float design_pixels) const { return services.theme->px(design_pixels); }
+  /// Runs a command; what it refuses becomes a message in the status line.
+  void run(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object());
+  bool enabled(std::string_view id) const;
+  /// Registers the item drawn last. `id` is kept for the process: build it from few words only.
+  void item(std::string_view id);
+};
+
+/// A button for a command: its title (or `label`), greyed where it is not possible, with its keys in the tooltip.
+bool command_button(Panel& panel, const char* label, const char* command, ImVec2 size = {0, 0}, bool primary = false);
+/// A heading of the left panel.
+void section(Panel& panel, const char* title);
+/// Tooltip of the last item, wrapped.
+void tooltip(Panel& panel, std::string_view text);
+/// "Ctrl+R": a shortcut as it is shown, the first if there are several.
+std::string first_shortcut(const Command& command);
+
+// One function per file: each fills the current ImGui window.
+void draw_command_bar(Panel& panel);
+void draw_prompt_panel(Panel& panel);
+void draw_policy_panel(Panel& panel);
+void draw_runs_panel(Panel& panel);
+void draw_banners(Panel& panel);
+void draw_status_bar(Panel& panel);
+void draw_log(Panel& panel);
+void draw_popups(Panel& panel);
+void draw_welcome(Panel& panel);
+
+}  // namespace kvscope::app

@@ -1,0 +1,33 @@
+#include "app/window/png.h"
+
+#include <cairo.h>
+
+#include <memory>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+
+void write_png(const std::filesystem::path& path, int width, int height, std::span<const unsigned char> rgba) {
+  const std::unique_ptr<cairo_surface_t, decltype(&cairo_surface_destroy)> surface(
+      cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height), cairo_surface_destroy);
+  unsigned char* data = cairo_image_surface_get_data(surface.get());
+  if (!data) throw Error({.code = ExitCode::resource, .file = path.string(), .found = "no memory for the picture"});
+  const int stride = cairo_image_surface_get_stride(surface.get());
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      const unsigned char* from = &rgba[(static_cast<std::size_t>(y) * width + x) * 4];
+      const std::uint32_t pixel =
+          static_cast<std::uint32_t>(from[0]) << 16 | static_cast<std::uint32_t>(from[1]) << 8 | from[2];
+      reinterpret_cast<std::uint32_t*>(data + static_cast<std::size_t>(y) * stride)[x] =
+          pixel;  // Cairo's RGB24 is native-endian
+    }
+  }
+  cairo_surface_mark_dirty(surface.get());
+  const cairo_status_t status = cairo_surface_write_to_png(surface.get(), path.c_str());
+  if (status != CAIRO_STATUS_SUCCESS) {
+    throw Error({.code = ExitCode::resource, .file = path.string(), .found = cairo_status_to_string(status)});
+  }
+}
+
+}  // namespace kvscope::app

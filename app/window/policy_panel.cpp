@@ -1,0 +1,217 @@
+// The policy: controls made from its declaration. A change shows a preview; "Decode again" measures it.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "app/window/panel.h"
+#include "engine/core/support/error.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+using views::text_in;
+using views::wrapped_text_in;
+
+void draw_policy_choice(Panel& panel) {
+  const PolicySpec& now = panel.session.parameters().policy;
+  const PolicyInfo* info = find_policy(now.name);
+  ImGui::SetNextItemWidth(-1);
+  if (ImGui::BeginCombo("##policy", info ? std::string(info->title).c_str() : now.name.c_str())) {
+    for (const PolicyInfo& policy : policy_list()) {
+      if (ImGui::Selectable(std::string(policy.title).c_str(), policy.name == now.name)) {
+        std::string spec(policy.name);
+        if (policy.has_budget) spec += ":keep=25%";
+        panel.run("policy.set", {{"policy", spec}});
+      }
+      tooltip(panel, policy.definition);
+    }
+    ImGui::EndCombo();
+  }
+  panel.item("policy.combo");
+  if (info) tooltip(panel, info->definition);
+}
+
+std::string_view name_of(BudgetSpec::Kind kind) {
+  return kind == BudgetSpec::Kind::tokens ? "tokens" : kind == BudgetSpec::Kind::keep ? "keep" : "compression";
+}
+
+// The same budget, said in another way.
+double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, int n_positions) {
+  if (n_positions <= 0 || tokens <= 0)
+    return kind == BudgetSpec::Kind::tokens ? 512 : kind == BudgetSpec::Kind::keep ? 0.25 : 4;
+  if (kind == budget.kind) return budget.value;
+  const double keep = static_cast<double>(tokens) / n_positions;
+  return kind == BudgetSpec::Kind::tokens ? tokens : kind == BudgetSpec::Kind::keep ? keep : 1 / keep;
+}
+
+void draw_budget(Panel& panel) {
+  const PolicySpec& policy = panel.session.parameters().policy;
+  if (!policy.budget) return;
+  const int n_positions = panel.session.n_positions();
+  const int tokens = n_positions > 0 ? policy.budget_tokens(n_positions) : 0;
+  ImGui::AlignTextToFramePadding();
+  text_in(panel.theme().palette.muted, "Budget");
+  ImGui::SameLine(panel.px(110));
+  static constexpr std::array<std::string_view, 3> kNames = {"tokens", "kept share", "factor"};
+  int kind = static_cast<int>(policy.budget->kind);
+  if (views::segmented(panel.services, "policy.budget_kind", kNames, {}, kind)) {
+    const auto chosen = static_cast<BudgetSpec::Kind>(kind);
+    panel.run("policy.set",
+              {{"budget", converted(*policy.budget, chosen, tokens, n_positions)}, {"kind", name_of(chosen)}});
+  }
+
+  ImGui::SetNextItemWidth(-1);
+  float value = static_cast<float>(policy.budget->value);
+  bool changed = false;
+  const auto& geometry = policy.values;
+  const auto value_of = [&](const char* name) {
+    const auto it = geometry.find(name);
+    return it == geometry.end() ? 0.0 : it->second;
+  };
+  const float least = static_cast<float>(value_of("sinks") + value_of("window") + 1);
+  switch (policy.budget->kind) {
+    case BudgetSpec::Kind::tokens:
+      changed = ImGui::SliderFloat("##budget", &value, least,
+                                   std::max(least + 1, n_positions > 0 ? static_cast<float>(n_positions) : 4096.f),
+                                   "%.0f tokens", ImGuiSliderFlags_AlwaysClamp);
+      value = std::round(value);
+      break;
+    case BudgetSpec::Kind::keep: {
+      float percent = value * 100;
+      const float min = n_positions > 0 ? std::ceil(100 * least / static_cast<float>(n_positions)) : 1.f;
+      changed = ImGui::SliderFloat("##budget", &percent, std::clamp(min, 1.f, 99.f), 100, "%.0f %%",
+                                   ImGuiSliderFlags_AlwaysClamp);
+      value = std::round(percent) / 100;
+      break;
+    }
+    case BudgetSpec::Kind::compression:
+      changed = ImGui::SliderFloat("##budget", &value, 1,
+                                   n_positions > 0 ? std::max(1.5f, static_cast<float>(n_positions) / least) : 32.f,
+                                   "%.1f×", ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
+      value = std::round(value * 10) / 10;
+      break;
+  }
+  panel.item("policy.budget");
+  if (changed) panel.run("policy.set", {{"budget", std::stod(std::to_string(value))}});
+  const views::FontScope font(panel.theme().fonts.small);
+  text_in(panel.theme().palette.muted,
+          n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
+}
+
+bool draw_parameter_value(const ParameterInfo& info, const std::string& label, double& value) {
+  if (info.kind == ParameterKind::real) {
+    float x = static_cast<float>(value);
+    const bool near_one = info.min > 0 && info.max <= 1;  // a decay: what matters is how far it is from 1
+    const float lo = static_cast<float>(std::max(info.min, -20.0)), hi = static_cast<float>(std::min(info.max, 20.0));
+    const bool changed = ImGui::SliderFloat(label.c_str(), &x, near_one ? std::max(lo, 0.99f) : lo, hi,
+                                            near_one ? "%.6f" : "%.2f", ImGuiSliderFlags_AlwaysClamp);
+    if (changed) value = near_one ? std::round(x * 1e6) / 1e6 : std::round(x * 100) / 100;
+    return changed;
+  }
+  int x = static_cast<int>(value);
+  const int hi = static_cast<int>(std::min(info.max, std::max(256.0, 2 * info.default_value)));
+  const bool changed =
+      ImGui::SliderInt(label.c_str(), &x, static_cast<int>(info.min), hi, "%d", ImGuiSliderFlags_AlwaysClamp);
+  if (changed) value = x;
+  return changed;
+}
+
+void draw_parameters(Panel& panel) {
+  const PolicySpec& policy = panel.session.parameters().policy;
+  const PolicyInfo* info = find_policy(policy.name);
+  if (!info) return;
+  for (const ParameterInfo& parameter : info->parameters) {
+    const auto it = policy.values.find(parameter.name);
+    if (it == policy.values.end()) continue;
+    ImGui::AlignTextToFramePadding();
+    std::string title(parameter.name);
+    title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+    std::replace(title.begin(), title.end(), '_', ' ');
+    text_in(panel.theme().palette.muted, title);
+    tooltip(panel, parameter.definition);
+    ImGui::SameLine(panel.px(110));
+    ImGui::SetNextItemWidth(-1);
+    double value = it->second;
+    const bool changed = draw_parameter_value(parameter, "##" + title, value);
+    panel.item("policy." + std::string(parameter.name));
+    tooltip(panel, parameter.definition);
+    if (changed) panel.run("policy.set", {{"parameter", parameter.name}, {"value", value}});
+  }
+}
+
+// What the change means for what is on show: measured, preview, or why there is none.
+void draw_preview_note(Panel& panel) {
+  Session& session = panel.session;
+  const auto& palette = panel.theme().palette;
+  const views::FontScope font(panel.theme().fonts.small);
+  try {
+    if (session.n_positions() > 0) session.parameters().policy.geometry(session.n_positions());
+  } catch (const Error& error) {
+    wrapped_text_in(palette.bad, std::string("This policy cannot run: ") + error.what());
+    return;
+  }
+  if (!session.shown_a()) return;
+  if (session.preview_shown()) {
+    wrapped_text_in(palette.preview, "Preview: scores held fixed as A recorded them. Decode again to measure it.");
+    panel.item("policy.preview_note");
+    if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
+    panel.item("button.preview.discard");
+  } else if (session.preview_pending()) {
+    text_in(palette.muted, "Computing the preview ...");
+  } else if (!session.preview_note().empty()) {
+    wrapped_text_in(palette.warn, "No preview: " + session.preview_note());
+  } else if (session.shown_a()->run->policy == session.parameters().policy) {
+    text_in(palette.muted, "A was decoded under this policy.");
+  } else if (session.shown_b()) {
+    text_in(palette.muted, "B was decoded under this policy.");
+  }
+}
+
+void draw_sampling(Panel& panel) {
+  ImGui::PushStyleColor(ImGuiCol_Header, views::to_imgui(panel.theme().palette.panel));
+  const bool open = ImGui::CollapsingHeader("Sampling");
+  ImGui::PopStyleColor();
+  if (!open) return;
+  SamplingSpec sampling = panel.session.parameters().sampling;
+  const auto row = [&](const char* name, auto draw) {
+    ImGui::AlignTextToFramePadding();
+    text_in(panel.theme().palette.muted, name);
+    ImGui::SameLine(panel.px(110));
+    ImGui::SetNextItemWidth(-1);
+    if (draw()) panel.session.set_sampling(sampling);
+  };
+  float temperature = static_cast<float>(sampling.temperature), top_p = static_cast<float>(sampling.top_p);
+  row("Temperature", [&] {
+    const bool changed = ImGui::SliderFloat("##temperature", &temperature, 0, 2, temperature == 0 ? "greedy" : "%.2f",
+                                            ImGuiSliderFlags_AlwaysClamp);
+    sampling.temperature = std::round(temperature * 100) / 100;
+    return changed;
+  });
+  row("Top p", [&] {
+    const bool changed = ImGui::SliderFloat("##top_p", &top_p, 0, 1, "%.2f", ImGuiSliderFlags_AlwaysClamp);
+    sampling.top_p = std::round(top_p * 100) / 100;
+    return changed;
+  });
+  int seed = static_cast<int>(std::min<std::uint64_t>(sampling.seed, INT32_MAX));
+  row("Seed", [&] {
+    const bool changed = ImGui::InputInt("##seed", &seed, 1) && seed >= 0;
+    if (changed) sampling.seed = static_cast<std::uint64_t>(seed);
+    return changed;
+  });
+}
+
+}  // namespace
+
+void draw_policy_panel(Panel& panel) {
+  section(panel, "Policy");
+  draw_policy_choice(panel);
+  draw_budget(panel);
+  draw_parameters(panel);
+  draw_preview_note(panel);
+  draw_sampling(panel);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,96 @@
+// The line at the bottom: what is going on, how fast, how long still.
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "app/window/panel.h"
+#include "engine/core/support/error.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::chrono::seconds kNoticeTime(8);
+
+std::string duration(double seconds) {
+  char text[32];
+  const long s = std::lround(std::clamp(seconds, 0.0, 3.6e6));
+  std::snprintf(text, sizeof text, "%ld:%02ld", s / 60, s % 60);
+  return text;
+}
+
+std::string progress_text(const TaskProgress& progress) {
+  char text[160];
+  const double rate = progress.rate();
+  if (progress.max <= 0) return progress.phase;
+  std::snprintf(text, sizeof text, "%s  %.0f / %.0f", progress.phase.c_str(), progress.value, progress.max);
+  std::string line = text;
+  if (progress.phase == "decode" && rate > 0) {
+    std::snprintf(text, sizeof text, "    %.1f tok/s", rate);
+    line += text;
+  }
+  if (rate > 0 && progress.value < progress.max)
+    line += "    " + duration((progress.max - progress.value) / rate) + " left";
+  return line;
+}
+
+void draw_bar(Panel& panel, double share) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = panel.px(140), height = panel.px(6), y = at.y + (ImGui::GetTextLineHeight() - height) / 2;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const auto& palette = panel.theme().palette;
+  list.AddRectFilled({at.x, y}, {at.x + width, y + height}, views::to_imgui(palette.border), height / 2);
+  list.AddRectFilled({at.x, y}, {at.x + width * static_cast<float>(std::clamp(share, 0.0, 1.0)), y + height},
+                     views::to_imgui(palette.accent), height / 2);
+  ImGui::Dummy({width + panel.px(10), height});
+  ImGui::SameLine();
+}
+
+}  // namespace
+
+void draw_status_bar(Panel& panel) {
+  const views::FontScope font(panel.theme().fonts.small);
+  const auto& palette = panel.theme().palette;
+  Session& session = panel.session;
+  ImGui::SetCursorPos({panel.px(16), panel.px(5)});
+  const TaskProgress& progress = session.progress();
+  const bool fresh = std::chrono::steady_clock::now() - session.notice_time() < kNoticeTime;
+  if (!progress.phase.empty()) {
+    if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
+    views::text_in(palette.text, progress_text(progress));
+  } else if (fresh && !session.notice().empty()) {
+    views::text_in(palette.text, escape_for_terminal(session.notice(), 300));
+  } else {
+    views::text_in(palette.muted, "engine " + std::string(to_string(session.engine_state())));
+  }
+  panel.item("status");
+
+  std::string right;
+  if (const views::ShownRun* a = session.shown_a()) {
+    const int divergence = session.divergence();
+    if (session.shown_b() && !session.shown_b()->preview) {
+      right = divergence < 0 ? "A and B: the same tokens    "
+                             : "A and B differ from token " + std::to_string(divergence) + "    ";
+    }
+    const int q =
+        session.selection().follow || session.selection().q < 0 ? a->run->n_tokens() - 1 : session.selection().q;
+    right += "layer " + std::to_string(session.selection().layer) + "  head " +
+             std::to_string(session.selection().kv_head) + "    query " + std::to_string(q) + " of " +
+             std::to_string(a->run->n_tokens() - 1);
+  }
+  ImGui::SameLine(ImGui::GetWindowWidth() - ImGui::CalcTextSize(right.c_str()).x - panel.px(16));
+  views::text_in(palette.muted, right);
+}
+
+void draw_log(Panel& panel) {
+  const views::FontScope font(panel.theme().fonts.mono);
+  ImGui::BeginChild("log_lines", {0, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
+  for (const std::string& line : panel.session.log_lines()) {
+    views::text_in(panel.theme().palette.muted, escape_for_terminal(line, 1000));
+  }
+  if (ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1) ImGui::SetScrollHereY(1);
+  ImGui::EndChild();
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,382 @@
+// The command line as a shell sees it: stdout, stderr, exit codes. Every test runs the real program.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/cli/command_list.h"
+#include "tests/app/process.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using kvscope::test::kvscope_run;
+using kvscope::test::TemporaryFolder;
+using nlohmann::json;
+
+namespace {
+
+const std::string kPrompt = "the cache keeps 12 34 56 and forgets the rest of what it was told a while ago ";
+
+std::string long_prompt() {
+  std::string text;
+  for (int i = 0; i < 16; ++i) text += kPrompt;
+  return text;
+}
+
+std::vector<std::string> run_words(const std::vector<std::string>& more) {
+  std::vector<std::string> words = {"run", test::sample_model().string(), "--engine", test::fake_engine().string(),
+                                    "--quiet"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+json last_json_line(const std::string& text) {
+  const auto end = text.find_last_not_of('\n');
+  REQUIRE(end != std::string::npos);
+  const auto begin = text.rfind('\n', end);
+  return json::parse(text.substr(begin == std::string::npos ? 0 : begin + 1,
+                                 end - (begin == std::string::npos ? -1 : static_cast<long>(begin))));
+}
+
+// One line that begins with "error: ", as the contract has it.
+void check_error_line(const test::Result& result, int exit_code, const std::string& contains) {
+  INFO(result.err);
+  CHECK(result.exit_code == exit_code);
+  CHECK(result.err.starts_with("error: "));
+  CHECK(test::count_lines(result.err) == 1);
+  CHECK(result.err.find(contains) != std::string::npos);
+}
+
+std::filesystem::path make_trace(const TemporaryFolder& folder, const std::string& name = "a.h5") {
+  const auto path = folder / name;
+  const auto result = kvscope_run(run_words(
+      {"--prompt", long_prompt(), "--policy", "kvpop:keep=40%", "--max-tokens", "12", "--trace", path.string()}));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return path;
+}
+
+}  // namespace
+
+TEST_CASE("kvscope --help lists every command and costs less than 50 ms of CPU") {
+  const auto result = kvscope_run({"--help"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  for (const app::CommandSpec* spec : app::command_list()) {
+    CHECK(result.out.find("\n  " + std::string(spec->name) + " ") != std::string::npos);
+  }
+  CHECK(result.out.find("Exit codes: 0 done, 1 usage, 2 bad input, 3 resource") != std::string::npos);
+  // CPU time, not wall time: a loaded machine makes the wall clock say nothing. The best of five.
+  double best = result.cpu_seconds;
+  for (int i = 0; i < 4; ++i) best = std::min(best, kvscope_run({"--help"}).cpu_seconds);
+  CHECK(best < 0.05);
+}
+
+TEST_CASE("kvscope loads neither LibTorch nor CUDA") {
+  const auto result = test::run({.argv = {"/usr/bin/ldd", test::kvscope().string()}});
+  REQUIRE(result.exit_code == 0);
+  for (const char* library : {"torch", "c10", "cuda", "nccl"}) CHECK(result.out.find(library) == std::string::npos);
+}
+
+TEST_CASE("Every command has a help of the same build, with an example that begins with kvscope") {
+  for (const app::CommandSpec* spec : app::command_list()) {
+    const std::string name(spec->name);
+    const auto result = kvscope_run({name, "--help"});
+    INFO(name);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.starts_with("usage: kvscope " + name));
+    CHECK(result.out.find("\noptions:\n") != std::string::npos);
+    CHECK(result.out.find("\nexample:\n  kvscope " + name) != std::string::npos);
+    for (const app::OptionSpec& option : spec->options)
+      CHECK(result.out.find("  " + app::dashed(option.name)) != std::string::npos);
+  }
+}
+
+TEST_CASE("A typing error is named with what was meant") {
+  check_error_line(kvscope_run({"rnu"}), 1, "did you mean kvscope run?");
+  check_error_line(kvscope_run({"run", "x", "--promt", "y"}), 1, "--promt: unknown option of kvscope run");
+  check_error_line(kvscope_run({"run", "x", "--promt", "y"}), 1, "did you mean --prompt?");
+  check_error_line(kvscope_run({"run", "x", "--max-tokens"}), 1, "--max-tokens: nothing after it; expected N");
+  check_error_line(kvscope_run({"run"}), 1, "too few arguments");
+  check_error_line(kvscope_run({"doctor", "extra"}), 1, "extra: one argument too many");
+  check_error_line(kvscope_run({"--nonsense"}), 1, "--nonsense");
+}
+
+TEST_CASE("Numbers out of range name the option and the range") {
+  const std::string value = GENERATE("-1", "1.5", "4x", "", "99999999999999999999", "nan");
+  check_error_line(kvscope_run(run_words({"--prompt", "x", "--max-tokens", value})), 1,
+                   "--max-tokens: '" + value + "'");
+}
+
+TEST_CASE("An unknown policy or key lists what exists") {
+  check_error_line(kvscope_run(run_words({"--prompt", "x", "--policy", "kvpup"})), 1, "kvpop");
+  check_error_line(kvscope_run(run_words({"--prompt", "x", "--policy", "kvpop:budgit=5"})), 1, "budget");
+}
+
+TEST_CASE("Missing and foreign files are one line and exit code 2") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "text.h5") << "this is no trace";
+  std::ofstream(folder / "broken.json") << "{";
+  check_error_line(kvscope_run({"run", "no-such-model", "--prompt", "x"}), 2, "no-such-model: no such folder");
+  check_error_line(kvscope_run({"inspect", "no-such-file"}), 2, "no-such-file");
+  check_error_line(kvscope_run({"inspect", (folder / "text.h5").string()}), 2, "text.h5");
+  check_error_line(kvscope_run({"heads", (folder / "none.h5").string()}), 2, "none.h5");
+  check_error_line(kvscope_run({"figure", (folder / "broken.json").string(), "-o", "x.pdf"}), 2, "broken.json");
+  check_error_line(kvscope_run({"tokenize", folder.path().string(), "--text", "x"}), 2, "tokenizer.json");
+  check_error_line(kvscope_run({"no-such-trace.h5"}), 2, "no-such-trace.h5");
+}
+
+TEST_CASE("Without a display the window says so and what works without one") {
+  const auto result =
+      test::run({.argv = {test::kvscope().string()}, .environment = {{"DISPLAY", ""}, {"WAYLAND_DISPLAY", ""}}});
+  check_error_line(result, 3, "work without a window");
+}
+
+TEST_CASE("A broken or missing engine is exit code 3 with its last words") {
+  const std::string model = test::sample_model().string();
+  check_error_line(kvscope_run({"run", model, "--prompt", "x", "--engine", "echo oops >&2; exit 7"}), 3,
+                   "exit code 7; it last said: oops");
+  check_error_line(kvscope_run({"run", model, "--prompt", "x", "--engine", "echo this is no CBOR message at all"}), 3,
+                   "engine");
+  const std::string failing = test::fake_engine().string() + " --fail ";
+  check_error_line(kvscope_run({"run", model, "--prompt", "x", "--quiet", "--engine", failing + "load"}), 2,
+                   "told to fail at load");
+  check_error_line(kvscope_run({"run", model, "--prompt", "x", "--quiet", "--engine", failing + "run"}), 3,
+                   "told to fail at run");
+}
+
+TEST_CASE("run streams the answer to stdout and nothing else") {
+  const auto result = kvscope_run(run_words({"--prompt", kPrompt, "--max-tokens", "6", "--seed", "3"}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK(test::count_lines(result.out) == 1);
+  CHECK(result.out.size() > 6);
+  // The same seed, the same answer; another seed, another one.
+  CHECK(kvscope_run(run_words({"--prompt", kPrompt, "--max-tokens", "6", "--seed", "3"})).out == result.out);
+  CHECK(kvscope_run(run_words({"--prompt", kPrompt, "--max-tokens", "6", "--seed", "4"})).out != result.out);
+}
+
+TEST_CASE("run --json ends with one object that says all of the run") {
+  const auto result = kvscope_run(
+      run_words({"--prompt", kPrompt, "--max-tokens", "5", "--json", "--policy", "streaming:budget=8,sinks=2"}));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(test::count_lines(result.out) == 6);  // five tokens and the result
+  const json object = last_json_line(result.out);
+  CHECK(object["ids"].size() == 5);
+  CHECK(object["prompt_ids"].size() > 10);
+  CHECK(object["seed"] == 0);
+  CHECK(object["status"] == "complete");
+  CHECK(object["policy"].get<std::string>().starts_with("streaming:"));
+  CHECK(object["timings"]["decode_steps"] == 5);
+  std::string text;
+  std::size_t begin = 0;
+  for (int i = 0; i < 5; ++i) {
+    const auto end = result.out.find('\n', begin);
+    text += json::parse(result.out.substr(begin, end - begin))["piece"].get<std::string>();
+    begin = end + 1;
+  }
+  CHECK(object["text"] == text);
+}
+
+TEST_CASE("Ctrl+C cancels a run, keeps its trace and exits with 130") {
+  const TemporaryFolder folder;
+  const auto trace = folder / "cut.h5";
+  const auto result = test::run(
+      {.argv = {test::kvscope().string(), "run", test::sample_model().string(), "--prompt", kPrompt, "--max-tokens",
+                "400", "--engine", test::fake_engine().string() + " --slow 40", "--trace", trace.string(), "--quiet"},
+       .interrupt_after = 1.5});
+  CHECK(result.exit_code == 130);
+  const auto inspected = kvscope_run({"inspect", trace.string(), "--json"});
+  REQUIRE(inspected.exit_code == 0);
+  CHECK(json::parse(inspected.out)["runs"] == 1);
+}
+
+TEST_CASE("A trace is not overwritten unless that is asked for, and that is found out before decoding") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const auto before = test::read_text(trace);
+  check_error_line(kvscope_run(run_words({"--prompt", kPrompt, "--trace", trace.string()})), 2, "it exists");
+  CHECK(test::read_text(trace) == before);
+  CHECK(kvscope_run(run_words({"--prompt", kPrompt, "--trace", trace.string(), "--overwrite"})).exit_code == 0);
+  CHECK(test::read_text(trace) != before);
+}
+
+TEST_CASE("capture makes one trace of many prompts, in each format of prompts") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "p.jsonl") << R"({"prompt": "one two three"})"
+                                    << "\n\n"
+                                    << R"({"prompt": "four\nfive", "id": 7})"
+                                    << "\n";
+  std::ofstream(folder / "p.txt") << "one two three\nfour five\n\nsix\n";
+  std::filesystem::create_directory(folder / "dir");
+  std::ofstream(folder / "dir/a.txt") << "one\ntwo\n";
+  const auto [prompts, n] = GENERATE(std::pair("p.jsonl", 2), std::pair("p.txt", 3), std::pair("dir", 1));
+  const auto trace = folder / "t.h5";
+  const auto result =
+      kvscope_run({"capture", test::sample_model().string(), (folder / prompts).string(), "-o", trace.string(),
+                   "--engine", test::fake_engine().string(), "--max-tokens", "4", "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(json::parse(result.out)["runs"] == n);
+  CHECK(json::parse(kvscope_run({"inspect", trace.string(), "--json"}).out)["runs"] == n);
+  CHECK(result.err.find("capture 0/" + std::to_string(n)) !=
+        std::string::npos);  // plain progress lines when stderr is no terminal
+}
+
+TEST_CASE("A bad line of prompts is named by file and number") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "p.jsonl") << R"({"prompt": "one"})"
+                                    << "\n"
+                                    << R"({"promt": "two"})"
+                                    << "\n";
+  check_error_line(kvscope_run({"capture", test::sample_model().string(), (folder / "p.jsonl").string(), "-o",
+                                (folder / "t.h5").string()}),
+                   2, "p.jsonl:2");
+}
+
+TEST_CASE("Ctrl+C finishes a capture: the runs that were done are in the file, exit code 130") {
+  const TemporaryFolder folder;
+  {
+    std::ofstream prompts(folder / "p.txt");
+    for (int i = 0; i < 200; ++i) prompts << "prompt number " << i << "\n";
+  }
+  const auto trace = folder / "t.h5";
+  const auto result =
+      test::run({.argv = {test::kvscope().string(), "capture", test::sample_model().string(),
+                          (folder / "p.txt").string(), "-o", trace.string(), "--engine",
+                          test::fake_engine().string() + " --slow 20", "--max-tokens", "4", "--json", "--quiet"},
+                 .interrupt_after = 2});
+  INFO(result.err);
+  CHECK(result.exit_code == 130);
+  const json summary = json::parse(result.out);
+  CHECK(summary["status"] == "cancelled");
+  CHECK(summary["runs"] >= 1);
+  CHECK(summary["runs"] < 200);
+  CHECK(json::parse(kvscope_run({"inspect", trace.string(), "--json"}).out)["runs"] == summary["runs"]);
+}
+
+TEST_CASE("score gives a log-probability for each token, null for the first, and their mean as nll") {
+  const auto result = kvscope_run({"score", test::sample_model().string(), "--text", kPrompt, "--json", "--quiet",
+                                   "--engine", test::fake_engine().string()});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const json object = json::parse(result.out);
+  const auto& logprobs = object["logprobs"];
+  REQUIRE(logprobs.size() == object["ids"].size());
+  CHECK(logprobs[0].is_null());
+  double sum = 0;
+  for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i].get<double>();
+  CHECK(object["nll"].get<double>() ==
+        Approx(sum / static_cast<double>(logprobs.size() - 1)).epsilon(1e-5));  // float32 sums
+}
+
+TEST_CASE("tokenize gives ids whose pieces join to the text") {
+  const std::string text = GENERATE("The code of the amber falcon is 4821.\n", "  two  spaces, ünïcödé", "x");
+  const auto result = kvscope_run({"tokenize", test::sample_model().string(), "--text", text, "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const json object = json::parse(result.out);
+  REQUIRE(object["ids"].size() == object["pieces"].size());
+  std::string joined;
+  for (const auto& piece : object["pieces"]) joined += piece.get<std::string>();
+  if (joined.find("\xEF\xBF\xBD") == std::string::npos) CHECK(joined == text);  // no piece is a part of a character
+}
+
+TEST_CASE("figure writes the three formats with data and recipe, and its recipe makes the same bytes again") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const std::string extension = GENERATE("pdf", "svg", "png");
+  const auto first = folder / ("fig." + extension), again = folder / ("again." + extension);
+  const auto result = kvscope_run({"figure", "--preset", "kvpop-fig6", trace.string(), "-o", first.string(), "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  for (const auto& file : json::parse(result.out)["files"])
+    CHECK(std::filesystem::file_size(file.get<std::string>()) > 100);
+  const auto second = kvscope_run({"figure", (folder / "fig.json").string(), "-o", again.string()});
+  INFO(second.err);
+  REQUIRE(second.exit_code == 0);
+  CHECK(test::read_text(first) == test::read_text(again));
+}
+
+TEST_CASE("figure --list names presets that all can be drawn from one trace") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const auto list = kvscope_run({"figure", "--list"});
+  REQUIRE(list.exit_code == 0);
+  REQUIRE(test::count_lines(list.out) >= 3);
+  std::istringstream lines(list.out);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = line.substr(0, line.find(' '));
+    const auto result = kvscope_run(
+        {"figure", "--preset", name, trace.string(), "-o", (folder / (name + ".svg")).string(), "--no-data"});
+    INFO(name << ": " << result.err);
+    CHECK(result.exit_code == 0);
+  }
+}
+
+TEST_CASE("heads exports DuoAttention's folder with as many ones as heads were chosen") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const auto out = folder / "heads";
+  const auto result =
+      kvscope_run({"heads", trace.string(), "--share", "0.25", "--export", "duo:" + out.string(), "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const json object = json::parse(result.out);
+  CHECK(object["heads"] == 24);
+  CHECK(object["selected"] == 6);
+  std::ifstream table(out / "full_attention_heads.tsv");
+  double sum = 0, value;
+  int n = 0;
+  while (table >> value) sum += value, ++n;
+  CHECK(n == 24);
+  CHECK(sum == 6);
+  const json config = json::parse(test::read_text(out / "config.json"));
+  CHECK(config["sink_size"] == 4);
+  CHECK(config["recent_size"] == 64);
+  check_error_line(kvscope_run({"heads", trace.string(), "--export", "json:" + out.string()}), 1, "duo:FOLDER");
+}
+
+TEST_CASE("what-if of the recorded policy changes nothing, a smaller budget keeps less") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const auto same = json::parse(kvscope_run({"what-if", trace.string(), "kvpop:keep=40%", "--json"}).out);
+  CHECK(same["recorded"] == same["preview"]);
+  const auto less = json::parse(kvscope_run({"what-if", trace.string(), "kvpop:keep=35%", "--json"}).out);
+  CHECK(less["preview"]["density"].get<double>() < less["recorded"]["density"].get<double>());
+}
+
+TEST_CASE("Jobs print their rows and pass their arguments on") {
+  const std::string engine = test::fake_engine().string();
+  const auto plain =
+      kvscope_run({"eval", test::sample_model().string(), "--questions", "3", "--engine", engine, "--quiet"});
+  CHECK(plain.exit_code == 0);
+  CHECK(plain.out == "eval row 0\neval row 1\neval row 2\n");
+  const auto result = kvscope_run({"bench", "decode", "--model", test::sample_model().string(), "--max-tokens", "5",
+                                   "--engine", engine, "--json", "--quiet"});
+  REQUIRE(result.exit_code == 0);
+  const json object = last_json_line(result.out);
+  CHECK(object["args"]["max_tokens"] == 5);
+  CHECK(object["args"]["name"] == "decode");
+  check_error_line(kvscope_run({"bench", "sorting", "--engine", engine}), 1, "no such benchmark");
+}
+
+TEST_CASE("The real engine answers over the same command line") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors")) {
+    return test::skip("kvscope-engine or the sample model is not built");
+  }
+  const auto result =
+      kvscope_run({"run", test::sample_model().string(), "--prompt",
+                   "\nNumbers: 12 57 31.\n\nReversed:", "--max-tokens", "4", "--json", "--quiet", "--device", "cpu"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const json object = last_json_line(result.out);
+  CHECK(object["ids"].size() == 4);
+  const auto tokens = json::parse(
+      kvscope_run({"tokenize", test::sample_model().string(), "--text", "\nNumbers: 12 57 31.\n\nReversed:", "--json"})
+          .out);
+  CHECK(object["prompt_ids"] == tokens["ids"]);
+}

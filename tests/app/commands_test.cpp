@@ -1,0 +1,113 @@
+// The registry of commands, without a window and without an engine.
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "app/app_commands.h"
+#include "engine/core/support/error.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+
+namespace {
+
+struct Program {
+  Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
+  UiState ui;
+  CommandRegistry commands;
+  Program() { add_all_commands(commands, session, ui); }
+};
+
+}  // namespace
+
+TEST_CASE("Every command has an id of its own, a title and a group, and its shortcuts find it") {
+  Program program;
+  std::set<std::string> ids;
+  for (const Command& command : program.commands.all()) {
+    INFO(command.id);
+    CHECK(ids.insert(command.id).second);
+    CHECK(command.id.find('.') != std::string::npos);
+    CHECK_FALSE(command.title.empty());
+    CHECK_FALSE(command.group.empty());
+    std::istringstream words(command.shortcut);
+    for (std::string word; words >> word;) CHECK(program.commands.find(Shortcut::parse(word)) == &command);
+  }
+  for (const char* id :
+       {"run.start", "run.cancel", "run.decode_again", "run.compare", "preview.apply", "policy.set", "prompt.set",
+        "selection.layer_next", "selection.head_prev", "scrub.next", "scrub.end", "trace.open", "trace.save",
+        "figure.export", "heads.export", "engine.restart", "palette.open", "help.keys", "app.quit"}) {
+    CHECK(ids.contains(id));
+  }
+}
+
+TEST_CASE("Two commands cannot share an id or a shortcut") {
+  CommandRegistry registry;
+  const auto nothing = [](const nlohmann::json&) -> nlohmann::json { return nullptr; };
+  registry.add({.id = "a.b", .title = "t", .group = "g", .shortcut = "Ctrl+K", .run = nothing});
+  CHECK_THROWS_AS(registry.add({.id = "a.b", .title = "t", .group = "g", .run = nothing}), std::logic_error);
+  CHECK_THROWS_AS(registry.add({.id = "a.c", .title = "t", .group = "g", .shortcut = "X Ctrl+k", .run = nothing}),
+                  std::logic_error);
+}
+
+TEST_CASE("A shortcut is parsed with its modifiers, and the plus key is a key") {
+  CHECK(Shortcut::parse("Ctrl+Shift+E") == Shortcut{"e", true, true, false});
+  CHECK(Shortcut::parse("Ctrl++") == Shortcut{"+", true, false, false});
+  CHECK(Shortcut::parse("F12") == Shortcut{"f12"});
+  CHECK_THROWS_AS(Shortcut::parse("Strg+E"), std::logic_error);
+}
+
+TEST_CASE("A command that is unknown or not possible is refused with a reason, and changes nothing") {
+  Program program;
+  CHECK_THROWS_WITH(program.commands.execute("run.strat"), Catch::Contains("no such command"));
+  CHECK_THROWS_WITH(program.commands.execute("run.start"), Catch::Contains("not possible now"));
+  CHECK_THROWS_WITH(program.commands.execute("trace.save", {{"path", "x.h5"}}), Catch::Contains("not possible now"));
+  CHECK(program.session.runs().empty());
+}
+
+TEST_CASE("policy.set takes a text, a parameter or a budget, and refuses what the policy does not have") {
+  Program program;
+  const auto set = [&](const nlohmann::json& arguments) {
+    return program.commands.execute("policy.set", arguments).get<std::string>();
+  };
+  CHECK(set({{"policy", "kvpop:budget=512,window=32"}}) == PolicySpec::parse("kvpop:budget=512,window=32").to_string());
+  CHECK(set({{"parameter", "window"}, {"value", 48}}) == PolicySpec::parse("kvpop:budget=512,window=48").to_string());
+  CHECK(set({{"budget", 0.5}, {"kind", "keep"}}) == PolicySpec::parse("kvpop:keep=50%,window=48").to_string());
+  const PolicySpec before = program.session.parameters().policy;
+  CHECK_THROWS_AS(set({{"parameter", "threshold"}, {"value", 1}}), Error);
+  CHECK_THROWS_AS(set({{"parameter", "window"}, {"value", -1}}), Error);
+  CHECK_THROWS_AS(set({{"policy", "nonsense"}}), Error);
+  CHECK(program.session.parameters().policy == before);
+}
+
+TEST_CASE("A command that needs a path asks for one, and goes on with the path that is given") {
+  Program program;
+  program.commands.execute("trace.open");
+  REQUIRE(program.ui.dialog);
+  CHECK(program.ui.dialog->command == "trace.open");
+  CHECK_FALSE(program.ui.dialog->save);
+}
+
+TEST_CASE("Switches of the window change its state only") {
+  Program program;
+  program.commands.execute("view.left");
+  CHECK_FALSE(program.ui.left);
+  program.commands.execute("palette.open");
+  CHECK(program.ui.palette);
+  program.commands.execute("view.maximise", {{"view", "token_strip"}});
+  CHECK(program.ui.maximised == "token_strip");
+  program.commands.execute("view.maximise");
+  CHECK(program.ui.maximised.empty());
+  program.commands.execute("app.quit");
+  CHECK(program.ui.quit);
+}
+
+TEST_CASE("run.copy_command gives the line that does the run again") {
+  Program program;
+  program.commands.execute("prompt.set", {{"text", "it's a\nprompt"}});
+  program.commands.execute("policy.set", {{"policy", "streaming:budget=64"}});
+  const std::string line = program.commands.execute("run.copy_command").get<std::string>();
+  CHECK(line.starts_with("kvscope run "));
+  CHECK(line.find("--policy streaming:budget=64") != std::string::npos);
+  CHECK(line.ends_with("--prompt 'it'\\''s a\nprompt'"));
+  CHECK(program.ui.clipboard == line);
+}

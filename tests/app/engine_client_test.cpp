@@ -1,0 +1,122 @@
+// The engine as a child process: its events, its death, its silence.
+
+#include "app/engine_client.h"
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "engine/core/support/error.h"
+#include "tests/app/process.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+namespace {
+
+// The first event of that type; the others before it are dropped. Fails the test after 20 s (a loaded machine is slow).
+json wait_for(EngineClient& client, const std::string& type) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto event = client.wait_event(milliseconds(100));
+    if (event && event->value("type", "") == type) return *event;
+  }
+  FAIL("no event of type " << type);
+  return {};
+}
+
+std::string fake(const std::string& options = "") { return test::fake_engine().string() + " " + options; }
+
+bool gone(pid_t pid) {
+  for (int i = 0; i < 400; ++i) {
+    if (::kill(pid, 0) != 0) return true;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("An engine greets, serves requests by id and quits with its client") {
+  pid_t pid;
+  {
+    EngineClient client({.command = fake()});
+    pid = client.pid();
+    CHECK(wait_for(client, "hello")["version"] == 1);
+    const int id = client.request({{"type", "load"}, {"model", "m"}});
+    const json done = wait_for(client, "done");
+    CHECK(done["id"] == id);
+    CHECK(done["model"]["n_layers"] == 6);
+  }
+  CHECK(gone(pid));
+}
+
+TEST_CASE("The end of an engine is its last event, with the reason and its last words") {
+  EngineClient client({.command = "echo first >&2; echo last >&2; exit 5"});
+  const json ended = wait_for(client, "ended");
+  CHECK(ended["reason"] == "exit code 5");
+  CHECK(ended["expected"] == false);
+  CHECK(ended["stderr"] == json{"first", "last"});
+  CHECK(client.ended());
+  client.request({{"type", "load"}});  // goes nowhere and harms nobody
+}
+
+TEST_CASE("A killed engine is reported with the signal's name") {
+  EngineClient client({.command = "exec " + fake()});
+  wait_for(client, "hello");
+  ::kill(client.pid(), SIGSEGV);
+  CHECK(wait_for(client, "ended")["reason"].get<std::string>().find("signal 11") != std::string::npos);
+}
+
+TEST_CASE("A stream that is no protocol ends the engine instead of being believed") {
+  EngineClient client({.command = "printf '\\377\\377\\377\\377garbage'; sleep 60"});
+  const json ended = wait_for(client, "ended");
+  CHECK(ended["reason"].get<std::string>().size() > 5);
+  CHECK(gone(client.pid()));
+}
+
+TEST_CASE("An engine that hangs is killed when it is asked to stop, with all it started") {
+  const auto start = std::chrono::steady_clock::now();
+  auto client = std::make_unique<EngineClient>(EngineClient::Options{.command = fake("--hang") + " & wait"});
+  wait_for(*client, "hello");
+  // More than a pipe holds: requests must not block the caller though nobody reads them.
+  for (int i = 0; i < 8; ++i) client->request({{"type", "load"}, {"model", std::string(100'000, 'x')}});
+  const pid_t pid = client->pid();
+  client->stop(milliseconds(300));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  client.reset();
+  CHECK(gone(pid));
+}
+
+TEST_CASE("An engine that cannot be started is an error that names it") {
+  CHECK_THROWS_AS(ChildProcess::start({"/no/such/program"}), Error);
+  CHECK_THROWS_WITH(ChildProcess::start({"/no/such/program"}), Catch::Contains("/no/such/program"));
+}
+
+TEST_CASE("A cancelled request ends at the next step with status cancelled") {
+  EngineClient client({.command = fake("--slow 20")});
+  wait_for(client, "hello");
+  client.request({{"type", "load"}, {"model", "m"}});
+  wait_for(client, "done");
+  const int id = client.request({{"type", "job"}, {"job", "eval"}, {"args", json::object()}});
+  wait_for(client, "progress");
+  client.cancel(id);
+  CHECK(wait_for(client, "done")["result"]["status"] == "cancelled");
+}
+
+TEST_CASE("The sink sees every event first and may keep it from the queue") {
+  std::atomic<int> seen = 0;
+  EngineClient client({.command = fake(), .sink = [&](const json& event) {
+                         ++seen;
+                         return event.value("type", "") == "progress";
+                       }});
+  wait_for(client, "hello");
+  client.request({{"type", "load"}, {"model", "m"}});
+  const json next = *client.wait_event(std::chrono::seconds(20));
+  CHECK(next["type"] == "done");
+  CHECK(seen >= 6);  // hello, four times progress, done
+}

@@ -1,0 +1,52 @@
+#pragma once
+// Programs of ours as processes, and folders to throw away.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kvscope::test {
+
+struct Result {
+  int exit_code = -1;  // -1 if it was killed
+  std::string out, err;
+  double cpu_seconds = 0;  // user + system
+};
+
+struct Launch {
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> environment;  // over ours; an empty value removes the variable
+  std::filesystem::path folder;                    // to work in; empty: ours
+  double interrupt_after = -1;                     // seconds until SIGINT
+  double timeout = 60;                             // seconds until it is killed
+};
+Result run(const Launch& launch);
+
+std::filesystem::path kvscope();
+std::filesystem::path fake_engine();
+/// Empty if it is not built.
+std::filesystem::path real_engine();
+std::filesystem::path sample_model();
+std::filesystem::path source_folder();
+/// run() of kvscope with these words.
+Result kvscope_run(const std::vector<std::string>& words);
+
+/// Removed with all that is in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_text(const std::filesystem::path& path);
+int count_lines(const std::string& text);
+
+}  // namespace kvscope::test

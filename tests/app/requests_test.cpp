@@ -1,0 +1,110 @@
+// Conditions that scripts wait for, and requests over the control socket.
+
+#include "app/control/requests.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "app/control/control_server.h"
+#include "engine/core/support/error.h"
+#include "tests/app/process.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+using nlohmann::json;
+
+TEST_CASE("A condition holds when every pointer's value is as it says") {
+  const json state = {
+      {"running", false}, {"a", {{"n_tokens", 12}}}, {"banners", {{{"text", "engine stopped"}}}}, {"b", nullptr}};
+  CHECK(holds({{"/running", false}}, state));
+  CHECK_FALSE(holds({{"/running", true}}, state));
+  CHECK(holds({{"/a/n_tokens", {{"at_least", 12}}}}, state));
+  CHECK_FALSE(holds({{"/a/n_tokens", {{"at_least", 13}}}}, state));
+  CHECK(holds({{"/banners", {{"contains", "stopped"}}}}, state));
+  CHECK(holds({{"/b", nullptr}, {"/nowhere", nullptr}}, state));
+  CHECK_FALSE(holds({{"/a", {{"not", nullptr}}}, {"/running", true}}, state));
+  CHECK_FALSE(holds({{"/b", {{"not", nullptr}}}}, state));
+  CHECK_THROWS_AS(holds({{"/running", {{"at_most", 1}}}}, state), Error);
+  CHECK_THROWS(holds({{"no pointer", 1}}, state));
+}
+
+TEST_CASE("A wait is answered once it holds, or with an error when its time is over") {
+  json state = {{"n", 0}};
+  Requests requests({.execute = nullptr, .state = [&] { return state; }, .busy = [] { return false; }});
+  json answer;
+  requests.add({{"query", "wait"}, {"until", {{"/n", 1}}}}, [&](const json& a) { answer = a; });
+  requests.serve();
+  CHECK(answer.is_null());
+  state["n"] = 1;
+  requests.serve();
+  CHECK(answer["ok"] == true);
+  CHECK_FALSE(requests.waiting());
+  requests.add({{"query", "wait"}, {"until", {{"/n", 2}}}, {"timeout", 0}}, [&](const json& a) { answer = a; });
+  requests.serve();
+  CHECK(answer["ok"] == false);
+  CHECK(answer["error"].get<std::string>().find("timed out") != std::string::npos);
+}
+
+TEST_CASE("A command is executed once, though its answer waits for its effect") {
+  int executed = 0;
+  bool busy = true;
+  Requests requests({.execute = [&](const std::string&, const json&) { return json(++executed); },
+                     .state = nullptr,
+                     .busy = [&] { return busy; }});
+  json answer;
+  requests.add({{"command", "x"}}, [&](const json& a) { answer = a; });
+  requests.serve();
+  requests.serve();
+  CHECK(answer.is_null());
+  busy = false;
+  requests.serve();
+  CHECK(executed == 1);
+  CHECK(answer["result"] == 1);
+}
+
+TEST_CASE("Malformed requests are answered with an error") {
+  Requests requests({.execute = [](const std::string&, const json&) -> json { throw Error({.found = "refused"}); },
+                     .state = [] { return json(); },
+                     .busy = [] { return false; }});
+  const json request = GENERATE(json(3), json{{"query", "nonsense"}}, json{{"query", "wait"}}, json{{"command", 5}},
+                                json{{"command", "x"}});
+  json answer;
+  requests.add(request, [&](const json& a) { answer = a; });
+  requests.serve();
+  CHECK(answer["ok"] == false);
+}
+
+TEST_CASE("The control socket is for this user only, splits lines and answers the connection that asked") {
+  const test::TemporaryFolder folder;
+  const auto path = folder / "control";
+  ControlServer server(path, [] {});
+  struct stat info {};
+  REQUIRE(::stat(path.c_str(), &info) == 0);
+  CHECK((info.st_mode & 077) == 0);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = path.string();
+  std::copy(name.begin(), name.end(), address.sun_path);
+  REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  const std::string text = "{\"a\": 1}\n{\"b\"";
+  REQUIRE(::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  std::vector<ControlServer::Line> lines;
+  for (int i = 0; i < 500 && lines.empty(); ++i) {
+    lines = server.take_lines();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  REQUIRE(lines.size() == 1);  // the second line is not whole yet
+  CHECK(lines[0].text == "{\"a\": 1}");
+  server.answer(lines[0].connection, {{"ok", true}});
+  char buffer[64];
+  const ssize_t n = ::read(fd, buffer, sizeof buffer);
+  CHECK(std::string(buffer, static_cast<std::size_t>(std::max<ssize_t>(n, 0))) == "{\"ok\":true}\n");
+  ::close(fd);
+}

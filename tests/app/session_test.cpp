@@ -1,0 +1,289 @@
+// The session without a window, on the fake engine: what a person does, and what may go wrong while they do it.
+
+#include "app/session.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "engine/core/trace/trace_file.h"
+#include "engine/core/whatif/what_if.h"
+#include "tests/app/process.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+
+namespace {
+
+std::string prompt_of(int words) {
+  std::string text;
+  for (int i = 0; i < words; ++i) text += " word" + std::to_string(i % 17) + (i % 5 == 0 ? " 42" : "");
+  return text;
+}
+
+class Fixture {
+ public:
+  explicit Fixture(const std::string& engine_options = "")
+      : session({.engine_command = "exec " + test::fake_engine().string() + " " + engine_options,
+                 .trace_program = test::kvscope().string(),
+                 .wake = [] {}}) {
+    session.open_model("some/model");
+    wait([&] { return session.model().has_value(); });
+    session.set_prompt(prompt_of(250));
+    session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
+    session.set_max_tokens(24);
+  }
+  template <typename Condition>
+  void wait(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+    while (!condition()) {
+      session.poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
+    }
+  }
+  void run_to_end() {
+    wait([&] { return !session.run_in_progress(); });
+  }
+  Session session;
+};
+
+}  // namespace
+
+TEST_CASE("A run becomes A, grows while it is decoded, and ends complete") {
+  Fixture fixture("--slow 10");
+  Session& session = fixture.session;
+  session.start_run();
+  CHECK(session.run_in_progress());
+  CHECK_THROWS_AS(session.start_run(), Error);
+  fixture.wait(
+      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 2; });
+  const auto early = session.shown_a()->run;
+  const auto early_revision = session.shown_a()->revision;
+  const int early_tokens = early->n_tokens();
+  fixture.run_to_end();
+  CHECK(early->n_tokens() == early_tokens);  // what was drawn then has not changed under the view
+  const RunRecord& run = *session.shown_a()->run;
+  CHECK(session.shown_a()->revision > early_revision);
+  CHECK(run.status == RunStatus::complete);
+  CHECK(run.n_tokens() == run.prompt_len + 24);
+  CHECK(run.model.name == "model");
+  CHECK(run.oracle_horizon == run.n_tokens());
+  CHECK(session.shown_b() == nullptr);
+  CHECK(session.engine_state() == EngineState::ready);
+}
+
+TEST_CASE("A changed policy shows the what-if of A as a preview, decode again measures it as B") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  session.set_policy(PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(session.preview_pending());
+  fixture.wait([&] { return session.preview_shown(); });
+  REQUIRE(session.shown_b());
+  CHECK(session.shown_b()->preview);
+  CHECK(session.shown_b()->run->evict_at ==
+        what_if(*session.shown_a()->run, PolicySpec::parse("kvpop:keep=30%")).evict_at);
+
+  session.decode_again();
+  CHECK_FALSE(session.preview_shown());
+  fixture.run_to_end();
+  REQUIRE(session.shown_b());
+  CHECK_FALSE(session.shown_b()->preview);
+  CHECK(session.shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(session.runs().size() == 2);
+  CHECK_FALSE(session.preview_pending());  // measured: no preview takes its place
+  CHECK(session.shown_a()->run->policy == PolicySpec::parse("kvpop:keep=40%"));
+
+  session.set_policy(PolicySpec::parse("kvpop:keep=35%"));
+  fixture.wait([&] { return session.preview_shown(); });
+  session.set_policy(PolicySpec::parse("kvpop:keep=40%"));  // A's own: nothing to preview, B is back
+  CHECK_FALSE(session.preview_shown());
+  CHECK_FALSE(session.shown_b()->preview);
+}
+
+TEST_CASE("Only the last of many quick changes is previewed") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  for (int keep = 39; keep >= 30; --keep)
+    session.set_policy(PolicySpec::parse("kvpop:keep=" + std::to_string(keep) + "%"));
+  fixture.wait([&] { return session.preview_shown(); });
+  CHECK(session.shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
+}
+
+TEST_CASE("A preview that would not be honest is refused with the reason") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  session.set_policy(PolicySpec::parse("kvpop:keep=40%,window=32"));
+  fixture.wait([&] { return !session.preview_pending(); });
+  CHECK_FALSE(session.preview_shown());
+  CHECK(session.preview_note().find("window") != std::string::npos);
+}
+
+TEST_CASE("A cancelled run keeps what was decoded") {
+  Fixture fixture("--slow 20");
+  Session& session = fixture.session;
+  session.set_max_tokens(500);
+  session.start_run();
+  fixture.wait(
+      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
+  session.cancel();
+  fixture.run_to_end();
+  const RunRecord& run = *session.shown_a()->run;
+  CHECK(run.status == RunStatus::cancelled);
+  CHECK(run.n_tokens() > run.prompt_len);
+  CHECK(run.n_tokens() < run.prompt_len + 500);
+}
+
+TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and a restart works") {
+  const test::TemporaryFolder folder;
+  Fixture fixture("--slow 15 --die-at-token 12 --once " + (folder / "died").string());
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.wait(
+      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 3; });
+  const auto before = session.shown_a()->run;
+  fixture.wait([&] { return session.engine_state() == EngineState::dead; });
+  const RunRecord& after = *session.shown_a()->run;
+  CHECK(after.status == RunStatus::failed);
+  CHECK(after.message.find("signal 9") != std::string::npos);
+  CHECK(after.n_tokens() == after.prompt_len + 12);  // every token that was sent
+  REQUIRE(after.n_tokens() >= before->n_tokens());
+  CHECK(std::equal(before->ids.begin(), before->ids.end(), after.ids.begin()));
+  REQUIRE(session.banners().size() == 1);
+  CHECK(session.banners()[0].command == "engine.restart");
+  CHECK(session.banners()[0].text.find("out of imaginary memory") != std::string::npos);
+  CHECK_FALSE(session.run_in_progress());
+
+  session.restart_engine();
+  CHECK(session.banners().empty());
+  fixture.wait([&] { return session.model().has_value(); });
+  session.start_run();
+  fixture.run_to_end();
+  CHECK(session.shown_a()->run->status == RunStatus::complete);
+  CHECK(session.runs().size() == 2);
+}
+
+TEST_CASE("A failing load or run is a banner, not an end") {
+  {
+    Session session(
+        {.engine_command = test::fake_engine().string() + " --fail load", .trace_program = "", .wake = [] {}});
+    session.open_model("m");
+    for (int i = 0; i < 5000 && session.banners().empty(); ++i)
+      session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    REQUIRE(session.banners().size() == 1);
+    CHECK(session.banners()[0].text.find("told to fail at load") != std::string::npos);
+    CHECK_FALSE(session.model());
+  }
+  Fixture fixture("--fail run");
+  fixture.session.start_run();
+  fixture.run_to_end();
+  REQUIRE(fixture.session.banners().size() == 1);
+  CHECK(fixture.session.engine_state() == EngineState::ready);
+}
+
+TEST_CASE("An engine that cannot be started is a banner with a way to try again") {
+  Session session({.engine_command = "exit 9", .trace_program = "", .wake = [] {}});
+  session.open_model("m");
+  for (int i = 0; i < 5000 && session.banners().empty(); ++i)
+    session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  REQUIRE(session.banners().size() == 1);
+  CHECK(session.banners()[0].command == "engine.restart");
+  CHECK(session.engine_state() == EngineState::dead);
+}
+
+TEST_CASE("A run that was saved and opened again is the same run") {
+  const test::TemporaryFolder folder;
+  const std::string path = (folder / "a.h5").string();
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  const auto original = session.shown_a()->run;
+  session.save_trace(session.a()->id, path, false);
+  fixture.wait([&] { return !session.files_busy(); });
+  CHECK(session.a()->trace_path == path);
+  session.open_trace(path);
+  fixture.wait([&] { return session.runs().size() == 2; });
+  const RunRecord& loaded = *session.shown_a()->run;
+  CHECK(loaded.ids == original->ids);
+  CHECK(loaded.evict_at == original->evict_at);
+  CHECK(loaded.contests == original->contests);
+  CHECK(loaded.policy == original->policy);
+  session.save_trace(session.a()->id, path, false);  // it exists
+  fixture.wait([&] { return !session.files_busy(); });
+  REQUIRE_FALSE(session.banners().empty());
+}
+
+TEST_CASE("A foreign file that is opened is a banner and changes nothing") {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "x.h5") << "no trace";
+  Fixture fixture;
+  fixture.session.open_trace((folder / "x.h5").string());
+  fixture.wait([&] { return !fixture.session.banners().empty(); });
+  CHECK(fixture.session.runs().empty());
+  CHECK(fixture.session.banners()[0].text.find("x.h5") != std::string::npos);
+}
+
+TEST_CASE("A and B are any two runs; removing A puts B in its place") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  session.set_policy(PolicySpec::parse("streaming:keep=40%"));
+  session.decode_again();
+  fixture.run_to_end();
+  const int first = session.a()->id, second = session.b()->id;
+  CHECK(session.divergence() == -1);  // the fake engine answers alike under every policy
+  session.swap();
+  CHECK(session.a()->id == second);
+  CHECK(session.b()->id == first);
+  session.remove_run(second);
+  CHECK(session.a()->id == first);
+  CHECK(session.b() == nullptr);
+  CHECK_THROWS_AS(session.show(99, 0), Error);
+}
+
+TEST_CASE("The selection stays inside run A") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  session.selection().layer = 99;
+  session.selection().kv_head = -3;
+  session.selection().token = 1 << 20;
+  session.selection().follow = false;
+  session.selection().q = 1 << 20;
+  session.clamp_selection();
+  CHECK(session.selection().layer == 5);
+  CHECK(session.selection().kv_head == 0);
+  CHECK(session.selection().token == session.shown_a()->run->n_tokens() - 1);
+  CHECK(session.selection().q == session.shown_a()->run->n_tokens() - 1);
+}
+
+TEST_CASE("A session taken up again has the same parameters; a damaged one is refused and changes nothing") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.set_prompt("it\nwas so");
+  session.set_sampling({.temperature = 0.7, .top_k = 5, .top_p = 0.9, .seed = 11});
+  const auto saved = session.to_json();
+  Session other({.engine_command = "exit 0", .trace_program = "", .wake = [] {}});
+  other.restore(saved, "session.json");
+  CHECK(other.parameters().prompt == "it\nwas so");
+  CHECK(other.parameters().policy == session.parameters().policy);
+  CHECK(other.parameters().sampling == session.parameters().sampling);
+  CHECK(other.parameters().max_tokens == 24);
+  for (const char* key : {"version", "policy", "max_tokens"}) {
+    auto damaged = saved;
+    damaged[key] = "nonsense";
+    CHECK_THROWS_AS(other.restore(damaged, "session.json"), Error);
+    CHECK(other.parameters().prompt == "it\nwas so");
+  }
+}

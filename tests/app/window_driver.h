@@ -1,0 +1,74 @@
+#pragma once
+// The real window under its own Xvfb: commands over the control socket, mouse and keys through the X server.
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/child_process.h"
+#include "tests/app/process.h"
+
+namespace kvscope::test {
+
+/// What the window tests need that is not there; empty if all is.
+std::string missing_for_windows();
+
+/// A display of our own, ended with the object.
+class Xvfb {
+ public:
+  explicit Xvfb(int width = 1600, int height = 1000);
+  const std::string& display() const { return display_; }  // ":99"
+
+ private:
+  std::unique_ptr<app::ChildProcess> process_;
+  std::string display_;
+};
+
+class WindowDriver {
+ public:
+  struct Options {
+    std::string engine;              // empty: the real one
+    std::vector<std::string> words;  // further arguments
+    std::filesystem::path state;     // XDG_STATE_HOME; empty: one of its own
+  };
+  WindowDriver(const Xvfb& display, const Options& options);
+  ~WindowDriver();
+
+  /// One request and its answer; throws std::runtime_error with the window's words if it is not ok.
+  nlohmann::json request(const nlohmann::json& request);
+  nlohmann::json command(const std::string& id, const nlohmann::json& args = nlohmann::json::object());
+  nlohmann::json state();
+  void wait(const nlohmann::json& until, double timeout = 25);
+  /// Waits until `n` more frames were drawn.
+  void frames(int n);
+  /// The rectangle of an item [x, y, w, h]; waits for it to be drawn.
+  std::vector<double> rect(const std::string& item);
+
+  void click(const std::string& item);
+  /// From a share of the item's width to another one, with the button held.
+  void drag(const std::string& item, double from, double to);
+  void key(const std::string& keys);  // as xdotool names them: "ctrl+r", "bracketright"
+  void type(const std::string& text);
+
+  pid_t pid() const { return process_->pid(); }
+  void kill();
+  /// The exit code once it has ended; -1 if it has not within 15 s or was killed.
+  int exit_code();
+  const std::filesystem::path& folder() const { return folder_.path(); }
+
+ private:
+  void xdotool(const std::vector<std::string>& words);
+  std::string read_line(double timeout);
+
+  TemporaryFolder folder_;
+  std::string display_, window_id_;
+  std::unique_ptr<app::ChildProcess> process_;
+  int socket_ = -1;
+  std::string buffer_;
+};
+
+}  // namespace kvscope::test
