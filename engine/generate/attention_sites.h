@@ -53,8 +53,8 @@ class DecodeSite final : public AttentionSite {
   explicit DecodeSite(SequenceState& state);
   void begin(std::int32_t position);
   at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
-  /// Waits for the step, tells the cache which slots were used and gathers what was decided.
-  void finish(protocol::StepFacts& facts);
+  /// Waits for the step, tells the cache which slots were used and gathers what was decided (unless `facts` is null).
+  void finish(protocol::StepFacts* facts);
 
  private:
   kernels::RetainDecision* decisions(int layer);

@@ -72,7 +72,7 @@ at::Tensor DecodeSite::attend(int layer, const at::Tensor& q, const at::Tensor& 
   return ops::decode_attention(cache, q.squeeze(0)).unsqueeze(0);
 }
 
-void DecodeSite::finish(protocol::StepFacts& facts) {
+void DecodeSite::finish(protocol::StepFacts* facts) {
   const int layers = state_.model.config().n_layers, heads = state_.model.config().n_kv_heads;
   const at::Tensor host = buffer_.cpu();
   const auto* decisions = reinterpret_cast<const RetainDecision*>(host.data_ptr<std::int32_t>());
@@ -82,9 +82,10 @@ void DecodeSite::finish(protocol::StepFacts& facts) {
     for (int head = 0; head < heads; ++head) {
       const int i = layer * heads + head;
       state_.cache.note_slot(layer, head, decisions[i].slot);
-      note_decision(decisions[i], layer, head, position_, facts);
+      if (facts == nullptr) continue;
+      note_decision(decisions[i], layer, head, position_, *facts);
       if (state_.scorer == nullptr || scored < 0) continue;
-      facts.scores.push_back({layer, head, scored, std::bit_cast<float>(score_bits[i])});
+      facts->scores.push_back({layer, head, scored, std::bit_cast<float>(score_bits[i])});
     }
   }
 }

@@ -104,7 +104,8 @@ struct Generation::Impl {
   Sampler sampler;
   std::vector<float> logits;
   double normaliser = 0;  // log sum exp of logits
-  bool at_end = false;    // end of text was drawn and the request stops there
+  bool records = true;
+  bool at_end = false;  // end of text was drawn and the request stops there
   RunTimings timings;
 };
 
@@ -153,7 +154,7 @@ protocol::StepFacts Generation::step_forced(std::int32_t id) {
   run.decode.begin(position);
   const at::Tensor token = ids_tensor(run.model.weights(), &id, 1);
   run.read_logits(forward(run.model.config(), run.model.weights(), token, position, run.decode));
-  run.decode.finish(facts);
+  run.decode.finish(run.records ? &facts : nullptr);
 
   const std::vector<std::int32_t>& ends = run.model.config().eos_ids;
   run.at_end = run.request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
@@ -162,6 +163,11 @@ protocol::StepFacts Generation::step_forced(std::int32_t id) {
   run.timings.decode_s += facts.seconds;
   ++run.timings.decode_steps;
   return facts;
+}
+
+void Generation::set_recording(bool on) {
+  impl_->records = on;
+  impl_->timings.instrumented = on;
 }
 
 bool Generation::finished() const { return impl_->at_end || static_cast<int>(impl_->ids.size()) >= impl_->n_positions; }
@@ -183,6 +189,7 @@ int Generation::prompt_len() const { return impl_->prompt_len; }
 int Generation::n_positions() const { return impl_->n_positions; }
 std::span<const float> Generation::logits() const { return impl_->logits; }
 const RunTimings& Generation::timings() const { return impl_->timings; }
+std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }
 const SlotCache& Generation::cache() const { return impl_->state.cache; }
 SlotCache& Generation::cache() { return impl_->state.cache; }
 

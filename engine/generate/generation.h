@@ -57,12 +57,17 @@ class Generation {
   protocol::StepFacts step();
   /// The same with the token given (teacher forcing).
   protocol::StepFacts step_forced(std::int32_t id);
+  /// Whether step() gathers scores, lifetimes and contests (it does at first). Off, only ids and log-probabilities are
+  /// told, so that the cost of recording can be measured.
+  void set_recording(bool on);
   /// max_tokens made, end of text drawn (if the request stops there), or the model's positions are used up.
   bool finished() const;
 
   /// Logits of the token that would come next, [vocab_size]. Valid after prefill().
   std::span<const float> logits() const;
   const RunTimings& timings() const;
+  /// Bytes of keys and values in the pages of the cache.
+  std::int64_t cache_bytes() const;
   const SlotCache& cache() const;
   SlotCache& cache();
 

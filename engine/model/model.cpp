@@ -149,6 +149,7 @@ const ModelConfig& LoadedModel::config() const { return impl_->config; }
 const ModelInfo& LoadedModel::info() const { return impl_->info; }
 const Weights& LoadedModel::weights() const { return impl_->weights; }
 const KvpopScorer* LoadedModel::scorer() const { return impl_->scorer.get(); }
+int LoadedModel::scorer_delay() const { return impl_->scorer ? impl_->scorer->config().delay : 0; }
 bool LoadedModel::has_tokenizer() const { return impl_->tokenizer != nullptr; }
 
 const Tokenizer& LoadedModel::tokenizer() const {

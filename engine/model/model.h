@@ -50,6 +50,8 @@ class LoadedModel {
   const Tokenizer& tokenizer() const;
   bool has_tokenizer() const;
   const KvpopScorer* scorer() const;  // null if there is none
+  /// The window that the scorer was trained for, 0 without scorer.
+  int scorer_delay() const;
 
  private:
   struct Impl;

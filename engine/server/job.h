@@ -3,10 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
-
-#include <nlohmann/json_fwd.hpp>
 
 namespace kvscope::engine {
 

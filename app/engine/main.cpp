@@ -1,0 +1,78 @@
+// kvscope-engine: speaks the protocol on its standard streams. Started by kvscope, or through a pipe by anything that
+// can.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "engine/core/protocol/channel.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/version.h"
+#include "engine/server/engine_server.h"
+
+namespace {
+
+constexpr char kHelp[] =
+    "kvscope-engine: the part of KVScope that holds a model.\n"
+    "\n"
+    "  kvscope-engine              speaks the engine protocol on standard input and output\n"
+    "  kvscope-engine --help       this text\n"
+    "  kvscope-engine --version    version\n"
+    "\n"
+    "It is started by kvscope, also on another machine: kvscope --engine \"ssh HOST kvscope-engine\".\n"
+    "Environment: CUDA_VISIBLE_DEVICES chooses devices; OMP_NUM_THREADS limits threads on the CPU;\n"
+    "KVSCOPE_ENGINE_CRASH_AT_TOKEN=N aborts at the N-th new token of a run (for tests of what happens then).\n";
+
+/// Moves the real standard output out of reach: whatever a library prints goes to standard error, not into the
+/// messages.
+int take_stdout() {
+  const int private_fd = dup(STDOUT_FILENO);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  return private_fd;
+}
+
+int serve() {
+  std::signal(SIGPIPE, SIG_IGN);
+  kvscope::Channel channel(STDIN_FILENO, take_stdout());
+  // Never destroyed: the client may go in the middle of an answer while the reader still waits for its next word, and
+  // only _exit ends that.
+  auto* server = new kvscope::engine::EngineServer(channel);
+  int code = static_cast<int>(kvscope::ExitCode::resource);
+  try {
+    code = server->serve();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+  }
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  if (argc == 2 && std::strcmp(argv[1], "--version") == 0) {
+    std::printf("kvscope-engine %s (%s)\n", std::string(kvscope::version()).c_str(),
+                std::string(kvscope::git_revision()).c_str());
+    return 0;
+  }
+  if (argc > 1) {
+    std::fprintf(stderr, "error: %s: unknown argument; hint: kvscope-engine --help\n",
+                 kvscope::escape_for_terminal(argv[1]).c_str());
+    return 1;
+  }
+  if (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)) {
+    std::fputs(
+        "kvscope-engine speaks a binary protocol with kvscope and is not meant for a terminal.\n"
+        "Start kvscope instead (or see kvscope-engine --help).\n",
+        stderr);
+    return 1;
+  }
+  return serve();
+}

@@ -1,0 +1,197 @@
+// Tokens per second of prefill and decode: model or shape, policies, medians over repeats.
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/generate/generation.h"
+#include "engine/server/job.h"
+
+namespace kvscope::engine {
+namespace {
+
+using nlohmann::json;
+
+/// Published shapes, to be measured with random weights: speed depends on the shape alone.
+struct Shape {
+  const char* name;
+  int vocab, hidden, ff, layers, heads, kv_heads, head_dim, max_positions;
+  bool tied;
+};
+constexpr std::array<Shape, 4> kShapes{{{"kvscope-tiny", 4096, 256, 768, 6, 8, 4, 64, 2048, true},
+                                        {"qwen3-0.6b", 151936, 1024, 3072, 28, 16, 8, 128, 40960, true},
+                                        {"qwen3-4b", 151936, 2560, 9728, 36, 32, 8, 128, 40960, true},
+                                        {"qwen3-8b", 151936, 4096, 12288, 36, 32, 8, 128, 40960, false}}};
+
+struct BenchArgs {
+  int prompt_tokens, max_tokens, repeats;
+  std::vector<std::string> policies;
+};
+
+/// One policy measured once.
+struct Sample {
+  double prefill, decode;  // tokens per second
+  std::int64_t cache_bytes;
+};
+
+LoadedModel random_of_shape(const std::string& name, const LoadOptions& options) {
+  std::string names;
+  for (const Shape& shape : kShapes) {
+    if (shape.name == name) {
+      ModelConfig config;
+      config.architecture = "Qwen3ForCausalLM";
+      config.vocab_size = shape.vocab;
+      config.hidden_size = shape.hidden;
+      config.intermediate_size = shape.ff;
+      config.n_layers = shape.layers;
+      config.n_heads = shape.heads;
+      config.n_kv_heads = shape.kv_heads;
+      config.head_dim = shape.head_dim;
+      config.max_positions = shape.max_positions;
+      config.tie_word_embeddings = shape.tied;
+      return LoadedModel::random(config, 1, options, 64);
+    }
+    names += (names.empty() ? "" : ", ") + std::string(shape.name);
+  }
+  throw Error({.code = ExitCode::usage, .file = "--shape", .found = name, .expected = "one of " + names});
+}
+
+LoadedModel load_model(const JsonObject& args, JobContext& context) {
+  const LoadOptions options{args.text_or("device", "auto"), args.text_or("dtype", "auto")};
+  if (args.has("shape")) return random_of_shape(args.text("shape"), options);
+  return LoadedModel::load(args.text("model"), options, [&](std::int64_t done, std::int64_t total) {
+    if (context.progress) context.progress("load", static_cast<double>(done), static_cast<double>(total), "");
+  });
+}
+
+BenchArgs read_args(const JsonObject& args, const LoadedModel& model) {
+  const int positions = model.config().max_positions;
+  BenchArgs out;
+  out.max_tokens = static_cast<int>(args.integer_or("max_tokens", std::min(128, positions / 4), 1, positions - 1));
+  const int prompt_default = std::min(1024, positions - out.max_tokens);
+  out.prompt_tokens = static_cast<int>(args.integer_or("prompt_tokens", prompt_default, 1, positions - out.max_tokens));
+  out.repeats = static_cast<int>(args.integer_or("repeats", 3, 1, 1000));
+  if (args.has("policy")) {
+    out.policies = {args.text("policy")};
+  } else {
+    out.policies = {"full", "streaming:keep=25%"};
+    if (const int delay = model.scorer_delay(); delay > 0) {
+      out.policies.push_back("kvpop:keep=25%,window=" + std::to_string(delay));
+    }
+  }
+  return out;
+}
+
+/// The same ids for everyone, spread over the vocabulary.
+std::vector<std::int32_t> prompt_of(int n, int vocab_size) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
+  std::uint64_t state = 1;
+  for (std::int32_t& id : ids) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    id = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(vocab_size));
+  }
+  return ids;
+}
+
+/// nullopt if cancelled. Generation refuses logits that are not finite, so a number here belongs to a sound
+/// computation.
+std::optional<Sample> measure(const LoadedModel& model, const BenchArgs& args, const std::string& policy,
+                              bool recording, const JobContext& context) {
+  protocol::RunRequest request;
+  request.prompt_ids = prompt_of(args.prompt_tokens, model.config().vocab_size);
+  request.policy = PolicySpec::parse(policy);
+  request.max_tokens = args.max_tokens;
+  request.stop_at_eos = false;
+  Generation run(model, request);
+  run.set_recording(recording);
+  run.prefill();
+  while (!run.finished()) {
+    if (context.cancelled != nullptr && *context.cancelled) return std::nullopt;
+    run.step();
+  }
+  return Sample{args.prompt_tokens / run.timings().prefill_s, args.max_tokens / run.timings().decode_s,
+                run.cache_bytes()};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+json spread(const std::vector<double>& values) {
+  return {{"median", median(values)},
+          {"min", *std::min_element(values.begin(), values.end())},
+          {"max", *std::max_element(values.begin(), values.end())}};
+}
+
+std::string row_text(const json& row) {
+  char text[256];
+  const json& decode = row["decode_tokens_per_s"];
+  std::snprintf(text, sizeof text,
+                "%-44s %-14s decode %9.1f tokens/s (%.1f ... %.1f)  prefill %9.0f tokens/s  cache %8.2f MiB",
+                row["policy"].get<std::string>().c_str(), row["recording"].get<bool>() ? "recording" : "not recording",
+                decode["median"].get<double>(), decode["min"].get<double>(), decode["max"].get<double>(),
+                row["prefill_tokens_per_s"]["median"].get<double>(), row["cache_bytes"].get<double>() / (1 << 20));
+  return text;
+}
+
+/// One row: a policy, with or without recording. Null if cancelled.
+json bench_policy(const LoadedModel& model, const BenchArgs& args, const std::string& policy, bool recording,
+                  const JobContext& context) {
+  std::vector<double> prefill, decode;
+  std::int64_t bytes = 0;
+  for (int repeat = -1; repeat < args.repeats; ++repeat) {  // the first warms up
+    const std::optional<Sample> sample = measure(model, args, policy, recording, context);
+    if (!sample) return nullptr;
+    if (repeat < 0) continue;
+    prefill.push_back(sample->prefill);
+    decode.push_back(sample->decode);
+    bytes = sample->cache_bytes;
+  }
+  return {{"policy", PolicySpec::parse(policy).to_string()},
+          {"recording", recording},
+          {"prefill_tokens_per_s", spread(prefill)},
+          {"decode_tokens_per_s", spread(decode)},
+          {"cache_bytes", bytes}};
+}
+
+}  // namespace
+
+json bench_job(const json& args_json, JobContext& context) {
+  const JsonObject args(args_json, "bench");
+  if (const std::string name = args.text_or("name", "decode"); name != "decode") {
+    throw Error({.code = ExitCode::usage, .file = "bench", .found = name, .expected = "decode"});
+  }
+  const LoadedModel model = load_model(args, context);
+  const BenchArgs bench = read_args(args, model);
+  json rows = json::array();
+  const double n_rows = static_cast<double>(2 * bench.policies.size());
+  for (const std::string& policy : bench.policies) {
+    for (const bool recording : {false, true}) {
+      if (context.progress) context.progress("bench", static_cast<double>(rows.size()), n_rows, policy);
+      json row = bench_policy(model, bench, policy, recording, context);
+      if (row.is_null()) return {{"status", "cancelled"}, {"rows", rows}};
+      // The first two rows are the yardstick, "full" unless one policy was asked for.
+      const std::size_t base = rows.size() % 2;
+      const double reference = (rows.size() < 2 ? row : rows[base])["decode_tokens_per_s"]["median"];
+      row["decode_ratio_to_first"] = row["decode_tokens_per_s"]["median"].get<double>() / reference;
+      if (context.row) context.row(row_text(row), row);
+      rows.push_back(std::move(row));
+    }
+  }
+  return {{"status", "complete"},
+          {"model", model.info().name},
+          {"device", model.info().device},
+          {"dtype", model.info().dtype},
+          {"prompt_tokens", bench.prompt_tokens},
+          {"max_tokens", bench.max_tokens},
+          {"repeats", bench.repeats},
+          {"rows", std::move(rows)}};
+}
+
+}  // namespace kvscope::engine

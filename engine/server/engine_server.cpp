@@ -1,0 +1,182 @@
+#include "engine/server/engine_server.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/protocol/fields.h"
+#include "engine/core/support/version.h"
+#include "engine/generate/run.h"
+#include "engine/model/device.h"
+#include "engine/server/doctor.h"
+#include "engine/server/failure.h"
+#include "engine/server/job.h"
+
+namespace kvscope::engine {
+namespace {
+
+using nlohmann::json;
+
+/// For tests of what happens when an engine dies: abort() as the N-th new token of a run is done.
+int crash_at_token() {
+  const char* value = std::getenv("KVSCOPE_ENGINE_CRASH_AT_TOKEN");
+  return value != nullptr ? std::atoi(value) : 0;
+}
+
+std::filesystem::file_time_type newest_file(const std::filesystem::path& folder) {
+  std::filesystem::file_time_type newest = std::filesystem::file_time_type::min();
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    newest = std::max(newest, entry.last_write_time());
+  return newest;
+}
+
+json started_event(const Generation& run, int id) {
+  BytePool pieces;
+  for (const std::int32_t token : run.ids()) pieces.push_back(run.piece(token));
+  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy);
+}
+
+json oracle_event(const OracleFacts& facts, int id) {
+  if (facts.final) return protocol::oracle_final(id, facts.horizon, facts.recall.values, facts.future_mass);
+  return protocol::oracle(id, facts.horizon, facts.recall.values);
+}
+
+std::string text_or(const json& request, const char* key, const std::string& fallback) {
+  return request.contains(key) ? protocol::text(request, key) : fallback;
+}
+
+double mean_nll(const std::vector<float>& logprobs) {
+  double sum = 0;
+  for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
+  return logprobs.size() > 1 ? sum / static_cast<double>(logprobs.size() - 1) : std::nan("");
+}
+
+}  // namespace
+
+int EngineServer::serve() {
+  const CudaStatus cuda = cuda_status();
+  channel_.write(protocol::hello(version(), torch_version(), cuda.n_devices > 0,
+                                 cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu"));
+  requests_ = std::make_unique<RequestQueue>(channel_);
+  try {
+    while (const std::optional<json> request = requests_->next()) answer(*request);
+  } catch (const Error& error) {  // a torn message: nothing after it can be trusted
+    channel_.write(protocol::error_event(-1, error));
+    return static_cast<int>(error.code());
+  }
+  return 0;
+}
+
+/// One request, one `done` or `error`. A write that fails ends the conversation, so that it may not end up in an error
+/// event.
+void EngineServer::answer(const json& request) {
+  const int id = static_cast<int>(request_id(request));
+  json failure;
+  try {
+    const std::string type = protocol::text(request, "type");
+    if (type == "load") return load(request, id);
+    if (type == "run") return run(request, id);
+    if (type == "score") return score(request, id);
+    if (type == "job") return job(request, id);
+    if (type == "doctor") return channel_.write(protocol::done(id, {{"checks", doctor_checks()}}));
+    throw Error({.code = ExitCode::usage,
+                 .file = "request",
+                 .where = "type",
+                 .found = type,
+                 .expected = "load, run, score, job, doctor, cancel or quit"});
+  } catch (...) {
+    const Error error = current_failure();
+    failure = error.code() == ExitCode::cancelled ? protocol::done(id, {{"status", "cancelled"}})
+                                                  : protocol::error_event(id, error);
+  }
+  channel_.write(failure);
+}
+
+const LoadedModel& EngineServer::model() const {
+  if (model_) return *model_;
+  throw Error({.code = ExitCode::usage, .file = "request", .found = "no model is loaded", .expected = "load first"});
+}
+
+Hooks EngineServer::hooks(int id) {
+  Hooks hooks;
+  hooks.cancelled = [this] { return requests_->cancelled().load(); };
+  hooks.progress = [this, id](const char* phase, double value, double max) {
+    channel_.write(protocol::progress(id, phase, value, max));
+  };
+  return hooks;
+}
+
+void EngineServer::load(const json& request, int id) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::filesystem::path path = protocol::text(request, "model");
+  Loaded wanted{path, {text_or(request, "device", "auto"), text_or(request, "dtype", "auto")}, {}};
+  // The cheap half of loading comes first: a wrong path must not cost the model that is there.
+  ModelConfig::load(path);
+  wanted.written = newest_file(path);
+  if (!model_ || !(wanted == loaded_)) {
+    model_.reset();  // before the next one is read: a device may not hold both
+    model_ = LoadedModel::load(path, wanted.options, [&](std::int64_t done, std::int64_t total) {
+      if (requests_->cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
+      channel_.write(protocol::progress(id, "load", static_cast<double>(done), static_cast<double>(total)));
+    });
+    loaded_ = wanted;
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  channel_.write(protocol::done_load(id, model_->info(), seconds.count()));
+}
+
+void EngineServer::run(const json& request, int id) {
+  const int crash_at = crash_at_token();
+  int new_tokens = 0;
+  RunSink sink;
+  sink.hooks = hooks(id);
+  sink.started = [&](const Generation& run) { channel_.write(started_event(run, id)); };
+  sink.step = [&](const protocol::StepFacts& facts) {
+    channel_.write(protocol::to_json(facts, id));
+    new_tokens += static_cast<int>(facts.ids.size());
+    if (crash_at > 0 && new_tokens >= crash_at) std::abort();
+  };
+  sink.oracle = [&](const OracleFacts& facts) { channel_.write(oracle_event(facts, id)); };
+  const RunOutcome outcome = execute_run(model(), protocol::run_request_from_json(request), sink);
+  channel_.write(protocol::done_run(id, outcome.status, outcome.timings, outcome.text));
+}
+
+void EngineServer::score(const json& request, int id) {
+  protocol::RunRequest wanted;
+  if (request.contains("ids")) {
+    wanted.prompt_ids = protocol::unpack_i32(request, "ids");
+  } else {
+    wanted.prompt = protocol::text(request, "text");
+  }
+  wanted.policy = PolicySpec::parse(text_or(request, "policy", "full"));
+  wanted.max_tokens = 0;
+  Generation generation(model(), wanted);
+  const std::vector<float> logprobs = generation.prefill(hooks(id)).logprobs;
+  channel_.write(protocol::done_score(id, generation.ids(), logprobs, mean_nll(logprobs)));
+}
+
+void EngineServer::job(const json& request, int id) {
+  const std::string name = protocol::text(request, "job");
+  JobContext context;
+  context.progress = [&](const std::string& phase, double value, double max, const std::string& text) {
+    channel_.write(protocol::progress(id, phase, value, max, text));
+  };
+  context.row = [&](const std::string& text, const json& data) { channel_.write(protocol::row(id, text, data)); };
+  context.cancelled = &requests_->cancelled();
+  std::string names;
+  for (const JobInfo& info : job_list()) {
+    if (name == info.name) {
+      json result = info.run(request.value("args", json::object()), context);
+      const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
+      json fields = {{"result", std::move(result)}};
+      if (cancelled) fields["status"] = "cancelled";
+      return channel_.write(protocol::done(id, std::move(fields)));
+    }
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  throw Error({.code = ExitCode::usage, .file = "job", .found = name, .expected = "one of " + names});
+}
+
+}  // namespace kvscope::engine
