@@ -25,8 +25,9 @@ def matched(pattern):
     return set(EVERY) - left
 
 
-def added_token_ids(token, texts):
-    tokenizer = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+def added_token_places(token, texts):
+    """Where the token is found in each text, or None; a model without a vocabulary gives no other ids."""
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.add_tokens([token])
     for at in range(0, len(texts), 20000):
         for encoding in tokenizer.encode_batch(texts[at : at + 20000], add_special_tokens=False):
@@ -35,13 +36,13 @@ def added_token_ids(token, texts):
 
 def word_characters():
     """Added tokens with single_word use another engine's \\w: a token right after one of those is not found."""
-    found = added_token_ids(AddedToken("TOK", single_word=True, normalized=False), [chr(c) + "TOK" for c in EVERY])
+    found = added_token_places(AddedToken("TOK", single_word=True, normalized=False), [chr(c) + "TOK" for c in EVERY])
     return {c for c, place in zip(EVERY, found) if place is None}
 
 
 def stripped():
     """Likewise lstrip's \\s: the token's span then begins at the white space before it."""
-    found = added_token_ids(AddedToken("TOK", lstrip=True, normalized=False), [chr(c) + "TOK" for c in EVERY])
+    found = added_token_places(AddedToken("TOK", lstrip=True, normalized=False), [chr(c) + "TOK" for c in EVERY])
     return {c for c, place in zip(EVERY, found) if place == (0, 4)}
 
 

@@ -86,7 +86,8 @@ void Tokenizer::Impl::add_merges(const TokenizerJson& spec, const Ids& ids, cons
       return it->second;
     };
     const auto& [left, right] = spec.merges[rank];
-    bpe.merges.set(id_of(left), id_of(right), {static_cast<std::int32_t>(rank), id_of(left + right)});
+    const std::int32_t left_id = id_of(left), right_id = id_of(right), merged_id = id_of(left + right);
+    bpe.merges.set(left_id, right_id, {static_cast<std::int32_t>(rank), merged_id});
   }
 }
 
@@ -143,7 +144,7 @@ void Tokenizer::Impl::build(TokenizerJson spec, const std::string& file) {
 
 /// `made` keeps the texts that are not part of the caller's, as long as `words` refers to them.
 void Tokenizer::Impl::encode_ordinary(std::string_view text, WordEncoder& words, std::deque<std::string>& made) const {
-  if (add_prefix_space && !text.starts_with(' ')) text = made.emplace_back(" " + std::string(text));
+  if (add_prefix_space && !text.starts_with(' ')) text = made.emplace_back(1, ' ').append(text);
   while (!text.empty()) {
     const std::size_t n = word_length(split, text);
     words.add(text.substr(0, n));
