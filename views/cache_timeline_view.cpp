@@ -117,7 +117,8 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
 
 void CacheTimelineView::draw_log(ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
-  if (rebuild_log_.due({&run, context.a->revision, at.layer, at.kv_head})) {
+  const bool outdated = !contests_.empty() && static_cast<std::size_t>(contests_.back()) >= run.contests.size();
+  if (rebuild_log_.due({&run, context.a->revision, at.layer, at.kv_head}, outdated)) {
     contests_.clear();
     for (std::size_t i = 0; i < run.contests.size(); ++i) {
       if (run.contests[i].layer == at.layer && run.contests[i].kv_head == at.kv_head)
@@ -144,10 +145,7 @@ void CacheTimelineView::draw_log(ViewContext& context, const Cursor& at) {
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(contests_.size()));
   while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      // The list may be behind a run that was replaced: it is made again at the next frame that can afford it.
-      if (static_cast<std::size_t>(contests_[i]) < run.contests.size()) draw_contest(context, head, i);
-    }
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_contest(context, head, i);
   }
   ImGui::EndTable();
 }

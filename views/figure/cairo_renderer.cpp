@@ -182,6 +182,7 @@ class Painter {
     cairo_scale(cr_, box.w / p.columns, box.h / p.rows);
     cairo_set_source_surface(cr_, image.get(), 0, 0);
     cairo_pattern_set_filter(cairo_get_source(cr_), CAIRO_FILTER_NEAREST);
+    cairo_pattern_set_extend(cairo_get_source(cr_), CAIRO_EXTEND_PAD);  // without it the outermost pixels stay paper
     cairo_rectangle(cr_, 0, 0, p.columns, p.rows);
     cairo_fill(cr_);
     cairo_restore(cr_);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 
 #include "views/figure/fonts.h"
 
@@ -69,20 +70,39 @@ void FigureBuilder::label(std::string utf8, Point at, Anchor anchor, double angl
 
 void FigureBuilder::frame(Box box) { add(StrokeBox{box, style_.rule, style_.rule_width}); }
 
-void FigureBuilder::heat_map(const std::string& panel_id, Box box, int columns, int rows, std::vector<Colour> pixels) {
-  const Panel panel{panel_id, box, columns, rows};
-  for (int r = 0; r < rows; ++r) {
-    for (int c = 0; c < columns;) {  // hatch runs of absent cells as one
+namespace {
+
+/// The cells of alpha 0 as few rectangles: runs of a row, joined with the same run of the rows above.
+std::vector<Box> absent_cells(const Panel& panel, const std::vector<Colour>& pixels) {
+  std::vector<Box> boxes;
+  std::map<std::pair<int, int>, std::size_t> open, next;  // columns of a run -> its box
+  for (int r = 0; r < panel.rows; ++r, open = std::move(next), next.clear()) {
+    for (int c = 0; c < panel.columns;) {
       int end = c;
-      while (end < columns && pixels[static_cast<std::size_t>(r) * columns + end].a == 0) ++end;
+      while (end < panel.columns && pixels[static_cast<std::size_t>(r) * panel.columns + end].a == 0) ++end;
       if (end > c) {
         Box run = panel.cell(r, c);
         run.w *= end - c;
-        add(Hatch{run, mix(style_.paper, style_.muted, 0.55), 3, 0.4});
+        if (const auto above = open.find({c, end}); above != open.end()) {
+          boxes[above->second].h += run.h;
+          next[{c, end}] = above->second;
+        } else {
+          next[{c, end}] = boxes.size();
+          boxes.push_back(run);
+        }
       }
       c = std::max(end, c + 1);
     }
   }
+  return boxes;
+}
+
+}  // namespace
+
+void FigureBuilder::heat_map(const std::string& panel_id, Box box, int columns, int rows, std::vector<Colour> pixels) {
+  const Panel panel{panel_id, box, columns, rows};
+  for (const Box& absent : absent_cells(panel, pixels))
+    add(Hatch{absent, mix(style_.paper, style_.muted, 0.55), 3, 0.4});
   add(Image{box, columns, rows, std::move(pixels)});
   frame(box);
   figure_.panels.push_back(panel);

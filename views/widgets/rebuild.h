@@ -10,11 +10,11 @@ namespace kvscope::views {
 template <typename Key>
 class Rebuild {
  public:
-  /// True if the picture of `key` must be made now; then call done() after it.
-  bool due(const Key& key) {
+  /// True if the picture of `key` must be made now; then call done() after it. `at_once`: what is there is of no use.
+  bool due(const Key& key, bool at_once = false) {
     if (valid_ && key == key_) return false;
     const auto now = Clock::now();
-    if (valid_ && now - finished_ < 4 * cost_) return false;
+    if (valid_ && !at_once && now - finished_ < 4 * cost_) return false;
     key_ = key;
     started_ = now;
     return true;

@@ -1,0 +1,233 @@
+// The numbers behind the figures, against plain counting.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+
+#include "engine/core/support/error.h"
+#include "tests/support/random_run.h"
+#include "views/figure/layer_head_map_figure.h"
+#include "views/figure/state_colours.h"
+#include "views/figure/timeline_figure.h"
+#include "views/figure/token_strip_figure.h"
+#include "views/token_facts.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using kvscope::test::random_run;
+
+namespace {
+
+template <typename T>
+const std::vector<T>& column(const FigureData& data, const std::string& name) {
+  for (const FigureColumn& c : data.columns) {
+    if (c.name == name) return std::get<std::vector<T>>(c.values);
+  }
+  FAIL("no column " << name);
+  throw std::logic_error("unreachable");
+}
+
+bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
+
+}  // namespace
+
+TEST_CASE("the map's data are the metric of every head") {
+  const RunRecord run = random_run(3);
+  const RunRecord* runs[] = {&run};
+  LayerHeadMapOptions options;
+  options.metric =
+      GENERATE(Metric::density, Metric::evict_ratio, Metric::cache_share, Metric::recall, Metric::mass_recall);
+  options.q = GENERATE(-1, 10, 100);
+  const BuiltFigure built = layer_head_map_figure(runs, options, {});
+  const HeadMap expected = head_metric(run, options.metric, options.q < 0 ? run.n_tokens() - 1 : options.q);
+  const auto& value = column<double>(built.data, "value");
+  REQUIRE(value.size() == expected.values.size());
+  for (std::size_t i = 0; i < value.size(); ++i) CHECK(same(value[i], expected.values[i]));
+  REQUIRE(built.figure.panel("map") != nullptr);
+  CHECK(built.figure.panel("map")->rows == run.evict_at.n_layers());
+  CHECK(built.figure.panel("map")->columns == run.evict_at.n_kv_heads());
+}
+
+TEST_CASE("several runs are aggregated head by head") {
+  std::vector<RunRecord> records;
+  for (std::uint64_t seed : {1, 2, 3, 4}) records.push_back(random_run(seed));
+  std::vector<const RunRecord*> runs;
+  for (const RunRecord& r : records) runs.push_back(&r);
+  const HeadMap low = aggregate_metric(runs, Metric::recall, -1, Aggregate::min);
+  const HeadMap median = aggregate_metric(runs, Metric::recall, -1, Aggregate::median);
+  const HeadMap average = aggregate_metric(runs, Metric::recall, -1, Aggregate::mean);
+  for (std::size_t i = 0; i < low.values.size(); ++i) {
+    std::vector<float> values;
+    for (const RunRecord* run : runs)
+      values.push_back(head_metric(*run, Metric::recall, run->n_tokens() - 1).values[i]);
+    std::sort(values.begin(), values.end());
+    CHECK(low.values[i] == values[0]);
+    CHECK(median.values[i] == Approx((values[1] + values[2]) / 2));
+    CHECK(average.values[i] == Approx((values[0] + values[1] + values[2] + values[3]) / 4));
+  }
+}
+
+TEST_CASE("A minus B is the difference of both maps, and of a run with itself nothing") {
+  const RunRecord a = random_run(1), b = random_run(1, {.policy = "threshold:threshold=0.1,sinks=4,window=16"});
+  const RunRecord* runs[] = {&a, &b};
+  LayerHeadMapOptions options;
+  options.metric = Metric::cache_share;
+  options.compare = MapCompare::difference;
+  const auto built = layer_head_map_figure(runs, options, {});
+  const HeadMap ma = head_metric(a, options.metric, a.n_tokens() - 1),
+                mb = head_metric(b, options.metric, b.n_tokens() - 1);
+  const auto& value = column<double>(built.data, "value");
+  for (std::size_t i = 0; i < value.size(); ++i) CHECK(value[i] == Approx(ma.values[i] - mb.values[i]));
+  const RunRecord* twice[] = {&a, &a};
+  const BuiltFigure nothing = layer_head_map_figure(twice, options, {});
+  for (double v : column<double>(nothing.data, "value")) CHECK(v == 0);
+}
+
+TEST_CASE("runs of different shapes are not compared or aggregated") {
+  const RunRecord a = random_run(1), b = random_run(1, {.n_layers = 3});
+  const RunRecord* runs[] = {&a, &b};
+  CHECK_THROWS_AS(layer_head_map_figure(runs, {}, {}), Error);
+  LayerHeadMapOptions side;
+  side.compare = MapCompare::side_by_side;
+  CHECK_THROWS_AS(layer_head_map_figure(runs, side, {}), Error);
+  CHECK_THROWS_AS(layer_head_map_figure({}, {}, {}), Error);
+}
+
+TEST_CASE("the strip counts the heads that see each token") {
+  const RunRecord run = random_run(5);
+  TokenStripOptions options;
+  options.q = GENERATE(-1, 90);
+  options.count = 40;
+  const std::int32_t q = options.q < 0 ? run.n_tokens() - 1 : options.q;
+  const BuiltFigure built = token_strip_figure(run, options, {});
+  const auto& position = column<std::int64_t>(built.data, "position");
+  const auto& layer = column<std::int64_t>(built.data, "layer");
+  const auto& kept = column<std::int64_t>(built.data, "kept_heads");
+  const RetentionGeometry g = run.geometry();
+  REQUIRE(position.size() == 40u * run.evict_at.n_layers());
+  for (std::size_t i = 0; i < position.size(); ++i) {
+    const std::int64_t t = position[i];
+    CHECK(t >= g.n_sink);
+    CHECK(t <= q - g.window);
+    int seen = 0;
+    for (int h = 0; h < run.evict_at.n_kv_heads(); ++h)
+      seen += t <= q && q < run.evict_at.row(static_cast<int>(layer[i]), h)[t];
+    CHECK(kept[i] == seen);
+  }
+  CHECK(*std::max_element(position.begin(), position.end()) == q - g.window);
+}
+
+TEST_CASE("bands of a strip show all its tokens, each once") {
+  const RunRecord run = random_run(6);
+  TokenStripOptions options;
+  options.count = 100;
+  options.bands = GENERATE(1, 2, 3, 7);
+  const BuiltFigure built = token_strip_figure(run, options, {});
+  int columns = 0;
+  for (const Panel& panel : built.figure.panels) columns += panel.columns;
+  CHECK(static_cast<int>(built.figure.panels.size()) == options.bands);
+  CHECK(columns == 100);
+}
+
+TEST_CASE("lifelines have the colour of each token's state at each query, and nothing before its birth") {
+  const RunRecord run = random_run(8, {.prompt_len = 60, .n_new = 20});
+  const RetentionGeometry g = run.geometry();
+  const int n = run.n_tokens();
+  const Image image = lifeline_image(run, 1, 2, 4096, false);
+  REQUIRE(image.columns == n);
+  for (int t = 0; t < n; ++t) {
+    for (int q = 0; q < n; ++q) {
+      const Colour pixel = image.pixels[static_cast<std::size_t>(n - 1 - t) * n + q];
+      if (q < t) {
+        CHECK(pixel.a == 0);
+      } else {
+        CHECK(pixel == state_colour(token_state(q, t, run.evict_at.row(1, 2)[t], g.n_sink, g.window), false));
+      }
+    }
+  }
+  CHECK(lifeline_image(run, 1, 2, 25, false).columns <= 25);
+}
+
+TEST_CASE("the timeline's data tell when each token went") {
+  const RunRecord run = random_run(9);
+  const BuiltFigure built = timeline_figure(run, {.layer = 1, .kv_head = 0}, {});
+  const auto& evicted = column<double>(built.data, "evict_at");
+  REQUIRE(evicted.size() == run.ids.size());
+  for (std::size_t t = 0; t < evicted.size(); ++t) {
+    const std::int32_t e = run.evict_at.row(1, 0)[t];
+    CHECK(same(evicted[t], e >= kUndecided ? std::nan("") : e));
+  }
+}
+
+TEST_CASE("verdicts count to the recall of the head") {
+  const RunRecord run = random_run(11);
+  const std::int32_t q = GENERATE(80, 120, 179);
+  const HeadMap recall = head_metric(run, Metric::recall, q);
+  for (int l = 0; l < run.evict_at.n_layers(); ++l) {
+    for (int h = 0; h < run.evict_at.n_kv_heads(); ++h) {
+      std::map<Verdict, int> n;
+      const HeadAtQuery head(run, l, h, q);
+      for (std::int32_t t = 0; t <= q; ++t) ++n[head.verdict(t)];
+      const double keeps = n[Verdict::kept_rightly] + n[Verdict::missed];
+      REQUIRE(keeps > 0);
+      CHECK(n[Verdict::kept_rightly] / keeps == Approx(recall.at(l, h)));
+    }
+  }
+}
+
+TEST_CASE("scores of a head span its 2nd to 98th percentile, and a head without scores spans 0 to 1") {
+  const RunRecord run = random_run(12);
+  const ScoreRange range = score_range(run, 0, 0);
+  int below = 0, above = 0, n = 0;
+  for (float v : run.scores.row(0, 0)) {
+    if (std::isnan(v)) continue;
+    ++n, below += v<range.lo, above += v> range.hi;
+  }
+  CHECK(range.lo < range.hi);
+  CHECK(below <= 0.02 * n + 1);
+  CHECK(above <= 0.02 * n + 1);
+  const ScoreRange none = score_range(random_run(12, {.policy = "streaming:sinks=4,window=60", .scorer = false}), 0, 0);
+  CHECK(none.lo == 0);
+  CHECK(none.hi == 1);
+}
+
+TEST_CASE("two runs are compared token by token only as far as they agree") {
+  RunRecord a = random_run(1), b = a;
+  CHECK(common_prefix(a, b) == a.n_tokens());
+  b.ids[37] += 1;
+  CHECK(common_prefix(a, b) == 37);
+}
+
+TEST_CASE("a caption names model, policy, definition, aggregation and that a preview is one") {
+  const RunRecord a = random_run(1), b = random_run(2);
+  const RunRecord* runs[] = {&a, &b};
+  LayerHeadMapOptions options;
+  options.preview = true;
+  const std::string caption = layer_head_map_figure(runs, options, {}).caption;
+  for (const char* part :
+       {"random-model", "kvpop:budget=64", "Definition: ", "median of 2 runs", "Preview", "held fixed"}) {
+    CHECK_THAT(caption, Catch::Contains(part));
+  }
+  options.preview = false;
+  CHECK_THAT(layer_head_map_figure(runs, options, {}).caption, !Catch::Contains("Preview"));
+}
+
+TEST_CASE("recall before the oracle saw everything is said to be so far") {
+  RunRecord run = random_run(1);
+  run.oracle_horizon = 50;
+  const RunRecord* runs[] = {&run};
+  LayerHeadMapOptions options;
+  options.metric = Metric::recall;
+  CHECK_THAT(layer_head_map_figure(runs, options, {}).caption, Catch::Contains("so far"));
+}
+
+TEST_CASE("a figure of nothing is refused with an error, not drawn") {
+  const RunRecord empty;
+  const RunRecord* runs[] = {&empty};
+  CHECK_THROWS_AS(layer_head_map_figure(runs, {}, {}), Error);
+  CHECK_THROWS_AS(token_strip_figure(empty, {}, {}), Error);
+  CHECK_THROWS_AS(timeline_figure(empty, {}, {}), Error);
+  const RunRecord run = random_run(1);
+  CHECK_THROWS_AS(token_strip_figure(run, {.layer = 99}, {}), Error);
+  CHECK_THROWS_AS(token_strip_figure(run, {.first = 100000}, {}), Error);
+  CHECK_THROWS_AS(timeline_figure(run, {.layer = 0, .kv_head = 99}, {}), Error);
+}

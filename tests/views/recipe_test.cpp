@@ -1,0 +1,157 @@
+#include "views/figure/recipe.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "tests/support/random_run.h"
+#include "tests/views/view_support.h"
+#include "views/figure/checksum.h"
+#include "views/figure/export.h"
+#include "views/figure/npz.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+
+namespace {
+
+FigureRecipe parse(const char* text) { return parse_recipe(nlohmann::json::parse(text), "recipe.json"); }
+
+}  // namespace
+
+TEST_CASE("a recipe read from what was written is the same recipe") {
+  for (const FigurePreset& preset : figure_presets()) {
+    FigureRecipe recipe = preset.recipe;
+    recipe.traces = {"a.h5", "b.h5"};
+    recipe.width_mm = 80;
+    const std::string once = to_json(recipe).dump();
+    const FigureRecipe again = parse_recipe(nlohmann::json::parse(once), "recipe.json");
+    CHECK(to_json(again).dump() == once);
+    CHECK(again.options == recipe.options);
+    CHECK(again.figure() == recipe.figure());
+  }
+}
+
+TEST_CASE("keys change what they name and nothing else") {
+  const FigureRecipe recipe = parse(
+      R"({"figure":"layer_head_map","trace":"t.h5","metric":"recall","q":17,"venue":"icml:column","aggregate":"max","fit":true})");
+  const auto& map = std::get<LayerHeadMapOptions>(recipe.options);
+  CHECK(recipe.traces == std::vector<std::string>{"t.h5"});
+  CHECK(map.metric == Metric::recall);
+  CHECK(map.q == 17);
+  CHECK(map.aggregate == Aggregate::max);
+  CHECK(map.fit);
+  CHECK(map.values);
+  CHECK(recipe.style().width == Approx(3.25 * 72));
+}
+
+TEST_CASE("a preset's keys can be overridden") {
+  const FigureRecipe recipe = parse(R"({"preset":"kvpop-fig6","count":20})");
+  CHECK(recipe.figure() == "token_strip");
+  CHECK(std::get<TokenStripOptions>(recipe.options).count == 20);
+  CHECK(recipe.style().width == Approx(5.5 * 72));
+  CHECK(parse(R"({"preset":"kvpop-fig6","width_mm":100})").style().width == Approx(100 / 25.4 * 72));
+}
+
+TEST_CASE("what a recipe must not say is refused with what exists") {
+  const auto [text, found, expected] = GENERATE(table<const char*, const char*, const char*>({
+      {R"({"figure":"pie"})", "pie", "layer_head_map, token_strip, timeline"},
+      {R"({"trace":"a.h5"})", "missing", "layer_head_map, token_strip, timeline"},
+      {R"({"figure":"timeline","metric":"density"})", "metric", "kv_head, layer"},
+      {R"({"figure":"layer_head_map","metrik":"density"})", "metrik", "metric"},
+      {R"({"figure":"layer_head_map","metric":"goodness"})", "goodness", "density, evict_ratio"},
+      {R"({"figure":"layer_head_map","aggregate":"mode"})", "mode", "median, mean, min, max"},
+      {R"({"figure":"layer_head_map","colormap":"jet"})", "jet", "viridis"},
+      {R"({"figure":"layer_head_map","venue":"nature"})", "nature", "neurips"},
+      {R"({"figure":"layer_head_map","lo":1,"hi":0})", "hi", "more than lo"},
+      {R"({"figure":"token_strip","count":0})", "count", "1 to 100000"},
+      {R"({"figure":"token_strip","width_mm":2})", "width_mm", "15 to 2000"},
+      {R"({"figure":"token_strip","dpi":1e6})", "dpi", "36 to 2400"},
+      {R"({"figure":"token_strip","q":"last"})", "q", ""},
+      {R"({"figure":"token_strip","traces":"a.h5"})", "traces", "list"},
+      {R"({"preset":"kvpop-fig99"})", "kvpop-fig99", "kvpop-fig6, kvpop-fig8, spkv-fig4"},
+      {R"([1])", "", "figure"},
+  }));
+  INFO(text);
+  CHECK_THROWS_AS(parse(text), Error);
+  CHECK_THROWS_WITH(parse(text), Catch::Contains(found) && Catch::Contains(expected));
+}
+
+TEST_CASE("an exported figure has its numbers and its recipe beside it, and the recipe makes it again byte for byte") {
+  const TemporaryFolder folder;
+  const RunRecord run = random_run(21);
+  const RunRecord* runs[] = {&run};
+  const char* extension = GENERATE(".pdf", ".svg", ".png");
+  for (const FigurePreset& preset : figure_presets()) {
+    INFO(preset.name);
+    const auto first = folder / ("first" + std::string(extension)),
+               second = folder / ("second" + std::string(extension));
+    const auto written = export_figure(build_figure(preset.recipe, runs), preset.recipe, first);
+    REQUIRE(written.size() == 4);
+    const FigureRecipe again = parse_recipe(read_json(folder / "first.json"), "first.json");
+    export_figure(build_figure(again, runs), again, second);
+    for (const char* part : {extension, ".csv", ".npz", ".json"}) {
+      CHECK(read_file(folder / ("first" + std::string(part)), 1u << 28) ==
+            read_file(folder / ("second" + std::string(part)), 1u << 28));
+    }
+  }
+}
+
+TEST_CASE("the recipe beside a figure carries its caption and its definition") {
+  const TemporaryFolder folder;
+  const RunRecord run = random_run(21);
+  const RunRecord* runs[] = {&run};
+  const FigureRecipe recipe = preset_recipe("spkv-fig4");
+  export_figure(build_figure(recipe, runs), recipe, folder / "map.svg");
+  const auto json = read_json(folder / "map.json");
+  CHECK_THAT(json.at("caption").get<std::string>(), Catch::Contains("random-model"));
+  CHECK_THAT(json.at("definition").get<std::string>(), Catch::Contains("density: "));
+}
+
+TEST_CASE("a figure is not exported under a name that is none, nor into a folder that is not there") {
+  const TemporaryFolder folder;
+  const RunRecord run = random_run(21);
+  const RunRecord* runs[] = {&run};
+  const FigureRecipe recipe = preset_recipe("spkv-fig4");
+  const BuiltFigure built = build_figure(recipe, runs);
+  CHECK_THROWS_AS(export_figure(built, recipe, folder / "map.gif"), Error);
+  CHECK_THROWS_AS(export_figure(built, recipe, folder / "absent/map.svg"), Error);
+  CHECK_FALSE(std::filesystem::exists(folder / "map.csv"));
+}
+
+TEST_CASE("an NPZ is a stored ZIP of arrays whose bytes are the columns") {
+  const FigureData data{
+      {{"value", std::vector<double>{1.5, -2, 0}}, {"token", std::vector<std::string>{"é", "abc", ""}}}};
+  const std::string zip = to_npz(data);
+  const auto word = [&](std::size_t at, int n) {
+    std::uint32_t v = 0;
+    for (int i = n - 1; i >= 0; --i) v = v << 8 | static_cast<unsigned char>(zip[at + i]);
+    return v;
+  };
+  std::size_t at = 0;
+  for (const char* name : {"value.npy", "token.npy"}) {
+    REQUIRE(zip.substr(at, 4) == "PK\x03\x04");
+    const std::uint32_t crc = word(at + 14, 4), size = word(at + 18, 4), name_length = word(at + 26, 2);
+    CHECK(zip.substr(at + 30, name_length) == name);
+    const std::string npy = zip.substr(at + 30 + name_length, size);
+    CHECK(crc32(npy) == crc);
+    REQUIRE(npy.substr(0, 6) == "\x93NUMPY");
+    const std::size_t header = static_cast<unsigned char>(npy[8]) | static_cast<unsigned char>(npy[9]) << 8;
+    CHECK((10 + header) % 64 == 0);
+    CHECK(npy[10 + header - 1] == '\n');
+    if (name == std::string("value.npy")) {
+      CHECK_THAT(npy, Catch::Contains("'descr': '<f8'") && Catch::Contains("'shape': (3,)"));
+      double values[3];
+      REQUIRE(size == 10 + header + sizeof values);
+      std::memcpy(values, npy.data() + 10 + header, sizeof values);
+      CHECK(values[1] == -2);
+    } else {
+      CHECK_THAT(npy, Catch::Contains("'descr': '<U3'"));
+      CHECK(npy.substr(10 + header, 4) == std::string("\xe9\0\0\0", 4));
+    }
+    at += 30 + name_length + size;
+  }
+  CHECK(zip.substr(at, 4) == "PK\x01\x02");
+}

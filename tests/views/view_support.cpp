@@ -1,0 +1,118 @@
+#include "tests/views/view_support.h"
+
+#include <cairo.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::test {
+
+HeadlessWindow::HeadlessWindow(bool dark, ImVec2 size)
+    : theme(views::make_theme(dark, 1)),
+      services{&textures, &items, &theme},
+      context_(ImGui::CreateContext()),
+      size_(size) {
+  ImGui::SetCurrentContext(context_);
+  ImGuiIO& io = ImGui::GetIO();
+  io.IniFilename = nullptr;
+  io.BackendFlags |=
+      ImGuiBackendFlags_RendererHasVtxOffset;  // as the OpenGL 3 back end: more than 65536 vertices a list
+  io.DisplaySize = size;
+  io.DeltaTime = 1.f / 60;
+  io.MousePos = {-1, -1};
+  views::load_fonts(theme);
+  views::apply_theme(theme);
+  unsigned char* pixels = nullptr;
+  int width = 0, height = 0;
+  io.Fonts->GetTexDataAsAlpha8(&pixels, &width, &height);  // builds the atlas, which no renderer asks for here
+}
+
+HeadlessWindow::~HeadlessWindow() { ImGui::DestroyContext(context_); }
+
+void HeadlessWindow::frame(const std::function<void()>& draw) {
+  ImGui::NewFrame();
+  items.begin_frame();
+  ImGui::SetNextWindowPos({0, 0});
+  ImGui::SetNextWindowSize(size_);
+  ImGui::Begin("test", nullptr, ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove);
+  draw();
+  ImGui::End();
+  ImGui::Render();
+  n_vertices_ = ImGui::GetDrawData()->TotalVtxCount;
+}
+
+void HeadlessWindow::click(const std::string& item, const std::function<void()>& draw) {
+  const auto rect = items.find(item);
+  INFO(item);
+  REQUIRE(rect.has_value());
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {rect->centre_x(), rect->centre_y()};
+  for (bool down : {false, true, false, false}) {
+    io.MouseDown[0] = down;
+    frame(draw);
+  }
+  io.MousePos = {-1, -1};
+  frame(draw);
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "kvscope-views-XXXXXX").string();
+  REQUIRE(mkdtemp(name.data()) != nullptr);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Pixels decode_png(const std::string& bytes) {
+  struct Source {
+    const std::string& bytes;
+    std::size_t at;
+  } source{bytes, 0};
+  const auto read = [](void* closure, unsigned char* data, unsigned length) {
+    auto& s = *static_cast<Source*>(closure);
+    if (s.at + length > s.bytes.size()) return CAIRO_STATUS_READ_ERROR;
+    std::memcpy(data, s.bytes.data() + s.at, length);
+    s.at += length;
+    return CAIRO_STATUS_SUCCESS;
+  };
+  cairo_surface_t* surface = cairo_image_surface_create_from_png_stream(read, &source);
+  REQUIRE(cairo_surface_status(surface) == CAIRO_STATUS_SUCCESS);
+  Pixels pixels{cairo_image_surface_get_width(surface), cairo_image_surface_get_height(surface), {}};
+  const unsigned char* data = cairo_image_surface_get_data(surface);
+  const int stride = cairo_image_surface_get_stride(surface);
+  for (int y = 0; y < pixels.height; ++y) {
+    for (int x = 0; x < pixels.width; ++x) {
+      std::uint32_t value = 0;
+      std::memcpy(&value, data + static_cast<std::ptrdiff_t>(y) * stride + 4 * x, 4);
+      pixels.rgb.push_back(value & 0xffffff);
+    }
+  }
+  cairo_surface_destroy(surface);
+  return pixels;
+}
+
+Pixels read_png(const std::filesystem::path& path) { return decode_png(read_file(path, 1u << 28)); }
+
+bool program_exists(const char* name) {
+  return std::system(("command -v " + std::string(name) + " > /dev/null 2>&1").c_str()) == 0;
+}
+
+std::string output_of(const std::string& command) {
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::string text;
+  char buffer[4096];
+  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
+  INFO(command);
+  REQUIRE(pclose(pipe) == 0);
+  return text;
+}
+
+}  // namespace kvscope::test

@@ -1,0 +1,63 @@
+#pragma once
+// A window without a display, a folder that cleans up after itself, and pixels of a PNG: for the tests of views.
+
+#include <imgui.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "views/view_services.h"
+#include "views/view_state.h"
+
+namespace kvscope::test {
+
+/// ImGui without a renderer: frames are laid out and clicked, textures are counted, nothing is painted.
+class HeadlessWindow {
+ public:
+  explicit HeadlessWindow(bool dark = true, ImVec2 size = {1600, 900});
+  ~HeadlessWindow();
+  HeadlessWindow(const HeadlessWindow&) = delete;
+  HeadlessWindow& operator=(const HeadlessWindow&) = delete;
+
+  /// One frame with one window of the whole size, filled by `draw`.
+  void frame(const std::function<void()>& draw);
+  /// Moves the mouse to the item, then presses and releases over three frames. REQUIREs that the item is on the screen.
+  void click(const std::string& item, const std::function<void()>& draw);
+  int n_vertices() const { return n_vertices_; }
+
+  views::NullTextureBackend textures;
+  views::ItemRegistry items;
+  views::Theme theme;
+  views::ViewServices services;
+
+ private:
+  ImGuiContext* context_;
+  ImVec2 size_;
+  int n_vertices_ = 0;
+};
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct Pixels {
+  int width = 0, height = 0;
+  std::vector<std::uint32_t> rgb;  // 0xRRGGBB, row-major
+  std::uint32_t at(int x, int y) const { return rgb[static_cast<std::size_t>(y) * width + x]; }
+};
+Pixels read_png(const std::filesystem::path& path);
+Pixels decode_png(const std::string& bytes);
+
+bool program_exists(const char* name);
+/// stdout of a command line; REQUIREs that it succeeds.
+std::string output_of(const std::string& command);
+
+}  // namespace kvscope::test
