@@ -52,8 +52,8 @@ void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
 void CacheTimelineView::draw_picture(ViewContext& context, const Cursor& at, float height) {
   const ImVec2 room{ImGui::GetContentRegionAvail().x, height};
   if (room.x < services_.theme->px(120)) return;
-  const PictureKey key{context.a->run.get(),   context.a->revision,   at.layer,          at.kv_head, room.x, room.y,
-                       services_.theme->scale, services_.theme->dark, context.a->preview};
+  const PictureKey key{RunKey(context.a),     at.layer,          at.kv_head, room.x, room.y, services_.theme->scale,
+                       services_.theme->dark, context.a->preview};
   if (rebuild_.due(key)) {
     TimelineOptions options{at.layer, at.kv_head, room.y > services_.theme->px(180), context.a->preview};
     drawing_.set(
@@ -118,7 +118,7 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
 void CacheTimelineView::draw_log(ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
   const bool outdated = !contests_.empty() && static_cast<std::size_t>(contests_.back()) >= run.contests.size();
-  if (rebuild_log_.due({&run, context.a->revision, at.layer, at.kv_head}, outdated)) {
+  if (rebuild_log_.due({RunKey(context.a), at.layer, at.kv_head}, outdated)) {
     contests_.clear();
     for (std::size_t i = 0; i < run.contests.size(); ++i) {
       if (run.contests[i].layer == at.layer && run.contests[i].kv_head == at.kv_head)

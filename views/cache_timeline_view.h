@@ -28,16 +28,14 @@ class CacheTimelineView final : public View {
 
  private:
   struct PictureKey {
-    const void* run;
-    std::uint64_t revision;
+    RunKey run;
     int layer, kv_head;
     float width, height, scale;
     bool dark, preview;
     bool operator==(const PictureKey&) const = default;
   };
   struct LogKey {
-    const void* run;
-    std::uint64_t revision;
+    RunKey run;
     int layer, kv_head;
     bool operator==(const LogKey&) const = default;
   };

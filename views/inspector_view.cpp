@@ -49,7 +49,7 @@ void InspectorView::draw_token(const ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
   {
     const FontScope mono(services_.theme->fonts.mono);
-    wrapped_text_in(services_.theme->palette.text, "\"" + token_label(run.pieces[at.token], 80) + "\"");
+    wrapped_text_in(services_.theme->palette.text, "“" + token_label(run.pieces[at.token], 80) + "”");
   }
   wrapped_text_in(services_.theme->palette.text, why_.of(*context.a, at));
   services_.items->add("inspector.why", last_item());
@@ -81,7 +81,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
   const Theme& theme = *services_.theme;
   const int n_layers = run.evict_at.n_layers(), n_heads = run.evict_at.n_kv_heads();
-  if (rebuild_heads_.due({&run, context.a->revision, at.token, at.q, theme.dark})) {
+  if (rebuild_heads_.due({RunKey(context.a), at.token, at.q, theme.dark})) {
     Image image{{}, n_heads, n_layers, {}};
     for (int l = 0; l < n_layers; ++l) {
       for (int h = 0; h < n_heads; ++h)
@@ -111,7 +111,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
 
 void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
-  if (rebuild_metrics_.due({&run, context.a->revision, at.layer, at.kv_head, at.q})) {
+  if (rebuild_metrics_.due({RunKey(context.a), at.layer, at.kv_head, at.q})) {
     metrics_.clear();
     for (const MetricInfo& info : metric_list()) {
       const float v = head_metric(run, info.metric, at.q).at(at.layer, at.kv_head);

@@ -22,15 +22,13 @@ class InspectorView final : public View {
 
  private:
   struct HeadKey {
-    const void* run;
-    std::uint64_t revision;
+    RunKey run;
     int layer, kv_head;
     std::int32_t q;
     bool operator==(const HeadKey&) const = default;
   };
   struct TokenKey {
-    const void* run;
-    std::uint64_t revision;
+    RunKey run;
     int token;
     std::int32_t q;
     bool dark;

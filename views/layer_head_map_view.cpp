@@ -37,10 +37,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
   const bool with_b = drawable(context.b) && same_shape(*context.a->run, *context.b->run) && compare_ != only_a;
-  const Key key{context.a->run.get(),
-                with_b ? context.b->run.get() : nullptr,
-                context.a->revision,
-                with_b ? context.b->revision : 0,
+  const Key key{RunKey(context.a),
+                RunKey(with_b ? context.b : nullptr),
                 context.q(),
                 context.selection->metric,
                 with_b ? compare_ : only_a,

@@ -21,8 +21,7 @@ class LayerHeadMapView final : public View {
  private:
   enum Compare { only_a, side_by_side, difference };
   struct Key {
-    const void *a, *b;
-    std::uint64_t revision_a, revision_b;
+    RunKey a, b;
     std::int32_t q;
     Metric metric;
     int compare;

@@ -54,11 +54,10 @@ void TokenStripView::draw(ViewContext& context) {
   }
   const RunRecord& run = *context.a->run;
   const Cursor at = clamp_selection(context, run);
-  if (scores_of_ != &run || scores_revision_ != context.a->revision || scores_layer_ != at.layer ||
-      scores_head_ != at.kv_head) {
+  if (rebuild_scores_.due({RunKey(context.a), RunKey(context.b), at.layer, at.kv_head})) {
     scores_ = score_range(run, at.layer, at.kv_head);
-    scores_of_ = &run, scores_revision_ = context.a->revision, scores_layer_ = at.layer, scores_head_ = at.kv_head;
     common_ = drawable(context.b) ? common_prefix(run, *context.b->run) : 0;
+    rebuild_scores_.done();
   }
   draw_header(context);
   draw_legend(context);
@@ -113,7 +112,7 @@ void TokenStripView::draw_legend(const ViewContext& context) {
       break;
     }
   }
-  if (common_ > 0 && context.selection->colour == ColourMode::state) {
+  if (common_ > 0 && drawable(context.b) && context.selection->colour == ColourMode::state) {
     swatches.push_back({{0, 0, 0, 0}, "underline: " + context.b->label + ", where the tokens agree", false, false});
   }
   legend(services_, swatches);

@@ -10,6 +10,7 @@
 #include "views/view_services.h"
 #include "views/view_state.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
 
@@ -56,9 +57,13 @@ class TokenStripView final : public View {
   std::vector<float> advance_, x_;  // pixels
   std::vector<int> line_start_;     // first token of each line
   ScoreRange scores_;
-  const void* scores_of_ = nullptr;
-  std::uint64_t scores_revision_ = 0;
-  int scores_layer_ = -1, scores_head_ = -1, common_ = 0;
+  struct ScoresKey {
+    RunKey a, b;
+    int layer, kv_head;
+    bool operator==(const ScoresKey&) const = default;
+  };
+  Rebuild<ScoresKey> rebuild_scores_;
+  int common_ = 0;                 // tokens that A and B share from the start
   std::optional<HeadAtQuery> b_;   // run B's same head, if it is on show
   std::int32_t shown_token_ = -1;  // the selection was scrolled into view for it
 };

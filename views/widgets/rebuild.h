@@ -2,8 +2,25 @@
 // When a picture is made again: when what it shows changed, and not more often than its own cost allows.
 
 #include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "views/view_state.h"
 
 namespace kvscope::views {
+
+/// Which state of which run a picture shows. Compared by owner: another run at the same address is not the same run.
+struct RunKey {
+  std::weak_ptr<const RunRecord> run;
+  std::uint64_t revision = 0;
+  RunKey() = default;
+  explicit RunKey(const ShownRun* shown) {
+    if (shown != nullptr) run = shown->run, revision = shown->revision;
+  }
+  bool operator==(const RunKey& other) const {
+    return revision == other.revision && !run.owner_before(other.run) && !other.run.owner_before(run);
+  }
+};
 
 /// Key is a struct with operator==. A picture that took t milliseconds to make is made again after 4 t at the earliest,
 /// so that scrubbing through a huge run costs a fifth of the frames' time, and a small one follows at once.
@@ -12,7 +29,7 @@ class Rebuild {
  public:
   /// True if the picture of `key` must be made now; then call done() after it. `at_once`: what is there is of no use.
   bool due(const Key& key, bool at_once = false) {
-    if (valid_ && key == key_) return false;
+    if (valid_ && !at_once && key == key_) return false;
     const auto now = Clock::now();
     if (valid_ && !at_once && now - finished_ < 4 * cost_) return false;
     key_ = key;

@@ -73,7 +73,7 @@ void TimeDeck::draw(ViewContext& context, float height) {
 void TimeDeck::draw_mini_map(ViewContext& context, ImVec2 at, ImVec2 size) {
   const RunRecord& run = *context.a->run;
   const Cursor cursor = clamp_selection(context, run);
-  if (rebuild_.due({&run, context.a->revision, cursor.layer, cursor.kv_head, services_.theme->dark})) {
+  if (rebuild_.due({RunKey(context.a), cursor.layer, cursor.kv_head, services_.theme->dark})) {
     map_.set(occupancy_image(run, cursor.layer, cursor.kv_head, services_.theme->dark));
     rebuild_.done();
   }

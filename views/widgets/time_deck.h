@@ -20,8 +20,7 @@ class TimeDeck {
 
  private:
   struct Key {
-    const void* run;
-    std::uint64_t revision;
+    RunKey run;
     int layer, kv_head;
     bool dark;
     bool operator==(const Key&) const = default;

@@ -13,7 +13,7 @@ class WhyText {
  public:
   /// at.token must be a token of the run.
   const std::string& of(const ShownRun& shown, const Cursor& at) {
-    if (rebuild_.due({shown.run.get(), shown.revision, at.layer, at.kv_head, at.token, at.q})) {
+    if (rebuild_.due({RunKey(&shown), at.layer, at.kv_head, at.token, at.q})) {
       text_ = explain_token(*shown.run, at.layer, at.kv_head, at.token, at.q);
       rebuild_.done();
     }
@@ -22,8 +22,7 @@ class WhyText {
 
  private:
   struct Key {
-    const void* run;
-    std::uint64_t revision;
+    RunKey run;
     int layer, kv_head, token;
     std::int32_t q;
     bool operator==(const Key&) const = default;
