@@ -19,9 +19,11 @@ inline constexpr std::array<std::string_view, 20> kNouns = {
     "falcon", "garden", "harbor", "island", "jacket", "kettle", "ladder",  "mirror", "needle", "orchard",
     "pepper", "quarry", "ribbon", "saddle", "temple", "urchin", "village", "window", "yacht",  "zephyr"};
 
-/// Phrases joined in the order of the text equal the encoding of the joined text: every phrase begins and ends where
-/// the tokenizer's split (words with one leading blank, single digits, marks with their line end) cuts anyway. A test
-/// holds this against the tokenizer.
+/// The phrases of one statement, or of a question and its answer, joined in their order equal the encoding of the
+/// joined text: every phrase begins and ends where the tokenizer's split (words with one leading blank, single digits,
+/// marks with their line end) cuts anyway. A test holds this against the tokenizer. At seams between text and tasks a
+/// tokenizer might cut otherwise (".\n" and "\nWhat" share a line end); sequences are made of ids, not of text, so that
+/// does not matter.
 struct TaskLexicon {
   TokenIds numbers_open;                     // "\nNumbers:"
   std::array<TokenIds, 100> two_digits;      // " 07"

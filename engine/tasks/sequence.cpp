@@ -82,7 +82,7 @@ std::size_t most_task_tokens(const TaskLexicon& words, const SequenceOptions& op
 
 }  // namespace
 
-SequenceGenerator::SequenceGenerator(std::span<const std::uint16_t> text, TaskLexicon words, SequenceOptions options,
+SequenceGenerator::SequenceGenerator(std::span<const std::int32_t> text, TaskLexicon words, SequenceOptions options,
                                      std::uint64_t seed)
     : text_(text), words_(std::move(words)), options_(options), seed_(seed) {
   const auto length = static_cast<std::size_t>(options_.length);

@@ -41,13 +41,12 @@ struct TaskSequence {
 /// room.
 class SequenceGenerator {
  public:
-  SequenceGenerator(std::span<const std::uint16_t> text, TaskLexicon words, SequenceOptions options,
-                    std::uint64_t seed);
+  SequenceGenerator(std::span<const std::int32_t> text, TaskLexicon words, SequenceOptions options, std::uint64_t seed);
   TaskSequence make(std::uint64_t index) const;
   const SequenceOptions& options() const { return options_; }
 
  private:
-  std::span<const std::uint16_t> text_;
+  std::span<const std::int32_t> text_;
   TaskLexicon words_;
   SequenceOptions options_;
   std::uint64_t seed_;

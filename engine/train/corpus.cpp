@@ -22,8 +22,9 @@ Corpus Corpus::open(const std::filesystem::path& folder, int vocab_size, double 
                  .hint = "make it with samples/recipes/prepare_corpus.py"});
   }
   Corpus corpus;
-  corpus.tokens_.resize(bytes.size() / 2);
-  std::memcpy(corpus.tokens_.data(), bytes.data(), bytes.size());
+  std::vector<std::uint16_t> stored(bytes.size() / 2);
+  std::memcpy(stored.data(), bytes.data(), bytes.size());
+  corpus.tokens_.assign(stored.begin(), stored.end());
   for (std::size_t i = 0; i < corpus.tokens_.size(); ++i) {
     if (corpus.tokens_[i] < vocab_size) continue;
     throw Error({.file = path.string(),

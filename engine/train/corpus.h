@@ -17,13 +17,13 @@ class Corpus {
   /// bytes, a token outside the vocabulary. heldout_share of the tokens, at the end, are kept from training.
   static Corpus open(const std::filesystem::path& folder, int vocab_size, double heldout_share);
 
-  std::span<const std::uint16_t> training() const { return std::span(tokens_).first(n_training_); }
-  std::span<const std::uint16_t> heldout() const { return std::span(tokens_).subspan(n_training_); }
+  std::span<const std::int32_t> training() const { return std::span(tokens_).first(n_training_); }
+  std::span<const std::int32_t> heldout() const { return std::span(tokens_).subspan(n_training_); }
   const TaskLexicon& words() const { return words_; }
   const std::filesystem::path& tokenizer_file() const { return tokenizer_file_; }
 
  private:
-  std::vector<std::uint16_t> tokens_;
+  std::vector<std::int32_t> tokens_;
   std::size_t n_training_ = 0;
   TaskLexicon words_;
   std::filesystem::path tokenizer_file_;
