@@ -66,6 +66,18 @@ TEST_CASE("round tick values lie in the range, a round step apart") {
   CHECK(values.back() <= hi + 1e-9);
 }
 
+TEST_CASE("a colour bar has at least two labelled ticks, whatever its range") {
+  const auto [lo, hi] =
+      GENERATE(std::pair{0.0, 1.0}, std::pair{-0.49, 0.49}, std::pair{0.31, 0.93}, std::pair{-7.0, 7.0});
+  const double height = GENERATE(40.0, 100.0, 300.0);
+  FigureBuilder builder(200, 400, {});
+  builder.colour_bar({10, 10, 0, height}, {Colormap::viridis, lo, hi, 0, ""});
+  int labels = 0;
+  for (const Primitive& item : builder.figure().items) labels += std::holds_alternative<Text>(item);
+  CHECK(labels >= 2);
+  CHECK(labels <= 9);
+}
+
 TEST_CASE("index labels are thinned until they fit") {
   for (int n : {3, 36, 128, 4096}) {
     for (double pitch : {0.1, 2.0, 7.0, 40.0}) {

@@ -134,7 +134,9 @@ std::vector<std::pair<double, std::string>> FigureBuilder::bar_ticks(const Colou
     return ticks;
   }
   const int target = std::clamp(static_cast<int>(height / (style_.tick_size * 3.2)), 2, 5);
-  for (double v : nice_values(scale.lo, scale.hi, target)) {
+  std::vector<double> values = nice_values(scale.lo, scale.hi, target);
+  for (int more = target + 1; values.size() < 3 && more <= 8; ++more) values = nice_values(scale.lo, scale.hi, more);
+  for (double v : values) {
     ticks.emplace_back((v - scale.lo) / (scale.hi - scale.lo), format_number(v));
   }
   return ticks;

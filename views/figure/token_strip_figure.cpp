@@ -71,7 +71,7 @@ Layout lay_out(const RunRecord& run, const Range& range, const Rows& rows, const
   const double column = l.band_w / l.per_band;
   l.label_size = o.labels ? std::min(s.tick_size, column * 0.9) : 0;
   if (l.label_size < kSmallestLabel) l.label_size = 0;
-  l.label_h = l.label_size > 0 ? widest_label(run, range, l.label_size) + 4 : 2;
+  l.label_h = l.label_size > 0 ? widest_label(run, range, l.label_size) + (o.preview ? 6 : 4) : 2;
   l.band_gap = s.tick_size * 1.35 + 5;
   l.bottom = legend_h > 0 ? legend_h + 4 : 2;
   const double row = std::clamp(s.width * 0.28 / rows.n, 2.4, s.tick_size * 1.6);
@@ -126,8 +126,9 @@ void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& 
            Anchor::middle);
   }
   for (int t = begin; t < end && l.label_size > 0; ++t) {
-    b.text(token_label(run.pieces[t], kMaxLabel), {box.x + (t - begin + 0.5) * column, box.bottom() + 2.5},
-           l.label_size, s.ink, Anchor::end, Baseline::middle, 90, FontRole::mono);
+    b.text(token_label(run.pieces[t], kMaxLabel),
+           {box.x + (t - begin + 0.5) * column, box.bottom() + (o.preview ? 4.5 : 2.5)}, l.label_size, s.ink,
+           Anchor::end, Baseline::middle, 90, FontRole::mono);
   }
 }
 
