@@ -39,8 +39,7 @@ void read_exactly(int fd, std::uint64_t offset, std::span<std::byte> out, const 
 void refuse_foreign(int fd, std::uint64_t size, const std::filesystem::path& path) {
   std::string head(std::min<std::uint64_t>(size, 512), '\0');
   read_exactly(fd, 0, std::as_writable_bytes(std::span(head)), path);
-  if (const auto foreign = recognise_foreign(head))
-    fail(path, foreign->found + ", not weights", "", foreign->hint);
+  if (const auto foreign = recognise_foreign(head)) fail(path, foreign->found + ", not weights", "", foreign->hint);
 }
 
 std::uint64_t header_length(int fd, std::uint64_t size, const std::filesystem::path& path) {
