@@ -134,12 +134,16 @@ std::optional<int> ChildProcess::wait(std::chrono::milliseconds timeout) {
 }
 
 std::string describe_wait_status(int status) {
-  if (WIFEXITED(status)) return "exit code " + std::to_string(WEXITSTATUS(status));
-  if (WIFSIGNALED(status)) {
-    const int number = WTERMSIG(status);
+  const auto signal_text = [](int number) {
     return "killed by signal " + std::to_string(number) + " (" + ::strsignal(number) + ")";
-  }
-  return "ended";
+  };
+  if (WIFSIGNALED(status)) return signal_text(WTERMSIG(status));
+  if (!WIFEXITED(status)) return "ended";
+  const int code = WEXITSTATUS(status);
+  std::string text = "exit code " + std::to_string(code);
+  // A shell in between reports the signal that ended its child as 128 + number.
+  if (code > 128 && code <= 128 + SIGSYS) text += ", " + signal_text(code - 128);
+  return text;
 }
 
 }  // namespace kvscope::app

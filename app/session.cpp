@@ -59,7 +59,7 @@ Session::~Session() = default;
 
 void Session::start_engine() {
   if (engine_ && !engine_->ended()) return;
-  engine_.reset();
+  discard_engine();
   try {
     EngineClient::Options options;
     options.command = options_.engine_command;
@@ -78,10 +78,37 @@ void Session::start_engine() {
   changed();
 }
 
+// An engine that hangs takes a second to be given up: that is done elsewhere. Its last events must not be taken for
+// those of the next one, which counts its requests from 1 again: each engine has an assembler of its own.
+void Session::discard_engine() {
+  if (!engine_) return;
+  take_snapshot();
+  assembler_ = std::make_shared<RunAssembler>();
+  files_.post(
+      [old = std::shared_ptr<EngineClient>(std::move(engine_))]() -> Worker::Finish {
+        old->stop();
+        return [] {};
+      },
+      [](const std::string&) {});
+}
+
+void Session::end_active_run(const std::string& message) {
+  for (RunEntry& entry : runs_) {
+    if (entry.id != active_run_) continue;
+    auto ended = std::make_shared<RunRecord>(*entry.run);
+    ended->status = RunStatus::failed;
+    ended->message = message;
+    entry.run = std::move(ended);
+    ++entry.revision;
+  }
+  update_shown();
+}
+
 void Session::restart_engine() {
   std::erase_if(banners_, [](const Banner& banner) { return banner.command == "engine.restart"; });
   const std::string path = model_path_;
-  engine_.reset();
+  discard_engine();
+  if (run_in_progress()) end_active_run("the engine was restarted");
   load_request_ = active_request_ = -1;
   model_.reset();
   start_engine();
@@ -123,7 +150,14 @@ bool Session::poll() {
   if (engine_) {
     for (const nlohmann::json& event : engine_->take_events()) {
       take_snapshot();  // facts before the event that ends them
-      handle(event);
+      try {
+        handle(event);
+      } catch (const std::exception& error) {  // an engine is not trusted to be well
+        add_banner({.kind = Banner::Kind::error,
+                    .text = std::string("The engine sent a message that does not fit: ") + error.what(),
+                    .command = "engine.restart",
+                    .button = "Restart engine"});
+      }
     }
   }
   for (Worker* worker : {&previews_, &files_}) {
@@ -293,7 +327,9 @@ void Session::replay() {
 }
 
 void Session::cancel() {
-  if (engine_ && active_request_ >= 0) engine_->cancel(active_request_);
+  if (!engine_ || active_request_ < 0) return;
+  engine_->cancel(active_request_);
+  notify("cancelling at the next token");
 }
 
 void Session::take_snapshot() {

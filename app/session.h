@@ -161,6 +161,8 @@ class Session {
   void changed() { ++revision_; }
   void handle(const nlohmann::json& event);
   void handle_done(const nlohmann::json& event);
+  void discard_engine();
+  void end_active_run(const std::string& message);
   void engine_ended(const nlohmann::json& event);
   void request_failed(const nlohmann::json& event);
   void start(protocol::RunRequest request, Slot slot);

@@ -56,6 +56,27 @@ int longest_run(const std::string& model_path, const ModelInfo& model, const std
   return std::min<int>(static_cast<int>(longest) + request.max_tokens, model.max_positions);
 }
 
+// Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
+std::int64_t capture_all(EngineJob& job, const ModelInfo& model, const std::vector<std::string>& prompts,
+                         protocol::RunRequest request, TraceWriter& writer) {
+  job.show_engine_progress(false);
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < prompts.size() && !interrupted(); ++i) {
+    char rate[64] = "";
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (i > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * i / seconds, tokens / seconds);
+    job.progress().update("capture", static_cast<double>(i), static_cast<double>(prompts.size()), rate);
+    request.prompt = prompts[i];
+    RunRecord run;
+    job.run(model, request, run);
+    if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
+    writer.add(run);
+    tokens += run.n_tokens();
+  }
+  return tokens;
+}
+
 int capture(const Arguments& arguments) {
   const std::string model_path = arguments.positionals()[0];
   check_model_path(arguments, model_path);
@@ -74,18 +95,18 @@ int capture(const Arguments& arguments) {
                      {.overwrite = arguments.has("overwrite"),
                       .max_runs = static_cast<int>(prompts.size()),
                       .max_positions = longest_run(model_path, model, prompts, request)});
-  const auto start = std::chrono::steady_clock::now();
   std::int64_t tokens = 0;
-  for (std::size_t i = 0; i < prompts.size() && !interrupted(); ++i) {
-    char rate[64] = "";
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (i > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * i / seconds, tokens / seconds);
-    job.progress().update("capture", static_cast<double>(i), static_cast<double>(prompts.size()), rate);
-    request.prompt = prompts[i];
-    const RunRecord run = job.run(model, request);
-    if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
-    writer.add(run);
-    tokens += run.n_tokens();
+  try {
+    tokens = capture_all(job, model, prompts, request, writer);
+  } catch (const Error&) {
+    // One bad prompt or a dead engine must not cost what was captured before.
+    job.progress().clear();
+    const int kept = writer.committed();
+    if (kept > 0) writer.finish();
+    if (!arguments.has("quiet"))
+      std::fprintf(stderr, "%s: stopped after %d of %zu prompts\n", escape_for_terminal(arguments.text("o")).c_str(),
+                   kept, prompts.size());
+    throw;
   }
   const int written = writer.committed();
   writer.finish();

@@ -90,7 +90,7 @@ nlohmann::json EngineJob::call(nlohmann::json request, const Handler& handler) {
     const std::string type = event->value("type", "");
     if (type == "ended") throw engine_ended(*event);
     if (!is_for(*event, id)) continue;
-    if (type == "progress") {
+    if (type == "progress" && show_engine_progress_) {
       progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
                        event->value("text", ""));
     }
@@ -107,14 +107,19 @@ ModelInfo EngineJob::load(const std::string& model) {
   return protocol::model_info_from_json(done.at("model"));
 }
 
-RunRecord EngineJob::run(const ModelInfo& model, const protocol::RunRequest& request,
-                         const std::function<void(const RunRecord& run)>& on_step) {
-  RunRecord record = start_record(model, request);
-  call(protocol::to_json(request, 0), [&](const nlohmann::json& event) {
-    protocol::apply_event(record, event);
-    if (on_step) on_step(record);
-  });
-  return record;
+void EngineJob::run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
+                    const std::function<void()>& on_step) {
+  record = start_record(model, request);
+  try {
+    call(protocol::to_json(request, 0), [&](const nlohmann::json& event) {
+      protocol::apply_event(record, event);
+      if (on_step) on_step();
+    });
+  } catch (const Error& error) {
+    record.status = RunStatus::failed;
+    record.message = error.what();
+    throw;
+  }
 }
 
 void check_model_path(const Arguments& arguments, const std::string& model) {

@@ -34,15 +34,19 @@ class EngineJob {
   /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
   /// cancels the request, which then ends with status "cancelled". Throws Error for an `error` event or a dead engine.
   nlohmann::json call(nlohmann::json request, const Handler& handler = {});
-  /// A run, recorded. `on_step` is called after each event has been applied.
-  RunRecord run(const ModelInfo& model, const protocol::RunRequest& request,
-                const std::function<void(const RunRecord& run)>& on_step = {});
+  /// A run, recorded in `record`; on_step is called after each event has been applied. When it throws, `record` has
+  /// what came until then and says failed.
+  void run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
+           const std::function<void()>& on_step = {});
   Progress& progress() { return progress_; }
+  /// Off: the engine's own progress is not shown, for a command that shows one of many requests.
+  void show_engine_progress(bool on) { show_engine_progress_ = on; }
 
  private:
   nlohmann::json wait_event();
 
   Progress progress_;
+  bool show_engine_progress_ = true;
   std::string device_, dtype_;
   EngineClient client_;
   nlohmann::json hello_;

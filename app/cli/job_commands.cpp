@@ -2,6 +2,7 @@
 // --json.
 
 #include <cstdio>
+#include <filesystem>
 
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
@@ -28,7 +29,11 @@ int run_job(const Arguments& arguments, const std::string& name, const nlohmann:
   });
   job.progress().clear();
   const nlohmann::json result = done.value("result", nlohmann::json::object());
-  if (json) write_json_line(result);
+  if (json) {
+    write_json_line(result);
+  } else if (result.is_object() && result.contains("markdown") && result["markdown"].is_string()) {
+    std::printf("\n%s", result["markdown"].get<std::string>().c_str());
+  }
   flush_stdout();
   const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
   return static_cast<int>(cancelled || done.value("status", "") == "cancelled" ? ExitCode::cancelled : ExitCode::done);
@@ -80,9 +85,10 @@ int train(const Arguments& arguments) {
 
 constexpr OptionSpec kEvalOptions[] = {
     {"tasks", "NAME,...", "reversal, fact_recall (both)"},
-    {"policies", "SPEC;...", "policies to compare, separated by ; (full, and kvpop and streaming at keep=25%)"},
+    {"policies", "SPEC;...",
+     "policies, separated by ; also random:budget=N, oracle:budget=N (full and three at budget=512)"},
     {"questions", "N", "questions of each task (100)"},
-    {"seed", "N", "of the questions; training never uses seeds from 900000 (900000)"},
+    {"seed", "N", "of the questions (1)"},
     {"text", "FILE", "English text between the tasks (the sample's held-out text)"},
     kDeviceOption,
     kDtypeOption,
@@ -105,10 +111,14 @@ int evaluate(const Arguments& arguments) {
     }
     return list;
   };
+  if (!args.contains("text")) {
+    const auto text = shipped_folder("samples") / "prompts" / "heldout.txt";
+    std::error_code error;
+    if (std::filesystem::exists(text, error)) args["text"] = text.string();
+  }
   if (arguments.has("tasks")) args["tasks"] = split("tasks", ',');
   if (arguments.has("policies")) {
     args["policies"] = split("policies", ';');
-    for (const auto& policy : args["policies"]) PolicySpec::parse(policy.get<std::string>());
   }
   return run_job(arguments, "eval", args);
 }
@@ -167,7 +177,7 @@ const CommandSpec& eval_command() {
       "MODEL [options]",
       "exact match on reversal and fact recall under several policies",
       "Decodes for real (not teacher-forced) on questions that training never saw.",
-      "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:keep=25%;streaming:keep=25%'",
+      "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:budget=512;streaming:sinks=4,window=508'",
       1,
       1,
       kEvalOptions,

@@ -108,10 +108,19 @@ int run(const Arguments& arguments) {
   const ModelInfo model = job.load(model_path);
   const bool json = arguments.has("json");
   AnswerStream stream(json);
-  RunRecord record = job.run(model, request, [&](const RunRecord& run) {
-    if (!json) job.progress().clear();
-    stream.write(run);
-  });
+  RunRecord record;
+  try {
+    job.run(model, request, record, [&] {
+      if (!json) job.progress().clear();
+      stream.write(record);
+    });
+  } catch (const Error&) {
+    // What was decoded before the engine died is worth as much as a cancelled run.
+    if (arguments.has("trace") && record.n_tokens() > 0) {
+      save_trace(arguments.text("trace"), record, arguments.has("overwrite"));
+    }
+    throw;
+  }
   if (json) {
     write_json_line(result_object(record));
   } else {

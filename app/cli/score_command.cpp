@@ -89,7 +89,7 @@ const CommandSpec& score_command() {
                                    "see. Special tokens in the text\n"
                                    "become their ids.",
                                    "  kvscope score samples/models/kvscope-tiny --text-file "
-                                   "samples/prompts/1-reversal.txt --policy streaming:keep=25%",
+                                   "samples/prompts/1-reversal.txt --policy streaming:sinks=4,window=171",
                                    1,
                                    1,
                                    kOptions,

@@ -220,6 +220,8 @@ void AppWindow::run_script_step() {
 
 void AppWindow::draw_frame() {
   apply_scale_and_theme();
+  const std::string title = session_.model() ? session_.model()->name + " - KVScope" : "KVScope";
+  if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();

@@ -73,6 +73,7 @@ class AppWindow {
   bool script_waiting_ = false;
   std::string script_error_;
 
+  std::string title_;
   bool applied_dark_ = true;
   float applied_scale_ = 0;
   const RunRecord* fonts_of_ = nullptr;  // run A whose tokens' characters are in the atlas

@@ -131,7 +131,7 @@ void Cockpit::draw_view(Panel& panel, views::ViewContext& context, views::View& 
   ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
   try {
     view.draw(context);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // one panel's fault; the others go on
     views::wrapped_text_in(panel.theme().palette.bad, std::string("This view cannot be drawn: ") + error.what());
   }
 }

@@ -47,7 +47,7 @@ void draw_actions(Panel& panel) {
   if (panel.session.run_in_progress()) {
     command_button(panel, "Stop", "run.cancel", {panel.px(96), height});
   } else {
-    command_button(panel, "Run", "run.start", {panel.px(96), height}, true);
+    command_button(panel, "Run", "run.start", {panel.px(96), height}, !panel.session.preview_shown());
   }
   ImGui::SameLine();
   // It is the thing to do once a preview is on show, so it stands out then.

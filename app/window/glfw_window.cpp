@@ -61,6 +61,26 @@ std::string special_key_name(int key) {
   return "";
 }
 
+// assets/kvscope.svg as pixels: four layers by four columns, the last column is the window of new tokens.
+void set_icon(GLFWwindow* window) {
+  constexpr int kSide = 32, kCell = 6, kStep = 7, kMargin = 2;
+  constexpr unsigned char kColours[3][4] = {{59, 64, 72, 255}, {47, 127, 196, 255}, {90, 180, 229, 255}};
+  constexpr int kCells[4][4] = {{1, 0, 0, 2}, {0, 1, 0, 2}, {1, 0, 1, 2}, {0, 1, 0, 2}};
+  std::vector<unsigned char> pixels(kSide * kSide * 4);
+  for (int y = 0; y < kSide; ++y) {
+    for (int x = 0; x < kSide; ++x) {
+      const int column = (x - kMargin) / kStep, row = (y - kMargin) / kStep;
+      const bool cell = x >= kMargin && y >= kMargin && column < 4 && row < 4 && (x - kMargin) % kStep < kCell &&
+                        (y - kMargin) % kStep < kCell;
+      constexpr unsigned char kBackground[4] = {27, 30, 34, 255};
+      const unsigned char* colour = cell ? kColours[kCells[row][column]] : kBackground;
+      std::copy_n(colour, 4, &pixels[static_cast<std::size_t>(y * kSide + x) * 4]);
+    }
+  }
+  const GLFWimage image{kSide, kSide, pixels.data()};
+  glfwSetWindowIcon(window, 1, &image);
+}
+
 }  // namespace
 
 GlfwWindow::GlfwWindow(const Settings& settings) {
@@ -85,6 +105,7 @@ GlfwWindow::GlfwWindow(const Settings& settings) {
   }
   glfwMakeContextCurrent(handle_);
   glfwSwapInterval(1);
+  set_icon(handle_);
   glfwSetWindowUserPointer(handle_, this);
 }
 

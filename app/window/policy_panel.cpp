@@ -15,6 +15,20 @@ namespace {
 using views::text_in;
 using views::wrapped_text_in;
 
+// Another policy at the same budget, where it has the means: comparing them is what it is chosen for.
+std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
+  const PolicySpec& now = panel.session.parameters().policy;
+  const int n_positions = panel.session.n_positions();
+  const int tokens = n_positions > 0 ? now.budget_tokens(n_positions) : 0;
+  std::string spec(policy.name);
+  if (policy.has_budget) return spec + ":keep=25%";
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(policy.parameters, name, &ParameterInfo::name) != policy.parameters.end();
+  };
+  if (policy.needs_scorer || !has("sinks") || !has("window") || tokens <= 4) return spec;
+  return spec + ":sinks=4,window=" + std::to_string(tokens - 4);
+}
+
 void draw_policy_choice(Panel& panel) {
   const PolicySpec& now = panel.session.parameters().policy;
   const PolicyInfo* info = find_policy(now.name);
@@ -22,9 +36,7 @@ void draw_policy_choice(Panel& panel) {
   if (ImGui::BeginCombo("##policy", info ? std::string(info->title).c_str() : now.name.c_str())) {
     for (const PolicyInfo& policy : policy_list()) {
       if (ImGui::Selectable(std::string(policy.title).c_str(), policy.name == now.name)) {
-        std::string spec(policy.name);
-        if (policy.has_budget) spec += ":keep=25%";
-        panel.run("policy.set", {{"policy", spec}});
+        panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
       }
       tooltip(panel, policy.definition);
     }

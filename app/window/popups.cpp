@@ -33,18 +33,38 @@ bool matches(std::string text, std::string query) {
   return true;
 }
 
+// Takes the light off what lies behind a popup; a click there closes it.
+void draw_dim(Panel& panel) {
+  if (!panel.ui.palette && !panel.ui.help && !panel.ui.dialog) return;
+  ImGui::SetNextWindowPos({0, 0});
+  ImGui::SetNextWindowSize(ImGui::GetIO().DisplaySize);
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, IM_COL32(0, 0, 0, panel.theme().dark ? 110 : 60));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, 0);
+  ImGui::Begin("dim", nullptr,
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+                   ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav);
+  if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(0)) {
+    panel.ui.palette = panel.ui.help = false;
+    panel.ui.dialog.reset();
+  }
+  ImGui::End();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+}
+
 bool begin_popup(Panel& panel, const char* name, float width, float height) {
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos({(screen.x - panel.px(width)) / 2, screen.y * 0.14f});
   ImGui::SetNextWindowSize({panel.px(width), height > 0 ? panel.px(height) : 0});
   ImGui::PushStyleColor(ImGuiCol_Border, views::to_imgui(panel.theme().palette.faint));
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, views::to_imgui(panel.theme().palette.raised));
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, views::to_imgui(panel.theme().palette.panel));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, panel.px(6));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, panel.px(8));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {panel.px(16), panel.px(14)});
   const bool open = ImGui::Begin(name, nullptr,
                                  ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                      ImGuiWindowFlags_NoSavedSettings);
-  ImGui::PopStyleVar(2);
+  ImGui::PopStyleVar(3);
   ImGui::PopStyleColor(2);
   return open;
 }
@@ -211,6 +231,7 @@ void draw_dialog(Panel& panel) {
 }  // namespace
 
 void draw_popups(Panel& panel) {
+  draw_dim(panel);
   draw_palette(panel);
   draw_help(panel);
   draw_dialog(panel);

@@ -61,7 +61,10 @@ void draw_wrapped(Panel& panel, const std::string& text, bool& editing) {
 
 void draw_editor(Panel& panel, std::string text, bool focus, bool& editing) {
   if (focus) ImGui::SetKeyboardFocusHere();
-  if (ImGui::InputTextMultiline("##prompt", &text, {-1, panel.px(kPromptHeight)}, ImGuiInputTextFlags_AllowTabInput)) {
+  const bool edited =
+      ImGui::InputTextMultiline("##prompt", &text, {-1, panel.px(kPromptHeight)}, ImGuiInputTextFlags_AllowTabInput);
+  // Escape leaves the field. ImGui takes back all that was typed then; a prompt is too long to lose by a key.
+  if (edited && !ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape))) {
     panel.session.set_prompt(text);
   }
   if (ImGui::IsItemDeactivated()) editing = false;

@@ -160,7 +160,7 @@ TEST_CASE("run streams the answer to stdout and nothing else") {
 
 TEST_CASE("run --json ends with one object that says all of the run") {
   const auto result = kvscope_run(
-      run_words({"--prompt", kPrompt, "--max-tokens", "5", "--json", "--policy", "streaming:budget=8,sinks=2"}));
+      run_words({"--prompt", kPrompt, "--max-tokens", "5", "--json", "--policy", "streaming:window=6,sinks=2"}));
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK(test::count_lines(result.out) == 6);  // five tokens and the result
@@ -379,4 +379,17 @@ TEST_CASE("The real engine answers over the same command line") {
       kvscope_run({"tokenize", test::sample_model().string(), "--text", "\nNumbers: 12 57 31.\n\nReversed:", "--json"})
           .out);
   CHECK(object["prompt_ids"] == tokens["ids"]);
+}
+
+TEST_CASE("When the engine dies in mid-run, what was decoded is in the trace") {
+  const TemporaryFolder folder;
+  const auto trace = folder / "half.h5";
+  const auto result =
+      kvscope_run({"run", test::sample_model().string(), "--prompt", kPrompt, "--max-tokens", "40", "--quiet",
+                   "--engine", test::fake_engine().string() + " --die-at-token 9", "--trace", trace.string()});
+  check_error_line(result, 3, "killed by signal 9");
+  const auto inspected = kvscope_run({"inspect", trace.string(), "--json"});
+  INFO(inspected.err);
+  REQUIRE(inspected.exit_code == 0);
+  CHECK(json::parse(inspected.out)["runs"] == 1);
 }

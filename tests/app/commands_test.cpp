@@ -104,10 +104,10 @@ TEST_CASE("Switches of the window change its state only") {
 TEST_CASE("run.copy_command gives the line that does the run again") {
   Program program;
   program.commands.execute("prompt.set", {{"text", "it's a\nprompt"}});
-  program.commands.execute("policy.set", {{"policy", "streaming:budget=64"}});
+  program.commands.execute("policy.set", {{"policy", "streaming:window=60"}});
   const std::string line = program.commands.execute("run.copy_command").get<std::string>();
   CHECK(line.starts_with("kvscope run "));
-  CHECK(line.find("--policy streaming:budget=64") != std::string::npos);
+  CHECK(line.find("--policy " + program.session.parameters().policy.to_string()) != std::string::npos);
   CHECK(line.ends_with("--prompt 'it'\\''s a\nprompt'"));
   CHECK(program.ui.clipboard == line);
 }

@@ -171,6 +171,27 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
   CHECK(session.runs().size() == 2);
 }
 
+TEST_CASE("Restarting a live engine ends its run, keeps its tokens, and hears no more of the old one") {
+  Fixture fixture("--slow 20");
+  Session& session = fixture.session;
+  session.set_max_tokens(300);
+  session.start_run();
+  fixture.wait(
+      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
+  const auto before = session.shown_a()->run;
+  session.restart_engine();
+  CHECK_FALSE(session.run_in_progress());
+  CHECK(session.a()->run->status == RunStatus::failed);
+  CHECK(session.a()->run->n_tokens() >= before->n_tokens());
+  fixture.wait([&] { return session.model().has_value(); });
+  session.set_max_tokens(4);
+  session.start_run();
+  fixture.run_to_end();
+  CHECK(session.a()->run->status == RunStatus::complete);
+  CHECK(session.a()->run->n_tokens() == session.a()->run->prompt_len + 4);
+  CHECK(session.banners().empty());  // the old engine's end is no news
+}
+
 TEST_CASE("A failing load or run is a banner, not an end") {
   {
     Session session(
@@ -237,7 +258,7 @@ TEST_CASE("A and B are any two runs; removing A puts B in its place") {
   Session& session = fixture.session;
   session.start_run();
   fixture.run_to_end();
-  session.set_policy(PolicySpec::parse("streaming:keep=40%"));
+  session.set_policy(PolicySpec::parse("streaming:window=100"));
   session.decode_again();
   fixture.run_to_end();
   const int first = session.a()->id, second = session.b()->id;

@@ -195,9 +195,12 @@ void WindowDriver::drag(const std::string& item, double from, double to) {
   frames(2);
 }
 
-void WindowDriver::key(const std::string& keys) {
-  xdotool({"key", "--clearmodifiers", keys});
-  frames(2);
+void WindowDriver::key(const std::string& keys, bool ends) {
+  std::vector<std::string> words = {"key", "--clearmodifiers"};
+  std::istringstream all(keys);
+  for (std::string one; all >> one;) words.push_back(one);
+  xdotool(words);
+  if (!ends) frames(2);
 }
 
 void WindowDriver::type(const std::string& text) {

@@ -42,7 +42,7 @@ class WindowDriver {
   nlohmann::json request(const nlohmann::json& request);
   nlohmann::json command(const std::string& id, const nlohmann::json& args = nlohmann::json::object());
   nlohmann::json state();
-  void wait(const nlohmann::json& until, double timeout = 25);
+  void wait(const nlohmann::json& until, double timeout = 60);  // a machine under load is slow
   /// Waits until `n` more frames were drawn.
   void frames(int n);
   /// The rectangle of an item [x, y, w, h]; waits for it to be drawn.
@@ -51,7 +51,9 @@ class WindowDriver {
   void click(const std::string& item);
   /// From a share of the item's width to another one, with the button held.
   void drag(const std::string& item, double from, double to);
-  void key(const std::string& keys);  // as xdotool names them: "ctrl+r", "bracketright"
+  /// ends: the window does not answer afterwards, because the keys close it.
+  void key(const std::string& keys,
+           bool ends = false);  // as xdotool names them, one after the other: "ctrl+r", "period period"
   void type(const std::string& text);
 
   pid_t pid() const { return process_->pid(); }

@@ -64,6 +64,8 @@ void whole_way(WindowDriver& window) {
   window.type("Hello. ");
   CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("Hello. "));
   window.key("Escape");
+  window.wait({{"/ui/text_input", false}});
+  CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("Hello. "));
   window.command("policy.set", {{"policy", "kvpop:keep=40%"}});
   window.command("run.max_tokens", {{"n", 12}});
   window.click("button.run.start");
@@ -134,7 +136,7 @@ void whole_way(WindowDriver& window) {
   if (keep)
     std::filesystem::copy_file(window.folder() / "window.png", keep, std::filesystem::copy_options::overwrite_existing);
 
-  window.key("ctrl+q");
+  window.key("ctrl+q", true);
   CHECK(window.exit_code() == 0);
 }
 
