@@ -53,7 +53,7 @@ EvalOptions EvalOptions::parse(const nlohmann::json& args) {
   options.questions = static_cast<int>(object.integer_or("questions", 100, 1, 100'000));
   options.seed = static_cast<std::uint64_t>(object.integer_or("seed", 1, 0, INT64_MAX));
   options.policies =
-      text_list(args, "policies", {"full", "streaming:budget=512", "random:budget=512", "kvpop:budget=512"});
+      text_list(args, "policies", {"full", "streaming:sinks=4,window=508", "random:budget=512", "kvpop:budget=512"});
   for (const std::string& name : text_list(args, "tasks", {"reversal", "fact_recall"})) {
     const auto* found = std::find_if(std::begin(kTaskKinds), std::end(kTaskKinds),
                                      [&](TaskKind kind) { return to_string(kind) == name; });

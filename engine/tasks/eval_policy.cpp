@@ -47,10 +47,13 @@ EvalPolicy EvalPolicy::parse(const std::string& text, int length) {
   if (name == "oracle") policy.kind = EvalKind::oracle;
   policy.spec = PolicySpec::parse(policy.kind == EvalKind::policy ? text : "kvpop" + text.substr(name.size()));
   policy.title = name;
-  policy.budget = policy.spec.budget_tokens(length);
   // A share is of the sequence, not of each question's shorter prompt.
-  if (policy.spec.budget) policy.spec.budget = BudgetSpec{BudgetSpec::Kind::tokens, static_cast<double>(policy.budget)};
-  policy.spec.geometry(length);  // a budget below sinks and window is an error here, not in the middle of the work
+  if (policy.spec.budget) {
+    policy.spec.budget = BudgetSpec{BudgetSpec::Kind::tokens, static_cast<double>(policy.spec.budget_tokens(length))};
+  }
+  // A budget below sinks and window is an error here, not in the middle of the work.
+  const int budget = policy.spec.geometry(length).budget();
+  policy.budget = budget < length ? budget : 0;
   return policy;
 }
 

@@ -17,10 +17,10 @@ struct EvalPolicy {
   EvalKind kind = EvalKind::policy;
   PolicySpec spec;    // of random and oracle: kvpop with the same geometry
   std::string title;  // "kvpop", "random"
-  int budget = 0;     // tokens, 0 for policies without one
+  int budget = 0;     // most tokens a head keeps; 0 if nothing bounds them
 
-  /// "kvpop:budget=512", "streaming:...", "random:budget=512", "oracle:budget=512". A budget written as a share refers
-  /// to `length` positions. Throws Error (usage).
+  /// "kvpop:budget=512", "streaming:sinks=4,window=508", "random:budget=512", "oracle:budget=512". A budget written as
+  /// a share refers to `length` positions. Throws Error (usage).
   static EvalPolicy parse(const std::string& text, int length);
 };
 
