@@ -78,9 +78,11 @@ BenchArgs read_args(const JsonObject& args, const LoadedModel& model) {
   if (args.has("policy")) {
     out.policies = {args.text("policy")};
   } else {
-    out.policies = {"full", "streaming:keep=25%"};
+    out.policies = {"full"};
     if (const int delay = model.scorer_delay(); delay > 0) {
-      out.policies.push_back("kvpop:keep=25%,window=" + std::to_string(delay));
+      // A quarter of the positions, but never so few that there is no long-range slot.
+      const int budget = std::max((out.prompt_tokens + out.max_tokens) / 4, 4 + delay + 16);
+      out.policies.push_back("kvpop:budget=" + std::to_string(budget) + ",sinks=4,window=" + std::to_string(delay));
     }
   }
   return out;

@@ -1,5 +1,7 @@
 #include "engine/cache/slot_cache.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -117,6 +119,7 @@ std::int64_t SlotCache::bytes() const {
 std::int64_t SlotCache::pool_bytes() const { return static_cast<std::int64_t>(k_pool_.nbytes() + v_pool_.nbytes()); }
 
 void SlotCache::poison_free_rows() {
+  const c10::InferenceMode no_gradients;  // as the pools were made
   at::Tensor used = at::zeros({k_pool_.size(0), kPageSize}, at::kBool);
   bool* rows = used.data_ptr<bool>();
   const at::Tensor positions = slot_position_.cpu();

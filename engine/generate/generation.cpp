@@ -10,6 +10,7 @@
 #include "engine/core/support/error.h"
 #include "engine/generate/attention_sites.h"
 #include "engine/generate/sampler.h"
+#include "engine/model/device.h"
 
 namespace kvscope::engine {
 namespace {
@@ -151,6 +152,7 @@ protocol::StepFacts Generation::step_forced(std::int32_t id) {
   facts.logprobs = {static_cast<float>(run.logits.at(id) - run.normaliser)};
   run.ids.push_back(id);
 
+  const DecodeThreads threads(run.model.info().n_parameters);
   run.decode.begin(position);
   const at::Tensor token = ids_tensor(run.model.weights(), &id, 1);
   run.read_logits(forward(run.model.config(), run.model.weights(), token, position, run.decode));

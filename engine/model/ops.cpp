@@ -145,14 +145,19 @@ void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor
 
 at::Tensor decode_attention(const kernels::SlotCacheView& cache, const at::Tensor& q) {
   check(q, "q");
-  at::Tensor o = at::empty_like(q);
+  at::Tensor o = at::empty_like(q), scratch;
+  if (q.is_cuda()) {  // from LibTorch's pool of freed blocks: no call to the driver after the first step
+    scratch = at::empty({kernels::decode_attention_scratch_floats(static_cast<int>(q.size(0)), cache)},
+                        q.options().dtype(at::kFloat));
+  }
   call(q.device(),
        kernels::DecodeAttentionArgs{.cache = cache,
                                     .q = q.data_ptr(),
                                     .o = o.data_ptr(),
                                     .lse = nullptr,
                                     .n_heads = static_cast<int>(q.size(0)),
-                                    .scale = attention_scale(q.size(1))},
+                                    .scale = attention_scale(q.size(1)),
+                                    .scratch = data_or_null<float>(scratch)},
        kernels::decode_attention, kernels::cpu::decode_attention);
   return o;
 }

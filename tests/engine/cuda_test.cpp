@@ -1,0 +1,61 @@
+// The same model on CPU and CUDA.
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+#include <filesystem>
+
+#include "engine/cache/slot_cache.h"
+#include "kernels/device.h"
+#include "tests/engine/small_model.h"
+#include "tests/support/skip.h"
+
+namespace kvscope {
+namespace {
+
+TEST_CASE("CPU and CUDA keep the same tokens of a small model in float32", "[engine][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const std::string policy =
+      GENERATE(as<std::string>{}, "full", "streaming:sinks=4,window=32", "kvpop:budget=48,sinks=4,window=16",
+               "kvpop:keep=25%,sinks=2,window=16,decay=0.99,stride=4", "threshold:threshold=0.02,sinks=4,window=16");
+  const int prompt_len = GENERATE(1, 60, 150);
+  CAPTURE(policy, prompt_len);
+  const std::vector<std::int32_t> ids = test::some_ids(150);
+  const test::Fed cpu = test::feed(test::small_model(), ids, prompt_len, policy);
+  const test::Fed cuda = test::feed(test::small_model(1, 16, "cuda"), ids, prompt_len, policy);
+  CHECK(cpu.record.evict_at == cuda.record.evict_at);
+  CHECK(cpu.kept == cuda.kept);
+  CHECK(test::relative_difference(cuda.logits, cpu.logits) < 1e-4);  // float32 sums in another order
+}
+
+TEST_CASE("CPU and CUDA decode the same text and the same oracle from the sample model", "[engine][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  if (!std::filesystem::exists(sample / "model.safetensors")) return test::skip("the sample model is not there");
+  protocol::RunRequest request = test::request({}, "kvpop:budget=96,sinks=4,window=64", 48);
+  request.prompt = "The code of the amber falcon is 4821.\n";
+  for (int i = 0; i < 12; ++i) request.prompt += "Every house in the street has a garden with an old wall around it. ";
+  request.prompt += "\nWhat is the code of the amber falcon?";
+  request.oracle = true;
+  const RunRecord cpu = engine::record_run(engine::LoadedModel::load(sample, {"cpu", "float32"}), request);
+  const RunRecord cuda = engine::record_run(engine::LoadedModel::load(sample, {"cuda", "float32"}), request);
+  CHECK(cpu.ids == cuda.ids);
+  CHECK(cpu.evict_at == cuda.evict_at);
+  for (int layer = 0; layer < cpu.model.n_layers; ++layer) {
+    for (int head = 0; head < cpu.model.n_kv_heads; ++head) {
+      for (int t = 0; t + 64 < cpu.n_tokens(); ++t) {
+        REQUIRE(cuda.future_mass.row(layer, head)[t] == Approx(cpu.future_mass.row(layer, head)[t]).margin(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA in bfloat16 decodes a small model without a value that is not finite", "[engine][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const engine::LoadedModel model = engine::LoadedModel::random(test::small_config(), 1, {"cuda", "auto"}, 16);
+  CHECK(model.info().dtype == "bfloat16");
+  const RunRecord run =
+      engine::record_run(model, test::request(test::some_ids(200), "kvpop:keep=25%,sinks=4,window=16", 60));
+  CHECK(run.n_tokens() == 260);  // Generation throws on logits that are not finite
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,109 @@
+// The transposed pass against what it is: column sums of the softmax matrix.
+
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+#include <cmath>
+#include <limits>
+
+#include "engine/core/metric/retention_metrics.h"
+#include "engine/model/ops.h"
+#include "engine/model/transformer.h"
+#include "engine/oracle/dense_teacher.h"
+#include "tests/engine/small_model.h"
+
+namespace kvscope::engine {
+namespace {
+
+/// Dense attention by LibTorch's own softmax, which also keeps p: [n_heads, n, n] of every layer.
+class MatrixSite final : public AttentionSite {
+ public:
+  at::Tensor attend(int, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+    const std::int64_t n = q.size(0), group = q.size(1) / k.size(1);
+    const auto heads_first = [](const at::Tensor& x) { return x.to(at::kDouble).transpose(0, 1); };
+    const at::Tensor keys = heads_first(k).repeat_interleave(group, 0),
+                     values = heads_first(v).repeat_interleave(group, 0);
+    at::Tensor logits = at::matmul(heads_first(q), keys.transpose(1, 2)) / std::sqrt(static_cast<double>(q.size(2)));
+    logits.masked_fill_(at::ones({n, n}, at::kBool).triu_(1), -std::numeric_limits<double>::infinity());
+    p.push_back(logits.softmax(-1));
+    return at::matmul(p.back(), values).transpose(0, 1).to(q.scalar_type()).contiguous();
+  }
+  std::vector<at::Tensor> p;
+};
+
+TEST_CASE("the teacher's future mass is the mean of the softmax matrix' columns beyond the window",
+          "[engine][oracle]") {
+  const int n = 90, window = GENERATE(1, 16, 80, 200);
+  CAPTURE(window);
+  const LoadedModel model = test::small_model();
+  const std::vector<std::int32_t> ids = test::some_ids(n);
+  MatrixSite site;
+  forward(model.config(), model.weights(), ids_tensor(model.weights(), ids.data(), n), 0, site);
+
+  DenseTeacher teacher(model, 100, window);
+  teacher.absorb(std::span(ids).first(33));  // in parts, as a run does
+  teacher.absorb(std::span(ids).subspan(33, 1));
+  teacher.absorb(std::span(ids).subspan(34));
+  REQUIRE(teacher.horizon() == n);
+  const HeadSeries<float> mass = teacher.future_mass();
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      for (int t = 0; t < n; ++t) {
+        const float found = mass.row(layer, head)[t];
+        if (t + window >= n) {
+          REQUIRE(std::isnan(found));
+          continue;
+        }
+        const at::Tensor columns =
+            site.p[layer].narrow(0, 2 * head, 2).narrow(1, t + window, n - t - window).select(2, t);
+        REQUIRE(found == Approx(columns.mean(1).max().item<double>()).margin(1e-5));
+      }
+    }
+  }
+}
+
+TEST_CASE("the oracle recalls itself completely; a run's final oracle has its whole length", "[engine][oracle]") {
+  const LoadedModel model = test::small_model();
+  protocol::RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
+  request.oracle = true;
+  RunRecord run = record_run(model, request);
+  REQUIRE(run.status == RunStatus::complete);
+  CHECK(run.oracle_horizon == 140);
+  CHECK(run.future_mass.row(1, 1).size() == 140u);
+  const double measured = mean(head_metric(run, Metric::recall, 139));
+  CHECK(measured > 0);
+  CHECK(measured < 1);  // an untrained scorer
+  run.evict_at = run.oracle_evict_at;
+  for (const float recall : head_metric(run, Metric::recall, 139).values) CHECK(recall == 1);
+}
+
+TEST_CASE("recall comes after the prefill, every sixteen tokens and at the end", "[engine][oracle]") {
+  const LoadedModel model = test::small_model();
+  protocol::RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
+  request.oracle = true;
+  std::vector<int> horizons;
+  int n_final = 0;
+  RunSink sink;
+  sink.oracle = [&](const OracleFacts& facts) {
+    horizons.push_back(facts.horizon);
+    n_final += facts.final;
+  };
+  execute_run(model, request, sink);
+  CHECK(horizons == std::vector<int>{100, 116, 132, 140});
+  CHECK(n_final == 1);
+}
+
+TEST_CASE("a run that is told to stop stops at the next token and keeps what it has", "[engine][generate]") {
+  const LoadedModel model = test::small_model();
+  int tokens = 0;
+  RunSink sink;
+  sink.step = [&](const protocol::StepFacts& facts) { tokens += static_cast<int>(facts.ids.size()); };
+  sink.hooks.cancelled = [&] { return tokens >= 5; };
+  CHECK(execute_run(model, test::request(test::some_ids(20), "full", 100), sink).status == RunStatus::cancelled);
+  CHECK(tokens == 5);
+  sink.hooks.cancelled = [] { return true; };
+  CHECK(execute_run(model, test::request(test::some_ids(20), "full", 100), sink).status == RunStatus::cancelled);
+  CHECK(tokens == 5);
+}
+
+}  // namespace
+}  // namespace kvscope::engine

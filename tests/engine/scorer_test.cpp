@@ -1,0 +1,115 @@
+// The three forms of the delayed mLSTM scorer, and the file it is read from.
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+#include <filesystem>
+#include <limits>
+
+#include "engine/core/support/error.h"
+#include "engine/scorer/kvpop_scorer.h"
+#include "tests/engine/small_model.h"
+#include "tests/support/skip.h"
+
+namespace kvscope::engine {
+namespace {
+
+struct Input {
+  at::Tensor k, v;  // [n, n_kv_heads, head_dim]
+};
+
+Input some_input(int n, std::uint64_t seed = 5) {
+  const TensorSource source = formula_source(seed);
+  return {source("matrix.k", {n, 2, 64}) * 4, source("matrix.v", {n, 2, 64}) * 4};
+}
+
+KvpopScorer some_scorer(int delay, double soft_cap = 0) {
+  return KvpopScorer({.delay = delay, .soft_cap = soft_cap}, test::small_config(), formula_source(3),
+                     c10::Device(c10::kCPU));
+}
+
+/// The quadratic form in double precision, straight from the definition (train.py's Scorer in other words): no blocks,
+/// no state.
+at::Tensor quadratic(int layer, const Input& input, int delay, double soft_cap) {
+  const TensorSource source = formula_source(3);
+  const std::int64_t n = input.k.size(0), d = 64;
+  const auto get = [&](const char* name, std::vector<std::int64_t> shape) {
+    return source(name, shape)[layer].to(at::kDouble);
+  };
+  const auto cap = [&](const at::Tensor& a) { return soft_cap == 0 ? a : at::tanh(a / soft_cap) * soft_cap; };
+  const auto phi = [](const at::Tensor& y) { return at::cat({y.softmax(-1), (-y).softmax(-1)}, -1); };
+  const at::Tensor x = at::cat({input.k, input.v}, -1).to(at::kDouble).transpose(0, 1);  // [heads, n, 2 d]
+  const at::Tensor q = phi(at::bmm(x, get("wq", {2, 2, 2 * d, d / 2}))),
+                   k = phi(at::bmm(x, get("wk", {2, 2, 2 * d, d / 2})));
+  const at::Tensor v = at::bmm(x, get("wv", {2, 2, 2 * d, d})), out = get("out", {2, 2, 3 * d});
+  const at::Tensor log_i = cap(at::bmm(x, get("gi", {2, 2, 2 * d, 1})).squeeze(-1) + get("bi", {2, 2, 1}));
+  const at::Tensor c =
+      at::log_sigmoid(cap(at::bmm(x, get("gf", {2, 2, 2 * d, 1})).squeeze(-1) + get("bf", {2, 2, 1}))).cumsum(1);
+  const at::Tensor e = at::arange(n - delay) + delay;  // where token t is read
+  at::Tensor w = c.index_select(1, e).unsqueeze(2) - c.unsqueeze(1) + log_i.unsqueeze(1);
+  w.masked_fill_(at::arange(n).unsqueeze(0) > e.unsqueeze(1), -std::numeric_limits<double>::infinity());
+  w = (w - w.amax(-1, true)).exp() * at::bmm(q.narrow(1, 0, n - delay), k.transpose(1, 2));
+  const at::Tensor h = at::bmm(w, v) / w.sum(-1, true).clamp_min(1e-6);
+  const at::Tensor read = x.narrow(1, 0, n - delay);
+  return (at::silu(h) * out.narrow(1, 0, d).unsqueeze(1)).sum(-1) +
+         (read * out.narrow(1, d, 2 * d).unsqueeze(1)).sum(-1) + get("b", {2, 2}).unsqueeze(1);
+}
+
+double largest(const at::Tensor& difference) { return difference.abs().max().item<double>(); }
+
+TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same scores", "[engine][scorer]") {
+  const int delay = GENERATE(1, 16, 64), layer = GENERATE(0, 1);
+  const int n = GENERATE(70, 128, 300);  // less than a block, one, several and a part
+  const double soft_cap = GENERATE(0.0, 3.0);
+  CAPTURE(delay, layer, n, soft_cap);
+  const KvpopScorer scorer = some_scorer(delay, soft_cap);
+  const Input input = some_input(n);
+  const at::Tensor expected = quadratic(layer, input, delay, soft_cap);  // [heads, n - delay]
+
+  ScorerState state = scorer.initial_state();
+  const at::Tensor blocks = scorer.absorb(layer, input.k, input.v, state);
+  CHECK(blocks.narrow(1, 0, delay).isnan().all().item<bool>());
+  // Scores are of size one to ten; float32 sums of up to 300 products.
+  CHECK(largest(blocks.narrow(1, delay, n - delay) - expected) < 1e-4);
+
+  ScorerState stepping = scorer.initial_state();
+  for (int t = 0; t < n; ++t) {
+    const at::Tensor score = scorer.step(layer, input.k[t], input.v[t], stepping);
+    REQUIRE(score.defined() == (t >= delay));
+    if (t >= delay) REQUIRE(largest(score - expected.select(1, t - delay)) < 1e-4);
+  }
+}
+
+TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps", "[engine][scorer]") {
+  const int n = 200, delay = 16, cut = GENERATE(1, 15, 16, 17, 100, 199);
+  CAPTURE(cut);
+  const KvpopScorer scorer = some_scorer(delay);
+  const Input input = some_input(n);
+  ScorerState whole = scorer.initial_state();
+  const at::Tensor expected = scorer.absorb(0, input.k, input.v, whole);
+  ScorerState parts = scorer.initial_state();
+  scorer.absorb(0, input.k.narrow(0, 0, cut), input.v.narrow(0, 0, cut), parts);
+  ScorerState stepping = parts;
+  for (at::Tensor* tensor : {&stepping.c, &stepping.z, &stepping.m, &stepping.queries, &stepping.direct})
+    *tensor = tensor->clone();
+
+  const at::Tensor rest = scorer.absorb(0, input.k.narrow(0, cut, n - cut), input.v.narrow(0, cut, n - cut), parts);
+  const int first = std::max(cut, delay);
+  CHECK(largest(rest.narrow(1, first - cut, n - first) - expected.narrow(1, first, n - first)) < 1e-4);
+  for (int t = cut; t < n; ++t) {
+    const at::Tensor score = scorer.step(0, input.k[t], input.v[t], stepping);
+    if (t >= delay) REQUIRE(largest(score - expected.select(1, t)) < 1e-4);
+  }
+}
+
+TEST_CASE("a scorer file of the wrong kind or shape is refused", "[engine][scorer]") {
+  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  if (!KvpopScorer::exists(sample)) return test::skip("the sample model is not there");
+  const ModelConfig model = ModelConfig::load(sample);
+  CHECK(KvpopScorer::load(sample, model, c10::Device(c10::kCPU)).config().delay == 64);
+  ModelConfig other = model;
+  ++other.n_layers;
+  CHECK_THROWS_AS(KvpopScorer::load(sample, other, c10::Device(c10::kCPU)), Error);
+  CHECK_THROWS_AS(KvpopScorer::load("/nonexistent", model, c10::Device(c10::kCPU)), Error);
+}
+
+}  // namespace
+}  // namespace kvscope::engine

@@ -1,0 +1,219 @@
+// Conversations with kvscope-engine as a real process.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/error.h"
+#include "engine/generate/run.h"
+#include "tests/engine/engine_process.h"
+#include "tests/support/skip.h"
+
+namespace kvscope {
+namespace {
+
+using nlohmann::json;
+
+const std::filesystem::path kSample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+
+bool has_sample() { return std::filesystem::exists(kSample / "model.safetensors"); }
+
+json load_request(int id, const std::string& model = kSample.string()) {
+  return {{"type", "load"}, {"id", id}, {"model", model}, {"device", "cpu"}, {"dtype", "float32"}};
+}
+
+protocol::RunRequest short_run() {
+  protocol::RunRequest request;
+  request.prompt = "The code of the amber falcon is 4821.\n";
+  for (int i = 0; i < 12; ++i) request.prompt += "Every house in the street has a garden with an old wall around it. ";
+  request.prompt += "\nWhat is the code of the amber falcon?";
+  request.policy = PolicySpec::parse("kvpop:budget=96,sinks=4,window=64");
+  request.max_tokens = 24;
+  return request;
+}
+
+TEST_CASE("a run through the protocol is the run itself: same ids, lifetimes, scores, contests and oracle",
+          "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  CHECK(engine.hello().at("version") == protocol::kVersion);
+  const json loaded = engine.call(load_request(1)).back();
+  REQUIRE(loaded.at("type") == "done");
+
+  RunRecord run;
+  run.model = protocol::model_info_from_json(loaded.at("model"));
+  const auto events = engine.call(protocol::to_json(short_run(), 2), [&](const json& event) {
+    CHECK(event.at("id") == 2);
+    protocol::apply_event(run, event);
+  });
+  REQUIRE(events.back().at("type") == "done");
+
+  const engine::LoadedModel model = engine::LoadedModel::load(kSample, {"cpu", "float32"});
+  const RunRecord direct = engine::record_run(model, short_run());
+  CHECK(run.status == RunStatus::complete);
+  CHECK(run.ids == direct.ids);
+  CHECK(run.pieces.bytes() == direct.pieces.bytes());
+  CHECK(run.evict_at == direct.evict_at);
+  CHECK(run.contests == direct.contests);
+  CHECK(run.oracle_evict_at == direct.oracle_evict_at);
+  CHECK(run.oracle_horizon == run.n_tokens());
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      for (int t = 0; t + 64 < run.n_tokens(); ++t) {
+        REQUIRE(run.scores.row(layer, head)[t] == direct.scores.row(layer, head)[t]);
+      }
+    }
+  }
+  CHECK(!run.contests.empty());
+  engine.send({{"type", "quit"}, {"id", 3}});
+  CHECK(WEXITSTATUS(engine.wait()) == 0);
+}
+
+TEST_CASE("a request that cannot be served is answered with its code, and the engine stays", "[engine][server]") {
+  test::EngineProcess engine;
+  const auto code = [&](const json& request) {
+    const json last = engine.call(request).back();
+    REQUIRE(last.at("id") == request.at("id"));
+    return last.at("type") == "error" ? static_cast<int>(protocol::error_from_event(last).code()) : 0;
+  };
+  const auto folder = std::filesystem::temp_directory_path() / ("kvscope-empty-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  CHECK(code(load_request(1, "/nonexistent/model")) == 2);
+  CHECK(code(load_request(2, folder.string())) == 2);
+  CHECK(code(protocol::to_json(short_run(), 3)) == 1);  // no model
+  CHECK(code({{"type", "dance"}, {"id", 4}}) == 1);
+  CHECK(code({{"type", "job"}, {"id", 5}, {"job", "dig"}, {"args", json::object()}}) == 1);
+  CHECK(code({{"type", "load"}, {"id", 6}}) != 0);  // no path
+  CHECK(code({{"type", "doctor"}, {"id", 7}}) == 0);
+  std::filesystem::remove_all(folder);
+  if (!has_sample()) return test::skip("the sample model is not there");
+  CHECK(code({{"type", "load"}, {"id", 8}, {"model", kSample.string()}, {"device", "abacus"}}) == 1);
+  CHECK(code(load_request(9)) == 0);
+  json unknown_policy = protocol::to_json(short_run(), 10);
+  unknown_policy["policy"] = "nonsense";
+  CHECK(code(unknown_policy) == 1);
+  protocol::RunRequest other_window = short_run();
+  other_window.policy = PolicySpec::parse("kvpop:budget=96,sinks=4,window=32");
+  CHECK(code(protocol::to_json(other_window, 11)) == 2);
+  CHECK(code(protocol::to_json(short_run(), 12)) == 0);
+}
+
+TEST_CASE("a damaged model is refused with exit code 2, one line and its file's name", "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  const auto folder = std::filesystem::temp_directory_path() / ("kvscope-damaged-" + std::to_string(getpid()));
+  std::filesystem::copy(kSample, folder);
+  const std::string file = GENERATE("model.safetensors", "config.json", "kvpop_scorer.safetensors", "tokenizer.json");
+  std::filesystem::resize_file(folder / file, std::filesystem::file_size(folder / file) / 2);
+  test::EngineProcess engine;
+  const json answer = engine.call(load_request(1, folder.string())).back();
+  std::filesystem::remove_all(folder);
+  REQUIRE(answer.at("type") == "error");
+  const Error error = protocol::error_from_event(answer);
+  CHECK(error.code() == ExitCode::bad_input);
+  CHECK(error.parts().file.find(file) != std::string::npos);
+  CHECK(std::string(error.what()).find('\n') == std::string::npos);
+}
+
+TEST_CASE("cancel ends a run at the next token, and the next run is served", "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  engine.call(load_request(1));
+  protocol::RunRequest request = short_run();
+  request.max_tokens = 1500;
+  request.stop_at_eos = false;
+  request.oracle = false;
+  int steps = 0;
+  const auto events = engine.call(protocol::to_json(request, 2), [&](const json& event) {
+    if (event.at("type") == "step" && ++steps == 4) engine.send({{"type", "cancel"}, {"id", 3}, {"target", 2}});
+  });
+  CHECK(events.back().at("status") == "cancelled");
+  CHECK(steps < 1000);
+  CHECK(engine.call(protocol::to_json(short_run(), 4)).back().at("status") == "complete");
+}
+
+TEST_CASE("a waiting request can be cancelled before its turn", "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  engine.send(load_request(1));
+  engine.send(protocol::to_json(short_run(), 2));
+  engine.send({{"type", "cancel"}, {"id", 3}, {"target", 2}});
+  std::string status;
+  int steps = 0;
+  while (status.empty()) {
+    const json event = engine.read().value();
+    steps += event.at("type") == "step";
+    if (event.at("type") == "done" && event.at("id") == 2) status = event.at("status");
+  }
+  CHECK(status == "cancelled");
+  CHECK(steps <= 1);
+}
+
+TEST_CASE("the engine ends with code 0 when its client goes away, in the middle of a run too", "[engine][server]") {
+  test::EngineProcess engine;
+  if (has_sample() && GENERATE(false, true)) {
+    engine.call(load_request(1));
+    protocol::RunRequest request = short_run();
+    request.max_tokens = 1500;
+    engine.send(protocol::to_json(request, 2));
+    engine.read();
+  }
+  engine.close_input();
+  while (engine.read()) continue;
+  const int status = engine.wait();
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("an engine that dies in mid-decode has told every token before", "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  const std::map<std::string, std::string> environment{{"KVSCOPE_ENGINE_CRASH_AT_TOKEN", "5"}};
+  test::EngineProcess engine(environment);
+  engine.call(load_request(1));
+  int steps = 0;
+  const auto events =
+      engine.call(protocol::to_json(short_run(), 2), [&](const json& event) { steps += event.at("type") == "step"; });
+  CHECK(steps == 6);  // the prompt and five tokens
+  CHECK(events.back().at("type") != "done");
+  const int status = engine.wait();
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGABRT);
+}
+
+TEST_CASE("score gives each token's log-probability and their mean", "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  engine.call(load_request(1));
+  const json done =
+      engine.call({{"type", "score"}, {"id", 2}, {"text", short_run().prompt}, {"policy", "full"}}).back();
+  const std::vector<float> logprobs = protocol::unpack_f32(done, "logprobs");
+  REQUIRE(logprobs.size() == protocol::unpack_i32(done, "ids").size());
+  double sum = 0;
+  for (std::size_t i = 1; i < logprobs.size(); ++i) {
+    REQUIRE(logprobs[i] <= 0);
+    sum -= logprobs[i];
+  }
+  CHECK(done.at("nll").get<double>() == Approx(sum / static_cast<double>(logprobs.size() - 1)));
+}
+
+TEST_CASE("bench decode answers with a row per policy, recording off and on", "[engine][server][bench]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  const json args = {
+      {"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 100}, {"max_tokens", 8}, {"repeats", 1}};
+  int rows = 0;
+  const json done = engine
+                        .call({{"type", "job"}, {"id", 1}, {"job", "bench"}, {"args", args}},
+                              [&](const json& event) { rows += event.at("type") == "row"; })
+                        .back();
+  REQUIRE(done.at("type") == "done");
+  CHECK(rows == 4);
+  for (const json& row : done.at("result").at("rows"))
+    CHECK(row.at("decode_tokens_per_s").at("median").get<double>() > 0);
+}
+
+}  // namespace
+}  // namespace kvscope

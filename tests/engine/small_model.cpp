@@ -1,0 +1,81 @@
+#include "tests/engine/small_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/cache/slot_cache.h"
+#include "engine/core/protocol/events.h"
+
+namespace kvscope::test {
+
+ModelConfig small_config() {
+  ModelConfig config;
+  config.architecture = "Qwen3ForCausalLM";
+  config.vocab_size = 512;
+  config.hidden_size = 128;
+  config.intermediate_size = 192;
+  config.n_layers = 2;
+  config.n_heads = 4;
+  config.n_kv_heads = 2;
+  config.head_dim = 64;
+  config.max_positions = 1024;
+  config.tie_word_embeddings = true;
+  return config;
+}
+
+engine::LoadedModel small_model(std::uint64_t seed, int scorer_window, const std::string& device) {
+  return engine::LoadedModel::random(small_config(), seed, {device, "float32"}, scorer_window);
+}
+
+std::vector<std::int32_t> some_ids(int n, int vocab_size, std::uint64_t seed) {
+  std::vector<std::int32_t> ids;
+  std::uint64_t state = seed;
+  for (int i = 0; i < n; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    ids.push_back(static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(vocab_size)));
+  }
+  return ids;
+}
+
+protocol::RunRequest request(std::vector<std::int32_t> ids, const std::string& policy, int max_tokens) {
+  protocol::RunRequest out;
+  out.prompt_ids = std::move(ids);
+  out.policy = PolicySpec::parse(policy);
+  out.max_tokens = max_tokens;
+  out.oracle = false;
+  out.stop_at_eos = false;
+  return out;
+}
+
+Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids, int prompt_len,
+         const std::string& policy) {
+  const auto rest = static_cast<int>(ids.size()) - prompt_len;
+  engine::Generation run(model, request({ids.begin(), ids.begin() + prompt_len}, policy, rest));
+  Fed out;
+  out.record.model = model.info();
+  BytePool pieces;
+  for (int i = 0; i < prompt_len; ++i) pieces.push_back("");
+  protocol::apply_event(out.record, protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy));
+  protocol::apply_event(out.record, protocol::to_json(run.prefill(), 0));
+  for (int i = prompt_len; i < static_cast<int>(ids.size()); ++i) {
+    protocol::apply_event(out.record, protocol::to_json(run.step_forced(ids[i]), 0));
+  }
+  finish_run(out.record, RunStatus::complete);
+  out.logits.assign(run.logits().begin(), run.logits().end());
+  for (int layer = 0; layer < model.config().n_layers; ++layer) {
+    for (int head = 0; head < model.config().n_kv_heads; ++head) out.kept.push_back(run.cache().positions(layer, head));
+  }
+  return out;
+}
+
+double relative_difference(std::span<const float> a, std::span<const float> b) {
+  double difference = 0, scale = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - b[i]));
+    scale = std::max(scale, std::abs(static_cast<double>(b[i])));
+  }
+  return a.size() == b.size() ? difference / scale : INFINITY;
+}
+
+}  // namespace kvscope::test
