@@ -14,7 +14,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui) 
 }
 
 void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto idle = [&session] { return session.model() && !session.run_in_progress(); };
+  const auto idle = [&session] { return session.model() && session.engine_state() == EngineState::ready; };
   const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
   const auto nothing = [](auto action) {
     return [action](const nlohmann::json&) -> nlohmann::json {

@@ -1,7 +1,5 @@
 #include "app/session.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -113,10 +111,6 @@ void Session::restart_engine() {
   model_.reset();
   start_engine();
   if (!path.empty()) open_model(path);
-}
-
-void Session::kill_engine() {
-  if (engine_ && !engine_->ended()) ::kill(-engine_->pid(), SIGKILL);
 }
 
 void Session::open_model(const std::string& path) {
@@ -283,6 +277,12 @@ void Session::start(protocol::RunRequest request, Slot slot) {
   if (run_in_progress())
     throw Error({.code = ExitCode::usage, .file = "run", .found = "a run is in progress", .hint = "cancel it first"});
   if (!engine_ || !model_) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model is loaded"});
+  if (engine_state_ != EngineState::ready) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "run",
+                 .found = "the engine is " + std::string(to_string(engine_state_)),
+                 .hint = "restart it"});
+  }
   if (request.prompt.empty() && request.prompt_ids.empty()) {
     throw Error(
         {.code = ExitCode::usage, .file = "prompt", .found = "nothing in it", .expected = "at least one token"});

@@ -80,7 +80,6 @@ class Session {
   void restart_engine();
   /// Loads a model, starting the engine first if there is none. The answer comes through poll().
   void open_model(const std::string& path);
-  void kill_engine();  // for tests: what a crash looks like from here
   EngineState engine_state() const { return engine_state_; }
   const std::string& engine_command() const { return options_.engine_command; }
   const std::string& model_path() const { return model_path_; }

@@ -26,7 +26,8 @@ constexpr OptionSpec kOptions[] = {
 };
 
 ordered_json check(const std::string& name, bool ok, const std::string& text, const std::string& hint = "") {
-  return {{"name", name}, {"ok", ok}, {"text", text}, {"hint", ok ? "" : hint}};
+  const bool optional = name == "cuda";  // the CPU is a first-class back end: its absence is news, not a fault
+  return {{"name", name}, {"ok", ok}, {"optional", optional}, {"text", text}, {"hint", ok ? "" : hint}};
 }
 
 ordered_json check_display() {
@@ -110,13 +111,14 @@ int doctor(const Arguments& arguments) {
   add_engine_checks(arguments, checks);
 
   bool all_ok = true;
-  for (const auto& item : checks) all_ok &= item["ok"].get<bool>();
+  for (const auto& item : checks) all_ok &= item["ok"].get<bool>() || item["optional"].get<bool>();
   if (arguments.has("json")) {
     write_json_line(ordered_json{{"ok", all_ok}, {"checks", checks}});
   } else {
     for (const auto& item : checks) {
       const bool ok = item["ok"].get<bool>();
-      std::printf("%s  %-20s %s\n", ok ? "ok     " : "missing", item["name"].get<std::string>().c_str(),
+      const char* word = ok ? "ok     " : item["optional"].get<bool>() ? "absent " : "missing";
+      std::printf("%s  %-20s %s\n", word, item["name"].get<std::string>().c_str(),
                   escape_for_terminal(item["text"].get<std::string>()).c_str());
       const std::string hint = item["hint"];
       if (!ok && !hint.empty()) std::printf("         %-20s hint: %s\n", "", escape_for_terminal(hint).c_str());

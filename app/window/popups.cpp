@@ -120,7 +120,7 @@ void draw_palette(Panel& panel) {
     ImGui::BeginChild("rows");
     draw_palette_rows(panel, state, found);
     ImGui::EndChild();
-    // The keys come from the window's own queue: see take_popup_key().
+    // The keys come from the window's own queue: ImGui loses quick taps.
     for (const std::string& key : panel.ui.popup_keys) {
       if (key == "down") ++state.chosen;
       if (key == "up") state.chosen = std::max(0, state.chosen - 1);

@@ -161,6 +161,7 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
   CHECK(session.banners()[0].command == "engine.restart");
   CHECK(session.banners()[0].text.find("out of imaginary memory") != std::string::npos);
   CHECK_FALSE(session.run_in_progress());
+  CHECK_THROWS_AS(session.start_run(), Error);  // it would wait for an answer that never comes
 
   session.restart_engine();
   CHECK(session.banners().empty());
