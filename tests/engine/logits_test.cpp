@@ -1,5 +1,6 @@
 // Against transformers; make_golden_logits.py made the numbers.
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/json_file.h"
@@ -53,6 +54,31 @@ TEST_CASE("logits of eight small random Qwen3 models are those of transformers",
 TEST_CASE("logits of eight small random Qwen3 models on CUDA are those of transformers", "[engine][logits][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
   check_logits(golden_models()[GENERATE(0, 1, 2, 3, 4, 5, 6, 7)], "cuda");
+}
+
+/// golden/sample_logits.json is made anew whenever the sample model is.
+void check_sample_logits(const std::string& device) {
+  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  if (!std::filesystem::exists(sample / "model.safetensors")) return test::skip("the sample model is not there");
+  const nlohmann::json golden = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/sample_logits.json");
+  const engine::LoadedModel model = engine::LoadedModel::load(sample, {device, "float32"});
+  const auto ids = golden["ids"].get<std::vector<std::int32_t>>();
+  CHECK(model.tokenizer().encode(golden["text"].get<std::string>()) == ids);
+  INFO("if the sample model was trained anew: python3 tests/engine/make_sample_golden.py");
+  for (std::size_t i = 0; i < golden["positions"].size(); ++i) {
+    const int position = golden["positions"][i];
+    CAPTURE(position, device);
+    engine::Generation run(model, test::request({ids.begin(), ids.begin() + position + 1}, "full"));
+    run.prefill();
+    CHECK(test::relative_difference(run.logits(), golden["logits"][i].get<std::vector<float>>()) < 1e-4);
+  }
+}
+
+TEST_CASE("logits of the sample model are those of transformers", "[engine][logits]") { check_sample_logits("cpu"); }
+
+TEST_CASE("logits of the sample model on CUDA are those of transformers", "[engine][logits][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  check_sample_logits("cuda");
 }
 
 TEST_CASE("a golden file of another model is noticed", "[engine][logits]") {
