@@ -26,9 +26,10 @@ EngineClient::EngineClient(Options options)
     : options_(std::move(options)), child_(ChildProcess::start(engine_argv(options_.command))) {
   ::signal(SIGPIPE, SIG_IGN);  // a write to a dead engine is an error to handle, not the end of this process
   channel_ = std::make_unique<Channel>(child_.stdout_fd(), child_.stdin_fd());
-  reader_ = std::thread([this] { read_events(); });
-  writer_ = std::thread([this] { write_requests(); });
   stderr_reader_ = std::thread([this] { read_stderr(); });
+  writer_ = std::thread([this] { write_requests(); });
+  reader_ =
+      std::thread([this] { read_events(); });  // last: it joins the one of stderr, at once if the engine ends at once
 }
 
 EngineClient::~EngineClient() { stop(); }

@@ -77,7 +77,8 @@ TEST_CASE("kvscope --help lists every command and costs less than 50 ms of CPU")
 TEST_CASE("kvscope loads neither LibTorch nor CUDA") {
   const auto result = test::run({.argv = {"/usr/bin/ldd", test::kvscope().string()}});
   REQUIRE(result.exit_code == 0);
-  for (const char* library : {"torch", "c10", "cuda", "nccl"}) CHECK(result.out.find(library) == std::string::npos);
+  for (const char* library : {"libtorch", "libc10", "libcuda", "libnccl"})
+    CHECK(result.out.find(library) == std::string::npos);
 }
 
 TEST_CASE("Every command has a help of the same build, with an example that begins with kvscope") {
