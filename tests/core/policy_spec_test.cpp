@@ -135,7 +135,8 @@ TEST_CASE("policy: a bad value names key, value and range", "[core][policy]") {
       CHECK_THAT(error, Contains(key));
       const bool cut_at_comma = std::string(value) == "1,5";  // then "5" is an unknown key, or the 1 is refused
       if (!cut_at_comma)
-        CHECK_THAT(error, Contains("\"" + std::string(value) + "\"") && (Contains("from") || Contains("at most")));
+        CHECK_THAT(error,
+                   Contains(std::string("\"").append(value).append("\"")) && (Contains("from") || Contains("at most")));
     }
   }
   CHECK_THAT(parse_error("kvpop:window=0"), Contains("from 1 to 16777216"));

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <set>
 #include <stdexcept>
 
 #include "engine/core/lifetime/lifetime_map.h"
@@ -32,7 +34,7 @@ bool weaker(const Candidate& a, const Candidate& b) { return a.score != b.score 
 /// on top holds for ever.
 class StaticSlots {
  public:
-  explicit StaticSlots(const RetentionGeometry&) {}
+  StaticSlots(const RetentionGeometry&, std::span<const float>) {}
   std::size_t size() const { return heap_.size(); }
   void add(Candidate candidate) {
     heap_.push_back(candidate);
@@ -50,37 +52,64 @@ class StaticSlots {
   std::vector<Candidate> heap_;
 };
 
-/// The same with decay: every slot is looked at in every step. In exact arithmetic stride 1 has a static priority,
-/// score - t log_gamma (eq. 20), but rounded to float32 its order is not that of the effective scores which the cache
-/// compares; and for stride > 1 the order of two tokens changes with q.
+/// The same with decay. In exact arithmetic the order of two tokens hardly depends on q: with d = log_gamma / stride,
+///
+///     score + floor((q - t) / stride) log_gamma  lies in  priority + q d + [0, |log_gamma|),  priority = score - t d
+///
+/// (eq. 20; the interval is a point for stride 1). What decides, however, is the float32 value, each of whose two
+/// roundings is off by at most 2^-24 of scores and decay. So the weakest token is among those whose priority is within
+/// `slack_` of the least one, and only these are compared by the effective scores themselves.
 class DecayingSlots {
  public:
-  explicit DecayingSlots(const RetentionGeometry& geometry)
-      : log_gamma_(static_cast<float>(geometry.log_gamma)), stride_(geometry.decay_stride) {}
-  std::size_t size() const { return slots_.size(); }
-  void add(Candidate candidate) { slots_.push_back(candidate); }
-  const Candidate& weakest(std::int32_t q) {
-    weakest_ = 0;
-    Candidate least{effective(0, q), slots_[0].t};
-    for (std::size_t i = 1; i < slots_.size(); ++i) {
-      const Candidate candidate{effective(i, q), slots_[i].t};
-      if (weaker(candidate, least)) {
-        least = candidate;
-        weakest_ = i;
-      }
+  DecayingSlots(const RetentionGeometry& geometry, std::span<const float> scores)
+      : log_gamma_(static_cast<float>(geometry.log_gamma)), stride_(geometry.decay_stride) {
+    double largest = 0;  // of the finite scores; an infinite one has an infinite priority, which is exact
+    for (const float score : scores) {
+      if (std::isfinite(score)) largest = std::max(largest, std::abs(static_cast<double>(score)));
     }
-    return slots_[weakest_];
+    const double scale = largest + static_cast<double>(scores.size() + geometry.window) * std::abs(slope());
+    const double rounding = 8 * 0x1p-24 * scale + 1e-44;  // two values of two roundings each, twice that; denormals
+    slack_ = rounding + (stride_ > 1 ? std::abs(static_cast<double>(log_gamma_)) : 0);
+    if (scale > 1e38) slack_ = std::numeric_limits<double>::infinity();  // float32 might overflow: look at all
   }
-  void replace_weakest(Candidate candidate) { slots_[weakest_] = candidate; }
+  std::size_t size() const { return slots_.size(); }
+  void add(Candidate candidate) { slots_.insert({candidate.score - candidate.t * slope(), candidate}); }
+  const Candidate& weakest(std::int32_t q) {
+    weakest_ = slots_.begin();
+    Candidate least = at(weakest_, q);
+    const double limit = weakest_->priority + slack_;  // NaN for -inf + inf, and then all are looked at
+    for (auto slot = std::next(weakest_); slot != slots_.end() && !(slot->priority > limit); ++slot) {
+      const Candidate candidate = at(slot, q);
+      if (!weaker(candidate, least)) continue;
+      least = candidate;
+      weakest_ = slot;
+    }
+    return weakest_->candidate;
+  }
+  void replace_weakest(Candidate candidate) {
+    slots_.erase(weakest_);
+    add(candidate);
+  }
 
  private:
-  float effective(std::size_t i, std::int32_t q) const {
-    return effective_score(slots_[i].score, slots_[i].t, q, log_gamma_, stride_);
+  struct Slot {
+    double priority;
+    Candidate candidate;
+    bool operator<(const Slot& other) const {
+      return priority != other.priority ? priority < other.priority : candidate.t < other.candidate.t;
+    }
+  };
+  using Slots = std::set<Slot>;
+
+  double slope() const { return static_cast<double>(log_gamma_) / stride_; }
+  Candidate at(Slots::const_iterator slot, std::int32_t q) const {
+    return {effective_score(slot->candidate.score, slot->candidate.t, q, log_gamma_, stride_), slot->candidate.t};
   }
   float log_gamma_;
   int stride_;
-  std::size_t weakest_ = 0;  // set by weakest()
-  std::vector<Candidate> slots_;
+  double slack_ = 0;
+  Slots slots_;
+  Slots::const_iterator weakest_;  // set by weakest()
 };
 
 /// First token that is not decided after queries 0 ... n_queries - 1: it is still inside the window.
@@ -114,8 +143,8 @@ void run_contests(std::span<const float> scores, const RetentionGeometry& geomet
   const auto effective = [&](const Candidate& c, std::int32_t q) {
     return effective_score(c.score, c.t, q, log_gamma, geometry.decay_stride);
   };
-  Slots slots(geometry);
   const std::int32_t end = first_undecided(geometry.n_sink, geometry.window, n_queries);
+  Slots slots(geometry, scores.first(std::min(scores.size(), static_cast<std::size_t>(end))));
   for (std::int32_t t = geometry.n_sink; t < end; ++t) {
     const std::int32_t q = t + geometry.window;
     const Candidate newcomer{comparable(scores[t]), t};

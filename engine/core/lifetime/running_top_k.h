@@ -34,8 +34,8 @@ struct Contest {
 /// operations: the same bits as kernels::retain_step.
 float effective_score(float score, std::int32_t t, std::int32_t q, float log_gamma, int decay_stride);
 
-/// Lifetimes of one head for queries 0 ... n_queries - 1 from the raw score of each token, O(n log top_k) for stride 1,
-/// O(n top_k) otherwise.
+/// Lifetimes of one head for queries 0 ... n_queries - 1 from the raw score of each token, O(n log top_k); with
+/// decay, more by the tokens whose scores lie within float32 rounding (stride > 1: within log_gamma) of the weakest.
 ///
 /// scores: [n_tokens] raw score by position; those of tokens still in the window at the last query are not read.
 /// evict_at: [n_tokens] out, n_tokens >= n_queries; kUndecided for tokens that are in the window at the last query
