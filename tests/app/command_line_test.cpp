@@ -294,8 +294,8 @@ TEST_CASE("figure writes the three formats with data and recipe, and its recipe 
   const auto result = kvscope_run({"figure", "--preset", "kvpop-fig6", trace.string(), "-o", first.string(), "--json"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
-  for (const auto& file : json::parse(result.out)["files"])
-    CHECK(std::filesystem::file_size(file.get<std::string>()) > 100);
+  const json written = json::parse(result.out);
+  for (const auto& file : written["files"]) CHECK(std::filesystem::file_size(file.get<std::string>()) > 100);
   const auto second = kvscope_run({"figure", (folder / "fig.json").string(), "-o", again.string()});
   INFO(second.err);
   REQUIRE(second.exit_code == 0);
