@@ -38,7 +38,11 @@ int take_stdout() {
 /// OpenMP's threads wait by spinning unless its library is told otherwise before it is loaded: on a machine that does
 /// anything else beside, a product then takes a time slice instead of microseconds. So this program starts itself once
 /// more, with the word in its environment (0.2 s; whoever starts it can save them by setting it).
-void make_threads_sleep(char** argv) {
+///
+/// And the math library may not choose its number of threads by the load: another split is another rounding, and the same
+/// input must give the same bytes.
+void settle_threads(char** argv) {
+  setenv("MKL_DYNAMIC", "FALSE", 0);
   if (std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 1);
   execv("/proc/self/exe", argv);  // if this fails, it is only slower
@@ -84,6 +88,6 @@ int main(int argc, char** argv) {
         stderr);
     return 1;
   }
-  make_threads_sleep(argv);
+  settle_threads(argv);
   return serve();
 }
