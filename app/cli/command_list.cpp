@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/core/policy/policy_spec.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
@@ -61,6 +62,22 @@ std::string general_help() {
   return text;
 }
 
+// What the policies declare of themselves (engine/core/policy/policy_list.h).
+static std::string policy_help() {
+  std::string text = "\npolicies:\n";
+  for (const PolicyInfo& policy : policy_list()) {
+    text += "  " + std::string(policy.name) + ": " + std::string(policy.definition) + "\n";
+    for (const ParameterInfo& parameter : policy.parameters) {
+      char line[400];
+      std::snprintf(line, sizeof line, "    %.*s=%g   %.*s (%g ... %g)\n", static_cast<int>(parameter.name.size()),
+                    parameter.name.data(), parameter.default_value, static_cast<int>(parameter.definition.size()),
+                    parameter.definition.data(), parameter.min, parameter.max);
+      text += line;
+    }
+  }
+  return text;
+}
+
 std::string command_help(const CommandSpec& spec) {
   std::string text = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis) + "\n\n";
   text += std::string(spec.details) + "\n\noptions:\n";
@@ -70,6 +87,8 @@ std::string command_help(const CommandSpec& spec) {
     left.resize(std::max<std::size_t>(left.size() + 1, 28), ' ');
     text += left + std::string(option.help) + "\n";
   }
+  if (std::ranges::any_of(spec.options, [](const OptionSpec& option) { return option.name == "policy"; }))
+    text += policy_help();
   return text + "\nexample:\n" + std::string(spec.example) + "\n";
 }
 

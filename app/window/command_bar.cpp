@@ -1,4 +1,4 @@
-// The bar at the top: model, run and cancel, comparison, palette.
+// The bar at the top: menu, model, run and cancel, comparison, palette.
 
 #include <string>
 
@@ -77,6 +77,8 @@ void draw_command_bar(Panel& panel) {
   }
   ImGui::SameLine(panel.px(132));
   ImGui::SetCursorPosY(top);
+  draw_menu(panel);
+  ImGui::SameLine();
   draw_actions(panel);
   ImGui::SameLine(0, panel.px(22));
   ImGui::SetCursorPosY(top - panel.px(3));

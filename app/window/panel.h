@@ -39,6 +39,7 @@ std::string first_shortcut(const Command& command);
 
 // One function per file: each fills the current ImGui window.
 void draw_command_bar(Panel& panel);
+void draw_menu(Panel& panel);
 void draw_prompt_panel(Panel& panel);
 void draw_policy_panel(Panel& panel);
 void draw_runs_panel(Panel& panel);

@@ -89,6 +89,13 @@ void whole_way(WindowDriver& window) {
   window.key("End");
   CHECK(window.state()["selection"]["follow"] == true);
 
+  // The menu holds the same commands.
+  window.click("button.menu");
+  window.click("menu.Time");
+  window.click("menu.scrub.home");
+  CHECK(window.state()["selection"]["q"] == 0);
+  window.key("End");
+
   // Layer and head by key and by clicking a cell of the map.
   window.key("bracketright");
   CHECK(window.state()["selection"]["layer"] == 1);
