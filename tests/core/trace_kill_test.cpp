@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
+#include <vector>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"
@@ -50,6 +52,20 @@ Kill kill_writer(const std::filesystem::path& path, std::uint64_t seed, int n, i
   while (::read(output, &byte, 1) == 1) ++kill.acknowledged;  // what it said before it died
   ::close(output);
   return kill;
+}
+
+/// How long this machine takes from one commit to the next, so that kills fall between commits on a fast one too.
+int commit_microseconds(const std::filesystem::path& path, int n) {
+  int output = -1;
+  const pid_t pid = start_process({kWriter, "write", path.string(), "0", std::to_string(n)}, &output);
+  std::vector<std::chrono::steady_clock::time_point> commits;
+  char byte;
+  while (::read(output, &byte, 1) == 1) commits.push_back(std::chrono::steady_clock::now());
+  ::close(output);
+  wait_process(pid);
+  REQUIRE(static_cast<int>(commits.size()) == n);
+  const auto all = std::chrono::duration_cast<std::chrono::microseconds>(commits.back() - commits.front());
+  return 1 + static_cast<int>(all.count()) / (n - 1);
 }
 
 /// All committed runs are what their seeds say; gives their number, -1 if there is no file.
@@ -97,13 +113,15 @@ int inject_faults(int mode, int first, int step) {
 TEST_CASE("trace: a writer killed at 50 random moments loses no run that it committed", "[core][trace][kill]") {
   const ScratchFolder folder;
   constexpr int kRuns = 6;
+  const int commit = commit_microseconds(folder / "whole.h5", kRuns);
   Random random(20261121);
   std::vector<std::string> check = {"", kCheck};
   int in_the_middle = 0;
   for (int i = 0; i < 50; ++i) {
-    // 0 ... 6 commits seen, then up to 8 ms: while the file is made, within a run, between runs, while it is packed.
+    // 0 ... 6 commits seen, then up to two commits' time, or 8 ms after the last: while the file is made, within a run,
+    // between runs, while it is packed.
     const int after = static_cast<int>(random.between(0, kRuns));
-    const int wait = static_cast<int>(random.below(8000));
+    const int wait = static_cast<int>(random.below(after == kRuns ? 8000 : 2 * commit));
     const Kill kill = kill_writer(folder / (std::to_string(i) + ".h5"), 1000 * i, kRuns, after, wait);
     CAPTURE(i, after, wait, kill.acknowledged, kill.finished);
     const int committed = check_runs(kill.path, kill.seed);
