@@ -53,6 +53,9 @@ nlohmann::json given_options(const Arguments& arguments, std::initializer_list<c
   return args;
 }
 
+// Every job answers with rows and a result.
+constexpr OptionSpec kRowsJsonOption = {"json", "", "one object per row, then the result"};
+
 constexpr OptionSpec kTrainOptions[] = {
     {"data", "FOLDER", "the text that the recipe names"},
     {"o", "FOLDER", "where the model is written"},
@@ -63,7 +66,7 @@ constexpr OptionSpec kTrainOptions[] = {
     kDeviceOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "one object per row, then the result"},
+    kRowsJsonOption,
     kHelpOption,
 };
 
@@ -94,7 +97,7 @@ constexpr OptionSpec kEvalOptions[] = {
     kDtypeOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "one object per row, then the result"},
+    kRowsJsonOption,
     kHelpOption,
 };
 
@@ -134,7 +137,7 @@ constexpr OptionSpec kBenchOptions[] = {
     kDtypeOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "one object per row, then the result"},
+    kRowsJsonOption,
     kHelpOption,
 };
 
