@@ -69,7 +69,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
   return out;
 }
 
-void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq) {
+void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq, float attention_scaling) {
   check(x, "x");
   check(positions, x, "positions");
   check(inv_freq, x, "inv_freq");
@@ -80,7 +80,7 @@ void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& i
                          .n_tokens = x.size(0),
                          .n_heads = static_cast<int>(x.size(1)),
                          .head_dim = static_cast<int>(x.size(2)),
-                         .attention_scaling = 1.0f,
+                         .attention_scaling = attention_scaling,
                          .dtype = kernel_dtype(x.scalar_type())},
        kernels::rope, kernels::cpu::rope);
 }

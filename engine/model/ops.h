@@ -18,8 +18,9 @@ kernels::Stream current_stream(c10::Device device);
 /// x: [..., dim] -> the same shape; each row x / sqrt(mean(x^2) + eps) * weight.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps);
 
-/// Rotates x [n, heads, head_dim] in place. positions: [n] int32, inv_freq: [head_dim / 2] float32.
-void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq);
+/// Rotates x [n, heads, head_dim] in place. positions: [n] int32, inv_freq: [head_dim / 2] float32; cosine and sine are
+/// multiplied by `attention_scaling`.
+void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq, float attention_scaling);
 
 /// Causal attention under lifetimes. q: [q_len, n_heads, head_dim] at positions q_start ...; k, v: [>= q_start + q_len,
 /// n_kv_heads, head_dim]; evict_at: [n_kv_heads, kv_len] int32 or undefined (plain causal); lse: [n_heads, q_len]

@@ -1,7 +1,10 @@
-// After Qwen3 (Yang et al., 2025; the model of transformers' modeling_qwen3.py):
+// After Qwen3 (Yang et al., 2025), Qwen2 (Yang et al., 2024) and Llama 3 (Dubey et al., 2024); in transformers:
+// modeling_qwen3.py, modeling_qwen2.py, modeling_llama.py.
 //
-//     h = x + o_proj(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of rms_norm(x), norms per head
+//     h = x + o_proj(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of rms_norm(x)
 //     y = h + down(silu(gate(n)) * up(n))                            n = rms_norm(h)
+//
+// Qwen3 alone has norms of q and k, per head; Qwen2 alone adds a bias to q, k and v.
 #include "engine/model/transformer.h"
 
 #include <c10/core/InferenceMode.h>
@@ -15,7 +18,8 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
                            const at::Tensor& x, const at::Tensor& positions, AttentionSite& attention) {
   const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
                      kv_rows = config.n_kv_heads * config.head_dim;
-  const at::Tensor qkv = at::linear(ops::rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv_proj);
+  const at::Tensor qkv =
+      at::linear(ops::rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv_proj, layer.qkv_bias);
   const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
     return qkv.narrow(1, from, rows).view({n, n_heads, config.head_dim}).contiguous();
   };
@@ -25,8 +29,8 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
     q = ops::rms_norm(q, layer.q_norm, config.rms_norm_eps);
     k = ops::rms_norm(k, layer.k_norm, config.rms_norm_eps);
   }
-  ops::rope_(q, positions, weights.inv_freq);
-  ops::rope_(k, positions, weights.inv_freq);
+  ops::rope_(q, positions, weights.inv_freq, weights.attention_scaling);
+  ops::rope_(k, positions, weights.inv_freq, weights.attention_scaling);
   return at::linear(attention.attend(index, q, k, v).view({n, q_rows}), layer.o_proj);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The forward pass of a Qwen3-shaped decoder, once, for every use: what differs (prefill under a policy, a decode step,
-// a dense teacher) is behind AttentionSite. Includes LibTorch.
+// The forward pass of a Qwen- or Llama-shaped decoder, once, for every use: what differs (prefill under a policy, a
+// decode step, a dense teacher) is behind AttentionSite. Includes LibTorch.
 
 #include "engine/model/weights.h"
 

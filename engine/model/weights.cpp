@@ -49,6 +49,11 @@ LayerWeights build_layer(const ModelConfig& config, Builder& builder, int layer)
   out.qkv_proj = builder.stacked({{attention + "q_proj.weight", {q_rows, hidden}},
                                   {attention + "k_proj.weight", {kv_rows, hidden}},
                                   {attention + "v_proj.weight", {kv_rows, hidden}}});
+  if (config.qkv_bias) {
+    out.qkv_bias = builder.stacked({{attention + "q_proj.bias", {q_rows}},
+                                    {attention + "k_proj.bias", {kv_rows}},
+                                    {attention + "v_proj.bias", {kv_rows}}});
+  }
   if (config.qk_norm) {
     out.q_norm = builder.one(attention + "q_norm.weight", {head_dim});
     out.k_norm = builder.one(attention + "k_norm.weight", {head_dim});
@@ -58,12 +63,6 @@ LayerWeights build_layer(const ModelConfig& config, Builder& builder, int layer)
   out.gate_up = builder.stacked({{mlp + "gate_proj.weight", {ff, hidden}}, {mlp + "up_proj.weight", {ff, hidden}}});
   out.down = builder.one(mlp + "down_proj.weight", {hidden, ff});
   return out;
-}
-
-/// theta^(-2i / head_dim) in float32, in the order of operations of transformers: the power of float32 exponents.
-at::Tensor rope_frequencies(const ModelConfig& config) {
-  const at::Tensor exponent = at::arange(0, config.head_dim, 2, at::kLong).to(at::kFloat) / config.head_dim;
-  return at::pow(at::Scalar(config.rope_theta), exponent).reciprocal();
 }
 
 std::uint64_t fnv1a64(std::string_view text) {
@@ -96,7 +95,9 @@ Weights build_weights(const ModelConfig& config, const TensorSource& source, c10
   for (int layer = 0; layer < config.n_layers; ++layer) weights.layers.push_back(build_layer(config, builder, layer));
   weights.final_norm = builder.one("model.norm.weight", {hidden});
   weights.lm_head = config.tie_word_embeddings ? weights.embed : builder.one("lm_head.weight", {vocab, hidden});
-  weights.inv_freq = rope_frequencies(config).to(device);
+  const RopeFrequencies rope = rope_frequencies(config.rope_theta, config.head_dim, config.rope_scaling);
+  weights.inv_freq = at::tensor(rope.inv_freq, at::kFloat).to(device);
+  weights.attention_scaling = rope.attention_scaling;
   return weights;
 }
 

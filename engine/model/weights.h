@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a Qwen3-shaped decoder, fused where one product does the work of several. Includes LibTorch.
+// The tensors of a Qwen- or Llama-shaped decoder, fused where one product does the work of several. Includes LibTorch.
 
 #include <ATen/ATen.h>
 
@@ -15,6 +15,7 @@ namespace kvscope::engine {
 struct LayerWeights {
   at::Tensor input_norm;  // [hidden]
   at::Tensor qkv_proj;    // [(n_heads + 2 n_kv_heads) * head_dim, hidden] q, k and v stacked
+  at::Tensor qkv_bias;    // [(n_heads + 2 n_kv_heads) * head_dim], undefined for a model without (all but Qwen2)
   at::Tensor q_norm;      // [head_dim], undefined for a model without
   at::Tensor k_norm;      // [head_dim]
   at::Tensor o_proj;      // [hidden, n_heads * head_dim]
@@ -24,10 +25,11 @@ struct LayerWeights {
 };
 
 struct Weights {
-  at::Tensor embed;       // [vocab, hidden]
-  at::Tensor final_norm;  // [hidden]
-  at::Tensor lm_head;     // [vocab, hidden], the embedding itself if tied
-  at::Tensor inv_freq;    // [head_dim / 2] float32
+  at::Tensor embed;             // [vocab, hidden]
+  at::Tensor final_norm;        // [hidden]
+  at::Tensor lm_head;           // [vocab, hidden], the embedding itself if tied
+  at::Tensor inv_freq;          // [head_dim / 2] float32
+  float attention_scaling = 1;  // of cosine and sine; 1 but for YaRN
   std::vector<LayerWeights> layers;
   c10::Device device = c10::Device(c10::kCPU);
   at::ScalarType dtype = at::kFloat;
