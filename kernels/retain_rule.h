@@ -13,12 +13,17 @@
 namespace kvscope::kernels {
 
 /// Effective score of token t at query q: score + floor((q - t) / decay_stride) * log_gamma, in float32, one
-/// multiplication and one addition. Every file that includes this is compiled without fma contraction; the same bits
+/// multiplication and one addition. Host files that include this are compiled without fma contraction; the same bits
 /// as kvscope::effective_score in engine/core/lifetime/running_top_k.h. 0 <= t <= q, decay_stride >= 1.
 KVSCOPE_HOST_DEVICE inline float effective_at(float score, std::int32_t t, std::int32_t q, float log_gamma,
                                               int decay_stride) {
-  const float decay = static_cast<float>((q - t) / decay_stride) * log_gamma;
+  const float steps = static_cast<float>((q - t) / decay_stride);
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(score, __fmul_rn(steps, log_gamma));  // never contracted, whatever the file is compiled with
+#else
+  const float decay = steps * log_gamma;
   return score + decay;
+#endif
 }
 
 /// One side of a contest. `position` -1 stands for nobody.

@@ -1,0 +1,123 @@
+#include "kernels/admit_step.h"
+
+#include "kernels/cuda/dispatch.cuh"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/mlstm_scorer.cuh"
+#include "kernels/cuda/retain.cuh"
+#include "kernels/validate.h"
+
+// One block a KV head does everything between the QKV product and attention. A launch for each part would cost more than
+// the parts: 2 us each, six of them, in each of 36 layers.
+
+namespace kvscope::kernels {
+namespace {
+
+constexpr int kThreads = 1024;  // the scorer reads 330 kB a head: it needs many requests in flight
+constexpr int kWarps = kThreads / 32;
+
+/// One row of head_dim, normed (if there is a weight), rotated and rounded, by one warp. `buffer` [kHeadDim] floats of
+/// this warp; holds the result, exactly representable in T.
+template <typename T, int kHeadDim>
+__device__ void norm_and_rotate(const AdmitStepArgs& args, const T* row, const T* weight, float position,
+                                float* buffer) {
+  constexpr int kHalf = kHeadDim / 2;
+  const int lane = threadIdx.x % 32;
+  float squares = 0;
+  for (int i = lane; i < kHeadDim; i += 32) {
+    const float x = to_float(row[i]);
+    squares += x * x;
+    buffer[i] = x;
+  }
+  __syncwarp();
+  const float inverse = weight ? rsqrtf(warp_sum(squares) / kHeadDim + args.eps) : 1.0f;
+  for (int i = lane; i < kHalf; i += 32) {
+    float low = buffer[i], high = buffer[i + kHalf], sine, cosine;
+    if (weight) {
+      low *= inverse * to_float(weight[i]);
+      high *= inverse * to_float(weight[i + kHalf]);
+    }
+    // __fmul_rn: the product must be rounded to float32 before the sine is taken, as the reference does.
+    sincosf(__fmul_rn(position, args.inv_freq[i]), &sine, &cosine);
+    cosine *= args.attention_scaling;
+    sine *= args.attention_scaling;
+    buffer[i] = to_float(from_float<T>(low * cosine - high * sine));
+    buffer[i + kHalf] = to_float(from_float<T>(high * cosine + low * sine));
+  }
+  __syncwarp();
+}
+
+template <typename T, int kHeadDim>
+__global__ void __launch_bounds__(kThreads) admit_step_kernel(AdmitStepArgs args) {
+  __shared__ float rows[kWarps][kHeadDim];
+  __shared__ MlstmShared<kHeadDim, kThreads> scorer;
+  __shared__ Scan of_warp[kWarps];
+  __shared__ std::int32_t shared_slot;
+  const int head = blockIdx.x;
+  const int group = args.n_heads / args.cache.n_kv_heads;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+  let_next_start();
+  if (args.scorer.project) prefetch_mlstm<kHeadDim, kThreads>(args.scorer, head);
+  wait_for_previous();
+
+  const std::int32_t position = *args.position;
+  const auto* qkv = static_cast<const T*>(args.qkv);
+  for (int i = warp; i <= group; i += kWarps) {  // the group's queries, then the key
+    const bool is_key = i == group;
+    const int row = is_key ? args.n_heads + head : head * group + i;
+    norm_and_rotate<T, kHeadDim>(args, qkv + static_cast<long long>(row) * kHeadDim,
+                                 static_cast<const T*>(is_key ? args.k_norm : args.q_norm),
+                                 static_cast<float>(position), rows[warp]);
+    for (int d = lane; d < kHeadDim; d += 32) {
+      if (is_key) {
+        scorer.x[d] = rows[warp][d];
+      } else {
+        static_cast<T*>(args.q)[static_cast<long long>(row) * kHeadDim + d] = from_float<T>(rows[warp][d]);
+      }
+    }
+    __syncwarp();
+  }
+  const T* value = qkv + static_cast<long long>(args.n_heads + args.cache.n_kv_heads + head) * kHeadDim;
+  if (threadIdx.x < kHeadDim) scorer.x[kHeadDim + threadIdx.x] = to_float(value[threadIdx.x]);
+  __syncthreads();
+
+  float score = args.score && !args.scorer.project ? args.score[head] : 0.0f;
+  if (args.scorer.project) {
+    score = mlstm_score<kHeadDim, kThreads>(args.scorer, head, position, scorer);
+    if (threadIdx.x == 0 && args.score) args.score[head] = score;
+  }
+  const RetainRuleArgs rule = {.rule = args.rule,
+                               .score = score,
+                               .log_gamma = args.log_gamma ? args.log_gamma[head] : 0.0f,
+                               .threshold = args.threshold,
+                               .position = position,
+                               .n_sink = args.n_sink,
+                               .window = args.window,
+                               .top_k = args.top_k,
+                               .decay_stride = args.decay_stride};
+  const RetainDecision decision = retain<kThreads>(args.cache, rule, head, of_warp);
+  if (threadIdx.x == 0) {
+    args.decision[head] = decision;
+    shared_slot = decision.slot;
+    args.cache.slot_position[slot_row(args.cache, head) + decision.slot] = position;
+  }
+  __syncthreads();
+  if (threadIdx.x >= kHeadDim) return;
+  const long long at = slot_offset(args.cache, head, shared_slot) + threadIdx.x;
+  static_cast<T*>(args.cache.k_pool)[at] = from_float<T>(scorer.x[threadIdx.x]);
+  static_cast<T*>(args.cache.v_pool)[at] = value[threadIdx.x];
+}
+
+}  // namespace
+
+void admit_step(const AdmitStepArgs& args, Stream stream) {
+  validate(args);
+  dispatch_dtype(args.cache.dtype, [&]<typename T>() {
+    dispatch_head_dim("admit_step", args.cache.head_dim, [&]<int kHeadDim>() {
+      launch_dependent(admit_step_kernel<T, kHeadDim>, dim3(args.cache.n_kv_heads), kThreads, 0, stream, args);
+    });
+  });
+}
+
+}  // namespace kvscope::kernels

@@ -1,0 +1,31 @@
+#include "kernels/embed_row.h"
+
+#include "kernels/cuda/dispatch.cuh"
+#include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <typename T>
+__global__ void embed_row_kernel(EmbedRowArgs args) {
+  let_next_start();
+  wait_for_previous();
+  const T* row = static_cast<const T*>(args.table) + static_cast<long long>(*args.id) * args.dim;
+  const int i = blockIdx.x * kThreads + threadIdx.x;
+  if (i < args.dim) args.out[i] = to_float(row[i]);
+}
+
+}  // namespace
+
+void embed_row(const EmbedRowArgs& args, Stream stream) {
+  validate(args);
+  dispatch_dtype(args.dtype, [&]<typename T>() {
+    launch_dependent(embed_row_kernel<T>, dim3((args.dim + kThreads - 1) / kThreads), kThreads, 0, stream, args);
+  });
+}
+
+}  // namespace kvscope::kernels

@@ -1,0 +1,24 @@
+#pragma once
+#include "kernels/dtype.h"
+
+namespace kvscope::kernels {
+
+/// out[i] = float32(table[id][i]): the residual stream of a new token. The id is read on the device.
+struct EmbedRowArgs {
+  const void* table;       // [n_rows, dim] dtype
+  const std::int32_t* id;  // one number in [0, n_rows)
+  float* out;              // [dim]
+  std::int64_t n_rows;
+  int dim;
+  DType dtype;
+};
+
+void embed_row(const EmbedRowArgs& args, Stream stream);
+namespace cpu {
+void embed_row(const EmbedRowArgs& args);
+}
+namespace reference {
+void embed_row(const EmbedRowArgs& args);
+}
+
+}  // namespace kvscope::kernels

@@ -1,0 +1,47 @@
+#pragma once
+#include "kernels/dtype.h"
+
+namespace kvscope::kernels {
+
+/// What becomes of a row's product.
+enum class Epilogue : std::int32_t {
+  store = 0,   // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], dtype
+  add = 1,     // out[t][r] += y_r                              [n_tokens, n_rows], float32: the residual stream
+  swiglu = 2,  // out[t][r] = silu(y_r) y_{r + n_rows / 2}      [n_tokens, n_rows / 2], dtype; gate rows, then up rows
+  logits = 3,  // out[t][r] = y_r                               [n_tokens, n_rows], float32
+};
+
+/// A matrix times a few vectors, with the norm before it and what follows it: the linear layers of a decode step.
+///
+///     y_r = sum_c weight[r][c] n_c,    n = x, or x / sqrt(mean(x^2) + eps) * norm_weight
+///
+/// The residual stream is float32 whatever the dtype: x is float32 where there is a norm and `dtype` where there is
+/// none. n is rounded to `dtype` (as transformers rounds it); products are summed in float32. A token's result does not
+/// depend on how many tokens stand beside it, bit for bit: a batch gives what single runs give.
+struct ProjectArgs {
+  const void* weight;                 // [n_rows, dim], dtype
+  const void* bias = nullptr;         // [n_rows] dtype, or null; Epilogue::store only
+  const void* x;                      // [n_tokens, dim]
+  const void* norm_weight = nullptr;  // [dim] dtype, or null
+  void* out;
+  std::int64_t n_rows;
+  int dim;           // 1 ... 65536
+  int n_tokens = 1;  // 1 ... kMaxProjectTokens
+  float eps = 0;     // of the norm
+  Epilogue epilogue;
+  DType dtype;
+};
+
+/// Tokens that one pass over the weights serves.
+inline constexpr int kMaxProjectTokens = 8;
+
+/// Enqueues one launch on `stream`. Throws std::invalid_argument for a bad size, CudaError if the launch fails.
+void project(const ProjectArgs& args, Stream stream);
+namespace cpu {
+void project(const ProjectArgs& args);
+}
+namespace reference {
+void project(const ProjectArgs& args);
+}
+
+}  // namespace kvscope::kernels
