@@ -8,9 +8,11 @@ namespace kvscope::kernels {
 ///     visible(q, t)  <=>  t <= q < evict_at[kv_head][t]
 ///     o_q = sum_t softmax_t(scale * q . k_t) v_t    over visible t
 ///
-/// Queries are positions q_start ... q_start + q_len - 1, keys positions 0 ... kv_len - 1 (kv_len >= q_start + q_len).
-/// A null evict_at is plain causal attention. Query head h reads KV head h / (n_heads / n_kv_heads). float32 inside.
-/// A query that sees nothing gives o = 0 and lse = -inf (its own token is always visible in every real policy).
+/// Queries are positions q_start ... q_start + q_len - 1. Key i is position i (then kv_len >= q_start + q_len), or
+/// k_position[kv_head][i]: keys in any order, every head its own, as a cache has them that evicts. A null evict_at is
+/// plain causal attention. Query head h reads KV head h / (n_heads / n_kv_heads). float32 inside. A query that sees
+/// nothing gives o = 0 and lse = -inf (its own token is always visible in every real policy). Rows of keys and values
+/// that no query sees are not read, and cost next to nothing: the work is that of the visible ones.
 struct LifetimeAttentionArgs {
   const void* q;                 // [q_len, n_heads, head_dim] post-RoPE
   const void* k;                 // [kv_len, n_kv_heads, head_dim] post-RoPE
@@ -26,7 +28,18 @@ struct LifetimeAttentionArgs {
   int head_dim;  // 64, 80, 96, 128
   float scale;
   DType dtype;
+  const std::int32_t* k_position = nullptr;  // [n_kv_heads, kv_len], or null: key i is position i
+  std::int64_t kv_token_stride = 0;  // elements from a key (a value) to the next of its head; 0: n_kv_heads * head_dim
+  std::int64_t kv_head_stride = 0;   // elements from a head to the next; 0: head_dim
 };
+
+/// Strides with the defaults filled in.
+inline std::int64_t token_stride(const LifetimeAttentionArgs& args) {
+  return args.kv_token_stride != 0 ? args.kv_token_stride : static_cast<std::int64_t>(args.n_kv_heads) * args.head_dim;
+}
+inline std::int64_t head_stride(const LifetimeAttentionArgs& args) {
+  return args.kv_head_stride != 0 ? args.kv_head_stride : args.head_dim;
+}
 
 void lifetime_attention(const LifetimeAttentionArgs& args, Stream stream);
 namespace cpu {

@@ -137,7 +137,9 @@ void validate(const LifetimeAttentionArgs& args) {
   check.range("head_dim", args.head_dim, 1, 256);
   check.range("q_start", args.q_start, 0, kMaxTokens);
   check.range("q_len", args.q_len, 0, kMaxTokens);
-  check.range("kv_len", args.kv_len, args.q_start + args.q_len, kMaxTokens);
+  check.range("kv_len", args.kv_len, args.k_position ? 0 : args.q_start + args.q_len, kMaxTokens);
+  check.range("kv_token_stride", token_stride(args), args.head_dim, INT64_MAX);
+  check.range("kv_head_stride", head_stride(args), args.head_dim, INT64_MAX);
   if (args.q_len == 0) return;
   check.pointer("q", args.q);
   check.pointer("k", args.k);

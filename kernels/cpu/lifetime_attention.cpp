@@ -14,14 +14,10 @@ namespace {
 constexpr int kQueryTile = 32;
 constexpr int kKeyTile = 64;
 
-/// `n` rows of one head out of [tokens, n_heads, head_dim], as contiguous floats.
-void gather_rows(const void* data, std::int64_t first, int n, int head, int n_heads, int head_dim, DType dtype,
-                 float* out) {
-  for (int i = 0; i < n; ++i) {
-    float* row = out + static_cast<std::int64_t>(i) * head_dim;
-    const float* from = as_floats(data, ((first + i) * n_heads + head) * head_dim, head_dim, dtype, row);
-    if (from != row) std::copy_n(from, head_dim, row);
-  }
+/// Row `row` of `head_dim` elements that begins at element `at`, as floats.
+void gather_row(const void* data, std::int64_t at, int head_dim, DType dtype, float* out) {
+  const float* from = as_floats(data, at, head_dim, dtype, out);
+  if (from != out) std::copy_n(from, head_dim, out);
 }
 
 /// kQueryTile queries of one head against all keys that any of them sees.
@@ -34,53 +30,65 @@ class QueryTile {
         first_row_(first_row),
         n_(static_cast<int>(std::min<std::int64_t>(kQueryTile, args.q_len - first_row))),
         evict_at_(args.evict_at ? args.evict_at + kv_head_ * args.kv_len : nullptr),
+        position_(args.k_position ? args.k_position + kv_head_ * args.kv_len : nullptr),
         q_(static_cast<std::size_t>(kQueryTile) * args.head_dim),
         rows_(static_cast<std::size_t>(kKeyTile) * args.head_dim),
         k_columns_(rows_.size()),
         logits_(kQueryTile * kKeyTile),
         o_(q_.size(), 0.0f) {
-    gather_rows(args.q, first_row, n_, head, args.n_heads, args.head_dim, args.dtype, q_.data());
+    for (int i = 0; i < n_; ++i) {
+      gather_row(args.q, ((first_row + i) * args.n_heads + head) * args.head_dim, args.head_dim, args.dtype,
+                 q_.data() + i * args.head_dim);
+    }
   }
 
+  /// Gathers the keys that some query of the tile sees, a tile of them at a time: rows nobody sees are not read.
   void attend() {
-    const std::int64_t last = args_.q_start + first_row_ + n_ - 1;
-    for (std::int64_t begin = 0; begin <= last; begin += kKeyTile) {
-      const int n_keys = static_cast<int>(std::min<std::int64_t>(kKeyTile, last + 1 - begin));
-      if (any_visible(begin, n_keys)) absorb(begin, n_keys);
+    const std::int64_t first = args_.q_start + first_row_, last = first + n_ - 1;
+    const std::int64_t end = position_ ? args_.kv_len : last + 1;
+    std::int64_t keys[kKeyTile];
+    int n_keys = 0;
+    for (std::int64_t i = 0; i < end; ++i) {
+      const std::int64_t t = position(i);
+      if (t > last || (evict_at_ && evict_at_[i] <= std::max(first, t))) continue;
+      keys[n_keys++] = i;
+      if (n_keys == kKeyTile) {
+        absorb(keys, n_keys);
+        n_keys = 0;
+      }
     }
+    if (n_keys > 0) absorb(keys, n_keys);
     write();
   }
 
  private:
-  /// True if some query of the tile sees some key of [begin, begin + n_keys); all of them are <= the last query.
-  bool any_visible(std::int64_t begin, int n_keys) const {
-    if (!evict_at_) return true;
-    const std::int64_t first = args_.q_start + first_row_;
-    for (std::int64_t t = begin; t < begin + n_keys; ++t) {
-      if (evict_at_[t] > std::max(first, t)) return true;
+  std::int64_t position(std::int64_t i) const { return position_ ? position_[i] : i; }
+
+  void gather(const void* data, const std::int64_t* keys, int n_keys) {
+    const std::int64_t head_at = kv_head_ * head_stride(args_), stride = token_stride(args_);
+    for (int j = 0; j < n_keys; ++j) {
+      gather_row(data, head_at + keys[j] * stride, args_.head_dim, args_.dtype, rows_.data() + j * args_.head_dim);
     }
-    return false;
   }
 
-  void absorb(std::int64_t begin, int n_keys) {
+  void absorb(const std::int64_t* keys, int n_keys) {
     const int head_dim = args_.head_dim;
-    gather_rows(args_.k, begin, n_keys, kv_head_, args_.n_kv_heads, head_dim, args_.dtype, rows_.data());
+    gather(args_.k, keys, n_keys);
     transpose(rows_.data(), n_keys, head_dim, k_columns_.data(), kKeyTile);
     multiply(q_.data(), head_dim, k_columns_.data(), kKeyTile, logits_.data(), kKeyTile, n_, head_dim, kKeyTile, false);
-    gather_rows(args_.v, begin, n_keys, kv_head_, args_.n_kv_heads, head_dim, args_.dtype, rows_.data());
+    gather(args_.v, keys, n_keys);
     for (int i = 0; i < n_; ++i) {
       float* logits = logits_.data() + i * kKeyTile;
-      mask(logits, args_.q_start + first_row_ + i, begin, n_keys);
+      mask(logits, args_.q_start + first_row_ + i, keys, n_keys);
       scale(o_.data() + i * head_dim, softmax_[i].absorb(logits, n_keys), head_dim);
     }
     multiply(logits_.data(), kKeyTile, rows_.data(), head_dim, o_.data(), head_dim, n_, n_keys, head_dim, true);
   }
 
-  void mask(float* logits, std::int64_t q, std::int64_t begin, int n_keys) const {
+  void mask(float* logits, std::int64_t q, const std::int64_t* keys, int n_keys) const {
     scale(logits, args_.scale, n_keys);
     for (int j = 0; j < n_keys; ++j) {
-      const std::int64_t t = begin + j;
-      if (t > q || (evict_at_ && q >= evict_at_[t])) logits[j] = -INFINITY;
+      if (position(keys[j]) > q || (evict_at_ && q >= evict_at_[keys[j]])) logits[j] = -INFINITY;
     }
   }
 
@@ -99,7 +107,8 @@ class QueryTile {
   int kv_head_;
   std::int64_t first_row_;
   int n_;
-  const std::int32_t* evict_at_;
+  const std::int32_t* evict_at_;  // [kv_len] of this head, or null
+  const std::int32_t* position_;  // likewise
   std::vector<float> q_;          // [kQueryTile, head_dim]
   std::vector<float> rows_;       // [kKeyTile, head_dim] keys, then values
   std::vector<float> k_columns_;  // [head_dim, kKeyTile]

@@ -9,11 +9,12 @@
 namespace kvscope::kernels::reference {
 namespace {
 
-/// Positions t that query q of `kv_head` sees.
+/// Keys that query q of `kv_head` sees.
 std::vector<std::int64_t> visible_keys(const LifetimeAttentionArgs& args, int kv_head, std::int64_t q) {
   std::vector<std::int64_t> keys;
-  for (std::int64_t t = 0; t <= q; ++t) {
-    if (!args.evict_at || q < args.evict_at[kv_head * args.kv_len + t]) keys.push_back(t);
+  for (std::int64_t i = 0; i < args.kv_len; ++i) {
+    const std::int64_t t = args.k_position ? args.k_position[kv_head * args.kv_len + i] : i;
+    if (t <= q && (!args.evict_at || q < args.evict_at[kv_head * args.kv_len + i])) keys.push_back(i);
   }
   return keys;
 }
@@ -32,7 +33,7 @@ void lifetime_attention(const LifetimeAttentionArgs& args) {
       std::vector<double> logits(keys.size(), 0.0);
       double maximum = -INFINITY;
       for (std::size_t s = 0; s < keys.size(); ++s) {
-        const std::int64_t at_k = (keys[s] * args.n_kv_heads + kv_head) * head_dim;
+        const std::int64_t at_k = keys[s] * token_stride(args) + kv_head * head_stride(args);
         for (int i = 0; i < head_dim; ++i) {
           logits[s] += load(args.q, at_q + i, args.dtype) * load(args.k, at_k + i, args.dtype);
         }
@@ -42,7 +43,7 @@ void lifetime_attention(const LifetimeAttentionArgs& args) {
       std::vector<double> sum(head_dim, 0.0);
       double denominator = 0;
       for (std::size_t s = 0; s < keys.size(); ++s) {
-        const std::int64_t at_v = (keys[s] * args.n_kv_heads + kv_head) * head_dim;
+        const std::int64_t at_v = keys[s] * token_stride(args) + kv_head * head_stride(args);
         const double weight = std::exp(logits[s] - maximum);
         denominator += weight;
         for (int i = 0; i < head_dim; ++i) sum[i] += weight * load(args.v, at_v + i, args.dtype);

@@ -1,5 +1,6 @@
 #include "kernels/lifetime_attention.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -20,6 +21,7 @@ struct Problem {
   DType dtype;
   std::vector<float> q, k, v;
   std::vector<std::int32_t> evict_at;  // [n_kv_heads, kv_len] or empty
+  std::vector<std::int32_t> position;  // likewise; then k and v are [n_kv_heads, kv_len, head_dim]
 
   float scale() const { return 1 / std::sqrt(static_cast<float>(head_dim)); }
   bool visible(int kv_head, int position, int t) const {
@@ -77,7 +79,10 @@ Result run(Backend backend, const Problem& p, DType dtype) {
                                       .n_kv_heads = p.n_kv_heads,
                                       .head_dim = p.head_dim,
                                       .scale = p.scale(),
-                                      .dtype = dtype};
+                                      .dtype = dtype,
+                                      .k_position = p.position.empty() ? nullptr : memory.put(p.position),
+                                      .kv_token_stride = p.position.empty() ? 0 : p.head_dim,
+                                      .kv_head_stride = p.position.empty() ? 0 : p.kv_len * p.head_dim};
   KVSCOPE_RUN_OP(lifetime_attention, backend, args);
   return {unpack(memory.get(o), dtype), memory.get(lse)};
 }
@@ -100,6 +105,39 @@ Result naive(const Problem& p) {
     }
   }
   return result;
+}
+
+/// The same problem as a cache that evicts has it: of every head only the keys that some query sees, in any order, and
+/// rows that hold no token (NaN, evicted before the first query) among them.
+Problem compacted(const Problem& p) {
+  constexpr int kFreeRows = 5;
+  std::vector<std::vector<std::int32_t>> keys(p.n_kv_heads);
+  Problem out = p;
+  out.kv_len = 0;
+  for (int head = 0; head < p.n_kv_heads; ++head) {
+    for (int t = 0; t < p.q_start + p.q_len; ++t) {
+      if (p.visible(head, std::max(t, p.q_start), t)) keys[head].push_back(t);
+    }
+    std::shuffle(keys[head].begin(), keys[head].end(), std::mt19937(45 + head));
+    out.kv_len = std::max(out.kv_len, static_cast<int>(keys[head].size()) + kFreeRows);
+  }
+  const std::size_t rows = static_cast<std::size_t>(p.n_kv_heads) * out.kv_len;
+  out.k.assign(rows * p.head_dim, NAN);
+  out.v.assign(rows * p.head_dim, NAN);
+  out.position.assign(rows, 0);
+  out.evict_at.assign(rows, 0);
+  for (int head = 0; head < p.n_kv_heads; ++head) {
+    for (std::size_t i = 0; i < keys[head].size(); ++i) {
+      const int t = keys[head][i];
+      const std::size_t row = head * static_cast<std::size_t>(out.kv_len) + i + (i >= 3 ? kFreeRows : 0);
+      const std::size_t from = (static_cast<std::size_t>(t) * p.n_kv_heads + head) * p.head_dim;
+      out.position[row] = t;
+      out.evict_at[row] = p.evict_at.empty() ? kNever : p.evict_at[head * p.kv_len + t];
+      std::copy_n(p.k.begin() + from, p.head_dim, out.k.begin() + row * p.head_dim);
+      std::copy_n(p.v.begin() + from, p.head_dim, out.v.begin() + row * p.head_dim);
+    }
+  }
+  return out;
 }
 
 void check_problem(Backend backend, const Problem& p) {
@@ -165,6 +203,23 @@ void check_identities(Backend backend) {
   }
 }
 
+/// Keys of a cache, in any order and each head its own, give what the keys of the text give.
+void check_compact(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int head_dim = GENERATE(64, 80, 128);
+  const int group_size = GENERATE(1, 4, 7);
+  const auto kind = GENERATE(Lifetimes::causal, Lifetimes::window, Lifetimes::random, Lifetimes::all_evicted);
+  const auto [q_start, q_len] = GENERATE(table<int, int>({{0, 1}, {700, 1}, {700, 40}, {3, 300}}));
+  CAPTURE(head_dim, group_size, q_start, q_len, static_cast<int>(kind), static_cast<int>(dtype));
+  Problem p = random_problem(q_start, q_len, 0, group_size * 2, 2, head_dim, dtype);
+  set_lifetimes(p, kind);
+  const Result expected = run(Backend::reference, p, DType::f32), plain = naive(p);
+  const Result found = run(backend, compacted(p), dtype);
+  CHECK(max_error(found.o, expected.o) <= allowed_error(max_error(plain.o, expected.o), expected.o, dtype));
+  CHECK(max_error(found.lse, expected.lse) <=
+        allowed_error(max_error(plain.lse, expected.lse), expected.lse, DType::f32));
+}
+
 /// Queries in chunks equal all queries at once, row by row.
 void check_chunks(Backend backend) {
   Problem p = random_problem(0, 140, 0, 2, 1, 64, DType::f32);
@@ -226,6 +281,17 @@ TEST_CASE("lifetime_attention: the CPU version is as exact as a plain one", "[ke
 
 TEST_CASE("lifetime_attention: the CPU version serves every group size", "[kernels][lifetime_attention]") {
   check_groups(Backend::cpu);
+}
+
+TEST_CASE("lifetime_attention: the order of a cache's keys means nothing, and its free rows are not read",
+          "[kernels][lifetime_attention]") {
+  check_compact(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("lifetime_attention: on CUDA the order of a cache's keys means nothing, and its free rows are not read",
+          "[kernels][lifetime_attention][cuda]") {
+  if (skip_without_device()) return;
+  check_compact(Backend::cuda);
 }
 
 TEST_CASE("lifetime_attention: on CUDA keeping everything, or a window as long as the sequence, is dense attention",
