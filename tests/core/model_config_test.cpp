@@ -49,6 +49,13 @@ json without(const char* key) {
   return config;
 }
 
+/// Without head_dim, as these families' files are.
+json of_family(const char* architecture) {
+  json config = without("head_dim");
+  config["architectures"] = {architecture};
+  return config;
+}
+
 }  // namespace
 
 TEST_CASE("A Qwen3 configuration is read field by field") {
@@ -67,13 +74,19 @@ TEST_CASE("A Qwen3 configuration is read field by field") {
   CHECK(c.rope_theta == 1e6);
   CHECK(c.tie_word_embeddings);
   CHECK(c.qk_norm);
+  CHECK_FALSE(c.qkv_bias);
+  CHECK(c.rope_scaling == kvscope::RopeScaling{});
   CHECK(c.dtype == "bfloat16");
   CHECK(c.eos_ids == std::vector<std::int32_t>{7});
 }
 
 TEST_CASE("What a configuration may leave out gets the value that transformers gives it") {
-  CHECK(load(without("head_dim")).head_dim == 32);
-  CHECK(load(with("head_dim", nullptr)).head_dim == 32);
+  CHECK(load(without("head_dim")).head_dim == 128);  // Qwen3's, whatever the width
+  CHECK(load(of_family("Qwen2ForCausalLM")).head_dim == 32);
+  CHECK(load(of_family("LlamaForCausalLM")).head_dim == 32);
+  json llama = of_family("LlamaForCausalLM");
+  llama.erase("num_key_value_heads");
+  CHECK(load(llama).n_kv_heads == 8);
   CHECK(load(without("torch_dtype")).dtype == "float32");
   CHECK(load(without("rope_theta")).rope_theta == 10000);
   CHECK(load(without("rms_norm_eps")).rms_norm_eps == 1e-6f);
@@ -89,6 +102,142 @@ TEST_CASE("Both styles of dtype and of rotary parameters are read") {
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
   CHECK(load(config).rope_theta == 5e5);
   CHECK(load(with("rope_scaling", {{"type", "default"}})).rope_theta == 1e6);
+}
+
+TEST_CASE("A window that no layer would have passes, one that a layer has is refused with its size") {
+  struct Case {
+    json window, max_window_layers;
+    bool passes;
+  };
+  // 6 layers, context 2048
+  const auto c = GENERATE(values<Case>({{1024, 6, true},
+                                        {1024, 28, true},
+                                        {1024, nullptr, true},
+                                        {2048, 0, true},
+                                        {nullptr, 0, true},
+                                        {1024, 5, false},
+                                        {2047, 0, false}}));
+  json config = with("use_sliding_window", true);
+  config["sliding_window"] = c.window;
+  config["max_window_layers"] = c.max_window_layers;
+  if (c.passes) {
+    CHECK(load(config).n_layers == 6);
+    return;
+  }
+  CHECK(load_error(config) == "config.json: use_sliding_window: a window of " + c.window.dump() +
+                                  " tokens from layer " + c.max_window_layers.dump() +
+                                  " on is not supported; expected false");
+  config["use_sliding_window"] = false;
+  CHECK(load(config).n_layers == 6);
+  config["use_sliding_window"] = true;
+  config["architectures"] = {"LlamaForCausalLM"};  // does not know the word
+  CHECK(load(config).n_layers == 6);
+}
+
+TEST_CASE("Configurations as the families publish them are read") {
+  struct Published {
+    const char* config;
+    int group_size, head_dim;
+    bool tied, qk_norm, qkv_bias;
+    kvscope::RopeKind rope;
+    std::vector<std::int32_t> eos_ids;
+  };
+  using kvscope::RopeKind;
+  const auto p = GENERATE(values<Published>({
+      // Qwen3-0.6B
+      {R"({"architectures":["Qwen3ForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":151643,
+       "eos_token_id":151645,"head_dim":128,"hidden_act":"silu","hidden_size":1024,"initializer_range":0.02,
+       "intermediate_size":3072,"max_position_embeddings":40960,"max_window_layers":28,"model_type":"qwen3",
+       "num_attention_heads":16,"num_hidden_layers":28,"num_key_value_heads":8,"rms_norm_eps":1e-06,
+       "rope_scaling":null,"rope_theta":1000000,"sliding_window":null,"tie_word_embeddings":true,
+       "torch_dtype":"bfloat16","transformers_version":"4.51.0","use_cache":true,"use_sliding_window":false,
+       "vocab_size":151936})",
+       2,
+       128,
+       true,
+       true,
+       false,
+       RopeKind::plain,
+       {151645}},
+      // Qwen2.5-7B-Instruct
+      {R"({"architectures":["Qwen2ForCausalLM"],"attention_dropout":0.0,"bos_token_id":151643,"eos_token_id":151645,
+       "hidden_act":"silu","hidden_size":3584,"initializer_range":0.02,"intermediate_size":18944,
+       "max_position_embeddings":32768,"max_window_layers":28,"model_type":"qwen2","num_attention_heads":28,
+       "num_hidden_layers":28,"num_key_value_heads":4,"rms_norm_eps":1e-06,"rope_theta":1000000.0,
+       "sliding_window":131072,"tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,
+       "use_sliding_window":false,"vocab_size":152064})",
+       7,
+       128,
+       false,
+       false,
+       true,
+       RopeKind::plain,
+       {151645}},
+      // Llama-3.1-8B-Instruct
+      {R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,"bos_token_id":128000,
+       "eos_token_id":[128001,128008,128009],"hidden_act":"silu","hidden_size":4096,"initializer_range":0.02,
+       "intermediate_size":14336,"max_position_embeddings":131072,"mlp_bias":false,"model_type":"llama",
+       "num_attention_heads":32,"num_hidden_layers":32,"num_key_value_heads":8,"pretraining_tp":1,
+       "rms_norm_eps":1e-05,"rope_scaling":{"factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,
+       "original_max_position_embeddings":8192,"rope_type":"llama3"},"rope_theta":500000.0,
+       "tie_word_embeddings":false,"torch_dtype":"bfloat16","use_cache":true,"vocab_size":128256})",
+       4,
+       128,
+       false,
+       false,
+       false,
+       RopeKind::llama3,
+       {128001, 128008, 128009}},
+      // Llama-3.2-1B
+      {R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"bos_token_id":128000,"eos_token_id":128001,
+       "head_dim":64,"hidden_act":"silu","hidden_size":2048,"intermediate_size":8192,
+       "max_position_embeddings":131072,"mlp_bias":false,"model_type":"llama","num_attention_heads":32,
+       "num_hidden_layers":16,"num_key_value_heads":8,"pretraining_tp":1,"rms_norm_eps":1e-05,
+       "rope_scaling":{"factor":32.0,"high_freq_factor":4.0,"low_freq_factor":1.0,
+       "original_max_position_embeddings":8192,"rope_type":"llama3"},"rope_theta":500000.0,
+       "tie_word_embeddings":true,"torch_dtype":"bfloat16","vocab_size":128256})",
+       4,
+       64,
+       true,
+       false,
+       false,
+       RopeKind::llama3,
+       {128001}},
+  }));
+  const ModelConfig c = load(json::parse(p.config));
+  CHECK(c.group_size() == p.group_size);
+  CHECK(c.head_dim == p.head_dim);
+  CHECK(c.tie_word_embeddings == p.tied);
+  CHECK(c.qk_norm == p.qk_norm);
+  CHECK(c.qkv_bias == p.qkv_bias);
+  CHECK(c.rope_scaling.kind == p.rope);
+  CHECK(c.eos_ids == p.eos_ids);
+  CHECK(c.dtype == "bfloat16");
+}
+
+TEST_CASE("What the makers sample with is read from the generation configuration, and absent where it is") {
+  CHECK(load(good()).generation == kvscope::GenerationDefaults{});
+  const kvscope::GenerationDefaults g = load(good(), {{"do_sample", true},
+                                                      {"temperature", 0.7},
+                                                      {"top_k", 20},
+                                                      {"top_p", 0.8},
+                                                      {"min_p", 0},
+                                                      {"repetition_penalty", 1.05},
+                                                      {"transformers_version", "4.51.0"},
+                                                      {"pad_token_id", 1}})
+                                            .generation;
+  CHECK(g ==
+        kvscope::GenerationDefaults{
+            .do_sample = true, .temperature = 0.7, .top_k = 20, .top_p = 0.8, .min_p = 0, .repetition_penalty = 1.05});
+  const auto [key, value] = GENERATE(table<const char*, json>({{"temperature", -0.1},
+                                                               {"top_k", -1},
+                                                               {"top_k", 2.5},
+                                                               {"top_p", 1.5},
+                                                               {"min_p", -1},
+                                                               {"repetition_penalty", 0},
+                                                               {"do_sample", "yes"}}));
+  CHECK_THAT(load_error(good(), {{key, value}}),
+             Catch::StartsWith(std::string("generation_config.json: ") + key + ": " + value.dump()));
 }
 
 TEST_CASE("Ends of text are one id or several, and the generation configuration's go first") {
@@ -107,12 +256,12 @@ TEST_CASE("A size that is missing, not an integer or out of range is refused by 
     bool optional = false;
   };
   const auto f = GENERATE(values<Field>({{"vocab_size", 1 << 22},
-                                         {"hidden_size", 1 << 20},
+                                         {"hidden_size", 1 << 14},
                                          {"intermediate_size", 1 << 20},
                                          {"num_hidden_layers", 1024},
                                          {"num_attention_heads", 1024},
                                          {"num_key_value_heads", 1024},
-                                         {"head_dim", 1024, true},
+                                         {"head_dim", 256, true},
                                          {"max_position_embeddings", 1 << 30}}));
   const std::string expected = "; expected an integer from 1 to " + std::to_string(f.max);
   const std::string place = std::string("config.json: ") + f.key + ": ";
@@ -130,7 +279,7 @@ TEST_CASE("Fields that contradict each other are refused") {
   CHECK(load_error(with("num_key_value_heads", 16)) ==
         "config.json: num_key_value_heads: 16; expected a divisor of num_attention_heads 8");
   CHECK(load_error(with("head_dim", 63)) == "config.json: head_dim: 63; expected an even number (rotary pairs)");
-  json config = without("head_dim");
+  json config = of_family("LlamaForCausalLM");
   config["hidden_size"] = 250;
   CHECK_THAT(load_error(config),
              Catch::StartsWith("config.json: hidden_size: 250; expected a multiple of num_attention_heads 8"));
@@ -145,15 +294,39 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
   const auto c = GENERATE(values<Case>({
       {"architectures",
        {"LlavaForConditionalGeneration"},
-       "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM"},
+       "architectures: \"LlavaForConditionalGeneration\" is not supported; expected one of: Qwen3ForCausalLM, "
+       "Qwen2ForCausalLM, LlamaForCausalLM"},
       {"architectures", nullptr, "architectures: not a list"},
       {"architectures", "Qwen3ForCausalLM", "architectures: not a list"},
       {"architectures", json::array(), "architectures: not a list"},
       {"architectures", {1}, "architectures: not a list"},
-      {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, "rope_scaling: \"yarn\" is not supported"},
-      {"rope_scaling", {{"type", "linear"}}, "rope_scaling: \"linear\" is not supported"},
+      {"rope_scaling",
+       {{"rope_type", "dynamic"}, {"factor", 2.0}},
+       "rope_scaling.rope_type: \"dynamic\" is not supported; expected one of: default, linear, llama3, yarn"},
+      {"rope_scaling", {{"type", "su"}}, "rope_scaling.rope_type: \"su\" is not supported"},
+      {"rope_parameters", {{"rope_type", "longrope"}}, "rope_parameters.rope_type: \"longrope\" is not supported"},
       {"rope_scaling", "yarn", "rope_scaling: \"yarn\"; expected an object"},
-      {"rope_parameters", {{"rope_type", "llama3"}}, "rope_parameters: \"llama3\" is not supported"},
+      {"rope_scaling", {{"type", "linear"}}, "rope_scaling.factor: missing; expected a number from 1 to 1000000"},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "rope_scaling.factor: 0.5; expected a number from 1"},
+      {"rope_scaling", {{"type", "yarn"}, {"factor", "4"}}, "rope_scaling.factor: \"4\"; expected a number"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 0}},
+       "rope_scaling.original_max_position_embeddings: 0; expected a number from 1"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 4}, {"truncate", 1}},
+       "rope_scaling.truncate: 1; expected true or"},
+      {"rope_scaling",
+       {{"type", "yarn"}, {"factor", 4}, {"rope_theta", 1}},
+       "rope_scaling.rope_theta: 1; expected more than 1 for yarn"},
+      {"rope_scaling",
+       {{"type", "llama3"}, {"factor", 8}},
+       "rope_scaling.low_freq_factor: missing; expected a number from 0.001"},
+      {"rope_scaling",
+       {{"type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+       "rope_scaling.high_freq_factor: not above low_freq_factor"},
+      {"rope_parameters",
+       {{"full_attention", {{"rope_type", "default"}}}},
+       "rope_parameters.full_attention: an embedding of its own for one kind of layer"},
       {"rope_parameters", {{"rope_theta", 0}}, "rope_parameters.rope_theta: 0; expected a number from 1"},
       {"rope_theta", 0, "rope_theta: 0; expected a number from 1"},
       {"rope_theta", "1e4", "rope_theta: \"1e4\"; expected a number"},
@@ -161,8 +334,10 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"quantization_config", {{"quant_method", "gptq"}}, "quantization_config: quantized weights are not supported"},
       {"attention_bias", true, "attention_bias: true is not supported"},
       {"attention_bias", 1, "attention_bias: 1; expected true or false"},
-      {"use_sliding_window", true, "use_sliding_window: true is not supported"},
-      {"layer_types", {"full_attention", "sliding_attention"}, "layer_types: a kind of layer that is not supported"},
+      {"mlp_bias", true, "mlp_bias: true is not supported; expected false"},
+      {"use_sliding_window", 1, "use_sliding_window: 1; expected true or false"},
+      {"layer_types", {"full_attention", "sliding_attention"}, "layer_types: \"sliding_attention\" is not supported"},
+      {"layer_types", {1}, "layer_types: a kind of layer that is not supported"},
       {"layer_types", "full_attention", "layer_types: not a list"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; expected \"silu\""},
       {"rms_norm_eps", 0, "rms_norm_eps: 0; expected a number from"},
