@@ -2,13 +2,17 @@
 
 #include <string>
 
+#include "kernels/admit_step.h"
 #include "kernels/append.h"
 #include "kernels/cuda_error.h"
 #include "kernels/decode_attention.h"
 #include "kernels/device.h"
+#include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
 #include "kernels/lifetime_attention.h"
+#include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
+#include "kernels/project.h"
 #include "kernels/retain_step.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
@@ -35,5 +39,9 @@ void decode_attention(const DecodeAttentionArgs&, Stream) { no_cuda("decode_atte
 void lifetime_attention(const LifetimeAttentionArgs&, Stream) { no_cuda("lifetime_attention"); }
 void future_attention(const FutureAttentionArgs&, Stream) { no_cuda("future_attention"); }
 void mlstm_step(const MlstmStepArgs&, Stream) { no_cuda("mlstm_step"); }
+void project(const ProjectArgs&, Stream) { no_cuda("project"); }
+void admit_step(const AdmitStepArgs&, Stream) { no_cuda("admit_step"); }
+void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
+void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
 
 }  // namespace kvscope::kernels

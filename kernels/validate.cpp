@@ -3,11 +3,15 @@
 #include <cstdint>
 #include <limits>
 
+#include "kernels/admit_step.h"
 #include "kernels/append.h"
 #include "kernels/decode_attention.h"
+#include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
 #include "kernels/lifetime_attention.h"
+#include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
+#include "kernels/project.h"
 #include "kernels/retain_step.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
@@ -51,6 +55,21 @@ class Checker {
     pointer("cache.v_pool", cache.v_pool);
     pointer("cache.page_table", cache.page_table);
   }
+
+  /// What RetainStepArgs and AdmitStepArgs have in common.
+  template <typename Args>
+  void retention(const Args& args) const {
+    pointer("cache.n_slots", args.cache.n_slots);
+    range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::top_k));
+    range("n_sink", args.n_sink, 0, kMaxTokens);
+    // A window of 0 would let token q leave before it was written.
+    range("window", args.window, 1, kMaxTokens);
+    range("top_k", args.top_k, 0, kMaxTokens);
+    range("decay_stride", args.decay_stride, 1, kMaxTokens);
+    pointer("decision", args.decision);
+    if (is_scored(args.rule)) pointer("cache.slot_priority", args.cache.slot_priority);
+  }
+  static bool is_scored(RetainRule rule) { return rule == RetainRule::threshold || rule == RetainRule::top_k; }
 
  private:
   const char* op_;
@@ -106,19 +125,10 @@ void validate(const AppendManyArgs& args) {
 void validate(const RetainStepArgs& args) {
   const Checker check("retain_step");
   check.geometry(args.cache);
-  check.pointer("cache.n_slots", args.cache.n_slots);
-  check.range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::top_k));
   check.range("position", args.position, 0, kMaxTokens);
-  check.range("n_sink", args.n_sink, 0, kMaxTokens);
-  // A window of 0 would let token q leave before it was written.
-  check.range("window", args.window, 1, kMaxTokens);
-  check.range("top_k", args.top_k, 0, kMaxTokens);
-  check.range("decay_stride", args.decay_stride, 1, kMaxTokens);
-  check.pointer("decision", args.decision);
+  check.retention(args);
   check.pointer("slot", args.slot);
-  if (args.rule != RetainRule::threshold && args.rule != RetainRule::top_k) return;
-  check.pointer("score", args.score);
-  check.pointer("cache.slot_priority", args.cache.slot_priority);
+  if (Checker::is_scored(args.rule)) check.pointer("score", args.score);
 }
 
 void validate(const DecodeAttentionArgs& args) {
@@ -178,6 +188,65 @@ void validate(const MlstmStepArgs& args) {
   check.pointer("log_i", args.log_i);
   check.pointer("log_f", args.log_f);
   if (args.q) check.pointer("h", args.h);
+}
+
+void validate(const ProjectArgs& args) {
+  const Checker check("project");
+  check.dtype(args.dtype);
+  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::logits));
+  check.range("dim", args.dim, 1, 65536);
+  check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
+  if (args.epilogue == Epilogue::swiglu && args.n_rows % 2 != 0)
+    refuse("project", "n_rows", args.n_rows, "an even number");
+  check.range("n_tokens", args.n_tokens, 1, kMaxProjectTokens);
+  check.pointer("weight", args.weight);
+  check.pointer("x", args.x);
+  check.pointer("out", args.out);
+  if (args.bias && args.epilogue != Epilogue::store) {
+    throw std::invalid_argument("project: bias is given; expected null for any epilogue but store");
+  }
+}
+
+void validate(const AdmitStepArgs& args) {
+  const Checker check("admit_step");
+  check.pools(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  if (args.cache.head_dim % 2 != 0) refuse("admit_step", "cache.head_dim", args.cache.head_dim, "an even number");
+  check.retention(args);
+  check.pointer("qkv", args.qkv);
+  check.pointer("inv_freq", args.inv_freq);
+  check.pointer("position", args.position);
+  check.pointer("q", args.q);
+  const MlstmScorerView& scorer = args.scorer;
+  if (!scorer.project) {
+    if (Checker::is_scored(args.rule)) check.pointer("score", args.score);
+    return;
+  }
+  check.range("scorer.delay", scorer.delay, 1, kMaxTokens);
+  check.pointer("scorer.bias", scorer.bias);
+  check.pointer("scorer.read", scorer.read);
+  check.pointer("scorer.c", scorer.c);
+  check.pointer("scorer.z", scorer.z);
+  check.pointer("scorer.m", scorer.m);
+  check.pointer("scorer.queries", scorer.queries);
+  check.pointer("scorer.direct", scorer.direct);
+}
+
+void validate(const EmbedRowArgs& args) {
+  const Checker check("embed_row");
+  check.dtype(args.dtype);
+  check.range("dim", args.dim, 1, 65536);
+  check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
+  check.pointer("table", args.table);
+  check.pointer("id", args.id);
+  check.pointer("out", args.out);
+}
+
+void validate(const LogitSummaryArgs& args) {
+  const Checker check("logit_summary");
+  check.range("n", args.n, 1, std::numeric_limits<std::int32_t>::max());
+  check.pointer("logits", args.logits);
+  check.pointer("out", args.out);
 }
 
 }  // namespace kvscope::kernels

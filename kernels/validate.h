@@ -18,6 +18,10 @@ struct DecodeAttentionArgs;
 struct LifetimeAttentionArgs;
 struct FutureAttentionArgs;
 struct MlstmStepArgs;
+struct ProjectArgs;
+struct AdmitStepArgs;
+struct EmbedRowArgs;
+struct LogitSummaryArgs;
 
 void validate(const RmsNormArgs& args);
 void validate(const RopeArgs& args);
@@ -28,6 +32,10 @@ void validate(const DecodeAttentionArgs& args);
 void validate(const LifetimeAttentionArgs& args);
 void validate(const FutureAttentionArgs& args);
 void validate(const MlstmStepArgs& args);
+void validate(const ProjectArgs& args);
+void validate(const AdmitStepArgs& args);
+void validate(const EmbedRowArgs& args);
+void validate(const LogitSummaryArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
 [[noreturn]] inline void refuse(const char* op, const char* name, long long value, const char* expected) {

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/heads.h"
 #include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/validate.h"
 
 namespace kvscope::kernels::cpu {
-namespace {
 
-void step_head(const MlstmStepArgs& args, std::int64_t head) {
+void mlstm_head(const MlstmStepArgs& args, int head) {
   const int n = args.d_key;
   const int width = args.d_value;
-  float* c = args.c + head * n * width;
+  float* c = args.c + static_cast<std::int64_t>(head) * n * width;
   float* z = args.z + head * n;
   const float* k = args.k + head * n;
   const float* v = args.v + head * width;
@@ -27,23 +27,22 @@ void step_head(const MlstmStepArgs& args, std::int64_t head) {
   args.m[head] = m;
   scale(z, keep, n);
   add_scaled(z, admit, k, n);
-  scale(c, keep, static_cast<std::int64_t>(n) * width);
-  for (int i = 0; i < n; ++i) add_scaled(c + i * width, admit * k[i], v, width);
-
-  if (!args.q) return;
+  if (!args.q) {
+    scale(c, keep, static_cast<std::int64_t>(n) * width);
+    for (int i = 0; i < n; ++i) add_scaled(c + i * width, admit * k[i], v, width);
+    return;
+  }
   const float* q = args.q + head * n;
   float* h = args.h + head * width;
   std::fill_n(h, width, 0.0f);
-  for (int i = 0; i < n; ++i) add_scaled(h, q[i], c + i * width, width);
+  for (int i = 0; i < n; ++i) update_and_read(c + i * width, keep, admit * k[i], v, q[i], h, width);
   scale(h, 1 / std::max(dot(q, z, n), 1e-6f), width);
 }
-
-}  // namespace
 
 void mlstm_step(const MlstmStepArgs& args) {
   validate(args);
   const std::int64_t cost = 6L * args.d_key * args.d_value;
-  parallel_for(args.n_heads, cost, [&](std::int64_t head) { step_head(args, head); });
+  parallel_for(args.n_heads, cost, [&](std::int64_t head) { mlstm_head(args, static_cast<int>(head)); });
 }
 
 }  // namespace kvscope::kernels::cpu

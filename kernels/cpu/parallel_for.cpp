@@ -2,86 +2,130 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kCostOfWaking = 200'000;  // operations, about 20 us
+constexpr std::int64_t kCostOfSharing =
+    20'000;  // operations, about 2 us: a job reaches a thread that is looking for one
+constexpr std::int64_t kCostOfWaking = 200'000;  // about 20 us: it has to be woken
+// A decode step is some forty jobs with a few microseconds between them: a worker looks on for so long before it
+// sleeps.
+constexpr std::chrono::microseconds kLookOn{50};
 
 thread_local bool t_inside_body = false;
 
-/// Sleeping workers that run one job at a time together with the caller.
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// Waits until done() or for kLookOn; returns done(). The clock is read rarely: it costs more than a look.
+template <typename Done>
+bool look_on(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + kLookOn;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
+/// Workers that run one job at a time together with the caller. Whoever is free takes the next item, and the caller
+/// waits for items, never for workers: one that the system has put aside (or that still sleeps) holds nothing up.
 class Pool {
  public:
   explicit Pool(unsigned n_workers) {
-    for (unsigned i = 0; i < n_workers; ++i) {
-      workers_.emplace_back([this](std::stop_token stop) { work(stop); });
-    }
+    for (unsigned i = 0; i < n_workers; ++i) workers_.emplace_back([this] { work(); });
+  }
+  ~Pool() {
+    stopping_ = true;
+    ++call_;
+    call_.notify_all();
   }
 
-  void run(std::int64_t n, const std::function<void(std::int64_t)>& body) {
+  /// True if some worker would see a job without being woken.
+  bool is_looking() const { return n_asleep_.load(std::memory_order_relaxed) < static_cast<int>(workers_.size()); }
+
+  /// `wakes`: also those that sleep; otherwise only those that are looking take part.
+  void run(std::int64_t n, const std::function<void(std::int64_t)>& body, bool wakes) {
     const std::lock_guard turn(turn_);
-    {
-      const std::lock_guard lock(mutex_);
-      body_ = &body;
-      n_ = n;
-      next_.store(0, std::memory_order_relaxed);
-      busy_ = static_cast<int>(workers_.size());
-      ++job_;
-    }
-    wake_.notify_all();
-    take_items(body, n);
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return busy_ == 0; });
+    body_ = &body;
+    n_ = n;
+    n_unfinished_.store(n, std::memory_order_relaxed);
+    n_unclaimed_.store(n);  // publishes what stands above
+    ++call_;
+    // Either the worker that falls asleep sees the new call, or its falling asleep is seen here: both are sequentially
+    // consistent.
+    if (wakes && n_asleep_.load() > 0) call_.notify_all();
+    take_items();
+    const auto is_done = [this] { return n_unfinished_.load(std::memory_order_acquire) == 0; };
+    if (look_on(is_done)) return;
+    for (std::int64_t left = n_unfinished_; left != 0; left = n_unfinished_) n_unfinished_.wait(left);
   }
 
  private:
-  void take_items(const std::function<void(std::int64_t)>& body, std::int64_t n) {
+  void take_items() {
+    std::int64_t n_taken = 0;
     t_inside_body = true;
-    for (std::int64_t i = next_.fetch_add(1); i < n; i = next_.fetch_add(1)) body(i);
+    for (std::int64_t left = n_unclaimed_; left > 0;) {
+      if (!n_unclaimed_.compare_exchange_weak(left, left - 1)) continue;
+      // While an item is claimed and not reported, the job cannot end: body_ and n_ are those that belong to it.
+      (*body_)(n_ - left);
+      ++n_taken;
+      left = n_unclaimed_;
+    }
     t_inside_body = false;
+    if (n_taken > 0 && n_unfinished_.fetch_sub(n_taken) == n_taken) n_unfinished_.notify_all();
   }
 
-  void work(std::stop_token stop) {
-    std::uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
-    while (wake_.wait(lock, stop, [&] { return job_ != seen; })) {
-      seen = job_;
-      const auto* body = body_;
-      const std::int64_t n = n_;
-      lock.unlock();
-      take_items(*body, n);
-      lock.lock();
-      if (--busy_ == 0) done_.notify_one();
+  void work() {
+    while (!stopping_) {
+      take_items();
+      if (look_on([this] { return n_unclaimed_.load(std::memory_order_relaxed) > 0 || stopping_; })) continue;
+      const std::uint32_t call = call_;
+      ++n_asleep_;
+      if (n_unclaimed_ == 0 && !stopping_) call_.wait(call);
+      --n_asleep_;
     }
   }
 
   std::mutex turn_;  // held by the caller whose job runs
-  std::mutex mutex_;
-  std::condition_variable_any wake_;
-  std::condition_variable done_;
   const std::function<void(std::int64_t)>* body_ = nullptr;
   std::int64_t n_ = 0;
-  std::uint64_t job_ = 0;
-  int busy_ = 0;  // workers that have not finished the job; every worker takes part in every job
-  std::atomic<std::int64_t> next_ = 0;
-  std::vector<std::jthread> workers_;  // last: stopped and joined before the rest goes
+  alignas(64) std::atomic<std::int64_t> n_unclaimed_ = 0;  // items that nobody has begun
+  alignas(64) std::atomic<std::int64_t> n_unfinished_ = 0;
+  alignas(64) std::atomic<std::uint32_t> call_ = 0;  // changes with every job: what sleepers wait for
+  std::atomic<int> n_asleep_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::jthread> workers_;  // last: joined before the rest goes
 };
 
 }  // namespace
 
 void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(std::int64_t)>& body) {
   static const unsigned n_threads = std::max(1u, std::thread::hardware_concurrency());
-  if (n <= 1 || n_threads == 1 || t_inside_body || n * cost < kCostOfWaking) {
+  const auto run_alone = [&] {
     for (std::int64_t i = 0; i < n; ++i) body(i);
-    return;
-  }
+  };
+  if (n <= 1 || n_threads == 1 || t_inside_body || n * cost < kCostOfSharing) return run_alone();
   static Pool pool(n_threads - 1);
-  pool.run(n, body);
+  const bool wakes = n * cost >= kCostOfWaking;
+  if (!wakes && !pool.is_looking()) return run_alone();
+  pool.run(n, body, wakes);
 }
 
 }  // namespace kvscope::kernels::cpu

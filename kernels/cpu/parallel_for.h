@@ -8,10 +8,11 @@ namespace kvscope::kernels::cpu {
 
 /// Calls body(i) once for every i in [0, n), on up to hardware_concurrency threads, and returns when all are done.
 ///
-/// `cost` is a guess at the floating-point operations of one call: work too small to pay for waking a thread (about
-/// 20 us) runs on the caller alone. Which thread takes which i is not fixed, so body(i) must write only what belongs to
-/// i; then results do not depend on the number of threads. body must not throw. Any thread may call this: calls from
-/// several threads take turns, a call from inside a body runs on that thread.
+/// `cost` is a guess at the floating-point operations of one call: work too small to pay for handing it to a thread
+/// that is looking for work (about 2 us; threads look on for 50 us after each job, then sleep), or for waking one
+/// (about 20 us), runs on the caller alone. Which thread takes which i is not fixed, so body(i) must write only what
+/// belongs to i; then results do not depend on the number of threads. body must not throw. Any thread may call this:
+/// calls from several threads take turns, a call from inside a body runs on that thread.
 ///
 /// An own pool rather than OpenMP: LibTorch brings an OpenMP runtime with its own threads (two pools would fight for
 /// the cores), and ThreadSanitizer does not understand the barriers of gcc's.

@@ -1,5 +1,6 @@
 #include "kernels/retain_step.h"
 
+#include "kernels/cpu/heads.h"
 #include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/slots.h"
 #include "kernels/retain_rule.h"
@@ -31,7 +32,7 @@ Scan scan_slots(const RetainStepArgs& args, std::int64_t row, std::int32_t n_slo
   return scan;
 }
 
-RetainDecision decide(const RetainStepArgs& args, int head) {
+RetainDecision decide(const RetainStepArgs& args, int head, float score) {
   RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
   const std::int32_t t = args.position - args.window;
   if (args.rule == RetainRule::keep_all || t < args.n_sink) return decision;
@@ -43,13 +44,12 @@ RetainDecision decide(const RetainStepArgs& args, int head) {
   decision.newcomer = t;
   Contender gone = {0, t, scan.newcomer_slot};
   if (args.rule != RetainRule::window) {
-    const float score = args.score[head];
     args.cache.slot_priority[row + scan.newcomer_slot] = score;
     gone.effective = effective_at(score, t, args.position, log_gamma, args.decay_stride);
     decision.newcomer_score = score;
     decision.newcomer_effective = gone.effective;
   }
-  if (args.rule == RetainRule::threshold && args.score[head] >= args.threshold) return decision;
+  if (args.rule == RetainRule::threshold && score >= args.threshold) return decision;
   if (args.rule == RetainRule::top_k) {
     if (scan.n_long_range < args.top_k) return decision;
     if (scan.weakest.position >= 0) {
@@ -65,14 +65,18 @@ RetainDecision decide(const RetainStepArgs& args, int head) {
 
 }  // namespace
 
+RetainDecision retain_head(const RetainStepArgs& args, int head, float score) {
+  RetainDecision decision = decide(args, head, score);
+  if (decision.slot < 0) decision.slot = args.cache.n_slots[head]++;
+  return decision;
+}
+
 void retain_step(const RetainStepArgs& args) {
   validate(args);
   const std::int64_t cost = 4L * args.cache.max_pages * args.cache.page_size;
   parallel_for(args.cache.n_kv_heads, cost, [&](std::int64_t head) {
-    RetainDecision decision = decide(args, static_cast<int>(head));
-    if (decision.slot < 0) decision.slot = args.cache.n_slots[head]++;
-    args.decision[head] = decision;
-    args.slot[head] = decision.slot;
+    args.decision[head] = retain_head(args, static_cast<int>(head), args.score ? args.score[head] : 0.0f);
+    args.slot[head] = args.decision[head].slot;
   });
 }
 

@@ -105,6 +105,27 @@ KVSCOPE_CLONES float exp_and_sum(float* x, float shift, std::int64_t n) {
   return sum;
 }
 
+KVSCOPE_CLONES float sum_of_exp(const float* x, float shift, std::int64_t n) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) sum += exp_up_to_88(x[i] - shift);
+  return sum;
+}
+
+KVSCOPE_CLONES void swiglu(float* gate, const float* up, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1 + exp_up_to_88(-gate[i])) * up[i];
+}
+
+KVSCOPE_CLONES void update_and_read(float* c, float keep, float a, const float* v, float q, float* h, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float updated = keep * c[i] + a * v[i];
+    c[i] = updated;
+    h[i] += q * updated;
+  }
+}
+
 KVSCOPE_CLONES void multiply(const float* a, int lda, const float* b, int ldb, float* c, int ldc, int m, int k, int n,
                              bool accumulate) {
   int i = 0;

@@ -28,6 +28,15 @@ float maximum(const float* x, std::int64_t n);
 /// e^88 above 88, NaN for NaN. shift must be finite.
 float exp_and_sum(float* x, float shift, std::int64_t n);
 
+/// sum_i exp(x[i] - shift), as above; x stays.
+float sum_of_exp(const float* x, float shift, std::int64_t n);
+
+/// gate[i] <- silu(gate[i]) up[i], silu(g) = g / (1 + exp(-g))
+void swiglu(float* gate, const float* up, std::int64_t n);
+
+/// One row of the mLSTM memory (mlstm_step.h): c[i] <- keep c[i] + a v[i], then h[i] += q c[i].
+void update_and_read(float* c, float keep, float a, const float* v, float q, float* h, std::int64_t n);
+
 /// c[i][j] (+)= sum_l a[i * lda + l] b[l * ldb + j] for i < m, j < n, l < k. n must be a multiple of 8.
 void multiply(const float* a, int lda, const float* b, int ldb, float* c, int ldc, int m, int k, int n,
               bool accumulate);

@@ -1,0 +1,74 @@
+// AVX2 with fused multiply-add. Only the functions marked with the target use them, so that the file itself runs
+// anywhere.
+#include "kernels/cpu/gemv.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "kernels/cpu/gemv_tiles.h"
+
+#define KVSCOPE_AVX2 __attribute__((target("avx2,fma")))
+
+namespace kvscope::kernels::cpu {
+namespace {
+
+constexpr int kLanes = 8;
+
+KVSCOPE_AVX2 inline __m256 load_row(const float* x) { return _mm256_loadu_ps(x); }
+KVSCOPE_AVX2 inline __m256 load_row(const BFloat16* x) {
+  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+KVSCOPE_AVX2 inline float sum_of_lanes(__m256 x) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+struct Avx2Tile {
+  static constexpr int kRowsOfFour = 2;  // sixteen registers
+
+  template <int R, int T, typename Row>
+  KVSCOPE_AVX2 static void run(const Row* rows, const float* x, std::int64_t dim, float* y, int y_stride) {
+    __m256 sum[R][T];
+    for (int r = 0; r < R; ++r) {
+      for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
+    }
+    std::int64_t c = 0;
+    for (; c + kLanes <= dim; c += kLanes) {
+      __m256 vector[T];
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) vector[t] = _mm256_loadu_ps(x + t * dim + c);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const __m256 row = load_row(rows + r * dim + c);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(row, vector[t], sum[r][t]);
+      }
+    }
+    for (int t = 0; t < T; ++t) {
+      for (int r = 0; r < R; ++r) {
+        float total = sum_of_lanes(sum[r][t]);
+        for (std::int64_t rest = c; rest < dim; ++rest) total += to_float(rows[r * dim + rest]) * x[t * dim + rest];
+        y[t * y_stride + r] = total;
+      }
+    }
+  }
+};
+
+void rows_f32(const float* rows, const float* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
+  for_each_tile<Avx2Tile>(rows, x, dim, n_rows, n_tokens, y, y_stride);
+}
+
+void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
+               int y_stride) {
+  for_each_tile<Avx2Tile>(rows, static_cast<const float*>(x), dim, n_rows, n_tokens, y, y_stride);
+}
+
+}  // namespace
+
+const Gemv kGemvAvx2 = {"avx2", false, rows_f32, rows_bf16};
+
+}  // namespace kvscope::kernels::cpu
+#endif

@@ -1,0 +1,109 @@
+// AVX-512, with and without its instructions for bfloat16. Only the functions marked with a target use them, so that
+// the file itself runs anywhere.
+#include "kernels/cpu/gemv.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include "kernels/cpu/gemv_tiles.h"
+
+#define KVSCOPE_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,fma,avx2")))
+#define KVSCOPE_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,avx2")))
+
+namespace kvscope::kernels::cpu {
+namespace {
+
+constexpr int kLanes = 16;
+
+/// The first n of 16 lanes, n <= 16.
+inline std::uint32_t first_lanes(std::int64_t n) { return (std::uint32_t{1} << n) - 1; }
+
+KVSCOPE_AVX512 inline __m512 load_row(const float* x, __mmask16 lanes) { return _mm512_maskz_loadu_ps(lanes, x); }
+KVSCOPE_AVX512 inline __m512 load_row(const BFloat16* x, __mmask16 lanes) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, x));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+/// Rows of float or BFloat16 times vectors of float.
+struct Avx512Tile {
+  static constexpr int kRowsOfFour = 4;
+
+  template <int R, int T, typename Row>
+  KVSCOPE_AVX512 static void run(const Row* rows, const float* x, std::int64_t dim, float* y, int y_stride) {
+    __m512 sum[R][T];
+    for (int r = 0; r < R; ++r) {
+      for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
+    }
+    for (std::int64_t c = 0; c < dim; c += kLanes) {
+      const auto lanes = static_cast<__mmask16>(dim - c >= kLanes ? 0xffff : first_lanes(dim - c));
+      __m512 vector[T];
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) vector[t] = _mm512_maskz_loadu_ps(lanes, x + t * dim + c);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const __m512 row = load_row(rows + r * dim + c, lanes);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) sum[r][t] = _mm512_fmadd_ps(row, vector[t], sum[r][t]);
+      }
+    }
+    for (int t = 0; t < T; ++t) {
+      for (int r = 0; r < R; ++r) y[t * y_stride + r] = _mm512_reduce_add_ps(sum[r][t]);
+    }
+  }
+};
+
+/// Rows of BFloat16 times vectors of BFloat16, two products a lane and instruction, summed in float32.
+struct Avx512Bf16Tile {
+  static constexpr int kRowsOfFour = 4;
+  static constexpr int kPairs = 2 * kLanes;
+
+  KVSCOPE_AVX512_BF16 static __m512bh load(const BFloat16* x, __mmask32 lanes) {
+    return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(lanes, x));
+  }
+
+  template <int R, int T>
+  KVSCOPE_AVX512_BF16 static void run(const BFloat16* rows, const BFloat16* x, std::int64_t dim, float* y,
+                                      int y_stride) {
+    __m512 sum[R][T];
+    for (int r = 0; r < R; ++r) {
+      for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
+    }
+    for (std::int64_t c = 0; c < dim; c += kPairs) {
+      const __mmask32 lanes = dim - c >= kPairs ? ~0u : first_lanes(dim - c);
+      __m512bh vector[T];
+#pragma GCC unroll 8
+      for (int t = 0; t < T; ++t) vector[t] = load(x + t * dim + c, lanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const __m512bh row = load(rows + r * dim + c, lanes);
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) sum[r][t] = _mm512_dpbf16_ps(sum[r][t], row, vector[t]);
+      }
+    }
+    for (int t = 0; t < T; ++t) {
+      for (int r = 0; r < R; ++r) y[t * y_stride + r] = _mm512_reduce_add_ps(sum[r][t]);
+    }
+  }
+};
+
+void rows_f32(const float* rows, const float* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
+  for_each_tile<Avx512Tile>(rows, x, dim, n_rows, n_tokens, y, y_stride);
+}
+
+void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
+               int y_stride) {
+  for_each_tile<Avx512Tile>(rows, static_cast<const float*>(x), dim, n_rows, n_tokens, y, y_stride);
+}
+
+void rows_bf16_pairs(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
+                     int y_stride) {
+  for_each_tile<Avx512Bf16Tile>(rows, static_cast<const BFloat16*>(x), dim, n_rows, n_tokens, y, y_stride);
+}
+
+}  // namespace
+
+const Gemv kGemvAvx512 = {"avx512", false, rows_f32, rows_bf16};
+const Gemv kGemvAvx512Bf16 = {"avx512-bf16", true, rows_f32, rows_bf16_pairs};
+
+}  // namespace kvscope::kernels::cpu
+#endif

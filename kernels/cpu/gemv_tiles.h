@@ -1,0 +1,32 @@
+#pragma once
+// How a product of rows and vectors is cut into tiles whose sums stay in registers.
+
+#include <cstdint>
+
+namespace kvscope::kernels::cpu {
+
+/// Tile::run<R, T>(rows, x, dim, y, y_stride) does R rows times T vectors; its sums must not depend on R and T. A tile
+/// has at least eight sums, because an addition takes as long as eight can be begun in; Tile::kRowsOfFour rows times
+/// four vectors are as many as there are registers for.
+template <typename Tile, typename Row, typename X>
+void for_each_tile(const Row* rows, const X* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
+  constexpr int kOfFour = Tile::kRowsOfFour;
+  const auto run = [&]<int R>(int r) {
+    int t = 0;
+    for (; t + 4 <= n_tokens && R <= kOfFour; t += 4) {
+      Tile::template run<R <= kOfFour ? R : 1, 4>(rows + r * dim, x + t * dim, dim, y + t * y_stride + r, y_stride);
+    }
+    for (; t + 2 <= n_tokens && R <= 4; t += 2) {
+      Tile::template run<R <= 4 ? R : 1, 2>(rows + r * dim, x + t * dim, dim, y + t * y_stride + r, y_stride);
+    }
+    for (; t < n_tokens; ++t)
+      Tile::template run<R, 1>(rows + r * dim, x + t * dim, dim, y + t * y_stride + r, y_stride);
+  };
+  int r = 0;
+  for (; n_tokens == 1 && r + 8 <= n_rows; r += 8) run.template operator()<8>(r);
+  for (; (n_tokens < 4 || kOfFour == 4) && r + 4 <= n_rows; r += 4) run.template operator()<4>(r);
+  for (; r + 2 <= n_rows; r += 2) run.template operator()<2>(r);
+  for (; r < n_rows; ++r) run.template operator()<1>(r);
+}
+
+}  // namespace kvscope::kernels::cpu

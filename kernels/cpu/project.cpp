@@ -1,0 +1,110 @@
+#include "kernels/project.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/gemv.h"
+#include "kernels/cpu/parallel_for.h"
+#include "kernels/cpu/vector.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::cpu {
+namespace {
+
+constexpr int kMaxChunk = 64;                    // rows that a thread takes at a time
+constexpr std::int64_t kChunkBytes = 32 * 1024;  // of weights: enough to pay for taking them, few enough to share out
+
+/// The vectors n of a call, as the products want them.
+class Inputs {
+ public:
+  /// Valid until the next call on this thread: these run once an operation, and an allocation would cost as much as the
+  /// norm.
+  const void* prepare(const ProjectArgs& args) {
+    const std::int64_t n = static_cast<std::int64_t>(args.n_tokens) * args.dim;
+    const bool narrow_wanted = args.dtype == DType::bf16 && best_gemv().narrow_vectors;
+    if (!args.norm_weight && (args.dtype == DType::f32 || narrow_wanted)) return args.x;
+    floats_.resize(n);
+    if (args.norm_weight) {
+      norm(args);
+      if (args.dtype == DType::f32) return floats_.data();
+      narrow_.resize(n);
+      narrow(floats_.data(), narrow_.data(), n);
+      if (narrow_wanted) return narrow_.data();
+    }
+    widen(args.norm_weight ? narrow_.data() : static_cast<const BFloat16*>(args.x), floats_.data(), n);
+    return floats_.data();
+  }
+
+ private:
+  void norm(const ProjectArgs& args) {
+    weight_.resize(args.dim);
+    const float* weight = as_floats(args.norm_weight, 0, args.dim, args.dtype, weight_.data());
+    for (std::int64_t t = 0; t < args.n_tokens; ++t) {
+      const float* x = static_cast<const float*>(args.x) + t * args.dim;
+      const float inverse = 1 / std::sqrt(dot(x, x, args.dim) / static_cast<float>(args.dim) + args.eps);
+      scale_by(floats_.data() + t * args.dim, x, inverse, weight, args.dim);
+    }
+  }
+
+  std::vector<float> floats_, weight_;
+  std::vector<BFloat16> narrow_;
+};
+
+/// y[t][i] = products of rows first ... first + n - 1.
+void multiply_rows(const ProjectArgs& args, const void* x, std::int64_t first, int n,
+                   float (&y)[kMaxProjectTokens][kMaxChunk]) {
+  const std::int64_t at = first * args.dim;
+  if (args.dtype == DType::f32) {
+    best_gemv().f32(static_cast<const float*>(args.weight) + at, static_cast<const float*>(x), args.dim, n,
+                    args.n_tokens, y[0], kMaxChunk);
+  } else {
+    best_gemv().bf16(static_cast<const BFloat16*>(args.weight) + at, x, args.dim, n, args.n_tokens, y[0], kMaxChunk);
+  }
+}
+
+/// Outputs first ... first + n - 1 of every token.
+void project_chunk(const ProjectArgs& args, const void* x, std::int64_t first, int n) {
+  const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  float y[kMaxProjectTokens][kMaxChunk];
+  float other[kMaxProjectTokens][kMaxChunk];  // up, or the bias in row 0
+  multiply_rows(args, x, first, n, y);
+  if (args.epilogue == Epilogue::swiglu) multiply_rows(args, x, n_out + first, n, other);
+  const float* bias = args.bias ? as_floats(args.bias, first, n, args.dtype, other[0]) : nullptr;
+  for (int t = 0; t < args.n_tokens; ++t) {
+    const std::int64_t at = t * n_out + first;
+    switch (args.epilogue) {
+      case Epilogue::store:
+        if (bias) add_scaled(y[t], 1, bias, n);
+        store(y[t], args.out, at, n, args.dtype);
+        break;
+      case Epilogue::add:
+        add_scaled(static_cast<float*>(args.out) + at, 1, y[t], n);
+        break;
+      case Epilogue::swiglu:
+        swiglu(y[t], other[t], n);
+        store(y[t], args.out, at, n, args.dtype);
+        break;
+      case Epilogue::logits:
+        std::copy_n(y[t], n, static_cast<float*>(args.out) + at);
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+void project(const ProjectArgs& args) {
+  validate(args);
+  thread_local Inputs inputs;
+  const void* x = inputs.prepare(args);
+  const std::int64_t products = args.epilogue == Epilogue::swiglu ? 2 : 1;  // rows that an output needs
+  const std::int64_t n_out = args.n_rows / products;
+  const std::int64_t row_bytes = products * args.dim * static_cast<std::int64_t>(size_of(args.dtype));
+  const std::int64_t chunk = std::clamp<std::int64_t>(kChunkBytes / row_bytes / 8 * 8, 8, kMaxChunk);
+  parallel_for((n_out + chunk - 1) / chunk, 2 * chunk * products * args.dim * args.n_tokens, [&](std::int64_t i) {
+    project_chunk(args, x, i * chunk, static_cast<int>(std::min(chunk, n_out - i * chunk)));
+  });
+}
+
+}  // namespace kvscope::kernels::cpu

@@ -1,0 +1,90 @@
+// The mLSTM scorer of one KV head: features of the new token, memory, score of the token that leaves the window.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/heads.h"
+#include "kernels/cpu/vector.h"
+
+namespace kvscope::kernels::cpu {
+namespace {
+
+constexpr int kMaxDim = 256;  // of a head
+
+struct Features {
+  float q[kMaxDim], k[kMaxDim], v[kMaxDim];  // q~, k~, v~
+  float log_i, log_f;
+  float direct;  // x . out[D:] + b
+};
+
+/// out = softmax(sign y) of n numbers.
+void softmax(const float* y, float sign, int n, float* out) {
+  for (int i = 0; i < n; ++i) out[i] = sign * y[i];
+  const float sum = exp_and_sum(out, maximum(out, n), n);
+  scale(out, 1 / sum, n);
+}
+
+/// phi(y) = [softmax(y), softmax(-y)]
+void hedgehog(const float* y, int half, float* out) {
+  softmax(y, 1, half, out);
+  softmax(y, -1, half, out + half);
+}
+
+float cap(float gate, float soft_cap) { return soft_cap == 0 ? gate : std::tanh(gate / soft_cap) * soft_cap; }
+
+float log_sigmoid(float x) { return std::min(x, 0.0f) - std::log1p(std::exp(-std::abs(x))); }
+
+void compute_features(const MlstmScorerView& scorer, int head, int dim, const float* x, Features& features) {
+  const int n_inputs = 2 * dim, stride = 2 * dim + 3;
+  const float* weight = scorer.project + static_cast<std::int64_t>(head) * n_inputs * stride;
+  const float* bias = scorer.bias + head * 3;
+  float y[2 * kMaxDim + 3] = {};
+  for (int i = 0; i < n_inputs; ++i) add_scaled(y, x[i], weight + i * stride, stride);
+  hedgehog(y, dim / 2, features.q);
+  hedgehog(y + dim / 2, dim / 2, features.k);
+  std::copy_n(y + dim, dim, features.v);
+  const float* gate = y + 2 * dim;
+  features.log_i = cap(gate[0] + bias[0], scorer.soft_cap);
+  features.log_f = log_sigmoid(cap(gate[1] + bias[1], scorer.soft_cap));
+  features.direct = gate[2] + bias[2];
+}
+
+/// SiLU(h) . out[:D]
+float read_out(float* h, const float* weight, int dim) {
+  float ones[kMaxDim];
+  std::fill_n(ones, dim, 1.0f);
+  swiglu(h, ones, dim);
+  return dot(h, weight, dim);
+}
+
+}  // namespace
+
+float score_head(const MlstmScorerView& scorer, int head, int head_dim, std::int32_t position, const float* x) {
+  const std::int64_t dim = head_dim;
+  Features features = {};
+  compute_features(scorer, head, head_dim, x, features);
+  const std::int64_t row = static_cast<std::int64_t>(head) * scorer.delay + position % scorer.delay;
+  float* query = scorer.queries + row * dim;
+  const bool reads = position >= scorer.delay;
+  float h[kMaxDim];
+  mlstm_head({.c = scorer.c + head * dim * dim,
+              .z = scorer.z + head * dim,
+              .m = scorer.m + head,
+              .k = features.k,
+              .v = features.v,
+              .log_i = &features.log_i,
+              .log_f = &features.log_f,
+              .q = reads ? query : nullptr,
+              .h = h,
+              .n_heads = 1,
+              .d_key = head_dim,
+              .d_value = head_dim},
+             0);
+  const float score = reads ? read_out(h, scorer.read + head * dim, head_dim) + scorer.direct[row]
+                            : std::numeric_limits<float>::quiet_NaN();
+  std::copy_n(features.q, dim, query);
+  scorer.direct[row] = features.direct;
+  return score;
+}
+
+}  // namespace kvscope::kernels::cpu

@@ -1,0 +1,66 @@
+#include "kernels/project.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/reference/element.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::reference {
+namespace {
+
+/// n of one token, rounded to dtype.
+std::vector<double> input(const ProjectArgs& args, std::int64_t token) {
+  const std::int64_t first = token * args.dim;
+  std::vector<double> n(args.dim);
+  if (!args.norm_weight) {
+    for (int c = 0; c < args.dim; ++c) n[c] = load(args.x, first + c, args.dtype);
+    return n;
+  }
+  double sum = 0;
+  for (int c = 0; c < args.dim; ++c) sum += std::pow(load(args.x, first + c, DType::f32), 2);
+  const double inverse = 1 / std::sqrt(sum / args.dim + args.eps);
+  for (int c = 0; c < args.dim; ++c) {
+    float rounded;
+    BFloat16 half;
+    void* element = args.dtype == DType::f32 ? static_cast<void*>(&rounded) : &half;
+    const double x = load(args.x, first + c, DType::f32);
+    store(element, 0, args.dtype, x * inverse * load(args.norm_weight, c, args.dtype));
+    n[c] = load(element, 0, args.dtype);
+  }
+  return n;
+}
+
+double product(const ProjectArgs& args, std::int64_t row, const std::vector<double>& n) {
+  double sum = 0;
+  for (int c = 0; c < args.dim; ++c) sum += load(args.weight, row * args.dim + c, args.dtype) * n[c];
+  return sum;
+}
+
+void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const std::vector<double>& n) {
+  const double y = product(args, row, n);
+  auto* floats = static_cast<float*>(args.out);
+  switch (args.epilogue) {
+    case Epilogue::store:
+      return store(args.out, at, args.dtype, y + (args.bias ? load(args.bias, row, args.dtype) : 0));
+    case Epilogue::add:
+      return store(floats, at, DType::f32, floats[at] + y);
+    case Epilogue::swiglu:
+      return store(args.out, at, args.dtype, y / (1 + std::exp(-y)) * product(args, row + args.n_rows / 2, n));
+    case Epilogue::logits:
+      return store(floats, at, DType::f32, y);
+  }
+}
+
+}  // namespace
+
+void project(const ProjectArgs& args) {
+  validate(args);
+  const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
+  for (std::int64_t token = 0; token < args.n_tokens; ++token) {
+    const std::vector<double> n = input(args, token);
+    for (std::int64_t row = 0; row < n_out; ++row) finish(args, token * n_out + row, row, n);
+  }
+}
+
+}  // namespace kvscope::kernels::reference

@@ -1,0 +1,379 @@
+#include "kernels/admit_step.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels/append.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rope.h"
+#include "tests/kernels/cache_fixture.h"
+#include "tests/kernels/numbers.h"
+
+using namespace kvscope::kernels;
+using namespace kvscope::test;
+
+namespace {
+
+constexpr int kSteps = 70;
+constexpr int kHeads = 2;  // KV heads
+constexpr int kMaxPages = 6;
+constexpr float kEps = 1e-6f;
+
+struct Problem {
+  DType dtype = DType::f32;
+  int head_dim = 64, group = 2;
+  bool has_norm = true, has_scorer = false;
+  RetainRule rule = RetainRule::top_k;
+  int n_sink = 4, window = 16, top_k = 8, decay_stride = 3;
+  float threshold = 0.1f, attention_scaling = 1, soft_cap = 15;
+  std::vector<float> qkv;                 // [kSteps, (n_heads + 2 kHeads) * head_dim]
+  std::vector<float> q_norm, k_norm;      // [head_dim]
+  std::vector<float> inv_freq;            // [head_dim / 2]
+  std::vector<float> log_gamma;           // [kHeads] or empty
+  std::vector<float> score;               // [kSteps, kHeads] of the token that leaves at that step; without a scorer
+  std::vector<float> weight, bias, read;  // of the scorer
+
+  int n_heads() const { return kHeads * group; }
+  int row() const { return (n_heads() + 2 * kHeads) * head_dim; }
+};
+
+/// The problem with random numbers for the sizes that it has.
+Problem filled(Problem p) {
+  const int d = p.head_dim;
+  p.qkv = rounded(random_normal(static_cast<std::size_t>(kSteps) * p.row(), 101), p.dtype);
+  p.q_norm = rounded(random_normal(d, 102), p.dtype);
+  p.k_norm = rounded(random_normal(d, 103), p.dtype);
+  for (int i = 0; i < d / 2; ++i) p.inv_freq.push_back(std::pow(10'000.0f, -2.0f * i / d));
+  p.score = random_normal(kSteps * kHeads, 104);
+  for (float& score : p.score) score = std::round(4 * score) / 4;  // ties
+  p.weight = random_normal(static_cast<std::size_t>(kHeads) * 2 * d * (2 * d + 3), 105, 1 / std::sqrt(2.0f * d));
+  p.bias = random_normal(kHeads * 3, 106);
+  p.read = random_normal(kHeads * d, 107);
+  return p;
+}
+
+struct Result {
+  std::vector<float> q;                  // [kSteps, n_heads, head_dim]
+  std::vector<float> k, v;               // [kSteps, kHeads, head_dim], as they lay in their slots after each step
+  std::vector<float> score;              // [kSteps, kHeads]
+  std::vector<RetainDecision> decision;  // [kSteps, kHeads]
+  std::vector<std::int32_t> n_slots, slot_position;
+};
+
+HostCache empty(const Problem& p, DType dtype) {
+  const int n_slots = kMaxPages * 16;
+  HostCache cache = empty_cache(std::vector<int>(kHeads, n_slots), p.head_dim, kMaxPages, dtype, 11);
+  cache.n_slots.assign(kHeads, 0);
+  return cache;
+}
+
+MlstmScorerView put_scorer(const Problem& p, Memory& memory) {
+  const std::size_t d = p.head_dim, delay = p.window;
+  return {.project = memory.put(p.weight),
+          .bias = memory.put(p.bias),
+          .read = memory.put(p.read),
+          .c = memory.put(std::vector<float>(kHeads * d * d, 0.0f)),
+          .z = memory.put(std::vector<float>(kHeads * d, 0.0f)),
+          .m = memory.put(std::vector<float>(kHeads, -INFINITY)),
+          .queries = memory.put(poison(kHeads * delay * d)),
+          .direct = memory.put(poison(kHeads * delay)),
+          .delay = p.window,
+          .soft_cap = p.soft_cap};
+}
+
+/// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded.
+Result run(Backend backend, const Problem& p, DType dtype) {
+  Memory memory(backend);
+  const HostCache cache = empty(p, dtype);
+  const SlotCacheView view = upload(cache, memory);
+  std::vector<std::int32_t> positions(kSteps);
+  for (int i = 0; i < kSteps; ++i) positions[i] = i;
+  const auto* position = memory.put(positions);
+  const auto* qkv = memory.put(pack(p.qkv, dtype));
+  const std::size_t q_row = static_cast<std::size_t>(p.n_heads()) * p.head_dim;
+  auto* q = memory.put(poison(kSteps * q_row, dtype));
+  auto* score = memory.put(p.has_scorer ? std::vector<float>(p.score.size(), 9.0f) : p.score);
+  auto* decision = memory.put(std::vector<RetainDecision>(kSteps * kHeads, RetainDecision{-9, -9, 9, 9, 9, -9, -9}));
+  AdmitStepArgs args = {.cache = view,
+                        .q_norm = p.has_norm ? memory.put(pack(p.q_norm, dtype)) : nullptr,
+                        .k_norm = p.has_norm ? memory.put(pack(p.k_norm, dtype)) : nullptr,
+                        .inv_freq = memory.put(p.inv_freq),
+                        .n_heads = p.n_heads(),
+                        .eps = kEps,
+                        .attention_scaling = p.attention_scaling,
+                        .rule = p.rule,
+                        .log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma),
+                        .threshold = p.threshold,
+                        .n_sink = p.n_sink,
+                        .window = p.window,
+                        .top_k = p.top_k,
+                        .decay_stride = p.decay_stride};
+  if (p.has_scorer) args.scorer = put_scorer(p, memory);
+
+  Result result;
+  const std::size_t element = size_of(dtype);
+  for (int t = 0; t < kSteps; ++t) {
+    args.qkv = qkv + t * p.row() * element;
+    args.position = position + t;
+    args.q = q + t * q_row * element;
+    args.score = score + t * kHeads;
+    args.decision = decision + t * kHeads;
+    KVSCOPE_RUN_OP(admit_step, backend, args);
+    const auto decided = memory.get(decision);
+    const auto keys = unpack(memory.get(static_cast<const std::byte*>(view.k_pool)), dtype);
+    const auto values = unpack(memory.get(static_cast<const std::byte*>(view.v_pool)), dtype);
+    for (int head = 0; head < kHeads; ++head) {
+      const std::int32_t slot = decided[t * kHeads + head].slot;
+      REQUIRE(slot >= 0);
+      REQUIRE(slot < kMaxPages * 16);
+      const auto at = static_cast<std::ptrdiff_t>(cache.row(head, slot));
+      result.k.insert(result.k.end(), keys.begin() + at, keys.begin() + at + p.head_dim);
+      result.v.insert(result.v.end(), values.begin() + at, values.begin() + at + p.head_dim);
+    }
+  }
+  result.q = unpack(memory.get(q), dtype);
+  result.score = memory.get(score);
+  result.decision = memory.get(decision);
+  result.n_slots = memory.get(view.n_slots);
+  result.slot_position = memory.get(view.slot_position);
+  return result;
+}
+
+/// Queries (or keys) of all steps by rms_norm and rope of the CPU, each of which rounds.
+std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, const std::vector<float>& norm) {
+  std::vector<float> out;
+  for (std::int32_t t = 0; t < kSteps; ++t) {
+    const auto begin = p.qkv.begin() + t * p.row() + first_head * p.head_dim;
+    std::vector<std::byte> x = pack({begin, begin + n_heads * p.head_dim}, p.dtype);
+    const auto weight = pack(norm, p.dtype);
+    if (p.has_norm) {
+      cpu::rms_norm({.x = x.data(),
+                     .weight = weight.data(),
+                     .out = x.data(),
+                     .n_rows = n_heads,
+                     .x_stride = p.head_dim,
+                     .dim = p.head_dim,
+                     .eps = kEps,
+                     .dtype = p.dtype});
+    }
+    cpu::rope({.x = x.data(),
+               .positions = &t,
+               .inv_freq = p.inv_freq.data(),
+               .n_tokens = 1,
+               .n_heads = n_heads,
+               .head_dim = p.head_dim,
+               .attention_scaling = p.attention_scaling,
+               .dtype = p.dtype});
+    const auto rotated = unpack(x, p.dtype);
+    out.insert(out.end(), rotated.begin(), rotated.end());
+  }
+  return out;
+}
+
+/// What retain_step and append do with the scores of `found`, on a cache of their own.
+Result contest(const Problem& p, const Result& found) {
+  Memory memory(Backend::reference);
+  const SlotCacheView view = upload(empty(p, p.dtype), memory);
+  Result result;
+  result.decision.resize(kSteps * kHeads);
+  std::vector<std::int32_t> slot(kHeads);
+  const std::vector<std::byte> row(static_cast<std::size_t>(kHeads) * p.head_dim * 4);
+  for (int t = 0; t < kSteps; ++t) {
+    reference::retain_step({.cache = view,
+                            .rule = p.rule,
+                            .score = found.score.data() + t * kHeads,
+                            .log_gamma = p.log_gamma.empty() ? nullptr : p.log_gamma.data(),
+                            .threshold = p.threshold,
+                            .position = t,
+                            .n_sink = p.n_sink,
+                            .window = p.window,
+                            .top_k = p.top_k,
+                            .decay_stride = p.decay_stride,
+                            .decision = result.decision.data() + t * kHeads,
+                            .slot = slot.data()});
+    reference::append({.cache = view, .k = row.data(), .v = row.data(), .slot = slot.data(), .position = t});
+  }
+  result.n_slots = memory.get(view.n_slots);
+  result.slot_position = memory.get(view.slot_position);
+  return result;
+}
+
+bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+void check_decisions(const Problem& p, const Result& found) {
+  const Result expected = contest(p, found);
+  for (int i = 0; i < kSteps * kHeads; ++i) {
+    const RetainDecision& a = found.decision[i];
+    const RetainDecision& b = expected.decision[i];
+    CAPTURE(i / kHeads, i % kHeads, a.newcomer, a.boundary, a.evicted, a.slot, a.newcomer_effective, b.newcomer,
+            b.boundary, b.evicted, b.slot, b.newcomer_effective);
+    REQUIRE((a.newcomer == b.newcomer && a.boundary == b.boundary && a.evicted == b.evicted && a.slot == b.slot));
+    REQUIRE(same(a.newcomer_score, b.newcomer_score));
+    REQUIRE(same(a.newcomer_effective, b.newcomer_effective));
+    REQUIRE(same(a.boundary_effective, b.boundary_effective));
+  }
+  CHECK(found.n_slots == expected.n_slots);
+  CHECK(found.slot_position == expected.slot_position);
+}
+
+void check_rows(const Problem& p, const Result& found, const Result& expected) {
+  const double q_error = max_error(naive_rotated(p, 0, p.n_heads(), p.q_norm), expected.q);
+  const double k_error = max_error(naive_rotated(p, p.n_heads(), kHeads, p.k_norm), expected.k);
+  CHECK(max_error(found.q, expected.q) <= allowed_error(q_error, expected.q, p.dtype));
+  CHECK(max_error(found.k, expected.k) <= allowed_error(k_error, expected.k, p.dtype));
+  CHECK(found.v == expected.v);
+}
+
+void check_scores(const Problem& p, const Result& found, const Result& expected) {
+  // A score is a sum of head_dim terms near 1 read from a memory that up to 70 steps have rounded. What rounding the
+  // keys to dtype does to it, the reference's own run in that dtype shows.
+  const Result rounded = run(Backend::reference, p, p.dtype);
+  double error = 0, rounding = 0, largest = 0;
+  for (int i = 0; i < kSteps * kHeads; ++i) {
+    CAPTURE(i / kHeads, i % kHeads);
+    REQUIRE(std::isnan(found.score[i]) == (i / kHeads < p.window));
+    if (std::isnan(found.score[i])) continue;
+    largest = std::max(largest, std::abs(static_cast<double>(expected.score[i])));
+    error = std::max(error, std::abs(static_cast<double>(found.score[i]) - expected.score[i]));
+    rounding = std::max(rounding, std::abs(static_cast<double>(rounded.score[i]) - expected.score[i]));
+  }
+  CHECK(largest > 0.5);
+  CHECK(error <= 2 * rounding + 1e-4 * largest);
+}
+
+void check_problem(Backend backend, const Problem& p) {
+  CAPTURE(static_cast<int>(p.dtype), p.head_dim, p.group, p.has_norm, p.has_scorer, static_cast<int>(p.rule), p.n_sink,
+          p.window, p.top_k, p.decay_stride, p.log_gamma.size());
+  const Result found = run(backend, p, p.dtype);
+  const Result expected = run(Backend::reference, p, DType::f32);
+  check_rows(p, found, expected);
+  if (p.has_scorer) check_scores(p, found, expected);
+  check_decisions(p, found);
+}
+
+void check_shapes(Backend backend) {
+  Problem p;
+  p.dtype = GENERATE(DType::f32, DType::bf16);
+  p.head_dim = GENERATE(64, 80, 96, 128);
+  p.group = GENERATE(1, 2, 8);
+  p.has_norm = p.group != 2 || p.head_dim == 64;
+  p.has_scorer = p.group != 8;
+  p.attention_scaling = p.head_dim == 96 ? 1.2f : 1.0f;
+  p.soft_cap = p.head_dim == 80 ? 0.0f : 15.0f;
+  p.log_gamma = {0.0f, -0.02f};
+  check_problem(backend, filled(p));
+}
+
+void check_rules(Backend backend) {
+  Problem p;
+  p.rule = GENERATE(RetainRule::keep_all, RetainRule::window, RetainRule::threshold, RetainRule::top_k);
+  p.has_scorer = GENERATE(false, true);
+  p.n_sink = GENERATE(0, 4);
+  p.window = GENERATE(1, 7, 64);
+  p.top_k = GENERATE(0, 5);
+  if (GENERATE(false, true)) p.log_gamma = {-0.0123f, -0.7f};
+  check_problem(backend, filled(p));
+}
+
+/// A broken scorer's NaN is the first to leave, and never spreads.
+void check_nan_scores(Backend backend) {
+  Problem p;
+  p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
+  p = filled(p);
+  for (std::size_t i = 0; i < p.score.size(); i += 3) p.score[i] = NAN;
+  check_problem(backend, p);
+}
+
+/// With a read-out of zeros the score is the direct part alone: of the token that leaves, not of the one that comes.
+void check_delay(Backend backend) {
+  Problem p;
+  p.has_scorer = true;
+  p.window = GENERATE(1, 5, 16);
+  p = filled(p);
+  p.read.assign(p.read.size(), 0.0f);
+  const Result found = run(backend, p, p.dtype);
+  const int d = p.head_dim, columns = 2 * d + 3;
+  for (int t = p.window; t < kSteps; ++t) {
+    for (int head = 0; head < kHeads; ++head) {
+      double direct = p.bias[head * 3 + 2];
+      for (int i = 0; i < 2 * d; ++i) {
+        const int token = (t - p.window) * kHeads + head;
+        const float x = i < d ? found.k[token * d + i] : found.v[token * d + i - d];
+        direct += static_cast<double>(x) * p.weight[(head * 2 * d + i) * columns + columns - 1];
+      }
+      CAPTURE(p.window, t, head);
+      // 128 products of size 0.1, each rounded at 2^-24.
+      REQUIRE(found.score[t * kHeads + head] == Approx(direct).margin(1e-5));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("admit_step: does what norm, rotation, scorer, contest and append do one after another",
+          "[kernels][admit_step]") {
+  check_shapes(Backend::cpu);
+}
+
+TEST_CASE("admit_step: decides as retain_step does, under every rule", "[kernels][admit_step]") {
+  check_rules(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: a NaN score leaves first and does not spread", "[kernels][admit_step]") {
+  check_nan_scores(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: the score is that of the token that leaves the window", "[kernels][admit_step]") {
+  check_delay(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: refuses what does not fit, by name and value", "[kernels][admit_step][validate]") {
+  float x[64] = {};
+  std::int32_t i[64] = {};
+  RetainDecision decision[1];
+  AdmitStepArgs args = {.cache = {.k_pool = x,
+                                  .v_pool = x,
+                                  .page_table = i,
+                                  .slot_position = i,
+                                  .n_slots = i,
+                                  .slot_priority = x,
+                                  .n_kv_heads = 1,
+                                  .head_dim = 3,
+                                  .page_size = 16,
+                                  .max_pages = 1},
+                        .qkv = x,
+                        .inv_freq = x,
+                        .position = i,
+                        .q = x,
+                        .n_heads = 1,
+                        .rule = RetainRule::top_k,
+                        .decision = decision};
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: cache.head_dim is 3; expected an even number");
+  args.cache.head_dim = 2;
+  CHECK_THROWS_WITH(reference::admit_step(args), "admit_step: score is null");
+  args.scorer.project = x;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.delay is 0; expected 1 ... 1073741823");
+  args.scorer.delay = 1;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.bias is null");
+  args.window = 0;
+  CHECK_THROWS_WITH(cpu::admit_step(args), Catch::Matchers::Contains("window is 0; expected 1 ..."));
+}
+
+TEST_CASE("admit_step: on CUDA does what norm, rotation, scorer, contest and append do one after another",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  check_shapes(Backend::cuda);
+}
+
+TEST_CASE("admit_step: on CUDA decides as retain_step does, under every rule", "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  check_rules(Backend::cuda);
+}
+
+TEST_CASE("admit_step: on CUDA a NaN score leaves first, and scores are those of who leaves",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  SECTION("NaN") { check_nan_scores(Backend::cuda); }
+  SECTION("delay") { check_delay(Backend::cuda); }
+}

@@ -1,0 +1,48 @@
+#include "kernels/embed_row.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/kernels/backend.h"
+#include "tests/kernels/numbers.h"
+
+using namespace kvscope::kernels;
+using namespace kvscope::test;
+
+namespace {
+
+void check_rows(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int dim = GENERATE(1, 7, 255, 256, 257, 1024);
+  constexpr int kRows = 5;
+  CAPTURE(dim, static_cast<int>(dtype));
+  const auto table = rounded(random_normal(kRows * dim, 41), dtype);
+  for (std::int32_t id = 0; id < kRows; ++id) {
+    Memory memory(backend);
+    float* out = memory.put(poison(dim));
+    const EmbedRowArgs args = {.table = memory.put(pack(table, dtype)),
+                               .id = memory.put(std::vector<std::int32_t>{id}),
+                               .out = out,
+                               .n_rows = kRows,
+                               .dim = dim,
+                               .dtype = dtype};
+    KVSCOPE_RUN_OP(embed_row, backend, args);
+    CHECK(memory.get(out) == std::vector<float>(table.begin() + id * dim, table.begin() + (id + 1) * dim));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("embed_row: gives the row of an id, bit for bit", "[kernels][embed_row]") {
+  check_rows(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("embed_row: refuses a missing pointer by name", "[kernels][embed_row][validate]") {
+  float x = 0;
+  const EmbedRowArgs args = {.table = &x, .id = nullptr, .out = &x, .n_rows = 1, .dim = 1};
+  CHECK_THROWS_WITH(cpu::embed_row(args), "embed_row: id is null");
+}
+
+TEST_CASE("embed_row: on CUDA gives the row of an id, bit for bit", "[kernels][embed_row][cuda]") {
+  if (skip_without_device()) return;
+  check_rows(Backend::cuda);
+}
