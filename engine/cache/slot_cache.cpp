@@ -100,7 +100,50 @@ void SlotCache::set_slots(int layer, std::span<const std::int32_t> n_slots) {
   }
   if (changed) upload_page_table();
   const at::Tensor host = at::tensor(at::ArrayRef<std::int32_t>(n_slots.data(), n_slots.size()), at::kInt);
-  n_slots_[layer].copy_(host);
+  n_slots_[layer].copy_(host, /*non_blocking=*/true);  // pageable memory is staged before the call returns
+}
+
+void SlotCache::fill_slots(int n) {
+  reserve(n);
+  std::fill(n_slots_host_.begin(), n_slots_host_.end(), n);
+  n_slots_.fill_(n);
+}
+
+std::int64_t SlotCache::page_stride(int layer, int n) const {
+  const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + index(layer, 0) * max_pages_;
+  const std::int64_t stride = n_kv_heads_ == 1 ? std::max(1, max_pages_) : table[max_pages_] - table[0];
+  for (int head = 0; head < n_kv_heads_; ++head) {
+    if (pages_of_head_[index(layer, head)] < pages_for(n)) return 0;
+    for (int page = 0; page < pages_for(n); ++page) {
+      if (table[head * max_pages_ + page] != table[0] + head * stride + page) return 0;
+    }
+  }
+  return stride;
+}
+
+SlotCache::Rows SlotCache::rows(int layer, int n) const {
+  const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + index(layer, 0) * max_pages_;
+  if (const std::int64_t pages = page_stride(layer, n); pages > 0) {
+    const std::int64_t row = head_dim_, page = kPageSize * row;
+    const auto view = [&](const at::Tensor& pool) {
+      return pool.as_strided({n_kv_heads_, n, head_dim_}, {pages * page, row, 1}, table[0] * page);
+    };
+    return {view(k_pool_), view(v_pool_)};
+  }
+  at::Tensor index_host = at::zeros({n_kv_heads_, n}, at::kLong);  // row 0 stands for slots without a page
+  for (int head = 0; head < n_kv_heads_; ++head) {
+    std::int64_t* row = index_host.data_ptr<std::int64_t>() + static_cast<std::int64_t>(head) * n;
+    const int mapped = std::min(n, pages_of_head_[index(layer, head)] * kPageSize);
+    for (int slot = 0; slot < mapped; ++slot) {
+      row[slot] =
+          static_cast<std::int64_t>(table[head * max_pages_ + slot / kPageSize]) * kPageSize + slot % kPageSize;
+    }
+  }
+  const at::Tensor wanted = index_host.view({-1}).to(k_pool_.device(), /*non_blocking=*/true);
+  const auto copy = [&](const at::Tensor& pool) {
+    return pool.view({-1, head_dim_}).index_select(0, wanted).view({n_kv_heads_, n, head_dim_});
+  };
+  return {copy(k_pool_), copy(v_pool_)};
 }
 
 std::vector<std::int32_t> SlotCache::positions(int layer, int kv_head) const {

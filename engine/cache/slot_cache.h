@@ -36,6 +36,16 @@ class SlotCache {
   /// Sets the slots in use of a layer after a prefill, host and device; n_slots: [n_kv_heads].
   void set_slots(int layer, std::span<const std::int32_t> n_slots);
 
+  /// Every head of every layer holds slots 0 ... n - 1, as a dense cache does. Does not wait for the device.
+  void fill_slots(int n);
+  /// Keys and values of slots 0 ... n - 1 of a layer, [n_kv_heads, n, head_dim], every row contiguous. What lies in a
+  /// slot without a token is anything. A view of the pool where every head's pages follow each other, as reserve() on an
+  /// empty cache gives them; a copy otherwise.
+  struct Rows {
+    at::Tensor k, v;
+  };
+  Rows rows(int layer, int n) const;
+
   /// Raw scores of a layer's slots, [n_kv_heads, max_slots rounded up to pages]; to be filled by a prefill.
   at::Tensor slot_priority(int layer) const { return slot_priority_[layer]; }
 
@@ -54,6 +64,8 @@ class SlotCache {
   bool map_pages(int layer, int kv_head, int slots);  // true if the table changed
   void grow_pool(std::int64_t n_pages);
   void upload_page_table();
+  /// Pages from one head of the layer to the next if all of them, up to slot n - 1, follow each other; 0 if not.
+  std::int64_t page_stride(int layer, int n) const;
 
   int n_layers_, n_kv_heads_, head_dim_, max_slots_, max_pages_;
   std::int64_t pages_used_ = 0;

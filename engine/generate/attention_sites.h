@@ -24,28 +24,6 @@ struct SequenceState {
   SlotCache cache;
 };
 
-/// Layer by layer: scores of the prompt, lifetimes from them, attention under these lifetimes, and what is kept into
-/// the cache.
-class PrefillSite final : public AttentionSite {
- public:
-  PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts& facts)
-      : state_(state), hooks_(hooks), facts_(facts) {}
-  at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
-
- private:
-  /// Raw score of each token, [n_kv_heads, n] on the host; NaN for tokens still in the window. Undefined without
-  /// scorer.
-  at::Tensor score_tokens(int layer, const at::Tensor& k, const at::Tensor& v);
-  /// [n_kv_heads, n] int32 on the host; also notes what was decided.
-  at::Tensor decide(int layer, const at::Tensor& scores, std::int64_t n);
-  void fill_cache(int layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
-                  const at::Tensor& scores);
-
-  SequenceState& state_;
-  const Hooks& hooks_;
-  protocol::StepFacts& facts_;
-};
-
 /// One token: score, decision, slot, attention over the slots; nothing waits for the device between layers. The
 /// decisions of all layers are read together afterwards.
 class DecodeSite final : public AttentionSite {

@@ -9,6 +9,7 @@
 
 #include "engine/core/support/error.h"
 #include "engine/generate/attention_sites.h"
+#include "engine/generate/prefill_site.h"
 #include "engine/generate/sampler.h"
 #include "engine/model/device.h"
 
@@ -82,17 +83,27 @@ struct Generation::Impl {
                  .hint = "damaged weights, or values too large for " + model.info().dtype});
   }
 
-  /// Log-probability of each prompt token given those before; NaN for the first. hidden: [prompt_len, hidden].
-  std::vector<float> prompt_logprobs(const at::Tensor& hidden, const at::Tensor& tokens) const {
-    std::vector<float> out{std::numeric_limits<float>::quiet_NaN()};
-    for (std::int64_t begin = 0; begin < prompt_len - 1; begin += kLogitRows) {
-      const std::int64_t rows = std::min<std::int64_t>(kLogitRows, prompt_len - 1 - begin);
+  /// Appends the log-probabilities of the tokens that follow those of a chunk, as far as the prompt goes. hidden: [n,
+  /// hidden] of the chunk that begins at position `first`.
+  void append_logprobs(const at::Tensor& hidden, const at::Tensor& tokens, std::int64_t first,
+                       std::vector<float>& out) const {
+    const std::int64_t end = std::min<std::int64_t>(hidden.size(0), prompt_len - 1 - first);
+    for (std::int64_t begin = 0; begin < end; begin += kLogitRows) {
+      const std::int64_t rows = std::min(kLogitRows, end - begin);
       const at::Tensor row_logits = logits_of(model.weights(), hidden.narrow(0, begin, rows));
-      const at::Tensor next = tokens.narrow(0, begin + 1, rows).unsqueeze(1);
+      const at::Tensor next = tokens.narrow(0, first + begin + 1, rows).unsqueeze(1);
       const at::Tensor logprobs = (row_logits.gather(1, next).squeeze(1) - row_logits.logsumexp(1)).cpu();
       out.insert(out.end(), logprobs.data_ptr<float>(), logprobs.data_ptr<float>() + rows);
     }
-    return out;
+  }
+
+  /// Tokens of a chunk. By itself: equal chunks, so that none is a short rest.
+  std::int64_t chunk_size(int wanted) const {
+    if (wanted > 0) return wanted;
+    const bool keeps_all = state.policy->rule() == kernels::RetainRule::keep_all;
+    const std::int64_t most = !model.weights().device.is_cuda() ? 512 : keeps_all ? 8192 : 2048;
+    const std::int64_t n_chunks = (prompt_len + most - 1) / most;
+    return (prompt_len + n_chunks - 1) / n_chunks;
   }
 
   const LoadedModel& model;
@@ -122,16 +133,23 @@ Generation::Generation(const LoadedModel& model, const protocol::RunRequest& req
 Generation::~Generation() = default;
 Generation::Generation(Generation&&) noexcept = default;
 
-protocol::StepFacts Generation::prefill(const Hooks& hooks) {
+protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options) {
   const c10::InferenceMode no_gradients;
   Impl& run = *impl_;
   const auto start = std::chrono::steady_clock::now();
   protocol::StepFacts facts;
-  PrefillSite site(run.state, hooks, facts);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
-  const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens, 0, site);
-  facts.logprobs = run.prompt_logprobs(hidden, tokens);
-  run.read_logits(hidden.narrow(0, run.prompt_len - 1, 1));
+  const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
+  PrefillSite site(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
+  if (options.logprobs) facts.logprobs = {std::numeric_limits<float>::quiet_NaN()};  // the first follows nothing
+  for (std::int64_t first = 0; first < run.prompt_len; first += chunk) {
+    const std::int64_t n = std::min(chunk, run.prompt_len - first);
+    site.begin(first, n);
+    const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
+    if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs);
+    if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
+  }
+  site.finish();
   facts.n_tokens = run.prompt_len;
   facts.seconds = run.timings.prefill_s = seconds_since(start);
   return facts;

@@ -19,8 +19,17 @@ class SlotCache;
 /// What a long computation may ask and tell while it runs. Both may be empty.
 struct Hooks {
   std::function<bool()> cancelled;                                            // asked once per layer and per token
-  std::function<void(const char* phase, double value, double max)> progress;  // "prefill": layers done
+  std::function<void(const char* phase, double value, double max)> progress;  // "prefill": layers done, of all chunks
   bool is_cancelled() const { return cancelled && cancelled(); }
+};
+
+/// How a prompt passes through the model.
+struct PrefillOptions {
+  /// Tokens at a time at most; 0 chooses by device and policy (512 on the CPU, 2048 on CUDA, 8192 there for a policy
+  /// that keeps everything). Results do not depend on it but for the order of sums.
+  int chunk = 0;
+  /// Log-probabilities of the prompt: a product with the whole vocabulary for every token.
+  bool logprobs = true;
 };
 
 /// Decodes one request. Use: prefill() once, then step() until finished().
@@ -51,14 +60,15 @@ class Generation {
   /// Text of the answer, a final end-of-text token left out.
   std::string answer() const;
 
-  /// Passes the prompt through the model. Throws Error (cancelled) when the hook says so.
-  protocol::StepFacts prefill(const Hooks& hooks = {});
+  /// Passes the prompt through the model in chunks; memory is that of the cache and one chunk. Throws Error (cancelled)
+  /// when the hook says so.
+  protocol::StepFacts prefill(const Hooks& hooks = {}, const PrefillOptions& options = {});
   /// Draws the next token and passes it through the model.
   protocol::StepFacts step();
   /// The same with the token given (teacher forcing).
   protocol::StepFacts step_forced(std::int32_t id);
-  /// Whether step() gathers scores, lifetimes and contests (it does at first). Off, only ids and log-probabilities are
-  /// told, so that the cost of recording can be measured.
+  /// Whether prefill() and step() gather scores, lifetimes and contests (they do at first). Off, only ids and
+  /// log-probabilities are told, so that the cost of recording can be measured.
   void set_recording(bool on);
   /// max_tokens made, end of text drawn (if the request stops there), or the model's positions are used up.
   bool finished() const;

@@ -1,8 +1,12 @@
+#include "engine/generate/prefill_site.h"
+
+#include <algorithm>
 #include <limits>
 
+#include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
-#include "engine/generate/attention_sites.h"
 #include "engine/model/ops.h"
+#include "kernels/cpu/parallel_for.h"
 
 namespace kvscope::engine {
 
@@ -15,77 +19,142 @@ SequenceState::SequenceState(const LoadedModel& model_, std::unique_ptr<Retentio
   if (scorer != nullptr) {
     for (int layer = 0; layer < model.config().n_layers; ++layer) scoring.push_back(scorer->initial_state());
   }
-  if (policy->has_fixed_budget()) cache.reserve(policy->max_slots());
+  // All pages at once: memory stays as it is, and every head's pages follow each other, so that rows() copies nothing.
+  if (policy->has_fixed_budget() || policy->rule() == kernels::RetainRule::keep_all) {
+    cache.reserve(std::min(policy->max_slots(), n_positions));
+  }
+}
+
+PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks)
+    : state_(state),
+      hooks_(hooks),
+      facts_(facts),
+      n_chunks_(n_chunks),
+      n_kv_heads_(state.model.config().n_kv_heads),
+      is_dense_(state.policy->rule() == kernels::RetainRule::keep_all) {
+  if (is_dense_) return;
+  const RetentionGeometry& geometry = state.policy->geometry();
+  for (int i = 0; i < state.model.config().n_layers * n_kv_heads_; ++i) {
+    heads_.emplace_back(state.policy->lifetime_rule(), geometry.n_sink, geometry.window);
+  }
+}
+
+void PrefillSite::begin(std::int64_t first, std::int64_t n) {
+  ++chunk_;
+  first_ = first;
+  n_ = n;
+  const auto ints = at::TensorOptions().device(state_.model.weights().device).dtype(at::kInt);
+  positions_ = at::arange(first, first + n, ints);
+  if (!is_dense_) return;
+  dense_slot_ = positions_.expand({n_kv_heads_, n}).contiguous();
+  state_.cache.fill_slots(static_cast<int>(first + n));
 }
 
 at::Tensor PrefillSite::attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-  if (hooks_.progress) hooks_.progress("prefill", layer, state_.model.config().n_layers);
-  const std::int64_t n = q.size(0);
+  const double n_layers = state_.model.config().n_layers;
+  if (hooks_.progress) {
+    hooks_.progress("prefill", static_cast<double>(chunk_) * n_layers + layer,
+                    static_cast<double>(n_chunks_) * n_layers);
+  }
+  if (is_dense_) return attend_dense(layer, q, k, v);
+
   const at::Tensor scores = score_tokens(layer, k, v);
-  const at::Tensor evict_at = decide(layer, scores, n);
-  const bool all_stay = (evict_at >= n).all().item<bool>();
-  const at::Tensor mask = all_stay ? at::Tensor() : evict_at.to(q.device());
-  const at::Tensor o = ops::lifetime_attention(q, k, v, mask, 0);
-  fill_cache(layer, k, v, evict_at, scores);
+  decide(layer, scores);
+  if (facts_ != nullptr) note(layer, scores);
+  const ChunkFacts facts = commit(layer);
+  at::Tensor keys = k.transpose(0, 1), values = v.transpose(0, 1);  // [n_kv_heads, n, head_dim]
+  if (facts.n_slots > 0) {
+    const SlotCache::Rows kept = state_.cache.rows(layer, static_cast<int>(facts.n_slots));
+    keys = at::cat({kept.k, keys}, 1);
+    values = at::cat({kept.v, values}, 1);
+  }
+  const at::Tensor o = ops::cache_attention(q, keys, values, facts.position, facts.evict_at, first_);
+  std::vector<std::int32_t> n_slots;
+  for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(head(layer, i).n_slots());
+  state_.cache.set_slots(layer, n_slots);
+  ops::append_many(state_.cache.view(layer), k, v, facts.slot, positions_);
   return o;
+}
+
+at::Tensor PrefillSite::attend_dense(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  ops::append_many(state_.cache.view(layer), k, v, dense_slot_, positions_);
+  const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
+  return dense_attention(choose_dense_backend(q, n_kv_heads_), q, all.k, all.v, first_);
 }
 
 at::Tensor PrefillSite::score_tokens(int layer, const at::Tensor& k, const at::Tensor& v) {
   if (state_.scorer == nullptr) return {};
-  const std::int64_t n = k.size(0), delay = state_.scorer->config().delay;
-  const at::Tensor by_state = state_.scorer->absorb(layer, k, v, state_.scoring[layer]).cpu();
-  at::Tensor scores = at::full_like(by_state, std::numeric_limits<float>::quiet_NaN());
-  if (n > delay) scores.narrow(1, 0, n - delay).copy_(by_state.narrow(1, delay, n - delay));
-  return scores;
+  return state_.scorer->absorb(layer, k, v, state_.scoring[layer]).cpu().contiguous();
 }
 
-at::Tensor PrefillSite::decide(int layer, const at::Tensor& scores, std::int64_t n) {
-  const int n_kv_heads = state_.model.config().n_kv_heads;
-  at::Tensor out = at::empty({n_kv_heads, n}, at::kInt);
-  std::vector<Contest> contests;
-  for (int head = 0; head < n_kv_heads; ++head) {
-    const std::size_t length = static_cast<std::size_t>(n);
-    std::span<const float> head_scores;
-    if (scores.defined()) head_scores = {scores.data_ptr<float>() + head * n, length};
-    const std::span<std::int32_t> evict_at(out.data_ptr<std::int32_t>() + head * n, length);
-    contests.clear();
-    state_.policy->prefill_lifetimes(head_scores, evict_at, contests);
-    for (Contest& contest : contests) {
+void PrefillSite::decide(int layer, const at::Tensor& scores) {
+  const std::int64_t cost = n_ * 200;  // operations of a head, about: a heap, or a tree, per token
+  kernels::cpu::parallel_for(n_kv_heads_, cost, [&](std::int64_t i) {
+    std::span<const float> of_head;
+    if (scores.defined()) of_head = {scores.data_ptr<float>() + i * n_, static_cast<std::size_t>(n_)};
+    head(layer, static_cast<int>(i)).decide(static_cast<std::int32_t>(n_), of_head);
+  });
+}
+
+void PrefillSite::note(int layer, const at::Tensor& scores) {
+  const std::int64_t delay = state_.scorer != nullptr ? state_.scorer->config().delay : 0;
+  for (int i = 0; i < n_kv_heads_; ++i) {
+    for (Contest contest : head(layer, i).contests()) {
       contest.layer = static_cast<std::int16_t>(layer);
-      contest.kv_head = static_cast<std::int16_t>(head);
+      contest.kv_head = static_cast<std::int16_t>(i);
+      facts_->contests.push_back(contest);
     }
-    facts_.contests.insert(facts_.contests.end(), contests.begin(), contests.end());
-    for (std::int32_t t = 0; t < n; ++t) {
-      if (evict_at[t] < n) facts_.lifetimes.push_back({layer, head, t, evict_at[t]});
-      if (scores.defined() && head_scores[t] == head_scores[t])
-        facts_.scores.push_back({layer, head, t, head_scores[t]});
+    for (const HeadRetention::Eviction& e : head(layer, i).evictions()) {
+      facts_->lifetimes.push_back({layer, i, e.token, e.evict_at});
+    }
+    if (!scores.defined()) continue;
+    const float* of_head = scores.data_ptr<float>() + i * n_;
+    for (std::int64_t column = std::max<std::int64_t>(0, delay - first_); column < n_; ++column) {
+      const auto token = static_cast<std::int32_t>(first_ + column - delay);
+      if (of_head[column] == of_head[column]) facts_->scores.push_back({layer, i, token, of_head[column]});
     }
   }
-  return out;
 }
 
-void PrefillSite::fill_cache(int layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
-                             const at::Tensor& scores) {
-  const std::int64_t n = k.size(0), n_kv_heads = k.size(1);
-  at::Tensor slot = at::full_like(evict_at, -1);
-  at::Tensor priority = at::zeros(state_.cache.slot_priority(layer).sizes(), at::kFloat);
-  std::vector<std::int32_t> used(static_cast<std::size_t>(n_kv_heads), 0);
-  for (std::int64_t head = 0; head < n_kv_heads; ++head) {
-    const std::int32_t* evicted = evict_at.data_ptr<std::int32_t>() + head * n;
-    std::int32_t* head_slot = slot.data_ptr<std::int32_t>() + head * n;
-    float* head_priority = priority.data_ptr<float>() + head * priority.size(1);
-    for (std::int64_t t = 0; t < n; ++t) {
-      if (evicted[t] < n) continue;
-      head_slot[t] = used[head]++;
-      // What is still in the window has no score yet: retain_step sets it when the token leaves.
-      if (scores.defined()) head_priority[head_slot[t]] = scores.data_ptr<float>()[head * n + t];
+PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
+  std::int64_t n_slots = 0;
+  for (int i = 0; i < n_kv_heads_; ++i) n_slots = std::max<std::int64_t>(n_slots, head(layer, i).n_slots());
+  const std::int64_t n_keys = n_slots + n_, part = n_kv_heads_ * n_keys;
+  at::Tensor host = at::zeros({2 * part + n_kv_heads_ * n_}, at::kInt);  // a slot without a token: evicted at 0
+  std::int32_t* words = host.data_ptr<std::int32_t>();
+  for (int i = 0; i < n_kv_heads_; ++i) {
+    HeadRetention& of_head = head(layer, i);
+    std::int32_t* position = words + i * n_keys;
+    std::int32_t* evict_at = words + part + i * n_keys;
+    for (const HeadRetention::Kept& kept : of_head.kept()) {
+      position[kept.slot] = kept.position;
+      evict_at[kept.slot] = kept.evict_at;
     }
+    for (std::int64_t j = 0; j < n_; ++j) position[n_slots + j] = static_cast<std::int32_t>(first_ + j);
+    std::copy(of_head.evict_at().begin(), of_head.evict_at().end(), evict_at + n_slots);
+    of_head.commit();
+    std::copy(of_head.slots().begin(), of_head.slots().end(), words + 2 * part + i * n_);
   }
-  state_.cache.set_slots(layer, used);
-  state_.cache.slot_priority(layer).copy_(priority);
-  ops::append_many(state_.cache.view(layer), k, v, slot.to(k.device()),
-                   at::arange(n, at::TensorOptions().device(k.device()).dtype(at::kInt)));
+  const at::Tensor there = host.to(positions_.device(), /*non_blocking=*/true);  // pageable: staged before it returns
+  return {.position = there.narrow(0, 0, part).view({n_kv_heads_, n_keys}),
+          .evict_at = there.narrow(0, part, part).view({n_kv_heads_, n_keys}),
+          .slot = there.narrow(0, 2 * part, n_kv_heads_ * n_).view({n_kv_heads_, n_}),
+          .n_slots = n_slots};
+}
+
+void PrefillSite::finish() {
+  if (is_dense_ || state_.scorer == nullptr) return;
+  for (int layer = 0; layer < state_.model.config().n_layers; ++layer) {
+    const at::Tensor there = state_.cache.slot_priority(layer);
+    const at::Tensor priority = at::zeros(there.sizes(), at::kFloat);
+    for (int i = 0; i < n_kv_heads_; ++i) {
+      float* of_head = priority.data_ptr<float>() + i * priority.size(1);
+      // What is still in the window has no score yet: the decode step sets it when the token leaves.
+      for (const HeadRetention::Kept& kept : head(layer, i).kept()) of_head[kept.slot] = kept.score;
+    }
+    there.copy_(priority);
+  }
 }
 
 }  // namespace kvscope::engine

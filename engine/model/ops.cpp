@@ -116,6 +116,42 @@ at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at
   return o;
 }
 
+at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
+                           const at::Tensor& evict_at, std::int64_t q_start, const at::Tensor& lse) {
+  check(q, "q");
+  TORCH_CHECK(k.device() == q.device() && v.device() == q.device(), "keys and queries are on different devices");
+  TORCH_CHECK(k.strides() == v.strides() && k.stride(2) == 1, "keys and values are not laid out alike");
+  TORCH_CHECK(position.defined() || k.size(1) >= q_start + q.size(0), "fewer keys than queries");
+  TORCH_CHECK(position.defined() == evict_at.defined(), "positions and lifetimes come together");
+  const std::int64_t kv_len = position.defined() ? k.size(1) : q_start + q.size(0);
+  for (const at::Tensor& facts : {position, evict_at}) {
+    if (!facts.defined()) continue;
+    check(facts, q, "facts of keys");
+    TORCH_CHECK(facts.size(0) == k.size(0) && facts.size(1) == kv_len, "facts of keys are not [n_kv_heads, n]");
+  }
+  at::Tensor o = at::empty_like(q);
+  call(q.device(),
+       kernels::LifetimeAttentionArgs{.q = q.data_ptr(),
+                                      .k = k.data_ptr(),
+                                      .v = v.data_ptr(),
+                                      .evict_at = data_or_null<std::int32_t>(evict_at),
+                                      .o = o.data_ptr(),
+                                      .lse = data_or_null<float>(lse),
+                                      .q_start = q_start,
+                                      .q_len = q.size(0),
+                                      .kv_len = kv_len,
+                                      .n_heads = static_cast<int>(q.size(1)),
+                                      .n_kv_heads = static_cast<int>(k.size(0)),
+                                      .head_dim = static_cast<int>(q.size(2)),
+                                      .scale = attention_scale(q.size(2)),
+                                      .dtype = kernel_dtype(q.scalar_type()),
+                                      .k_position = data_or_null<std::int32_t>(position),
+                                      .kv_token_stride = k.stride(1),
+                                      .kv_head_stride = k.stride(0)},
+       kernels::lifetime_attention, kernels::cpu::lifetime_attention);
+  return o;
+}
+
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
                       std::int64_t q_start, int window) {
   check(q, "q");

@@ -28,6 +28,12 @@ void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& i
 at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
                               std::int64_t q_start, const at::Tensor& lse = {});
 
+/// The same over rows of a cache, every head its own. k, v: [n_kv_heads, n, head_dim], each row contiguous, strides of
+/// heads and rows alike for both; position and evict_at: [n_kv_heads, n] int32. Both undefined: key i is position i, n is
+/// q_start + q_len, plain causal. -> [q_len, n_heads, head_dim].
+at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
+                           const at::Tensor& evict_at, std::int64_t q_start, const at::Tensor& lse = {});
+
 /// Adds the future mass of queries q_start ... to mass [n_heads, stride] (kernels/future_attention.h).
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
                       std::int64_t q_start, int window);

@@ -2,16 +2,15 @@
 // What a policy is to the engine. One file per policy; policy_factory.cpp lists them.
 
 #include <memory>
-#include <vector>
 
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy.h"
 #include "kernels/retain_step.h"
 
 namespace kvscope::engine {
 
 class KvpopScorer;
 
-/// Who stays, for a whole prompt at once and for one decode step. Both must decide alike: prefilling n tokens leaves
+/// Who stays, for the chunks of a prompt and for one decode step. Both must decide alike: prefilling n tokens leaves
 /// what n steps leave (tests/engine/prefill_test.cpp holds every policy to it).
 class RetentionPolicy {
  public:
@@ -30,12 +29,8 @@ class RetentionPolicy {
   /// True if every head comes to use max_slots(), so that pages may be taken once and memory stays as it is.
   virtual bool has_fixed_budget() const { return false; }
 
-  /// Lifetimes of one head after queries 0 ... n - 1, from the raw scores of its tokens [n] (empty without scorer).
-  /// evict_at: [n] out; contests: appended, layer and head 0.
-  void prefill_lifetimes(std::span<const float> scores, std::span<std::int32_t> evict_at,
-                         std::vector<Contest>& contests) const {
-    policy_lifetimes(spec_, n_positions_, scores, static_cast<std::int32_t>(evict_at.size()), evict_at, &contests);
-  }
+  /// The rule as a prompt wants it: lifetimes of one head, decision by decision, on the host.
+  std::unique_ptr<LifetimeRule> lifetime_rule() const { return policy_of(spec_).rule(spec_, geometry_); }
 
   const PolicySpec& spec() const { return spec_; }
   const RetentionGeometry& geometry() const { return geometry_; }

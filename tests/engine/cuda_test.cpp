@@ -1,12 +1,11 @@
 // The same model on CPU and CUDA.
-#include "tests/support/torch_catch.h"  // before LibTorch
-
 #include <filesystem>
 
 #include "engine/cache/slot_cache.h"
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
 namespace {
@@ -24,6 +23,36 @@ TEST_CASE("CPU and CUDA keep the same tokens of a small model in float32", "[eng
   CHECK(cpu.record.evict_at == cuda.record.evict_at);
   CHECK(cpu.kept == cuda.kept);
   CHECK(test::relative_difference(cuda.logits, cpu.logits) < 1e-4);  // float32 sums in another order
+}
+
+TEST_CASE("on CUDA a prompt in chunks leaves the cache of the prompt at once on the CPU", "[engine][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const std::string policy =
+      GENERATE(as<std::string>{}, "full", "streaming:sinks=4,window=32", "kvpop:budget=48,sinks=4,window=16",
+               "kvpop:keep=25%,sinks=2,window=16,decay=0.99,stride=4", "threshold:threshold=0.02,sinks=4,window=16");
+  const int chunk = GENERATE(1, 7, 64, 100);
+  CAPTURE(policy, chunk);
+  const std::vector<std::int32_t> ids = test::some_ids(300);
+  const test::Fed cpu = test::feed(test::small_model(), ids, 300, policy, {.chunk = 300});
+  const test::Fed cuda = test::feed(test::small_model(1, 16, "cuda"), ids, 290, policy, {.chunk = chunk});
+  CHECK(cpu.record.evict_at == cuda.record.evict_at);
+  CHECK(cpu.kept == cuda.kept);
+  CHECK(test::relative_difference(cuda.logits, cpu.logits) < 1e-4);  // float32 sums in another order
+}
+
+TEST_CASE("in bfloat16 a prompt in chunks is as near to float32 as the prompt at once", "[engine][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const std::string policy = GENERATE(as<std::string>{}, "full", "streaming:sinks=4,window=400");
+  CAPTURE(policy);
+  const engine::LoadedModel model = engine::LoadedModel::random(test::small_config(), 1, {"cuda", "bfloat16"}, 16);
+  const std::vector<std::int32_t> ids = test::some_ids(1000);
+  const test::Fed exact = test::feed(test::small_model(1, 16, "cuda"), ids, 1000, policy, {.chunk = 1000});
+  const auto error = [&](int chunk) {
+    return test::relative_difference(test::feed(model, ids, 1000, policy, {.chunk = chunk}).logits, exact.logits);
+  };
+  const double at_once = error(1000);
+  CHECK(at_once < 0.05);  // bfloat16 has 8 bits; two layers
+  for (const int chunk : {64, 200, 333}) CHECK(error(chunk) < 2 * at_once + 0.01);
 }
 
 TEST_CASE("CPU and CUDA decode the same text and the same oracle from the sample model", "[engine][cuda]") {

@@ -1,7 +1,5 @@
 // The claims that make live eviction believable: a prompt at once is the same as token by token, decisions are what a
 // brute-force sort of the recorded scores gives, and they depend on nothing that comes later.
-#include "tests/support/torch_catch.h"  // before LibTorch
-
 #include <algorithm>
 #include <cmath>
 #include <tuple>
@@ -10,6 +8,7 @@
 #include "engine/core/lifetime/running_top_k.h"
 #include "engine/core/support/error.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
 namespace {
@@ -78,6 +77,71 @@ TEST_CASE("prefilling n tokens leaves the cache, lifetimes, scores, contests and
   for (int i = 1; i < kTokens; ++i) {
     REQUIRE(stepped.record.logprobs[i] == Approx(at_once.record.logprobs[i]).margin(1e-3));
   }
+}
+
+TEST_CASE("a prompt in chunks leaves the cache, lifetimes, scores, contests and logits of the prompt at once",
+          "[engine][prefill]") {
+  const std::string policy = policy_of(GENERATE(0, 1, 2, 3, 4, 5, 6));
+  // Borders inside the sinks, inside the window, before the first contest and after many.
+  const int chunk = GENERATE(1, 7, 16, 64, 100);
+  const int prompt_len = GENERATE(131, kTokens);  // one after which decoding goes on, and all of it
+  CAPTURE(policy, chunk, prompt_len);
+  static const engine::LoadedModel model = test::small_model();
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens);
+  const test::Fed at_once = test::feed(model, ids, kTokens, policy, {.chunk = kTokens}),
+                  chunked = test::feed(model, ids, prompt_len, policy, {.chunk = chunk});
+
+  CHECK(at_once.kept == chunked.kept);
+  CHECK(at_once.record.evict_at == chunked.record.evict_at);
+  check_same_scores(at_once.record, chunked.record);
+  check_same_contests(at_once.record, chunked.record);
+  // float32 sums in another order: products of other heights, softmax over the keys in other tiles; 1e-6 is seen.
+  CHECK(test::relative_difference(chunked.logits, at_once.logits) < 1e-4);
+  for (int i = 1; i < kTokens; ++i) {
+    REQUIRE(chunked.record.logprobs[i] == Approx(at_once.record.logprobs[i]).margin(1e-3));
+  }
+}
+
+TEST_CASE("the memory of a prompt under a fixed budget does not grow with the prompt", "[engine][prefill]") {
+  const engine::LoadedModel model = test::small_model();
+  const std::string policy = policy_of(GENERATE(1, 2, 4, 5));
+  CAPTURE(policy);
+  std::vector<std::int64_t> bytes;
+  for (const int n : {100, 400, 1000}) {
+    engine::Generation run(model, test::request(test::some_ids(n), policy));
+    run.prefill({}, {.chunk = 64});
+    bytes.push_back(run.cache().pool_bytes());
+    for (int head = 0; head < 2; ++head)
+      CHECK(run.cache().n_slots(0, head) <= run.request().policy.geometry(n).budget());
+  }
+  CHECK(bytes == std::vector<std::int64_t>(3, bytes[0]));
+}
+
+TEST_CASE("a prefill without log-probabilities or facts leaves the same logits", "[engine][prefill]") {
+  const engine::LoadedModel model = test::small_model();
+  const protocol::RunRequest request = test::request(test::some_ids(90), policy_of(GENERATE(0, 2)));
+  engine::Generation with(model, request), without(model, request);
+  without.set_recording(false);
+  const protocol::StepFacts all = with.prefill({}, {.chunk = 32}),
+                            none = without.prefill({}, {.chunk = 32, .logprobs = false});
+  CHECK(all.logprobs.size() == 90);
+  CHECK(none.logprobs.empty());
+  CHECK((none.scores.empty() && none.contests.empty() && none.lifetimes.empty()));
+  CHECK(std::equal(with.logits().begin(), with.logits().end(), without.logits().begin()));
+}
+
+TEST_CASE("a prompt in chunks tells its progress and stops when it is told to", "[engine][prefill]") {
+  const engine::LoadedModel model = test::small_model();
+  engine::Generation run(model, test::request(test::some_ids(100), "streaming:sinks=4,window=32"));
+  std::vector<double> values;
+  engine::Hooks hooks;
+  hooks.progress = [&](const char*, double value, double max) {
+    CHECK(max == 8);  // 4 chunks of 2 layers
+    values.push_back(value);
+  };
+  hooks.cancelled = [&] { return values.size() == 5; };
+  CHECK_THROWS_AS(run.prefill(hooks, {.chunk = 25}), Error);
+  CHECK(values == std::vector<double>{0, 1, 2, 3, 4});
 }
 
 TEST_CASE("the cache holds exactly what the lifetimes say", "[engine][cache]") {

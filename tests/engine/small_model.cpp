@@ -49,7 +49,7 @@ protocol::RunRequest request(std::vector<std::int32_t> ids, const std::string& p
 }
 
 Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids, int prompt_len,
-         const std::string& policy) {
+         const std::string& policy, const engine::PrefillOptions& options) {
   const auto rest = static_cast<int>(ids.size()) - prompt_len;
   engine::Generation run(model, request({ids.begin(), ids.begin() + prompt_len}, policy, rest));
   Fed out;
@@ -57,7 +57,7 @@ Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids,
   BytePool pieces;
   for (int i = 0; i < prompt_len; ++i) pieces.push_back("");
   protocol::apply_event(out.record, protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy));
-  protocol::apply_event(out.record, protocol::to_json(run.prefill(), 0));
+  protocol::apply_event(out.record, protocol::to_json(run.prefill({}, options), 0));
   for (int i = prompt_len; i < static_cast<int>(ids.size()); ++i) {
     protocol::apply_event(out.record, protocol::to_json(run.step_forced(ids[i]), 0));
   }

@@ -29,7 +29,7 @@ struct Fed {
   std::vector<std::vector<std::int32_t>> kept;  // [layer * n_kv_heads + kv_head] positions in the cache, ascending
 };
 Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids, int prompt_len,
-         const std::string& policy);
+         const std::string& policy, const engine::PrefillOptions& options = {});
 
 /// max |a - b| / max |b|.
 double relative_difference(std::span<const float> a, std::span<const float> b);

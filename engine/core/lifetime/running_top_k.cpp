@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/lifetime_rule.h"
 
 namespace kvscope {
 
@@ -34,7 +35,7 @@ bool weaker(const Candidate& a, const Candidate& b) { return a.score != b.score 
 /// on top holds for ever.
 class StaticSlots {
  public:
-  StaticSlots(const RetentionGeometry&, std::span<const float>) {}
+  explicit StaticSlots(const RetentionGeometry&) {}
   std::size_t size() const { return heap_.size(); }
   void add(Candidate candidate) {
     heap_.push_back(candidate);
@@ -58,26 +59,21 @@ class StaticSlots {
 ///
 /// (eq. 20; the interval is a point for stride 1). What decides, however, is the float32 value, each of whose two
 /// roundings is off by at most 2^-24 of scores and decay. So the weakest token is among those whose priority is within
-/// `slack_` of the least one, and only these are compared by the effective scores themselves.
+/// slack(q) of the least one, and only these are compared by the effective scores themselves.
 class DecayingSlots {
  public:
-  DecayingSlots(const RetentionGeometry& geometry, std::span<const float> scores)
-      : log_gamma_(static_cast<float>(geometry.log_gamma)), stride_(geometry.decay_stride) {
-    double largest = 0;  // of the finite scores; an infinite one has an infinite priority, which is exact
-    for (const float score : scores) {
-      if (std::isfinite(score)) largest = std::max(largest, std::abs(static_cast<double>(score)));
-    }
-    const double scale = largest + static_cast<double>(scores.size() + geometry.window) * std::abs(slope());
-    const double rounding = 8 * 0x1p-24 * scale + 1e-44;  // two values of two roundings each, twice that; denormals
-    slack_ = rounding + (stride_ > 1 ? std::abs(static_cast<double>(log_gamma_)) : 0);
-    if (scale > 1e38) slack_ = std::numeric_limits<double>::infinity();  // float32 might overflow: look at all
-  }
+  explicit DecayingSlots(const RetentionGeometry& geometry)
+      : log_gamma_(static_cast<float>(geometry.log_gamma)), stride_(geometry.decay_stride) {}
   std::size_t size() const { return slots_.size(); }
-  void add(Candidate candidate) { slots_.insert({candidate.score - candidate.t * slope(), candidate}); }
+  void add(Candidate candidate) {
+    // An infinite score has an infinite priority, which is exact.
+    if (std::isfinite(candidate.score)) largest_ = std::max(largest_, std::abs(static_cast<double>(candidate.score)));
+    slots_.insert({candidate.score - candidate.t * slope(), candidate});
+  }
   const Candidate& weakest(std::int32_t q) {
     weakest_ = slots_.begin();
     Candidate least = at(weakest_, q);
-    const double limit = weakest_->priority + slack_;  // NaN for -inf + inf, and then all are looked at
+    const double limit = weakest_->priority + slack(q);  // NaN for -inf + inf, and then all are looked at
     for (auto slot = std::next(weakest_); slot != slots_.end() && !(slot->priority > limit); ++slot) {
       const Candidate candidate = at(slot, q);
       if (!weaker(candidate, least)) continue;
@@ -102,67 +98,42 @@ class DecayingSlots {
   using Slots = std::set<Slot>;
 
   double slope() const { return static_cast<double>(log_gamma_) / stride_; }
+  double slack(std::int32_t q) const {
+    const double scale = largest_ + static_cast<double>(q) * std::abs(slope());
+    if (scale > 1e38) return std::numeric_limits<double>::infinity();  // float32 might overflow: look at all
+    const double rounding = 8 * 0x1p-24 * scale + 1e-44;  // two values of two roundings each, twice that; denormals
+    return rounding + (stride_ > 1 ? std::abs(static_cast<double>(log_gamma_)) : 0);
+  }
   Candidate at(Slots::const_iterator slot, std::int32_t q) const {
     return {effective_score(slot->candidate.score, slot->candidate.t, q, log_gamma_, stride_), slot->candidate.t};
   }
   float log_gamma_;
   int stride_;
-  double slack_ = 0;
+  double largest_ = 0;  // |score| of the finite ones so far
   Slots slots_;
   Slots::const_iterator weakest_;  // set by weakest()
 };
 
-/// First token that is not decided after queries 0 ... n_queries - 1: it is still inside the window.
-std::int32_t first_undecided(int n_sink, int window, std::int32_t n_queries) {
-  return std::max(n_sink, n_queries - window);
-}
-
-/// The lifetimes of "everything is kept": what every rule starts from.
-void keep_all(int n_sink, int window, std::int32_t n_queries, std::span<std::int32_t> evict_at) {
-  if (n_sink < 0 || window < 1) throw std::invalid_argument("lifetimes: n_sink must be >= 0 and window >= 1");
-  if (n_queries < 0 || evict_at.size() < static_cast<std::size_t>(n_queries)) {
-    throw std::invalid_argument("lifetimes: evict_at is shorter than n_queries");
-  }
-  const std::size_t n_decided =
-      std::min<std::size_t>(evict_at.size(), static_cast<std::size_t>(first_undecided(n_sink, window, n_queries)));
-  std::fill(evict_at.begin(), evict_at.begin() + n_decided, kNever);
-  std::fill(evict_at.begin() + n_decided, evict_at.end(), kUndecided);
-}
-
-void check_scores(std::span<const float> scores, int n_sink, int window, std::int32_t n_queries) {
-  const std::int32_t n_read = n_queries - window;
-  if (n_read > n_sink && scores.size() < static_cast<std::size_t>(n_read)) {
-    throw std::invalid_argument("lifetimes: a score is missing for a token that has left the window");
-  }
-}
-
+/// KVpop's contests over one kind of slots.
 template <typename Slots>
-void run_contests(std::span<const float> scores, const RetentionGeometry& geometry, std::int32_t n_queries,
-                  std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
-  const float log_gamma = static_cast<float>(geometry.log_gamma);
-  const auto effective = [&](const Candidate& c, std::int32_t q) {
-    return effective_score(c.score, c.t, q, log_gamma, geometry.decay_stride);
-  };
-  const std::int32_t end = first_undecided(geometry.n_sink, geometry.window, n_queries);
-  Slots slots(geometry, scores.first(std::min(scores.size(), static_cast<std::size_t>(end))));
-  for (std::int32_t t = geometry.n_sink; t < end; ++t) {
-    const std::int32_t q = t + geometry.window;
-    const Candidate newcomer{comparable(scores[t]), t};
-    if (slots.size() < static_cast<std::size_t>(geometry.top_k)) {
-      slots.add(newcomer);
-      continue;
+class RunningTopK final : public LifetimeRule {
+ public:
+  explicit RunningTopK(const RetentionGeometry& geometry) : geometry_(geometry), slots_(geometry) {}
+
+  std::int32_t admit(std::int32_t t, float score, std::vector<Contest>* contests) override {
+    const std::int32_t q = t + geometry_.window;
+    const Candidate newcomer{comparable(score), t};
+    if (slots_.size() < static_cast<std::size_t>(geometry_.top_k)) {
+      slots_.add(newcomer);
+      return -1;
     }
-    if (geometry.top_k == 0) {
-      evict_at[t] = q;
-      continue;
-    }
-    const Candidate boundary = slots.weakest(q);
+    if (geometry_.top_k == 0) return t;
+    const Candidate boundary = slots_.weakest(q);
     const float newcomer_effective = effective(newcomer, q);
     const float boundary_effective = effective(boundary, q);
     const bool newcomer_stays = newcomer_effective > boundary_effective;  // of equal ones the older stays
     const std::int32_t evicted = newcomer_stays ? boundary.t : t;
-    evict_at[evicted] = q;
-    if (newcomer_stays) slots.replace_weakest(newcomer);
+    if (newcomer_stays) slots_.replace_weakest(newcomer);
     if (contests != nullptr) {
       contests->push_back({.q = q,
                            .newcomer = t,
@@ -171,38 +142,32 @@ void run_contests(std::span<const float> scores, const RetentionGeometry& geomet
                            .boundary_effective = boundary_effective,
                            .evicted = evicted});
     }
+    return evicted;
   }
-}
+
+ private:
+  float effective(const Candidate& c, std::int32_t q) const {
+    return effective_score(c.score, c.t, q, static_cast<float>(geometry_.log_gamma), geometry_.decay_stride);
+  }
+  RetentionGeometry geometry_;
+  Slots slots_;
+};
 
 }  // namespace
 
-void running_top_k(std::span<const float> scores, const RetentionGeometry& geometry, std::int32_t n_queries,
-                   std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
+std::unique_ptr<LifetimeRule> make_running_top_k_rule(const RetentionGeometry& geometry) {
   if (geometry.top_k < 0 || geometry.decay_stride < 1 || !(geometry.log_gamma <= 0)) {
     throw std::invalid_argument("running_top_k: top_k must be >= 0, decay_stride >= 1 and log_gamma <= 0");
   }
-  keep_all(geometry.n_sink, geometry.window, n_queries, evict_at);
-  check_scores(scores, geometry.n_sink, geometry.window, n_queries);
   // The float is what counts: a decay so slow that it rounds to 0 is none.
-  if (static_cast<float>(geometry.log_gamma) == 0) {
-    run_contests<StaticSlots>(scores, geometry, n_queries, evict_at, contests);
-  } else {
-    run_contests<DecayingSlots>(scores, geometry, n_queries, evict_at, contests);
-  }
+  if (static_cast<float>(geometry.log_gamma) == 0) return std::make_unique<RunningTopK<StaticSlots>>(geometry);
+  return std::make_unique<RunningTopK<DecayingSlots>>(geometry);
 }
 
-void threshold_lifetimes(std::span<const float> scores, float threshold, int n_sink, int window, std::int32_t n_queries,
-                         std::span<std::int32_t> evict_at) {
-  keep_all(n_sink, window, n_queries, evict_at);
-  check_scores(scores, n_sink, window, n_queries);
-  for (std::int32_t t = n_sink; t < first_undecided(n_sink, window, n_queries); ++t) {
-    if (!(scores[t] >= threshold)) evict_at[t] = t + window;  // a NaN leaves
-  }
-}
-
-void streaming_lifetimes(int n_sink, int window, std::int32_t n_queries, std::span<std::int32_t> evict_at) {
-  keep_all(n_sink, window, n_queries, evict_at);
-  for (std::int32_t t = n_sink; t < first_undecided(n_sink, window, n_queries); ++t) evict_at[t] = t + window;
+void running_top_k(std::span<const float> scores, const RetentionGeometry& geometry, std::int32_t n_queries,
+                   std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
+  replay(*make_running_top_k_rule(geometry), true, scores, geometry.n_sink, geometry.window, n_queries, evict_at,
+         contests);
 }
 
 }  // namespace kvscope

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/policy/policy.h"
 
 namespace kvscope {
@@ -10,12 +9,7 @@ RetentionGeometry geometry(const PolicySpec&, int n_positions) {
   return {.n_sink = 0, .window = kDefaultWindow, .top_k = std::max(0, n_positions - kDefaultWindow)};
 }
 
-void lifetimes(const PolicySpec&, const RetentionGeometry& geometry, std::span<const float>, std::int32_t n_queries,
-               std::span<std::int32_t> evict_at, std::vector<Contest>*) {
-  const std::size_t n_decided = std::min<std::size_t>(evict_at.size(), std::max(0, n_queries - geometry.window));
-  std::fill(evict_at.begin(), evict_at.begin() + n_decided, kNever);
-  std::fill(evict_at.begin() + n_decided, evict_at.end(), kUndecided);
-}
+std::unique_ptr<LifetimeRule> rule(const PolicySpec&, const RetentionGeometry&) { return make_keep_all_rule(); }
 
 }  // namespace
 
@@ -29,7 +23,7 @@ const Policy& full_policy() {
                .has_budget = false,
                .needs_scorer = false},
       .geometry = geometry,
-      .lifetimes = lifetimes};
+      .rule = rule};
   return policy;
 }
 

@@ -38,9 +38,8 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return geometry;
 }
 
-void lifetimes(const PolicySpec&, const RetentionGeometry& geometry, std::span<const float> scores,
-               std::int32_t n_queries, std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
-  running_top_k(scores, geometry, n_queries, evict_at, contests);
+std::unique_ptr<LifetimeRule> rule(const PolicySpec&, const RetentionGeometry& geometry) {
+  return make_running_top_k_rule(geometry);
 }
 
 }  // namespace
@@ -57,7 +56,7 @@ const Policy& kvpop_policy() {
                .has_budget = true,
                .needs_scorer = true},
       .geometry = geometry,
-      .lifetimes = lifetimes};
+      .rule = rule};
   return policy;
 }
 

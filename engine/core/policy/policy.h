@@ -2,10 +2,9 @@
 // What one policy is to the rest of engine/core: its declaration and its rule. One file a policy, listed in
 // policy_list.cpp.
 
-#include <cstdint>
-#include <span>
-#include <vector>
+#include <memory>
 
+#include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/policy_spec.h"
 
 namespace kvscope {
@@ -21,9 +20,8 @@ struct Policy {
   PolicyInfo info;
   /// Geometry of a run of n_positions; may throw Error.
   RetentionGeometry (*geometry)(const PolicySpec& spec, int n_positions);
-  /// See policy_lifetimes(). `scores` is long enough if info.needs_scorer.
-  void (*lifetimes)(const PolicySpec& spec, const RetentionGeometry& geometry, std::span<const float> scores,
-                    std::int32_t n_queries, std::span<std::int32_t> evict_at, std::vector<Contest>* contests);
+  /// The rule of one head; reads scores if info.needs_scorer.
+  std::unique_ptr<LifetimeRule> (*rule)(const PolicySpec& spec, const RetentionGeometry& geometry);
 };
 
 const Policy& full_policy();       // full.cpp

@@ -55,7 +55,8 @@ void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const f
                  .expected = std::to_string(n_needed) + ", one for each token that has left the window",
                  .hint = "record a run with a scorer beside the model"});
   }
-  policy.lifetimes(spec, geometry, scores, n_queries, evict_at, contests);
+  replay(*policy.rule(spec, geometry), policy.info.needs_scorer, scores, geometry.n_sink, geometry.window, n_queries,
+         evict_at, contests);
 }
 
 }  // namespace kvscope

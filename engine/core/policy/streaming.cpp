@@ -10,10 +10,7 @@ RetentionGeometry geometry(const PolicySpec& spec, int) {
       .n_sink = static_cast<int>(spec.value("sinks")), .window = static_cast<int>(spec.value("window")), .top_k = 0};
 }
 
-void lifetimes(const PolicySpec&, const RetentionGeometry& geometry, std::span<const float>, std::int32_t n_queries,
-               std::span<std::int32_t> evict_at, std::vector<Contest>*) {
-  streaming_lifetimes(geometry.n_sink, geometry.window, n_queries, evict_at);
-}
+std::unique_ptr<LifetimeRule> rule(const PolicySpec&, const RetentionGeometry&) { return make_streaming_rule(); }
 
 }  // namespace
 
@@ -28,7 +25,7 @@ const Policy& streaming_policy() {
                .has_budget = false,
                .needs_scorer = false},
       .geometry = geometry,
-      .lifetimes = lifetimes};
+      .rule = rule};
   return policy;
 }
 

@@ -17,10 +17,8 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
 }
 
-void lifetimes(const PolicySpec& spec, const RetentionGeometry& geometry, std::span<const float> scores,
-               std::int32_t n_queries, std::span<std::int32_t> evict_at, std::vector<Contest>*) {
-  threshold_lifetimes(scores, static_cast<float>(spec.value("threshold")), geometry.n_sink, geometry.window, n_queries,
-                      evict_at);
+std::unique_ptr<LifetimeRule> rule(const PolicySpec& spec, const RetentionGeometry&) {
+  return make_threshold_rule(static_cast<float>(spec.value("threshold")));
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ const Policy& threshold_policy() {
                .has_budget = false,
                .needs_scorer = true},
       .geometry = geometry,
-      .lifetimes = lifetimes};
+      .rule = rule};
   return policy;
 }
 

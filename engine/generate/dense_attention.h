@@ -1,0 +1,26 @@
+#pragma once
+// Causal attention over everything before, at the speed of the vendor's library where it has one. Includes LibTorch.
+
+#include <ATen/ATen.h>
+
+namespace kvscope::engine {
+
+/// Whose attention it is: this project's kernel (every device and dtype), FlashAttention 2, or cuDNN.
+enum class DenseBackend { own, flash, cudnn };
+
+/// Attention of q [n, n_heads, head_dim] at positions first ... first + n - 1 over keys and values of positions 0 ...
+/// first + n - 1, k and v [n_kv_heads, >= first + n, head_dim], every row contiguous. -> [n, n_heads, head_dim].
+///
+/// The libraries know no offset between queries and keys: the chunk's own square, causal, and its rectangle over the
+/// past are two calls, merged by their log-sum-exp, which is exact:
+///
+///     o = o_own + (o_past - o_own) w,   w = exp(lse_past) / (exp(lse_past) + exp(lse_own))
+at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           std::int64_t first);
+
+/// The fastest backend that gives right results for n queries like q on its device. bfloat16 on CUDA only; a library
+/// that refuses these shapes, or whose result on a small problem is not that of the project's kernel, is not used. The
+/// answer for a shape of heads is remembered.
+DenseBackend choose_dense_backend(const at::Tensor& q, std::int64_t n_kv_heads);
+
+}  // namespace kvscope::engine

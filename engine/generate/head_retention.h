@@ -1,0 +1,64 @@
+#pragma once
+// One KV head while a prompt passes through: which token is in which slot, and until when. Plain C++, no tensors.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/core/lifetime/lifetime_rule.h"
+
+namespace kvscope::engine {
+
+/// Use per chunk of queries [first, first + n): decide(), then what is read from kept() and evict_at() describes the
+/// chunk's attention; commit() gives slots to the chunk's survivors. What it remembers is bounded by what the policy
+/// keeps.
+class HeadRetention {
+ public:
+  struct Kept {
+    std::int32_t position;
+    std::int32_t slot;
+    float score;            // raw; 0 while it is not known
+    std::int32_t evict_at;  // within the chunk that was decided last, or kNever
+  };
+  struct Eviction {
+    std::int32_t token, evict_at;
+  };
+
+  HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window);
+
+  /// Decides for the next n queries. scores: [n], scores[i] is that of token first + i - window, read where that is not
+  /// negative; empty for a policy without scores.
+  void decide(std::int32_t n, std::span<const float> scores);
+  /// Of the chunk's end: evicted tokens' slots are given to the chunk's survivors, the others take fresh ones.
+  void commit();
+
+  /// Tokens of the chunks before, ascending by position, as they were at the chunk's begin.
+  const std::vector<Kept>& kept() const { return kept_; }
+  /// Of the chunk's own tokens, [n].
+  const std::vector<std::int32_t>& evict_at() const { return evict_at_; }
+  /// In the order of the queries.
+  const std::vector<Eviction>& evictions() const { return evictions_; }
+  const std::vector<Contest>& contests() const { return contests_; }
+  /// Slots that are, or were, in use.
+  std::int32_t n_slots() const { return n_slots_; }
+  /// Slot of each token of the chunk, -1 for those that did not see its end; [n], after commit().
+  const std::vector<std::int32_t>& slots() const { return slots_; }
+
+ private:
+  Kept& find(std::int32_t position);
+  void set_score(std::int32_t token, float score);
+  void evict(std::int32_t token, std::int32_t q);
+
+  std::unique_ptr<LifetimeRule> rule_;
+  std::int32_t n_sink_, window_;
+  std::int32_t first_ = 0;  // of the chunk
+  std::int32_t n_slots_ = 0;
+  std::vector<Kept> kept_;
+  std::vector<std::int32_t> evict_at_, slots_;
+  std::vector<float> score_;  // of the chunk's own tokens
+  std::vector<Eviction> evictions_;
+  std::vector<Contest> contests_;
+};
+
+}  // namespace kvscope::engine
