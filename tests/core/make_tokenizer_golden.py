@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer_{qwen2,llama3,gpt2}.json: small tokenizers of the three families and what the `tokenizers`
-package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
+"""Writes golden/tokenizer_{qwen2,llama3,gpt2}.json: tokenizers of the three families, trained here, and what the
+`tokenizers` package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
 
     python3 tests/core/make_tokenizer_golden.py [FAMILY...]
 
 Each file holds `tokenizer` (a tokenizer.json), `cases` (text, ids with special tokens parsed, ids with them left as text,
-ids with the post-processor's), `random` (seeded random texts, each with a hash of its ids) and `blocks` (for every 4096
-code points a hash of the ids of each one alone, between letters and after an apostrophe). Hashes are FNV-1a 64 over the
-ids as little-endian 32-bit numbers.
+ids with the post-processor's), `random` (seeded random texts, each with a hash of its ids), `blocks` (for every 4096
+code points a hash of the ids of each one alone, between letters and after an apostrophe) and `megabyte`: of 1 MB of
+random Unicode, which the test makes for itself from the same seed, for each block of 4096 draws a hash of its ids and one
+of the text that decoding them gives, and a hash of the ids of all of it at once. Hashes are FNV-1a 64 over the ids as
+little-endian 32-bit numbers, or over the text's bytes.
+
+The tokenizers of Qwen2 and Llama 3 have 12,000 tokens, learnt from Python's standard library and from made-up words of
+many scripts; that of GPT-2 has 600, and added tokens with every flag.
 """
 import json
 import pathlib
 import random
 import sys
+import sysconfig
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -53,27 +59,92 @@ TORTURE = [
     " \n<lst>  x", "a \t<lst>b", "<rst> \n x", "<rst><rst>  <lst>", "<rst>  <lst>", "x<sw>y", "x <sw> y", "<sw>", "_<sw>", "\u00e9<sw>", "-<sw>-", "<sw><sw>", "\u0301<sw>", "<sw>\u200d",
     "ca\u0301fe", "c\u00e1fe", "xc\u00e1fey", "cauldron", " cauldron", "cauldrons", "  cauldron\n", "The cauldron's",
     "def f(x):\n    return x\n\n\n\ndef g():\n\tpass\n", "{\"a\": [1, 2.5, null]}", "SELECT * FROM t WHERE a='b';", "<html>\n  <b>x</b>\n</html>",
+    "The \u7f13\u5b58 keeps \u043a\u043b\u044e\u0447\u0438 and \u0645\u0641\u0627\u062a\u064a\u062d, \u6587\u5b57\u5316\u3051 \U0001f914\u2026 naïve coöperation №5", "a\u0430\u03b1\u0251\uff41", "\u0915\u094d\u0937\u0924\u094d\u0930\u093f\u092f",
+    "\u1100\u1100\u1161\u11a8\u11a8 \u115f\u1160 \u3131\uffa1", "\ua960\ud7b0", "\u1112\u1161\u11ab\u1100\u1173\u11af \ud55c\uae00", "\u202d\u2067\u0627\u0628\u062c\u2069 (abc) \u06f1\u06f2\u06f3",
+    "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "\U0001f468\U0001f3fb\u200d\U0001f4bb\U0001f469\U0001f3ff\u200d\u2764\ufe0f\u200d\U0001f48b\u200d\U0001f468", "1\ufe0f\u20e3#\ufe0f\u20e3", "\u26a0\ufe0e\u26a0\ufe0f",
+    "\u0669\u06f9\u096f\u0e59\u1049\u17e9\uff19\U0001d7ff", "\u2167\u216b\u2188 \u3021\u3029 \u4e94\u5341 \u00bc\u00be\u2153 \u2080\u2089 \u2474\u24ff", "1\u00a0000\u202f000", "12\u066b5\u066c6", "007 0 00 000 0000",
+    "I'M SURE HE'LL'VE SAID \"DON'T\", WE'D'VE; THEY'RE'NT", "o'clock 'tis 'twas rock'n'roll", "\u02bcs \uff07s `s \u00b4s", "'\u017fx 'S\u017f' 'sT", "don't\u2019t don\u2019t",
+    "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a", "a\x08b\x0cc\x1dd", "\u0080\u0084\u0085\u0086\u009f", "\ufff9a\ufffab\ufffb\ufffc\ufffd", "\ufe00\ufe0f\u034f\u061c\u2060\u2064",
+    "class A(B):\n\n    def __init__(self, x: int = 0x_FF) -> None:\n        self.x = x  # TODO\n\n\n        return\n", "for(int i=0;i<n;++i){a[i]+=b[i]*c;}//\r\n\r\n\t}", "\\begin{align}\n  x &= \\frac{1}{2} \\\\\n\\end{align}", "$ git log --oneline | head -n 20 && echo \"$HOME\"", "x='a'*3;y=f\"{x!r:>10}\"",
+    "\u0378 \u0e3a\u0e5c \u2065 \U0001fbfa \U0003ffff\U00040000 \U000effff", "\u0870\u088f\u1c89\u1c8a\ua7cb\ua7da", "\U00010d40\U00010d4a\U00011380\U00016100\U0001ccf0", "\U00013460\U0001e5d0\U0002ebe0\U00031350", "\ufdd0\ufdef\ufffe\U0001ffff",
+    "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>", "<|begin_of_text|><|begin_of_text|>", "<|eot_id", "<tool_call>\n{}\n</tool_call>", "</think></think>", "< |im_end|>", "<|im_end|>\n\n<|im_start|>", "  <|lr|>  x", "a<|lr|>\n\n\tb <|lr|>", "A\u030ax \u00c5x a\u00c5x \u00c5xb \u212bx",
+    " \u3000\u2003\u00a0 x", "\u2029\u2028\n\u2028", "\t \t \n \t", "x \u0085\n y", "\r\r\n\n\r x", " \r\n \r\n", "\u00a0\n\u00a0a", " " * 33 + "\t" * 5 + "\n" * 3 + " " * 7 + "x", "\u3000" * 40 + "\u4e00",
     "word " * 20, "a" * 200, " " * 200, "\n" * 200, "9" * 200, "'" * 200, "\u4e00" * 100, "\u0301" * 100, "ab" * 100, "\r\n" * 50, "the" * 70, " the" * 70,
     " " * 65 + "x", "\n" * 64 + " x", "!" * 100 + "\n" * 3, "aA" * 60, "supercalifragilisticexpialidocious" * 4,
 ]
 
 
-def fnv(ids, h=0xCBF29CE484222325):
-    for i in ids:
-        for byte in i.to_bytes(4, "little"):
-            h = (h ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+START = 0xCBF29CE484222325
+
+
+def fnv_bytes(data, h=START):
+    for byte in data:
+        h = (h ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return h
 
 
-def trained(split, use_regex, add_prefix_space):
+def fnv(ids, h=START):
+    return fnv_bytes(b"".join(i.to_bytes(4, "little") for i in ids), h)
+
+
+RANGES = [(0x20, 0x7F), (0x20, 0x7F), (0x20, 0x7F), (0x61, 0x7B), (0x61, 0x7B), (0x09, 0x0E), (0x20, 0x28), (0x30, 0x3A),
+          (0x80, 0x250), (0x300, 0x370), (0x370, 0x1200), (0x1100, 0x1200), (0x1E00, 0x3000), (0x3000, 0xD7A4),
+          (0xAC00, 0xD7A4), (0xE000, 0x110000)]
+
+
+def megabyte():
+    """Blocks of 4096 draws: a range, a character of it, now and then again and again. SplitMix64."""
+    state, blocks, size = 20261121, [], 0
+    while size < 1 << 20:
+        text = []
+        for _ in range(4096):
+            state = (state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+            r = state
+            r = (r ^ r >> 30) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
+            r = (r ^ r >> 27) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
+            r ^= r >> 31
+            first, last = RANGES[r % 16]
+            again = (r >> 48) % 20 if (r >> 40) % 32 == 0 else 0
+            text.append(chr(first + (r >> 8 & 0xFFFFFFFF) % (last - first)) * (1 + again))
+        blocks.append("".join(text))
+        size += len(blocks[-1].encode())
+    return blocks
+
+
+def library_text(limit=3_000_000):
+    """Sources of Python's standard library: English and code."""
+    size = 0
+    for path in sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        yield text
+        size += len(text)
+        if size > limit:
+            return
+
+
+def made_up_text():
+    """Words of many scripts, the r-th of each as often as 1 / r: nothing but sequences of letters to learn merges from."""
+    rng = random.Random(7)
+    scripts = [(0xE0, 0x180), (0x430, 0x450), (0x3B1, 0x3CA), (0x5D0, 0x5EB), (0x620, 0x64B), (0x905, 0x93A), (0xE01, 0xE2F),
+               (0x1100, 0x1113), (0x3041, 0x3097), (0x30A1, 0x30FB), (0x4E00, 0x4F00), (0xAC00, 0xAD00), (0x1EA0, 0x1EF9),
+               (0x1F600, 0x1F640), (0x2190, 0x2200), (0x660, 0x66A), (0x300, 0x310)]
+    for first, last in scripts:
+        words = ["".join(chr(rng.randrange(first, last)) for _ in range(rng.randint(1, 6))) for _ in range(800)]
+        weights = [1 / (r + 1) for r in range(len(words))]
+        for _ in range(200):
+            yield " ".join(rng.choices(words, weights, k=60)) + ".\n"
+
+
+def trained(split, use_regex, add_prefix_space, size=12000):
     level = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=use_regex)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = level if use_regex else pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(split), behavior="isolated"), level])
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.train_from_iterator(CORPUS * 2, trainers.BpeTrainer(
-        vocab_size=600, initial_alphabet=alphabet, show_progress=False, min_frequency=2))
+    texts = CORPUS * 2 if size < 1000 else [*CORPUS * 2, *library_text(), *made_up_text()]
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=size, initial_alphabet=alphabet, show_progress=False, min_frequency=2))
     return tokenizer
 
 
@@ -81,8 +152,9 @@ def qwen2():
     tokenizer = trained(QWEN2, False, False)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    tokenizer.add_tokens([AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=False)])
-    tokenizer.add_tokens([AddedToken("ca\u0301fe", normalized=True)])
+    tokenizer.add_tokens([AddedToken(t, normalized=False) for t in ("<tool_call>", "</tool_call>", "<think>", "</think>")])
+    tokenizer.add_tokens([AddedToken("ca\u0301fe", normalized=True), AddedToken("A\u030ax", normalized=True, single_word=True)])
+    tokenizer.add_special_tokens([AddedToken("<|lr|>", normalized=False, lstrip=True, rstrip=True)])
     return json.loads(tokenizer.to_str())
 
 
@@ -94,7 +166,8 @@ def llama3():
     for word in "\u0120cauldron", "cauldron", "Vi\u00e1\u00bb\u0129t", "123":
         data["model"]["vocab"].setdefault(word, len(data["model"]["vocab"]))
     tokenizer = Tokenizer.from_str(json.dumps(data))
-    tokenizer.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|im_end|>"])
+    tokenizer.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|im_end|>", "<|start_header_id|>",
+                                  "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|python_tag|>"])
     tokenizer.post_processor = processors.Sequence([
         processors.ByteLevel(trim_offsets=False),
         processors.TemplateProcessing(
@@ -105,7 +178,7 @@ def llama3():
 
 
 def gpt2():
-    tokenizer = trained(None, True, True)
+    tokenizer = trained(None, True, True, 600)
     tokenizer.add_special_tokens(["<|endoftext|>", "<s>"])
     tokenizer.add_tokens([
         AddedToken("<lst>", lstrip=True), AddedToken("<rst>", rstrip=True), AddedToken("<sw>", single_word=True),
@@ -131,6 +204,14 @@ def random_texts(added, n=500):
     return texts
 
 
+def decoded(data, tokenizer, text):
+    """What decoding gives: the text as normalised. (GPT-2's has a blank before it, and after every added token.)"""
+    back = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False)
+    normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
+    assert back == normal or data["pre_tokenizer"].get("add_prefix_space")
+    return back
+
+
 def main():
     folder = pathlib.Path(__file__).parent / "golden"
     folder.mkdir(exist_ok=True)
@@ -154,9 +235,12 @@ def main():
             for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
                 h = fnv(encoding.ids, h)
             blocks.append(f"{h:016x}")
-        out = {"tokenizer": data, "cases": cases, "random": [[t, f"{fnv(encode(t)):016x}"] for t in texts], "blocks": blocks}
+        million = megabyte()
+        whole = [[f"{fnv(encode(t)):016x}", f"{fnv_bytes(decoded(data, tokenizer, t).encode()):016x}"] for t in million]
+        out = {"tokenizer": data, "cases": cases, "random": [[t, f"{fnv(encode(t)):016x}"] for t in texts], "blocks": blocks,
+               "megabyte": {"blocks": whole, "at_once": f"{fnv(encode(''.join(million))):016x}"}}
         path = folder / f"tokenizer_{make.__name__}.json"
-        path.write_text(json.dumps(out, ensure_ascii=True, separators=(",", ":")) + "\n")
+        path.write_text(json.dumps(out, ensure_ascii=False, separators=(",", ":")) + "\n")
         print(path.name, path.stat().st_size, "bytes,", len(cases), "cases")
 
 

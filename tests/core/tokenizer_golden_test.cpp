@@ -1,10 +1,12 @@
-// The same ids as the `tokenizers` package, for three small tokenizers that make_tokenizer_golden.py trained.
+// The same ids as the `tokenizers` package, for three tokenizers that make_tokenizer_golden.py trained.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/utf8.h"
+#include "engine/core/tokenizer/normalizer.h"
 #include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/tokenizer/utf8_stream.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;
@@ -21,6 +23,37 @@ std::uint64_t fnv(const Ids& ids, std::uint64_t h = kFnvStart) {
   return h;
 }
 
+std::uint64_t fnv(std::string_view bytes) {
+  std::uint64_t h = kFnvStart;
+  for (const char c : bytes) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  return h;
+}
+
+/// 1 MB of random Unicode in blocks of 4096 draws, as megabyte() of the script makes it.
+std::vector<std::string> megabyte() {
+  constexpr std::pair<char32_t, char32_t> kRanges[] = {
+      {0x20, 0x7F},     {0x20, 0x7F},     {0x20, 0x7F},     {0x61, 0x7B},      {0x61, 0x7B},    {0x09, 0x0E},
+      {0x20, 0x28},     {0x30, 0x3A},     {0x80, 0x250},    {0x300, 0x370},    {0x370, 0x1200}, {0x1100, 0x1200},
+      {0x1E00, 0x3000}, {0x3000, 0xD7A4}, {0xAC00, 0xD7A4}, {0xE000, 0x110000}};
+  std::vector<std::string> blocks;
+  std::uint64_t state = 20261121;
+  for (std::size_t size = 0; size < 1u << 20; size += blocks.back().size()) {
+    std::string text;
+    for (int draw = 0; draw < 4096; ++draw) {
+      std::uint64_t r = state += 0x9E3779B97F4A7C15;
+      r = (r ^ r >> 30) * 0xBF58476D1CE4E5B9;
+      r = (r ^ r >> 27) * 0x94D049BB133111EB;
+      r ^= r >> 31;
+      const auto [first, last] = kRanges[r % 16];
+      const auto c = static_cast<char32_t>(first + (r >> 8 & 0xFFFFFFFF) % (last - first));
+      const std::uint64_t again = (r >> 40) % 32 == 0 ? (r >> 48) % 20 : 0;
+      for (std::uint64_t i = 0; i <= again; ++i) kvscope::append_utf8(text, c);
+    }
+    blocks.push_back(std::move(text));
+  }
+  return blocks;
+}
+
 std::string hex(std::uint64_t h) {
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
@@ -34,7 +67,7 @@ struct Golden {
 
 Golden load(const std::string& family) {
   const std::string path = KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_" + family + ".json";
-  nlohmann::json file = kvscope::read_json(path, {.max_bytes = 1 << 20});
+  nlohmann::json file = kvscope::read_json(path, {.max_bytes = 4u << 20});
   const kvscope::test::TempFolder folder;
   folder.write("tokenizer.json", file["tokenizer"].dump());
   return {std::move(file), Tokenizer::load(folder.path())};
@@ -46,7 +79,7 @@ std::string family() { return GENERATE(as<std::string>{}, "qwen2", "llama3", "gp
 
 TEST_CASE("Difficult texts get the ids that the tokenizers package gives them") {
   const Golden golden = load(family());
-  REQUIRE(golden.file["cases"].size() > 200);
+  REQUIRE(golden.file["cases"].size() > 300);
   for (const auto& c : golden.file["cases"]) {
     const auto text = c["text"].get<std::string>();
     CAPTURE(c["text"].dump());
@@ -63,6 +96,26 @@ TEST_CASE("Random Unicode gets the ids that the tokenizers package gives it") {
     CAPTURE(item[0].dump());
     CHECK(hex(fnv(golden.tokenizer.encode(item[0].get<std::string>()))) == item[1].get<std::string>());
   }
+}
+
+TEST_CASE("A megabyte of random Unicode gets the package's ids, and they decode to what the package decodes") {
+  const std::string name = family();
+  const Golden golden = load(name);
+  const auto& wanted = golden.file["megabyte"]["blocks"];
+  const std::vector<std::string> blocks = megabyte();
+  REQUIRE(blocks.size() == wanted.size());
+  std::string whole;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    CAPTURE(i);
+    whole += blocks[i];
+    const Ids ids = golden.tokenizer.encode(blocks[i]);
+    const std::string text = golden.tokenizer.decode(ids);
+    CHECK(hex(fnv(ids)) == wanted[i][0].get<std::string>());
+    CHECK(hex(fnv(text)) == wanted[i][1].get<std::string>());
+    if (name == "qwen2") CHECK(text == kvscope::to_nfc(blocks[i]));
+    if (name == "llama3") CHECK(text == blocks[i]);
+  }
+  CHECK(hex(fnv(golden.tokenizer.encode(whole))) == golden.file["megabyte"]["at_once"].get<std::string>());
 }
 
 TEST_CASE("Every code point, alone, between letters and after an apostrophe, gets the package's ids") {
@@ -94,6 +147,53 @@ TEST_CASE("Without a normaliser, decoding the ids of a text gives the text, even
   for (const std::string& text : {every_byte, std::string("\xC0\x80 \xED\xA0\x80\xF5\x80\x80\x80"),
                                   std::string("caf\xC3"), std::string("\x80'\xFFs")}) {
     CHECK(golden.tokenizer.decode(golden.tokenizer.encode(text)) == text);
+  }
+}
+
+TEST_CASE("With normal form C, decoding the ids of a text gives its normal form") {
+  const Golden golden = load("qwen2");
+  for (const auto& c : golden.file["cases"]) {
+    const auto text = c["text"].get<std::string>();
+    CAPTURE(c["text"].dump());
+    // The normal form of what is decoded: an added token gives its own text, which need not be in it.
+    CHECK(kvscope::to_nfc(golden.tokenizer.decode(golden.tokenizer.encode(text, false))) == kvscope::to_nfc(text));
+  }
+}
+
+TEST_CASE("Merges written as lines and as pairs give the same ids") {
+  const std::string path = KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_llama3.json";
+  nlohmann::json file = kvscope::read_json(path, {.max_bytes = 4u << 20});
+  for (auto& merge : file["tokenizer"]["model"]["merges"]) {
+    REQUIRE(merge.is_array());
+    merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  }
+  const kvscope::test::TempFolder folder;
+  folder.write("tokenizer.json", file["tokenizer"].dump());
+  const Tokenizer lines = Tokenizer::load(folder.path());
+  for (const auto& c : file["cases"]) CHECK(lines.encode(c["text"].get<std::string>()) == c["ids"].get<Ids>());
+}
+
+TEST_CASE("Tokens streamed one by one print whole characters only, and all of the text") {
+  const Golden golden = load("llama3");
+  std::vector<std::string> texts = megabyte();
+  texts.resize(20);
+  for (const auto& c : golden.file["cases"]) texts.push_back(c["text"].get<std::string>());
+  for (const std::string& text : texts) {
+    kvscope::Utf8Stream stream;
+    std::string printed;
+    bool whole = true;
+    for (const std::int32_t id : golden.tokenizer.encode(text)) {
+      const std::string more = stream.push(golden.tokenizer.piece(id));
+      for (std::size_t i = 0; i < more.size();) {
+        const kvscope::Utf8Char c = kvscope::decode_utf8(more, i);
+        whole = whole && c.valid;
+        i += c.length;
+      }
+      printed += more;
+    }
+    CHECK(whole);
+    CHECK(stream.finish().empty());
+    CHECK(printed == text);
   }
 }
 

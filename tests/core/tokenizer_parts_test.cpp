@@ -114,9 +114,10 @@ TEST_CASE("Added tokens are found from the left, the longest first, with their w
     for (const auto& t : tokens) contents.push_back(t.content);
     return kvscope::AddedTokenFinder(std::move(tokens), std::move(contents));
   };
-  const auto split = [](const kvscope::AddedTokenFinder& f, std::string_view text, bool special = true) {
+  const auto split = [](const kvscope::AddedTokenFinder& f, std::string_view text,
+                        kvscope::ReadTokens read = kvscope::ReadTokens::all) {
     std::vector<kvscope::AddedTokenFinder::Part> parts;
-    f.split(text, special, parts);
+    f.split(text, read, parts);
     return join(parts);
   };
   const auto nested =
@@ -133,8 +134,11 @@ TEST_CASE("Added tokens are found from the left, the longest first, with their w
   const auto word = finder({{.id = 1, .content = "W", .single_word = true}});
   CHECK(split(word, "aW W Wb \u00e9W -W-") == "[aW ]<1:W>[ Wb \u00e9W -]<1:W>[-]");
   const auto special = finder({{.id = 1, .content = "<s>", .special = true}, {.id = 2, .content = "<t>"}});
-  CHECK(split(special, "<s><t>", false) == "[<s>]<2:<t>>");
-  CHECK(split(special, "<s><t>", true) == "<1:<s>><2:<t>>");
+  CHECK(split(special, "<s><t>", kvscope::ReadTokens::not_special) == "[<s>]<2:<t>>");
+  CHECK(split(special, "<s><t>", kvscope::ReadTokens::all) == "<1:<s>><2:<t>>");
+  const auto typed = finder(
+      {{.id = 1, .content = "[INST]", .special = true}, {.id = 2, .content = "<t>"}, {.id = 3, .content = "kv"}});
+  CHECK(split(typed, "[INST]<t>kv", kvscope::ReadTokens::not_markup) == "[[INST]<t>]<3:kv>");
 }
 
 TEST_CASE("Normal form C composes, orders marks and leaves what is not UTF-8") {

@@ -31,6 +31,10 @@ bool touches_word(std::string_view text, std::size_t start, std::size_t stop) {
   return (start > 0 && is_word_at(text, last_char(text, start))) || (stop < text.size() && is_word_at(text, stop));
 }
 
+bool stays_text(const AddedToken& token, ReadTokens read) {
+  return (read == ReadTokens::not_special && token.special) || (read == ReadTokens::not_markup && token.is_markup());
+}
+
 }  // namespace
 
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens, std::vector<std::string> contents) {
@@ -59,7 +63,7 @@ const AddedTokenFinder::Pattern* AddedTokenFinder::longest_at(std::string_view t
   return longest;
 }
 
-void AddedTokenFinder::split(std::string_view text, bool parse_special, std::vector<Part>& parts) const {
+void AddedTokenFinder::split(std::string_view text, ReadTokens read, std::vector<Part>& parts) const {
   std::size_t done = 0;  // parts cover text[0, done)
   for (std::size_t at = 0; at < text.size() && !patterns_.empty();) {
     if (!begins_one_[static_cast<unsigned char>(text[at])]) {
@@ -73,7 +77,7 @@ void AddedTokenFinder::split(std::string_view text, bool parse_special, std::vec
     }
     std::size_t start = at, stop = at + found->text.size();
     at = stop;  // also past a match that is then discarded: a shorter token inside it is not found either
-    if (found->token.special && !parse_special) continue;
+    if (stays_text(found->token, read)) continue;
     if (found->token.single_word && touches_word(text, start, stop)) continue;
     if (start < done) continue;  // inside the white space that rstrip took
     if (found->token.lstrip) {

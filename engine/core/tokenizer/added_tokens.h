@@ -16,6 +16,15 @@ struct AddedToken {
   bool rstrip = false;       // and after it
   bool normalized = false;   // looked for after normalisation, its own content normalised too
   bool special = false;
+  /// Written by templates, not by people: special, or of the form <...> (Qwen3's <think> is not special).
+  bool is_markup() const { return special || (content.starts_with('<') && content.ends_with('>')); }
+};
+
+/// Which added tokens are read in a text; the others stay text.
+enum class ReadTokens {
+  all,
+  not_special,  // the `tokenizers` package's encode_special_tokens
+  not_markup,   // for what a person typed in a chat
 };
 
 /// Finds tokens from left to right, at each place the longest, without overlap.
@@ -29,8 +38,8 @@ class AddedTokenFinder {
     std::string_view text;
     std::int32_t id = -1;  // -1: ordinary text
   };
-  /// Appends the parts of `text`, which together are all of it. Special tokens stay text unless `parse_special`.
-  void split(std::string_view text, bool parse_special, std::vector<Part>& parts) const;
+  /// Appends the parts of `text`, which together are all of it.
+  void split(std::string_view text, ReadTokens read, std::vector<Part>& parts) const;
 
  private:
   struct Pattern {

@@ -1,19 +1,69 @@
 #pragma once
-// A message to a chat model, in ChatML.
+// Conversations as the families' chat models were trained on them.
 
 #include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/core/tokenizer/tokenizer.h"
-
 namespace kvscope {
 
-/// True if the tokenizer has <|im_start|> and <|im_end|>.
-bool has_chatml(const Tokenizer& tokenizer);
+class Tokenizer;
+struct ChatFormat;
 
-/// <|im_start|>user\n{message}<|im_end|>\n<|im_start|>assistant\n as Qwen's template makes it, except that special
-/// tokens a person typed in `message` stay text. Throws Error (usage) if the tokenizer has no ChatML.
-std::vector<std::int32_t> chat_prompt(const Tokenizer& tokenizer, std::string_view message);
+struct ChatMessage {
+  std::string role;  // "system", "user" or "assistant"
+  std::string content;
+  bool operator==(const ChatMessage&) const = default;
+};
+
+struct ChatOptions {
+  std::optional<bool> thinking;       // Qwen3: false adds an empty think block; nothing: as the template does by itself
+  bool add_generation_prompt = true;  // begin the assistant's answer
+  std::string
+      date;  // of Llama 3.1 and later ("26 Jul 2024"); empty: the template's own. Never the clock's: runs repeat
+};
+
+/// A model's chat template, recognised as one of the families':
+///
+///     Qwen2, Qwen2.5   <|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n     after a default system message
+///     Qwen3            the same without one; past turns lose <think>...</think>
+///     Llama 3          <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{text}<|eot_id|>, text trimmed
+///     Llama 3.1 - 3.3  the same after a system turn with two dates
+///
+/// The result is what Jinja makes of the template; tools are not supported. Immutable; safe from several threads.
+class ChatTemplate {
+ public:
+  /// Whether `folder` has a template (known or not), in chat_template.jinja or tokenizer_config.json. Never throws.
+  static bool exists(const std::filesystem::path& folder);
+  /// Reads it. Throws Error (bad input) naming file and template if there is none or it is not one of the above.
+  static ChatTemplate load(const std::filesystem::path& folder);
+  /// From a template's text. `file` and `where` name it in errors; `bos` is the text of the first token, if any.
+  static ChatTemplate from_text(std::string_view jinja, std::string bos, const std::string& file,
+                                const std::string& where);
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+
+  /// "Qwen2.5", "Llama 3.1": the first model that has this template's conversation.
+  const std::string& name() const;
+  /// The conversation as text. Throws Error (usage) for no message, an unknown role, or a choice of thinking that the
+  /// model does not have.
+  std::string render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
+  /// As ids. The template's own markup is special tokens; what was said stays text, whatever is in it. Throws as
+  /// render() does, and (bad input) if the tokenizer lacks the template's tokens.
+  std::vector<std::int32_t> encode(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
+                                   const ChatOptions& options = {}) const;
+
+ private:
+  explicit ChatTemplate(std::unique_ptr<ChatFormat> format, std::string bos, std::string file);
+  void check(std::span<const ChatMessage> messages, const ChatOptions& options) const;
+  std::unique_ptr<ChatFormat> format_;
+  std::string bos_, file_;
+};
 
 }  // namespace kvscope

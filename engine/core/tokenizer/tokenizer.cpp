@@ -165,12 +165,20 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, bool parse_special) const {
+  return encode(utf8, parse_special ? ReadTokens::all : ReadTokens::not_special);
+}
+
+std::vector<std::int32_t> Tokenizer::encode_typed(std::string_view utf8) const {
+  return encode(utf8, ReadTokens::not_markup);
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens read) const {
   std::vector<std::int32_t> ids;
   ids.reserve(utf8.size() / 3 + 8);
   std::deque<std::string> made;
   WordEncoder words(impl_->bpe, utf8.size(), ids);
   std::vector<AddedTokenFinder::Part> parts, inner;
-  impl_->raw_finder.split(utf8, parse_special, parts);
+  impl_->raw_finder.split(utf8, read, parts);
   for (const AddedTokenFinder::Part& part : parts) {
     if (part.id >= 0) {
       ids.push_back(part.id);
@@ -179,7 +187,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, bool parse_sp
     const bool change = impl_->nfc && !is_surely_nfc(part.text);
     const std::string_view text = change ? std::string_view(made.emplace_back(to_nfc(part.text))) : part.text;
     inner.clear();
-    impl_->normalized_finder.split(text, parse_special, inner);
+    impl_->normalized_finder.split(text, read, inner);
     for (const AddedTokenFinder::Part& piece : inner) {
       if (piece.id >= 0) {
         ids.push_back(piece.id);

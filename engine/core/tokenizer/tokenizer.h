@@ -11,6 +11,8 @@
 
 namespace kvscope {
 
+enum class ReadTokens;
+
 class Tokenizer {
  public:
   /// Reads `folder`/tokenizer.json. Throws Error naming the key for whatever is malformed or not supported.
@@ -24,7 +26,10 @@ class Tokenizer {
   /// Bytes that are not UTF-8 are kept: decode(encode(x)) is x, unless a normaliser or a stripping token changes it.
   /// Safe from several threads.
   std::vector<std::int32_t> encode(std::string_view utf8, bool parse_special = true) const;
-  /// The same with the post-processor's ids around it (<|begin_of_text|> of Llama 3).
+  /// Ids of what a person typed in a chat: no special token is read, nor any other of the form <...>, which templates
+  /// write too (<think>, <tool_call>).
+  std::vector<std::int32_t> encode_typed(std::string_view utf8) const;
+  /// encode() with the post-processor's ids around it (<|begin_of_text|> of Llama 3).
   std::vector<std::int32_t> encode_with_special(std::string_view utf8) const;
   /// Bytes of one token: may be part of a character. Special tokens give their text. Empty for an id that has no token
   /// (an embedding table often has more rows than the tokenizer has tokens).
@@ -39,6 +44,7 @@ class Tokenizer {
 
  private:
   struct Impl;
+  std::vector<std::int32_t> encode(std::string_view utf8, ReadTokens read) const;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
