@@ -131,7 +131,8 @@ constexpr OptionSpec kBenchOptions[] = {
     {"shape", "NAME", "random weights of a known shape instead, e.g. qwen3-0.6b"},
     {"policy", "SPEC", "NAME:key=value,... (several are run by default)"},
     {"prompt-tokens", "N", "length of the prompt"},
-    {"max-tokens", "N", "tokens to generate"},
+    {"max-tokens", "N", "decode: tokens to generate"},
+    {"chunk", "N", "prefill: tokens of the prompt at a time (chosen by device and policy)"},
     {"repeats", "N", "measured repetitions after a warm-up"},
     kDeviceOption,
     kDtypeOption,
@@ -143,11 +144,11 @@ constexpr OptionSpec kBenchOptions[] = {
 
 int bench(const Arguments& arguments) {
   const std::string name = arguments.positionals()[0];
-  if (name != "decode") {
-    throw Error({.code = ExitCode::usage, .file = name, .found = "no such benchmark", .expected = "decode"});
+  if (name != "decode" && name != "prefill") {
+    throw Error({.code = ExitCode::usage, .file = name, .found = "no such benchmark", .expected = "decode or prefill"});
   }
-  nlohmann::json args =
-      given_options(arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "repeats", "device", "dtype"});
+  nlohmann::json args = given_options(
+      arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "chunk", "repeats", "device", "dtype"});
   args["name"] = name;
   if (arguments.has("shape")) return run_job(arguments, "bench", args);
   const std::string model = arguments.text("model", sample_model().string());
@@ -189,16 +190,18 @@ const CommandSpec& eval_command() {
 }
 
 const CommandSpec& bench_command() {
-  static const CommandSpec spec = {
-      "bench",
-      "decode [options]",
-      "speed of decoding on this machine",
-      "Tokens per second with recording off and on; each number with its spread over the repetitions.",
-      "  kvscope bench decode --device cpu",
-      1,
-      1,
-      kBenchOptions,
-      bench};
+  static const CommandSpec spec = {"bench",
+                                   "decode|prefill [options]",
+                                   "speed of decoding, or of reading a prompt, on this machine",
+                                   "Tokens per second, each number with its spread over the repetitions: of decoding "
+                                   "with recording off and on; of a "
+                                   "prompt beside what this device's products alone would take.",
+                                   "  kvscope bench decode --device cpu\n"
+                                   "  kvscope bench prefill --shape qwen3-8b --prompt-tokens 32768 --device cuda",
+                                   1,
+                                   1,
+                                   kBenchOptions,
+                                   bench};
   return spec;
 }
 

@@ -366,6 +366,10 @@ TEST_CASE("Jobs print their rows and pass their arguments on") {
   const json object = last_json_line(result.out);
   CHECK(object["args"]["max_tokens"] == 5);
   CHECK(object["args"]["name"] == "decode");
+  const auto prefill = kvscope_run({"bench", "prefill", "--model", test::sample_model().string(), "--chunk", "64",
+                                    "--engine", engine, "--json", "--quiet"});
+  REQUIRE(prefill.exit_code == 0);
+  CHECK(last_json_line(prefill.out)["args"]["chunk"] == 64);
   check_error_line(kvscope_run({"bench", "sorting", "--engine", engine}), 1, "no such benchmark");
 }
 

@@ -215,5 +215,23 @@ TEST_CASE("bench decode answers with a row per policy, recording off and on", "[
     CHECK(row.at("decode_tokens_per_s").at("median").get<double>() > 0);
 }
 
+TEST_CASE("bench prefill checks its result and tells its distance from the floor", "[engine][server][bench]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  const json args = {{"name", "prefill"}, {"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 300},
+                     {"chunk", 64},       {"repeats", 2}};
+  const json done = engine.call({{"type", "job"}, {"id", 1}, {"job", "bench"}, {"args", args}}).back();
+  REQUIRE(done.at("type") == "done");
+  const json& result = done.at("result");
+  CHECK(result.at("matrix_flops_per_s").get<double>() > 1e8);  // the slowest machine does more
+  CHECK(result.at("read_bytes_per_s").get<double>() > 1e8);
+  REQUIRE(result.at("rows").size() == 2);
+  for (const json& row : result.at("rows")) {
+    CHECK(row.at("check_error").get<double>() < 1e-3);
+    CHECK(row.at("ratio_to_floor").get<double>() > 0.5);  // nothing is faster than the products that it consists of
+    CHECK(row.at("tokens_per_s").at("min").get<double>() <= row.at("tokens_per_s").at("max").get<double>());
+  }
+}
+
 }  // namespace
 }  // namespace kvscope
