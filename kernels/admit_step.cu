@@ -1,5 +1,4 @@
 #include "kernels/admit_step.h"
-
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -7,14 +6,14 @@
 #include "kernels/cuda/retain.cuh"
 #include "kernels/validate.h"
 
-// One block a KV head does everything between the QKV product and attention. A launch for each part would cost more than
-// the parts: 2 us each, six of them, in each of 36 layers.
+// One block a KV head does everything between the QKV product and attention. A launch for each part would cost more
+// than the parts: 2 us each, six of them, in each of 36 layers.
 
 namespace kvscope::kernels {
 namespace {
 
-constexpr int kThreads = 1024;  // the scorer reads 330 kB a head: it needs many requests in flight
-constexpr int kWarps = kThreads / 32;
+constexpr int kScorerThreads = 1024;  // the scorer reads 330 kB a head: it needs many requests in flight
+constexpr int kPlainThreads = 256;
 
 /// One row of head_dim, normed (if there is a weight), rotated and rounded, by one warp. `buffer` [kHeadDim] floats of
 /// this warp; holds the result, exactly representable in T.
@@ -47,8 +46,10 @@ __device__ void norm_and_rotate(const AdmitStepArgs& args, const T* row, const T
   __syncwarp();
 }
 
-template <typename T, int kHeadDim>
-__global__ void __launch_bounds__(kThreads) admit_step_kernel(AdmitStepArgs args) {
+template <typename T, int kHeadDim, int kThreads>
+__global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs args) {
+  constexpr bool kHasScorer = kThreads == kScorerThreads;
+  constexpr int kWarps = kThreads / 32;
   __shared__ float rows[kWarps][kHeadDim];
   __shared__ MlstmShared<kHeadDim, kThreads> scorer;
   __shared__ Scan of_warp[kWarps];
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) admit_step_kernel(AdmitStepArgs args
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   let_next_start();
-  if (args.scorer.project) prefetch_mlstm<kHeadDim, kThreads>(args.scorer, head);
+  if constexpr (kHasScorer) prefetch_mlstm<kHeadDim, kThreads>(args.scorer, head);
   wait_for_previous();
 
   const std::int32_t position = *args.position;
@@ -82,8 +83,8 @@ __global__ void __launch_bounds__(kThreads) admit_step_kernel(AdmitStepArgs args
   if (threadIdx.x < kHeadDim) scorer.x[kHeadDim + threadIdx.x] = to_float(value[threadIdx.x]);
   __syncthreads();
 
-  float score = args.score && !args.scorer.project ? args.score[head] : 0.0f;
-  if (args.scorer.project) {
+  float score = args.score && !kHasScorer ? args.score[head] : 0.0f;
+  if constexpr (kHasScorer) {
     score = mlstm_score<kHeadDim, kThreads>(args.scorer, head, position, scorer);
     if (threadIdx.x == 0 && args.score) args.score[head] = score;
   }
@@ -115,7 +116,13 @@ void admit_step(const AdmitStepArgs& args, Stream stream) {
   validate(args);
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("admit_step", args.cache.head_dim, [&]<int kHeadDim>() {
-      launch_dependent(admit_step_kernel<T, kHeadDim>, dim3(args.cache.n_kv_heads), kThreads, 0, stream, args);
+      if (args.scorer.project) {
+        launch_dependent(admit_step_kernel<T, kHeadDim, kScorerThreads>, dim3(args.cache.n_kv_heads), kScorerThreads, 0,
+                         stream, args);
+      } else {
+        launch_dependent(admit_step_kernel<T, kHeadDim, kPlainThreads>, dim3(args.cache.n_kv_heads), kPlainThreads, 0,
+                         stream, args);
+      }
     });
   });
 }

@@ -6,14 +6,15 @@ namespace kvscope::kernels {
 /// One layer's delayed mLSTM scorer (KVpop eq. 10-11, App. E.3; engine/scorer/kvpop_scorer.h has the equations), all
 /// float32. Token p writes its row p % delay of `queries` and `direct`, after the row was read for token p - delay.
 struct MlstmScorerView {
-  const float* project = nullptr;  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]
-  const float* bias = nullptr;     // [n_kv_heads, 3]: b_i, b_f, b
-  const float* read = nullptr;     // [n_kv_heads, D]: out[:D]
-  float* c = nullptr;              // [n_kv_heads, D, D] memory, updated
-  float* z = nullptr;              // [n_kv_heads, D]
-  float* m = nullptr;              // [n_kv_heads]; -inf before the first token
-  float* queries = nullptr;        // [n_kv_heads, delay, D]: q~ of the last tokens
-  float* direct = nullptr;         // [n_kv_heads, delay]
+  const float* project =
+      nullptr;                  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]
+  const float* bias = nullptr;  // [n_kv_heads, 3]: b_i, b_f, b
+  const float* read = nullptr;  // [n_kv_heads, D]: out[:D]
+  float* c = nullptr;           // [n_kv_heads, D, D] memory, updated
+  float* z = nullptr;           // [n_kv_heads, D]
+  float* m = nullptr;           // [n_kv_heads]; -inf before the first token
+  float* queries = nullptr;     // [n_kv_heads, delay, D]: q~ of the last tokens
+  float* direct = nullptr;      // [n_kv_heads, delay]
   int delay = 0;
   float soft_cap = 0;  // c of c tanh(a / c) on both gates; 0 for none
 };
@@ -30,17 +31,17 @@ struct MlstmScorerView {
 /// The position is read on the device, so that one captured launch serves every step.
 struct AdmitStepArgs {
   SlotCacheView cache;
-  const void* qkv;                   // [(n_heads + 2 n_kv_heads) * head_dim] cache.dtype: q, k, v of the new token
-  const void* q_norm = nullptr;      // [head_dim] cache.dtype, or null for a model without
-  const void* k_norm = nullptr;      // likewise
-  const float* inv_freq;             // [head_dim / 2]
-  const std::int32_t* position;      // one number, q
-  void* q;                           // [n_heads, head_dim] cache.dtype out: rotated queries
+  const void* qkv;               // [(n_heads + 2 n_kv_heads) * head_dim] cache.dtype: q, k, v of the new token
+  const void* q_norm = nullptr;  // [head_dim] cache.dtype, or null for a model without
+  const void* k_norm = nullptr;  // likewise
+  const float* inv_freq;         // [head_dim / 2]
+  const std::int32_t* position;  // one number, q
+  void* q;                       // [n_heads, head_dim] cache.dtype out: rotated queries
   int n_heads;
-  float eps = 0;                     // of the norms
-  float attention_scaling = 1;       // of the rotation
-  MlstmScorerView scorer;            // scorer.project null: no scorer
-  float* score = nullptr;            // [n_kv_heads]: with a scorer out (NaN while position < delay), without one in
+  float eps = 0;                // of the norms
+  float attention_scaling = 1;  // of the rotation
+  MlstmScorerView scorer;       // scorer.project null: no scorer
+  float* score = nullptr;       // [n_kv_heads]: with a scorer out (NaN while position < delay), without one in
   RetainRule rule = RetainRule::keep_all;
   const float* log_gamma = nullptr;  // [n_kv_heads] or null, and what follows: as in RetainStepArgs
   float threshold = 0;
@@ -48,7 +49,7 @@ struct AdmitStepArgs {
   int window = 1;
   int top_k = 0;
   int decay_stride = 1;
-  RetainDecision* decision;          // [n_kv_heads] out
+  RetainDecision* decision;  // [n_kv_heads] out
 };
 
 void admit_step(const AdmitStepArgs& args, Stream stream);
@@ -58,6 +59,6 @@ void admit_step(const AdmitStepArgs& args);
 namespace reference {
 /// The references of the operations above, one after the other.
 void admit_step(const AdmitStepArgs& args);
-}
+}  // namespace reference
 
 }  // namespace kvscope::kernels

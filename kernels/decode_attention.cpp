@@ -6,7 +6,8 @@ namespace kvscope::kernels {
 
 std::int64_t decode_attention_scratch_floats(int n_heads, const SlotCacheView& cache) {
   const int n_splits = decode_splits(cache.max_pages * cache.page_size);
-  return n_splits == 1 ? 0 : static_cast<std::int64_t>(n_heads) * n_splits * (cache.head_dim + 2);
+  if (n_splits == 1) return 0;
+  return decode_counter_floats(n_heads) + static_cast<std::int64_t>(n_heads) * n_splits * (cache.head_dim + 2);
 }
 
 }  // namespace kvscope::kernels

@@ -1,16 +1,20 @@
+#include "kernels/decode_attention.h"
+
+#include <algorithm>
+
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/decode_split.h"
+#include "kernels/cuda/decode_split_mma.cuh"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/slots.cuh"
-#include "kernels/decode_attention.h"
 #include "kernels/validate.h"
 
-// Two kernels. decode_split_kernel: the slots of a KV head are dealt out to n_splits blocks in tiles of kTile; each
-// block runs an online softmax for all query heads of the group, so that a key or value is read once.
-// merge_splits_kernel adds the blocks' (m, l, o) up. A short cache leaves most blocks without a tile; they return at
-// once.
+// bfloat16 in pages of 16 goes to cuda/decode_split_mma.cuh. Everything else takes two kernels. decode_split_kernel: the
+// slots of a KV head are dealt out to n_splits blocks in tiles of kTile; each block runs an online softmax for all query
+// heads of the group, so that a key or value is read once. merge_splits_kernel adds the blocks' (m, l, o) up. A short
+// cache leaves most blocks without a tile; they return at once.
 
 namespace kvscope::kernels {
 namespace {
@@ -27,11 +31,12 @@ struct SplitParams {
   int n_parts;       // blocks (in y) that share a group
   int n_splits;      // gridDim.x
   float log2_scale;  // scale * log2(e): weights are powers of two inside, which exp2f gives directly
+  float* partial;    // in scratch, behind the counters of the other kernel
 };
 
-/// Layout of scratch: [n_heads, n_splits, head_dim + 2]: o (weighted sum), m (base 2), l.
+/// Layout of p.partial: [n_heads, n_splits, head_dim + 2]: o (weighted sum), m (base 2), l.
 __device__ inline float* partial_result(const SplitParams& p, int head, int split, int head_dim) {
-  return p.args.scratch + (static_cast<long long>(head) * p.n_splits + split) * (head_dim + 2);
+  return p.partial + (static_cast<long long>(head) * p.n_splits + split) * (head_dim + 2);
 }
 
 template <typename T>
@@ -198,17 +203,31 @@ __global__ void merge_splits_kernel(SplitParams p) {
   write_result<T>(p, head, feature, kHeadDim, o, m, l);
 }
 
-}  // namespace
+void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
+  mma_split::Params p = {.args = args};
+  p.group_size = args.n_heads / args.cache.n_kv_heads;
+  p.n_parts = (p.group_size + mma_split::kHeads - 1) / mma_split::kHeads;
+  const int n_rows = args.cache.n_kv_heads * p.n_parts;
+  // Two blocks a multiprocessor have 200 kB on their way; more of them would only be more to add up.
+  const int wanted = (2 * device_traits().n_multiprocessors + n_rows - 1) / n_rows;
+  p.n_splits = args.scratch ? std::min(decode_splits(args.cache.max_pages * args.cache.page_size), wanted) : 1;
+  p.counter = reinterpret_cast<unsigned*>(args.scratch);
+  p.partial = args.scratch + decode_counter_floats(args.n_heads);
+  p.softmax = p.partial + static_cast<std::int64_t>(args.n_heads) * p.n_splits * args.cache.head_dim;
+  p.log2_scale = args.scale * 1.44269504089f;
+  dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
+    launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim>, dim3(p.n_splits, n_rows), mma_split::kThreads,
+                     sizeof(mma_split::Shared<kHeadDim>), stream, p);
+  });
+}
 
-void decode_attention(const DecodeAttentionArgs& args, Stream stream) {
-  validate(args);
-  require_alignment("decode_attention", "cache.k_pool", args.cache.k_pool);
-  require_alignment("decode_attention", "cache.v_pool", args.cache.v_pool);
+void launch_plain(const DecodeAttentionArgs& args, Stream stream) {
   SplitParams p = {.args = args};
   p.group_size = args.n_heads / args.cache.n_kv_heads;
   p.n_parts = (p.group_size + kMaxGroup - 1) / kMaxGroup;
   p.n_splits = args.scratch ? decode_splits(args.cache.max_pages * args.cache.page_size) : 1;
   p.log2_scale = args.scale * 1.44269504089f;
+  p.partial = args.scratch + decode_counter_floats(args.n_heads);
   const dim3 grid(p.n_splits, args.cache.n_kv_heads * p.n_parts);
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
@@ -219,6 +238,16 @@ void decode_attention(const DecodeAttentionArgs& args, Stream stream) {
       check_launch();
     });
   });
+}
+
+}  // namespace
+
+void decode_attention(const DecodeAttentionArgs& args, Stream stream) {
+  validate(args);
+  require_alignment("decode_attention", "cache.k_pool", args.cache.k_pool);
+  require_alignment("decode_attention", "cache.v_pool", args.cache.v_pool);
+  if (args.cache.dtype == DType::bf16 && args.cache.page_size == mma_split::kSlots) return launch_mma(args, stream);
+  launch_plain(args, stream);
 }
 
 }  // namespace kvscope::kernels

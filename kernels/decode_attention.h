@@ -20,8 +20,9 @@ struct DecodeAttentionArgs {
 };
 
 /// How many floats of device memory the CUDA version wants as `scratch`: it depends on the capacity of the cache, not
-/// on what is in it, so one buffer serves every step. Any contents; no two calls in flight may share it. Without
-/// scratch (null) one block walks through all slots of a head: right, but slow for long caches.
+/// on what is in it, so one buffer serves every step. Zeros before the first call, and then left to these calls alone (it
+/// counts who has finished); no two calls in flight may share it. Without scratch (null) one block walks through all
+/// slots of a head: right, but slow for long caches.
 std::int64_t decode_attention_scratch_floats(int n_heads, const SlotCacheView& cache);
 
 /// Reads n_slots on the device: no host synchronisation, no allocation, launch shape fixed by max_pages.

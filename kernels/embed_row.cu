@@ -1,8 +1,7 @@
-#include "kernels/embed_row.h"
-
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/embed_row.h"
 #include "kernels/validate.h"
 
 namespace kvscope::kernels {
@@ -13,7 +12,6 @@ constexpr int kThreads = 256;
 template <typename T>
 __global__ void embed_row_kernel(EmbedRowArgs args) {
   let_next_start();
-  wait_for_previous();
   const T* row = static_cast<const T*>(args.table) + static_cast<long long>(*args.id) * args.dim;
   const int i = blockIdx.x * kThreads + threadIdx.x;
   if (i < args.dim) args.out[i] = to_float(row[i]);
@@ -24,7 +22,9 @@ __global__ void embed_row_kernel(EmbedRowArgs args) {
 void embed_row(const EmbedRowArgs& args, Stream stream) {
   validate(args);
   dispatch_dtype(args.dtype, [&]<typename T>() {
-    launch_dependent(embed_row_kernel<T>, dim3((args.dim + kThreads - 1) / kThreads), kThreads, 0, stream, args);
+    // Not launch_dependent(): the first of a step follows a copy of the id, which is no kernel that one could wait for.
+    embed_row_kernel<T><<<(args.dim + kThreads - 1) / kThreads, kThreads, 0, stream>>>(args);
+    check_launch();
   });
 }
 

@@ -1,7 +1,6 @@
-#include "kernels/logit_summary.h"
-
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/logit_summary.h"
 #include "kernels/validate.h"
 
 namespace kvscope::kernels {
@@ -24,8 +23,8 @@ __device__ inline float scaled(const Part& part, float greatest) {
 
 /// Of equal logits the lower id, so that the order of merging decides nothing.
 __device__ inline Part merge(const Part& a, const Part& b) {
-  const bool takes_b = b.best >= 0 && (a.best < 0 || b.greatest > a.greatest ||
-                                       (b.greatest == a.greatest && b.best < a.best));
+  const bool takes_b =
+      b.best >= 0 && (a.best < 0 || b.greatest > a.greatest || (b.greatest == a.greatest && b.best < a.best));
   Part out = takes_b ? b : a;
   out.sum = out.best < 0 ? a.sum + b.sum : scaled(a, out.greatest) + scaled(b, out.greatest);
   return out;
@@ -41,8 +40,8 @@ __device__ inline void add(Part& part, float logit, std::int32_t id) {
 
 __device__ inline Part merge_block(Part part, Part* of_warp) {
   for (int offset = 16; offset > 0; offset /= 2) {
-    const Part other = {__shfl_xor_sync(kFullWarp, part.greatest, offset), __shfl_xor_sync(kFullWarp, part.best, offset),
-                        __shfl_xor_sync(kFullWarp, part.sum, offset)};
+    const Part other = {__shfl_xor_sync(kFullWarp, part.greatest, offset),
+                        __shfl_xor_sync(kFullWarp, part.best, offset), __shfl_xor_sync(kFullWarp, part.sum, offset)};
     // The lower lane's part stands first on both sides, so that both round alike.
     part = (threadIdx.x & offset) == 0 ? merge(part, other) : merge(other, part);
   }

@@ -16,6 +16,7 @@
 #include "kernels/retain_step.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/step_graph.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -43,5 +44,18 @@ void project(const ProjectArgs&, Stream) { no_cuda("project"); }
 void admit_step(const AdmitStepArgs&, Stream) { no_cuda("admit_step"); }
 void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
+
+struct StepGraph::Impl {};
+StepGraph::StepGraph() = default;
+StepGraph::~StepGraph() = default;
+StepGraph::StepGraph(StepGraph&&) noexcept = default;
+StepGraph& StepGraph::operator=(StepGraph&&) noexcept = default;
+bool StepGraph::is_captured() const { return false; }
+void StepGraph::capture(const std::function<void(Stream)>&) { no_cuda("StepGraph"); }
+void StepGraph::launch(Stream) const { no_cuda("StepGraph"); }
+void copy_async(void*, const void*, std::size_t, Stream) { no_cuda("copy_async"); }
+void wait_for(Stream) { no_cuda("wait_for"); }
+PinnedMemory::PinnedMemory(std::size_t) { no_cuda("PinnedMemory"); }
+PinnedMemory::~PinnedMemory() = default;
 
 }  // namespace kvscope::kernels

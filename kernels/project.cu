@@ -1,5 +1,3 @@
-#include "kernels/project.h"
-
 #include <algorithm>
 
 #include "kernels/cuda/copy_async.cuh"
@@ -8,24 +6,29 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tile_product.cuh"
+#include "kernels/project.h"
 #include "kernels/validate.h"
 
 // A decode step is as fast as its weights arrive, so everything here is about never letting the memory wait:
-//  - one block a multiprocessor walks over its share of the rows; each thread fetches into shared memory, many requests
-//    ahead, exactly the weights that it will use itself, so that no barrier stands between memory and arithmetic;
+//  - one block a multiprocessor walks over its share of the rows, each warp with its own ring of requests in shared
+//    memory; it meets the other warps only once for eight rows;
 //  - the first requests go out before the kernel before has ended (launch.cuh): weights do not depend on it.
-// bfloat16 rows go through mma.m16n8k16 with the tokens as its 16 rows (8 of them used): eight rows of weights at a time,
-// and whether one token or eight share them changes neither the loads nor the order of any sum.
+// bfloat16 rows go through mma.m16n8k16 with the tokens as its 16 rows (8 of them used): eight rows of weights at a
+// time, and whether one token or eight share them changes neither the loads nor the order of any sum.
+//
+// Measured on an H200, Qwen3-8B shapes, one layer's four products in a row, us: 8 warps with 64-column units and an
+// index that was divided 227, counted 139, four sums instead of one dependent chain 129, 16 warps 107, whole lines per
+// request and 128-column units 105; the bytes alone take 83.
 
 namespace kvscope::kernels {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / 32;
-constexpr int kTaskRows = 8;      // rows of weights of a task: the 8 columns of an mma
-constexpr int kUnitColumns = 64;  // columns that a warp takes at a time: one line of 128 bytes in each of the 8 rows
+constexpr int kTaskRows = 8;       // rows of weights of a task: the 8 columns of an mma
+constexpr int kUnitColumns = 128;  // columns that a warp takes at a time: two lines of 128 bytes in each of the 8 rows
 constexpr int kUnitBytes = kTaskRows * kUnitColumns * 2;
-constexpr int kStages = 12;  // units that a warp has asked for: 96 KB a block, 12.7 MB on 132 multiprocessors
+constexpr int kStages = 3;  // units that a warp has asked for: 96 KB a block, so that two kernels fit a multiprocessor
 constexpr std::size_t kRingBytes = static_cast<std::size_t>(kWarps) * kStages * kUnitBytes;
 constexpr std::size_t kMaxInputBytes = 120 * 1024;  // of shared memory for the tokens
 
@@ -64,83 +67,163 @@ __device__ inline void finish(const ProjectArgs& args, int token, long long row,
   }
 }
 
-/// The tokens' inputs, normed if asked for, in shared memory as T: row t at input + t * args.dim. The whole block takes
-/// part; every sum has one order.
+/// x and its norm weight in registers, so that a norm reads x once and its weight before x is there.
 template <typename T>
-__device__ void load_inputs(const ProjectArgs& args, T* input, float* sums) {
-  for (int token = 0; token < args.n_tokens; ++token) {
-    T* out = input + static_cast<long long>(token) * args.dim;
-    if (!args.norm_weight) {
-      const T* x = static_cast<const T*>(args.x) + static_cast<long long>(token) * args.dim;
-      for (int c = threadIdx.x; c < args.dim; c += kThreads) out[c] = x[c];
-      continue;
+struct NormRow {
+  static constexpr int kPerThread = 4;  // of four columns each: rows up to 8192 long
+  float4 x[kPerThread], weight[kPerThread];
+
+  __device__ static bool fits(const ProjectArgs& args) {
+    return args.norm_weight && args.dim % 4 == 0 && args.dim <= 4 * kPerThread * kThreads;
+  }
+  __device__ void load_weight(const ProjectArgs& args) {
+    const T* data = static_cast<const T*>(args.norm_weight);
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int c = 4 * (i * kThreads + threadIdx.x);
+      if (c >= args.dim) break;
+      weight[i] = {to_float(data[c]), to_float(data[c + 1]), to_float(data[c + 2]), to_float(data[c + 3])};
     }
-    const float* x = static_cast<const float*>(args.x) + static_cast<long long>(token) * args.dim;
+  }
+  __device__ void norm(const ProjectArgs& args, int token, T* out, float* sums) {
+    const float* data = static_cast<const float*>(args.x) + static_cast<long long>(token) * args.dim;
     float squares = 0;
-#pragma unroll 8
-    for (int c = threadIdx.x; c < args.dim; c += kThreads) squares += x[c] * x[c];
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int c = 4 * (i * kThreads + threadIdx.x);
+      if (c >= args.dim) break;
+      x[i] = {data[c], data[c + 1], data[c + 2], data[c + 3]};
+      squares += x[i].x * x[i].x + x[i].y * x[i].y + x[i].z * x[i].z + x[i].w * x[i].w;
+    }
     __syncthreads();  // sums of the token before have been read
     const float inverse = rsqrtf(block_sum<kThreads>(squares, sums) / static_cast<float>(args.dim) + args.eps);
-    const T* weight = static_cast<const T*>(args.norm_weight);
-#pragma unroll 8
-    for (int c = threadIdx.x; c < args.dim; c += kThreads) out[c] = from_float<T>(x[c] * inverse * to_float(weight[c]));
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int c = 4 * (i * kThreads + threadIdx.x);
+      if (c >= args.dim) break;
+      out[c] = from_float<T>(x[i].x * inverse * weight[i].x);
+      out[c + 1] = from_float<T>(x[i].y * inverse * weight[i].y);
+      out[c + 2] = from_float<T>(x[i].z * inverse * weight[i].z);
+      out[c + 3] = from_float<T>(x[i].w * inverse * weight[i].w);
+    }
+  }
+};
+
+/// The same for rows of any length: x is read twice.
+template <typename T>
+__device__ void norm_long_row(const ProjectArgs& args, int token, T* out, float* sums) {
+  const float* x = static_cast<const float*>(args.x) + static_cast<long long>(token) * args.dim;
+  const T* weight = static_cast<const T*>(args.norm_weight);
+  float squares = 0;
+  for (int c = threadIdx.x; c < args.dim; c += kThreads) squares += x[c] * x[c];
+  __syncthreads();  // sums of the token before have been read
+  const float inverse = rsqrtf(block_sum<kThreads>(squares, sums) / static_cast<float>(args.dim) + args.eps);
+  for (int c = threadIdx.x; c < args.dim; c += kThreads) out[c] = from_float<T>(x[c] * inverse * to_float(weight[c]));
+}
+
+/// The tokens' inputs in shared memory as T, row t at input + t * args.dim, once the kernel before has ended. The whole
+/// block takes part; every sum has one order.
+template <typename T>
+__device__ void load_inputs(const ProjectArgs& args, T* input, float* sums) {
+  NormRow<T> row;
+  const bool fits = NormRow<T>::fits(args);
+  if (fits) row.load_weight(args);
+  wait_for_previous();
+  if (!args.norm_weight) {
+    const T* x = static_cast<const T*>(args.x);
+    const int n = args.n_tokens * args.dim;
+    constexpr int kChunk = Chunk<T>::kSize;
+    const bool has_chunks = n % kChunk == 0 && reinterpret_cast<unsigned long long>(x) % 16 == 0;
+    const int n_chunks = has_chunks ? n / kChunk : 0;
+    for (int i = threadIdx.x; i < n_chunks; i += kThreads) store_chunk(input + i * kChunk, load_chunk(x + i * kChunk));
+    for (int c = n_chunks * kChunk + threadIdx.x; c < n; c += kThreads) input[c] = x[c];
+  }
+  for (int token = 0; args.norm_weight && token < args.n_tokens; ++token) {
+    T* out = input + static_cast<long long>(token) * args.dim;
+    if (fits) {
+      row.norm(args, token, out, sums);
+    } else {
+      norm_long_row(args, token, out, sums);
+    }
   }
   __syncthreads();
 }
 
-/// The walk of one warp over its units: unit u of task i covers columns (warp + kWarps u) * 64 ... of the task's 8 rows.
-struct Walk {
-  int n_units;  // of this warp in one task
-  long long n_total;
-
-  __device__ Walk(const ProjectParams& p, int warp) {
-    const int units = (p.args.dim + kUnitColumns - 1) / kUnitColumns;
-    n_units = units > warp ? (units - warp - 1) / kWarps + 1 : 0;
-    const long long tasks = p.n_tasks > blockIdx.x ? (p.n_tasks - blockIdx.x - 1) / gridDim.x + 1 : 0;
-    n_total = tasks * n_units;
-  }
-};
-
-/// Asks for unit `index` of this warp's walk: 32 bytes of row lane / 4 for each lane.
-__device__ inline void fetch(const ProjectParams& p, const Walk& walk, int warp, long long index, char* stage) {
-  if (index < walk.n_total) {
-    const int lane = threadIdx.x % 32;
-    const long long task = blockIdx.x + index / walk.n_units * gridDim.x;
-    const int unit = warp + kWarps * static_cast<int>(index % walk.n_units);
-    const long long row = row_of(p.args, task, lane / 4);
-    const auto* weight = static_cast<const __nv_bfloat16*>(p.args.weight);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int column = unit * kUnitColumns + half * 32 + lane % 4 * 8;
-      const bool wanted = row < p.args.n_rows && column < p.args.dim;
-      copy_16_async(stage + half * 512 + lane * 16, weight + (wanted ? row * p.args.dim + column : 0), wanted);
-    }
-  }
-  end_copy_group();  // empty at the end, so that the count of groups stays right
+/// Where in a unit's 2 KB the 16 bytes of `row` at chunk 0 ... 15 lie. Odd rows are turned by half a line: two rows
+/// read side by side then fall into different banks.
+__device__ inline int place(int row, int chunk) {
+  return chunk / 8 * 1024 + row * 128 + ((chunk % 8) ^ (row % 2 * 4)) * 16;
 }
 
-/// c += weights x tokens for the 64 columns of one unit. The columns of a lane's 16 bytes are dealt to the k of two mma
-/// in another order than they stand, the same for both operands.
-__device__ inline void multiply(const ProjectArgs& args, const __nv_bfloat16* input, int unit, const char* stage,
-                                float (&c)[4]) {
-  const int lane = threadIdx.x % 32;
-  const int token = lane / 4;
+/// What one warp asks for: of each of the block's tasks (blockIdx.x, + gridDim.x, ...) the units warp, + kWarps, ... of
+/// 8 rows and 128 columns; a request of the warp brings four whole lines. Counted on, never divided: a division costs
+/// more than everything else that is done for a unit.
+class Fetcher {
+ public:
+  __device__ Fetcher(const ProjectParams& p, char* ring) : p_(p), ring_(ring), task_(blockIdx.x) { begin_task(); }
+
+  __device__ void next() {
+    if (task_ < p_.n_tasks && column_ < p_.args.dim) {
+      char* stage = ring_ + stage_ * kUnitBytes;
+      const int row = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int column = unit * kUnitColumns + half * 32 + lane % 4 * 8;
-    const uint4 w = *reinterpret_cast<const uint4*>(stage + half * 512 + lane * 16);
+      for (int i = 0; i < 4; ++i) {  // rows 0 ... 3 and 4 ... 7 of the first line, then of the second
+        const int column = column_ + i / 2 * 64 + chunk * 8;
+        const bool wanted = has_row_[i % 2] && column < p_.args.dim;
+        copy_16_async(stage + place(row + i % 2 * 4, i / 2 * 8 + chunk), row_[i % 2] + (wanted ? column : 0), wanted);
+      }
+      column_ += kWarps * kUnitColumns;
+      if (column_ >= p_.args.dim) {
+        task_ += gridDim.x;
+        begin_task();
+      }
+    }
+    end_copy_group();  // empty at the end, so that the count of groups stays right
+    stage_ = stage_ + 1 == kStages ? 0 : stage_ + 1;
+  }
+
+ private:
+  __device__ void begin_task() {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const long long row = row_of(p_.args, task_, threadIdx.x % 32 / 8 + 4 * i);
+      has_row_[i] = row < p_.args.n_rows;
+      row_[i] = static_cast<const __nv_bfloat16*>(p_.args.weight) + (has_row_[i] ? row * p_.args.dim : 0);
+    }
+    column_ = static_cast<int>(threadIdx.x) / 32 * kUnitColumns;
+  }
+
+  const ProjectParams& p_;
+  char* ring_;
+  long long task_;
+  const __nv_bfloat16* row_[2];
+  bool has_row_[2];
+  int column_;
+  int stage_ = 0;
+};
+
+/// c += weights x tokens for the columns of one unit, in four sums that do not wait for each other. The columns of a
+/// lane's 16 bytes are dealt to the k of two mma in another order than they stand, the same for both operands.
+__device__ inline void multiply(const ProjectArgs& args, const __nv_bfloat16* input, int first_column,
+                                const char* stage, float (&c)[4][4]) {
+  const int lane = threadIdx.x % 32;
+  const int token = lane / 4;  // and row of the weights
+#pragma unroll
+  for (int i = 0; i < kUnitColumns / 32; ++i) {
+    const int column = first_column + i * 32 + lane % 4 * 8;
+    const uint4 w = *reinterpret_cast<const uint4*>(stage + place(token, i * 4 + lane % 4));
     uint4 x = {0, 0, 0, 0};
     if (token < args.n_tokens && column < args.dim) {
       x = *reinterpret_cast<const uint4*>(input + static_cast<long long>(token) * args.dim + column);
     }
     const unsigned low[4] = {x.x, 0, x.y, 0}, high[4] = {x.z, 0, x.w, 0};
-    mma(c, low, w.x, w.y);
-    mma(c, high, w.z, w.w);
+    mma(c[i % 2 * 2], low, w.x, w.y);
+    mma(c[i % 2 * 2 + 1], high, w.z, w.w);
   }
 }
 
 // One block a multiprocessor: tasks blockIdx.x, + gridDim.x, ... of 8 rows each, the columns dealt out to the warps.
-__global__ void __launch_bounds__(kThreads) project_bf16_kernel(ProjectParams p) {
+__global__ void __launch_bounds__(kThreads, 1) project_bf16_kernel(ProjectParams p) {
   extern __shared__ __align__(128) char shared[];
   __shared__ float partial[2][kWarps][kMaxProjectTokens][kTaskRows];
   __shared__ float sums[kWarps];
@@ -148,26 +231,25 @@ __global__ void __launch_bounds__(kThreads) project_bf16_kernel(ProjectParams p)
   const int lane = threadIdx.x % 32;
   char* ring = shared + warp * kStages * kUnitBytes;
   auto* input = reinterpret_cast<__nv_bfloat16*>(shared + kRingBytes);
-  const Walk walk(p, warp);
+  Fetcher fetcher(p, ring);
 
   let_next_start();
-  for (int i = 0; i < kStages - 1; ++i) fetch(p, walk, warp, i, ring + i * kUnitBytes);
-  wait_for_previous();
+  for (int i = 0; i < kStages - 1; ++i) fetcher.next();
   load_inputs(p.args, input, sums);
 
-  long long index = 0;
-  int parity = 0;
+  int stage = 0, parity = 0;
   for (long long task = blockIdx.x; task < p.n_tasks; task += gridDim.x, parity ^= 1) {
-    float c[4] = {};
-    for (int u = 0; u < walk.n_units; ++u, ++index) {
-      const long long ahead = index + kStages - 1;
-      fetch(p, walk, warp, ahead, ring + ahead % kStages * kUnitBytes);
-      wait_copy_groups<kStages - 1>();  // unit `index` of this thread is there; no other thread reads it
-      multiply(p.args, input, warp + kWarps * u, ring + index % kStages * kUnitBytes, c);
+    float c[4][4] = {};
+    for (int column = warp * kUnitColumns; column < p.args.dim; column += kWarps * kUnitColumns) {
+      wait_copy_groups<kStages - 2>();
+      __syncwarp();  // the oldest unit is there for all lanes, and none still reads the one before, whose place is next
+      fetcher.next();
+      multiply(p.args, input, column, ring + stage * kUnitBytes, c);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
     }
-    // c[0], c[1]: token lane / 4, rows 2 (lane % 4) and the next
-    partial[parity][warp][lane / 4][lane % 4 * 2] = c[0];
-    partial[parity][warp][lane / 4][lane % 4 * 2 + 1] = c[1];
+    // c[.][0], c[.][1]: token lane / 4, rows 2 (lane % 4) and the next
+    partial[parity][warp][lane / 4][lane % 4 * 2] = (c[0][0] + c[1][0]) + (c[2][0] + c[3][0]);
+    partial[parity][warp][lane / 4][lane % 4 * 2 + 1] = (c[0][1] + c[1][1]) + (c[2][1] + c[3][1]);
     __syncthreads();  // one a task: the buffer of this parity is written again only after the next one
     if (threadIdx.x < kMaxProjectTokens * kTaskRows) {
       const int token = threadIdx.x / kTaskRows, i = threadIdx.x % kTaskRows;
@@ -188,11 +270,10 @@ __global__ void __launch_bounds__(kThreads) project_bf16_kernel(ProjectParams p)
 // float32, and bfloat16 rows that are no multiple of 16 bytes: a warp a row, the lanes along its columns.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) project_plain_kernel(ProjectArgs args) {
-  extern __shared__ __align__(16) char shared[];
+  extern __shared__ __align__(128) char shared[];
   __shared__ float sums[kWarps];
   T* input = reinterpret_cast<T*>(shared);
   let_next_start();
-  wait_for_previous();
   load_inputs(args, input, sums);
   const long long n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
   const int lane = threadIdx.x % 32;

@@ -8,10 +8,9 @@
 #include <limits>
 
 #include "engine/core/support/error.h"
-#include "engine/generate/attention_sites.h"
+#include "engine/generate/decode_step.h"
 #include "engine/generate/prefill_site.h"
 #include "engine/generate/sampler.h"
-#include "engine/model/device.h"
 
 namespace kvscope::engine {
 namespace {
@@ -28,14 +27,10 @@ Error prompt_error(std::string found, std::string expected, std::string hint = "
 
 std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const protocol::RunRequest& request) {
   if (!request.prompt_ids.empty()) return request.prompt_ids;
-  if (!request.raw) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "prompt",
-                 .found = "a chat",
-                 .expected = "raw text: chat templates are not supported yet",
-                 .hint = "use --raw"});
-  }
-  return model.tokenizer().encode(request.prompt);
+  if (request.raw) return model.tokenizer().encode_with_special(request.prompt);
+  const std::vector<ChatMessage> one{{"user", request.prompt}};
+  return ChatTemplate::load(model.info().path)
+      .encode(model.tokenizer(), request.messages.empty() ? one : request.messages, request.chat);
 }
 
 void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& ids, int max_tokens) {
@@ -70,11 +65,36 @@ struct Generation::Impl {
         decode(state),
         sampler(request_.sampling) {}
 
-  /// Takes the logits of the next token to the host. hidden: [1, hidden].
+  /// Logits of the next token from the prompt's last hidden state, [1, hidden].
   void read_logits(const at::Tensor& hidden) {
     const at::Tensor host = logits_of(model.weights(), hidden).view({-1}).cpu();
     logits.assign(host.data_ptr<float>(), host.data_ptr<float>() + host.numel());
+    has_logits = true;
     normaliser = log_sum_exp(logits);
+    best = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    check_finite();
+  }
+
+  /// Logits of the next token from the last decode step; they stay on the device until somebody asks.
+  void note_step() {
+    has_logits = false;
+    normaliser = decode.summary().log_sum_exp;
+    best = decode.summary().best;
+    check_finite();
+  }
+
+  const std::vector<float>& next_logits() {
+    if (!has_logits) logits = decode.logits();
+    has_logits = true;
+    return logits;
+  }
+
+  float logprob(std::int32_t id) {
+    const float logit = !has_logits && id == best ? decode.summary().best_logit : next_logits().at(id);
+    return static_cast<float>(logit - normaliser);
+  }
+
+  void check_finite() const {
     if (std::isfinite(normaliser)) return;
     throw Error({.code = ExitCode::internal,
                  .file = model.info().name,
@@ -112,10 +132,12 @@ struct Generation::Impl {
   int prompt_len;
   int n_positions;
   SequenceState state;
-  DecodeSite decode;
+  DecodeStep decode;
   Sampler sampler;
-  std::vector<float> logits;
-  double normaliser = 0;  // log sum exp of logits
+  std::vector<float> logits;  // of the next token, if has_logits
+  bool has_logits = false;
+  double normaliser = 0;  // log sum exp of them
+  std::int32_t best = -1;  // the greatest of them
   bool records = true;
   bool at_end = false;  // end of text was drawn and the request stops there
   RunTimings timings;
@@ -145,7 +167,8 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
   for (std::int64_t first = 0; first < run.prompt_len; first += chunk) {
     const std::int64_t n = std::min(chunk, run.prompt_len - first);
     site.begin(first, n);
-    const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
+    const at::Tensor hidden =
+        forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
     if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs);
     if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
   }
@@ -155,7 +178,10 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
   return facts;
 }
 
-protocol::StepFacts Generation::step() { return step_forced(impl_->sampler.next(impl_->logits)); }
+protocol::StepFacts Generation::step() {
+  Impl& run = *impl_;
+  return step_forced(run.sampler.is_greedy() ? run.best : run.sampler.next(run.next_logits()));
+}
 
 protocol::StepFacts Generation::step_forced(std::int32_t id) {
   const c10::InferenceMode no_gradients;
@@ -167,14 +193,12 @@ protocol::StepFacts Generation::step_forced(std::int32_t id) {
   facts.ids = {id};
   facts.pieces.push_back(piece(id));
   facts.logprobs_from = position;
-  facts.logprobs = {static_cast<float>(run.logits.at(id) - run.normaliser)};
+  facts.logprobs = {run.logprob(id)};
   run.ids.push_back(id);
 
-  const DecodeThreads threads(run.model.info().n_parameters);
-  run.decode.begin(position);
-  const at::Tensor token = ids_tensor(run.model.weights(), &id, 1);
-  run.read_logits(forward(run.model.config(), run.model.weights(), token, position, run.decode));
-  run.decode.finish(run.records ? &facts : nullptr);
+  run.decode.run(id, position);
+  run.note_step();
+  if (run.records) run.decode.gather(facts);
 
   const std::vector<std::int32_t>& ends = run.model.config().eos_ids;
   run.at_end = run.request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
@@ -207,7 +231,7 @@ const protocol::RunRequest& Generation::request() const { return impl_->request;
 const std::vector<std::int32_t>& Generation::ids() const { return impl_->ids; }
 int Generation::prompt_len() const { return impl_->prompt_len; }
 int Generation::n_positions() const { return impl_->n_positions; }
-std::span<const float> Generation::logits() const { return impl_->logits; }
+std::span<const float> Generation::logits() const { return impl_->next_logits(); }
 const RunTimings& Generation::timings() const { return impl_->timings; }
 std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }
 const SlotCache& Generation::cache() const { return impl_->state.cache; }

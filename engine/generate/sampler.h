@@ -18,6 +18,8 @@ class Sampler {
  public:
   explicit Sampler(const SamplingSpec& spec) : spec_(spec), random_(spec.seed) {}
 
+  /// True if next() is the greatest logit whatever the rest are.
+  bool is_greedy() const { return spec_.temperature == 0; }
   /// temperature 0: the highest logit, of equal ones the lower id. Otherwise a draw from softmax(logits / temperature)
   /// over the top_k most likely tokens (0: all), of these the fewest that together reach top_p.
   std::int32_t next(std::span<const float> logits);

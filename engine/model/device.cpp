@@ -1,7 +1,6 @@
 #include "engine/model/device.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <dlfcn.h>
 #include <torch/version.h>
 
@@ -39,9 +38,6 @@ bool driver_is_loaded() {
   if (driver != nullptr) dlclose(driver);
   return driver != nullptr;
 }
-
-/// Below this, one thread decodes as fast as several.
-constexpr std::int64_t kSmallModel = 50'000'000;
 
 }  // namespace
 
@@ -86,15 +82,5 @@ CudaDevice cuda_device(int index) {
 std::string torch_version() { return TORCH_VERSION; }
 
 void set_numerics() { at::globalContext().setFloat32MatmulPrecision("highest"); }
-
-DecodeThreads::DecodeThreads(std::int64_t n_parameters) {
-  if (n_parameters >= kSmallModel || at::get_num_threads() == 1) return;
-  before_ = at::get_num_threads();
-  at::set_num_threads(1);
-}
-
-DecodeThreads::~DecodeThreads() {
-  if (before_ > 0) at::set_num_threads(before_);
-}
 
 }  // namespace kvscope::engine

@@ -34,21 +34,4 @@ std::string torch_version();
 /// Called by every LoadedModel; idempotent.
 void set_numerics();
 
-/// Holds LibTorch's products to one thread while a small model decodes on the CPU, and gives the others back at the
-/// end.
-///
-/// A row times a matrix of a few hundred rows is over before a second thread has woken; and OpenMP's threads wait by
-/// spinning, so that on a busy machine each product waits for a time slice: 400 ms a token instead of 5 (7 M
-/// parameters, 2 cores under load).
-class DecodeThreads {
- public:
-  explicit DecodeThreads(std::int64_t n_parameters);
-  ~DecodeThreads();
-  DecodeThreads(const DecodeThreads&) = delete;
-  DecodeThreads& operator=(const DecodeThreads&) = delete;
-
- private:
-  int before_ = 0;  // 0: nothing was changed
-};
-
 }  // namespace kvscope::engine

@@ -8,7 +8,6 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/model/checkpoint.h"
-#include "engine/model/ops.h"
 
 namespace kvscope::engine {
 namespace {
@@ -161,20 +160,20 @@ at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor&
   return out;
 }
 
-at::Tensor KvpopScorer::step(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const {
-  const Features f = features(layer, k.unsqueeze(0), v.unsqueeze(0));
-  const std::int64_t row = state.n_tokens % config_.delay;
-  const bool reads = state.n_tokens >= config_.delay;
-  at::Tensor query_row = state.queries.select(1, row), direct_row = state.direct.select(1, row);
-  const at::Tensor h = ops::mlstm_step(state.c, state.z, state.m, f.k.squeeze(1).contiguous(),
-                                       f.v.squeeze(1).contiguous(), f.log_i.squeeze(1).contiguous(),
-                                       f.log_f.squeeze(1).contiguous(), reads ? query_row.contiguous() : at::Tensor());
-  at::Tensor out;
-  if (reads) out = score(layer, h.unsqueeze(1), direct_row.unsqueeze(1)).squeeze(1).contiguous();
-  query_row.copy_(f.q.squeeze(1));
-  direct_row.copy_(f.direct.squeeze(1));
-  ++state.n_tokens;
-  return out;
+kernels::MlstmScorerView KvpopScorer::view(int layer, const ScorerState& state) const {
+  for (const at::Tensor& tensor : {state.c, state.z, state.m, state.queries, state.direct}) {
+    TORCH_CHECK(tensor.is_contiguous(), "a scorer's state is not contiguous");
+  }
+  return {.project = project_[layer].data_ptr<float>(),
+          .bias = bias_[layer].data_ptr<float>(),
+          .read = read_[layer].data_ptr<float>(),
+          .c = state.c.data_ptr<float>(),
+          .z = state.z.data_ptr<float>(),
+          .m = state.m.data_ptr<float>(),
+          .queries = state.queries.data_ptr<float>(),
+          .direct = state.direct.data_ptr<float>(),
+          .delay = config_.delay,
+          .soft_cap = static_cast<float>(config_.soft_cap)};
 }
 
 }  // namespace kvscope::engine

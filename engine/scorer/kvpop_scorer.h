@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/model/weights.h"
+#include "kernels/admit_step.h"
 
 namespace kvscope::engine {
 
@@ -55,9 +56,9 @@ class KvpopScorer {
   /// not grow with n^2. Returns scores [n_kv_heads, n] float32: column i is the score of token state.n_tokens + i -
   /// delay; columns of tokens before the first are NaN.
   at::Tensor absorb(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
-  /// One token, k and v [n_kv_heads, head_dim], by the recurrent kernel. Returns the score [n_kv_heads] of the token
-  /// that leaves the window, undefined while there is none.
-  at::Tensor step(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
+  /// A layer's weights and its state for kernels::admit_step, which absorbs one token and counts nothing: n_tokens is the
+  /// caller's. Valid while `state` keeps its tensors, that is until the next absorb().
+  kernels::MlstmScorerView view(int layer, const ScorerState& state) const;
 
  private:
   struct Features {

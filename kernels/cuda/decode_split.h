@@ -7,6 +7,9 @@ namespace kvscope::kernels {
 constexpr int kDecodeTile = 64;       // slots that a block takes at a time
 constexpr int kMaxDecodeSplits = 64;  // times the KV heads: enough blocks to fill a large GPU
 
+/// Floats at the start of scratch that count who has finished; what follows stays a multiple of 16 bytes.
+constexpr int decode_counter_floats(int n_heads) { return (n_heads + 3) / 4 * 4; }
+
 /// Blocks per KV head for a cache that can hold `capacity` slots a head.
 constexpr int decode_splits(int capacity) {
   const int n_tiles = (capacity + kDecodeTile - 1) / kDecodeTile;

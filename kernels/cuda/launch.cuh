@@ -30,8 +30,8 @@ __device__ inline void let_next_start() {
 }
 
 /// Returns when the kernels before have ended and what they wrote can be read. Every thread of every block of a kernel
-/// that is launched by launch_dependent() must call it, since the kernel after relies on it: what a kernel waited for is
-/// over when the kernel itself is.
+/// that is launched by launch_dependent() must call it, since the kernel after relies on it: what a kernel waited for
+/// is over when the kernel itself is.
 __device__ inline void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -40,16 +40,15 @@ __device__ inline void wait_for_previous() {
 
 /// Asks for the cache line at `address` to be brought into the second-level cache. Safe for memory that somebody still
 /// writes: nothing is read.
-__device__ inline void prefetch_to_l2(const void* address) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
+__device__ inline void prefetch_to_l2(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 
 /// Launches `kernel`, which calls wait_for_previous(), so that it may begin before the kernel before has ended.
 template <typename... Params, typename... Args>
 void launch_dependent(void (*kernel)(Params...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream,
                       Args&&... args) {
   if (shared_bytes > 48 * 1024) {
-    cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+    cuda_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   }
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;

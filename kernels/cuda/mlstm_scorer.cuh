@@ -25,12 +25,13 @@ struct MlstmShared {
 template <int kHeadDim, int kThreads>
 __device__ inline void prefetch_mlstm(const MlstmScorerView& s, int head) {
   constexpr long long kWeights = 2LL * kHeadDim * (2 * kHeadDim + 3), kState = 1LL * kHeadDim * kHeadDim;
-  for (long long i = threadIdx.x * 32; i < kWeights; i += kThreads * 32) prefetch_to_l2(s.project + head * kWeights + i);
+  for (long long i = threadIdx.x * 32; i < kWeights; i += kThreads * 32)
+    prefetch_to_l2(s.project + head * kWeights + i);
   for (long long i = threadIdx.x * 32; i < kState; i += kThreads * 32) prefetch_to_l2(s.c + head * kState + i);
 }
 
-/// y = W x for the columns of q, k and v, and the three gates. Rows are dealt out to groups of threads; a column's parts
-/// are added up in one order.
+/// y = W x for the columns of q, k and v, and the three gates. Rows are dealt out to groups of threads; a column's
+/// parts are added up in one order.
 template <int kHeadDim, int kThreads>
 __device__ void mlstm_project(const MlstmScorerView& s, int head, MlstmShared<kHeadDim, kThreads>& shared) {
   constexpr int kInputs = 2 * kHeadDim, kColumns = 2 * kHeadDim, kStride = kColumns + 3, kGroups = kThreads / kColumns;

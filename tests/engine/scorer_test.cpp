@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "engine/cache/slot_cache.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "tests/engine/small_model.h"
@@ -53,6 +54,33 @@ at::Tensor quadratic(int layer, const Input& input, int delay, double soft_cap) 
          (read * out.narrow(1, d, 2 * d).unsqueeze(1)).sum(-1) + get("b", {2, 2}).unsqueeze(1);
 }
 
+/// One token through the fused kernel of a decode step, as the engine calls it, but without rotation (frequency 0) and
+/// with a cache that keeps everything: only the scorer is left. -> scores [heads] of token `position` - delay.
+at::Tensor kernel_step(const KvpopScorer& scorer, int layer, const at::Tensor& k, const at::Tensor& v,
+                       ScorerState& state, SlotCache& cache) {
+  const std::int64_t heads = k.size(0), d = k.size(1);
+  const std::int32_t position = static_cast<std::int32_t>(state.n_tokens++);
+  const at::Tensor qkv = at::cat({at::zeros({heads, d}), k, v}, 0).contiguous(), q = at::empty({heads, d}),
+                   inv_freq = at::zeros({d / 2}), score = at::empty({heads});
+  std::vector<kernels::RetainDecision> decision(static_cast<std::size_t>(heads));
+  kernels::cpu::admit_step({.cache = cache.view(0),
+                            .qkv = qkv.data_ptr(),
+                            .inv_freq = inv_freq.data_ptr<float>(),
+                            .position = &position,
+                            .q = q.data_ptr(),
+                            .n_heads = static_cast<int>(heads),
+                            .scorer = scorer.view(layer, state),
+                            .score = score.data_ptr<float>(),
+                            .decision = decision.data()});
+  return score;
+}
+
+SlotCache cache_for(int n) {
+  SlotCache cache(1, 2, 64, n, at::kFloat, c10::Device(c10::kCPU));
+  cache.reserve(n);
+  return cache;
+}
+
 double largest(const at::Tensor& difference) { return difference.abs().max().item<double>(); }
 
 TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same scores", "[engine][scorer]") {
@@ -71,9 +99,10 @@ TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same s
   CHECK(largest(blocks.narrow(1, delay, n - delay) - expected) < 1e-4);
 
   ScorerState stepping = scorer.initial_state();
+  SlotCache cache = cache_for(n);
   for (int t = 0; t < n; ++t) {
-    const at::Tensor score = scorer.step(layer, input.k[t], input.v[t], stepping);
-    REQUIRE(score.defined() == (t >= delay));
+    const at::Tensor score = kernel_step(scorer, layer, input.k[t], input.v[t], stepping, cache);
+    REQUIRE(score.isnan().all().item<bool>() == (t < delay));
     if (t >= delay) REQUIRE(largest(score - expected.select(1, t - delay)) < 1e-4);
   }
 }
@@ -94,8 +123,9 @@ TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps"
   const at::Tensor rest = scorer.absorb(0, input.k.narrow(0, cut, n - cut), input.v.narrow(0, cut, n - cut), parts);
   const int first = std::max(cut, delay);
   CHECK(largest(rest.narrow(1, first - cut, n - first) - expected.narrow(1, first, n - first)) < 1e-4);
+  SlotCache cache = cache_for(n);
   for (int t = cut; t < n; ++t) {
-    const at::Tensor score = scorer.step(0, input.k[t], input.v[t], stepping);
+    const at::Tensor score = kernel_step(scorer, 0, input.k[t], input.v[t], stepping, cache);
     if (t >= delay) REQUIRE(largest(score - expected.select(1, t)) < 1e-4);
   }
 }
