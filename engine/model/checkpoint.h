@@ -1,5 +1,5 @@
 #pragma once
-// Tensors out of safetensors files. Includes LibTorch.
+// Tensors out of safetensors files: one, or all of a model by several threads. Includes LibTorch.
 
 #include <filesystem>
 
@@ -13,7 +13,22 @@ namespace kvscope::engine {
 /// or of a type that is no float.
 at::Tensor read_tensor(const SafetensorsFile& file, const std::string& name, const std::vector<std::int64_t>& shape);
 
-/// A source over a model's weight files, which must outlive it. `progress` is told the bytes read so far of all.
-TensorSource checkpoint_source(const WeightFiles& files, const LoadProgress& progress, std::int64_t total_bytes);
+/// Reads a model's weight files, which must outlive it, in file order and in parts of 8 MiB. Up to 8 threads each read
+/// a part, turn it into the model's type and send it to the device; so that host memory holds 8 parts beside what the
+/// model itself is made of, a disk is asked for several parts at once, and no tensor is a step of its own.
+///
+/// `progress` is told the bytes so far and of all, at most 20 times a second, from the calling thread; when it throws,
+/// reading stops within a part and the exception is passed on. What fails first in the order of the files is the Error
+/// thrown, whichever thread came first.
+class CheckpointReader final : public WeightReader {
+ public:
+  CheckpointReader(const WeightFiles& files, LoadProgress progress) : files_(files), progress_(std::move(progress)) {}
+  void check(const std::string& name, const std::vector<std::int64_t>& shape) const override;
+  void read(const std::vector<TensorTarget>& targets) override;
+
+ private:
+  const WeightFiles& files_;
+  LoadProgress progress_;
+};
 
 }  // namespace kvscope::engine

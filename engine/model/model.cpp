@@ -4,7 +4,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <charconv>
-#include <system_error>
 
 #include "engine/core/support/error.h"
 #include "engine/model/checkpoint.h"
@@ -75,18 +74,6 @@ ModelInfo describe(const ModelConfig& config, const Weights& weights, const Plac
   return info;
 }
 
-std::int64_t bytes_of_weights(const std::filesystem::path& folder) {
-  std::int64_t bytes = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    std::error_code ignored;  // a file that vanishes here is found missing, with its name, when it is opened
-    if (name.starts_with("model") && name.ends_with(".safetensors")) {
-      bytes += static_cast<std::int64_t>(std::filesystem::file_size(entry.path(), ignored));
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 struct LoadedModel::Impl {
@@ -109,8 +96,8 @@ LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOpt
   impl->tokenizer = std::make_unique<Tokenizer>(Tokenizer::load(folder));
   const WeightFiles files = WeightFiles::open(folder);
   const Place place = choose_place(options);
-  impl->weights = build_weights(impl->config, checkpoint_source(files, progress, bytes_of_weights(folder)),
-                                place.device, place.dtype);
+  CheckpointReader reader(files, progress);
+  impl->weights = build_weights(impl->config, reader, place.device, place.dtype);
   impl->info = describe(impl->config, impl->weights, place);
   impl->info.path = folder.string();
   impl->info.name = std::filesystem::absolute(folder).lexically_normal().filename().string();

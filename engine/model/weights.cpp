@@ -8,62 +8,81 @@
 namespace kvscope::engine {
 namespace {
 
-/// Collects tensors of the checkpoint into the fused ones on the device.
-class Builder {
+using Part = std::pair<std::string, std::vector<std::int64_t>>;  // name, shape
+
+/// Collects which tensors of the checkpoint make which of the model; takes memory only when all of them are there.
+class Plan {
  public:
-  Builder(const TensorSource& source, Weights& weights) : source_(source), weights_(weights) {}
-
-  at::Tensor one(const std::string& name, std::vector<std::int64_t> shape) {
-    return stacked({{name, std::move(shape)}});
+  void one(at::Tensor& out, const std::string& name, std::vector<std::int64_t> shape) {
+    fused_.push_back({&out, {{name, std::move(shape)}}});
   }
+  /// Matrices under each other, or vectors behind each other: [sum of rows, ...].
+  void stacked(at::Tensor& out, std::vector<Part> parts) { fused_.push_back({&out, std::move(parts)}); }
 
-  /// Matrices under each other: [sum of rows, columns]. Each is sent to the device on its own, so that host memory
-  /// holds one tensor at a time.
-  at::Tensor stacked(const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& parts) {
-    std::int64_t rows = 0;
-    for (const auto& [name, shape] : parts) rows += shape[0];
-    std::vector<std::int64_t> shape = parts.front().second;
-    shape[0] = rows;
-    at::Tensor out = at::empty(shape, at::TensorOptions().device(weights_.device).dtype(weights_.dtype));
-    std::int64_t row = 0;
-    for (const auto& [name, part_shape] : parts) {
-      out.narrow(0, row, part_shape[0]).copy_(source_(name, part_shape));
-      row += part_shape[0];
+  void execute(WeightReader& reader, Weights& weights) const {
+    for (const Fused& fused : fused_) {
+      for (const auto& [name, shape] : fused.parts) reader.check(name, shape);
     }
-    weights_.n_parameters += out.numel();
-    return out;
+    std::vector<TensorTarget> targets;
+    for (const Fused& fused : fused_) {
+      std::vector<std::int64_t> shape = fused.parts.front().second;
+      shape[0] = 0;
+      for (const Part& part : fused.parts) shape[0] += part.second[0];
+      *fused.out = at::empty(shape, at::TensorOptions().device(weights.device).dtype(weights.dtype));
+      weights.n_parameters += fused.out->numel();
+      std::int64_t row = 0;
+      for (const auto& [name, part_shape] : fused.parts) {
+        targets.push_back({name, part_shape, fused.out->narrow(0, row, part_shape[0])});
+        row += part_shape[0];
+      }
+    }
+    reader.read(targets);
   }
 
  private:
-  const TensorSource& source_;
-  Weights& weights_;
+  struct Fused {
+    at::Tensor* out;
+    std::vector<Part> parts;
+  };
+  std::vector<Fused> fused_;
 };
 
-LayerWeights build_layer(const ModelConfig& config, Builder& builder, int layer) {
+void plan_layer(const ModelConfig& config, int layer, LayerWeights& out, Plan& plan) {
   const std::string prefix = "model.layers." + std::to_string(layer) + ".";
   const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim, ff = config.intermediate_size;
   const std::int64_t q_rows = config.n_heads * head_dim, kv_rows = config.n_kv_heads * head_dim;
-  LayerWeights out;
-  out.input_norm = builder.one(prefix + "input_layernorm.weight", {hidden});
-  out.qkv_proj = builder.stacked({{attention + "q_proj.weight", {q_rows, hidden}},
-                                  {attention + "k_proj.weight", {kv_rows, hidden}},
-                                  {attention + "v_proj.weight", {kv_rows, hidden}}});
+  plan.one(out.input_norm, prefix + "input_layernorm.weight", {hidden});
+  plan.stacked(out.qkv_proj, {{attention + "q_proj.weight", {q_rows, hidden}},
+                              {attention + "k_proj.weight", {kv_rows, hidden}},
+                              {attention + "v_proj.weight", {kv_rows, hidden}}});
   if (config.qkv_bias) {
-    out.qkv_bias = builder.stacked({{attention + "q_proj.bias", {q_rows}},
-                                    {attention + "k_proj.bias", {kv_rows}},
-                                    {attention + "v_proj.bias", {kv_rows}}});
+    plan.stacked(out.qkv_bias, {{attention + "q_proj.bias", {q_rows}},
+                                {attention + "k_proj.bias", {kv_rows}},
+                                {attention + "v_proj.bias", {kv_rows}}});
   }
   if (config.qk_norm) {
-    out.q_norm = builder.one(attention + "q_norm.weight", {head_dim});
-    out.k_norm = builder.one(attention + "k_norm.weight", {head_dim});
+    plan.one(out.q_norm, attention + "q_norm.weight", {head_dim});
+    plan.one(out.k_norm, attention + "k_norm.weight", {head_dim});
   }
-  out.o_proj = builder.one(attention + "o_proj.weight", {hidden, q_rows});
-  out.post_norm = builder.one(prefix + "post_attention_layernorm.weight", {hidden});
-  out.gate_up = builder.stacked({{mlp + "gate_proj.weight", {ff, hidden}}, {mlp + "up_proj.weight", {ff, hidden}}});
-  out.down = builder.one(mlp + "down_proj.weight", {hidden, ff});
-  return out;
+  plan.one(out.o_proj, attention + "o_proj.weight", {hidden, q_rows});
+  plan.one(out.post_norm, prefix + "post_attention_layernorm.weight", {hidden});
+  plan.stacked(out.gate_up, {{mlp + "gate_proj.weight", {ff, hidden}}, {mlp + "up_proj.weight", {ff, hidden}}});
+  plan.one(out.down, mlp + "down_proj.weight", {hidden, ff});
 }
+
+/// A source asked for one tensor after the other.
+class SourceReader final : public WeightReader {
+ public:
+  explicit SourceReader(const TensorSource& source) : source_(source) {}
+  void check(const std::string&, const std::vector<std::int64_t>&) const override {}
+  void read(const std::vector<TensorTarget>& targets) override {
+    for (const TensorTarget& target : targets) target.to.copy_(source_(target.name, target.shape));
+  }
+
+ private:
+  const TensorSource& source_;
+};
 
 std::uint64_t fnv1a64(std::string_view text) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -85,20 +104,28 @@ kernels::DType kernel_dtype(at::ScalarType dtype) {
   return dtype == at::kFloat ? kernels::DType::f32 : kernels::DType::bf16;
 }
 
-Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype) {
+Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Device device, at::ScalarType dtype) {
   Weights weights;
   weights.device = device;
   weights.dtype = dtype;
-  Builder builder(source, weights);
+  weights.layers.resize(static_cast<std::size_t>(config.n_layers));
   const std::int64_t vocab = config.vocab_size, hidden = config.hidden_size;
-  weights.embed = builder.one("model.embed_tokens.weight", {vocab, hidden});
-  for (int layer = 0; layer < config.n_layers; ++layer) weights.layers.push_back(build_layer(config, builder, layer));
-  weights.final_norm = builder.one("model.norm.weight", {hidden});
-  weights.lm_head = config.tie_word_embeddings ? weights.embed : builder.one("lm_head.weight", {vocab, hidden});
+  Plan plan;
+  plan.one(weights.embed, "model.embed_tokens.weight", {vocab, hidden});
+  for (int layer = 0; layer < config.n_layers; ++layer) plan_layer(config, layer, weights.layers[layer], plan);
+  plan.one(weights.final_norm, "model.norm.weight", {hidden});
+  if (!config.tie_word_embeddings) plan.one(weights.lm_head, "lm_head.weight", {vocab, hidden});
+  plan.execute(reader, weights);
+  if (config.tie_word_embeddings) weights.lm_head = weights.embed;
   const RopeFrequencies rope = rope_frequencies(config.rope_theta, config.head_dim, config.rope_scaling);
   weights.inv_freq = at::tensor(rope.inv_freq, at::kFloat).to(device);
   weights.attention_scaling = rope.attention_scaling;
   return weights;
+}
+
+Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype) {
+  SourceReader reader(source);
+  return build_weights(config, reader, device, dtype);
 }
 
 TensorSource formula_source(std::uint64_t seed) {

@@ -41,7 +41,26 @@ kernels::DType kernel_dtype(at::ScalarType dtype);
 /// Gives the tensor of a Hugging Face name ("model.layers.0.self_attn.q_proj.weight") on the CPU, of any float dtype.
 using TensorSource = std::function<at::Tensor(const std::string& name, const std::vector<std::int64_t>& shape)>;
 
-/// Asks `source` for every tensor that `config` implies and lays them out on `device` in `dtype`.
+/// One tensor of a checkpoint and the rows that it fills.
+struct TensorTarget {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  at::Tensor to;  // of that shape, contiguous, on the model's device and in its type
+};
+
+/// Where all tensors of a model come from.
+class WeightReader {
+ public:
+  virtual ~WeightReader() = default;
+  /// Throws Error if there is no such tensor. Asked for every tensor before memory is taken for any.
+  virtual void check(const std::string& name, const std::vector<std::int64_t>& shape) const = 0;
+  /// Fills all targets, in any order.
+  virtual void read(const std::vector<TensorTarget>& targets) = 0;
+};
+
+/// Asks `reader` for every tensor that `config` implies and lays them out on `device` in `dtype`.
+Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Device device, at::ScalarType dtype);
+/// The same from a source that has every tensor, one at a time.
 Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype);
 
 /// A source of pseudo-random weights that any language can compute again:

@@ -1,27 +1,35 @@
-"""Writes golden/logits.json: logits of transformers' Qwen3 (float32, eager attention, CPU) for eight small random models.
+"""Writes golden/logits.json (logits of small random Qwen3, Qwen2 and Llama models in transformers) and golden/score.json
+(log-probabilities of a text under one model of each family whose files hold float16, bfloat16 or float32).
 
-The weights are not stored: both sides compute them from names and indices (formula_source in engine/model/weights.h).
-Usage: python3 tests/engine/make_golden_logits.py        needs torch and transformers; the versions used are written beside.
+Everything is float32, eager attention, CPU, but for `bf16_error`: how far transformers in bfloat16, on the CPU too, is from
+that; the root mean square of the differences of all kept logits over that of the logits.
+The weights are not stored: all sides compute them from names and indices (formula_source in engine/model/weights.h,
+tests/support/model_folder.h).
+Usage: python3 tests/engine/make_golden_logits.py        needs torch, transformers and tokenizers; the versions used are
+written beside.
 """
 import json
+import math
 import pathlib
 
 import numpy as np
 import torch
 import transformers
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from tokenizers import Tokenizer
+from transformers import (LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
-VOCAB, LAYERS, TOKENS = 512, 2, 48
-POSITIONS = [0, 17, TOKENS - 1]  # of which the logits are kept
-#        seed hidden  ff  heads kv  dim  tied  theta
-SHAPES = [(1, 128, 192, 4, 4, 64, True, 1e4),
-          (2, 128, 256, 4, 2, 64, False, 1e4),
-          (3, 192, 320, 4, 1, 64, True, 1e6),
-          (4, 256, 384, 2, 2, 128, False, 1e6),
-          (5, 256, 256, 4, 2, 128, True, 1e4),
-          (6, 128, 192, 4, 1, 128, False, 1e6),
-          (7, 160, 224, 8, 2, 64, True, 5e5),
-          (8, 224, 448, 8, 8, 64, False, 1e4)]
+FOLDER = pathlib.Path(__file__).resolve().parent
+SAMPLE = FOLDER.parents[1] / 'samples' / 'models' / 'kvscope-tiny'
+CLASSES = {'Qwen3ForCausalLM': (Qwen3Config, Qwen3ForCausalLM), 'Qwen2ForCausalLM': (Qwen2Config, Qwen2ForCausalLM),
+           'LlamaForCausalLM': (LlamaConfig, LlamaForCausalLM)}
+TOKENS = 142
+POSITIONS = [0, 15, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
+# The original contexts are so short that the scaling matters within TOKENS.
+SCALINGS = {'default': None,
+            'linear': dict(rope_type='linear', factor=2.5),
+            'llama3': dict(rope_type='llama3', factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                           original_max_position_embeddings=64),
+            'yarn': dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=32)}
 
 
 def fnv1a64(text):
@@ -39,41 +47,109 @@ def splitmix64(x):
 
 
 def formula(name, shape, seed):
-    """u in [-1, 1); matrix: u sqrt(3 / columns), embedding: u, norm: 1 + u / 10."""
+    """u in [-1, 1); matrix: u sqrt(3 / columns), embedding and bias: u, norm: 1 + u / 10."""
     start = np.uint64((fnv1a64(name) + seed) % 2**64)
     with np.errstate(over='ignore'):
         bits = splitmix64(start + np.arange(int(np.prod(shape)), dtype=np.uint64)) >> np.uint64(40)
     u = (bits.astype(np.float32) * np.float32(2.0**-23) - np.float32(1)).reshape(shape)
-    if len(shape) == 1:
+    if len(shape) == 1 and not name.endswith('bias'):
         return np.float32(1) + np.float32(0.1) * u
-    scale = np.float32(1) if name == 'model.embed_tokens.weight' else np.float32(np.sqrt(3.0 / shape[-1]))
-    return scale * u
+    unscaled = len(shape) == 1 or name == 'model.embed_tokens.weight'
+    return u if unscaled else np.float32(np.sqrt(3.0 / shape[-1])) * u
 
 
-def golden(seed, hidden, ff, heads, kv_heads, head_dim, tied, theta):
-    config = Qwen3Config(vocab_size=VOCAB, hidden_size=hidden, intermediate_size=ff, num_hidden_layers=LAYERS,
-                         num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
-                         tie_word_embeddings=tied, rope_theta=theta, rms_norm_eps=1e-6, max_position_embeddings=4096,
-                         use_sliding_window=False, attention_bias=False)
-    if hasattr(config, 'rope_parameters') and config.rope_parameters is not None:
-        config.rope_parameters['rope_theta'] = theta  # transformers 5 keeps it here
-    config._attn_implementation = 'eager'
-    model = Qwen3ForCausalLM(config).float().eval()
+def make_config(architecture, group, kv_heads, head_dim, tied, scaling, index, vocab=160, implied=False):
+    """A config.json. `implied`: without head_dim, as Qwen2's are."""
+    heads = group * kv_heads
+    step = math.lcm(heads, 16)
+    config = dict(architectures=[architecture], vocab_size=vocab, num_hidden_layers=2, num_attention_heads=heads,
+                  num_key_value_heads=kv_heads, intermediate_size=160 + 16 * (index % 5),
+                  hidden_size=heads * head_dim if implied else step * max(1, 144 // step),
+                  max_position_embeddings=4096, rms_norm_eps=1e-5 if index % 2 else 1e-6, tie_word_embeddings=tied,
+                  rope_theta=[1e4, 5e5, 1e6][index % 3])
+    if not implied:
+        config['head_dim'] = head_dim
+    if SCALINGS[scaling]:
+        config['rope_scaling'] = SCALINGS[scaling]
+    return config
+
+
+def shapes():
+    for family, architecture in enumerate(CLASSES):
+        for i in range(8):
+            group = [1, 2, 4, 8][i % 4]
+            yield make_config(architecture, group, kv_heads=[3, 2, 2, 1][i % 4], head_dim=[64, 80, 128][(i + family) % 3],
+                              tied=(i + i // 4 + family) % 2 == 0, scaling=list(SCALINGS)[(i + i // 4) % 4], index=i,
+                              implied=(architecture != 'Qwen3ForCausalLM' and i == 1))
+    # groups of published models that are no power of two
+    yield make_config('LlamaForCausalLM', 3, 2, 128, True, 'llama3', 0)  # Llama-3.2-3B
+    yield make_config('Qwen3ForCausalLM', 5, 2, 128, False, 'default', 1)  # Qwen3-14B
+    yield make_config('Qwen2ForCausalLM', 6, 1, 128, True, 'default', 2)  # Qwen2.5-1.5B
+    yield make_config('Qwen2ForCausalLM', 7, 1, 64, True, 'yarn', 3)  # Qwen2.5-0.5B
+
+
+def make_model(config, seed, weights_dtype=torch.float32):
+    """The weights are rounded to weights_dtype and computed with in float32."""
+    config_class, model_class = CLASSES[config['architectures'][0]]
+    # A copy: transformers writes into the sections that it is given.
+    made = config_class(**json.loads(json.dumps(config)))
+    made._attn_implementation = 'eager'
+    model = model_class(made).float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape), seed)))
-    ids = (splitmix64(np.arange(TOKENS, dtype=np.uint64) + np.uint64(seed)) % np.uint64(VOCAB)).astype(np.int64)
+            parameter.copy_(torch.from_numpy(formula(name, tuple(parameter.shape), seed)).to(weights_dtype))
+    return model
+
+
+def logits_of(model, ids):
     with torch.no_grad():
-        logits = model(torch.from_numpy(ids)[None]).logits[0].double().numpy()
-    return dict(seed=seed, vocab_size=VOCAB, hidden_size=hidden, intermediate_size=ff, n_layers=LAYERS, n_heads=heads,
-                n_kv_heads=kv_heads, head_dim=head_dim, tie_word_embeddings=tied, rope_theta=theta, ids=ids.tolist(),
-                positions=POSITIONS, logits=[[float(f'{x:.7g}') for x in logits[p]] for p in POSITIONS])
+        return model(torch.tensor([ids])).logits[0].double().numpy()
+
+
+def rounded(values):
+    return [float(f'{x:.7g}') for x in values]
+
+
+def golden_logits(seed, config):
+    ids = (splitmix64(np.arange(TOKENS, dtype=np.uint64) + np.uint64(seed)) % np.uint64(config['vocab_size'])).astype(int)
+    ids = ids.tolist()
+    model = make_model(config, seed)
+    logits = logits_of(model, ids)[POSITIONS]
+    # Not model.bfloat16(), which rounds the rotary frequencies too: transformers keeps them in float32 when it loads.
+    inv_freq = model.model.rotary_emb.inv_freq.clone()
+    model = model.to(torch.bfloat16)
+    model.model.rotary_emb.inv_freq = inv_freq
+    error = logits_of(model, ids)[POSITIONS] - logits
+    return dict(seed=seed, config=config, ids=ids, positions=POSITIONS,
+                bf16_error=float(f'{np.sqrt((error**2).mean() / (logits**2).mean()):.4g}'),
+                logits=[rounded(row) for row in logits])
+
+
+TEXT = ('The code of the amber falcon is 4821.\n' + 'Every house in the street has a garden with an old wall around it. ' * 6 +
+        '\n<|endoftext|>What is the code of the amber falcon? 48')
+
+
+def golden_score(seed, config, dtype):
+    ids = Tokenizer.from_file(str(SAMPLE / 'tokenizer.json')).encode(TEXT).ids
+    logprobs = torch.from_numpy(logits_of(make_model(config, seed, getattr(torch, dtype)), ids)).log_softmax(-1)
+    chosen = [float(logprobs[i, id]) for i, id in enumerate(ids[1:])]
+    return dict(seed=seed, config=config | dict(torch_dtype=dtype), ids=ids, logprobs=rounded(chosen),
+                nll=float(f'{-np.mean(chosen):.9g}'))
+
+
+def write(name, **content):
+    out = dict(script='tests/engine/make_golden_logits.py', torch=torch.__version__, transformers=transformers.__version__)
+    path = FOLDER / 'golden' / name
+    text = json.dumps(out | content, separators=(',', ':')).replace('{"seed"', '\n{"seed"').replace('"logits"', '\n"logits"')
+    path.write_text(text + '\n')
+    print(path, path.stat().st_size, 'bytes')
 
 
 if __name__ == '__main__':
     torch.manual_seed(0)
-    out = dict(script='tests/engine/make_golden_logits.py', torch=torch.__version__,
-               transformers=transformers.__version__, models=[golden(*shape) for shape in SHAPES])
-    path = pathlib.Path(__file__).parent / 'golden' / 'logits.json'
-    path.write_text(json.dumps(out, separators=(',', ':')) + '\n')
-    print(path, path.stat().st_size, 'bytes')
+    transformers.logging.set_verbosity_error()
+    write('logits.json', models=[golden_logits(seed, config) for seed, config in enumerate(shapes(), start=1)])
+    write('score.json', text=TEXT, models=[
+        golden_score(101, make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'yarn', 0, vocab=4096), 'bfloat16'),
+        golden_score(102, make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'default', 1, vocab=4096), 'float16'),
+        golden_score(103, make_config('LlamaForCausalLM', 4, 1, 64, True, 'llama3', 2, vocab=4096), 'float32')])

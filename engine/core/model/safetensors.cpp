@@ -136,4 +136,15 @@ void SafetensorsFile::read(const TensorEntry& entry, std::span<std::byte> out) c
   read_exactly(fd_, entry.begin, out, path_);
 }
 
+void SafetensorsFile::read_part(const TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) const {
+  const std::uint64_t bytes = entry.end - entry.begin;
+  if (offset > bytes || out.size() > bytes - offset) {
+    throw Error({.code = ExitCode::internal,
+                 .file = path_.string(),
+                 .found = std::to_string(out.size()) + " bytes from byte " + std::to_string(offset) + " on",
+                 .expected = "a part of a tensor of " + std::to_string(bytes)});
+  }
+  read_exactly(fd_, entry.begin + offset, out, path_);
+}
+
 }  // namespace kvscope

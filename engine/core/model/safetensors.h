@@ -37,6 +37,8 @@ class SafetensorsFile {
   /// Reads the tensor's bytes with pread (a mapping would die of SIGBUS when the file is cut). out.size() must be
   /// end - begin. Safe from several threads.
   void read(const TensorEntry& entry, std::span<std::byte> out) const;
+  /// The same for out.size() bytes from byte `offset` of the tensor on.
+  void read_part(const TensorEntry& entry, std::uint64_t offset, std::span<std::byte> out) const;
 
  private:
   SafetensorsFile() = default;

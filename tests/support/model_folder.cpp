@@ -1,0 +1,139 @@
+#include "tests/support/model_folder.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+#include "kernels/bfloat16.h"
+
+namespace kvscope::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using NamedShape = std::pair<std::string, std::vector<std::int64_t>>;
+
+std::uint64_t fnv1a64(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+std::uint64_t splitmix64(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+template <class T>
+void append(std::vector<std::byte>& bytes, const T& value) {
+  const auto* begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof value);
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values, TensorType type) {
+  std::vector<std::byte> bytes;
+  for (const float x : values) {
+    if (type == TensorType::f32) append(bytes, x);
+    if (type == TensorType::bf16) append(bytes, kernels::to_bfloat16(x).bits);
+    if (type == TensorType::f16) append(bytes, static_cast<_Float16>(x));
+  }
+  return bytes;
+}
+
+std::string shard_name(int shard, int n_shards) {
+  if (n_shards == 1) return "model.safetensors";
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", shard + 1, n_shards);
+  return name;
+}
+
+void write_text(const fs::path& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+}  // namespace
+
+json small_model_config(const std::string& architecture) {
+  return {{"architectures", {architecture}},
+          {"vocab_size", 4096},
+          {"hidden_size", 64},
+          {"intermediate_size", 96},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 16},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 10000.0},
+          {"tie_word_embeddings", true},
+          {"torch_dtype", "float32"},
+          {"eos_token_id", 0}};
+}
+
+std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
+  const std::int64_t hidden = c.hidden_size, ff = c.intermediate_size, q = c.n_heads * c.head_dim,
+                     kv = c.n_kv_heads * c.head_dim;
+  std::vector<NamedShape> out = {{"model.embed_tokens.weight", {c.vocab_size, hidden}},
+                                 {"model.norm.weight", {hidden}}};
+  if (!c.tie_word_embeddings) out.push_back({"lm_head.weight", {c.vocab_size, hidden}});
+  for (int layer = 0; layer < c.n_layers; ++layer) {
+    const std::string prefix = "model.layers." + std::to_string(layer) + ".", attention = prefix + "self_attn.";
+    out.push_back({prefix + "input_layernorm.weight", {hidden}});
+    out.push_back({prefix + "post_attention_layernorm.weight", {hidden}});
+    const std::pair<const char*, std::int64_t> projections[] = {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}};
+    for (const auto& [name, rows] : projections) {
+      out.push_back({attention + name + ".weight", {rows, hidden}});
+      if (c.qkv_bias) out.push_back({attention + name + ".bias", {rows}});
+    }
+    if (c.qk_norm) out.push_back({attention + "q_norm.weight", {c.head_dim}});
+    if (c.qk_norm) out.push_back({attention + "k_norm.weight", {c.head_dim}});
+    out.push_back({attention + "o_proj.weight", {hidden, q}});
+    out.push_back({prefix + "mlp.gate_proj.weight", {ff, hidden}});
+    out.push_back({prefix + "mlp.up_proj.weight", {ff, hidden}});
+    out.push_back({prefix + "mlp.down_proj.weight", {hidden, ff}});
+  }
+  return out;
+}
+
+std::vector<float> formula_tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint64_t seed) {
+  const bool is_vector = shape.size() == 1, is_norm = is_vector && !name.ends_with("bias");
+  const bool is_embedding = name == "model.embed_tokens.weight";
+  const float matrix = static_cast<float>(std::sqrt(3.0 / static_cast<double>(shape.back())));
+  const float scale = is_norm ? 0.1f : is_vector || is_embedding ? 1.0f : matrix;
+  std::size_t n = 1;
+  for (const std::int64_t size : shape) n *= static_cast<std::size_t>(size);
+  std::vector<float> out(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto bits = static_cast<float>(splitmix64(fnv1a64(name) + seed + i) >> 40);
+    out[i] = (is_norm ? 1.0f : 0.0f) + scale * (bits * 0x1p-23f - 1.0f);
+  }
+  return out;
+}
+
+void write_model_folder(const fs::path& folder, const json& config, std::uint64_t seed,
+                        const ModelFolderOptions& options) {
+  fs::create_directories(folder);
+  write_text(folder / "config.json", config.dump(1));
+  fs::copy_file(KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny/tokenizer.json", folder / "tokenizer.json",
+                fs::copy_options::overwrite_existing);
+  const std::vector<NamedShape> tensors = tensor_shapes(ModelConfig::load(folder));
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<std::vector<TensorToWrite>> shards(static_cast<std::size_t>(options.n_shards));
+  json map = json::object();
+  for (const auto& [name, shape] : tensors) bytes.push_back(bytes_of(formula_tensor(name, shape, seed), options.type));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto shard = i % shards.size();
+    shards[shard].push_back({tensors[i].first, options.type, tensors[i].second, bytes[i]});
+    map[tensors[i].first] = shard_name(static_cast<int>(shard), options.n_shards);
+  }
+  for (int shard = 0; shard < options.n_shards; ++shard) {
+    write_safetensors(folder / shard_name(shard, options.n_shards), shards[static_cast<std::size_t>(shard)],
+                      {{"format", "pt"}});
+  }
+  if (options.n_shards == 1) return;
+  const json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", map}};
+  write_text(folder / "model.safetensors.index.json", index.dump(1));
+}
+
+}  // namespace kvscope::test
