@@ -44,15 +44,20 @@ void set_sampling(Session& session, const nlohmann::json& arguments) {
   SamplingSpec sampling = session.parameters().sampling;
   sampling.temperature = number_argument(arguments, "temperature", sampling.temperature);
   sampling.top_p = number_argument(arguments, "top_p", sampling.top_p);
+  sampling.min_p = number_argument(arguments, "min_p", sampling.min_p);
+  sampling.repetition_penalty = number_argument(arguments, "repetition_penalty", sampling.repetition_penalty);
   sampling.top_k = integer_argument(arguments, "top_k", sampling.top_k);
   const double seed = number_argument(arguments, "seed", static_cast<double>(sampling.seed));
   const bool ok = sampling.temperature >= 0 && sampling.temperature <= 100 && sampling.top_p >= 0 &&
-                  sampling.top_p <= 1 && sampling.top_k >= 0 && seed >= 0 && seed < 9e15 && seed == std::floor(seed);
+                  sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1 &&
+                  sampling.repetition_penalty >= 0.01 && sampling.repetition_penalty <= 100 && sampling.top_k >= 0 &&
+                  seed >= 0 && seed < 9e15 && seed == std::floor(seed);
   if (!ok)
     throw Error({.code = ExitCode::usage,
                  .file = "sampling",
                  .found = arguments.dump(),
-                 .expected = "temperature 0 to 100, top_p 0 to 1, top_k and seed 0 or more"});
+                 .expected = "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
+                             "seed 0 or more"});
   sampling.seed = static_cast<std::uint64_t>(seed);
   session.set_sampling(sampling);
 }
@@ -111,7 +116,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({.id = "sampling.set",
                 .title = "Change the sampling",
                 .group = "Policy",
-                .arguments = "temperature, top_k, top_p, seed: numbers",
+                .arguments = "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers",
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
                   set_sampling(session, arguments);
                   return nullptr;

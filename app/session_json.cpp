@@ -48,6 +48,8 @@ json sampling_json(const SamplingSpec& sampling) {
   return {{"temperature", sampling.temperature},
           {"top_k", sampling.top_k},
           {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repetition_penalty", sampling.repetition_penalty},
           {"seed", sampling.seed}};
 }
 
@@ -122,6 +124,8 @@ void Session::restore(const nlohmann::json& json, const std::string& file) {
     parameters.sampling.temperature = sampling.number_or("temperature", 0, 0, 100);
     parameters.sampling.top_k = static_cast<int>(sampling.integer_or("top_k", 0, 0, 1 << 24));
     parameters.sampling.top_p = sampling.number_or("top_p", 1, 0, 1);
+    parameters.sampling.min_p = sampling.number_or("min_p", 0, 0, 1);
+    parameters.sampling.repetition_penalty = sampling.number_or("repetition_penalty", 1, 0.01, 100);
     parameters.sampling.seed = static_cast<std::uint64_t>(sampling.integer_or("seed", 0, 0, INT64_MAX));
   }
   const auto texts = [&](const char* key) {

@@ -294,7 +294,8 @@ TEST_CASE("A session taken up again has the same parameters; a damaged one is re
   Fixture fixture;
   Session& session = fixture.session;
   session.set_prompt("it\nwas so");
-  session.set_sampling({.temperature = 0.7, .top_k = 5, .top_p = 0.9, .seed = 11});
+  session.set_sampling(
+      {.temperature = 0.7, .top_k = 5, .top_p = 0.9, .min_p = 0.1, .repetition_penalty = 1.5, .seed = 11});
   const auto saved = session.to_json();
   Session other({.engine_command = "exit 0", .trace_program = "", .wake = [] {}});
   other.restore(saved, "session.json");

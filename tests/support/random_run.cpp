@@ -148,7 +148,8 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   run.n_positions = n;
   const int window = run.geometry().window;
   run.model = model_info(options, window, n);
-  run.sampling = {.temperature = 0.75, .top_k = 40, .top_p = 0.5, .seed = seed};
+  run.sampling = {
+      .temperature = 0.75, .top_k = 40, .top_p = 0.5, .min_p = 0.125, .repetition_penalty = 1.25, .seed = seed};
   run.prompt_text = "A prompt, \"quoted\", of seed " + std::to_string(seed) + ".\n";
   run.prompt_len = options.prompt_len;
   add_tokens(run, n, random);
@@ -196,6 +197,8 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("sampling.temperature", a.sampling.temperature, b.sampling.temperature);
   c.field("sampling.top_k", a.sampling.top_k, b.sampling.top_k);
   c.field("sampling.top_p", a.sampling.top_p, b.sampling.top_p);
+  c.field("sampling.min_p", a.sampling.min_p, b.sampling.min_p);
+  c.field("sampling.repetition_penalty", a.sampling.repetition_penalty, b.sampling.repetition_penalty);
   c.field("sampling.seed", a.sampling.seed, b.sampling.seed);
   c.field("prompt_text", a.prompt_text, b.prompt_text);
   c.field("prompt_len", a.prompt_len, b.prompt_len);

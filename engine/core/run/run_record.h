@@ -25,10 +25,13 @@ struct ModelInfo {
   std::int64_t n_parameters = 0;
 };
 
+/// How the next token is drawn, see engine/core/sampling/sampler.h.
 struct SamplingSpec {
   double temperature = 0;  // 0 is greedy
   int top_k = 0;           // 0: all
   double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1;
   std::uint64_t seed = 0;
   bool operator==(const SamplingSpec&) const = default;
 };

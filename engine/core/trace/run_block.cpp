@@ -114,6 +114,8 @@ void encode_scalars(RunBlock& block, const RunRecord& run) {
   block.set(Dataset::temperature, run.sampling.temperature);
   block.set<std::int32_t>(Dataset::sampling_top_k, run.sampling.top_k);
   block.set(Dataset::sampling_top_p, run.sampling.top_p);
+  block.set(Dataset::sampling_min_p, run.sampling.min_p);
+  block.set(Dataset::repetition_penalty, run.sampling.repetition_penalty);
   block.set(Dataset::seed, run.sampling.seed);
   block.set(Dataset::load_s, run.timings.load_s);
   block.set(Dataset::prefill_s, run.timings.prefill_s);
@@ -216,6 +218,8 @@ class Decoder {
     run_.sampling.temperature = block_.value<double>(Dataset::temperature);
     run_.sampling.top_k = count(Dataset::sampling_top_k, INT32_MAX);
     run_.sampling.top_p = block_.value<double>(Dataset::sampling_top_p);
+    run_.sampling.min_p = block_.value<double>(Dataset::sampling_min_p);
+    run_.sampling.repetition_penalty = block_.value<double>(Dataset::repetition_penalty);
     run_.sampling.seed = block_.value<std::uint64_t>(Dataset::seed);
     run_.timings.load_s = block_.value<double>(Dataset::load_s);
     run_.timings.prefill_s = block_.value<double>(Dataset::prefill_s);
