@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/gemv.h"
 #include "kernels/cpu/online_softmax.h"
 #include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/slots.h"
@@ -14,44 +15,99 @@ namespace {
 
 constexpr int kTile = 64;  // slots
 
+/// Occupied slots that lie one after the other in the pools.
+struct Run {
+  std::int64_t offset;  // of the first one's elements
+  int n;
+};
+
+/// The runs among slots begin ... end - 1 of a head. Free slots are left out rather than weighted 0: what lies in them
+/// may be NaN, and 0 * NaN is NaN. Returns how many runs there are.
+int find_runs(const SlotCacheView& cache, int kv_head, std::int32_t begin, std::int32_t end, Run* runs) {
+  const std::int32_t* position = cache.slot_position + slot_row(cache, kv_head);
+  int n_runs = 0;
+  bool continues = false;
+  for (std::int32_t slot = begin; slot < end; ++slot) {
+    if (position[slot] < 0) {
+      continues = false;
+      continue;
+    }
+    if (continues && slot % cache.page_size != 0) {
+      ++runs[n_runs - 1].n;
+    } else {
+      runs[n_runs++] = {slot_offset(cache, kv_head, slot), 1};
+    }
+    continues = true;
+  }
+  return n_runs;
+}
+
+/// What a thread needs for one KV head; kept between calls, which are too short to allocate in.
+struct Buffers {
+  std::vector<float> q, logits, o;
+  std::vector<OnlineSoftmax> softmax;
+};
+
+/// The group's queries [group_size, head_dim] as the products of the cache's rows want them.
+const void* queries(const DecodeAttentionArgs& args, std::int64_t first, std::int64_t n, Buffers& buffers) {
+  if (args.cache.dtype == DType::bf16 && best_gemv().narrow_vectors)
+    return static_cast<const BFloat16*>(args.q) + first;
+  buffers.q.resize(n);
+  return as_floats(args.q, first, n, args.cache.dtype, buffers.q.data());
+}
+
+void multiply_keys(const SlotCacheView& cache, const Run& run, const void* q, int group_size, float* logits) {
+  if (cache.dtype == DType::f32) {
+    best_gemv().f32(static_cast<const float*>(cache.k_pool) + run.offset, static_cast<const float*>(q), cache.head_dim,
+                    run.n, group_size, logits, kTile);
+  } else {
+    best_gemv().bf16(static_cast<const BFloat16*>(cache.k_pool) + run.offset, q, cache.head_dim, run.n, group_size,
+                     logits, kTile);
+  }
+}
+
+void add_values(const SlotCacheView& cache, const Run& run, const float* weights, int group_size, float* o) {
+  if (cache.dtype == DType::f32) {
+    best_gemv().add_f32(static_cast<const float*>(cache.v_pool) + run.offset, weights, kTile, cache.head_dim, run.n,
+                        group_size, o);
+  } else {
+    best_gemv().add_bf16(static_cast<const BFloat16*>(cache.v_pool) + run.offset, weights, kTile, cache.head_dim, run.n,
+                         group_size, o);
+  }
+}
+
 /// All query heads of one KV head, so that each key and value is read once.
 void attend_group(const DecodeAttentionArgs& args, int kv_head) {
   const SlotCacheView& cache = args.cache;
   const int group_size = args.n_heads / cache.n_kv_heads;
-  const int head_dim = cache.head_dim;
-  const std::int64_t first = static_cast<std::int64_t>(kv_head) * group_size * head_dim;
+  const std::int64_t n = static_cast<std::int64_t>(group_size) * cache.head_dim, first = kv_head * n;
+  thread_local Buffers buffers;
+  const void* q = queries(args, first, n, buffers);
+  buffers.o.assign(n, 0.0f);
+  buffers.logits.resize(group_size * kTile);
+  buffers.softmax.assign(group_size, {});
+  float* o = buffers.o.data();
+  float* logits = buffers.logits.data();
+
   const std::int32_t n_slots = cache.n_slots[kv_head];
-  const std::int32_t* position = cache.slot_position + slot_row(cache, kv_head);
-
-  std::vector<float> q_buffer(group_size * head_dim), row_buffer(head_dim);
-  std::vector<float> logits(group_size * kTile), o(group_size * head_dim, 0.0f);
-  std::vector<OnlineSoftmax> softmax(group_size);
-  const float* q = as_floats(args.q, first, group_size * head_dim, cache.dtype, q_buffer.data());
-
   for (std::int32_t begin = 0; begin < n_slots; begin += kTile) {
-    // Free slots are left out here rather than weighted 0: what lies in them may be NaN, and 0 * NaN is NaN.
-    std::int64_t offset[kTile];
-    int n = 0;
-    for (std::int32_t slot = begin; slot < std::min(begin + kTile, n_slots); ++slot) {
-      if (position[slot] >= 0) offset[n++] = slot_offset(cache, kv_head, slot);
-    }
-    for (int s = 0; s < n; ++s) {
-      const float* k = as_floats(cache.k_pool, offset[s], head_dim, cache.dtype, row_buffer.data());
-      for (int g = 0; g < group_size; ++g) logits[g * kTile + s] = args.scale * dot(q + g * head_dim, k, head_dim);
-    }
+    Run runs[kTile];
+    const int n_runs = find_runs(cache, kv_head, begin, std::min(begin + kTile, n_slots), runs);
+    int n_keys = 0;
+    for (int i = 0; i < n_runs; n_keys += runs[i++].n) multiply_keys(cache, runs[i], q, group_size, logits + n_keys);
     for (int g = 0; g < group_size; ++g) {
-      scale(o.data() + g * head_dim, softmax[g].absorb(logits.data() + g * kTile, n), head_dim);
+      scale(logits + g * kTile, args.scale, n_keys);
+      const float correction = buffers.softmax[g].absorb(logits + g * kTile, n_keys);
+      scale(o + g * cache.head_dim, correction, cache.head_dim);
     }
-    for (int s = 0; s < n; ++s) {
-      const float* v = as_floats(cache.v_pool, offset[s], head_dim, cache.dtype, row_buffer.data());
-      for (int g = 0; g < group_size; ++g) add_scaled(o.data() + g * head_dim, logits[g * kTile + s], v, head_dim);
-    }
+    n_keys = 0;
+    for (int i = 0; i < n_runs; n_keys += runs[i++].n) add_values(cache, runs[i], logits + n_keys, group_size, o);
   }
   for (int g = 0; g < group_size; ++g) {
-    scale(o.data() + g * head_dim, softmax[g].normaliser(), head_dim);
-    if (args.lse) args.lse[kv_head * group_size + g] = softmax[g].lse();
+    scale(o + g * cache.head_dim, buffers.softmax[g].normaliser(), cache.head_dim);
+    if (args.lse) args.lse[kv_head * group_size + g] = buffers.softmax[g].lse();
   }
-  store(o.data(), args.o, first, group_size * head_dim, cache.dtype);
+  store(o, args.o, first, n, cache.dtype);
 }
 
 }  // namespace

@@ -29,6 +29,26 @@ void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows
   }
 }
 
+void add_f32(const float* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+             float* o) {
+  for (int r = 0; r < n_rows; ++r) {
+    for (int t = 0; t < n_tokens; ++t) add_scaled(o + t * dim, weights[t * w_stride + r], rows + r * dim, dim);
+  }
+}
+
+void add_bf16(const BFloat16* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+              float* o) {
+  constexpr std::int64_t kPart = 512;
+  float part[kPart];
+  for (int r = 0; r < n_rows; ++r) {
+    for (std::int64_t c = 0; c < dim; c += kPart) {
+      const std::int64_t n = std::min(kPart, dim - c);
+      widen(rows + r * dim + c, part, n);
+      for (int t = 0; t < n_tokens; ++t) add_scaled(o + t * dim + c, weights[t * w_stride + r], part, n);
+    }
+  }
+}
+
 // Sanitizers must see every access: the code that they instrument is the plain one.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 std::vector<const Gemv*> detect() {
@@ -47,7 +67,7 @@ std::vector<const Gemv*> detect() { return {&kGemvPlain}; }
 
 }  // namespace
 
-const Gemv kGemvPlain = {"plain", false, rows_f32, rows_bf16};
+const Gemv kGemvPlain = {"plain", false, rows_f32, rows_bf16, add_f32, add_bf16};
 
 std::span<const Gemv* const> available_gemv() {
   static const std::vector<const Gemv*> available = detect();

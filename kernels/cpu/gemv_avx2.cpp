@@ -12,8 +12,6 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kLanes = 8;
-
 KVSCOPE_AVX2 inline __m256 load_row(const float* x) { return _mm256_loadu_ps(x); }
 KVSCOPE_AVX2 inline __m256 load_row(const BFloat16* x) {
   const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
@@ -28,9 +26,12 @@ KVSCOPE_AVX2 inline float sum_of_lanes(__m256 x) {
 
 struct Avx2Tile {
   static constexpr int kRowsOfFour = 2;  // sixteen registers
+  static constexpr int kLanes = 8;
+  static constexpr int kSums = 8;
 
   template <int R, int T, typename Row>
   KVSCOPE_AVX2 static void run(const Row* rows, const float* x, std::int64_t dim, float* y, int y_stride) {
+    const std::int64_t ahead = prefetch_distance<Row>(dim, R);
     __m256 sum[R][T];
     for (int r = 0; r < R; ++r) {
       for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
@@ -42,6 +43,7 @@ struct Avx2Tile {
       for (int t = 0; t < T; ++t) vector[t] = _mm256_loadu_ps(x + t * dim + c);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
         const __m256 row = load_row(rows + r * dim + c);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(row, vector[t], sum[r][t]);
@@ -52,6 +54,41 @@ struct Avx2Tile {
         float total = sum_of_lanes(sum[r][t]);
         for (std::int64_t rest = c; rest < dim; ++rest) total += to_float(rows[r * dim + rest]) * x[t * dim + rest];
         y[t * y_stride + r] = total;
+      }
+    }
+  }
+
+  template <int T, int C, typename Row>
+  KVSCOPE_AVX2 static void add(const Row* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows,
+                               std::int64_t column, float* o) {
+    if (dim - column < C * kLanes) return add_rest<T>(rows, weights, w_stride, dim, n_rows, column, o);
+    __m256 sum[T][C];
+    for (int t = 0; t < T; ++t) {
+      for (int c = 0; c < C; ++c) sum[t][c] = _mm256_loadu_ps(o + t * dim + column + c * kLanes);
+    }
+    for (int r = 0; r < n_rows; ++r) {
+      __m256 row[C];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) row[c] = load_row(rows + r * dim + column + c * kLanes);
+#pragma GCC unroll 4
+      for (int t = 0; t < T; ++t) {
+        const __m256 weight = _mm256_set1_ps(weights[t * w_stride + r]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) sum[t][c] = _mm256_fmadd_ps(weight, row[c], sum[t][c]);
+      }
+    }
+    for (int t = 0; t < T; ++t) {
+      for (int c = 0; c < C; ++c) _mm256_storeu_ps(o + t * dim + column + c * kLanes, sum[t][c]);
+    }
+  }
+
+  /// The columns of the last register, if they do not fill it.
+  template <int T, typename Row>
+  static void add_rest(const Row* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows,
+                       std::int64_t column, float* o) {
+    for (int t = 0; t < T; ++t) {
+      for (std::int64_t c = column; c < dim; ++c) {
+        for (int r = 0; r < n_rows; ++r) o[t * dim + c] += weights[t * w_stride + r] * to_float(rows[r * dim + c]);
       }
     }
   }
@@ -66,9 +103,19 @@ void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows
   for_each_tile<Avx2Tile>(rows, static_cast<const float*>(x), dim, n_rows, n_tokens, y, y_stride);
 }
 
+void add_f32(const float* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+             float* o) {
+  add_each_tile<Avx2Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
+}
+
+void add_bf16(const BFloat16* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+              float* o) {
+  add_each_tile<Avx2Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
+}
+
 }  // namespace
 
-const Gemv kGemvAvx2 = {"avx2", false, rows_f32, rows_bf16};
+const Gemv kGemvAvx2 = {"avx2", false, rows_f32, rows_bf16, add_f32, add_bf16};
 
 }  // namespace kvscope::kernels::cpu
 #endif

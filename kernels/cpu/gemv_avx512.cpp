@@ -13,8 +13,6 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kLanes = 16;
-
 /// The first n of 16 lanes, n <= 16.
 inline std::uint32_t first_lanes(std::int64_t n) { return (std::uint32_t{1} << n) - 1; }
 
@@ -27,9 +25,12 @@ KVSCOPE_AVX512 inline __m512 load_row(const BFloat16* x, __mmask16 lanes) {
 /// Rows of float or BFloat16 times vectors of float.
 struct Avx512Tile {
   static constexpr int kRowsOfFour = 4;
+  static constexpr int kLanes = 16;
+  static constexpr int kSums = 16;
 
   template <int R, int T, typename Row>
   KVSCOPE_AVX512 static void run(const Row* rows, const float* x, std::int64_t dim, float* y, int y_stride) {
+    const std::int64_t ahead = prefetch_distance<Row>(dim, R);
     __m512 sum[R][T];
     for (int r = 0; r < R; ++r) {
       for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
@@ -41,6 +42,7 @@ struct Avx512Tile {
       for (int t = 0; t < T; ++t) vector[t] = _mm512_maskz_loadu_ps(lanes, x + t * dim + c);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
         const __m512 row = load_row(rows + r * dim + c, lanes);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum[r][t] = _mm512_fmadd_ps(row, vector[t], sum[r][t]);
@@ -50,12 +52,38 @@ struct Avx512Tile {
       for (int r = 0; r < R; ++r) y[t * y_stride + r] = _mm512_reduce_add_ps(sum[r][t]);
     }
   }
+
+  template <int T, int C, typename Row>
+  KVSCOPE_AVX512 static void add(const Row* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows,
+                                 std::int64_t column, float* o) {
+    const std::int64_t left = dim - column - (C - 1) * kLanes;  // of the last register
+    const auto last = static_cast<__mmask16>(left >= kLanes ? 0xffff : first_lanes(left));
+    const auto lanes = [&](int c) { return c == C - 1 ? last : static_cast<__mmask16>(0xffff); };
+    __m512 sum[T][C];
+    for (int t = 0; t < T; ++t) {
+      for (int c = 0; c < C; ++c) sum[t][c] = _mm512_maskz_loadu_ps(lanes(c), o + t * dim + column + c * kLanes);
+    }
+    for (int r = 0; r < n_rows; ++r) {
+      __m512 row[C];
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) row[c] = load_row(rows + r * dim + column + c * kLanes, lanes(c));
+#pragma GCC unroll 4
+      for (int t = 0; t < T; ++t) {
+        const __m512 weight = _mm512_set1_ps(weights[t * w_stride + r]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) sum[t][c] = _mm512_fmadd_ps(weight, row[c], sum[t][c]);
+      }
+    }
+    for (int t = 0; t < T; ++t) {
+      for (int c = 0; c < C; ++c) _mm512_mask_storeu_ps(o + t * dim + column + c * kLanes, lanes(c), sum[t][c]);
+    }
+  }
 };
 
 /// Rows of BFloat16 times vectors of BFloat16, two products a lane and instruction, summed in float32.
 struct Avx512Bf16Tile {
   static constexpr int kRowsOfFour = 4;
-  static constexpr int kPairs = 2 * kLanes;
+  static constexpr int kPairs = 32;
 
   KVSCOPE_AVX512_BF16 static __m512bh load(const BFloat16* x, __mmask32 lanes) {
     return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(lanes, x));
@@ -64,6 +92,7 @@ struct Avx512Bf16Tile {
   template <int R, int T>
   KVSCOPE_AVX512_BF16 static void run(const BFloat16* rows, const BFloat16* x, std::int64_t dim, float* y,
                                       int y_stride) {
+    const std::int64_t ahead = prefetch_distance<BFloat16>(dim, R);
     __m512 sum[R][T];
     for (int r = 0; r < R; ++r) {
       for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
@@ -75,6 +104,7 @@ struct Avx512Bf16Tile {
       for (int t = 0; t < T; ++t) vector[t] = load(x + t * dim + c, lanes);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
         const __m512bh row = load(rows + r * dim + c, lanes);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum[r][t] = _mm512_dpbf16_ps(sum[r][t], row, vector[t]);
@@ -100,10 +130,20 @@ void rows_bf16_pairs(const BFloat16* rows, const void* x, std::int64_t dim, int 
   for_each_tile<Avx512Bf16Tile>(rows, static_cast<const BFloat16*>(x), dim, n_rows, n_tokens, y, y_stride);
 }
 
+void add_f32(const float* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+             float* o) {
+  add_each_tile<Avx512Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
+}
+
+void add_bf16(const BFloat16* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+              float* o) {
+  add_each_tile<Avx512Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
+}
+
 }  // namespace
 
-const Gemv kGemvAvx512 = {"avx512", false, rows_f32, rows_bf16};
-const Gemv kGemvAvx512Bf16 = {"avx512-bf16", true, rows_f32, rows_bf16_pairs};
+const Gemv kGemvAvx512 = {"avx512", false, rows_f32, rows_bf16, add_f32, add_bf16};
+const Gemv kGemvAvx512Bf16 = {"avx512-bf16", true, rows_f32, rows_bf16_pairs, add_f32, add_bf16};
 
 }  // namespace kvscope::kernels::cpu
 #endif

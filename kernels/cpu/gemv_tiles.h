@@ -5,6 +5,14 @@
 
 namespace kvscope::kernels::cpu {
 
+/// How far ahead of a tile of `n_rows` rows memory is asked for, in elements: the processor's own prefetching ends at
+/// each page, and a page is a few short rows or a part of a long one.
+template <typename Row>
+std::int64_t prefetch_distance(std::int64_t dim, int n_rows) {
+  constexpr std::int64_t kAhead = 1024 / sizeof(Row);
+  return dim >= 4 * kAhead ? kAhead : n_rows * dim;
+}
+
 /// Tile::run<R, T>(rows, x, dim, y, y_stride) does R rows times T vectors; its sums must not depend on R and T. A tile
 /// has at least eight sums, because an addition takes as long as eight can be begun in; Tile::kRowsOfFour rows times
 /// four vectors are as many as there are registers for.
@@ -27,6 +35,27 @@ void for_each_tile(const Row* rows, const X* x, std::int64_t dim, int n_rows, in
   for (; (n_tokens < 4 || kOfFour == 4) && r + 4 <= n_rows; r += 4) run.template operator()<4>(r);
   for (; r + 2 <= n_rows; r += 2) run.template operator()<2>(r);
   for (; r < n_rows; ++r) run.template operator()<1>(r);
+}
+
+/// Tile::add<T, C>(rows, weights, w_stride, dim, n_rows, column, o) does T vectors times C registers of columns from
+/// `column` on; the last register of a row may be a part of one. C = 4 wherever registers and columns are there.
+template <typename Tile, typename Row>
+void add_each_tile(const Row* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+                   float* o) {
+  const auto run = [&]<int T>(int t) {
+    constexpr int kWide = T * 4 <= Tile::kSums ? 4 : Tile::kSums / T;
+    std::int64_t c = 0;
+    for (; c + kWide * Tile::kLanes <= dim; c += kWide * Tile::kLanes) {
+      Tile::template add<T, kWide>(rows, weights + t * w_stride, w_stride, dim, n_rows, c, o + t * dim);
+    }
+    for (; c < dim; c += Tile::kLanes) {
+      Tile::template add<T, 1>(rows, weights + t * w_stride, w_stride, dim, n_rows, c, o + t * dim);
+    }
+  };
+  int t = 0;
+  for (; t + 4 <= n_tokens; t += 4) run.template operator()<4>(t);
+  for (; t + 2 <= n_tokens; t += 2) run.template operator()<2>(t);
+  for (; t < n_tokens; ++t) run.template operator()<1>(t);
 }
 
 }  // namespace kvscope::kernels::cpu

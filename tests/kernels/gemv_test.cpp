@@ -33,7 +33,48 @@ std::vector<float> products(const cpu::Gemv& gemv, DType dtype, const std::vecto
   return memory.get(y);
 }
 
+/// o += weights x rows for `n_tokens` vectors of weights, o beginning as `before`.
+std::vector<float> combination(const cpu::Gemv& gemv, DType dtype, const std::vector<float>& rows,
+                               const std::vector<float>& weights, int w_stride, const std::vector<float>& before,
+                               int dim, int n_rows, int n_tokens) {
+  Memory memory(Backend::cpu);
+  float* o = memory.put(std::vector<float>(before.begin(), before.begin() + n_tokens * dim));
+  const auto* data = memory.put(pack(rows, dtype));
+  const float* w = memory.put(weights);
+  if (dtype == DType::f32) {
+    gemv.add_f32(reinterpret_cast<const float*>(data), w, w_stride, dim, n_rows, n_tokens, o);
+  } else {
+    gemv.add_bf16(reinterpret_cast<const BFloat16*>(data), w, w_stride, dim, n_rows, n_tokens, o);
+  }
+  return memory.get(o);
+}
+
 }  // namespace
+
+TEST_CASE("gemv: every instruction set adds up weighted rows", "[kernels][cpu][gemv]") {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int dim = GENERATE(1, 7, 16, 64, 72, 80, 96, 128, 600);
+  const int n_rows = GENERATE(0, 1, 5, 16);
+  const int w_stride = n_rows + 3;
+  const auto rows = rounded(random_normal(n_rows * dim, 83), dtype);
+  const auto weights = random_normal(kMaxTokens * w_stride, 84);
+  const auto before = random_normal(kMaxTokens * dim, 85);
+  for (const cpu::Gemv* gemv : cpu::available_gemv()) {
+    const auto all = combination(*gemv, dtype, rows, weights, w_stride, before, dim, n_rows, kMaxTokens);
+    CAPTURE(gemv->name, dim, n_rows, static_cast<int>(dtype));
+    for (int t = 0; t < kMaxTokens; ++t) {
+      for (int c = 0; c < dim; ++c) {
+        double sum = before[t * dim + c];
+        for (int r = 0; r < n_rows; ++r) sum += static_cast<double>(weights[t * w_stride + r]) * rows[r * dim + c];
+        REQUIRE(all[t * dim + c] == Approx(sum).margin(1e-5));  // 17 terms of size 1, each rounded at 2^-24 of the sum
+      }
+    }
+    for (int n_tokens = 1; n_tokens < kMaxTokens; ++n_tokens) {
+      const auto few = combination(*gemv, dtype, rows, weights, w_stride, before, dim, n_rows, n_tokens);
+      REQUIRE(std::memcmp(few.data(), all.data(), few.size() * sizeof(float)) == 0);
+    }
+  }
+}
 
 TEST_CASE("gemv: every instruction set gives the products of rows and vectors", "[kernels][cpu][gemv]") {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
