@@ -4,8 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/paths.h"
-#include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
+#include "engine/core/tokenizer/chat.h"
 
 namespace kvscope::app {
 namespace {
@@ -14,6 +13,12 @@ std::string number(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%.10g", value);
   return text;
+}
+
+std::string messages_text(const std::vector<ChatMessage>& messages) {
+  auto list = nlohmann::ordered_json::array();
+  for (const ChatMessage& message : messages) list.push_back({{"role", message.role}, {"content", message.content}});
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -28,9 +33,16 @@ std::string run_command_line(const std::string& model, const protocol::RunReques
     line += " --temperature " + number(request.sampling.temperature);
   if (request.sampling.top_k != greedy.top_k) line += " --top-k " + std::to_string(request.sampling.top_k);
   if (request.sampling.top_p != greedy.top_p) line += " --top-p " + number(request.sampling.top_p);
+  if (request.sampling.min_p != greedy.min_p) line += " --min-p " + number(request.sampling.min_p);
+  if (request.sampling.repetition_penalty != greedy.repetition_penalty)
+    line += " --repetition-penalty " + number(request.sampling.repetition_penalty);
   line += request.raw ? " --raw" : " --chat";
+  if (request.chat.thinking) line += *request.chat.thinking ? " --thinking on" : " --thinking off";
+  if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
+  for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
   if (!request.oracle) line += " --no-oracle";
   if (!request.stop_at_eos) line += " --ignore-eos";
+  if (!request.messages.empty()) return line + " --messages " + shell_quote(messages_text(request.messages));
   return line + " --prompt " + shell_quote(request.prompt);
 }
 
@@ -45,14 +57,7 @@ RunRecord start_record(const ModelInfo& model, const protocol::RunRequest& reque
   return run;
 }
 
-bool has_chat_template(const std::filesystem::path& model) {
-  try {
-    const auto config = read_json(model / "tokenizer_config.json", {.max_bytes = 16u << 20});
-    return config.contains("chat_template") && !config["chat_template"].is_null();
-  } catch (const Error&) {
-    return false;
-  }
-}
+bool has_chat_template(const std::filesystem::path& model) { return ChatTemplate::exists(model); }
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);

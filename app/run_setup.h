@@ -13,7 +13,7 @@ namespace kvscope::app {
 std::string run_command_line(const std::string& model, const protocol::RunRequest& request);
 /// An empty record of a run that is about to start, for protocol::apply_event to fill.
 RunRecord start_record(const ModelInfo& model, const protocol::RunRequest& request);
-/// Whether the model's tokenizer_config.json has a chat template; false if it cannot be read from here.
+/// Whether the model has a chat template, known or not; false if it cannot be read from here.
 bool has_chat_template(const std::filesystem::path& model);
 /// "2026-11-21T03:14:15Z"
 std::string utc_now();

@@ -99,7 +99,9 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
     } else {
       usage_error(dashed(name), "nothing after it", std::string(option->value), "");
     }
-    if (!arguments.values_.emplace(name, value).second) usage_error(dashed(name), "given twice", "", "");
+    const bool is_first = arguments.values_.emplace(name, value).second;
+    if (!is_first && !option->repeats) usage_error(dashed(name), "given twice", "", "");
+    if (option->repeats) arguments.repeated_[name].push_back(value);
   }
   const int n = static_cast<int>(arguments.positionals_.size());
   const std::string usage = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis);
@@ -115,6 +117,11 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
 std::string Arguments::text(std::string_view name, std::string_view fallback) const {
   const auto it = values_.find(name);
   return it == values_.end() ? std::string(fallback) : it->second;
+}
+
+std::vector<std::string> Arguments::texts(std::string_view name) const {
+  const auto it = repeated_.find(name);
+  return it == repeated_.end() ? std::vector<std::string>() : it->second;
 }
 
 std::int64_t Arguments::integer(std::string_view name, std::int64_t fallback, std::int64_t min,

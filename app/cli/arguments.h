@@ -15,6 +15,7 @@ struct OptionSpec {
   std::string_view name;   // "max-tokens", or "o" for -o
   std::string_view value;  // "N", "FILE"; empty for a flag
   std::string_view help;   // one line; says the default
+  bool repeats = false;    // may be given more than once: texts()
 };
 
 class Arguments;
@@ -40,6 +41,8 @@ class Arguments {
   bool has(std::string_view name) const { return values_.contains(name); }
   const std::vector<std::string>& positionals() const { return positionals_; }
   std::string text(std::string_view name, std::string_view fallback = "") const;
+  /// All values of an option that repeats, in order.
+  std::vector<std::string> texts(std::string_view name) const;
   std::int64_t integer(std::string_view name, std::int64_t fallback, std::int64_t min, std::int64_t max) const;
   double real(std::string_view name, double fallback, double min, double max) const;
   /// Text of --name or of the file that --name-file names ("-" is stdin). Throws if both or neither is given.
@@ -48,7 +51,8 @@ class Arguments {
 
  private:
   const CommandSpec* spec_ = nullptr;
-  std::map<std::string, std::string, std::less<>> values_;
+  std::map<std::string, std::string, std::less<>> values_;  // of one that repeats, the first
+  std::map<std::string, std::vector<std::string>, std::less<>> repeated_;
   std::vector<std::string> positionals_;
 };
 

@@ -27,9 +27,15 @@ constexpr OptionSpec kOptions[] = {
     kTemperatureOption,
     kTopKOption,
     kTopPOption,
+    kMinPOption,
+    kRepetitionPenaltyOption,
     {"limit", "N", "only the first N prompts"},
     {"raw", "", "take the prompts as text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (the default if it has one)"},
+    kSystemOption,
+    kThinkingOption,
+    kDateOption,
+    kStopOption,
     kNoOracleOption,
     kIgnoreEosOption,
     kDeviceOption,
@@ -42,7 +48,7 @@ constexpr OptionSpec kOptions[] = {
 
 // Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer can
 // be read from here; otherwise (an engine on another machine) the model's own limit serves.
-int longest_run(const std::string& model_path, const ModelInfo& model, const std::vector<std::string>& prompts,
+int longest_run(const std::string& model_path, const ModelInfo& model, const std::vector<Prompt>& prompts,
                 const protocol::RunRequest& request) {
   if (!request.raw) return model.max_positions;
   std::optional<Tokenizer> tokenizer;
@@ -52,13 +58,31 @@ int longest_run(const std::string& model_path, const ModelInfo& model, const std
     return model.max_positions;
   }
   std::size_t longest = 0;
-  for (const std::string& prompt : prompts) longest = std::max(longest, tokenizer->encode_with_special(prompt).size());
+  for (const Prompt& prompt : prompts) longest = std::max(longest, tokenizer->encode_with_special(prompt.text).size());
   return std::min<int>(static_cast<int>(longest) + request.max_tokens, model.max_positions);
 }
 
+// What a chat consists of; nothing if the prompt is its one message.
+std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& prompt) {
+  if (!prompt.messages.empty()) return with_system(arguments, prompt.messages);
+  if (!arguments.has("system")) return {};
+  return with_system(arguments, {{"user", prompt.text}});
+}
+
+// A conversation as raw text would be its last message alone.
+void check_conversations(const std::vector<Prompt>& prompts, const std::string& file) {
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts[i].messages.empty()) continue;
+    throw Error({.code = ExitCode::usage,
+                 .file = file,
+                 .found = "prompt " + std::to_string(i + 1) + " is a conversation",
+                 .expected = "raw text: the model has no chat template, or --raw is given"});
+  }
+}
+
 // Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
-std::int64_t capture_all(EngineJob& job, const ModelInfo& model, const std::vector<std::string>& prompts,
-                         protocol::RunRequest request, TraceWriter& writer) {
+std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model,
+                         const std::vector<Prompt>& prompts, protocol::RunRequest request, TraceWriter& writer) {
   job.show_engine_progress(false);
   const auto start = std::chrono::steady_clock::now();
   std::int64_t tokens = 0;
@@ -67,7 +91,8 @@ std::int64_t capture_all(EngineJob& job, const ModelInfo& model, const std::vect
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (i > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * i / seconds, tokens / seconds);
     job.progress().update("capture", static_cast<double>(i), static_cast<double>(prompts.size()), rate);
-    request.prompt = prompts[i];
+    request.prompt = prompts[i].text;
+    request.messages = messages_of(arguments, prompts[i]);
     RunRecord run;
     job.run(model, request, run);
     if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
@@ -84,10 +109,11 @@ int capture(const Arguments& arguments) {
     throw Error(
         {.code = ExitCode::usage, .file = "kvscope capture", .found = "no -o FILE", .hint = "name the trace to write"});
   }
-  std::vector<std::string> prompts = read_prompts(arguments.positionals()[1]);
+  std::vector<Prompt> prompts = read_prompts(arguments.positionals()[1]);
   const auto limit = arguments.integer("limit", static_cast<std::int64_t>(prompts.size()), 1, 1 << 30);
   prompts.resize(std::min<std::size_t>(prompts.size(), limit));
-  protocol::RunRequest request = run_request(arguments, model_path, "");
+  const protocol::RunRequest request = run_request(arguments, model_path, "");
+  if (request.raw) check_conversations(prompts, arguments.positionals()[1]);
 
   EngineJob job(arguments);
   const ModelInfo model = job.load(model_path);
@@ -97,7 +123,7 @@ int capture(const Arguments& arguments) {
                       .max_positions = longest_run(model_path, model, prompts, request)});
   std::int64_t tokens = 0;
   try {
-    tokens = capture_all(job, model, prompts, request, writer);
+    tokens = capture_all(arguments, job, model, prompts, request, writer);
   } catch (const Error&) {
     // One bad prompt or a dead engine must not cost what was captured before.
     job.progress().clear();
@@ -130,20 +156,21 @@ int capture(const Arguments& arguments) {
 }  // namespace
 
 const CommandSpec& capture_command() {
-  static const CommandSpec spec = {"capture",
-                                   "MODEL PROMPTS -o FILE [options]",
-                                   "decode many prompts into one trace (HDF5)",
-                                   "PROMPTS is a .jsonl file (one object with \"prompt\" a line), a text file (one "
-                                   "prompt a line) or a folder (each .txt\n"
-                                   "file is a prompt). Every finished prompt is committed: the file opens with all of "
-                                   "them after Ctrl+C, which also\n"
-                                   "finishes it, and after kill -9.",
-                                   "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy "
-                                   "kvpop:keep=25% --max-tokens 128",
-                                   2,
-                                   2,
-                                   kOptions,
-                                   capture};
+  static const CommandSpec spec = {
+      "capture",
+      "MODEL PROMPTS -o FILE [options]",
+      "decode many prompts into one trace (HDF5)",
+      "PROMPTS is a .jsonl file (one object with \"prompt\" or \"messages\" a line), a "
+      "text file (one prompt a line) or a folder\n"
+      "(each .txt file is a prompt). Every finished prompt is committed: the file opens with all of "
+      "them after Ctrl+C, which also\n"
+      "finishes it, and after kill -9.",
+      "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy "
+      "kvpop:keep=25% --max-tokens 128",
+      2,
+      2,
+      kOptions,
+      capture};
   return spec;
 }
 

@@ -107,14 +107,15 @@ ModelInfo EngineJob::load(const std::string& model) {
   return protocol::model_info_from_json(done.at("model"));
 }
 
-void EngineJob::run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
-                    const std::function<void()>& on_step) {
+std::string EngineJob::run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
+                           const std::function<void()>& on_step) {
   record = start_record(model, request);
   try {
-    call(protocol::to_json(request, 0), [&](const nlohmann::json& event) {
+    const nlohmann::json done = call(protocol::to_json(request, 0), [&](const nlohmann::json& event) {
       protocol::apply_event(record, event);
       if (on_step) on_step();
     });
+    return done.value("text", "");
   } catch (const Error& error) {
     record.status = RunStatus::failed;
     record.message = error.what();

@@ -34,9 +34,10 @@ class EngineJob {
   /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
   /// cancels the request, which then ends with status "cancelled". Throws Error for an `error` event or a dead engine.
   nlohmann::json call(nlohmann::json request, const Handler& handler = {});
-  /// A run, recorded in `record`; on_step is called after each event has been applied. When it throws, `record` has
-  /// what came until then and says failed.
-  void run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
+  /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
+  /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
+  /// came until then and says failed.
+  std::string run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
            const std::function<void()>& on_step = {});
   Progress& progress() { return progress_; }
   /// Off: the engine's own progress is not shown, for a command that shows one of many requests.

@@ -12,32 +12,51 @@ namespace {
 constexpr std::size_t kMaxFileBytes = 1u << 30;
 constexpr std::size_t kMaxPromptBytes = 64u << 20;
 
-std::vector<std::string> prompts_of_folder(const std::filesystem::path& folder) {
+std::vector<Prompt> prompts_of_folder(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.is_regular_file() && entry.path().extension() == ".txt") files.push_back(entry.path());
   }
   std::ranges::sort(files);
-  std::vector<std::string> prompts;
-  for (const auto& file : files) prompts.push_back(read_file(file, kMaxPromptBytes));
+  std::vector<Prompt> prompts;
+  for (const auto& file : files) prompts.push_back({read_file(file, kMaxPromptBytes), {}});
   return prompts;
 }
 
-std::string prompt_of_line(std::string_view line, const std::string& file, int number) {
+std::vector<ChatMessage> messages_of(const nlohmann::json& list, const std::string& file) {
+  if (!list.is_array() || list.empty()) {
+    throw Error({.file = file, .where = "messages", .found = "no message", .expected = "a list of {role, content}"});
+  }
+  std::vector<ChatMessage> messages;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonObject message(list[i], file, "messages[" + std::to_string(i) + "]");
+    messages.push_back({message.text("role"), message.text("content")});
+  }
+  return messages;
+}
+
+Prompt prompt_of_line(std::string_view line, const std::string& file, int number) {
   const std::string where = file + ":" + std::to_string(number);
   const auto object = parse_json(line, where, {.max_bytes = kMaxPromptBytes});
   if (!object.is_object()) {
-    throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\""});
+    throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\" or \"messages\""});
   }
-  return JsonObject(object, where).text("prompt");
+  if (!object.contains("messages")) return {JsonObject(object, where).text("prompt"), {}};
+  std::vector<ChatMessage> messages = messages_of(object["messages"], where);
+  std::string text = messages.back().content;
+  return {std::move(text), std::move(messages)};
 }
 
 }  // namespace
 
-std::vector<std::string> read_prompts(const std::filesystem::path& path) {
+std::vector<ChatMessage> read_messages(std::string_view json, const std::string& file) {
+  return messages_of(parse_json(json, file, {.max_bytes = kMaxPromptBytes}), file);
+}
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) throw Error({.file = path.string(), .found = "no such file"});
-  std::vector<std::string> prompts;
+  std::vector<Prompt> prompts;
   if (std::filesystem::is_directory(path, error)) {
     prompts = prompts_of_folder(path);
   } else {
@@ -50,7 +69,7 @@ std::vector<std::string> read_prompts(const std::filesystem::path& path) {
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-      prompts.push_back(jsonl ? prompt_of_line(line, path.string(), number) : std::string(line));
+      prompts.push_back(jsonl ? prompt_of_line(line, path.string(), number) : Prompt{std::string(line), {}});
     }
   }
   if (prompts.empty()) throw Error({.file = path.string(), .found = "no prompt in it"});

@@ -1,12 +1,24 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "engine/core/tokenizer/chat.h"
 
 namespace kvscope::app {
 
-/// Prompts from a .jsonl file (one object with "prompt" a line), a folder (each .txt file, by name) or any other text
-/// file (one a line, empty lines skipped). Throws Error naming file and line; an empty list is an error too.
-std::vector<std::string> read_prompts(const std::filesystem::path& path);
+struct Prompt {
+  std::string text;                   // of a conversation, its last message
+  std::vector<ChatMessage> messages;  // of a conversation; else empty
+};
+
+/// A conversation: a JSON list of {"role", "content"}. Throws Error naming `file`.
+std::vector<ChatMessage> read_messages(std::string_view json, const std::string& file);
+
+/// Prompts from a .jsonl file (one object with "prompt" or "messages" a line), a folder (each .txt file, by name) or
+/// any other text file (one a line, empty lines skipped). Throws Error naming file and line; an empty list is an error
+/// too.
+std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
 }  // namespace kvscope::app

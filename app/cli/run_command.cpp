@@ -6,9 +6,12 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/cli/prompts.h"
 #include "app/cli/run_options.h"
 #include "app/run_setup.h"
 #include "engine/core/support/error.h"
+#include "engine/core/tokenizer/stop_strings.h"
+#include "engine/core/tokenizer/utf8_stream.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
@@ -17,14 +20,21 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"prompt", "TEXT", "the prompt"},
     {"prompt-file", "FILE", "the prompt from a file; - is stdin"},
+    {"messages", "JSON", "a conversation instead: [{\"role\": \"user\", \"content\": TEXT}, ...]"},
     kPolicyOption,
     kMaxTokensOption,
     kSeedOption,
     kTemperatureOption,
     kTopKOption,
     kTopPOption,
+    kMinPOption,
+    kRepetitionPenaltyOption,
     {"raw", "", "take the prompt as text even if the model has a chat template"},
     {"chat", "", "wrap the prompt in the model's chat template (the default if it has one)"},
+    kSystemOption,
+    kThinkingOption,
+    kDateOption,
+    kStopOption,
     {"trace", "FILE", "save the run: lifetimes, scores, contests, oracle"},
     {"overwrite", "", "replace the trace if it exists"},
     kNoOracleOption,
@@ -37,10 +47,11 @@ constexpr OptionSpec kOptions[] = {
     kHelpOption,
 };
 
-// Writes what has been generated since the last call.
+// Writes what has been generated since the last call: each token as an object, or the text as far as it is sure. What
+// may yet be the rest of a character, a stop string or an end-of-text token waits for what comes next.
 class AnswerStream {
  public:
-  explicit AnswerStream(bool json) : json_(json) {}
+  AnswerStream(bool json, const std::vector<std::string>& stop) : json_(json), stops_(stop) {}
   void write(const RunRecord& run) {
     if (run.prompt_len == 0) return;
     if (next_ < run.prompt_len) next_ = run.prompt_len;
@@ -49,23 +60,50 @@ class AnswerStream {
       if (json_) {
         write_json_line(
             nlohmann::ordered_json{{"position", next_}, {"id", run.ids[next_]}, {"piece", std::string(piece)}});
-      } else {
-        std::fwrite(piece.data(), 1, piece.size(), stdout);
+        continue;
       }
+      take_held();
+      held_ = piece;
+      if (!(piece.starts_with('<') && piece.ends_with('>'))) take_held();
     }
     std::fflush(stdout);
   }
+  /// The rest, once the engine has said what the answer's text is.
+  void finish(std::string_view text) {
+    if (json_) return;
+    if (text.ends_with(held_)) take_held();
+    print(stops_.answer_bytes());
+    put(characters_.finish());
+  }
 
  private:
+  static void put(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+  void take_held() {
+    waiting_ += held_;
+    stops_.push(held_);
+    held_.clear();
+    print(stops_.sure_bytes());
+  }
+  // The answer up to that byte.
+  void print(std::size_t end) {
+    if (end <= printed_) return;
+    put(characters_.push(std::string_view(waiting_).substr(0, end - printed_)));
+    waiting_.erase(0, end - printed_);
+    printed_ = end;
+  }
+
   bool json_;
   int next_ = 0;
+  StopStrings stops_;
+  Utf8Stream characters_;
+  std::string held_;     // a token that looks like markup, until another follows
+  std::string waiting_;  // bytes of the answer from printed_ on
+  std::size_t printed_ = 0;
 };
 
-nlohmann::ordered_json result_object(const RunRecord& run) {
+nlohmann::ordered_json result_object(const RunRecord& run, const std::string& text) {
   const std::vector<std::int32_t> prompt(run.ids.begin(), run.ids.begin() + std::min(run.prompt_len, run.n_tokens()));
   const std::vector<std::int32_t> answer(run.ids.begin() + prompt.size(), run.ids.end());
-  std::string text;
-  for (int i = run.prompt_len; i < run.n_tokens(); ++i) text += run.pieces[i];
   const double tokens_per_second = run.timings.decode_s > 0 ? run.timings.decode_steps / run.timings.decode_s : 0;
   return {{"prompt_ids", prompt},
           {"ids", answer},
@@ -99,18 +137,34 @@ void check_trace_path(const Arguments& arguments) {
   }
 }
 
+protocol::RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
+  if (!arguments.has("messages")) return run_request(arguments, model_path, arguments.text_or_file("prompt"));
+  for (const char* name : {"prompt", "prompt-file"}) {
+    if (!arguments.has(name)) continue;
+    throw Error({.code = ExitCode::usage,
+                 .file = "--messages and " + dashed(name),
+                 .found = "both given",
+                 .expected = "one of them"});
+  }
+  const std::vector<ChatMessage> messages = read_messages(arguments.text("messages"), "--messages");
+  protocol::RunRequest request = run_request(arguments, model_path, messages.back().content);
+  request.messages = with_system(arguments, messages);
+  return request;
+}
+
 int run(const Arguments& arguments) {
   const std::string model_path = arguments.positionals()[0];
   check_model_path(arguments, model_path);
   check_trace_path(arguments);
-  const protocol::RunRequest request = run_request(arguments, model_path, arguments.text_or_file("prompt"));
+  const protocol::RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
   const ModelInfo model = job.load(model_path);
   const bool json = arguments.has("json");
-  AnswerStream stream(json);
+  AnswerStream stream(json, request.stop);
+  std::string text;
   RunRecord record;
   try {
-    job.run(model, request, record, [&] {
+    text = job.run(model, request, record, [&] {
       if (!json) job.progress().clear();
       stream.write(record);
     });
@@ -121,8 +175,9 @@ int run(const Arguments& arguments) {
     }
     throw;
   }
+  stream.finish(text);
   if (json) {
-    write_json_line(result_object(record));
+    write_json_line(result_object(record, text));
   } else {
     std::fputc('\n', stdout);
   }
@@ -141,7 +196,7 @@ int run(const Arguments& arguments) {
 const CommandSpec& run_command() {
   static const CommandSpec spec = {
       "run",
-      "MODEL --prompt TEXT | --prompt-file FILE [options]",
+      "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON [options]",
       "decode a prompt under a policy and stream the answer",
       "Decodes with the policy live: the answer goes to stdout, progress to stderr. --trace keeps everything that was\n"
       "recorded for the window, for figures and for what-if.",

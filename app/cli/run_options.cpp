@@ -4,18 +4,52 @@
 
 #include "app/run_setup.h"
 #include "engine/core/support/error.h"
+#include "engine/core/tokenizer/stop_strings.h"
 
 namespace kvscope::app {
 
+std::vector<ChatMessage> with_system(const Arguments& arguments, std::vector<ChatMessage> messages) {
+  if (!arguments.has("system")) return messages;
+  if (!messages.empty() && messages.front().role == "system") {
+    throw Error({.code = ExitCode::usage,
+                 .file = "--system",
+                 .found = "the conversation has a system message",
+                 .expected = "one of them"});
+  }
+  messages.insert(messages.begin(), {"system", arguments.text("system")});
+  return messages;
+}
+
+ChatOptions chat_options(const Arguments& arguments) {
+  ChatOptions options{.date = arguments.text("date")};
+  if (!arguments.has("thinking")) return options;
+  const std::string thinking = arguments.text("thinking");
+  if (thinking != "on" && thinking != "off") {
+    throw Error({.code = ExitCode::usage, .file = "--thinking", .found = in_quotes(thinking), .expected = "on or off"});
+  }
+  options.thinking = thinking == "on";
+  return options;
+}
+
 protocol::RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
   const auto has = [&](std::string_view name) { return arguments.has(name); };
-  if (has("raw") && has("chat")) {
-    throw Error(
-        {.code = ExitCode::usage, .file = "--raw and --chat", .found = "both given", .expected = "one of them"});
+  bool is_chat = false;
+  for (const char* name : {"chat", "system", "thinking", "date", "messages"}) {
+    if (!has(name)) continue;
+    is_chat = true;
+    if (!has("raw")) continue;
+    throw Error({.code = ExitCode::usage,
+                 .file = "--raw and --" + std::string(name),
+                 .found = "both given",
+                 .expected = "one of them"});
   }
   protocol::RunRequest request;
   request.prompt = std::move(prompt);
-  request.raw = has("raw") || (!has("chat") && !has_chat_template(model_path));
+  request.raw = has("raw") || (!is_chat && !has_chat_template(model_path));
+  request.chat = chat_options(arguments);
+  if (has("system")) request.messages = with_system(arguments, {{"user", request.prompt}});
+  request.stop = arguments.texts("stop");
+  StopStrings{request.stop};  // refuses here what the engine would refuse after loading
   request.policy = PolicySpec::parse(arguments.text("policy", "full"));
   request.max_tokens = static_cast<int>(arguments.integer("max-tokens", 64, 0, 1 << 24));
   request.sampling.seed =
@@ -23,6 +57,8 @@ protocol::RunRequest run_request(const Arguments& arguments, const std::string& 
   request.sampling.temperature = arguments.real("temperature", 0, 0, 100);
   request.sampling.top_k = static_cast<int>(arguments.integer("top-k", 0, 0, 1 << 24));
   request.sampling.top_p = arguments.real("top-p", 1, 0, 1);
+  request.sampling.min_p = arguments.real("min-p", 0, 0, 1);
+  request.sampling.repetition_penalty = arguments.real("repetition-penalty", 1, 0.01, 100);
   request.oracle = !has("no-oracle");
   request.stop_at_eos = !has("ignore-eos");
   return request;

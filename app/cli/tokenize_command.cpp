@@ -5,7 +5,9 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/cli/run_options.h"
 #include "engine/core/support/error.h"
+#include "engine/core/tokenizer/chat.h"
 #include "engine/core/tokenizer/tokenizer.h"
 
 namespace kvscope::app {
@@ -15,15 +17,39 @@ constexpr OptionSpec kOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"add-special", "", "add what the model's post-processor adds"},
+    {"chat", "", "the text is what a person says in a chat: ids of the prompt that asks for the answer"},
+    kSystemOption,
+    kThinkingOption,
+    kDateOption,
     {"json", "", "one object: ids and pieces"},
     kHelpOption,
 };
 
+void check_options(const Arguments& arguments) {
+  const auto fail = [](std::string file, std::string found, std::string expected) {
+    throw Error(
+        {.code = ExitCode::usage, .file = std::move(file), .found = std::move(found), .expected = std::move(expected)});
+  };
+  if (arguments.has("chat") && arguments.has("add-special")) {
+    fail("--chat and --add-special", "both given", "one of them: a chat has the template's own");
+  }
+  for (const char* name : {"system", "thinking", "date"}) {
+    if (arguments.has(name) && !arguments.has("chat")) fail(dashed(name), "no chat", "--chat with it");
+  }
+}
+
 int tokenize(const Arguments& arguments) {
+  check_options(arguments);
+  const std::filesystem::path model = arguments.positionals()[0];
   const std::string text = arguments.text_or_file("text");
-  const Tokenizer tokenizer = Tokenizer::load(arguments.positionals()[0]);
-  const std::vector<std::int32_t> ids =
-      arguments.has("add-special") ? tokenizer.encode_with_special(text) : tokenizer.encode(text);
+  const Tokenizer tokenizer = Tokenizer::load(model);
+  std::vector<std::int32_t> ids;
+  if (arguments.has("chat")) {
+    const ChatTemplate chat = ChatTemplate::load(model);
+    ids = chat.encode(tokenizer, with_system(arguments, {{"user", text}}), chat_options(arguments));
+  } else {
+    ids = arguments.has("add-special") ? tokenizer.encode_with_special(text) : tokenizer.encode(text);
+  }
   if (arguments.has("json")) {
     nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
     for (const std::int32_t id : ids) pieces.push_back(std::string(tokenizer.piece(id)));
@@ -39,11 +65,12 @@ int tokenize(const Arguments& arguments) {
 
 const CommandSpec& tokenize_command() {
   static const CommandSpec spec = {"tokenize",
-                                   "MODEL --text TEXT | --text-file FILE [--json]",
+                                   "MODEL --text TEXT | --text-file FILE [--chat] [--json]",
                                    "ids and pieces of a text, as the tokenizers package gives them",
-                                   "Special tokens in the text become their ids. Needs tokenizer.json only: no engine, "
-                                   "no weights. A piece may be a part\n"
-                                   "of a character; such bytes are shown escaped, in JSON as U+FFFD.",
+                                   "Special tokens in the text become their ids, but with --chat what was typed stays "
+                                   "text. Needs the tokenizer's files\n"
+                                   "only: no engine, no weights. A piece may be a part of a character; such bytes are "
+                                   "shown escaped, in JSON as\nU+FFFD.",
                                    "  kvscope tokenize samples/models/kvscope-tiny --text 'The code is 4821.' --json",
                                    1,
                                    1,

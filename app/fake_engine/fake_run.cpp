@@ -7,6 +7,7 @@
 #include "engine/core/metric/retention_metrics.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
+#include "engine/core/tokenizer/stop_strings.h"
 
 namespace kvscope::fake {
 namespace {
@@ -39,7 +40,8 @@ class Player {
     const auto decode_start = std::chrono::steady_clock::now();
     RunStatus status = RunStatus::complete;
     std::string text;
-    for (int n = 0; n < request_.max_tokens; ++n) {
+    StopStrings stops(request_.stop);
+    for (int n = 0; n < request_.max_tokens && !stops.found(); ++n) {
       if (hooks_.cancelled()) {
         status = RunStatus::cancelled;
         break;
@@ -48,6 +50,7 @@ class Player {
       const auto step_start = std::chrono::steady_clock::now();
       const std::string piece = answer_piece(request_.sampling.seed, n);
       text += piece;
+      stops.push(piece);
       ids_.push_back(token_id(piece));
       pieces_.push_back(piece);
       send_step(prompt_len_ + n + 1, piece, seconds_since(step_start));
@@ -58,15 +61,26 @@ class Player {
     }
     timings_.decode_s = seconds_since(decode_start);
     if (request_.oracle) hooks_.send(protocol::oracle_final(id_, n_tokens(), recall(), mass()));
-    hooks_.send(protocol::done_run(id_, status, timings_, text));
+    hooks_.send(protocol::done_run(id_, status, timings_, std::string_view(text).substr(0, stops.answer_bytes())));
   }
 
  private:
   int n_tokens() const { return static_cast<int>(ids_.size()); }
 
+  // A chat as any template might write it, with what was asked of it.
+  std::string prompt_text() const {
+    if (request_.raw) return request_.prompt;
+    std::string text;
+    if (request_.chat.thinking) text += *request_.chat.thinking ? "[thinking] " : "[not thinking] ";
+    if (!request_.chat.date.empty()) text += "[date " + request_.chat.date + "] ";
+    if (request_.messages.empty()) return text + "[user] " + request_.prompt;
+    for (const ChatMessage& message : request_.messages) text += "[" + message.role + "] " + message.content + " ";
+    return text;
+  }
+
   void start() {
     if (request_.prompt_ids.empty()) {
-      tokenize(request_.prompt, ids_, pieces_);
+      tokenize(prompt_text(), ids_, pieces_);
     } else {
       for (const std::int32_t id : request_.prompt_ids) {
         ids_.push_back(id);

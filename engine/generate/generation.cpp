@@ -7,10 +7,11 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/sampling/sampler.h"
 #include "engine/core/support/error.h"
+#include "engine/core/tokenizer/stop_strings.h"
 #include "engine/generate/decode_step.h"
 #include "engine/generate/prefill_site.h"
-#include "engine/generate/sampler.h"
 
 namespace kvscope::engine {
 namespace {
@@ -63,7 +64,8 @@ struct Generation::Impl {
         n_positions(n_positions_),
         state(model_, make_policy(request_.policy, n_positions_, model_.scorer()), n_positions_),
         decode(state),
-        sampler(request_.sampling) {}
+        sampler(request_.sampling),
+        stops(request_.stop) {}
 
   /// Logits of the next token from the prompt's last hidden state, [1, hidden].
   void read_logits(const at::Tensor& hidden) {
@@ -140,6 +142,7 @@ struct Generation::Impl {
   std::int32_t best = -1;  // the greatest of them
   bool records = true;
   bool at_end = false;  // end of text was drawn and the request stops there
+  StopStrings stops;    // has seen the answer, a final end-of-text token left out
   RunTimings timings;
 };
 
@@ -180,7 +183,7 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
 
 protocol::StepFacts Generation::step() {
   Impl& run = *impl_;
-  return step_forced(run.sampler.is_greedy() ? run.best : run.sampler.next(run.next_logits()));
+  return step_forced(run.sampler.is_greedy() ? run.best : run.sampler.next(run.next_logits(), run.ids));
 }
 
 protocol::StepFacts Generation::step_forced(std::int32_t id) {
@@ -202,6 +205,7 @@ protocol::StepFacts Generation::step_forced(std::int32_t id) {
 
   const std::vector<std::int32_t>& ends = run.model.config().eos_ids;
   run.at_end = run.request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
+  if (!run.at_end) run.stops.push(piece(id));
   facts.n_tokens = position + 1;
   facts.seconds = seconds_since(start);
   run.timings.decode_s += facts.seconds;
@@ -214,7 +218,9 @@ void Generation::set_recording(bool on) {
   impl_->timings.instrumented = on;
 }
 
-bool Generation::finished() const { return impl_->at_end || static_cast<int>(impl_->ids.size()) >= impl_->n_positions; }
+bool Generation::finished() const {
+  return impl_->at_end || impl_->stops.found() || static_cast<int>(impl_->ids.size()) >= impl_->n_positions;
+}
 
 std::string_view Generation::piece(std::int32_t id) const {
   return impl_->model.has_tokenizer() ? impl_->model.tokenizer().piece(id) : std::string_view();
@@ -223,7 +229,8 @@ std::string_view Generation::piece(std::int32_t id) const {
 std::string Generation::answer() const {
   const auto begin = impl_->ids.begin() + impl_->prompt_len;
   const auto end = impl_->ids.end() - (impl_->at_end ? 1 : 0);
-  return impl_->model.has_tokenizer() ? impl_->model.tokenizer().decode({begin, end}) : std::string();
+  if (!impl_->model.has_tokenizer()) return {};
+  return impl_->model.tokenizer().decode({begin, end}).substr(0, impl_->stops.answer_bytes());
 }
 
 const LoadedModel& Generation::model() const { return impl_->model; }

@@ -57,7 +57,7 @@ class Generation {
   int n_positions() const;
   /// Bytes of one token; empty for a model without tokenizer.
   std::string_view piece(std::int32_t id) const;
-  /// Text of the answer, a final end-of-text token left out.
+  /// Text of the answer, a final end-of-text token left out; ends before a stop string.
   std::string answer() const;
 
   /// Passes the prompt through the model in chunks; memory is that of the cache and one chunk. Throws Error (cancelled)
@@ -70,7 +70,8 @@ class Generation {
   /// Whether prefill() and step() gather scores, lifetimes and contests (they do at first). Off, only ids and
   /// log-probabilities are told, so that the cost of recording can be measured.
   void set_recording(bool on);
-  /// max_tokens made, end of text drawn (if the request stops there), or the model's positions are used up.
+  /// max_tokens made, end of text drawn (if the request stops there), a stop string written, or the model's positions
+  /// used up.
   bool finished() const;
 
   /// Logits of the token that would come next, [vocab_size]. Valid after prefill().

@@ -363,7 +363,12 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
                                .raw = false,
                                .policy = PolicySpec::parse("kvpop:keep=25%,window=32"),
                                .max_tokens = 99,
-                               .sampling = {.temperature = 0.7, .top_k = 50, .top_p = 0.9, .seed = UINT64_MAX},
+                               .sampling = {.temperature = 0.7,
+                                            .top_k = 50,
+                                            .top_p = 0.9,
+                                            .min_p = 0.05,
+                                            .repetition_penalty = 1.1,
+                                            .seed = UINT64_MAX},
                                .oracle = false,
                                .stop_at_eos = false};
   const auto through_cbor = [](const json& j) { return json::from_cbor(json::to_cbor(j)); };
@@ -376,6 +381,20 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
   CHECK(back.sampling == request.sampling);
   CHECK(back.oracle == request.oracle);
   CHECK(back.stop_at_eos == request.stop_at_eos);
+  CHECK(back.messages.empty());
+  CHECK_FALSE(back.chat.thinking);
+  CHECK(back.stop.empty());
+  request.messages = {{"system", "Be brief."}, {"user", "caf\u00e9\n"}};
+  request.chat = {.thinking = false, .date = "1 Jan 2030"};
+  request.stop = {"\n\n", "END"};
+  const json chat = through_cbor(protocol::to_json(request, kId));
+  const auto chat_back = protocol::run_request_from_json(chat);
+  CHECK(chat_back.messages == request.messages);
+  CHECK(chat_back.chat.thinking == false);
+  CHECK(chat_back.chat.date == request.chat.date);
+  CHECK(chat_back.stop == request.stop);
+  CHECK_THROWS_WITH(protocol::run_request_from_json(with(chat, "stop", json::array({7}))), Contains("stop"));
+  CHECK_THROWS_WITH(protocol::run_request_from_json(with(chat, "messages", json::array({"x"}))), Contains("role"));
   request.prompt_ids = {1, 2, 3};
   CHECK(protocol::run_request_from_json(through_cbor(protocol::to_json(request, kId))).prompt_ids ==
         request.prompt_ids);

@@ -201,7 +201,7 @@ TEST_CASE("A template that is not one of the families' is named with the reason,
                     llama31 = text_of(golden, "Llama 3.1");
   CHECK_THAT(refusal(""), Catch::Contains("a template that is not known (FNV-1a cbf29ce484222325): it has neither"));
   CHECK_THAT(refusal("{{ bos_token + messages[0].content }}"),
-             Catch::EndsWith("hint: give the prompt as raw text: --raw"));
+             Catch::EndsWith("hint: raw text needs none: --raw, or no --chat"));
   CHECK_THAT(refusal("{{ 'open"), Catch::Contains("it cannot be read"));
   CHECK_THAT(refusal("{% if tools"), Catch::Contains("it cannot be read"));
   CHECK_THAT(refusal("{# open"), Catch::Contains("it cannot be read"));

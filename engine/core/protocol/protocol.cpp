@@ -109,6 +109,8 @@ json to_json(const SamplingSpec& sampling) {
   return {{"temperature", sampling.temperature},
           {"top_k", sampling.top_k},
           {"top_p", sampling.top_p},
+          {"min_p", sampling.min_p},
+          {"repetition_penalty", sampling.repetition_penalty},
           {"seed", sampling.seed}};
 }
 
@@ -116,6 +118,8 @@ SamplingSpec sampling_from_json(const json& j) {
   return {.temperature = number(j, "temperature", 0, 1e6),
           .top_k = static_cast<int>(integer(j, "top_k", 0, kMaxModelSize)),
           .top_p = number(j, "top_p", 0, 1),
+          .min_p = number(j, "min_p", 0, 1),
+          .repetition_penalty = number(j, "repetition_penalty", 0.01, 100),
           .seed = unsigned_integer(j, "seed")};
 }
 
@@ -128,6 +132,12 @@ json to_json(const RunRequest& request, int id) {
             {"sampling", to_json(request.sampling)},
             {"oracle", request.oracle},
             {"stop_at_eos", request.stop_at_eos}};
+  if (!request.stop.empty()) j["stop"] = request.stop;
+  if (request.chat.thinking) j["thinking"] = *request.chat.thinking;
+  if (!request.chat.date.empty()) j["date"] = request.chat.date;
+  for (const ChatMessage& message : request.messages) {
+    j["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  }
   if (request.prompt_ids.empty()) {
     j["prompt"] = request.prompt;
   } else {
@@ -135,6 +145,25 @@ json to_json(const RunRequest& request, int id) {
   }
   return j;
 }
+
+namespace {
+
+void read_chat_and_stop(const json& j, RunRequest& request) {
+  if (j.contains("thinking")) request.chat.thinking = boolean(j, "thinking");
+  if (j.contains("date")) request.chat.date = text(j, "date");
+  if (j.contains("messages")) {
+    for (const json& message : field(j, "messages", json::value_t::array)) {
+      request.messages.push_back({text(message, "role"), text(message, "content")});
+    }
+  }
+  if (!j.contains("stop")) return;
+  for (const json& text : field(j, "stop", json::value_t::array)) {
+    if (!text.is_string()) bad_field(j, "stop", text.type_name(), "texts");
+    request.stop.push_back(text.get<std::string>());
+  }
+}
+
+}  // namespace
 
 RunRequest run_request_from_json(const json& j) {
   RunRequest request;
@@ -152,6 +181,7 @@ RunRequest run_request_from_json(const json& j) {
   request.sampling = sampling_from_json(field(j, "sampling", json::value_t::object));
   request.oracle = boolean(j, "oracle");
   request.stop_at_eos = boolean(j, "stop_at_eos");
+  read_chat_and_stop(j, request);
   return request;
 }
 

@@ -12,7 +12,8 @@
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16"}
 //                  -> progress*, done{model: ModelInfo, load_s}
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
-//               oracle: bool, stop_at_eos: bool}
+//               oracle: bool, stop_at_eos: bool, stop: [text...],
+//               messages: [{role, content}...], thinking: bool, date: text}    each of these and stop may be left out
 //                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
 //   score      {text | ids: i32, policy: text}            -> progress*, done{ids, logprobs: f32, nll}
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
@@ -47,6 +48,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "engine/core/run/run_record.h"
+#include "engine/core/tokenizer/chat.h"
 
 namespace kvscope::protocol {
 
@@ -67,12 +69,15 @@ SamplingSpec sampling_from_json(const nlohmann::json& json);
 struct RunRequest {
   std::string prompt;
   std::vector<std::int32_t> prompt_ids;  // used instead of prompt if not empty (teacher-forced comparisons, eval)
-  bool raw = true;                       // encode as text; false: wrap in the model's chat template
+  bool raw = true;                       // encode as text; false: write as the model's chat template has it
+  std::vector<ChatMessage> messages;     // of a chat; empty: the prompt is its one message, a user's
+  ChatOptions chat;                      // thinking and date; the answer is always asked for
   PolicySpec policy;
   int max_tokens = 64;
   SamplingSpec sampling;
   bool oracle = true;
   bool stop_at_eos = true;
+  std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
 };
 nlohmann::json to_json(const RunRequest& request, int id);
 RunRequest run_request_from_json(const nlohmann::json& json);

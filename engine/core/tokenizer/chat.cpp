@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxConfigBytes = 16u << 20, kMaxTemplateBytes = 1u << 20;
-constexpr const char* kHint = "give the prompt as raw text: --raw";
+constexpr const char* kHint = "raw text needs none: --raw, or no --chat";
 
 /// A template's text and where it stands.
 struct TemplateText {

@@ -151,14 +151,14 @@ Result recognise_headers(const TemplateCode& t) {
 Result recognise_chat_format(std::string_view jinja) {
   const auto t = TemplateCode::read(jinja);
   if (!t) return "it cannot be read";
+  const bool chatml = has(*t, "<|im_start|>"), headers = has(*t, "<|start_header_id|>");
+  if (chatml == headers) return "it has neither <|im_start|> nor <|start_header_id|>, or both";
+  if (t->prints_between) return "it prints text between its tags";
   for (const std::string& word : t->words) {
     const bool known = is_number(word) || std::find(std::begin(kNames), std::end(kNames), word) != std::end(kNames);
     if (!known) return "it uses " + in_quotes(word);
   }
-  if (t->prints_between) return "it prints text between its tags";
-  if (has(*t, "<|im_start|>")) return recognise_chatml(*t);
-  if (has(*t, "<|start_header_id|>")) return recognise_headers(*t);
-  return "it has neither <|im_start|> nor <|start_header_id|>";
+  return chatml ? recognise_chatml(*t) : recognise_headers(*t);
 }
 
 }  // namespace kvscope
