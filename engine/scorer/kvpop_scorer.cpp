@@ -14,6 +14,7 @@ namespace {
 
 constexpr float kSmallestDenominator = 1e-6f;  // as in kernels/mlstm_step.h
 constexpr std::int64_t kBlock = 128;           // tokens of one quadratic block: [n_kv_heads, 128, 128] weights
+constexpr std::int64_t kBlocksAtOnce = 16;     // of one round of products: memory does not grow with the text
 constexpr char kJsonName[] = "kvpop_scorer.json";
 constexpr char kTensorsName[] = "kvpop_scorer.safetensors";
 
@@ -104,39 +105,58 @@ at::Tensor KvpopScorer::score(int layer, const at::Tensor& h, const at::Tensor& 
   return (at::silu(h) * read_[layer].unsqueeze(1)).sum(-1) + direct;
 }
 
-/// One block of states e = first ... first + n - 1 and the reads that they serve, those of tokens e - delay:
+/// Blocks of states e and the reads that they serve, those of tokens e - delay. In a block, with b_e the sum of log f
+/// up to e inside it,
 ///
-///     b_e = sum of log f up to e inside the block;  log weight of token j is b_e - b_j + log i_j, that of the state
-///     b_e + m m_e = max over all of them;  everything times exp(-m_e)
-at::Tensor KvpopScorer::absorb_block(int layer, const Features& f, ScorerState& state) const {
-  const std::int64_t n = f.k.size(1), delay = config_.delay;
+///     log weight of token j is b_e - b_j + log i_j, that of the state before the block b_e + m; everything times
+///     exp(-m_e), m_e the greatest of them
+///
+/// The quadratic parts of all blocks are products side by side; only the states go from block to block, and their
+/// stabilisers m follow from a running maximum: with G the sum of log f up to the end of a block,
+///
+///     m - G = max over blocks so far of (greatest log weight at the block's end - G), and of m before the first
+///
+/// The normaliser z is the last column of the state, that of a value which is always 1.
+at::Tensor KvpopScorer::absorb_blocks(int layer, const Features& f, std::int64_t block, ScorerState& state) const {
+  const std::int64_t heads = n_kv_heads_, d = head_dim_, n = f.k.size(1), n_blocks = n / block, delay = config_.delay;
   const at::Tensor queries = at::cat({state.queries, f.q}, 1), direct = at::cat({state.direct, f.direct}, 1);
-  const at::Tensor q = queries.narrow(1, 0, n);  // of tokens e - delay
+  const at::Tensor q = queries.narrow(1, 0, n).reshape({heads * n_blocks, block, d}),
+                   k = f.k.reshape({heads * n_blocks, block, d}),
+                   v = at::cat({f.v, at::ones({heads, n, 1}, f.v.options())}, 2).view({heads * n_blocks, block, d + 1});
 
-  const at::Tensor b = f.log_f.cumsum(1);
-  const at::Tensor future = at::ones({n, n}, b.options().dtype(at::kBool)).triu_(1);
-  at::Tensor log_w = b.unsqueeze(2) - b.unsqueeze(1) + f.log_i.unsqueeze(1);  // [n_kv_heads, e, j]
-  log_w.masked_fill_(future, -std::numeric_limits<float>::infinity());
-  const at::Tensor log_state = b + state.m.unsqueeze(1);  // [n_kv_heads, e]
-  const at::Tensor m = at::maximum(log_state, log_w.amax(2));
-  const at::Tensor w = (log_w - m.unsqueeze(2)).exp_(), w_state = (log_state - m).exp_();
+  const at::Tensor b = f.log_f.reshape({heads, n_blocks, block}).cumsum(2),
+                   log_i = f.log_i.view({heads, n_blocks, block});
+  const at::Tensor later = at::ones({block, block}, b.options().dtype(at::kBool)).triu_(1);  // j > e
+  const at::Tensor log_w =                                                                   // [heads, n_blocks, e, j]
+      (b.unsqueeze(3) + (log_i - b).unsqueeze(2)).masked_fill_(later, -std::numeric_limits<float>::infinity());
+  const at::Tensor greatest = log_w.amax(3), total = b.select(2, block - 1), sum = total.cumsum(1);
+  const at::Tensor m_after =  // [heads, n_blocks]
+      at::maximum(std::get<0>((greatest.select(2, block - 1) - sum).cummax(1)), state.m.unsqueeze(1)) + sum;
+  const at::Tensor m_before = at::cat({state.m.unsqueeze(1), m_after.narrow(1, 0, n_blocks - 1)}, 1);
 
-  const at::Tensor a = at::bmm(q, f.k.transpose(1, 2)).mul_(w);
-  const at::Tensor numerator = at::bmm(a, f.v) + at::bmm(q, state.c) * w_state.unsqueeze(2);
-  const at::Tensor denominator = a.sum(2) + at::bmm(q, state.z.unsqueeze(2)).squeeze(2) * w_state;
-  const at::Tensor h = numerator / denominator.clamp_min(kSmallestDenominator).unsqueeze(2);
+  // States before each block and after the last, [heads, n_blocks + 1, d, d + 1].
+  const at::Tensor last = (log_w.select(2, block - 1) - m_after.unsqueeze(2)).exp_().view({heads * n_blocks, block, 1}),
+                   carry = (total + m_before - m_after).exp_();
+  const at::Tensor added = at::bmm((k * last).transpose(1, 2), v).view({heads, n_blocks, d, d + 1});
+  const at::Tensor states = at::cat({at::cat({state.c, state.z.unsqueeze(2)}, 2).unsqueeze(1), added}, 1);
+  for (std::int64_t i = 0; i < n_blocks; ++i) {
+    states.select(1, i + 1).addcmul_(states.select(1, i), carry.select(1, i).view({heads, 1, 1}));
+  }
 
-  const at::Tensor last = w.select(1, n - 1),
-                   carry = w_state.select(1, n - 1).unsqueeze(1);  // [n_kv_heads, j], [n_kv_heads, 1]
-  const at::Tensor weighted_k = f.k * last.unsqueeze(2);
-  state.c = at::baddbmm(state.c * carry.unsqueeze(2), weighted_k.transpose(1, 2), f.v);
-  state.z = state.z * carry + weighted_k.sum(1);
-  state.m = m.select(1, n - 1).contiguous();
-  const at::Tensor scores = score(layer, h, direct.narrow(1, 0, n));
+  const at::Tensor log_state = b + m_before.unsqueeze(2), m = at::maximum(log_state, greatest);
+  const at::Tensor w = (log_w - m.unsqueeze(3)).exp_().view({heads * n_blocks, block, block}),
+                   w_state = (log_state - m).exp_().view({heads * n_blocks, block, 1});
+  const at::Tensor before = states.narrow(1, 0, n_blocks).reshape({heads * n_blocks, d, d + 1});
+  const at::Tensor sums = at::bmm(at::bmm(q, k.transpose(1, 2)).mul_(w), v).add_(at::bmm(q, before).mul_(w_state));
+  const at::Tensor h = sums.narrow(2, 0, d) / sums.narrow(2, d, 1).clamp_min(kSmallestDenominator);
+
+  state.c = states.select(1, n_blocks).narrow(2, 0, d).contiguous();
+  state.z = states.select(1, n_blocks).select(2, d).contiguous();
+  state.m = m_after.select(1, n_blocks - 1).contiguous();
   state.queries = queries.narrow(1, n, delay);
   state.direct = direct.narrow(1, n, delay);
   state.n_tokens += n;
-  return scores;
+  return score(layer, h.reshape({heads, n, d}), direct.narrow(1, 0, n));
 }
 
 at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const {
@@ -146,10 +166,12 @@ at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor&
   state.queries = state.queries.roll(-(first % delay), 1);
   state.direct = state.direct.roll(-(first % delay), 1);
   std::vector<at::Tensor> scores;
-  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
-    const std::int64_t length = std::min(kBlock, n - begin);
+  for (std::int64_t begin = 0; begin < n;) {
+    const std::int64_t left = n - begin, block = std::min(kBlock, left),
+                       length = std::min(kBlocksAtOnce, left / block) * block;
     const Features f = features(layer, k.narrow(0, begin, length), v.narrow(0, begin, length));
-    scores.push_back(absorb_block(layer, f, state));
+    scores.push_back(absorb_blocks(layer, f, block, state));
+    begin += length;
   }
   state.queries = state.queries.roll(state.n_tokens % delay, 1).contiguous();
   state.direct = state.direct.roll(state.n_tokens % delay, 1).contiguous();

@@ -67,7 +67,7 @@ class KvpopScorer {
     at::Tensor direct;        // [n_kv_heads, n] x . out[D:] + b
   };
   Features features(int layer, const at::Tensor& k, const at::Tensor& v) const;
-  at::Tensor absorb_block(int layer, const Features& f, ScorerState& state) const;
+  at::Tensor absorb_blocks(int layer, const Features& f, std::int64_t block, ScorerState& state) const;
   at::Tensor score(int layer, const at::Tensor& h, const at::Tensor& direct) const;
   at::Tensor cap(const at::Tensor& gate) const;
 
