@@ -25,7 +25,7 @@ struct ProjectArgs {
   const void* norm_weight = nullptr;  // [dim] dtype, or null
   void* out;
   std::int64_t n_rows;
-  int dim;           // 1 ... 65536
+  int dim;           // 1 ... kMaxProjectDim
   int n_tokens = 1;  // 1 ... kMaxProjectTokens
   float eps = 0;     // of the norm
   Epilogue epilogue;
@@ -34,6 +34,9 @@ struct ProjectArgs {
 
 /// Tokens that one pass over the weights serves.
 inline constexpr int kMaxProjectTokens = 8;
+
+/// Columns at most: one token's inputs in float32 have to fit into the shared memory of a multiprocessor.
+inline constexpr int kMaxProjectDim = 56 * 1024;
 
 /// Enqueues one launch on `stream`. Throws std::invalid_argument for a bad size, CudaError if the launch fails.
 void project(const ProjectArgs& args, Stream stream);

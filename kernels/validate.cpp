@@ -194,7 +194,7 @@ void validate(const ProjectArgs& args) {
   const Checker check("project");
   check.dtype(args.dtype);
   check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::logits));
-  check.range("dim", args.dim, 1, 65536);
+  check.range("dim", args.dim, 1, kMaxProjectDim);
   check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
   if (args.epilogue == Epilogue::swiglu && args.n_rows % 2 != 0)
     refuse("project", "n_rows", args.n_rows, "an even number");

@@ -137,7 +137,7 @@ void check_odd_rows(Backend backend) {
 /// More than are held in one chunk of weights, or beside one another in a CUDA block.
 void check_long_rows(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
-  const int dim = GENERATE(25600, 65536);
+  const int dim = GENERATE(25600, kMaxProjectDim);
   check_problem(backend, random_problem(12, dim, 3, Epilogue::store, true, false, dtype));
 }
 
@@ -208,8 +208,8 @@ TEST_CASE("project: refuses what does not fit, by name and value", "[kernels][pr
   args.n_tokens = 9;
   CHECK_THROWS_WITH(reference::project(args), "project: n_tokens is 9; expected 1 ... 8");
   args.n_tokens = 1;
-  args.dim = 65537;
-  CHECK_THROWS_WITH(cpu::project(args), "project: dim is 65537; expected 1 ... 65536");
+  args.dim = kMaxProjectDim + 1;
+  CHECK_THROWS_WITH(cpu::project(args), "project: dim is 57345; expected 1 ... 57344");
   args.dim = 2;
   args.bias = x;
   CHECK_THROWS_WITH(cpu::project(args), "project: bias is given; expected null for any epilogue but store");
