@@ -38,6 +38,19 @@ void check_options(const Arguments& arguments) {
   }
 }
 
+// As it comes: an object of a text's pieces would take a hundred times the text.
+void write_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::fputs("{\"ids\":[", stdout);
+  for (std::size_t i = 0; i < ids.size(); ++i) std::printf(i == 0 ? "%d" : ",%d", ids[i]);
+  std::fputs("],\"pieces\":[", stdout);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const nlohmann::json piece = std::string(tokenizer.piece(ids[i]));
+    if (i > 0) std::fputc(',', stdout);
+    std::fputs(piece.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str(), stdout);
+  }
+  std::fputs("]}\n", stdout);
+}
+
 int tokenize(const Arguments& arguments) {
   check_options(arguments);
   const std::filesystem::path model = arguments.positionals()[0];
@@ -51,9 +64,7 @@ int tokenize(const Arguments& arguments) {
     ids = arguments.has("add-special") ? tokenizer.encode_with_special(text) : tokenizer.encode(text);
   }
   if (arguments.has("json")) {
-    nlohmann::ordered_json pieces = nlohmann::ordered_json::array();
-    for (const std::int32_t id : ids) pieces.push_back(std::string(tokenizer.piece(id)));
-    write_json_line(nlohmann::ordered_json{{"ids", ids}, {"pieces", pieces}});
+    write_json(tokenizer, ids);
   } else {
     for (const std::int32_t id : ids) std::printf("%d\t%s\n", id, escape_for_terminal(tokenizer.piece(id)).c_str());
   }
