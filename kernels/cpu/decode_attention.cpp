@@ -26,18 +26,15 @@ struct Run {
 int find_runs(const SlotCacheView& cache, int kv_head, std::int32_t begin, std::int32_t end, Run* runs) {
   const std::int32_t* position = cache.slot_position + slot_row(cache, kv_head);
   int n_runs = 0;
-  bool continues = false;
-  for (std::int32_t slot = begin; slot < end; ++slot) {
-    if (position[slot] < 0) {
-      continues = false;
-      continue;
+  for (std::int32_t slot = begin; slot < end;) {
+    const std::int32_t page_end = std::min(end, (slot / cache.page_size + 1) * cache.page_size);
+    std::int64_t offset = slot_offset(cache, kv_head, slot);
+    for (bool continues = false; slot < page_end; ++slot, offset += cache.head_dim) {
+      const bool is_occupied = position[slot] >= 0;
+      if (is_occupied && continues) ++runs[n_runs - 1].n;
+      if (is_occupied && !continues) runs[n_runs++] = {offset, 1};
+      continues = is_occupied;
     }
-    if (continues && slot % cache.page_size != 0) {
-      ++runs[n_runs - 1].n;
-    } else {
-      runs[n_runs++] = {slot_offset(cache, kv_head, slot), 1};
-    }
-    continues = true;
   }
   return n_runs;
 }

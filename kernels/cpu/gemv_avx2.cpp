@@ -18,10 +18,14 @@ KVSCOPE_AVX2 inline __m256 load_row(const BFloat16* x) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
 }
 
-KVSCOPE_AVX2 inline float sum_of_lanes(__m256 x) {
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+/// The sum of the lanes of each of N registers, N = 4 or less, in one order whatever N is.
+template <int N>
+KVSCOPE_AVX2 inline void store_sums(const __m256* x, float* out) {
+  const __m256 second = x[1 % N], third = N > 2 ? x[2 % N] : x[0], fourth = N > 3 ? x[3 % N] : third;
+  const __m256 quarters = _mm256_hadd_ps(_mm256_hadd_ps(x[0], second), _mm256_hadd_ps(third, fourth));
+  float sums[4];
+  _mm_storeu_ps(sums, _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps(quarters, 1)));
+  for (int i = 0; i < N; ++i) out[i] = sums[i];
 }
 
 struct Avx2Tile {
@@ -32,9 +36,9 @@ struct Avx2Tile {
   template <int R, int T, typename Row>
   KVSCOPE_AVX2 static void run(const Row* rows, const float* x, std::int64_t dim, float* y, int y_stride) {
     const std::int64_t ahead = prefetch_distance<Row>(dim, R);
-    __m256 sum[R][T];
+    __m256 sum[T][R];
     for (int r = 0; r < R; ++r) {
-      for (int t = 0; t < T; ++t) sum[r][t] = _mm256_setzero_ps();
+      for (int t = 0; t < T; ++t) sum[t][r] = _mm256_setzero_ps();
     }
     std::int64_t c = 0;
     for (; c + kLanes <= dim; c += kLanes) {
@@ -46,14 +50,14 @@ struct Avx2Tile {
         _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
         const __m256 row = load_row(rows + r * dim + c);
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) sum[r][t] = _mm256_fmadd_ps(row, vector[t], sum[r][t]);
+        for (int t = 0; t < T; ++t) sum[t][r] = _mm256_fmadd_ps(row, vector[t], sum[t][r]);
       }
     }
     for (int t = 0; t < T; ++t) {
+      constexpr int kAtOnce = R < 4 ? R : 4;
+      for (int r = 0; r < R; r += kAtOnce) store_sums<kAtOnce>(sum[t] + r, y + t * y_stride + r);
       for (int r = 0; r < R; ++r) {
-        float total = sum_of_lanes(sum[r][t]);
-        for (std::int64_t rest = c; rest < dim; ++rest) total += to_float(rows[r * dim + rest]) * x[t * dim + rest];
-        y[t * y_stride + r] = total;
+        for (std::int64_t i = c; i < dim; ++i) y[t * y_stride + r] += to_float(rows[r * dim + i]) * x[t * dim + i];
       }
     }
   }

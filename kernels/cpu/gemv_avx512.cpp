@@ -22,6 +22,27 @@ KVSCOPE_AVX512 inline __m512 load_row(const BFloat16* x, __mmask16 lanes) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 
+/// The sum of the lanes of each of N registers, N = 4 or less, in one order whatever N is.
+template <int N>
+KVSCOPE_AVX512 inline void store_sums(const __m512* x, float* out) {
+  const auto half = [&](int i) __attribute__((target("avx512f,avx512dq"))) {
+    return _mm256_add_ps(_mm512_castps512_ps256(x[i]), _mm512_extractf32x8_ps(x[i], 1));
+  };
+  const __m256 first = half(0), second = N > 1 ? half(1 % N) : first;
+  const __m256 third = N > 2 ? half(2 % N) : first, fourth = N > 3 ? half(3 % N) : third;
+  const __m256 quarters = _mm256_hadd_ps(_mm256_hadd_ps(first, second), _mm256_hadd_ps(third, fourth));
+  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(quarters), _mm256_extractf128_ps(quarters, 1));
+  _mm_mask_storeu_ps(out, (1 << N) - 1, sums);
+}
+
+template <int R, int T>
+KVSCOPE_AVX512 inline void store_tile(const __m512 (&sum)[T][R], float* y, int y_stride) {
+  for (int t = 0; t < T; ++t) {
+    constexpr int kAtOnce = R < 4 ? R : 4;
+    for (int r = 0; r < R; r += kAtOnce) store_sums<kAtOnce>(sum[t] + r, y + t * y_stride + r);
+  }
+}
+
 /// Rows of float or BFloat16 times vectors of float.
 struct Avx512Tile {
   static constexpr int kRowsOfFour = 4;
@@ -31,9 +52,9 @@ struct Avx512Tile {
   template <int R, int T, typename Row>
   KVSCOPE_AVX512 static void run(const Row* rows, const float* x, std::int64_t dim, float* y, int y_stride) {
     const std::int64_t ahead = prefetch_distance<Row>(dim, R);
-    __m512 sum[R][T];
+    __m512 sum[T][R];
     for (int r = 0; r < R; ++r) {
-      for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
+      for (int t = 0; t < T; ++t) sum[t][r] = _mm512_setzero_ps();
     }
     for (std::int64_t c = 0; c < dim; c += kLanes) {
       const auto lanes = static_cast<__mmask16>(dim - c >= kLanes ? 0xffff : first_lanes(dim - c));
@@ -45,12 +66,10 @@ struct Avx512Tile {
         _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
         const __m512 row = load_row(rows + r * dim + c, lanes);
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) sum[r][t] = _mm512_fmadd_ps(row, vector[t], sum[r][t]);
+        for (int t = 0; t < T; ++t) sum[t][r] = _mm512_fmadd_ps(row, vector[t], sum[t][r]);
       }
     }
-    for (int t = 0; t < T; ++t) {
-      for (int r = 0; r < R; ++r) y[t * y_stride + r] = _mm512_reduce_add_ps(sum[r][t]);
-    }
+    store_tile<R, T>(sum, y, y_stride);
   }
 
   template <int T, int C, typename Row>
@@ -93,9 +112,9 @@ struct Avx512Bf16Tile {
   KVSCOPE_AVX512_BF16 static void run(const BFloat16* rows, const BFloat16* x, std::int64_t dim, float* y,
                                       int y_stride) {
     const std::int64_t ahead = prefetch_distance<BFloat16>(dim, R);
-    __m512 sum[R][T];
+    __m512 sum[T][R];
     for (int r = 0; r < R; ++r) {
-      for (int t = 0; t < T; ++t) sum[r][t] = _mm512_setzero_ps();
+      for (int t = 0; t < T; ++t) sum[t][r] = _mm512_setzero_ps();
     }
     for (std::int64_t c = 0; c < dim; c += kPairs) {
       const __mmask32 lanes = dim - c >= kPairs ? ~0u : first_lanes(dim - c);
@@ -107,12 +126,10 @@ struct Avx512Bf16Tile {
         _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
         const __m512bh row = load(rows + r * dim + c, lanes);
 #pragma GCC unroll 8
-        for (int t = 0; t < T; ++t) sum[r][t] = _mm512_dpbf16_ps(sum[r][t], row, vector[t]);
+        for (int t = 0; t < T; ++t) sum[t][r] = _mm512_dpbf16_ps(sum[t][r], row, vector[t]);
       }
     }
-    for (int t = 0; t < T; ++t) {
-      for (int r = 0; r < R; ++r) y[t * y_stride + r] = _mm512_reduce_add_ps(sum[r][t]);
-    }
+    store_tile<R, T>(sum, y, y_stride);
   }
 };
 
