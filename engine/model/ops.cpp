@@ -8,6 +8,7 @@
 #include "kernels/append.h"
 #include "kernels/decode_attention.h"
 #include "kernels/future_attention.h"
+#include "kernels/gate.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/mlstm_step.h"
 #include "kernels/rms_norm.h"
@@ -66,6 +67,20 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
                             .eps = eps,
                             .dtype = kernel_dtype(x.scalar_type())},
        kernels::rms_norm, kernels::cpu::rms_norm);
+  return out;
+}
+
+at::Tensor gate(const at::Tensor& gate_up) {
+  check(gate_up, "gate_up");
+  const std::int64_t n = gate_up.size(0), dim = gate_up.size(1) / 2;
+  at::Tensor out = at::empty({n, dim}, gate_up.options());
+  call(gate_up.device(),
+       kernels::GateArgs{.gate_up = gate_up.data_ptr(),
+                         .out = out.data_ptr(),
+                         .n_rows = n,
+                         .dim = static_cast<int>(dim),
+                         .dtype = kernel_dtype(gate_up.scalar_type())},
+       kernels::gate, kernels::cpu::gate);
   return out;
 }
 

@@ -18,6 +18,9 @@ kernels::Stream current_stream(c10::Device device);
 /// x: [..., dim] -> the same shape; each row x / sqrt(mean(x^2) + eps) * weight.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps);
 
+/// silu(gate) * up of gate_up [n, 2 dim]: gate, then up. -> [n, dim].
+at::Tensor gate(const at::Tensor& gate_up);
+
 /// Rotates x [n, heads, head_dim] in place. positions: [n] int32, inv_freq: [head_dim / 2] float32; cosine and sine are
 /// multiplied by `attention_scaling`.
 void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq, float attention_scaling);
