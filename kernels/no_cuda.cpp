@@ -9,6 +9,7 @@
 #include "kernels/device.h"
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
+#include "kernels/gate.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
@@ -31,6 +32,7 @@ int device_count() { return 0; }
 std::string device_name(int) { no_cuda("device_name"); }
 DeviceMemory device_memory(int) { no_cuda("device_memory"); }
 
+void gate(const GateArgs&, Stream) { no_cuda("gate"); }
 void rms_norm(const RmsNormArgs&, Stream) { no_cuda("rms_norm"); }
 void rope(const RopeArgs&, Stream) { no_cuda("rope"); }
 void append(const AppendArgs&, Stream) { no_cuda("append"); }

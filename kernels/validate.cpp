@@ -8,6 +8,7 @@
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
+#include "kernels/gate.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
@@ -76,6 +77,16 @@ class Checker {
 };
 
 }  // namespace
+
+void validate(const GateArgs& args) {
+  const Checker check("gate");
+  check.dtype(args.dtype);
+  check.range("dim", args.dim, 1, 1 << 20);
+  check.range("n_rows", args.n_rows, 0, std::numeric_limits<std::int32_t>::max());
+  if (args.n_rows == 0) return;
+  check.pointer("gate_up", args.gate_up);
+  check.pointer("out", args.out);
+}
 
 void validate(const RmsNormArgs& args) {
   const Checker check("rms_norm");

@@ -22,6 +22,7 @@ struct ProjectArgs;
 struct AdmitStepArgs;
 struct EmbedRowArgs;
 struct LogitSummaryArgs;
+struct GateArgs;
 
 void validate(const RmsNormArgs& args);
 void validate(const RopeArgs& args);
@@ -36,6 +37,7 @@ void validate(const ProjectArgs& args);
 void validate(const AdmitStepArgs& args);
 void validate(const EmbedRowArgs& args);
 void validate(const LogitSummaryArgs& args);
+void validate(const GateArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
 [[noreturn]] inline void refuse(const char* op, const char* name, long long value, const char* expected) {

@@ -36,8 +36,7 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
 
 at::Tensor mlp_block(const ModelConfig& config, const LayerWeights& layer, const at::Tensor& x) {
   const at::Tensor gate_up = at::linear(ops::rms_norm(x, layer.post_norm, config.rms_norm_eps), layer.gate_up);
-  const std::int64_t ff = config.intermediate_size;
-  return at::linear(at::silu(gate_up.narrow(1, 0, ff)).mul_(gate_up.narrow(1, ff, ff)), layer.down);
+  return at::linear(ops::gate(gate_up), layer.down);
 }
 
 }  // namespace
@@ -51,8 +50,8 @@ at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::
   at::Tensor x = at::embedding(weights.embed, ids);
   for (int index = 0; index < config.n_layers; ++index) {
     const LayerWeights& layer = weights.layers[index];
-    x = x + attention_block(config, weights, layer, index, x, positions, attention);
-    x = x + mlp_block(config, layer, x);
+    x.add_(attention_block(config, weights, layer, index, x, positions, attention));
+    x.add_(mlp_block(config, layer, x));
   }
   return ops::rms_norm(x, weights.final_norm, config.rms_norm_eps);
 }

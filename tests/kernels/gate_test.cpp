@@ -1,0 +1,86 @@
+#include "kernels/gate.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/kernels/backend.h"
+#include "tests/kernels/numbers.h"
+
+using namespace kvscope::kernels;
+using namespace kvscope::test;
+
+namespace {
+
+struct Problem {
+  int n_rows, dim;
+  DType dtype;
+  std::vector<float> gate_up;
+};
+
+Problem random_problem(int n_rows, int dim, DType dtype) {
+  return {n_rows, dim, dtype, rounded(random_normal(2 * static_cast<std::size_t>(n_rows) * dim, 51, 4), dtype)};
+}
+
+std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
+  Memory memory(backend);
+  auto* out = memory.put(poison(static_cast<std::size_t>(p.n_rows) * p.dim, dtype));
+  const GateArgs args = {
+      .gate_up = memory.put(pack(p.gate_up, dtype)), .out = out, .n_rows = p.n_rows, .dim = p.dim, .dtype = dtype};
+  KVSCOPE_RUN_OP(gate, backend, args);
+  return unpack(memory.get(out), dtype);
+}
+
+/// Two tensor operations, rounded after each.
+std::vector<float> naive(const Problem& p) {
+  std::vector<float> out;
+  for (int row = 0; row < p.n_rows; ++row) {
+    const float* x = p.gate_up.data() + static_cast<std::size_t>(row) * 2 * p.dim;
+    for (int i = 0; i < p.dim; ++i) {
+      out.push_back(rounded(rounded(x[i] / (1 + std::exp(-x[i])), p.dtype) * x[p.dim + i], p.dtype));
+    }
+  }
+  return out;
+}
+
+void check_shapes(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int dim = GENERATE(1, 7, 8, 192, 1025, 3072);  // parts of 16 bytes, of a vector and of a piece
+  const int n_rows = GENERATE(0, 1, 33);
+  CAPTURE(dim, n_rows, static_cast<int>(dtype));
+  const Problem p = random_problem(n_rows, dim, dtype);
+  const std::vector<float> expected = run(Backend::reference, p, DType::f32);
+  CHECK(max_error(run(backend, p, dtype), expected) <= allowed_error(max_error(naive(p), expected), expected, dtype));
+}
+
+/// silu(0) = 0, silu(x) goes to x above and to 0 below, also where exp overflows; a NaN stays one.
+void check_ends(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const Problem p = {1, 8, dtype, {0, 100, -100, 1e30f, -1e30f, 20, -200, NAN, 1, 2, 3, 1, 1, 1, 1, 1}};
+  const std::vector<float> out = run(backend, p, dtype);
+  CHECK(out[0] == 0);
+  CHECK(out[1] == 200);
+  CHECK(std::abs(out[2]) < 1e-30f);
+  CHECK(out[3] == rounded(1e30f, dtype));
+  CHECK(std::abs(out[4]) < 1e-7f);
+  CHECK(out[5] == Approx(20));
+  CHECK(std::abs(out[6]) < 1e-30f);
+  CHECK(std::isnan(out[7]));
+}
+
+}  // namespace
+
+TEST_CASE("gate: large and small gates saturate", "[kernels][gate]") {
+  check_ends(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("gate: the CPU version is as exact as a plain one", "[kernels][gate]") { check_shapes(Backend::cpu); }
+
+TEST_CASE("gate: on CUDA large and small gates saturate", "[kernels][gate][cuda]") {
+  if (skip_without_device()) return;
+  check_ends(Backend::cuda);
+}
+
+TEST_CASE("gate: the CUDA version is as exact as a plain one", "[kernels][gate][cuda]") {
+  if (skip_without_device()) return;
+  check_shapes(Backend::cuda);
+}
