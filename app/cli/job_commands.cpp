@@ -131,7 +131,7 @@ constexpr OptionSpec kBenchOptions[] = {
     {"shape", "NAME", "random weights of a known shape instead, e.g. qwen3-0.6b"},
     {"policy", "SPEC", "NAME:key=value,... (several are run by default)"},
     {"prompt-tokens", "N", "length of the prompt"},
-    {"max-tokens", "N", "decode: tokens to generate"},
+    {"max-tokens", "N", "decode: tokens of one repetition"},
     {"chunk", "N", "prefill: tokens of the prompt at a time (chosen by device and policy)"},
     {"repeats", "N", "measured repetitions after a warm-up"},
     kDeviceOption,

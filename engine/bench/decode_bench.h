@@ -1,5 +1,5 @@
 #pragma once
-// Tokens per second of decoding (and of the prefill before it): policies, recording off and on.
+// Milliseconds a token of decoding behind a context: policies, recording off and on, beside what the memory allows.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -8,7 +8,11 @@
 
 namespace kvscope::engine {
 
-/// One row per policy and recording; see bench_job().
+/// Arguments: model or shape, device, dtype, prompt_tokens (the context, really prefilled), max_tokens (of one repeat),
+/// repeats, policy (all that fit by default). One row per policy, after a check of decode steps against a prefill of the
+/// same tokens. Repeats with recording off and on take turns in one run, so that both see the same contexts:
+///
+///     floor   bytes that a token must read (weights, kept keys and values, scorer) at the read rate measured here
 nlohmann::json decode_bench(const JsonObject& args, JobContext& context);
 
 }  // namespace kvscope::engine

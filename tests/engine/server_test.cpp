@@ -199,20 +199,29 @@ TEST_CASE("score gives each token's log-probability and their mean", "[engine][s
   CHECK(done.at("nll").get<double>() == Approx(sum / static_cast<double>(logprobs.size() - 1)));
 }
 
-TEST_CASE("bench decode answers with a row per policy, recording off and on", "[engine][server][bench]") {
+TEST_CASE("bench decode checks its steps and tells their distance from the floor", "[engine][server][bench]") {
   if (!has_sample()) return test::skip("the sample model is not there");
   test::EngineProcess engine;
   const json args = {
-      {"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 100}, {"max_tokens", 8}, {"repeats", 1}};
+      {"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 400}, {"max_tokens", 8}, {"repeats", 2}};
   int rows = 0;
   const json done = engine
                         .call({{"type", "job"}, {"id", 1}, {"job", "bench"}, {"args", args}},
                               [&](const json& event) { rows += event.at("type") == "row"; })
                         .back();
   REQUIRE(done.at("type") == "done");
-  CHECK(rows == 4);
-  for (const json& row : done.at("result").at("rows"))
-    CHECK(row.at("decode_tokens_per_s").at("median").get<double>() > 0);
+  CHECK(rows == 2);  // everything kept, and kvpop
+  for (const json& row : done.at("result").at("rows")) {
+    CHECK(row.at("check_error").get<double>() < 1e-3);
+    CHECK(row.at("ms_per_token").at("min").get<double>() > 0);
+    CHECK(row.at("bytes_per_token").get<double>() > 4.0 * 6e6);  // float32, every one of the sample's weights
+    CHECK(row.at("recording_ratio").get<double>() > 0.2);
+  }
+  CHECK(done.at("result").at("rows")[1].at("bytes_per_token") != done.at("result").at("rows")[0].at("bytes_per_token"));
+
+  const json too_long = {{"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 2000}};
+  const json refused = engine.call({{"type", "job"}, {"id", 2}, {"job", "bench"}, {"args", too_long}}).back();
+  CHECK(refused.at("type") == "error");
 }
 
 TEST_CASE("bench prefill checks its result and tells its distance from the floor", "[engine][server][bench]") {
