@@ -218,9 +218,13 @@ TEST_CASE("A template that is not one of the families' is named with the reason,
   CHECK_THAT(refusal(replaced(qwen2, "<|im_end|>'", "<|im_sep|>'")), Catch::Contains("it writes \"<|im_sep|>\""));
   CHECK_THAT(refusal(replaced(qwen3, "lstrip('\\n') }}", "strip('\\n') }}")),
              Catch::Contains("it treats past thinking in another way"));
+  CHECK_THAT(refusal(replaced(qwen25, "{%- endfor %}", "")), Catch::Contains("its blocks are not closed"));
+  CHECK_THAT(refusal(replaced(qwen25, "messages[0].role == \"system\"", "messages[0].role == \"tools\"")),
+             Catch::Contains("it compares something with \"tools\""));
   CHECK_THAT(refusal(replaced(qwen3, "is false", "is true")), Catch::Contains("it asks for the answer in another way"));
   CHECK_THAT(refusal(replaced(llama3, " | trim", "")), Catch::Contains("it writes turns in another way"));
   CHECK_THAT(refusal(replaced(llama3, "bos_token + content", "content")), Catch::Contains("it begins in another way"));
+  CHECK_THAT(refusal(replaced(llama31, "Cutting ", "Cut ")), Catch::Contains("it begins with dates in another way"));
   CHECK_THAT(refusal(replaced(llama31, "Today Date: ", "Today: ")),
              Catch::Contains("it begins with dates in another way"));
   CHECK_THAT(refusal(replaced(llama31, "{{- bos_token }}", "")), Catch::Contains("it begins in another way"));

@@ -33,6 +33,36 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> li
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
+/// Whether every if and for is closed, and nothing else is opened.
+bool is_balanced(const TemplateCode& t) {
+  std::vector<std::string_view> open;
+  for (const std::string& block : t.blocks) {
+    if (block == "if" || block == "for") {
+      open.push_back(block);
+    } else if (block == "elif" || block == "else") {
+      if (open.empty()) return false;
+    } else if (block == "endif" || block == "endfor") {
+      if (open.empty() || open.back() != block.substr(3)) return false;
+      open.pop_back();
+    } else if (block != "set") {
+      return false;
+    }
+  }
+  return open.empty();
+}
+
+/// A text that something is compared with and that is no role, if there is one.
+std::optional<std::string> foreign_comparison(const TemplateCode& t) {
+  for (const std::string_view sign : {"=='", "!='"}) {
+    for (std::size_t at = t.code.find(sign); at != std::string::npos; at = t.code.find(sign, at + 1)) {
+      const std::size_t begin = at + sign.size();
+      const std::string text = t.code.substr(begin, t.code.find('\'', begin) - begin);
+      if (!is_one_of(text, {"system", "user", "assistant", "tool", "ipython"})) return text;
+    }
+  }
+  return {};
+}
+
 /// The part of a literal between a given beginning and end, if it is of that form.
 std::optional<std::string> between(std::string_view literal, std::string_view begin, std::string_view end) {
   if (literal.size() < begin.size() + end.size() || !literal.starts_with(begin) || !literal.ends_with(end)) return {};
@@ -79,6 +109,7 @@ std::optional<std::string> read_thinking(const TemplateCode& t, ChatFormat& form
   const bool splits =
       has(t, "content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n')") &&
       has(t, "content.split('</think>')[-1].lstrip('\\n')") && has(t, "loop.index0>ns.last_query_index") &&
+      has(t, "{{'<|im_start|>'+message.role+'\\n'+content}}") &&
       has(t, "loop.last or(not loop.last and reasoning_content)") && has(t, ".startswith('<tool_response>')") &&
       has(t, "'\\n<think>\\n'+reasoning_content.strip('\\n')+'\\n</think>\\n\\n'+content.lstrip('\\n')");
   if (!splits) return "it treats past thinking in another way";
@@ -105,7 +136,8 @@ Result recognise_chatml(const TemplateCode& t) {
 std::optional<std::string> read_preamble(const TemplateCode& t, ChatFormat& format) {
   const auto cut = std::find_if(t.literals.begin(), t.literals.end(),
                                 [](const std::string& s) { return s.starts_with("Cutting Knowledge Date"); });
-  if (cut == t.literals.end()) return {};
+  if (cut == t.literals.end() && !has(t, "date_string") && !has(t, "system_message")) return {};
+  if (cut == t.literals.end()) return "it begins with dates in another way";
   const auto knowledge = between(*cut, "Cutting Knowledge Date: ", "\n");
   const bool written = has(t, "{{" + template_literal(*cut) + "}}{{'Today Date: '+date_string+'\\n\\n'}}") &&
                        has(t, "{{'<|start_header_id|>system<|end_header_id|>\\n\\n'}}") &&
@@ -158,6 +190,8 @@ Result recognise_chat_format(std::string_view jinja) {
     const bool known = is_number(word) || std::find(std::begin(kNames), std::end(kNames), word) != std::end(kNames);
     if (!known) return "it uses " + in_quotes(word);
   }
+  if (!is_balanced(*t)) return "its blocks are not closed";
+  if (const auto text = foreign_comparison(*t)) return "it compares something with " + in_quotes(*text);
   return chatml ? recognise_chatml(*t) : recognise_headers(*t);
 }
 

@@ -116,6 +116,7 @@ class Reader {
     const std::size_t begin = at_;
     while (at_ < text_.size() && is_word(text_[at_])) ++at_;
     last_word_ = text_.substr(begin, at_ - begin);
+    if (out_.code.ends_with("{%")) out_.blocks.push_back(last_word_);
     if (is_word(out_.code.back())) out_.code += ' ';
     out_.code += last_word_;
     if (std::find(out_.words.begin(), out_.words.end(), last_word_) == out_.words.end()) {

@@ -19,6 +19,7 @@ struct TemplateCode {
   std::string code;
   std::vector<std::string> literals;  // every string, decoded, in order
   std::vector<std::string> words;     // every name and keyword, once, in order of appearance
+  std::vector<std::string> blocks;    // what each {%...%} begins with: "if", "set"
   bool prints_between = false;        // there is text between the tags that would be printed
 
   /// Nothing if a tag or a string is not closed, or a string has an escape other than \n \t \r \\ \' \".
