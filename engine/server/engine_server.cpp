@@ -27,8 +27,11 @@ int crash_at_token() {
 
 std::filesystem::file_time_type newest_file(const std::filesystem::path& folder) {
   std::filesystem::file_time_type newest = std::filesystem::file_time_type::min();
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    newest = std::max(newest, entry.last_write_time());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::error_code error;  // a link that leads nowhere has no time; if it is a file of the model, its reader says so
+    const auto written = entry.last_write_time(error);
+    if (!error) newest = std::max(newest, written);
+  }
   return newest;
 }
 

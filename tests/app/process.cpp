@@ -61,7 +61,9 @@ Result run(const Launch& launch) {
   return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
           .out = read_text(out),
           .err = read_text(err),
-          .cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime)};
+          .cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
+          .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+          .max_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};
 }
 
 fs::path kvscope() { return fs::path(KVSCOPE_BINARY_DIR) / "bin" / "kvscope"; }

@@ -1,6 +1,7 @@
 #pragma once
 // Programs of ours as processes, and folders to throw away.
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -11,7 +12,9 @@ namespace kvscope::test {
 struct Result {
   int exit_code = -1;  // -1 if it was killed
   std::string out, err;
-  double cpu_seconds = 0;  // user + system
+  double cpu_seconds = 0;          // user + system
+  double seconds = 0;              // by the clock
+  std::int64_t max_rss_bytes = 0;  // resident at most: its own, or that of a child that it waited for, if greater
 };
 
 struct Launch {

@@ -1,0 +1,104 @@
+// kvscope score against transformers; tests/engine/make_golden_logits.py made the numbers.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/support/json_file.h"
+#include "tests/app/process.h"
+#include "tests/support/model_folder.h"
+#include "tests/support/skip.h"
+
+namespace kvscope {
+namespace {
+
+using nlohmann::json;
+
+const json& golden() {
+  static const json file = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/score.json");
+  return file;
+}
+
+TensorType file_type(const json& model) {
+  const std::string dtype = model["config"]["torch_dtype"];
+  return dtype == "float32" ? TensorType::f32 : dtype == "float16" ? TensorType::f16 : TensorType::bf16;
+}
+
+json score(const std::filesystem::path& model, const std::filesystem::path& text, std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {"score",    model.string(), "--text-file", text.string(), "--json",
+                                    "--device", "cpu",          "--dtype",     "float32"};
+  words.insert(words.end(), more.begin(), more.end());
+  const test::Result result = test::kvscope_run(words);
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("score gives the log-probabilities of transformers, for each family, from one file or shards", "[score]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const json& model = golden()["models"][GENERATE(0, 1, 2)];
+  const int n_shards = GENERATE(1, 3);
+  const test::TemporaryFolder folder;
+  test::write_model_folder(folder / "model", model["config"], model["seed"], {file_type(model), n_shards});
+  std::ofstream(folder / "text.txt", std::ios::binary) << golden()["text"].get<std::string>();
+  const json result = score(folder / "model", folder / "text.txt");
+  CAPTURE(model["config"].dump(), n_shards);
+  CHECK(result["ids"] == model["ids"]);
+  const std::vector<double> expected = model["logprobs"];
+  REQUIRE(result["logprobs"].size() == expected.size() + 1);
+  CHECK(result["logprobs"][0].is_null());
+  double greatest = 0, difference = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    greatest = std::max(greatest, std::abs(expected[i]));
+    difference = std::max(difference, std::abs(result["logprobs"][i + 1].get<double>() - expected[i]));
+  }
+  // As for logits: float32 sums in other orders, 1e-4 asked for, about 1e-6 seen.
+  CHECK(difference < 1e-4 * greatest);
+  CHECK(std::abs(result["nll"].get<double>() - model["nll"].get<double>()) < 1e-4 * model["nll"].get<double>());
+}
+
+TEST_CASE("score under a policy differs only where the policy has evicted something", "[score]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const json& model = golden()["models"][0];
+  const test::TemporaryFolder folder;
+  test::write_model_folder(folder / "model", model["config"], model["seed"], {file_type(model)});
+  std::ofstream(folder / "text.txt", std::ios::binary) << golden()["text"].get<std::string>();
+  const json full = score(folder / "model", folder / "text.txt");
+  const json streaming = score(folder / "model", folder / "text.txt", {"--policy", "streaming:sinks=4,window=60"});
+  CHECK(streaming["policy"] == "streaming:sinks=4,window=60");
+  const std::size_t n = full["logprobs"].size();
+  REQUIRE(n > 100);
+  int different = 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    const double change = std::abs(full["logprobs"][i].get<double>() - streaming["logprobs"][i].get<double>());
+    CAPTURE(i, change);
+    // Query 64 is the first without token 4; its row is of token 65.
+    if (i < 64) CHECK(change < 1e-4);  // the same sums, perhaps in other tiles
+    different += change > 1e-3;
+  }
+  CHECK(different > 50);
+}
+
+TEST_CASE("score prints each token, the mean NLL and the perplexity that follows from it", "[score]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const json& model = golden()["models"][2];
+  const test::TemporaryFolder folder;
+  test::write_model_folder(folder / "model", model["config"], model["seed"], {file_type(model)});
+  const auto result = test::kvscope_run({"score", (folder / "model").string(), "--text", "The code is 4821.\n",
+                                         "--device", "cpu", "--dtype", "float32", "--quiet"});
+  INFO(result.out + result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK(result.out.starts_with("position"));
+  double nll = 0, perplexity = 0;
+  const auto last = result.out.rfind("nll ");
+  REQUIRE(last != std::string::npos);
+  REQUIRE(std::sscanf(result.out.c_str() + last, "nll %lf nats per token, perplexity %lf", &nll, &perplexity) == 2);
+  CHECK(nll > 0);
+  CHECK(std::abs(std::log(perplexity) - nll) < 1e-3);
+}
+
+}  // namespace kvscope
