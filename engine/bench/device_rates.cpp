@@ -15,18 +15,6 @@ at::TensorOptions options_of(const LoadedModel& model) {
   return at::TensorOptions().device(model.weights().device).dtype(model.weights().dtype);
 }
 
-const char* name_of(DenseBackend backend) {
-  switch (backend) {
-    case DenseBackend::own:
-      return "own";
-    case DenseBackend::flash:
-      return "flash";
-    case DenseBackend::cudnn:
-      return "cudnn";
-  }
-  return "";
-}
-
 }  // namespace
 
 void wait_for_device(const LoadedModel& model) {

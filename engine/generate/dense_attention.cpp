@@ -19,13 +19,22 @@ struct Part {
   at::Tensor o, lse;
 };
 
-/// [n, heads, d] or [heads, n, d] as the libraries want it, [1, heads, n, d], without a copy.
+/// [n, n_heads, d] as the libraries want it, [1, n_heads, n, d], without a copy.
 at::Tensor as_batch_of_queries(const at::Tensor& q) { return q.transpose(0, 1).unsqueeze(0); }
 
+/// [n_kv_heads, n, d] -> [1, n_heads, n, d], a copy.
+at::Tensor for_every_head(const at::Tensor& k, std::int64_t n_heads) {
+  const std::int64_t n_kv_heads = k.size(0), n = k.size(1), d = k.size(2);
+  return k.unsqueeze(1).expand({n_kv_heads, n_heads / n_kv_heads, n, d}).reshape({1, n_heads, n, d});
+}
+
 Part call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
-  const at::Tensor queries = as_batch_of_queries(q), keys = k.unsqueeze(0), values = v.unsqueeze(0);
+  const at::Tensor queries = as_batch_of_queries(q);
+  const bool ungrouped = backend == DenseBackend::cudnn_ungrouped;
+  const at::Tensor keys = ungrouped ? for_every_head(k, q.size(1)) : k.unsqueeze(0),
+                   values = ungrouped ? for_every_head(v, q.size(1)) : v.unsqueeze(0);
   at::Tensor o, lse;
-  if (backend == DenseBackend::cudnn) {
+  if (backend != DenseBackend::flash) {
     const auto result = at::_scaled_dot_product_cudnn_attention(queries, keys, values, /*attn_bias=*/std::nullopt,
                                                                 /*compute_log_sumexp=*/true, /*dropout_p=*/0.0, causal);
     o = std::get<0>(result);
@@ -86,9 +95,27 @@ bool usable(DenseBackend backend, const at::Tensor& q, std::int64_t n_kv_heads) 
 
 }  // namespace
 
+const char* name_of(DenseBackend backend) {
+  switch (backend) {
+    case DenseBackend::own:
+      return "own";
+    case DenseBackend::flash:
+      return "flash";
+    case DenseBackend::cudnn:
+      return "cudnn";
+    case DenseBackend::cudnn_ungrouped:
+      return "cudnn, ungrouped";
+  }
+  return "";
+}
+
 DenseBackend choose_dense_backend(const at::Tensor& q, std::int64_t n_kv_heads) {
   if (!q.is_cuda() || q.scalar_type() != at::kBFloat16 || q.size(0) < kFewestForLibrary) return DenseBackend::own;
-  if (q.size(0) >= kFewestForCudnn && usable(DenseBackend::cudnn, q, n_kv_heads)) return DenseBackend::cudnn;
+  if (q.size(0) >= kFewestForCudnn) {
+    for (const DenseBackend cudnn : {DenseBackend::cudnn, DenseBackend::cudnn_ungrouped}) {
+      if (usable(cudnn, q, n_kv_heads)) return cudnn;
+    }
+  }
   return usable(DenseBackend::flash, q, n_kv_heads) ? DenseBackend::flash : DenseBackend::own;
 }
 

@@ -5,8 +5,11 @@
 
 namespace kvscope::engine {
 
-/// Whose attention it is: this project's kernel (every device and dtype), FlashAttention 2, or cuDNN.
-enum class DenseBackend { own, flash, cudnn };
+/// Whose attention it is: this project's kernel (every device and dtype), FlashAttention 2, or cuDNN, for a library
+/// that does not take groups of heads with a copy of keys and values for every head.
+enum class DenseBackend { own, flash, cudnn, cudnn_ungrouped };
+/// "own", "flash", ...
+const char* name_of(DenseBackend backend);
 
 /// Attention of q [n, n_heads, head_dim] at positions first ... first + n - 1 over keys and values of positions 0 ...
 /// first + n - 1, k and v [n_kv_heads, >= first + n, head_dim], every row contiguous. -> [n, n_heads, head_dim].

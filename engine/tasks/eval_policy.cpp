@@ -30,7 +30,7 @@ bool answers_by_policy(const LoadedModel& model, const PolicySpec& policy, const
                        const AnswerSpan& span, const Hooks& hooks) {
   const auto begin = sequence.ids.begin() + span.begin;
   Generation run(model, request_of(policy, {sequence.ids.begin(), begin}, span.end - span.begin));
-  run.prefill(hooks);
+  run.prefill(hooks, {.logprobs = false});
   for (auto expected = begin; expected != sequence.ids.begin() + span.end; ++expected) {
     run.step();
     if (run.ids().back() != *expected) return false;

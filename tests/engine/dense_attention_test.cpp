@@ -87,10 +87,7 @@ TEST_CASE("the library's dense attention is the project's own, with a past and w
   const at::Tensor like =
       at::zeros({n, 2 * group, head_dim}, at::TensorOptions().device(c10::Device(c10::kCUDA, 0)).dtype(at::kBFloat16));
   const DenseBackend chosen = engine::choose_dense_backend(like, 2);
-  INFO("backend for " << n << " queries, head_dim " << head_dim << ": "
-                      << (chosen == DenseBackend::cudnn   ? "cudnn"
-                          : chosen == DenseBackend::flash ? "flash"
-                                                          : "own"));
+  INFO("backend: " << engine::name_of(chosen));
   if (chosen != DenseBackend::own) check_library(chosen, n, first, group, head_dim);
   CHECK((head_dim != 128 || chosen != DenseBackend::own));  // LibTorch has at least FlashAttention for it
 }
