@@ -12,6 +12,7 @@
 #include "app/cli/run_options.h"
 #include "app/interrupt.h"
 #include "engine/core/support/error.h"
+#include "engine/core/tokenizer/chat.h"
 #include "engine/core/tokenizer/tokenizer.h"
 #include "engine/core/trace/trace_file.h"
 
@@ -46,27 +47,35 @@ constexpr OptionSpec kOptions[] = {
     kHelpOption,
 };
 
-// Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer can
-// be read from here; otherwise (an engine on another machine) the model's own limit serves.
-int longest_run(const std::string& model_path, const ModelInfo& model, const std::vector<Prompt>& prompts,
-                const protocol::RunRequest& request) {
-  if (!request.raw) return model.max_positions;
-  std::optional<Tokenizer> tokenizer;
-  try {
-    tokenizer = Tokenizer::load(model_path);
-  } catch (const Error&) {
-    return model.max_positions;
-  }
-  std::size_t longest = 0;
-  for (const Prompt& prompt : prompts) longest = std::max(longest, tokenizer->encode_with_special(prompt.text).size());
-  return std::min<int>(static_cast<int>(longest) + request.max_tokens, model.max_positions);
-}
-
 // What a chat consists of; nothing if the prompt is its one message.
 std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& prompt) {
   if (!prompt.messages.empty()) return with_system(arguments, prompt.messages);
   if (!arguments.has("system")) return {};
   return with_system(arguments, {{"user", prompt.text}});
+}
+
+// Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer and
+// the chat template can be read from here; otherwise (an engine on another machine) the model's own limit serves.
+int longest_run(const Arguments& arguments, const ModelInfo& model, const std::vector<Prompt>& prompts,
+                const protocol::RunRequest& request) {
+  const std::string& folder = arguments.positionals()[0];
+  std::size_t longest = 0;
+  try {
+    const Tokenizer tokenizer = Tokenizer::load(folder);
+    std::optional<ChatTemplate> chat;
+    if (!request.raw) chat = ChatTemplate::load(folder);
+    for (const Prompt& prompt : prompts) {
+      std::vector<ChatMessage> messages = messages_of(arguments, prompt);
+      if (messages.empty()) messages = {{"user", prompt.text}};
+      const auto ids =
+          chat ? chat->encode(tokenizer, messages, request.chat) : tokenizer.encode_with_special(prompt.text);
+      longest = std::max(longest, ids.size());
+    }
+  } catch (const Error&) {
+    return model.max_positions;  // what is wrong with the prompt, the engine says
+  }
+  return static_cast<int>(
+      std::min<std::int64_t>(static_cast<std::int64_t>(longest) + request.max_tokens, model.max_positions));
 }
 
 // A conversation as raw text would be its last message alone.
@@ -120,7 +129,7 @@ int capture(const Arguments& arguments) {
   TraceWriter writer(arguments.text("o"), model,
                      {.overwrite = arguments.has("overwrite"),
                       .max_runs = static_cast<int>(prompts.size()),
-                      .max_positions = longest_run(model_path, model, prompts, request)});
+                      .max_positions = longest_run(arguments, model, prompts, request)});
   std::int64_t tokens = 0;
   try {
     tokens = capture_all(arguments, job, model, prompts, request, writer);
