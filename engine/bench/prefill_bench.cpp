@@ -17,7 +17,13 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMaxPrompt = 1 << 24;
-constexpr int kCheckBeyondBudget = 256;  // tokens of the checked prefix after which a budget has been full
+
+/// Tokens of the prefix that is checked: a while beyond the budget, and on CUDA enough for chunks that a library
+/// serves.
+int tokens_to_check(const LoadedModel& model, const PolicySpec& policy, int prompt_tokens) {
+  const int beyond_budget = model.info().device == "cpu" ? 256 : 4096;
+  return std::min(prompt_tokens, policy.budget_tokens(prompt_tokens) + beyond_budget);
+}
 
 struct PrefillArgs {
   int prompt_tokens, chunk, repeats;
@@ -91,8 +97,10 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
   const ModelConfig& config = model.config();
   const PolicySpec policy = PolicySpec::parse(text);
   const PrefillOptions options{.chunk = args.chunk, .logprobs = false};
-  const int n_checked = std::min(args.prompt_tokens, policy.budget_tokens(args.prompt_tokens) + kCheckBeyondBudget);
-  const double error = check_prefill(model, request_of(model, text, n_checked), options);
+  const int n_checked = tokens_to_check(model, policy, args.prompt_tokens), third = (n_checked + 2) / 3;
+  const double error =
+      check_prefill(model, request_of(model, text, n_checked),
+                    {.chunk = args.chunk > 0 ? std::min(args.chunk, third) : third, .logprobs = false});
 
   forget_peak(model);
   std::int64_t cache_bytes = 0;
