@@ -1,5 +1,9 @@
 #include "kernels/retain_step.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/clones.h"
 #include "kernels/cpu/heads.h"
 #include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/slots.h"
@@ -16,18 +20,69 @@ struct Scan {
   std::int32_t n_long_range = 0;
 };
 
+constexpr int kBlock = 128;  // slots
+
+/// effective[i]: the effective score of the token in slot i as it is compared (a NaN as -inf), +inf if it is no
+/// long-range token. Returns how many are. Neither branches nor divides integers, so that several slots are done at
+/// once: cut off, the quotient of two int32 in double precision is that of the integers.
+KVSCOPE_CLONES int effective_scores(const RetainStepArgs& args, const std::int32_t* position, const float* priority,
+                                    int n, std::int32_t newcomer, float log_gamma, float* effective) {
+  const std::int32_t q = args.position, n_sink = args.n_sink;
+  const double stride = args.decay_stride;
+  int n_long_range = 0;
+  for (int i = 0; i < n; ++i) {
+    const std::int32_t t = position[i];
+    const float decay = static_cast<float>(static_cast<std::int32_t>((q - t) / stride)) * log_gamma;
+    const float score = priority[i] + decay;
+    const bool is_long_range = (t >= n_sink) & (t < newcomer);
+    n_long_range += is_long_range;
+    effective[i] = is_long_range ? (score == score ? score : -INFINITY) : INFINITY;
+  }
+  return n_long_range;
+}
+
+/// The least of a block. Independent minima, which go into vectors.
+KVSCOPE_CLONES float least_of(const float* x) {
+  constexpr int kLanes = 16;
+  float lane[kLanes];
+  for (int j = 0; j < kLanes; ++j) lane[j] = x[j];
+  for (int i = kLanes; i < kBlock; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lane[j] = x[i + j] < lane[j] ? x[i + j] : lane[j];
+  }
+  return *std::min_element(lane, lane + kLanes);
+}
+
+/// The same for slots first ... first + n - 1 of a scan: whoever is the least of them is compared with the weakest so
+/// far.
+void scan_block(const RetainStepArgs& args, std::int64_t row, std::int32_t first, int n, std::int32_t newcomer,
+                float log_gamma, Scan& scan) {
+  const std::int32_t* position = args.cache.slot_position + row + first;
+  const float* priority = args.cache.slot_priority + row + first;
+  float effective[kBlock];
+  const int n_long_range = effective_scores(args, position, priority, n, newcomer, log_gamma, effective);
+  if (n_long_range == 0) return;
+  scan.n_long_range += n_long_range;
+  std::fill(effective + n, effective + kBlock, INFINITY);
+  const float least = least_of(effective);
+  if (scan.weakest.position >= 0 && least > scan.weakest.effective) return;
+  for (int i = 0; i < n; ++i) {
+    const std::int32_t t = position[i];
+    if (effective[i] != least || t < args.n_sink || t >= newcomer) continue;
+    const Contender one = {effective_at(priority[i], t, args.position, log_gamma, args.decay_stride), t, first + i};
+    if (leaves_before(one, scan.weakest)) scan.weakest = one;
+  }
+}
+
 Scan scan_slots(const RetainStepArgs& args, std::int64_t row, std::int32_t n_slots, std::int32_t newcomer,
                 float log_gamma) {
   const std::int32_t* position = args.cache.slot_position + row;
+  const std::int32_t* found = std::find(position, position + n_slots, newcomer);
   Scan scan;
-  for (std::int32_t slot = 0; slot < n_slots; ++slot) {
-    const std::int32_t t = position[slot];
-    if (t == newcomer) scan.newcomer_slot = slot;
-    if (args.rule != RetainRule::top_k || t < args.n_sink || t >= newcomer) continue;
-    ++scan.n_long_range;
-    const float score = args.cache.slot_priority[row + slot];
-    const Contender one = {effective_at(score, t, args.position, log_gamma, args.decay_stride), t, slot};
-    if (leaves_before(one, scan.weakest)) scan.weakest = one;
+  if (found == position + n_slots) return scan;
+  scan.newcomer_slot = static_cast<std::int32_t>(found - position);
+  if (args.rule != RetainRule::top_k) return scan;
+  for (std::int32_t first = 0; first < n_slots; first += kBlock) {
+    scan_block(args, row, first, std::min(kBlock, n_slots - first), newcomer, log_gamma, scan);
   }
   return scan;
 }

@@ -146,8 +146,8 @@ TEST_CASE("decode step on CPU: attention and admission of one layer of the sampl
       cache.v_pool = random_normal(cache.v_pool.size(), 95);
       for (std::size_t i = 0; i < cache.slot_position.size(); ++i) {
         cache.slot_position[i] = static_cast<std::int32_t>(i % n_slots);
-        cache.slot_priority[i] = static_cast<float>(i * 7 % 31);
       }
+      cache.slot_priority = random_normal(cache.slot_priority.size(), 99);
       const SlotCacheView view = upload(cache, memory);
       const auto* q = memory.put(pack(random_normal(kKvHeads * kGroup * kDim, 96), dtype));
       auto* o = memory.put(poison(kKvHeads * kGroup * kDim, dtype));
