@@ -246,7 +246,9 @@ __global__ void __launch_bounds__(kThreadsBf16, 2) lifetime_attention_bf16_kerne
   }
 
   KeyScan<kThreadsBf16> scan(key_source(p, block.kv_head, block.first_q, block.last_q), &shared->ring);
-  RowState state[2][2];
+  // One by one: nvcc 13.0 leaves the second row of `RowState state[2][2]` zero, and a maximum that starts at 0 loses
+  // all weights of a row whose logits are far below.
+  RowState state[2][2] = {{RowState(), RowState()}, {RowState(), RowState()}};
   float o[2][kHeadDim / 8][4] = {};
   KeyTile tile = scan.next();
   request_tile<kHeadDim>(p, block, shared, tile, 0);
