@@ -18,6 +18,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/step_graph.h"
+#include "kernels/xor_words.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -46,6 +47,8 @@ void project(const ProjectArgs&, Stream) { no_cuda("project"); }
 void admit_step(const AdmitStepArgs&, Stream) { no_cuda("admit_step"); }
 void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
+
+void xor_words(const XorWordsArgs&, Stream) { no_cuda("xor_words"); }
 
 struct StepGraph::Impl {};
 StepGraph::StepGraph() = default;

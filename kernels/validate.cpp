@@ -16,6 +16,7 @@
 #include "kernels/retain_step.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/xor_words.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -257,6 +258,14 @@ void validate(const LogitSummaryArgs& args) {
   const Checker check("logit_summary");
   check.range("n", args.n, 1, std::numeric_limits<std::int32_t>::max());
   check.pointer("logits", args.logits);
+  check.pointer("out", args.out);
+}
+
+void validate(const XorWordsArgs& args) {
+  const Checker check("xor_words");
+  check.range("n", args.n, 0, std::int64_t{std::numeric_limits<std::int32_t>::max()} * kXorTileWords);
+  if (args.n % kXorTileWords != 0) refuse("xor_words", "n", args.n, "a multiple of 8192");
+  check.pointer("data", args.data);
   check.pointer("out", args.out);
 }
 

@@ -23,6 +23,7 @@ struct AdmitStepArgs;
 struct EmbedRowArgs;
 struct LogitSummaryArgs;
 struct GateArgs;
+struct XorWordsArgs;
 
 void validate(const RmsNormArgs& args);
 void validate(const RopeArgs& args);
@@ -38,6 +39,7 @@ void validate(const AdmitStepArgs& args);
 void validate(const EmbedRowArgs& args);
 void validate(const LogitSummaryArgs& args);
 void validate(const GateArgs& args);
+void validate(const XorWordsArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
 [[noreturn]] inline void refuse(const char* op, const char* name, long long value, const char* expected) {

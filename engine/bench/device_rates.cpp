@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 
 #include "engine/generate/dense_attention.h"
+#include "engine/model/ops.h"
 #include "engine/model/weights.h"
+#include "kernels/xor_words.h"
 
 namespace kvscope::engine {
 namespace {
@@ -38,13 +40,20 @@ double measure_matrix_rate(const LoadedModel& model) {
 double measure_read_rate(const LoadedModel& model) {
   const c10::InferenceMode no_gradients;
   const bool is_cuda = model.weights().device.is_cuda();
-  const std::int64_t n_rows = is_cuda ? 1 << 17 : 1 << 14, n_columns = 4096;  // 2 GiB, 256 MiB of float32
-  const at::Tensor x = at::ones({n_rows, n_columns}, options_of(model).dtype(at::kFloat));
+  const std::int64_t n = (is_cuda ? 2048L : 256L) << 18;  // words: 2 GiB, 256 MiB
+  const at::Tensor words = at::ones({n}, options_of(model).dtype(at::kInt)), out = at::zeros({1}, words.options());
+  const kernels::XorWordsArgs args = {.data = reinterpret_cast<std::uint32_t*>(words.data_ptr<std::int32_t>()),
+                                      .out = reinterpret_cast<std::uint32_t*>(out.data_ptr<std::int32_t>()),
+                                      .n = n};
   const Spread seconds = time_repeats(2, 10, [&] {
-    at::sum(x, {1});
+    if (is_cuda) {
+      kernels::xor_words(args, ops::current_stream(model.weights().device));
+    } else {
+      kernels::cpu::xor_words(args);
+    }
     wait_for_device(model);
   });
-  return static_cast<double>(x.nbytes()) / seconds.min;
+  return static_cast<double>(words.nbytes()) / seconds.min;
 }
 
 Spread measure_layer_products(const LoadedModel& model, const ModelConfig& config, std::int64_t chunk, std::int64_t n,
