@@ -116,8 +116,13 @@ class Pool {
 
 }  // namespace
 
+int thread_count() {
+  static const int count = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return count;
+}
+
 void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(std::int64_t)>& body) {
-  static const unsigned n_threads = std::max(1u, std::thread::hardware_concurrency());
+  const int n_threads = thread_count();
   const auto run_alone = [&] {
     for (std::int64_t i = 0; i < n; ++i) body(i);
   };

@@ -18,4 +18,7 @@ namespace kvscope::kernels::cpu {
 /// the cores), and ThreadSanitizer does not understand the barriers of gcc's.
 void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(std::int64_t)>& body);
 
+/// Threads among which parallel_for may share out its items, the caller included.
+int thread_count();
+
 }  // namespace kvscope::kernels::cpu

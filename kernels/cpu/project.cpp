@@ -12,8 +12,11 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kMaxChunk = 64;                    // rows that a thread takes at a time
-constexpr std::int64_t kChunkBytes = 32 * 1024;  // of weights: enough to pay for taking them, few enough to share out
+constexpr int kBlock = 64;  // rows whose sums a thread holds at a time
+// Bytes of weights that a thread takes at a time: enough to pay for taking them, and for what is fetched ahead of the
+// end in vain; few enough to share out.
+constexpr std::int64_t kLeastChunk = 32 * 1024, kMostChunk = 512 * 1024;
+constexpr int kChunksAThread = 8;
 
 /// The vectors n of a call, as the products want them.
 class Inputs {
@@ -53,21 +56,21 @@ class Inputs {
 
 /// y[t][i] = products of rows first ... first + n - 1.
 void multiply_rows(const ProjectArgs& args, const void* x, std::int64_t first, int n,
-                   float (&y)[kMaxProjectTokens][kMaxChunk]) {
+                   float (&y)[kMaxProjectTokens][kBlock]) {
   const std::int64_t at = first * args.dim;
   if (args.dtype == DType::f32) {
     best_gemv().f32(static_cast<const float*>(args.weight) + at, static_cast<const float*>(x), args.dim, n,
-                    args.n_tokens, y[0], kMaxChunk);
+                    args.n_tokens, y[0], kBlock);
   } else {
-    best_gemv().bf16(static_cast<const BFloat16*>(args.weight) + at, x, args.dim, n, args.n_tokens, y[0], kMaxChunk);
+    best_gemv().bf16(static_cast<const BFloat16*>(args.weight) + at, x, args.dim, n, args.n_tokens, y[0], kBlock);
   }
 }
 
-/// Outputs first ... first + n - 1 of every token.
-void project_chunk(const ProjectArgs& args, const void* x, std::int64_t first, int n) {
+/// Outputs first ... first + n - 1 of every token, n <= kBlock.
+void project_block(const ProjectArgs& args, const void* x, std::int64_t first, int n) {
   const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
-  float y[kMaxProjectTokens][kMaxChunk];
-  float other[kMaxProjectTokens][kMaxChunk];  // up, or the bias in row 0
+  float y[kMaxProjectTokens][kBlock];
+  float other[kMaxProjectTokens][kBlock];  // up, or the bias in row 0
   multiply_rows(args, x, first, n, y);
   if (args.epilogue == Epilogue::swiglu) multiply_rows(args, x, n_out + first, n, other);
   const float* bias = args.bias ? as_floats(args.bias, first, n, args.dtype, other[0]) : nullptr;
@@ -101,9 +104,13 @@ void project(const ProjectArgs& args) {
   const std::int64_t products = args.epilogue == Epilogue::swiglu ? 2 : 1;  // rows that an output needs
   const std::int64_t n_out = args.n_rows / products;
   const std::int64_t row_bytes = products * args.dim * static_cast<std::int64_t>(size_of(args.dtype));
-  const std::int64_t chunk = std::clamp<std::int64_t>(kChunkBytes / row_bytes / 8 * 8, 8, kMaxChunk);
+  const std::int64_t bytes = std::clamp(n_out * row_bytes / (kChunksAThread * thread_count()), kLeastChunk, kMostChunk);
+  const std::int64_t chunk = std::max<std::int64_t>(bytes / row_bytes / 8 * 8, 8);
   parallel_for((n_out + chunk - 1) / chunk, 2 * chunk * products * args.dim * args.n_tokens, [&](std::int64_t i) {
-    project_chunk(args, x, i * chunk, static_cast<int>(std::min(chunk, n_out - i * chunk)));
+    const std::int64_t end = std::min((i + 1) * chunk, n_out);
+    for (std::int64_t first = i * chunk; first < end; first += kBlock) {
+      project_block(args, x, first, static_cast<int>(std::min<std::int64_t>(kBlock, end - first)));
+    }
   });
 }
 
