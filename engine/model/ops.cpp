@@ -6,11 +6,9 @@
 
 #include "engine/model/weights.h"
 #include "kernels/append.h"
-#include "kernels/decode_attention.h"
 #include "kernels/future_attention.h"
 #include "kernels/gate.h"
 #include "kernels/lifetime_attention.h"
-#include "kernels/mlstm_step.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 
@@ -194,39 +192,6 @@ void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor
        kernels::future_attention, kernels::cpu::future_attention);
 }
 
-at::Tensor decode_attention(const kernels::SlotCacheView& cache, const at::Tensor& q) {
-  check(q, "q");
-  at::Tensor o = at::empty_like(q), scratch;
-  if (q.is_cuda()) {  // from LibTorch's pool of freed blocks: no call to the driver after the first step
-    scratch = at::empty({kernels::decode_attention_scratch_floats(static_cast<int>(q.size(0)), cache)},
-                        q.options().dtype(at::kFloat));
-  }
-  call(q.device(),
-       kernels::DecodeAttentionArgs{.cache = cache,
-                                    .q = q.data_ptr(),
-                                    .o = o.data_ptr(),
-                                    .lse = nullptr,
-                                    .n_heads = static_cast<int>(q.size(0)),
-                                    .scale = attention_scale(q.size(1)),
-                                    .scratch = data_or_null<float>(scratch)},
-       kernels::decode_attention, kernels::cpu::decode_attention);
-  return o;
-}
-
-void append(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
-            std::int32_t position) {
-  check(k, "k");
-  check(v, k, "v");
-  check(slot, k, "slot");
-  call(k.device(),
-       kernels::AppendArgs{.cache = cache,
-                           .k = k.data_ptr(),
-                           .v = v.data_ptr(),
-                           .slot = slot.data_ptr<std::int32_t>(),
-                           .position = position},
-       kernels::append, kernels::cpu::append);
-}
-
 void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
                  const at::Tensor& position) {
   check(k, "k");
@@ -241,35 +206,6 @@ void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const
                                .position = position.data_ptr<std::int32_t>(),
                                .n_tokens = k.size(0)},
        kernels::append_many, kernels::cpu::append_many);
-}
-
-void retain_step(const kernels::RetainStepArgs& args, c10::Device device) {
-  call(device, args, kernels::retain_step, kernels::cpu::retain_step);
-}
-
-at::Tensor mlstm_step(const at::Tensor& c, const at::Tensor& z, const at::Tensor& m, const at::Tensor& k,
-                      const at::Tensor& v, const at::Tensor& log_i, const at::Tensor& log_f, const at::Tensor& q) {
-  for (const at::Tensor& tensor : {c, z, m, k, v, log_i, log_f}) check(tensor, c, "an operand of mlstm_step");
-  at::Tensor h;
-  if (q.defined()) {
-    check(q, c, "q");
-    h = at::empty_like(v);
-  }
-  call(c.device(),
-       kernels::MlstmStepArgs{.c = c.data_ptr<float>(),
-                              .z = z.data_ptr<float>(),
-                              .m = m.data_ptr<float>(),
-                              .k = k.data_ptr<float>(),
-                              .v = v.data_ptr<float>(),
-                              .log_i = log_i.data_ptr<float>(),
-                              .log_f = log_f.data_ptr<float>(),
-                              .q = data_or_null<float>(q),
-                              .h = data_or_null<float>(h),
-                              .n_heads = static_cast<int>(k.size(0)),
-                              .d_key = static_cast<int>(k.size(1)),
-                              .d_value = static_cast<int>(v.size(1))},
-       kernels::mlstm_step, kernels::cpu::mlstm_step);
-  return h;
 }
 
 }  // namespace kvscope::engine::ops

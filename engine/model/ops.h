@@ -7,7 +7,6 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/retain_step.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::engine::ops {
@@ -41,24 +40,8 @@ at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
                       std::int64_t q_start, int window);
 
-/// Attention of one query q [n_heads, head_dim] over the occupied slots.
-at::Tensor decode_attention(const kernels::SlotCacheView& cache, const at::Tensor& q);
-
-/// k, v: [n_kv_heads, head_dim] of token `position` into slot [n_kv_heads] int32.
-void append(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
-            std::int32_t position);
-
 /// k, v: [n, n_kv_heads, head_dim] into slot [n_kv_heads, n] int32 (-1: not kept), position [n] int32.
 void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
                  const at::Tensor& position);
-
-/// `args` but for where it runs.
-void retain_step(const kernels::RetainStepArgs& args, c10::Device device);
-
-/// One step of the mLSTM memory (kernels/mlstm_step.h). State c [heads, d_key, d_value], z [heads, d_key], m [heads];
-/// new token k [heads, d_key], v [heads, d_value], log_i and log_f [heads]; q [heads, d_key] or undefined (no read).
-/// -> h [heads, d_value], undefined without q. All float32.
-at::Tensor mlstm_step(const at::Tensor& c, const at::Tensor& z, const at::Tensor& m, const at::Tensor& k,
-                      const at::Tensor& v, const at::Tensor& log_i, const at::Tensor& log_f, const at::Tensor& q);
 
 }  // namespace kvscope::engine::ops
