@@ -132,6 +132,7 @@ constexpr OptionSpec kBenchOptions[] = {
     {"policy", "SPEC", "NAME:key=value,... (several are run by default)"},
     {"prompt-tokens", "N", "length of the prompt"},
     {"max-tokens", "N", "decode: tokens of one repetition"},
+    {"batch", "N", "decode: sequences at once, up to 32 (1)"},
     {"chunk", "N", "prefill: tokens of the prompt at a time (chosen by device and policy)"},
     {"repeats", "N", "measured repetitions after a warm-up"},
     kDeviceOption,
@@ -148,7 +149,7 @@ int bench(const Arguments& arguments) {
     throw Error({.code = ExitCode::usage, .file = name, .found = "no such benchmark", .expected = "decode or prefill"});
   }
   nlohmann::json args = given_options(
-      arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "chunk", "repeats", "device", "dtype"});
+      arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "batch", "chunk", "repeats", "device", "dtype"});
   args["name"] = name;
   if (arguments.has("shape")) return run_job(arguments, "bench", args);
   const std::string model = arguments.text("model", sample_model().string());

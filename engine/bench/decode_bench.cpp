@@ -11,7 +11,7 @@
 #include "engine/bench/statistics.h"
 #include "engine/cache/slot_cache.h"
 #include "engine/core/support/error.h"
-#include "engine/generate/generation.h"
+#include "engine/generate/generation_batch.h"
 #include "engine/scorer/kvpop_scorer.h"
 
 namespace kvscope::engine {
@@ -24,7 +24,7 @@ constexpr int kWarmUpSteps = 8;
 constexpr int kCheckedSteps = 4;
 
 struct DecodeArgs {
-  int prompt_tokens, max_tokens, repeats;
+  int prompt_tokens, max_tokens, repeats, batch;
   std::vector<std::string> policies;
   int n_steps() const { return kWarmUpSteps + 2 * repeats * max_tokens; }
 };
@@ -34,6 +34,7 @@ DecodeArgs read_args(const JsonObject& args) {
   out.max_tokens = static_cast<int>(args.integer_or("max_tokens", 64, 1, kMaxContext));
   out.prompt_tokens = static_cast<int>(args.integer_or("prompt_tokens", 1024, 1, kMaxContext));
   out.repeats = static_cast<int>(args.integer_or("repeats", 5, 1, 1000));
+  out.batch = static_cast<int>(args.integer_or("batch", 1, 1, GenerationBatch::kMaxBatch));
   if (args.has("policy")) out.policies = {args.text("policy")};
   return out;
 }
@@ -88,27 +89,27 @@ double check_steps(const LoadedModel& model, const std::string& policy, int prom
                .expected = "at most " + std::to_string(allowed)});
 }
 
-/// Bytes that one token must read: every weight but the embedding's other rows, the kept keys and values, the scorer's
-/// weights and, twice, its memory.
-double bytes_per_token(const LoadedModel& model, const SlotCache& cache, bool uses_scorer) {
+/// Bytes that one step must read: every weight but the embedding's other rows and the scorer's weights once, and of
+/// each of `batch` sequences the kept keys and values and, twice, the scorer's memory.
+double bytes_per_step(const LoadedModel& model, const SlotCache& cache, bool uses_scorer, int batch) {
   const ModelConfig& config = model.config();
   const double element = model.info().dtype == "float32" ? 4 : 2;
   double elements = static_cast<double>(model.info().n_parameters);
   if (!config.tie_word_embeddings) elements -= static_cast<double>(config.vocab_size) * config.hidden_size;
   for (int layer = 0; layer < config.n_layers; ++layer) {
     for (int head = 0; head < config.n_kv_heads; ++head) {
-      elements += 2.0 * cache.n_slots(layer, head) * config.head_dim;
+      elements += 2.0 * batch * cache.n_slots(layer, head) * config.head_dim;
     }
   }
   const double d = config.head_dim, heads = static_cast<double>(config.n_layers) * config.n_kv_heads;
-  return elements * element + (uses_scorer ? heads * 4 * (2 * d * (2 * d + 3) + 2 * d * d) : 0.0);
+  return elements * element + (uses_scorer ? heads * 4 * (2 * d * (2 * d + 3) + batch * 2 * d * d) : 0.0);
 }
 
 std::string row_text(const json& row) {
   char text[320];
-  const json& ms = row["ms_per_token"];
+  const json& ms = row["ms_per_step"];
   std::snprintf(text, sizeof text,
-                "%-50s %8.3f ms a token (%.3f ... %.3f) = %7.1f tokens/s, %.2f x floor  recording %+.1f %%  "
+                "%-50s %8.3f ms a step (%.3f ... %.3f) = %7.1f tokens/s, %.2f x floor  recording %+.1f %%  "
                 "cache %.2f MiB  peak %.2f GiB  error %.1e",
                 row["policy"].get<std::string>().c_str(), ms["median"].get<double>(), ms["min"].get<double>(),
                 ms["max"].get<double>(), row["decode_tokens_per_s"]["median"].get<double>(),
@@ -124,14 +125,17 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
   const PolicySpec policy = PolicySpec::parse(text);
   const double error = check_steps(model, text, args.prompt_tokens);
   forget_peak(model);
-  Generation run(model, request_of(model, text, args.prompt_tokens, args.n_steps()));
-  run.prefill({}, {.logprobs = false});
+  GenerationBatch runs(model,
+                       std::vector<protocol::RunRequest>(static_cast<std::size_t>(args.batch),
+                                                         request_of(model, text, args.prompt_tokens, args.n_steps())));
+  runs.prefill({}, {.logprobs = false});
+  const Generation& run = runs.run(0);
   const auto seconds_of = [&](int n_steps, bool recording) {
-    run.set_recording(recording);
+    runs.set_recording(recording);
     const double before = run.timings().decode_s;
     for (int i = 0; i < n_steps; ++i) {
       if (context.cancelled != nullptr && *context.cancelled) return -1.0;
-      run.step();
+      runs.step();
     }
     return (run.timings().decode_s - before) / n_steps;
   };
@@ -146,16 +150,18 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
   }
   const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
   const bool uses_scorer = model.scorer() != nullptr && policy.name == "kvpop";
-  const double bytes = bytes_per_token(model, run.cache(), uses_scorer), floor_ms = bytes / read_rate * 1e3;
+  const double bytes = bytes_per_step(model, run.cache(), uses_scorer, args.batch), floor_ms = bytes / read_rate * 1e3;
   return {{"policy", policy.to_string()},
           {"prompt_tokens", args.prompt_tokens},
+          {"batch", args.batch},
           {"check_error", error},
-          {"ms_per_token", to_json(ms)},
-          {"ms_per_token_recording", to_json(recorded_ms)},
+          {"ms_per_step", to_json(ms)},
+          {"ms_per_step_recording", to_json(recorded_ms)},
           {"recording_ratio", recorded_ms.median / ms.median},
-          {"decode_tokens_per_s", to_json(Spread{1e3 / ms.median, 1e3 / ms.max, 1e3 / ms.min})},
+          {"decode_tokens_per_s",
+           to_json(Spread{args.batch * 1e3 / ms.median, args.batch * 1e3 / ms.max, args.batch * 1e3 / ms.min})},
           {"prefill_tokens_per_s", args.prompt_tokens / run.timings().prefill_s},
-          {"bytes_per_token", bytes},
+          {"bytes_per_step", bytes},
           {"floor_ms", floor_ms},
           {"ratio_to_floor", ms.median / floor_ms},
           {"cache_bytes", run.cache_bytes()},

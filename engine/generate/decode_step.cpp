@@ -1,6 +1,8 @@
 #include "engine/generate/decode_step.h"
 
+#include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "engine/core/support/error.h"
 #include "engine/model/ops.h"
@@ -32,6 +34,12 @@ void note_decision(const RetainDecision& decision, int layer, int head, std::int
 
 const void* data_or_null(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; }
 
+/// Row `row` of [rows, n], without making a tensor of it: this runs thrice a layer and token.
+void* row_of_tensor(const at::Tensor& tensor, int row) {
+  return static_cast<char*>(tensor.data_ptr()) +
+         row * tensor.stride(0) * static_cast<std::int64_t>(tensor.element_size());
+}
+
 /// A kernel of the project where the tensors are: on `stream`, or here and now without one.
 template <typename Args>
 void call(bool on_device, kernels::Stream stream, const Args& args, void (*on_cuda)(const Args&, kernels::Stream),
@@ -45,11 +53,14 @@ void call(bool on_device, kernels::Stream stream, const Args& args, void (*on_cu
 
 }  // namespace
 
-DecodeStep::DecodeStep(SequenceState& state) : state_(state) {
-  const ModelConfig& config = state.model.config();
-  const Weights& weights = state.model.weights();
+DecodeStep::DecodeStep(std::vector<SequenceState*> sequences) : sequences_(std::move(sequences)) {
+  const ModelConfig& config = model().config();
+  const Weights& weights = model().weights();
   const auto options = at::TensorOptions().device(weights.device);
-  const auto zeros = [&](std::int64_t n, at::ScalarType dtype) { return at::zeros({n}, options.dtype(dtype)); };
+  const std::int64_t n = static_cast<std::int64_t>(sequences_.size());
+  const auto zeros = [&](std::int64_t elements, at::ScalarType dtype) {
+    return at::zeros({n, elements}, options.dtype(dtype));
+  };
   const std::int64_t head_dim = config.head_dim, q_rows = config.n_heads * head_dim;
   x_ = zeros(config.hidden_size, at::kFloat);
   qkv_ = zeros(q_rows + 2 * config.n_kv_heads * head_dim, weights.dtype);
@@ -57,178 +68,237 @@ DecodeStep::DecodeStep(SequenceState& state) : state_(state) {
   o_ = zeros(q_rows, weights.dtype);
   activation_ = zeros(config.intermediate_size, weights.dtype);
   logits_ = zeros(config.vocab_size, at::kFloat);
-  inputs_ = zeros(2, at::kInt);
-  const std::size_t heads = n_heads_in_all(), words = heads * (kDecisionInts + 1) + kSummaryInts;
-  outputs_ = zeros(static_cast<std::int64_t>(words), at::kInt);
-  const kernels::SlotCacheView cache = state.cache.view(0);
-  attention_scratch_ = zeros(kernels::decode_attention_scratch_floats(config.n_heads, cache), at::kFloat);
-  summary_scratch_ = zeros(kernels::kLogitSummaryScratchBytes / 4, at::kInt);
-  if (const float log_gamma = static_cast<float>(state.policy->geometry().log_gamma); log_gamma != 0) {
-    log_gamma_ = at::full({config.n_kv_heads}, log_gamma, options.dtype(at::kFloat));
+  inputs_ = at::zeros({2, n}, options.dtype(at::kInt));
+  outputs_ = zeros(static_cast<std::int64_t>(words_per_row()), at::kInt);
+  std::int64_t scratch = 0;
+  for (SequenceState* sequence : sequences_) {
+    scratch = std::max(scratch, kernels::decode_attention_scratch_floats(config.n_heads, sequence->cache.view(0)));
+    const float log_gamma = static_cast<float>(sequence->policy->geometry().log_gamma);
+    log_gamma_.push_back(log_gamma != 0 ? at::full({config.n_kv_heads}, log_gamma, options.dtype(at::kFloat))
+                                        : at::Tensor());
   }
-  std::int32_t* host = is_cuda() ? nullptr : outputs_.data_ptr<std::int32_t>();
+  attention_scratch_ = at::zeros({scratch}, options.dtype(at::kFloat));
+  summary_scratch_ = at::zeros({kernels::kLogitSummaryScratchBytes / 4}, options.dtype(at::kInt));
+  host_inputs_data_ = is_cuda() ? nullptr : inputs_.data_ptr<std::int32_t>();
+  host_outputs_data_ = is_cuda() ? nullptr : outputs_.data_ptr<std::int32_t>();
   if (is_cuda()) {
-    host_inputs_ = std::make_unique<kernels::PinnedMemory>(2 * sizeof(std::int32_t));
-    host_outputs_ = std::make_unique<kernels::PinnedMemory>(words * sizeof(std::int32_t));
-    host = static_cast<std::int32_t*>(host_outputs_->data());
+    host_inputs_ = std::make_unique<kernels::PinnedMemory>(inputs_.nbytes());
+    host_outputs_ = std::make_unique<kernels::PinnedMemory>(outputs_.nbytes());
+    host_inputs_data_ = static_cast<std::int32_t*>(host_inputs_->data());
+    host_outputs_data_ = static_cast<const std::int32_t*>(host_outputs_->data());
   }
-  decisions_ = reinterpret_cast<const RetainDecision*>(host);
-  scores_ = reinterpret_cast<const float*>(host + heads * kDecisionInts);
-  summary_ = reinterpret_cast<const kernels::LogitSummary*>(host + heads * (kDecisionInts + 1));
 }
 
 std::size_t DecodeStep::n_heads_in_all() const {
-  return static_cast<std::size_t>(state_.model.config().n_layers) * state_.model.config().n_kv_heads;
+  return static_cast<std::size_t>(model().config().n_layers) * model().config().n_kv_heads;
 }
 
-void DecodeStep::run(std::int32_t id, std::int32_t position) {
-  const ModelConfig& config = state_.model.config();
-  state_.cache.reserve_next();
-  position_ = position;
+std::size_t DecodeStep::words_per_row() const { return n_heads_in_all() * (kDecisionInts + 1) + kSummaryInts; }
+
+int DecodeStep::row_of(int sequence) const {
+  for (int row = 0; row < n_rows(); ++row) {
+    if (inputs_of_run_[row].sequence == sequence) return row;
+  }
+  throw std::logic_error("DecodeStep: sequence " + std::to_string(sequence) + " was not in the last step");
+}
+
+std::int32_t* DecodeStep::device_outputs(int row) const {
+  return outputs_.data_ptr<std::int32_t>() + row * words_per_row();
+}
+
+void DecodeStep::run(std::span<const DecodeInput> inputs) {
+  const ModelConfig& config = model().config();
+  inputs_of_run_.assign(inputs.begin(), inputs.end());
+  for (int row = 0; row < n_rows(); ++row) {
+    sequence_of(row).cache.reserve_next();
+    host_inputs_data_[row] = inputs[row].id;
+    host_inputs_data_[sequences_.size() + row] = inputs[row].position;
+  }
   if (is_cuda()) {
-    const kernels::Stream stream = ops::current_stream(state_.model.weights().device);
-    auto* inputs = static_cast<std::int32_t*>(host_inputs_->data());
-    inputs[0] = id;
-    inputs[1] = position;
-    if (const void* pool = state_.cache.view(0).k_pool; !graph_.is_captured() || pool != captured_pool_) {
-      graph_.capture([this](kernels::Stream recording) { enqueue(recording); });
-      captured_pool_ = pool;
-    }
-    graph_.launch(stream);
-    kernels::wait_for(stream);
+    run_graph();
   } else {
-    inputs_.data_ptr<std::int32_t>()[0] = id;
-    inputs_.data_ptr<std::int32_t>()[1] = position;
     enqueue(nullptr);
   }
-  for (ScorerState& scoring : state_.scoring) ++scoring.n_tokens;
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    for (int head = 0; head < config.n_kv_heads; ++head) {
-      state_.cache.note_slot(layer, head, decisions_[layer * config.n_kv_heads + head].slot);
+  for (int row = 0; row < n_rows(); ++row) {
+    SequenceState& sequence = sequence_of(row);
+    for (ScorerState& scoring : sequence.scoring) ++scoring.n_tokens;
+    const auto* decisions = reinterpret_cast<const RetainDecision*>(host_outputs(row));
+    for (int layer = 0; layer < config.n_layers; ++layer) {
+      for (int head = 0; head < config.n_kv_heads; ++head) {
+        sequence.cache.note_slot(layer, head, decisions[layer * config.n_kv_heads + head].slot);
+      }
     }
+  }
+}
+
+void DecodeStep::run_graph() {
+  std::vector<const void*> wanted;
+  for (int row = 0; row < n_rows(); ++row) {
+    wanted.push_back(&sequence_of(row));
+    wanted.push_back(sequence_of(row).cache.view(0).k_pool);
+  }
+  if (!graph_.is_captured() || wanted != captured_for_) {
+    graph_.capture([this](kernels::Stream recording) { enqueue(recording); });
+    captured_for_ = std::move(wanted);
+  }
+  const kernels::Stream stream = ops::current_stream(model().weights().device);
+  graph_.launch(stream);
+  kernels::wait_for(stream);
+}
+
+void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream) {
+  const auto advance = [](const void* data, std::int64_t bytes) {
+    return const_cast<char*>(static_cast<const char*>(data)) + bytes;
+  };
+  const std::int64_t element = static_cast<std::int64_t>(size_of(args.dtype)), word = sizeof(float);
+  const bool is_float = args.epilogue == kernels::Epilogue::add || args.epilogue == kernels::Epilogue::logits;
+  const void* x = args.x;
+  void* out = args.out;
+  for (int first = 0; first < n_rows(); first += kernels::kMaxProjectTokens) {
+    args.n_tokens = std::min(kernels::kMaxProjectTokens, n_rows() - first);
+    args.x = advance(x, first * args.dim * (args.norm_weight != nullptr ? word : element));
+    args.out = advance(out, first * out_elements * (is_float ? word : element));
+    call(is_cuda(), stream, args, kernels::project, kernels::cpu::project);
   }
 }
 
 void DecodeStep::enqueue(kernels::Stream stream) {
-  const ModelConfig& config = state_.model.config();
-  const Weights& weights = state_.model.weights();
+  const ModelConfig& config = model().config();
+  const Weights& weights = model().weights();
   const kernels::DType dtype = kernel_dtype(weights.dtype);
-  if (is_cuda()) kernels::copy_async(inputs_.data_ptr(), host_inputs_->data(), 2 * sizeof(std::int32_t), stream);
-  call(is_cuda(), stream,
-       kernels::EmbedRowArgs{.table = weights.embed.data_ptr(),
-                             .id = inputs_.data_ptr<std::int32_t>(),
-                             .out = x_.data_ptr<float>(),
-                             .n_rows = config.vocab_size,
-                             .dim = config.hidden_size,
-                             .dtype = dtype},
-       kernels::embed_row, kernels::cpu::embed_row);
+  if (is_cuda()) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), stream);
+  for (int row = 0; row < n_rows(); ++row) {
+    call(is_cuda(), stream,
+         kernels::EmbedRowArgs{.table = weights.embed.data_ptr(),
+                               .id = inputs_.data_ptr<std::int32_t>() + row,
+                               .out = x_.data_ptr<float>() + static_cast<std::int64_t>(row) * config.hidden_size,
+                               .n_rows = config.vocab_size,
+                               .dim = config.hidden_size,
+                               .dtype = dtype},
+         kernels::embed_row, kernels::cpu::embed_row);
+  }
   for (int layer = 0; layer < config.n_layers; ++layer) enqueue_layer(layer, stream);
-  call(is_cuda(), stream,
-       kernels::ProjectArgs{.weight = weights.lm_head.data_ptr(),
-                            .x = x_.data_ptr(),
-                            .norm_weight = weights.final_norm.data_ptr(),
-                            .out = logits_.data_ptr(),
-                            .n_rows = config.vocab_size,
-                            .dim = config.hidden_size,
-                            .eps = config.rms_norm_eps,
-                            .epilogue = kernels::Epilogue::logits,
-                            .dtype = dtype},
-       kernels::project, kernels::cpu::project);
-  std::int32_t* outputs = outputs_.data_ptr<std::int32_t>();
-  call(is_cuda(), stream,
-       kernels::LogitSummaryArgs{
-           .logits = logits_.data_ptr<float>(),
-           .out = reinterpret_cast<kernels::LogitSummary*>(outputs + n_heads_in_all() * (kDecisionInts + 1)),
-           .n = config.vocab_size,
-           .scratch = summary_scratch_.data_ptr()},
-       kernels::logit_summary, kernels::cpu::logit_summary);
-  if (is_cuda()) kernels::copy_async(host_outputs_->data(), outputs, outputs_.nbytes(), stream);
+  enqueue_project({.weight = weights.lm_head.data_ptr(),
+                   .x = x_.data_ptr(),
+                   .norm_weight = weights.final_norm.data_ptr(),
+                   .out = logits_.data_ptr(),
+                   .n_rows = config.vocab_size,
+                   .dim = config.hidden_size,
+                   .eps = config.rms_norm_eps,
+                   .epilogue = kernels::Epilogue::logits,
+                   .dtype = dtype},
+                  config.vocab_size, stream);
+  for (int row = 0; row < n_rows(); ++row) {
+    std::int32_t* summary = device_outputs(row) + n_heads_in_all() * (kDecisionInts + 1);
+    call(is_cuda(), stream,
+         kernels::LogitSummaryArgs{
+             .logits = logits_.data_ptr<float>() + static_cast<std::int64_t>(row) * config.vocab_size,
+             .out = reinterpret_cast<kernels::LogitSummary*>(summary),
+             .n = config.vocab_size,
+             .scratch = summary_scratch_.data_ptr()},
+         kernels::logit_summary, kernels::cpu::logit_summary);
+  }
+  if (is_cuda()) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), stream);
 }
 
-/// Five launches: QKV; norm, rotation, score, decision and cache; attention; output; and two of the MLP.
+/// Six launches for one sequence: QKV; norm, rotation, score, decision and cache; attention; output; and two of the
+/// MLP.
 void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
-  const ModelConfig& config = state_.model.config();
-  const LayerWeights& layer = state_.model.weights().layers[index];
-  const kernels::DType dtype = kernel_dtype(state_.model.weights().dtype);
+  const ModelConfig& config = model().config();
+  const LayerWeights& layer = model().weights().layers[index];
+  const kernels::DType dtype = kernel_dtype(model().weights().dtype);
   const auto project = [&](const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
                            kernels::Epilogue epilogue, const at::Tensor& bias = {}) {
-    call(is_cuda(), stream,
-         kernels::ProjectArgs{.weight = weight.data_ptr(),
-                              .bias = data_or_null(bias),
-                              .x = x.data_ptr(),
-                              .norm_weight = data_or_null(norm),
-                              .out = out.data_ptr(),
-                              .n_rows = weight.size(0),
-                              .dim = static_cast<int>(weight.size(1)),
-                              .eps = config.rms_norm_eps,
-                              .epilogue = epilogue,
-                              .dtype = dtype},
-         kernels::project, kernels::cpu::project);
+    enqueue_project({.weight = weight.data_ptr(),
+                     .bias = data_or_null(bias),
+                     .x = x.data_ptr(),
+                     .norm_weight = data_or_null(norm),
+                     .out = out.data_ptr(),
+                     .n_rows = weight.size(0),
+                     .dim = static_cast<int>(weight.size(1)),
+                     .eps = config.rms_norm_eps,
+                     .epilogue = epilogue,
+                     .dtype = dtype},
+                    out.size(1), stream);
   };
   project(layer.qkv_proj, x_, layer.input_norm, qkv_, kernels::Epilogue::store, layer.qkv_bias);
-  const kernels::AdmitStepArgs admit = admit_args(index);
-  call(is_cuda(), stream, admit, kernels::admit_step, kernels::cpu::admit_step);
-  call(is_cuda(), stream,
-       kernels::DecodeAttentionArgs{
-           .cache = admit.cache,
-           .q = q_.data_ptr(),
-           .o = o_.data_ptr(),
-           .lse = nullptr,
-           .n_heads = config.n_heads,
-           .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-           .scratch = attention_scratch_.numel() > 0 ? attention_scratch_.data_ptr<float>() : nullptr},
-       kernels::decode_attention, kernels::cpu::decode_attention);
+  for (int row = 0; row < n_rows(); ++row) {
+    call(is_cuda(), stream, admit_args(index, row), kernels::admit_step, kernels::cpu::admit_step);
+  }
+  for (int row = 0; row < n_rows(); ++row) {
+    call(is_cuda(), stream,
+         kernels::DecodeAttentionArgs{
+             .cache = sequence_of(row).cache.view(index),
+             .q = row_of_tensor(q_, row),
+             .o = row_of_tensor(o_, row),
+             .lse = nullptr,
+             .n_heads = config.n_heads,
+             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+             .scratch = attention_scratch_.numel() > 0 ? attention_scratch_.data_ptr<float>() : nullptr},
+         kernels::decode_attention, kernels::cpu::decode_attention);
+  }
   project(layer.o_proj, o_, {}, x_, kernels::Epilogue::add);
   project(layer.gate_up, x_, layer.post_norm, activation_, kernels::Epilogue::swiglu);
   project(layer.down, activation_, {}, x_, kernels::Epilogue::add);
 }
 
-kernels::AdmitStepArgs DecodeStep::admit_args(int index) {
-  const ModelConfig& config = state_.model.config();
-  const Weights& weights = state_.model.weights();
+kernels::AdmitStepArgs DecodeStep::admit_args(int index, int row) {
+  SequenceState& sequence = sequence_of(row);
+  const ModelConfig& config = model().config();
+  const Weights& weights = model().weights();
   const LayerWeights& layer = weights.layers[index];
-  const RetentionGeometry& geometry = state_.policy->geometry();
+  const RetentionGeometry& geometry = sequence.policy->geometry();
+  const at::Tensor& log_gamma = log_gamma_[inputs_of_run_[row].sequence];
   const std::int64_t first_head = static_cast<std::int64_t>(index) * config.n_kv_heads;
-  std::int32_t* outputs = outputs_.data_ptr<std::int32_t>();
+  std::int32_t* outputs = device_outputs(row);
   kernels::AdmitStepArgs args = {
-      .cache = state_.cache.view(index),
-      .qkv = qkv_.data_ptr(),
+      .cache = sequence.cache.view(index),
+      .qkv = row_of_tensor(qkv_, row),
       .q_norm = data_or_null(layer.q_norm),
       .k_norm = data_or_null(layer.k_norm),
       .inv_freq = weights.inv_freq.data_ptr<float>(),
-      .position = inputs_.data_ptr<std::int32_t>() + 1,
-      .q = q_.data_ptr(),
+      .position = inputs_.data_ptr<std::int32_t>() + sequences_.size() + row,
+      .q = row_of_tensor(q_, row),
       .n_heads = config.n_heads,
       .eps = config.rms_norm_eps,
       .attention_scaling = weights.attention_scaling,
-      .rule = state_.policy->rule(),
-      .log_gamma = log_gamma_.defined() ? log_gamma_.data_ptr<float>() : nullptr,
-      .threshold = state_.policy->threshold(),
+      .rule = sequence.policy->rule(),
+      .log_gamma = log_gamma.defined() ? log_gamma.data_ptr<float>() : nullptr,
+      .threshold = sequence.policy->threshold(),
       .n_sink = geometry.n_sink,
       .window = geometry.window,
       .top_k = geometry.top_k,
       .decay_stride = geometry.decay_stride,
       .decision = reinterpret_cast<RetainDecision*>(outputs + first_head * static_cast<int>(kDecisionInts))};
-  if (state_.scorer != nullptr) {
-    args.scorer = state_.scorer->view(index, state_.scoring[index]);
+  if (sequence.scorer != nullptr) {
+    args.scorer = sequence.scorer->view(index, sequence.scoring[index]);
     args.score = reinterpret_cast<float*>(outputs + n_heads_in_all() * kDecisionInts) + first_head;
   }
   return args;
 }
 
-std::vector<float> DecodeStep::logits() const {
-  const at::Tensor host = logits_.cpu();
+const kernels::LogitSummary& DecodeStep::summary(int sequence) const {
+  const std::int32_t* words = host_outputs(row_of(sequence)) + n_heads_in_all() * (kDecisionInts + 1);
+  return *reinterpret_cast<const kernels::LogitSummary*>(words);
+}
+
+std::vector<float> DecodeStep::logits(int sequence) const {
+  const at::Tensor host = logits_[row_of(sequence)].cpu();
   return {host.data_ptr<float>(), host.data_ptr<float>() + host.numel()};
 }
 
-void DecodeStep::gather(protocol::StepFacts& facts) const {
-  const int layers = state_.model.config().n_layers, heads = state_.model.config().n_kv_heads;
-  const std::int32_t scored = position_ - (state_.scorer != nullptr ? state_.scorer->config().delay : 0);
+void DecodeStep::gather(int sequence, protocol::StepFacts& facts) const {
+  const int layers = model().config().n_layers, heads = model().config().n_kv_heads, row = row_of(sequence);
+  const KvpopScorer* scorer = sequence_of(row).scorer;
+  const std::int32_t position = inputs_of_run_[row].position;
+  const std::int32_t scored = position - (scorer != nullptr ? scorer->config().delay : 0);
+  const auto* decisions = reinterpret_cast<const RetainDecision*>(host_outputs(row));
+  const auto* scores = reinterpret_cast<const float*>(host_outputs(row) + n_heads_in_all() * kDecisionInts);
   for (int layer = 0; layer < layers; ++layer) {
     for (int head = 0; head < heads; ++head) {
       const int i = layer * heads + head;
-      note_decision(decisions_[i], layer, head, position_, facts);
-      if (state_.scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, scores_[i]});
+      note_decision(decisions[i], layer, head, position, facts);
+      if (scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, scores[i]});
     }
   }
 }

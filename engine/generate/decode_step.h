@@ -1,53 +1,75 @@
 #pragma once
-// One token through the model and the policy, without LibTorch's operators: the project's own kernels on buffers that
-// stay where they are, on CUDA as one captured graph. Includes LibTorch; private to generate/.
+// One token each of one or several sequences through the model and their policies, without LibTorch's operators: the
+// project's own kernels on buffers that stay where they are, on CUDA as one captured graph. Includes LibTorch; private
+// to generate/.
 
 #include <span>
 
 #include "engine/generate/attention_sites.h"
 #include "kernels/admit_step.h"
 #include "kernels/logit_summary.h"
+#include "kernels/project.h"
 #include "kernels/step_graph.h"
 
 namespace kvscope::engine {
 
-/// The decode half of a sequence. Nothing waits for the device inside a step; what was decided is read when it is over.
+/// One sequence's part in a step: token `id` at `position`, the number of tokens before it.
+struct DecodeInput {
+  int sequence;  // index in what DecodeStep was made for
+  std::int32_t id, position;
+};
+
+/// The decode half of one sequence, or of several that share every read of the weights. Nothing waits for the device
+/// inside a step; what was decided is read when it is over. A sequence gets the same bits alone and among others: the
+/// products do not depend on how many tokens share them (kernels/project.h), and the rest is done for each by itself.
 class DecodeStep {
  public:
-  explicit DecodeStep(SequenceState& state);
+  /// Sequences of one model; they must outlive this.
+  explicit DecodeStep(std::vector<SequenceState*> sequences);
 
-  /// Passes token `id` at `position` (the number of tokens before it) through the model and takes it into the cache.
-  /// Returns when the device is done. Throws Error (internal) for logits that are not finite.
-  void run(std::int32_t id, std::int32_t position);
+  /// Passes one token of each given sequence (at most one each) through the model and takes it into its cache. Returns
+  /// when the device is done.
+  void run(std::span<const DecodeInput> inputs);
 
-  /// Of the last run(): greatest logit and normaliser.
-  const kernels::LogitSummary& summary() const { return *summary_; }
-  /// Logits of the next token after the last run(), [vocab], copied from the device if they are there.
-  std::vector<float> logits() const;
+  /// Of the last run() with this sequence: greatest logit and normaliser.
+  const kernels::LogitSummary& summary(int sequence) const;
+  /// Logits of its next token after the last run(), [vocab], copied from the device if they are there.
+  std::vector<float> logits(int sequence) const;
   /// What the last run() decided: lifetimes, contests and scores.
-  void gather(protocol::StepFacts& facts) const;
+  void gather(int sequence, protocol::StepFacts& facts) const;
 
  private:
-  struct Outputs;  // where decisions, scores and summary lie for the host
+  const LoadedModel& model() const { return sequences_.front()->model; }
+  bool is_cuda() const { return model().weights().device.is_cuda(); }
+  int n_rows() const { return static_cast<int>(inputs_of_run_.size()); }
+  std::size_t n_heads_in_all() const;  // layers x KV heads
+  std::size_t words_per_row() const;
+  int row_of(int sequence) const;
+  SequenceState& sequence_of(int row) const { return *sequences_[inputs_of_run_[row].sequence]; }
+  std::int32_t* device_outputs(int row) const;
+  const std::int32_t* host_outputs(int row) const { return host_outputs_data_ + row * words_per_row(); }
+
   void enqueue(kernels::Stream stream);
   void enqueue_layer(int layer, kernels::Stream stream);
-  kernels::AdmitStepArgs admit_args(int layer);
-  bool is_cuda() const { return state_.model.weights().device.is_cuda(); }
-  std::size_t n_heads_in_all() const;
+  /// All rows of args.x through one matrix, as many at a time as the kernel takes; a row of args.out has
+  /// `out_elements`.
+  void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream);
+  kernels::AdmitStepArgs admit_args(int layer, int row);
+  void run_graph();
 
-  SequenceState& state_;
-  std::int32_t position_ = -1;
-  at::Tensor x_, qkv_, q_, o_, activation_, logits_;  // one token's: float32 x_ and logits_, else the model's dtype
-  at::Tensor attention_scratch_, summary_scratch_;    // zeros between steps
-  at::Tensor inputs_;                                 // [2] int32: id, position
-  at::Tensor outputs_;    // [n_layers * n_kv_heads * 8 + 4] int32: decisions, scores (bits of float32), summary
-  at::Tensor log_gamma_;  // [n_kv_heads] float32, undefined without decay
+  std::vector<SequenceState*> sequences_;
+  std::vector<DecodeInput> inputs_of_run_;  // row r of every buffer belongs to inputs_of_run_[r]
+  at::Tensor x_, qkv_, q_, o_, activation_,
+      logits_;                                      // [sequences, ...]: float32 x_ and logits_, else the model's dtype
+  at::Tensor attention_scratch_, summary_scratch_;  // zeros between steps
+  at::Tensor inputs_;                               // [2, sequences] int32: ids, positions
+  at::Tensor outputs_;                 // [sequences, words] int32: decisions, scores (bits of float32), summary
+  std::vector<at::Tensor> log_gamma_;  // [n_kv_heads] float32 of each sequence, undefined without decay
   kernels::StepGraph graph_;
-  const void* captured_pool_ = nullptr;  // the cache's pool may move when it grows: then the graph is captured again
+  std::vector<const void*> captured_for_;  // sequences and their pools, which move when they grow
   std::unique_ptr<kernels::PinnedMemory> host_inputs_, host_outputs_;  // CUDA only
-  const kernels::RetainDecision* decisions_;                           // on the host
-  const float* scores_;
-  const kernels::LogitSummary* summary_;
+  std::int32_t* host_inputs_data_;
+  const std::int32_t* host_outputs_data_;
 };
 
 }  // namespace kvscope::engine

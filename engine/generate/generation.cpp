@@ -2,25 +2,14 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <limits>
+#include <stdexcept>
 
-#include "engine/core/sampling/sampler.h"
-#include "engine/core/support/error.h"
-#include "engine/core/tokenizer/stop_strings.h"
-#include "engine/generate/decode_step.h"
+#include "engine/generate/generation_impl.h"
 #include "engine/generate/prefill_site.h"
 
 namespace kvscope::engine {
 namespace {
-
-constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 Error prompt_error(std::string found, std::string expected, std::string hint = "") {
   return Error({.file = "prompt", .found = std::move(found), .expected = std::move(expected), .hint = std::move(hint)});
@@ -54,97 +43,32 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& id
 
 }  // namespace
 
-struct Generation::Impl {
-  Impl(const LoadedModel& model_, const protocol::RunRequest& request_, std::vector<std::int32_t> ids_,
-       int n_positions_)
-      : model(model_),
-        request(request_),
-        ids(std::move(ids_)),
-        prompt_len(static_cast<int>(ids.size())),
-        n_positions(n_positions_),
-        state(model_, make_policy(request_.policy, n_positions_, model_.scorer()), n_positions_),
-        decode(state),
-        sampler(request_.sampling),
-        stops(request_.stop) {}
+std::int32_t Generation::Impl::begin_step(std::int32_t id, protocol::StepFacts& facts) {
+  const std::int32_t position = static_cast<std::int32_t>(ids.size());
+  if (position >= n_positions) throw std::logic_error("Generation: a step beyond n_positions");
+  facts.ids = {id};
+  facts.pieces.push_back(piece(id));
+  facts.logprobs_from = position;
+  facts.logprobs = {logprob(id)};
+  ids.push_back(id);
+  return position;
+}
 
-  /// Logits of the next token from the prompt's last hidden state, [1, hidden].
-  void read_logits(const at::Tensor& hidden) {
-    const at::Tensor host = logits_of(model.weights(), hidden).view({-1}).cpu();
-    logits.assign(host.data_ptr<float>(), host.data_ptr<float>() + host.numel());
-    has_logits = true;
-    normaliser = log_sum_exp(logits);
-    best = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    check_finite();
-  }
-
-  /// Logits of the next token from the last decode step; they stay on the device until somebody asks.
-  void note_step() {
-    has_logits = false;
-    normaliser = decode.summary().log_sum_exp;
-    best = decode.summary().best;
-    check_finite();
-  }
-
-  const std::vector<float>& next_logits() {
-    if (!has_logits) logits = decode.logits();
-    has_logits = true;
-    return logits;
-  }
-
-  float logprob(std::int32_t id) {
-    const float logit = !has_logits && id == best ? decode.summary().best_logit : next_logits().at(id);
-    return static_cast<float>(logit - normaliser);
-  }
-
-  void check_finite() const {
-    if (std::isfinite(normaliser)) return;
-    throw Error({.code = ExitCode::internal,
-                 .file = model.info().name,
-                 .where = "logits after position " + std::to_string(ids.size() - 1),
-                 .found = "a value that is not finite",
-                 .hint = "damaged weights, or values too large for " + model.info().dtype});
-  }
-
-  /// Appends the log-probabilities of the tokens that follow those of a chunk, as far as the prompt goes. hidden: [n,
-  /// hidden] of the chunk that begins at position `first`.
-  void append_logprobs(const at::Tensor& hidden, const at::Tensor& tokens, std::int64_t first,
-                       std::vector<float>& out) const {
-    const std::int64_t end = std::min<std::int64_t>(hidden.size(0), prompt_len - 1 - first);
-    for (std::int64_t begin = 0; begin < end; begin += kLogitRows) {
-      const std::int64_t rows = std::min(kLogitRows, end - begin);
-      const at::Tensor row_logits = logits_of(model.weights(), hidden.narrow(0, begin, rows));
-      const at::Tensor next = tokens.narrow(0, first + begin + 1, rows).unsqueeze(1);
-      const at::Tensor logprobs = (row_logits.gather(1, next).squeeze(1) - row_logits.logsumexp(1)).cpu();
-      out.insert(out.end(), logprobs.data_ptr<float>(), logprobs.data_ptr<float>() + rows);
-    }
-  }
-
-  /// Tokens of a chunk. By itself: equal chunks, so that none is a short rest.
-  std::int64_t chunk_size(int wanted) const {
-    if (wanted > 0) return wanted;
-    const bool keeps_all = state.policy->rule() == kernels::RetainRule::keep_all;
-    const std::int64_t most = !model.weights().device.is_cuda() ? 512 : keeps_all ? 8192 : 2048;
-    const std::int64_t n_chunks = (prompt_len + most - 1) / most;
-    return (prompt_len + n_chunks - 1) / n_chunks;
-  }
-
-  const LoadedModel& model;
-  protocol::RunRequest request;
-  std::vector<std::int32_t> ids;
-  int prompt_len;
-  int n_positions;
-  SequenceState state;
-  DecodeStep decode;
-  Sampler sampler;
-  std::vector<float> logits;  // of the next token, if has_logits
-  bool has_logits = false;
-  double normaliser = 0;  // log sum exp of them
-  std::int32_t best = -1;  // the greatest of them
-  bool records = true;
-  bool at_end = false;  // end of text was drawn and the request stops there
-  StopStrings stops;    // has seen the answer, a final end-of-text token left out
-  RunTimings timings;
-};
+void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady_clock::time_point start,
+                                protocol::StepFacts& facts) {
+  decode = &step;
+  sequence = index;
+  note_step();
+  if (records) decode->gather(sequence, facts);
+  const std::int32_t id = ids.back();
+  const std::vector<std::int32_t>& ends = model.config().eos_ids;
+  at_end = request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
+  if (!at_end) stops.push(piece(id));
+  facts.n_tokens = static_cast<std::int32_t>(ids.size());
+  facts.seconds = seconds_since(start);
+  timings.decode_s += facts.seconds;
+  ++timings.decode_steps;
+}
 
 Generation::Generation(const LoadedModel& model, const protocol::RunRequest& request) {
   const c10::InferenceMode no_gradients;
@@ -170,8 +94,7 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
   for (std::int64_t first = 0; first < run.prompt_len; first += chunk) {
     const std::int64_t n = std::min(chunk, run.prompt_len - first);
     site.begin(first, n);
-    const at::Tensor hidden =
-        forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
+    const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
     if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs);
     if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
   }
@@ -181,35 +104,17 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
   return facts;
 }
 
-protocol::StepFacts Generation::step() {
-  Impl& run = *impl_;
-  return step_forced(run.sampler.is_greedy() ? run.best : run.sampler.next(run.next_logits(), run.ids));
-}
+protocol::StepFacts Generation::step() { return step_forced(impl_->next_id()); }
 
 protocol::StepFacts Generation::step_forced(std::int32_t id) {
   const c10::InferenceMode no_gradients;
   Impl& run = *impl_;
-  const std::int32_t position = static_cast<std::int32_t>(run.ids.size());
-  if (position >= run.n_positions) throw std::logic_error("Generation: a step beyond n_positions");
   const auto start = std::chrono::steady_clock::now();
   protocol::StepFacts facts;
-  facts.ids = {id};
-  facts.pieces.push_back(piece(id));
-  facts.logprobs_from = position;
-  facts.logprobs = {run.logprob(id)};
-  run.ids.push_back(id);
-
-  run.decode.run(id, position);
-  run.note_step();
-  if (run.records) run.decode.gather(facts);
-
-  const std::vector<std::int32_t>& ends = run.model.config().eos_ids;
-  run.at_end = run.request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
-  if (!run.at_end) run.stops.push(piece(id));
-  facts.n_tokens = position + 1;
-  facts.seconds = seconds_since(start);
-  run.timings.decode_s += facts.seconds;
-  ++run.timings.decode_steps;
+  const DecodeInput input = {0, id, run.begin_step(id, facts)};
+  if (!run.own_decode) run.own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&run.state});
+  run.own_decode->run({&input, 1});
+  run.end_step(*run.own_decode, 0, start, facts);
   return facts;
 }
 
@@ -222,9 +127,7 @@ bool Generation::finished() const {
   return impl_->at_end || impl_->stops.found() || static_cast<int>(impl_->ids.size()) >= impl_->n_positions;
 }
 
-std::string_view Generation::piece(std::int32_t id) const {
-  return impl_->model.has_tokenizer() ? impl_->model.tokenizer().piece(id) : std::string_view();
-}
+std::string_view Generation::piece(std::int32_t id) const { return impl_->piece(id); }
 
 std::string Generation::answer() const {
   const auto begin = impl_->ids.begin() + impl_->prompt_len;

@@ -83,6 +83,7 @@ class Generation {
   SlotCache& cache();
 
  private:
+  friend class GenerationBatch;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

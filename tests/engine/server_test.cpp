@@ -202,8 +202,8 @@ TEST_CASE("score gives each token's log-probability and their mean", "[engine][s
 TEST_CASE("bench decode checks its steps and tells their distance from the floor", "[engine][server][bench]") {
   if (!has_sample()) return test::skip("the sample model is not there");
   test::EngineProcess engine;
-  const json args = {
-      {"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 400}, {"max_tokens", 8}, {"repeats", 2}};
+  const json args = {{"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 400},
+                     {"max_tokens", 8},           {"repeats", 2},    {"batch", 2}};
   int rows = 0;
   const json done = engine
                         .call({{"type", "job"}, {"id", 1}, {"job", "bench"}, {"args", args}},
@@ -213,11 +213,11 @@ TEST_CASE("bench decode checks its steps and tells their distance from the floor
   CHECK(rows == 2);  // everything kept, and kvpop
   for (const json& row : done.at("result").at("rows")) {
     CHECK(row.at("check_error").get<double>() < 1e-3);
-    CHECK(row.at("ms_per_token").at("min").get<double>() > 0);
-    CHECK(row.at("bytes_per_token").get<double>() > 4.0 * 6e6);  // float32, every one of the sample's weights
+    CHECK(row.at("ms_per_step").at("min").get<double>() > 0);
+    CHECK(row.at("bytes_per_step").get<double>() > 4.0 * 6e6);  // float32, every one of the sample's weights
     CHECK(row.at("recording_ratio").get<double>() > 0.2);
   }
-  CHECK(done.at("result").at("rows")[1].at("bytes_per_token") != done.at("result").at("rows")[0].at("bytes_per_token"));
+  CHECK(done.at("result").at("rows")[1].at("bytes_per_step") != done.at("result").at("rows")[0].at("bytes_per_step"));
 
   const json too_long = {{"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 2000}};
   const json refused = engine.call({{"type", "job"}, {"id", 2}, {"job", "bench"}, {"args", too_long}}).back();
@@ -227,7 +227,8 @@ TEST_CASE("bench decode checks its steps and tells their distance from the floor
 TEST_CASE("bench prefill checks its result and tells its distance from the floor", "[engine][server][bench]") {
   if (!has_sample()) return test::skip("the sample model is not there");
   test::EngineProcess engine;
-  const json args = {{"name", "prefill"}, {"model", kSample.string()}, {"device", "cpu"}, {"prompt_tokens", 300},
+  const json args = {{"name", "prefill"}, {"model", kSample.string()},
+                     {"device", "cpu"},   {"prompt_tokens", 300},
                      {"chunk", 64},       {"repeats", 2}};
   const json done = engine.call({{"type", "job"}, {"id", 1}, {"job", "bench"}, {"args", args}}).back();
   REQUIRE(done.at("type") == "done");
