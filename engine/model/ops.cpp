@@ -2,13 +2,16 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/model/weights.h"
 #include "kernels/append.h"
 #include "kernels/future_attention.h"
 #include "kernels/gate.h"
 #include "kernels/lifetime_attention.h"
+#include "kernels/project.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 
@@ -79,6 +82,27 @@ at::Tensor gate(const at::Tensor& gate_up) {
                          .dim = static_cast<int>(dim),
                          .dtype = kernel_dtype(gate_up.scalar_type())},
        kernels::gate, kernels::cpu::gate);
+  return out;
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  constexpr std::int64_t kMostRows = 128;
+  const std::int64_t n = x.size(0), element = x.element_size();
+  if (x.is_cuda() || n > kMostRows || !x.is_contiguous() || !weight.is_contiguous()) {
+    return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+  }
+  at::Tensor out = at::empty({n, weight.size(0)}, x.options());
+  for (std::int64_t first = 0; first < n; first += kernels::kMaxProjectTokens) {
+    kernels::cpu::project({.weight = weight.data_ptr(),
+                           .bias = bias.defined() ? bias.data_ptr() : nullptr,
+                           .x = static_cast<const char*>(x.data_ptr()) + first * x.size(1) * element,
+                           .out = static_cast<char*>(out.data_ptr()) + first * out.size(1) * element,
+                           .n_rows = weight.size(0),
+                           .dim = static_cast<int>(weight.size(1)),
+                           .n_tokens = static_cast<int>(std::min<std::int64_t>(kernels::kMaxProjectTokens, n - first)),
+                           .epilogue = kernels::Epilogue::store,
+                           .dtype = kernel_dtype(x.scalar_type())});
+  }
   return out;
 }
 

@@ -20,6 +20,12 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps);
 /// silu(gate) * up of gate_up [n, 2 dim]: gate, then up. -> [n, dim].
 at::Tensor gate(const at::Tensor& gate_up);
 
+/// x [n, columns] times weight [rows, columns] transposed, plus bias [rows] if defined. -> [n, rows].
+///
+/// On the CPU up to 128 rows of x go to the project's own kernel: the math library splits so small a product among its
+/// threads now this way and now that (2 of 100 runs under load), and the same input must give the same bytes.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {});
+
 /// Rotates x [n, heads, head_dim] in place. positions: [n] int32, inv_freq: [head_dim / 2] float32; cosine and sine are
 /// multiplied by `attention_scaling`.
 void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq, float attention_scaling);
@@ -31,8 +37,8 @@ at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at
                               std::int64_t q_start, const at::Tensor& lse = {});
 
 /// The same over rows of a cache, every head its own. k, v: [n_kv_heads, n, head_dim], each row contiguous, strides of
-/// heads and rows alike for both; position and evict_at: [n_kv_heads, n] int32. Both undefined: key i is position i, n is
-/// q_start + q_len, plain causal. -> [q_len, n_heads, head_dim].
+/// heads and rows alike for both; position and evict_at: [n_kv_heads, n] int32. Both undefined: key i is position i, n
+/// is q_start + q_len, plain causal. -> [q_len, n_heads, head_dim].
 at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            const at::Tensor& evict_at, std::int64_t q_start, const at::Tensor& lse = {});
 

@@ -19,7 +19,7 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
   const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
                      kv_rows = config.n_kv_heads * config.head_dim;
   const at::Tensor qkv =
-      at::linear(ops::rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv_proj, layer.qkv_bias);
+      ops::linear(ops::rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv_proj, layer.qkv_bias);
   const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
     return qkv.narrow(1, from, rows).view({n, n_heads, config.head_dim}).contiguous();
   };
@@ -31,12 +31,12 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
   }
   ops::rope_(q, positions, weights.inv_freq, weights.attention_scaling);
   ops::rope_(k, positions, weights.inv_freq, weights.attention_scaling);
-  return at::linear(attention.attend(index, q, k, v).view({n, q_rows}), layer.o_proj);
+  return ops::linear(attention.attend(index, q, k, v).view({n, q_rows}), layer.o_proj);
 }
 
 at::Tensor mlp_block(const ModelConfig& config, const LayerWeights& layer, const at::Tensor& x) {
-  const at::Tensor gate_up = at::linear(ops::rms_norm(x, layer.post_norm, config.rms_norm_eps), layer.gate_up);
-  return at::linear(ops::gate(gate_up), layer.down);
+  const at::Tensor gate_up = ops::linear(ops::rms_norm(x, layer.post_norm, config.rms_norm_eps), layer.gate_up);
+  return ops::linear(ops::gate(gate_up), layer.down);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::
 
 at::Tensor logits_of(const Weights& weights, const at::Tensor& hidden) {
   const c10::InferenceMode no_gradients;
-  return at::linear(hidden, weights.lm_head).to(at::kFloat);
+  return ops::linear(hidden, weights.lm_head).to(at::kFloat);
 }
 
 at::Tensor ids_tensor(const Weights& weights, const std::int32_t* ids, std::int64_t n) {
