@@ -84,6 +84,7 @@ class Scene {
                                       {"XDG_STATE_HOME", ""},
                                       {"XDG_CONFIG_HOME", ""},
                                       {"XDG_CACHE_HOME", ""},
+                                      {"CUDA_CACHE_DISABLE", "1"},  // the driver would make ~/.nv
                                       {"TMPDIR", home_}},
                       .folder = home_,
                       .timeout = kSeconds});
