@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """How fast llama.cpp decodes random weights of a Qwen3 shape on the CPU: the peer of kernel_tests 'decode step on CPU*'.
 
-    pip install xllamacpp gguf numpy          (llama.cpp's CPU build as a wheel, and the writer of its files)
+    pip install llama-cpp-python gguf numpy   (builds llama.cpp for this machine's CPU; gguf writes its files)
     python engine/bench/peer_llama_cpp.py --shape sample --dtype bf16 --threads 2
 
-A prompt of 64 tokens, then --tokens greedy ones, --rounds times; milliseconds a token as llama.cpp counts them.
+A prompt of 64 tokens, then --tokens greedy ones, --rounds times; milliseconds a token of llama_decode() alone, which is
+given each token and asked for its logits: the search for the greatest is ours and is not counted.
 """
 import argparse
 import pathlib
 import statistics
 import sys
 import tempfile
+import time
 
 import gguf
+import llama_cpp
 import numpy as np
-import xllamacpp
 
 SHAPES = {
     "sample": dict(hidden=256, ff=768, layers=6, heads=8, kv=4, dim=64, vocab=4096),
@@ -88,17 +90,25 @@ def write_model(path, shape, dtype):
 
 
 def measure(path, args):
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.n_ctx = 2048
-    params.n_parallel = 1
-    params.n_gpu_layers = 0
-    params.cpuparams.n_threads = args.threads
-    params.cpuparams_batch.n_threads = args.threads
-    server = xllamacpp.Server(params)
-    request = {"prompt": list(range(300, 300 + PROMPT)), "n_predict": args.tokens, "temperature": 0,
-               "ignore_eos": True, "cache_prompt": False}
-    return [server.handle_completions(request)["timings"]["predicted_per_token_ms"] for _ in range(args.rounds)]
+    model = llama_cpp.Llama(str(path), n_ctx=2048, n_threads=args.threads, n_threads_batch=args.threads, n_gpu_layers=0,
+                            logits_all=False, verbose=False)
+    batch = llama_cpp.llama_batch_init(1, 0, 1)
+    rounds = []
+    for _ in range(args.rounds):
+        model.reset()
+        model.eval(list(range(300, 300 + PROMPT)))
+        seconds = 0.0
+        for i in range(args.tokens):
+            logits = llama_cpp.llama_get_logits(model.ctx)
+            batch.n_tokens, batch.token[0] = 1, int(np.argmax(np.ctypeslib.as_array(logits, (model.n_vocab(),))))
+            batch.pos[0], batch.n_seq_id[0], batch.seq_id[0][0], batch.logits[0] = PROMPT + i, 1, 0, 1
+            start = time.perf_counter()
+            if llama_cpp.llama_decode(model.ctx, batch) != 0:
+                sys.exit("llama_decode failed")
+            llama_cpp.llama_get_logits(model.ctx)  # waits for the step, should it not have ended
+            seconds += time.perf_counter() - start
+        rounds.append(1e3 * seconds / args.tokens)
+    return rounds
 
 
 def main():
