@@ -62,14 +62,20 @@ class Checker {
   template <typename Args>
   void retention(const Args& args) const {
     pointer("cache.n_slots", args.cache.n_slots);
-    range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::top_k));
+    range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::least));
     range("n_sink", args.n_sink, 0, kMaxTokens);
     // A window of 0 would let token q leave before it was written.
     range("window", args.window, 1, kMaxTokens);
     range("top_k", args.top_k, 0, kMaxTokens);
     range("decay_stride", args.decay_stride, 1, kMaxTokens);
+    // Of n_sink + window + top_k + 1 tokens one must be neither sink nor protected. What head_top_k says lies on the
+    // device: it may be 0.
+    const std::int64_t free_to_leave = args.window + (args.head_top_k ? 0 : std::int64_t{args.top_k});
+    range("protect", args.protect, 0, args.rule == RetainRule::least ? free_to_leave : kMaxTokens);
     pointer("decision", args.decision);
-    if (is_scored(args.rule)) pointer("cache.slot_priority", args.cache.slot_priority);
+    if (is_scored(args.rule) || args.rule == RetainRule::least) {
+      pointer("cache.slot_priority", args.cache.slot_priority);
+    }
   }
   static bool is_scored(RetainRule rule) { return rule == RetainRule::threshold || rule == RetainRule::top_k; }
 
@@ -229,17 +235,23 @@ void validate(const AdmitStepArgs& args) {
   check.pointer("inv_freq", args.inv_freq);
   check.pointer("position", args.position);
   check.pointer("q", args.q);
+  check.range("zero_channel", args.zero_channel, -1, args.cache.head_dim - 1);
+  if (args.score_ring) check.range("score_delay", args.score_delay, 0, args.window);
   const MlstmScorerView& scorer = args.scorer;
   if (!scorer.project) {
-    if (Checker::is_scored(args.rule)) check.pointer("score", args.score);
+    if (Checker::is_scored(args.rule) || args.score_ring) check.pointer("score", args.score);
     return;
   }
-  check.range("scorer.delay", scorer.delay, 1, kMaxTokens);
+  check.range("scorer.delay", scorer.delay, 0, kMaxTokens);
+  if (args.score_ring && args.score_delay != scorer.delay) {
+    refuse("admit_step", "score_delay", args.score_delay, ("scorer.delay, " + std::to_string(scorer.delay)).c_str());
+  }
   check.pointer("scorer.bias", scorer.bias);
   check.pointer("scorer.read", scorer.read);
   check.pointer("scorer.c", scorer.c);
   check.pointer("scorer.z", scorer.z);
   check.pointer("scorer.m", scorer.m);
+  if (scorer.delay == 0) return;
   check.pointer("scorer.queries", scorer.queries);
   check.pointer("scorer.direct", scorer.direct);
 }
