@@ -9,6 +9,7 @@
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
 #include "kernels/gate.h"
+#include "kernels/gate_score.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
@@ -254,6 +255,29 @@ void validate(const AdmitStepArgs& args) {
   if (scorer.delay == 0) return;
   check.pointer("scorer.queries", scorer.queries);
   check.pointer("scorer.direct", scorer.direct);
+}
+
+void validate(const GateScoreArgs& args) {
+  const Checker check("gate_score");
+  check.dtype(args.dtype);
+  check.heads(args.n_heads, args.n_kv_heads);
+  check.range("head_dim", args.head_dim, 2, 256);
+  if (args.head_dim % 2 != 0) refuse("gate_score", "head_dim", args.head_dim, "an even number");
+  check.range("source", static_cast<int>(args.source), 0, static_cast<int>(GateSource::random));
+  check.range("n_hidden", args.n_hidden, 0, kMaxGateHidden);
+  check.range("activation", static_cast<int>(args.activation), 0, static_cast<int>(GateActivation::identity));
+  check.range("layer", args.layer, 0, 4095);
+  check.pointer("out", args.out);
+  if (args.source != GateSource::query_channel) check.pointer("position", args.position);
+  if (args.source == GateSource::random) return;
+  check.pointer("qkv", args.qkv);
+  if (!has_weights(args.source)) return;
+  check.pointer("inv_freq", args.inv_freq);
+  if (args.n_hidden > 0) check.pointer("w1", args.w1);
+  check.pointer("w2", args.w2);
+  if (args.source != GateSource::key_pair) return;
+  check.pointer("pre_weight", args.pre_weight);
+  check.pointer("post_weight", args.post_weight);
 }
 
 void validate(const EmbedRowArgs& args) {
