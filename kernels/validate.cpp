@@ -212,7 +212,7 @@ void validate(const MlstmStepArgs& args) {
 void validate(const ProjectArgs& args) {
   const Checker check("project");
   check.dtype(args.dtype);
-  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::logits));
+  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::gelu));
   check.range("dim", args.dim, 1, kMaxProjectDim);
   check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
   if (args.epilogue == Epilogue::swiglu && args.n_rows % 2 != 0)
@@ -221,8 +221,8 @@ void validate(const ProjectArgs& args) {
   check.pointer("weight", args.weight);
   check.pointer("x", args.x);
   check.pointer("out", args.out);
-  if (args.bias && args.epilogue != Epilogue::store) {
-    throw std::invalid_argument("project: bias is given; expected null for any epilogue but store");
+  if (args.bias && !takes_bias(args.epilogue)) {
+    throw std::invalid_argument("project: bias is given; expected null for the epilogues add and swiglu");
   }
 }
 
