@@ -3,7 +3,9 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mlstm_scorer.cuh"
+#include "kernels/cuda/norm_rotate.cuh"
 #include "kernels/cuda/retain.cuh"
+#include "kernels/score_ring.h"
 #include "kernels/validate.h"
 
 // One block a KV head does everything between the QKV product and attention. A launch for each part would cost more
@@ -15,34 +17,10 @@ namespace {
 constexpr int kScorerThreads = 1024;  // the scorer reads 330 kB a head: it needs many requests in flight
 constexpr int kPlainThreads = 256;
 
-/// One row of head_dim, normed (if there is a weight), rotated and rounded, by one warp. `buffer` [kHeadDim] floats of
-/// this warp; holds the result, exactly representable in T.
-template <typename T, int kHeadDim>
-__device__ void norm_and_rotate(const AdmitStepArgs& args, const T* row, const T* weight, float position,
-                                float* buffer) {
-  constexpr int kHalf = kHeadDim / 2;
-  const int lane = threadIdx.x % 32;
-  float squares = 0;
-  for (int i = lane; i < kHeadDim; i += 32) {
-    const float x = to_float(row[i]);
-    squares += x * x;
-    buffer[i] = x;
-  }
-  __syncwarp();
-  const float inverse = weight ? rsqrtf(warp_sum(squares) / kHeadDim + args.eps) : 1.0f;
-  for (int i = lane; i < kHalf; i += 32) {
-    float low = buffer[i], high = buffer[i + kHalf], sine, cosine;
-    if (weight) {
-      low *= inverse * to_float(weight[i]);
-      high *= inverse * to_float(weight[i + kHalf]);
-    }
-    // __fmul_rn: the product must be rounded to float32 before the sine is taken, as the reference does.
-    sincosf(__fmul_rn(position, args.inv_freq[i]), &sine, &cosine);
-    cosine *= args.attention_scaling;
-    sine *= args.attention_scaling;
-    buffer[i] = to_float(from_float<T>(low * cosine - high * sine));
-    buffer[i + kHalf] = to_float(from_float<T>(high * cosine + low * sine));
-  }
+/// row[channel] = 0, by one warp; nothing for channel -1.
+__device__ inline void clear_channel(float* row, int channel) {
+  if (channel < 0) return;
+  if (threadIdx.x % 32 == 0) row[channel] = 0;
   __syncwarp();
 }
 
@@ -67,9 +45,12 @@ __global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs a
   for (int i = warp; i <= group; i += kWarps) {  // the group's queries, then the key
     const bool is_key = i == group;
     const int row = is_key ? args.n_heads + head : head * group + i;
-    norm_and_rotate<T, kHeadDim>(args, qkv + static_cast<long long>(row) * kHeadDim,
-                                 static_cast<const T*>(is_key ? args.k_norm : args.q_norm),
-                                 static_cast<float>(position), rows[warp]);
+    norm_row<T, kHeadDim>(qkv + static_cast<long long>(row) * kHeadDim,
+                          static_cast<const T*>(is_key ? args.k_norm : args.q_norm), args.eps, rows[warp]);
+    const int zero = i == 0 && !is_key ? args.zero_channel : -1;
+    clear_channel(rows[warp], zero);
+    rotate_row<T, kHeadDim>(rows[warp], args.inv_freq, static_cast<float>(position), args.attention_scaling);
+    clear_channel(rows[warp], zero);
     for (int d = lane; d < kHeadDim; d += 32) {
       if (is_key) {
         scorer.x[d] = rows[warp][d];
@@ -88,15 +69,11 @@ __global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs a
     score = mlstm_score<kHeadDim, kThreads>(args.scorer, head, position, scorer);
     if (threadIdx.x == 0 && args.score) args.score[head] = score;
   }
-  const RetainRuleArgs rule = {.rule = args.rule,
-                               .score = score,
-                               .log_gamma = args.log_gamma ? args.log_gamma[head] : 0.0f,
-                               .threshold = args.threshold,
-                               .position = position,
-                               .n_sink = args.n_sink,
-                               .window = args.window,
-                               .top_k = args.top_k,
-                               .decay_stride = args.decay_stride};
+  if (args.score_ring && threadIdx.x == 0) {  // the one that decides
+    float* ring = args.score_ring + static_cast<long long>(head) * (args.window + 1);
+    score = through_ring(ring, args.window, args.score_delay, position, score);
+  }
+  const RetainRuleArgs rule = rule_of(args, head, position, score);
   const RetainDecision decision = retain<kThreads>(args.cache, rule, head, of_warp);
   if (threadIdx.x == 0) {
     args.decision[head] = decision;

@@ -5,6 +5,7 @@ namespace kvscope::kernels {
 
 /// One layer's delayed mLSTM scorer (KVpop eq. 10-11, App. E.3; engine/scorer/kvpop_scorer.h has the equations), all
 /// float32. Token p writes its row p % delay of `queries` and `direct`, after the row was read for token p - delay.
+/// With a delay of 0 a token is read by its own query as soon as it has been absorbed, and neither ring is needed.
 struct MlstmScorerView {
   const float* project =
       nullptr;                  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]
@@ -13,10 +14,11 @@ struct MlstmScorerView {
   float* c = nullptr;           // [n_kv_heads, D, D] memory, updated
   float* z = nullptr;           // [n_kv_heads, D]
   float* m = nullptr;           // [n_kv_heads]; -inf before the first token
-  float* queries = nullptr;     // [n_kv_heads, delay, D]: q~ of the last tokens
-  float* direct = nullptr;      // [n_kv_heads, delay]
+  float* queries = nullptr;     // [n_kv_heads, delay, D]: q~ of the last tokens; null for delay 0
+  float* direct = nullptr;      // [n_kv_heads, delay]; likewise
   int delay = 0;
-  float soft_cap = 0;  // c of c tanh(a / c) on both gates; 0 for none
+  float soft_cap = 0;    // c of c tanh(a / c) on both gates; 0 for none
+  bool guarded = false;  // denominator of the read: MlstmStepArgs::guarded
 };
 
 /// Everything between the QKV product and attention for one new token, for every KV head and its query heads, in one
@@ -24,10 +26,17 @@ struct MlstmScorerView {
 ///
 ///     q, k    <- rope(norm(q)), rope(norm(k))            norm per head, where the model has one (rms_norm.h, rope.h)
 ///     score   <- of token position - delay, from the mLSTM memory after k, v; or as given in `score`
+///     score   <- through the ring, where there is one: put away for its token, taken out for the newcomer
 ///     slot    <- retain_step(position, score)
 ///     cache   <- k, v in slot
 ///
 /// q and k are rounded to dtype once, after the rotation; the scorer sees the rounded k and v.
+///
+/// A contest is about token position - window, and most scorers know a token's score before that: when it comes (a gate
+/// on its own key), or a token later (DMS). With `score_ring` the score of this step is that of token position -
+/// score_delay and waits in cell (position - score_delay) % (window + 1) of its head; the newcomer's is in cell
+/// (position - window) % (window + 1). Without a ring the score of this step is the newcomer's.
+///
 /// The position is read on the device, so that one captured launch serves every step.
 struct AdmitStepArgs {
   SlotCacheView cache;
@@ -40,14 +49,22 @@ struct AdmitStepArgs {
   int n_heads;
   float eps = 0;                // of the norms
   float attention_scaling = 1;  // of the rotation
+  int zero_channel = -1;        // of the first query head of every group: 0 before and after the rotation (DMS, whose
+                                // gate that channel is; gate_score.h), -1 for none
   MlstmScorerView scorer;       // scorer.project null: no scorer
   float* score = nullptr;       // [n_kv_heads]: with a scorer out (NaN while position < delay), without one in
+  float* score_ring = nullptr;  // [n_kv_heads, window + 1] or null
+  int score_delay = 0;          // with a ring: 0 ... window; a scorer's own delay
   RetainRule rule = RetainRule::keep_all;
   const float* log_gamma = nullptr;  // [n_kv_heads] or null, and what follows: as in RetainStepArgs
   float threshold = 0;
+  const float* head_threshold = nullptr;
+  bool strict = false;
   int n_sink = 0;
   int window = 1;
   int top_k = 0;
+  const std::int32_t* head_top_k = nullptr;
+  int protect = 0;
   int decay_stride = 1;
   RetainDecision* decision;  // [n_kv_heads] out
 };

@@ -62,7 +62,8 @@ __global__ void mlstm_step_kernel(MlstmStepArgs args) {
   if (thread >= width) return;
   float h = 0;
   for (int i = 0; i < n_groups; ++i) h += partial[i * width + thread];
-  args.h[static_cast<long long>(head) * width + thread] = h / fmaxf(norm, 1e-6f);
+  const float denominator = args.guarded ? fmaxf(fmaxf(fabsf(norm), expf(-m)), 1e-30f) : fmaxf(norm, 1e-6f);
+  args.h[static_cast<long long>(head) * width + thread] = h / denominator;
 }
 
 }  // namespace

@@ -9,6 +9,9 @@ namespace kvscope::kernels {
 ///     C   = f' C + i' k~ v~^T              z  = f' z + i' k~
 ///     h   = q~^T C / max(q~^T z, 1e-6)     with q~ of the token that leaves the window (null q: no read)
 ///
+/// With `guarded` the denominator is max(|q~^T z|, exp(-m'), 1e-30), that of mlstm_kernels: in units without the
+/// stabiliser max(|q~^T z|, 1), so that a memory that holds little gives little. (1e-30: where both underflow h is 0.)
+///
 /// All float32. The stabiliser m is the running maximum, so that h equals the quadratic form with its row maximum.
 struct MlstmStepArgs {
   float* c;            // [n_heads, d_key, d_value] state, updated
@@ -23,6 +26,7 @@ struct MlstmStepArgs {
   int n_heads;
   int d_key;    // at most 256
   int d_value;  // at most 256
+  bool guarded = false;
 };
 
 void mlstm_step(const MlstmStepArgs& args, Stream stream);

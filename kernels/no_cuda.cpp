@@ -10,6 +10,7 @@
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
 #include "kernels/gate.h"
+#include "kernels/gate_score.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
@@ -45,6 +46,7 @@ void future_attention(const FutureAttentionArgs&, Stream) { no_cuda("future_atte
 void mlstm_step(const MlstmStepArgs&, Stream) { no_cuda("mlstm_step"); }
 void project(const ProjectArgs&, Stream) { no_cuda("project"); }
 void admit_step(const AdmitStepArgs&, Stream) { no_cuda("admit_step"); }
+void gate_score(const GateScoreArgs&, Stream) { no_cuda("gate_score"); }
 void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/copy_async.cuh"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
@@ -49,12 +50,11 @@ __device__ inline long long row_of(const ProjectArgs& args, long long task, int 
 /// Writes what becomes of y = sums of rows row ... (gate and up for SwiGLU) of one token.
 template <typename T>
 __device__ inline void finish(const ProjectArgs& args, int token, long long row, float y, float up) {
+  const float biased = y + (args.bias ? to_float(static_cast<const T*>(args.bias)[row]) : 0.0f);
   switch (args.epilogue) {
-    case Epilogue::store: {
-      const float bias = args.bias ? to_float(static_cast<const T*>(args.bias)[row]) : 0.0f;
-      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(y + bias);
+    case Epilogue::store:
+      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(biased);
       return;
-    }
     case Epilogue::add:
       static_cast<float*>(args.out)[token * args.n_rows + row] += y;
       return;
@@ -62,7 +62,13 @@ __device__ inline void finish(const ProjectArgs& args, int token, long long row,
       static_cast<T*>(args.out)[token * (args.n_rows / 2) + row] = from_float<T>(y / (1.0f + expf(-y)) * up);
       return;
     case Epilogue::logits:
-      static_cast<float*>(args.out)[token * args.n_rows + row] = y;
+      static_cast<float*>(args.out)[token * args.n_rows + row] = args.bias ? biased : y;
+      return;
+    case Epilogue::silu:
+      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(silu(biased));
+      return;
+    case Epilogue::gelu:
+      static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(gelu(biased));
       return;
   }
 }

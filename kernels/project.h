@@ -8,7 +8,9 @@ enum class Epilogue : std::int32_t {
   store = 0,   // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], dtype
   add = 1,     // out[t][r] += y_r                              [n_tokens, n_rows], float32: the residual stream
   swiglu = 2,  // out[t][r] = silu(y_r) y_{r + n_rows / 2}      [n_tokens, n_rows / 2], dtype; gate rows, then up rows
-  logits = 3,  // out[t][r] = y_r                               [n_tokens, n_rows], float32
+  logits = 3,  // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], float32
+  silu = 4,    // out[t][r] = silu(y_r + bias_r)                [n_tokens, n_rows], dtype
+  gelu = 5,    // out[t][r] = gelu(y_r + bias_r)                likewise; the one with erf
 };
 
 /// A matrix times a few vectors, with the norm before it and what follows it: the linear layers of a decode step.
@@ -20,7 +22,7 @@ enum class Epilogue : std::int32_t {
 /// depend on how many tokens stand beside it, bit for bit: a batch gives what single runs give.
 struct ProjectArgs {
   const void* weight;                 // [n_rows, dim], dtype
-  const void* bias = nullptr;         // [n_rows] dtype, or null; Epilogue::store only
+  const void* bias = nullptr;         // [n_rows] dtype, or null; not of add and swiglu
   const void* x;                      // [n_tokens, dim]
   const void* norm_weight = nullptr;  // [dim] dtype, or null
   void* out;
@@ -31,6 +33,9 @@ struct ProjectArgs {
   Epilogue epilogue;
   DType dtype;
 };
+
+/// Whether an epilogue takes a bias.
+constexpr bool takes_bias(Epilogue epilogue) { return epilogue != Epilogue::add && epilogue != Epilogue::swiglu; }
 
 /// Tokens that one pass over the weights serves.
 inline constexpr int kMaxProjectTokens = 8;

@@ -4,11 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define KVSCOPE_HOST_DEVICE __host__ __device__
-#else
-#define KVSCOPE_HOST_DEVICE
-#endif
+#include "kernels/host_device.h"
 
 namespace kvscope::kernels {
 
@@ -24,6 +20,26 @@ KVSCOPE_HOST_DEVICE inline float effective_at(float score, std::int32_t t, std::
   const float decay = steps * log_gamma;
   return score + decay;
 #endif
+}
+
+/// The threshold of one head and its number of long-range slots (RetainStepArgs or AdmitStepArgs).
+template <typename Args>
+KVSCOPE_HOST_DEVICE inline float threshold_of(const Args& args, int head) {
+  return args.head_threshold ? args.head_threshold[head] : args.threshold;
+}
+template <typename Args>
+KVSCOPE_HOST_DEVICE inline std::int32_t top_k_of(const Args& args, int head) {
+  return args.head_top_k ? args.head_top_k[head] : args.top_k;
+}
+
+/// Rule threshold: score >= threshold, or > where `strict`. A NaN never passes.
+KVSCOPE_HOST_DEVICE inline bool passes(float score, float threshold, bool strict) {
+  return strict ? score > threshold : score >= threshold;
+}
+
+/// Rule least: slots that a head fills before somebody leaves. 64 bits: top_k may be as large as it likes.
+KVSCOPE_HOST_DEVICE inline std::int64_t capacity_of(int n_sink, int window, std::int32_t top_k) {
+  return std::int64_t{n_sink} + window + top_k;
 }
 
 /// One side of a contest. `position` -1 stands for nobody.

@@ -1,7 +1,6 @@
-#include "kernels/retain_step.h"
-
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/retain.cuh"
+#include "kernels/retain_step.h"
 #include "kernels/validate.h"
 
 namespace kvscope::kernels {
@@ -13,15 +12,7 @@ constexpr int kThreads = 256;
 __global__ void retain_step_kernel(RetainStepArgs args) {
   __shared__ Scan of_warp[kThreads / 32];
   const int head = blockIdx.x;
-  const RetainRuleArgs rule = {.rule = args.rule,
-                               .score = args.score ? args.score[head] : 0.0f,
-                               .log_gamma = args.log_gamma ? args.log_gamma[head] : 0.0f,
-                               .threshold = args.threshold,
-                               .position = args.position,
-                               .n_sink = args.n_sink,
-                               .window = args.window,
-                               .top_k = args.top_k,
-                               .decay_stride = args.decay_stride};
+  const RetainRuleArgs rule = rule_of(args, head, args.position, args.score ? args.score[head] : 0.0f);
   const RetainDecision decision = retain<kThreads>(args.cache, rule, head, of_warp);
   if (threadIdx.x != 0) return;
   args.decision[head] = decision;

@@ -9,6 +9,7 @@
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
 #include "kernels/gate.h"
+#include "kernels/gate_score.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
@@ -62,14 +63,20 @@ class Checker {
   template <typename Args>
   void retention(const Args& args) const {
     pointer("cache.n_slots", args.cache.n_slots);
-    range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::top_k));
+    range("rule", static_cast<int>(args.rule), 0, static_cast<int>(RetainRule::least));
     range("n_sink", args.n_sink, 0, kMaxTokens);
     // A window of 0 would let token q leave before it was written.
     range("window", args.window, 1, kMaxTokens);
     range("top_k", args.top_k, 0, kMaxTokens);
     range("decay_stride", args.decay_stride, 1, kMaxTokens);
+    // Of n_sink + window + top_k + 1 tokens one must be neither sink nor protected. What head_top_k says lies on the
+    // device: it may be 0.
+    const std::int64_t free_to_leave = args.window + (args.head_top_k ? 0 : std::int64_t{args.top_k});
+    range("protect", args.protect, 0, args.rule == RetainRule::least ? free_to_leave : kMaxTokens);
     pointer("decision", args.decision);
-    if (is_scored(args.rule)) pointer("cache.slot_priority", args.cache.slot_priority);
+    if (is_scored(args.rule) || args.rule == RetainRule::least) {
+      pointer("cache.slot_priority", args.cache.slot_priority);
+    }
   }
   static bool is_scored(RetainRule rule) { return rule == RetainRule::threshold || rule == RetainRule::top_k; }
 
@@ -205,7 +212,7 @@ void validate(const MlstmStepArgs& args) {
 void validate(const ProjectArgs& args) {
   const Checker check("project");
   check.dtype(args.dtype);
-  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::logits));
+  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::gelu));
   check.range("dim", args.dim, 1, kMaxProjectDim);
   check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
   if (args.epilogue == Epilogue::swiglu && args.n_rows % 2 != 0)
@@ -214,8 +221,8 @@ void validate(const ProjectArgs& args) {
   check.pointer("weight", args.weight);
   check.pointer("x", args.x);
   check.pointer("out", args.out);
-  if (args.bias && args.epilogue != Epilogue::store) {
-    throw std::invalid_argument("project: bias is given; expected null for any epilogue but store");
+  if (args.bias && !takes_bias(args.epilogue)) {
+    throw std::invalid_argument("project: bias is given; expected null for the epilogues add and swiglu");
   }
 }
 
@@ -229,19 +236,48 @@ void validate(const AdmitStepArgs& args) {
   check.pointer("inv_freq", args.inv_freq);
   check.pointer("position", args.position);
   check.pointer("q", args.q);
+  check.range("zero_channel", args.zero_channel, -1, args.cache.head_dim - 1);
+  if (args.score_ring) check.range("score_delay", args.score_delay, 0, args.window);
   const MlstmScorerView& scorer = args.scorer;
   if (!scorer.project) {
-    if (Checker::is_scored(args.rule)) check.pointer("score", args.score);
+    if (Checker::is_scored(args.rule) || args.score_ring) check.pointer("score", args.score);
     return;
   }
-  check.range("scorer.delay", scorer.delay, 1, kMaxTokens);
+  check.range("scorer.delay", scorer.delay, 0, kMaxTokens);
+  if (args.score_ring && args.score_delay != scorer.delay) {
+    refuse("admit_step", "score_delay", args.score_delay, ("scorer.delay, " + std::to_string(scorer.delay)).c_str());
+  }
   check.pointer("scorer.bias", scorer.bias);
   check.pointer("scorer.read", scorer.read);
   check.pointer("scorer.c", scorer.c);
   check.pointer("scorer.z", scorer.z);
   check.pointer("scorer.m", scorer.m);
+  if (scorer.delay == 0) return;
   check.pointer("scorer.queries", scorer.queries);
   check.pointer("scorer.direct", scorer.direct);
+}
+
+void validate(const GateScoreArgs& args) {
+  const Checker check("gate_score");
+  check.dtype(args.dtype);
+  check.heads(args.n_heads, args.n_kv_heads);
+  check.range("head_dim", args.head_dim, 2, 256);
+  if (args.head_dim % 2 != 0) refuse("gate_score", "head_dim", args.head_dim, "an even number");
+  check.range("source", static_cast<int>(args.source), 0, static_cast<int>(GateSource::random));
+  check.range("n_hidden", args.n_hidden, 0, kMaxGateHidden);
+  check.range("activation", static_cast<int>(args.activation), 0, static_cast<int>(GateActivation::identity));
+  check.range("layer", args.layer, 0, 4095);
+  check.pointer("out", args.out);
+  if (args.source != GateSource::query_channel) check.pointer("position", args.position);
+  if (args.source == GateSource::random) return;
+  check.pointer("qkv", args.qkv);
+  if (!has_weights(args.source)) return;
+  check.pointer("inv_freq", args.inv_freq);
+  if (args.n_hidden > 0) check.pointer("w1", args.w1);
+  check.pointer("w2", args.w2);
+  if (args.source != GateSource::key_pair) return;
+  check.pointer("pre_weight", args.pre_weight);
+  check.pointer("post_weight", args.post_weight);
 }
 
 void validate(const EmbedRowArgs& args) {

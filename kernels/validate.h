@@ -23,6 +23,7 @@ struct AdmitStepArgs;
 struct EmbedRowArgs;
 struct LogitSummaryArgs;
 struct GateArgs;
+struct GateScoreArgs;
 struct XorWordsArgs;
 
 void validate(const RmsNormArgs& args);
@@ -39,6 +40,7 @@ void validate(const AdmitStepArgs& args);
 void validate(const EmbedRowArgs& args);
 void validate(const LogitSummaryArgs& args);
 void validate(const GateArgs& args);
+void validate(const GateScoreArgs& args);
 void validate(const XorWordsArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".

@@ -1,85 +1,55 @@
 #include "kernels/admit_step.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/admit_contest.h"
 #include "kernels/cpu/heads.h"
+#include "kernels/cpu/norm_rotate.h"
 #include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/slots.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/score_ring.h"
 #include "kernels/validate.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kMaxDim = 256;  // of a head
-
-struct Rotation {
-  float cosine[kMaxDim / 2];
-  float sine[kMaxDim / 2];
-};
-
-Rotation rotation_at(const AdmitStepArgs& args) {
-  Rotation rotation;
-  for (int i = 0; i < args.cache.head_dim / 2; ++i) {
-    const float angle = static_cast<float>(*args.position) * args.inv_freq[i];
-    rotation.cosine[i] = std::cos(angle) * args.attention_scaling;
-    rotation.sine[i] = std::sin(angle) * args.attention_scaling;
+/// Query head `q`, normed and rotated, into args.q. Channel `zero` of it is 0 before and after (-1: none).
+void admit_query(const AdmitStepArgs& args, const Rotation& rotation, int q, int zero) {
+  const int dim = args.cache.head_dim;
+  const std::int64_t at = static_cast<std::int64_t>(q) * dim;
+  float buffer[kMaxHeadDim], x[kMaxHeadDim];
+  const float* row = normed(args.qkv, at, args.q_norm, args.eps, dim, args.cache.dtype, buffer);
+  if (zero >= 0) {
+    if (row != buffer) std::copy_n(row, dim, buffer);
+    buffer[zero] = 0;
+    row = buffer;
   }
-  return rotation;
+  rotate(row, rotation, dim, x);
+  if (zero >= 0) x[zero] = 0;
+  store(x, args.q, at, dim, args.cache.dtype);
 }
 
-/// Elements [index, index + head_dim) of qkv: normed where there is a `weight`, rotated, rounded, written to element
-/// `to` of `out` (null: nowhere) and left in x as they were rounded.
-void norm_and_rotate(const AdmitStepArgs& args, const Rotation& rotation, std::int64_t index, const void* weight,
-                     float* x, void* out, std::int64_t to) {
-  const int dim = args.cache.head_dim, half = dim / 2;
-  const DType dtype = args.cache.dtype;
-  float row_buffer[kMaxDim], weight_buffer[kMaxDim];
-  const float* row = as_floats(args.qkv, index, dim, dtype, row_buffer);
-  if (weight) {
-    const float inverse = 1 / std::sqrt(dot(row, row, dim) / static_cast<float>(dim) + args.eps);
-    scale_by(row_buffer, row, inverse, as_floats(weight, 0, dim, dtype, weight_buffer), dim);
-    row = row_buffer;
-  }
-  for (int i = 0; i < half; ++i) {
-    const float low = row[i], high = row[i + half];
-    x[i] = low * rotation.cosine[i] - high * rotation.sine[i];
-    x[i + half] = high * rotation.cosine[i] + low * rotation.sine[i];
-  }
-  if (out) store(x, out, to, dim, dtype);
-  if (dtype == DType::bf16) {
-    BFloat16 rounded[kMaxDim];
-    narrow(x, rounded, dim);
-    widen(rounded, x, dim);
-  }
-}
-
-RetainStepArgs contest(const AdmitStepArgs& args) {
-  return {.cache = args.cache,
-          .rule = args.rule,
-          .score = nullptr,
-          .log_gamma = args.log_gamma,
-          .threshold = args.threshold,
-          .position = *args.position,
-          .n_sink = args.n_sink,
-          .window = args.window,
-          .top_k = args.top_k,
-          .decay_stride = args.decay_stride,
-          .decision = args.decision,
-          .slot = nullptr};
+/// The score of the newcomer, given that of this step's token.
+float newcomer_score(const AdmitStepArgs& args, int head, float score) {
+  if (!args.score_ring) return score;
+  float* ring = args.score_ring + static_cast<std::int64_t>(head) * (args.window + 1);
+  return through_ring(ring, args.window, args.score_delay, *args.position, score);
 }
 
 void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
   const SlotCacheView& cache = args.cache;
   const std::int64_t dim = cache.head_dim;
   const int group = args.n_heads / cache.n_kv_heads;
-  float x[2 * kMaxDim];  // a query; then k, v
-  for (int q = head * group; q < (head + 1) * group; ++q) {
-    norm_and_rotate(args, rotation, q * dim, args.q_norm, x, args.q, q * dim);
+  for (int i = 0; i < group; ++i) {
+    admit_query(args, rotation, head * group + i, i == 0 ? args.zero_channel : -1);
   }
   const std::int64_t k_index = (args.n_heads + head) * dim, v_index = k_index + cache.n_kv_heads * dim;
-  norm_and_rotate(args, rotation, k_index, args.k_norm, x, nullptr, 0);
+  float x[2 * kMaxHeadDim], buffer[kMaxHeadDim];  // x: k, v
+  rotate(normed(args.qkv, k_index, args.k_norm, args.eps, cache.head_dim, cache.dtype, buffer), rotation,
+         cache.head_dim, x);
+  round_to(x, cache.head_dim, cache.dtype);
 
   float score = args.score ? args.score[head] : 0.0f;
   if (args.scorer.project) {
@@ -88,7 +58,7 @@ void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
     score = score_head(args.scorer, head, cache.head_dim, *args.position, x);
     if (args.score) args.score[head] = score;
   }
-  const RetainDecision decision = retain_head(contest(args), head, score);
+  const RetainDecision decision = retain_head(contest_of(args), head, newcomer_score(args, head, score));
   args.decision[head] = decision;
 
   const std::int64_t offset = slot_offset(cache, head, decision.slot);
@@ -104,7 +74,7 @@ void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
 void admit_step(const AdmitStepArgs& args) {
   validate(args);
   const SlotCacheView& cache = args.cache;
-  const Rotation rotation = rotation_at(args);
+  const Rotation rotation = rotation_at(*args.position, args.inv_freq, cache.head_dim, args.attention_scaling);
   const std::int64_t dim = cache.head_dim;
   std::int64_t cost = 8 * dim * (args.n_heads / cache.n_kv_heads + 2);
   if (args.scorer.project) cost += 16 * dim * dim;

@@ -36,7 +36,8 @@ void mlstm_head(const MlstmStepArgs& args, int head) {
   float* h = args.h + head * width;
   std::fill_n(h, width, 0.0f);
   for (int i = 0; i < n; ++i) update_and_read(c + i * width, keep, admit * k[i], v, q[i], h, width);
-  scale(h, 1 / std::max(dot(q, z, n), 1e-6f), width);
+  const float norm = dot(q, z, n);
+  scale(h, 1 / (args.guarded ? std::max({std::abs(norm), std::exp(-m), 1e-30f}) : std::max(norm, 1e-6f)), width);
 }
 
 void mlstm_step(const MlstmStepArgs& args) {

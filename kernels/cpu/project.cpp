@@ -76,9 +76,9 @@ void project_block(const ProjectArgs& args, const void* x, std::int64_t first, i
   const float* bias = args.bias ? as_floats(args.bias, first, n, args.dtype, other[0]) : nullptr;
   for (int t = 0; t < args.n_tokens; ++t) {
     const std::int64_t at = t * n_out + first;
+    if (bias) add_scaled(y[t], 1, bias, n);
     switch (args.epilogue) {
       case Epilogue::store:
-        if (bias) add_scaled(y[t], 1, bias, n);
         store(y[t], args.out, at, n, args.dtype);
         break;
       case Epilogue::add:
@@ -90,6 +90,14 @@ void project_block(const ProjectArgs& args, const void* x, std::int64_t first, i
         break;
       case Epilogue::logits:
         std::copy_n(y[t], n, static_cast<float*>(args.out) + at);
+        break;
+      case Epilogue::silu:
+        silu(y[t], n);
+        store(y[t], args.out, at, n, args.dtype);
+        break;
+      case Epilogue::gelu:
+        gelu(y[t], n);
+        store(y[t], args.out, at, n, args.dtype);
         break;
     }
   }

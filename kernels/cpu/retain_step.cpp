@@ -23,10 +23,10 @@ struct Scan {
 constexpr int kBlock = 128;  // slots
 
 /// effective[i]: the effective score of the token in slot i as it is compared (a NaN as -inf), +inf if it is no
-/// long-range token. Returns how many are. Neither branches nor divides integers, so that several slots are done at
-/// once: cut off, the quotient of two int32 in double precision is that of the integers.
+/// long-range token (n_sink <= t < end). Returns how many are. Neither branches nor divides integers, so that several
+/// slots are done at once: cut off, the quotient of two int32 in double precision is that of the integers.
 KVSCOPE_CLONES int effective_scores(const RetainStepArgs& args, const std::int32_t* position, const float* priority,
-                                    int n, std::int32_t newcomer, float log_gamma, float* effective) {
+                                    int n, std::int32_t end, float log_gamma, float* effective) {
   const std::int32_t q = args.position, n_sink = args.n_sink;
   const double stride = args.decay_stride;
   int n_long_range = 0;
@@ -34,7 +34,7 @@ KVSCOPE_CLONES int effective_scores(const RetainStepArgs& args, const std::int32
     const std::int32_t t = position[i];
     const float decay = static_cast<float>(static_cast<std::int32_t>((q - t) / stride)) * log_gamma;
     const float score = priority[i] + decay;
-    const bool is_long_range = (t >= n_sink) & (t < newcomer);
+    const bool is_long_range = (t >= n_sink) & (t < end);
     n_long_range += is_long_range;
     effective[i] = is_long_range ? (score == score ? score : -INFINITY) : INFINITY;
   }
@@ -54,12 +54,12 @@ KVSCOPE_CLONES float least_of(const float* x) {
 
 /// The same for slots first ... first + n - 1 of a scan: whoever is the least of them is compared with the weakest so
 /// far.
-void scan_block(const RetainStepArgs& args, std::int64_t row, std::int32_t first, int n, std::int32_t newcomer,
+void scan_block(const RetainStepArgs& args, std::int64_t row, std::int32_t first, int n, std::int32_t end,
                 float log_gamma, Scan& scan) {
   const std::int32_t* position = args.cache.slot_position + row + first;
   const float* priority = args.cache.slot_priority + row + first;
   float effective[kBlock];
-  const int n_long_range = effective_scores(args, position, priority, n, newcomer, log_gamma, effective);
+  const int n_long_range = effective_scores(args, position, priority, n, end, log_gamma, effective);
   if (n_long_range == 0) return;
   scan.n_long_range += n_long_range;
   std::fill(effective + n, effective + kBlock, INFINITY);
@@ -67,26 +67,37 @@ void scan_block(const RetainStepArgs& args, std::int64_t row, std::int32_t first
   if (scan.weakest.position >= 0 && least > scan.weakest.effective) return;
   for (int i = 0; i < n; ++i) {
     const std::int32_t t = position[i];
-    if (effective[i] != least || t < args.n_sink || t >= newcomer) continue;
+    if (effective[i] != least || t < args.n_sink || t >= end) continue;
     const Contender one = {effective_at(priority[i], t, args.position, log_gamma, args.decay_stride), t, first + i};
     if (leaves_before(one, scan.weakest)) scan.weakest = one;
   }
 }
 
+/// The weakest of n_sink <= t < end.
+void scan_contenders(const RetainStepArgs& args, std::int64_t row, std::int32_t n_slots, std::int32_t end,
+                     float log_gamma, Scan& scan) {
+  for (std::int32_t first = 0; first < n_slots; first += kBlock) {
+    scan_block(args, row, first, std::min(kBlock, n_slots - first), end, log_gamma, scan);
+  }
+}
+
+/// The slot of token t, -1 if it has none.
+std::int32_t slot_of(const SlotCacheView& cache, std::int64_t row, std::int32_t n_slots, std::int32_t t) {
+  const std::int32_t* position = cache.slot_position + row;
+  const std::int32_t* found = std::find(position, position + n_slots, t);
+  return found == position + n_slots ? -1 : static_cast<std::int32_t>(found - position);
+}
+
 Scan scan_slots(const RetainStepArgs& args, std::int64_t row, std::int32_t n_slots, std::int32_t newcomer,
                 float log_gamma) {
-  const std::int32_t* position = args.cache.slot_position + row;
-  const std::int32_t* found = std::find(position, position + n_slots, newcomer);
   Scan scan;
-  if (found == position + n_slots) return scan;
-  scan.newcomer_slot = static_cast<std::int32_t>(found - position);
-  if (args.rule != RetainRule::top_k) return scan;
-  for (std::int32_t first = 0; first < n_slots; first += kBlock) {
-    scan_block(args, row, first, std::min(kBlock, n_slots - first), newcomer, log_gamma, scan);
-  }
+  scan.newcomer_slot = slot_of(args.cache, row, n_slots, newcomer);
+  if (scan.newcomer_slot < 0 || args.rule != RetainRule::top_k) return scan;
+  scan_contenders(args, row, n_slots, newcomer, log_gamma, scan);
   return scan;
 }
 
+/// All rules but least: what happens to the newcomer.
 RetainDecision decide(const RetainStepArgs& args, int head, float score) {
   RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
   const std::int32_t t = args.position - args.window;
@@ -104,9 +115,9 @@ RetainDecision decide(const RetainStepArgs& args, int head, float score) {
     decision.newcomer_score = score;
     decision.newcomer_effective = gone.effective;
   }
-  if (args.rule == RetainRule::threshold && score >= args.threshold) return decision;
+  if (args.rule == RetainRule::threshold && passes(score, threshold_of(args, head), args.strict)) return decision;
   if (args.rule == RetainRule::top_k) {
-    if (scan.n_long_range < args.top_k) return decision;
+    if (scan.n_long_range < top_k_of(args, head)) return decision;
     if (scan.weakest.position >= 0) {
       decision.boundary = scan.weakest.position;
       decision.boundary_effective = scan.weakest.effective;
@@ -118,11 +129,33 @@ RetainDecision decide(const RetainStepArgs& args, int head, float score) {
   return decision;
 }
 
+/// Rule least.
+RetainDecision decide_least(const RetainStepArgs& args, int head) {
+  RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
+  const std::int32_t n_slots = args.cache.n_slots[head];
+  if (n_slots <= capacity_of(args.n_sink, args.window, top_k_of(args, head))) return decision;
+  const std::int64_t row = slot_row(args.cache, head);
+  const float* priority = args.cache.slot_priority + row;
+  Scan scan;
+  scan_contenders(args, row, n_slots, args.position - args.protect, 0, scan);
+  if (scan.weakest.position < 0) return decision;
+  if (const std::int32_t slot = slot_of(args.cache, row, n_slots, args.position - 1); slot >= 0) {
+    decision.newcomer = args.position - 1;
+    decision.newcomer_score = decision.newcomer_effective = priority[slot];
+  }
+  decision.boundary = decision.evicted = scan.weakest.position;
+  decision.boundary_effective = priority[scan.weakest.slot];
+  decision.slot = scan.weakest.slot;
+  return decision;
+}
+
 }  // namespace
 
 RetainDecision retain_head(const RetainStepArgs& args, int head, float score) {
-  RetainDecision decision = decide(args, head, score);
+  const bool is_least = args.rule == RetainRule::least;
+  RetainDecision decision = is_least ? decide_least(args, head) : decide(args, head, score);
   if (decision.slot < 0) decision.slot = args.cache.n_slots[head]++;
+  if (is_least) args.cache.slot_priority[slot_row(args.cache, head) + decision.slot] = 0;
   return decision;
 }
 

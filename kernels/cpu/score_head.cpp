@@ -63,9 +63,10 @@ float score_head(const MlstmScorerView& scorer, int head, int head_dim, std::int
   const std::int64_t dim = head_dim;
   Features features = {};
   compute_features(scorer, head, head_dim, x, features);
-  const std::int64_t row = static_cast<std::int64_t>(head) * scorer.delay + position % scorer.delay;
-  float* query = scorer.queries + row * dim;
-  const bool reads = position >= scorer.delay;
+  const bool waits = scorer.delay > 0, reads = position >= scorer.delay;
+  const std::int64_t row = waits ? static_cast<std::int64_t>(head) * scorer.delay + position % scorer.delay : 0;
+  float* query = waits ? scorer.queries + row * dim : features.q;
+  float* direct = waits ? scorer.direct + row : &features.direct;
   float h[kMaxDim];
   mlstm_head({.c = scorer.c + head * dim * dim,
               .z = scorer.z + head * dim,
@@ -78,12 +79,14 @@ float score_head(const MlstmScorerView& scorer, int head, int head_dim, std::int
               .h = h,
               .n_heads = 1,
               .d_key = head_dim,
-              .d_value = head_dim},
+              .d_value = head_dim,
+              .guarded = scorer.guarded},
              0);
-  const float score = reads ? read_out(h, scorer.read + head * dim, head_dim) + scorer.direct[row]
-                            : std::numeric_limits<float>::quiet_NaN();
+  const float score =
+      reads ? read_out(h, scorer.read + head * dim, head_dim) + *direct : std::numeric_limits<float>::quiet_NaN();
+  if (!waits) return score;
   std::copy_n(features.q, dim, query);
-  scorer.direct[row] = features.direct;
+  *direct = features.direct;
   return score;
 }
 

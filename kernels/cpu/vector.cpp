@@ -111,6 +111,15 @@ KVSCOPE_CLONES void swiglu(float* gate, const float* up, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1 + exp_up_to_88(-gate[i])) * up[i];
 }
 
+KVSCOPE_CLONES void silu(float* x, std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] / (1 + exp_up_to_88(-x[i]));
+}
+
+void gelu(float* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = 0.5f * x[i] * (1 + std::erf(x[i] * 0.707106781f));
+}
+
 KVSCOPE_CLONES void update_and_read(float* c, float keep, float a, const float* v, float q, float* h, std::int64_t n) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {

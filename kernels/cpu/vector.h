@@ -34,6 +34,12 @@ float sum_of_exp(const float* x, float shift, std::int64_t n);
 /// gate[i] <- silu(gate[i]) up[i], silu(g) = g / (1 + exp(-g))
 void swiglu(float* gate, const float* up, std::int64_t n);
 
+/// x[i] <- x[i] / (1 + exp(-x[i]))
+void silu(float* x, std::int64_t n);
+
+/// x[i] <- x[i] / 2 (1 + erf(x[i] / sqrt(2))), by the library's erf: about 10 ns each.
+void gelu(float* x, std::int64_t n);
+
 /// One row of the mLSTM memory (mlstm_step.h): c[i] <- keep c[i] + a v[i], then h[i] += q c[i].
 void update_and_read(float* c, float keep, float a, const float* v, float q, float* h, std::int64_t n);
 

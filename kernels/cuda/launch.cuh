@@ -8,7 +8,8 @@
 
 namespace kvscope::kernels {
 
-/// Multiprocessors of the current device and whether it knows programmatic dependent launch (compute capability 9).
+/// Multiprocessors of the current device and whether it knows programmatic dependent launch and clusters of blocks
+/// (compute capability 9).
 struct DeviceTraits {
   int n_multiprocessors;
   bool has_dependent_launch;
@@ -42,6 +43,28 @@ __device__ inline void wait_for_previous() {
 /// writes: nothing is read.
 __device__ inline void prefetch_to_l2(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 
+namespace detail {
+/// With `cluster_blocks` 0 there are no clusters.
+template <typename Kernel, typename... Args>
+void launch_dependent(Kernel kernel, dim3 grid, unsigned cluster_blocks, int threads, std::size_t shared_bytes,
+                      Stream stream, Args&&... args) {
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = cluster_blocks;
+  attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = !device_traits().has_dependent_launch ? 0 : cluster_blocks > 0 ? 2 : 1;
+  cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+}
+}  // namespace detail
+
 /// Launches `kernel`, which calls wait_for_previous(), so that it may begin before the kernel before has ended.
 template <typename... Params, typename... Args>
 void launch_dependent(void (*kernel)(Params...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream,
@@ -50,17 +73,15 @@ void launch_dependent(void (*kernel)(Params...), dim3 grid, int threads, std::si
     cuda_check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
   }
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = device_traits().has_dependent_launch ? 1 : 0;
-  cuda_check(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
+  detail::launch_dependent(kernel, grid, 0, threads, shared_bytes, stream, std::forward<Args>(args)...);
+}
+
+/// The same for `n_clusters` clusters of `cluster_blocks` neighbouring blocks each, on a device that has them.
+template <typename... Params, typename... Args>
+void launch_dependent_clusters(void (*kernel)(Params...), dim3 n_clusters, unsigned cluster_blocks, int threads,
+                               Stream stream, Args&&... args) {
+  const dim3 grid(n_clusters.x * cluster_blocks);
+  detail::launch_dependent(kernel, grid, cluster_blocks, threads, 0, stream, std::forward<Args>(args)...);
 }
 
 }  // namespace kvscope::kernels

@@ -119,7 +119,7 @@ __device__ float mlstm_update(const MlstmScorerView& s, int head, bool reads, Ml
   if (thread < kHeadDim && reads) {
     float h = 0;
     for (int i = 0; i < kGroups; ++i) h += shared.partial[i * kHeadDim + thread];
-    h /= fmaxf(norm, 1e-6f);
+    h /= s.guarded ? fmaxf(fmaxf(fabsf(norm), expf(-m)), 1e-30f) : fmaxf(norm, 1e-6f);
     term = h / (1.0f + expf(-h)) * s.read[head * kHeadDim + thread];
   }
   return block_sum<kThreads>(term, shared.sums);
@@ -130,17 +130,22 @@ __device__ float mlstm_update(const MlstmScorerView& s, int head, bool reads, Ml
 template <int kHeadDim, int kThreads>
 __device__ float mlstm_score(const MlstmScorerView& s, int head, std::int32_t position,
                              MlstmShared<kHeadDim, kThreads>& shared) {
-  const long long row = static_cast<long long>(head) * s.delay + position % s.delay;
-  const bool reads = position >= s.delay;
-  if (threadIdx.x < kHeadDim) shared.q[threadIdx.x] = reads ? s.queries[row * kHeadDim + threadIdx.x] : 0.0f;
+  const bool waits = s.delay > 0, reads = position >= s.delay;
+  const long long row = waits ? static_cast<long long>(head) * s.delay + position % s.delay : 0;
+  if (waits && threadIdx.x < kHeadDim) {
+    shared.q[threadIdx.x] = reads ? s.queries[row * kHeadDim + threadIdx.x] : 0.0f;
+  }
   mlstm_project(s, head, shared);
   mlstm_features(shared);
   __syncthreads();
+  // Each thread writes what it reads itself; mlstm_update() synchronises before others do.
+  if (!waits && threadIdx.x < kHeadDim) shared.q[threadIdx.x] = shared.q_new[threadIdx.x];
   const float read = mlstm_update(s, head, reads, shared);
-  if (threadIdx.x < kHeadDim) s.queries[row * kHeadDim + threadIdx.x] = shared.q_new[threadIdx.x];
+  if (waits && threadIdx.x < kHeadDim) s.queries[row * kHeadDim + threadIdx.x] = shared.q_new[threadIdx.x];
   if (threadIdx.x == 0) {
-    shared.score = reads ? read + s.direct[row] : __int_as_float(0x7fc00000);
-    s.direct[row] = shared.gate[2];
+    const float direct = waits ? s.direct[row] : shared.gate[2];
+    shared.score = reads ? read + direct : __int_as_float(0x7fc00000);
+    if (waits) s.direct[row] = shared.gate[2];
   }
   __syncthreads();
   return shared.score;

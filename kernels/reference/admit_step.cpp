@@ -1,46 +1,37 @@
 #include "kernels/admit_step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "kernels/admit_contest.h"
 #include "kernels/append.h"
 #include "kernels/mlstm_step.h"
-#include "kernels/reference/element.h"
-#include "kernels/rms_norm.h"
-#include "kernels/rope.h"
+#include "kernels/reference/norm_rotate.h"
+#include "kernels/score_ring.h"
 #include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 namespace {
 
-/// Rows [n_heads, head_dim] from element `first` of qkv on: normed where there is a weight, rotated, rounded to dtype
-/// into `out`.
-void norm_and_rotate(const AdmitStepArgs& args, std::int64_t first, int n_heads, const void* weight, void* out) {
+void store_rows(const std::vector<float>& x, void* out, DType dtype) {
+  for (std::size_t i = 0; i < x.size(); ++i) store(out, static_cast<std::int64_t>(i), dtype, x[i]);
+}
+
+/// Rotated queries into args.q.
+void admit_queries(const AdmitStepArgs& args) {
   const SlotCacheView& cache = args.cache;
-  const std::int64_t n = static_cast<std::int64_t>(n_heads) * cache.head_dim;
-  std::vector<float> x(n), w(cache.head_dim);
-  for (std::int64_t i = 0; i < n; ++i) x[i] = static_cast<float>(load(args.qkv, first + i, cache.dtype));
-  if (weight) {
-    for (int i = 0; i < cache.head_dim; ++i) w[i] = static_cast<float>(load(weight, i, cache.dtype));
-    rms_norm({.x = x.data(),
-              .weight = w.data(),
-              .out = x.data(),
-              .n_rows = n_heads,
-              .x_stride = cache.head_dim,
-              .dim = cache.head_dim,
-              .eps = args.eps,
-              .dtype = DType::f32});
-  }
-  rope({.x = x.data(),
-        .positions = args.position,
-        .inv_freq = args.inv_freq,
-        .n_tokens = 1,
-        .n_heads = n_heads,
-        .head_dim = cache.head_dim,
-        .attention_scaling = args.attention_scaling,
-        .dtype = DType::f32});
-  for (std::int64_t i = 0; i < n; ++i) store(out, i, cache.dtype, x[i]);
+  std::vector<float> q = normed_rows(args.qkv, 0, args.n_heads, cache.head_dim, args.q_norm, args.eps, cache.dtype);
+  const auto clear_channels = [&] {
+    if (args.zero_channel < 0) return;
+    const int group = args.n_heads / cache.n_kv_heads;
+    for (int head = 0; head < args.n_heads; head += group) q[head * cache.head_dim + args.zero_channel] = 0;
+  };
+  clear_channels();
+  rotate_rows(q, args.position, args.inv_freq, cache.head_dim, args.attention_scaling);
+  clear_channels();
+  store_rows(q, args.q, cache.dtype);
 }
 
 /// phi(y) = [softmax(y), softmax(-y)]
@@ -71,8 +62,10 @@ double score_head(const AdmitStepArgs& args, int head, const std::vector<double>
   const std::vector<float> q = hedgehog(y.data(), dim / 2), k = hedgehog(y.data() + dim / 2, dim / 2);
   const std::vector<float> v(y.begin() + dim, y.begin() + 2 * dim);
 
-  const std::int64_t row = static_cast<std::int64_t>(head) * s.delay + *args.position % s.delay;
+  // With a delay of 0 the token itself is read.
+  const std::int64_t row = s.delay > 0 ? static_cast<std::int64_t>(head) * s.delay + *args.position % s.delay : 0;
   const bool reads = *args.position >= s.delay;
+  const float* query = s.delay > 0 ? s.queries + row * dim : q.data();
   std::vector<float> h(dim);
   mlstm_step({.c = s.c + static_cast<std::int64_t>(head) * dim * dim,
               .z = s.z + static_cast<std::int64_t>(head) * dim,
@@ -81,16 +74,19 @@ double score_head(const AdmitStepArgs& args, int head, const std::vector<double>
               .v = v.data(),
               .log_i = &log_i,
               .log_f = &log_f,
-              .q = reads ? s.queries + row * dim : nullptr,
+              .q = reads ? query : nullptr,
               .h = h.data(),
               .n_heads = 1,
               .d_key = dim,
-              .d_value = dim});
-  double score = reads ? s.direct[row] : std::numeric_limits<double>::quiet_NaN();
+              .d_value = dim,
+              .guarded = s.guarded});
+  double score = std::numeric_limits<double>::quiet_NaN();
+  if (reads) score = s.delay > 0 ? s.direct[row] : static_cast<float>(gate[2]);
   for (int i = 0; i < dim; ++i) {
     score += h[i] / (1 + std::exp(-static_cast<double>(h[i]))) * s.read[static_cast<std::int64_t>(head) * dim + i];
-    s.queries[row * dim + i] = q[i];
   }
+  if (s.delay == 0) return score;
+  std::copy(q.begin(), q.end(), s.queries + row * dim);
   s.direct[row] = static_cast<float>(gate[2]);
   return score;
 }
@@ -105,8 +101,10 @@ void admit_step(const AdmitStepArgs& args) {
                      k_first = static_cast<std::int64_t>(args.n_heads) * dim;
   std::vector<char> k(n * size_of(cache.dtype));
   const void* v = static_cast<const char*>(args.qkv) + (k_first + n) * size_of(cache.dtype);
-  norm_and_rotate(args, 0, args.n_heads, args.q_norm, args.q);
-  norm_and_rotate(args, k_first, cache.n_kv_heads, args.k_norm, k.data());
+  admit_queries(args);
+  std::vector<float> keys = normed_rows(args.qkv, k_first, cache.n_kv_heads, dim, args.k_norm, args.eps, cache.dtype);
+  rotate_rows(keys, args.position, args.inv_freq, dim, args.attention_scaling);
+  store_rows(keys, k.data(), cache.dtype);
 
   std::vector<float> score(cache.n_kv_heads, 0.0f);
   for (int head = 0; head < cache.n_kv_heads; ++head) {
@@ -120,19 +118,15 @@ void admit_step(const AdmitStepArgs& args) {
     score[head] = static_cast<float>(score_head(args, head, x));
     if (args.score) args.score[head] = score[head];
   }
+  for (int head = 0; args.score_ring && head < cache.n_kv_heads; ++head) {
+    float* ring = args.score_ring + static_cast<std::int64_t>(head) * (args.window + 1);
+    score[head] = through_ring(ring, args.window, args.score_delay, *args.position, score[head]);
+  }
   std::vector<std::int32_t> slot(cache.n_kv_heads);
-  retain_step({.cache = cache,
-               .rule = args.rule,
-               .score = score.data(),
-               .log_gamma = args.log_gamma,
-               .threshold = args.threshold,
-               .position = *args.position,
-               .n_sink = args.n_sink,
-               .window = args.window,
-               .top_k = args.top_k,
-               .decay_stride = args.decay_stride,
-               .decision = args.decision,
-               .slot = slot.data()});
+  RetainStepArgs contest = contest_of(args);
+  contest.score = score.data();
+  contest.slot = slot.data();
+  retain_step(contest);
   append({.cache = cache, .k = k.data(), .v = v, .slot = slot.data(), .position = *args.position});
 }
 

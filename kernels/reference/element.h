@@ -21,6 +21,9 @@ inline void store(void* data, std::int64_t index, DType dtype, double value) {
   }
 }
 
+/// What `dtype` can hold of a value.
+inline float rounded(float value, DType dtype) { return dtype == DType::f32 ? value : to_float(to_bfloat16(value)); }
+
 /// Index of the first element of slot `slot` of `head` in k_pool and v_pool.
 inline std::int64_t slot_offset(const SlotCacheView& cache, int head, std::int32_t slot) {
   const std::int64_t page =

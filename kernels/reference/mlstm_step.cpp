@@ -33,10 +33,12 @@ void step_head(const MlstmStepArgs& args, int head) {
   const float* q = args.q + static_cast<std::int64_t>(head) * n;
   double norm = 0;
   for (int i = 0; i < n; ++i) norm += static_cast<double>(q[i]) * z[i];
+  const double denominator =
+      args.guarded ? std::fmax(std::fmax(std::abs(norm), std::exp(-m)), 1e-30) : std::fmax(norm, 1e-6);
   for (int j = 0; j < width; ++j) {
     double sum = 0;
     for (int i = 0; i < n; ++i) sum += static_cast<double>(q[i]) * c[i * width + j];
-    args.h[static_cast<std::int64_t>(head) * width + j] = static_cast<float>(sum / std::fmax(norm, 1e-6));
+    args.h[static_cast<std::int64_t>(head) * width + j] = static_cast<float>(sum / denominator);
   }
 }
 

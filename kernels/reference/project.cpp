@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/reference/activation.h"
 #include "kernels/reference/element.h"
 #include "kernels/validate.h"
 
@@ -38,17 +39,21 @@ double product(const ProjectArgs& args, std::int64_t row, const std::vector<doub
 }
 
 void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const std::vector<double>& n) {
-  const double y = product(args, row, n);
+  const double y = product(args, row, n), biased = y + (args.bias ? load(args.bias, row, args.dtype) : 0);
   auto* floats = static_cast<float*>(args.out);
   switch (args.epilogue) {
     case Epilogue::store:
-      return store(args.out, at, args.dtype, y + (args.bias ? load(args.bias, row, args.dtype) : 0));
+      return store(args.out, at, args.dtype, biased);
     case Epilogue::add:
       return store(floats, at, DType::f32, floats[at] + y);
     case Epilogue::swiglu:
       return store(args.out, at, args.dtype, y / (1 + std::exp(-y)) * product(args, row + args.n_rows / 2, n));
     case Epilogue::logits:
-      return store(floats, at, DType::f32, y);
+      return store(floats, at, DType::f32, biased);
+    case Epilogue::silu:
+      return store(args.out, at, args.dtype, silu(biased));
+    case Epilogue::gelu:
+      return store(args.out, at, args.dtype, gelu(biased));
   }
 }
 

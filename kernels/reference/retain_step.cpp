@@ -39,13 +39,61 @@ Contender loser(const RetainStepArgs& args, int head, const Contender& newcomer,
                 RetainDecision& decision) {
   const Contender nobody = {0, -1, -1};
   if (args.rule == RetainRule::window) return newcomer;
-  if (args.rule == RetainRule::threshold) return args.score[head] >= args.threshold ? nobody : newcomer;
+  if (args.rule == RetainRule::threshold) {
+    return passes(args.score[head], threshold_of(args, head), args.strict) ? nobody : newcomer;
+  }
   const LongRange kept = long_range(args, head, newcomer.position, log_gamma);
-  if (kept.count < args.top_k) return nobody;
+  if (kept.count < top_k_of(args, head)) return nobody;
   if (kept.weakest.position < 0) return newcomer;  // top_k = 0
   decision.boundary = kept.weakest.position;
   decision.boundary_effective = kept.weakest.effective;
   return leaves_before(newcomer, kept.weakest) ? newcomer : kept.weakest;
+}
+
+/// All rules but least: what happens to the newcomer.
+RetainDecision decide(const RetainStepArgs& args, int head) {
+  const SlotCacheView& cache = args.cache;
+  const bool scored = args.rule == RetainRule::threshold || args.rule == RetainRule::top_k;
+  RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
+  const float log_gamma = args.log_gamma ? args.log_gamma[head] : 0.0f;
+  const std::int32_t t = args.position - args.window;
+  const bool leaves_window = args.rule != RetainRule::keep_all && t >= args.n_sink;
+  const std::int32_t newcomer_slot = leaves_window ? slot_of(cache, head, t) : -1;
+  if (newcomer_slot < 0) return decision;
+  decision.newcomer = t;
+  if (scored) {
+    decision.newcomer_score = args.score[head];
+    decision.newcomer_effective = effective_at(args.score[head], t, args.position, log_gamma, args.decay_stride);
+    cache.slot_priority[slot_row(cache, head) + newcomer_slot] = args.score[head];
+  }
+  const Contender gone = loser(args, head, {decision.newcomer_effective, t, newcomer_slot}, log_gamma, decision);
+  decision.evicted = gone.position;
+  decision.slot = gone.slot;
+  return decision;
+}
+
+/// Rule least.
+RetainDecision decide_least(const RetainStepArgs& args, int head) {
+  const SlotCacheView& cache = args.cache;
+  const float* priority = cache.slot_priority + slot_row(cache, head);
+  RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
+  if (cache.n_slots[head] <= capacity_of(args.n_sink, args.window, top_k_of(args, head))) return decision;
+  Contender gone = {0, -1, -1};
+  for (std::int32_t slot = 0; slot < cache.n_slots[head]; ++slot) {
+    const std::int32_t t = cache.slot_position[slot_row(cache, head) + slot];
+    if (t < args.n_sink || t >= args.position - args.protect) continue;
+    const Contender one = {priority[slot], t, slot};
+    if (leaves_before(one, gone)) gone = one;
+  }
+  if (gone.position < 0) return decision;
+  if (const std::int32_t newcomer_slot = slot_of(cache, head, args.position - 1); newcomer_slot >= 0) {
+    decision.newcomer = args.position - 1;
+    decision.newcomer_score = decision.newcomer_effective = priority[newcomer_slot];
+  }
+  decision.boundary = decision.evicted = gone.position;
+  decision.boundary_effective = gone.effective;
+  decision.slot = gone.slot;
+  return decision;
 }
 
 }  // namespace
@@ -53,25 +101,10 @@ Contender loser(const RetainStepArgs& args, int head, const Contender& newcomer,
 void retain_step(const RetainStepArgs& args) {
   validate(args);
   const SlotCacheView& cache = args.cache;
-  const bool scored = args.rule == RetainRule::threshold || args.rule == RetainRule::top_k;
   for (int head = 0; head < cache.n_kv_heads; ++head) {
-    RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
-    const float log_gamma = args.log_gamma ? args.log_gamma[head] : 0.0f;
-    const std::int32_t t = args.position - args.window;
-    const bool leaves_window = args.rule != RetainRule::keep_all && t >= args.n_sink;
-    const std::int32_t newcomer_slot = leaves_window ? slot_of(cache, head, t) : -1;
-    if (newcomer_slot >= 0) {
-      decision.newcomer = t;
-      if (scored) {
-        decision.newcomer_score = args.score[head];
-        decision.newcomer_effective = effective_at(args.score[head], t, args.position, log_gamma, args.decay_stride);
-        cache.slot_priority[slot_row(cache, head) + newcomer_slot] = args.score[head];
-      }
-      const Contender gone = loser(args, head, {decision.newcomer_effective, t, newcomer_slot}, log_gamma, decision);
-      decision.evicted = gone.position;
-      decision.slot = gone.slot;
-    }
+    RetainDecision decision = args.rule == RetainRule::least ? decide_least(args, head) : decide(args, head);
     if (decision.slot < 0) decision.slot = cache.n_slots[head]++;
+    if (args.rule == RetainRule::least) cache.slot_priority[slot_row(cache, head) + decision.slot] = 0;
     args.decision[head] = decision;
     args.slot[head] = decision.slot;
   }

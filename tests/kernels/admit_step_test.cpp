@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/append.h"
 #include "kernels/rms_norm.h"
@@ -25,16 +26,21 @@ struct Problem {
   int head_dim = 64, group = 2;
   bool has_norm = true, has_scorer = false;
   RetainRule rule = RetainRule::top_k;
-  int n_sink = 4, window = 16, top_k = 8, decay_stride = 3;
+  int n_sink = 4, window = 16, top_k = 8, decay_stride = 3, protect = 0, zero_channel = -1;
+  bool has_ring = false, strict = false, guarded = false;
+  int delay = 0;  // of the scores, with a ring; without one they are those of the token that leaves
   float threshold = 0.1f, attention_scaling = 1, soft_cap = 15;
   std::vector<float> qkv;                 // [kSteps, (n_heads + 2 kHeads) * head_dim]
   std::vector<float> q_norm, k_norm;      // [head_dim]
   std::vector<float> inv_freq;            // [head_dim / 2]
   std::vector<float> log_gamma;           // [kHeads] or empty
-  std::vector<float> score;               // [kSteps, kHeads] of the token that leaves at that step; without a scorer
+  std::vector<float> head_threshold;      // [kHeads] or empty
+  std::vector<std::int32_t> head_top_k;   // [kHeads] or empty
+  std::vector<float> score;               // [kSteps, kHeads] of token step - score_delay(); without a scorer
   std::vector<float> weight, bias, read;  // of the scorer
 
   int n_heads() const { return kHeads * group; }
+  int score_delay() const { return has_ring ? delay : window; }
   int row() const { return (n_heads() + 2 * kHeads) * head_dim; }
 };
 
@@ -69,17 +75,18 @@ HostCache empty(const Problem& p, DType dtype) {
 }
 
 MlstmScorerView put_scorer(const Problem& p, Memory& memory) {
-  const std::size_t d = p.head_dim, delay = p.window;
+  const std::size_t d = p.head_dim, delay = p.score_delay();
   return {.project = memory.put(p.weight),
           .bias = memory.put(p.bias),
           .read = memory.put(p.read),
           .c = memory.put(std::vector<float>(kHeads * d * d, 0.0f)),
           .z = memory.put(std::vector<float>(kHeads * d, 0.0f)),
           .m = memory.put(std::vector<float>(kHeads, -INFINITY)),
-          .queries = memory.put(poison(kHeads * delay * d)),
-          .direct = memory.put(poison(kHeads * delay)),
-          .delay = p.window,
-          .soft_cap = p.soft_cap};
+          .queries = delay > 0 ? memory.put(poison(kHeads * delay * d)) : nullptr,
+          .direct = delay > 0 ? memory.put(poison(kHeads * delay)) : nullptr,
+          .delay = p.score_delay(),
+          .soft_cap = p.soft_cap,
+          .guarded = p.guarded};
 }
 
 /// `dtype` may be f32 for a bf16 problem: the same numbers, nothing rounded.
@@ -102,12 +109,19 @@ Result run(Backend backend, const Problem& p, DType dtype) {
                         .n_heads = p.n_heads(),
                         .eps = kEps,
                         .attention_scaling = p.attention_scaling,
+                        .zero_channel = p.zero_channel,
+                        .score_ring = p.has_ring ? memory.put(poison(kHeads * (p.window + 1))) : nullptr,
+                        .score_delay = p.delay,
                         .rule = p.rule,
                         .log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma),
                         .threshold = p.threshold,
+                        .head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold),
+                        .strict = p.strict,
                         .n_sink = p.n_sink,
                         .window = p.window,
                         .top_k = p.top_k,
+                        .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
+                        .protect = p.protect,
                         .decay_stride = p.decay_stride};
   if (p.has_scorer) args.scorer = put_scorer(p, memory);
 
@@ -140,9 +154,17 @@ Result run(Backend backend, const Problem& p, DType dtype) {
   return result;
 }
 
-/// Queries (or keys) of all steps by rms_norm and rope of the CPU, each of which rounds.
-std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, const std::vector<float>& norm) {
+/// Queries (or keys) of all steps by rms_norm and rope of the CPU, each of which rounds. Channel `zero` of the first
+/// of every group is 0 before and after.
+std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, const std::vector<float>& norm,
+                                 int zero) {
   std::vector<float> out;
+  const auto clear = [&](std::vector<std::byte>& x) {
+    const std::size_t element = size_of(p.dtype);
+    for (int head = 0; head < n_heads && zero >= 0; head += p.group) {
+      std::fill_n(x.begin() + static_cast<std::ptrdiff_t>((head * p.head_dim + zero) * element), element, std::byte{0});
+    }
+  };
   for (std::int32_t t = 0; t < kSteps; ++t) {
     const auto begin = p.qkv.begin() + t * p.row() + first_head * p.head_dim;
     std::vector<std::byte> x = pack({begin, begin + n_heads * p.head_dim}, p.dtype);
@@ -157,6 +179,7 @@ std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, 
                      .eps = kEps,
                      .dtype = p.dtype});
     }
+    clear(x);
     cpu::rope({.x = x.data(),
                .positions = &t,
                .inv_freq = p.inv_freq.data(),
@@ -165,10 +188,16 @@ std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, 
                .head_dim = p.head_dim,
                .attention_scaling = p.attention_scaling,
                .dtype = p.dtype});
+    clear(x);
     const auto rotated = unpack(x, p.dtype);
     out.insert(out.end(), rotated.begin(), rotated.end());
   }
   return out;
+}
+
+/// The score of the newcomer of step t as the steps before made it; no NaN where nobody asks.
+const float* newcomer_score(const Problem& p, const Result& found, int t) {
+  return found.score.data() + std::max(0, t - p.window + p.score_delay()) * kHeads;
 }
 
 /// What retain_step and append do with the scores of `found`, on a cache of their own.
@@ -182,13 +211,17 @@ Result contest(const Problem& p, const Result& found) {
   for (int t = 0; t < kSteps; ++t) {
     reference::retain_step({.cache = view,
                             .rule = p.rule,
-                            .score = found.score.data() + t * kHeads,
+                            .score = newcomer_score(p, found, t),
                             .log_gamma = p.log_gamma.empty() ? nullptr : p.log_gamma.data(),
                             .threshold = p.threshold,
+                            .head_threshold = p.head_threshold.empty() ? nullptr : p.head_threshold.data(),
+                            .strict = p.strict,
                             .position = t,
                             .n_sink = p.n_sink,
                             .window = p.window,
                             .top_k = p.top_k,
+                            .head_top_k = p.head_top_k.empty() ? nullptr : p.head_top_k.data(),
+                            .protect = p.protect,
                             .decay_stride = p.decay_stride,
                             .decision = result.decision.data() + t * kHeads,
                             .slot = slot.data()});
@@ -218,8 +251,8 @@ void check_decisions(const Problem& p, const Result& found) {
 }
 
 void check_rows(const Problem& p, const Result& found, const Result& expected) {
-  const double q_error = max_error(naive_rotated(p, 0, p.n_heads(), p.q_norm), expected.q);
-  const double k_error = max_error(naive_rotated(p, p.n_heads(), kHeads, p.k_norm), expected.k);
+  const double q_error = max_error(naive_rotated(p, 0, p.n_heads(), p.q_norm, p.zero_channel), expected.q);
+  const double k_error = max_error(naive_rotated(p, p.n_heads(), kHeads, p.k_norm, -1), expected.k);
   CHECK(max_error(found.q, expected.q) <= allowed_error(q_error, expected.q, p.dtype));
   CHECK(max_error(found.k, expected.k) <= allowed_error(k_error, expected.k, p.dtype));
   CHECK(found.v == expected.v);
@@ -232,7 +265,7 @@ void check_scores(const Problem& p, const Result& found, const Result& expected)
   double error = 0, rounding = 0, largest = 0;
   for (int i = 0; i < kSteps * kHeads; ++i) {
     CAPTURE(i / kHeads, i % kHeads);
-    REQUIRE(std::isnan(found.score[i]) == (i / kHeads < p.window));
+    REQUIRE(std::isnan(found.score[i]) == (i / kHeads < p.score_delay()));
     if (std::isnan(found.score[i])) continue;
     largest = std::max(largest, std::abs(static_cast<double>(expected.score[i])));
     error = std::max(error, std::abs(static_cast<double>(found.score[i]) - expected.score[i]));
@@ -267,12 +300,120 @@ void check_shapes(Backend backend) {
 
 void check_rules(Backend backend) {
   Problem p;
-  p.rule = GENERATE(RetainRule::keep_all, RetainRule::window, RetainRule::threshold, RetainRule::top_k);
+  p.rule =
+      GENERATE(RetainRule::keep_all, RetainRule::window, RetainRule::threshold, RetainRule::top_k, RetainRule::least);
   p.has_scorer = GENERATE(false, true);
   p.n_sink = GENERATE(0, 4);
   p.window = GENERATE(1, 7, 64);
   p.top_k = GENERATE(0, 5);
   if (GENERATE(false, true)) p.log_gamma = {-0.0123f, -0.7f};
+  check_problem(backend, filled(p));
+}
+
+/// Every head by its own rule, a strict threshold met exactly, and protected tokens.
+void check_heads(Backend backend) {
+  Problem p;
+  p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k, RetainRule::least);
+  p.strict = GENERATE(false, true);
+  p.protect = p.window / 2;
+  p.head_threshold = {0.25f, -INFINITY};
+  p.head_top_k = {3, 1 << 30};
+  check_problem(backend, filled(p));
+}
+
+/// A score waits for its token to leave the window, whenever it was made and by whomever.
+void check_ring(Backend backend) {
+  Problem p;
+  p.has_ring = true;
+  p.window = GENERATE(1, 7, 64);
+  p.delay = GENERATE_COPY(0, 1, p.window);
+  p.has_scorer = GENERATE(false, true);
+  p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
+  p.n_sink = p.window == 7 ? 0 : 4;
+  CAPTURE(p.delay);
+  check_problem(backend, filled(p));
+}
+
+/// As long a delay as the window is: the ring changes nothing.
+void check_ring_of_leavers(Backend backend) {
+  Problem p;
+  p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
+  p.delay = p.window;
+  p = filled(p);
+  const Result without = run(backend, p, p.dtype);
+  p.has_ring = true;
+  const Result with = run(backend, p, p.dtype);
+  CHECK(with.slot_position == without.slot_position);
+  CHECK(std::memcmp(with.decision.data(), without.decision.data(), with.decision.size() * sizeof(RetainDecision)) == 0);
+}
+
+void check_zero_channel(Backend backend) {
+  Problem p;
+  p.dtype = GENERATE(DType::f32, DType::bf16);
+  p.head_dim = GENERATE(64, 80, 128);
+  p.group = GENERATE(1, 4);
+  p.zero_channel = GENERATE_COPY(0, p.head_dim / 2, p.head_dim - 1);
+  p = filled(p);
+  for (std::size_t i = 0; i < p.qkv.size(); i += p.row())
+    p.qkv[i + p.zero_channel] = 50;  // if it were not 0 one saw it
+  check_problem(backend, p);
+  const Result found = run(backend, p, p.dtype);
+  for (int row = 0; row < kSteps * p.n_heads(); ++row) {
+    CAPTURE(row);
+    REQUIRE((found.q[row * p.head_dim + p.zero_channel] == 0) == (row % p.group == 0));
+  }
+}
+
+/// phi(y) = [softmax(y), softmax(-y)]
+std::vector<double> hedgehog(const double* y, int half) {
+  std::vector<double> out;
+  for (const int sign : {1, -1}) {
+    double sum = 0;
+    for (int i = 0; i < half; ++i) sum += std::exp(sign * y[i]);
+    for (int i = 0; i < half; ++i) out.push_back(std::exp(sign * y[i]) / sum);
+  }
+  return out;
+}
+
+/// The first token, read at once, finds itself alone in the memory: h = v~ under the plain denominator, and
+/// v~ q~.k~ / max(q~.k~, exp(-log i)) under the guarded one.
+void check_immediate_read(Backend backend) {
+  Problem p;
+  p.has_scorer = p.has_ring = true;
+  p.soft_cap = 0;
+  p.guarded = GENERATE(false, true);
+  p = filled(p);
+  p.bias[0] = 5;  // head 0 lets in so much that q~.k~ is the larger one, head 1 so little that exp(-log i) is
+  p.bias[3] = -1;
+  const Result found = run(backend, p, p.dtype);
+  const int d = p.head_dim, columns = 2 * d + 3;
+  for (int head = 0; head < kHeads; ++head) {
+    std::vector<double> y(columns, 0.0);
+    for (int i = 0; i < 2 * d; ++i) {
+      const double x = i < d ? found.k[head * d + i] : found.v[head * d + i - d];
+      for (int j = 0; j < columns; ++j) y[j] += x * p.weight[(head * 2 * d + i) * columns + j];
+    }
+    const std::vector<double> q = hedgehog(y.data(), d / 2), k = hedgehog(y.data() + d / 2, d / 2);
+    double product = 0, expected = y[2 * d + 2] + p.bias[head * 3 + 2];
+    for (int i = 0; i < d; ++i) product += q[i] * k[i];
+    const double guard = std::exp(-(y[2 * d] + p.bias[head * 3]));
+    if (p.guarded) CHECK((guard > product) == (head == 1));
+    const double share = p.guarded ? product / std::max(product, guard) : 1;
+    for (int i = 0; i < d; ++i) {
+      const double h = y[d + i] * share;
+      expected += h / (1 + std::exp(-h)) * p.read[head * d + i];
+    }
+    CAPTURE(head, p.guarded, product, guard);
+    CHECK(found.score[head] == Approx(expected).margin(1e-4));  // 64 terms near 1 of a float32 sum
+  }
+}
+
+void check_guarded(Backend backend) {
+  Problem p;
+  p.has_scorer = p.guarded = true;
+  p.dtype = GENERATE(DType::f32, DType::bf16);
+  p.head_dim = GENERATE(64, 128);
+  p.soft_cap = GENERATE(0.0f, 15.0f);
   check_problem(backend, filled(p));
 }
 
@@ -320,6 +461,28 @@ TEST_CASE("admit_step: decides as retain_step does, under every rule", "[kernels
   check_rules(GENERATE(Backend::reference, Backend::cpu));
 }
 
+TEST_CASE("admit_step: every head goes by its own threshold and top_k", "[kernels][admit_step]") {
+  check_heads(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: a score waits in the ring until its token leaves the window", "[kernels][admit_step]") {
+  const Backend backend = GENERATE(Backend::reference, Backend::cpu);
+  SECTION("whenever it was made") { check_ring(backend); }
+  SECTION("which changes nothing if it is made then") { check_ring_of_leavers(backend); }
+}
+
+TEST_CASE("admit_step: the channel that is a gate is 0 before and after the rotation", "[kernels][admit_step]") {
+  check_zero_channel(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: without delay the first token reads itself", "[kernels][admit_step]") {
+  check_immediate_read(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("admit_step: the guarded denominator is as exact as the plain one", "[kernels][admit_step]") {
+  check_guarded(Backend::cpu);
+}
+
 TEST_CASE("admit_step: a NaN score leaves first and does not spread", "[kernels][admit_step]") {
   check_nan_scores(GENERATE(Backend::reference, Backend::cpu));
 }
@@ -353,9 +516,23 @@ TEST_CASE("admit_step: refuses what does not fit, by name and value", "[kernels]
   args.cache.head_dim = 2;
   CHECK_THROWS_WITH(reference::admit_step(args), "admit_step: score is null");
   args.scorer.project = x;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.delay is 0; expected 1 ... 1073741823");
+  args.scorer.delay = -1;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.delay is -1; expected 0 ... 1073741823");
   args.scorer.delay = 1;
   CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.bias is null");
+  args.scorer.bias = args.scorer.read = args.scorer.c = args.scorer.z = args.scorer.m = x;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.queries is null");
+  args.score_ring = x;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: score_delay is 0; expected scorer.delay, 1");
+  args.score_delay = 2;
+  CHECK_THROWS_WITH(reference::admit_step(args), "admit_step: score_delay is 2; expected 0 ... 1");
+  args.zero_channel = 2;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: zero_channel is 2; expected -1 ... 1");
+  args.scorer.project = nullptr;
+  args.zero_channel = -1;
+  args.score_delay = 1;
+  args.rule = RetainRule::keep_all;
+  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: score is null");  // what would go into the ring?
   args.window = 0;
   CHECK_THROWS_WITH(cpu::admit_step(args), Catch::Matchers::Contains("window is 0; expected 1 ..."));
 }
@@ -376,4 +553,25 @@ TEST_CASE("admit_step: on CUDA a NaN score leaves first, and scores are those of
   if (skip_without_device()) return;
   SECTION("NaN") { check_nan_scores(Backend::cuda); }
   SECTION("delay") { check_delay(Backend::cuda); }
+}
+
+TEST_CASE("admit_step: on CUDA every head goes by its own rule, and a score waits in the ring",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  SECTION("heads") { check_heads(Backend::cuda); }
+  SECTION("scores made at any time") { check_ring(Backend::cuda); }
+  SECTION("scores made when their token leaves") { check_ring_of_leavers(Backend::cuda); }
+}
+
+TEST_CASE("admit_step: on CUDA the channel that is a gate is 0 before and after the rotation",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  check_zero_channel(Backend::cuda);
+}
+
+TEST_CASE("admit_step: on CUDA without delay the first token reads itself, and a guard may hold",
+          "[kernels][admit_step][cuda]") {
+  if (skip_without_device()) return;
+  SECTION("itself") { check_immediate_read(Backend::cuda); }
+  SECTION("guarded") { check_guarded(Backend::cuda); }
 }

@@ -17,6 +17,7 @@ struct Problem {
   std::vector<float> q, k;          // [n_steps, n_heads, d_key], positive as a Hedgehog map leaves them
   std::vector<float> v;             // [n_steps, n_heads, d_value]
   std::vector<float> log_i, log_f;  // [n_steps, n_heads]
+  bool guarded = false;
 };
 
 std::vector<float> positive(std::vector<float> x, int d) {
@@ -65,14 +66,16 @@ Result run(Backend backend, const Problem& p) {
                                 .h = h + t * heads * p.d_value,
                                 .n_heads = heads,
                                 .d_key = p.d_key,
-                                .d_value = p.d_value};
+                                .d_value = p.d_value,
+                                .guarded = p.guarded};
     KVSCOPE_RUN_OP(mlstm_step, backend, args);
   }
   return {memory.get(h), memory.get(c), memory.get(m)};
 }
 
-/// The quadratic form with its row maximum, in double: h_t = sum_s w_s v_s / max(sum_s w_s, 1e-6) with
-/// w_s = (q . k_s) exp(log_i_s + sum of log_f over (s, t] - maximum over s). The read at t is the query of t - delay.
+/// The quadratic form with its row maximum m_t, in double: h_t = sum_s w_s v_s / max(sum_s w_s, 1e-6), or, guarded,
+/// / max(sum_s w_s, exp(-m_t)), with w_s = (q . k_s) exp(log_i_s + sum of log_f over (s, t] - m_t). The read at t is
+/// the query of t - delay.
 Result quadratic(const Problem& p) {
   Result result = {poison(p.v.size()), {}, std::vector<float>(p.n_heads)};
   for (int head = 0; head < p.n_heads; ++head) {
@@ -97,8 +100,9 @@ Result quadratic(const Problem& p) {
         norm += weight;
         for (int j = 0; j < p.d_value; ++j) sum[j] += weight * p.v[(s * p.n_heads + head) * p.d_value + j];
       }
+      const double denominator = std::max(norm, p.guarded ? std::exp(-m) : 1e-6);
       for (int j = 0; j < p.d_value; ++j) {
-        result.h[(t * p.n_heads + head) * p.d_value + j] = static_cast<float>(sum[j] / std::max(norm, 1e-6));
+        result.h[(t * p.n_heads + head) * p.d_value + j] = static_cast<float>(sum[j] / denominator);
       }
     }
   }
@@ -120,8 +124,10 @@ void check_same(const std::vector<float>& found, const std::vector<float>& expec
 void check_against_quadratic(Backend backend) {
   const auto [d_key, d_value] = GENERATE(table<int, int>({{64, 64}, {128, 64}, {1, 1}, {17, 5}, {48, 80}, {256, 256}}));
   const int delay = GENERATE(0, 7);
-  CAPTURE(d_key, d_value, delay);
-  const Problem p = random_problem(40, 3, d_key, d_value, delay);
+  const bool guarded = GENERATE(false, true);
+  CAPTURE(d_key, d_value, delay, guarded);
+  Problem p = random_problem(40, 3, d_key, d_value, delay);
+  p.guarded = guarded;
   const Result expected = quadratic(p);
   const Result found = run(backend, p);
   // h is a weighted mean of values near 1. 40 steps round the state 40 times at 2^-24 of its largest term, and the
@@ -134,9 +140,10 @@ void check_closed_gates(Backend backend) {
   Problem p = random_problem(6, 2, 64, 64, 0);
   std::fill_n(p.log_i.begin(), 4, -INFINITY);  // the first two steps let nothing in
   p.log_f[3 * 2] = -INFINITY;                  // and step 3 of head 0 forgets everything
+  p.guarded = GENERATE(false, true);
   const Result result = run(backend, p);
-  for (int i = 0; i < 2 * 2 * 64; ++i) REQUIRE(result.h[i] == 0);  // 0 / max(0, 1e-6)
-  for (int j = 0; j < 64; ++j) {
+  for (int i = 0; i < 2 * 2 * 64; ++i) REQUIRE(result.h[i] == 0);  // 0 / max(0, 1e-6), 0 / exp(inf)
+  for (int j = 0; j < 64 && !p.guarded; ++j) {
     // A memory of one token gives back its value: q . k cancels.
     REQUIRE(result.h[3 * 2 * 64 + j] == Approx(p.v[3 * 2 * 64 + j]).margin(1e-5));
   }

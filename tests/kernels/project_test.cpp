@@ -23,12 +23,12 @@ struct Problem {
   std::vector<float> residual;  // what `add` adds to
 
   int n_out() const { return epilogue == Epilogue::swiglu ? n_rows / 2 : n_rows; }
-  DType out_dtype() const { return epilogue == Epilogue::store || epilogue == Epilogue::swiglu ? dtype : DType::f32; }
+  DType out_dtype() const { return epilogue == Epilogue::add || epilogue == Epilogue::logits ? DType::f32 : dtype; }
 };
 
 Problem random_problem(int n_rows, int dim, int n_tokens, Epilogue epilogue, bool has_norm, bool has_bias,
                        DType dtype) {
-  Problem p = {n_rows, dim, n_tokens, epilogue, has_norm, has_bias && epilogue == Epilogue::store, dtype};
+  Problem p = {n_rows, dim, n_tokens, epilogue, has_norm, has_bias && takes_bias(epilogue), dtype};
   p.weight = rounded(random_normal(static_cast<std::size_t>(n_rows) * dim, 31, 1 / std::sqrt(dim)), dtype);
   p.bias = rounded(random_normal(n_rows, 32), dtype);
   p.x = rounded(random_normal(static_cast<std::size_t>(n_tokens) * dim, 33, 2), has_norm ? DType::f32 : dtype);
@@ -77,10 +77,15 @@ std::vector<float> naive(const Problem& p) {
       return sum;
     };
     for (int r = 0; r < p.n_out(); ++r) {
-      const float y = product(r);
-      if (p.epilogue == Epilogue::store) out.push_back(round(round(y) + (p.has_bias ? p.bias[r] : 0)));
+      const float y = product(r), bias = p.has_bias ? p.bias[r] : 0;
+      const float rounded_y = round(round(y) + bias);
+      if (p.epilogue == Epilogue::store) out.push_back(rounded_y);
       if (p.epilogue == Epilogue::add) out.push_back(p.residual[t * p.n_rows + r] + y);
-      if (p.epilogue == Epilogue::logits) out.push_back(y);
+      if (p.epilogue == Epilogue::logits) out.push_back(y + bias);
+      if (p.epilogue == Epilogue::silu) out.push_back(round(rounded_y / (1 + std::exp(-rounded_y))));
+      if (p.epilogue == Epilogue::gelu) {
+        out.push_back(round(rounded_y / 2 * (1 + std::erf(rounded_y / std::sqrt(2.0f)))));
+      }
       if (p.epilogue == Epilogue::swiglu) {
         const float silu = round(round(y) / (1 + std::exp(-round(y))));
         out.push_back(round(silu * round(product(r + p.n_out()))));
@@ -106,7 +111,9 @@ void check_problem(Backend backend, const Problem& p) {
   CHECK(max_error(found, expected) <= bar(p));
 }
 
-Epilogue any_epilogue() { return GENERATE(Epilogue::store, Epilogue::add, Epilogue::swiglu, Epilogue::logits); }
+Epilogue any_epilogue() {
+  return GENERATE(Epilogue::store, Epilogue::add, Epilogue::swiglu, Epilogue::logits, Epilogue::silu, Epilogue::gelu);
+}
 
 /// Sizes around every vector length and tile: 8, 16, 32 and 64 columns, 8 rows, chunks of up to 64 rows.
 void check_sizes(Backend backend) {
@@ -134,6 +141,17 @@ void check_odd_rows(Backend backend) {
   check_problem(backend, random_problem(n_rows, 41, n_tokens, Epilogue::add, false, false, dtype));
 }
 
+/// One output for each KV head, and the layer before it: what a predictor on the attention input is made of.
+void check_predictor(Backend backend) {
+  const DType dtype = GENERATE(DType::f32, DType::bf16);
+  const int n_heads = GENERATE(1, 4, 8);
+  const int n_tokens = GENERATE(1, 8);
+  const int dim = GENERATE(512, 1000, 4096);
+  check_problem(backend, random_problem(n_heads, dim, n_tokens, Epilogue::logits, false, true, dtype));
+  check_problem(backend,
+                random_problem(64, dim, n_tokens, n_heads == 4 ? Epilogue::gelu : Epilogue::silu, true, true, dtype));
+}
+
 /// More than are held in one chunk of weights, or beside one another in a CUDA block.
 void check_long_rows(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
@@ -151,6 +169,8 @@ void check_identity_matrix(Backend backend) {
   p.x.assign(p.x.size(), 0.0f);
   const auto biases = run(backend, p, dtype);
   for (int t = 0; t < 3; ++t) CHECK(std::equal(p.bias.begin(), p.bias.end(), biases.begin() + t * dim));
+  p.epilogue = Epilogue::logits;
+  CHECK(run(backend, p, dtype) == biases);
 }
 
 void check_alone_or_among_others(Backend backend) {
@@ -186,6 +206,10 @@ TEST_CASE("project: is as exact for one token as for eight", "[kernels][project]
 
 TEST_CASE("project: rows need no company", "[kernels][project]") { check_odd_rows(Backend::cpu); }
 
+TEST_CASE("project: a predictor is as exact with one row as with many", "[kernels][project]") {
+  check_predictor(Backend::cpu);
+}
+
 TEST_CASE("project: takes rows of any length", "[kernels][project]") { check_long_rows(Backend::cpu); }
 
 TEST_CASE("project: the identity gives the input back, and nothing the bias", "[kernels][project]") {
@@ -212,7 +236,7 @@ TEST_CASE("project: refuses what does not fit, by name and value", "[kernels][pr
   CHECK_THROWS_WITH(cpu::project(args), "project: dim is 57345; expected 1 ... 57344");
   args.dim = 2;
   args.bias = x;
-  CHECK_THROWS_WITH(cpu::project(args), "project: bias is given; expected null for any epilogue but store");
+  CHECK_THROWS_WITH(cpu::project(args), "project: bias is given; expected null for the epilogues add and swiglu");
   args.bias = nullptr;
   args.x = nullptr;
   CHECK_THROWS_WITH(cpu::project(args), "project: x is null");
@@ -224,6 +248,7 @@ TEST_CASE("project: on CUDA is as exact as a plain product", "[kernels][project]
   SECTION("for every number of tokens") { check_tokens(Backend::cuda); }
   SECTION("for odd numbers of rows") { check_odd_rows(Backend::cuda); }
   SECTION("for long rows") { check_long_rows(Backend::cuda); }
+  SECTION("for a predictor") { check_predictor(Backend::cuda); }
 }
 
 TEST_CASE("project: on CUDA the identity gives the input back, and nothing the bias", "[kernels][project][cuda]") {

@@ -25,8 +25,14 @@ struct Problem {
   RetainRule rule = RetainRule::top_k;
   int n_sink = 4, window = 16, top_k = 8, decay_stride = 1;
   float threshold = 0.25f;
-  std::vector<float> log_gamma;  // [kHeads] or empty
-  std::vector<float> score;      // [kSteps, kHeads]: of the token at that position
+  bool strict = false;
+  std::vector<float> head_threshold;     // [kHeads] or empty
+  std::vector<std::int32_t> head_top_k;  // [kHeads] or empty
+  std::vector<float> log_gamma;          // [kHeads] or empty
+  std::vector<float> score;              // [kSteps, kHeads]: of the token at that position
+
+  float threshold_of(int head) const { return head_threshold.empty() ? threshold : head_threshold[head]; }
+  int top_k_of(int head) const { return head_top_k.empty() ? top_k : head_top_k[head]; }
 };
 
 std::vector<float> make_scores(Scores kind) {
@@ -57,6 +63,8 @@ History run(Backend backend, const Problem& p) {
   const float* row = memory.put(std::vector<float>(kHeads * 64, 1.0f));  // keys and values do not matter here
   const float* score = memory.put(p.score);
   const float* log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma);
+  const float* head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold);
+  const std::int32_t* head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k);
   auto* decision = memory.put(std::vector<RetainDecision>(kSteps * kHeads, RetainDecision{-9, -9, 9, 9, 9, -9, -9}));
   auto* slot = memory.put(std::vector<std::int32_t>(kSteps * kHeads, -9));
   for (int q = 0; q < kSteps; ++q) {
@@ -66,10 +74,13 @@ History run(Backend backend, const Problem& p) {
                                  .score = score + std::max(0, q - p.window) * kHeads,
                                  .log_gamma = log_gamma,
                                  .threshold = p.threshold,
+                                 .head_threshold = head_threshold,
+                                 .strict = p.strict,
                                  .position = q,
                                  .n_sink = p.n_sink,
                                  .window = p.window,
                                  .top_k = p.top_k,
+                                 .head_top_k = head_top_k,
                                  .decay_stride = p.decay_stride,
                                  .decision = decision + q * kHeads,
                                  .slot = slot + q * kHeads};
@@ -119,7 +130,9 @@ class BruteForce {
     decision.newcomer_score = p_.score[t * kHeads + head_];
     decision.newcomer_effective = effective(p_, head_, t, q);
     if (p_.rule == RetainRule::threshold) {
-      if (decision.newcomer_score < p_.threshold) decision.evicted = t;
+      const float threshold = p_.threshold_of(head_);
+      const bool stays = p_.strict ? decision.newcomer_score > threshold : decision.newcomer_score >= threshold;
+      if (!stays) decision.evicted = t;
       return;
     }
     std::vector<int> ranked;  // long-range tokens without the newcomer, best first, of equal ones the older first
@@ -128,7 +141,7 @@ class BruteForce {
     }
     const auto better = [&](int a, int b) { return effective(p_, head_, a, q) > effective(p_, head_, b, q); };
     std::stable_sort(ranked.begin(), ranked.end(), better);
-    if (static_cast<int>(ranked.size()) < p_.top_k) return;
+    if (static_cast<int>(ranked.size()) < p_.top_k_of(head_)) return;
     if (!ranked.empty()) {
       decision.boundary = ranked.back();
       decision.boundary_effective = effective(p_, head_, ranked.back(), q);
@@ -178,6 +191,49 @@ Problem generated_problem() {
   p.score = make_scores(kind);
   if (GENERATE(false, true)) p.log_gamma = {0.0f, -0.0123f, -0.7f};
   return p;
+}
+
+/// Heads of one layer that differ, and scores that meet their threshold exactly.
+Problem mixed_heads_problem() {
+  Problem p;
+  p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
+  p.window = GENERATE(1, 16);
+  p.strict = GENERATE(false, true);
+  p.threshold = 1;
+  p.score = make_scores(Scores::ties);
+  if (GENERATE(false, true)) p.head_threshold = {-INFINITY, 0.0f, INFINITY};
+  p.head_top_k = {kSteps, 5, 0};
+  return p;
+}
+
+/// What the heads of a hybrid are: full, local and one in between, by either rule.
+void check_hybrid(Backend backend) {
+  Problem p;
+  p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
+  p.head_threshold = {-INFINITY, INFINITY, 0.5f};
+  p.head_top_k = {1 << 30, 0, 8};
+  p.score = make_scores(Scores::random);
+  const History history = run(backend, p);
+  CHECK(history.n_slots[0] == kSteps);
+  CHECK(history.n_slots[1] == p.n_sink + p.window);
+  CHECK(history.n_slots[2] > p.n_sink + p.window);
+  CHECK(history.n_slots[2] < kSteps);
+}
+
+void check_strict(Backend backend) {
+  Problem p;
+  p.rule = RetainRule::threshold;
+  p.threshold = 0.5f;
+  p.score = make_scores(Scores::all_equal);  // 0.5
+  CHECK(run(backend, p).n_slots == std::vector<std::int32_t>(kHeads, kSteps));
+  p.strict = true;
+  CHECK(run(backend, p).n_slots == std::vector<std::int32_t>(kHeads, p.n_sink + p.window));
+  p.threshold = std::nextafter(0.5f, 0.0f);
+  CHECK(run(backend, p).n_slots == std::vector<std::int32_t>(kHeads, kSteps));
+  p.threshold = -INFINITY;
+  p.strict = GENERATE(false, true);
+  p.score.assign(p.score.size(), NAN);
+  CHECK(run(backend, p).n_slots == std::vector<std::int32_t>(kHeads, p.n_sink + p.window));
 }
 
 #define CAPTURE_PROBLEM(p)                                                                                       \
@@ -307,6 +363,23 @@ TEST_CASE("retain_step: the other rules do what they say", "[kernels][retain_ste
   check_against_brute_force(run(Backend::cpu, p), p);
 }
 
+TEST_CASE("retain_step: every head goes by its own threshold and top_k", "[kernels][retain_step]") {
+  const Problem p = mixed_heads_problem();
+  CAPTURE_PROBLEM(p);
+  check_against_brute_force(run(Backend::reference, p), p);
+  check_against_brute_force(run(Backend::cpu, p), p);
+}
+
+TEST_CASE("retain_step: a full head keeps everything beside a local one that keeps its window",
+          "[kernels][retain_step]") {
+  check_hybrid(GENERATE(Backend::reference, Backend::cpu));
+}
+
+TEST_CASE("retain_step: a strict threshold turns away who meets it exactly, and any threshold a NaN",
+          "[kernels][retain_step]") {
+  check_strict(GENERATE(Backend::reference, Backend::cpu));
+}
+
 TEST_CASE("retain_step: keep_all and window need neither scores nor priorities", "[kernels][retain_step]") {
   const Backend backend = GENERATE(Backend::reference, Backend::cpu);
   HostCache cache = empty_cache({16}, 64, 1, DType::f32, 1);
@@ -341,6 +414,17 @@ TEST_CASE("retain_step: CUDA decides as a sort of the kept tokens does", "[kerne
   const Problem p = generated_problem();
   CAPTURE_PROBLEM(p);
   check_against_brute_force(run(Backend::cuda, p), p);
+}
+
+TEST_CASE("retain_step: on CUDA every head goes by its own threshold and top_k", "[kernels][retain_step][cuda]") {
+  if (skip_without_device()) return;
+  SECTION("as a sort does") {
+    const Problem p = mixed_heads_problem();
+    CAPTURE_PROBLEM(p);
+    check_against_brute_force(run(Backend::cuda, p), p);
+  }
+  SECTION("full and local") { check_hybrid(Backend::cuda); }
+  SECTION("strict or not") { check_strict(Backend::cuda); }
 }
 
 TEST_CASE("retain_step: CUDA finds the weakest among many slots in any order", "[kernels][retain_step][cuda]") {

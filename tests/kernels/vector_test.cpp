@@ -84,3 +84,17 @@ TEST_CASE("parallel_for: calls every index once, from several threads at once an
     REQUIRE(calls[250 + i] == 400);
   }
 }
+
+TEST_CASE("silu and gelu: are what they are called, from end to end", "[kernels][cpu]") {
+  std::vector<float> x = random_normal(1000, 81, 3);
+  x.insert(x.end(), {0.0f, -0.0f, 100.0f, -100.0f, 1e30f, -1e30f});
+  std::vector<float> silu = x, gelu = x;
+  cpu::silu(silu.data(), static_cast<std::int64_t>(x.size()));
+  cpu::gelu(gelu.data(), static_cast<std::int64_t>(x.size()));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i];
+    CAPTURE(at);
+    REQUIRE(silu[i] == Approx(at / (1 + std::exp(-at))).epsilon(1e-6).margin(1e-7));
+    REQUIRE(gelu[i] == Approx(at / 2 * (1 + std::erf(at / std::sqrt(2.0)))).epsilon(1e-6).margin(1e-6));
+  }
+}

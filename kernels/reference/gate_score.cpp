@@ -1,0 +1,79 @@
+#include "kernels/gate_score.h"
+
+#include "kernels/counter_random.h"
+#include "kernels/reference/activation.h"
+#include "kernels/reference/norm_rotate.h"
+#include "kernels/validate.h"
+
+namespace kvscope::kernels::reference {
+namespace {
+
+/// Appends rms(k) weight.
+void append_normed(const std::vector<float>& k, const float* weight, std::vector<double>& x) {
+  double squares = 0;
+  for (const float value : k) squares += static_cast<double>(value) * value;
+  const double inverse = 1 / std::sqrt(squares / static_cast<double>(k.size()) + 1e-6);
+  for (std::size_t i = 0; i < k.size(); ++i) x.push_back(k[i] * inverse * weight[i]);
+}
+
+/// [2 head_dim] of a key source.
+std::vector<double> inputs(const GateScoreArgs& args, int head) {
+  const int dim = args.head_dim;
+  const std::int64_t k_first = (static_cast<std::int64_t>(args.n_heads) + head) * dim;
+  const std::int64_t v_first = k_first + static_cast<std::int64_t>(args.n_kv_heads) * dim;
+  const std::vector<float> before = normed_rows(args.qkv, k_first, 1, dim, args.k_norm, args.eps, args.dtype);
+  std::vector<float> after = before;
+  rotate_rows(after, args.position, args.inv_freq, dim, args.attention_scaling);
+  for (float& value : after) value = rounded(value, args.dtype);
+  std::vector<double> x;
+  if (args.source == GateSource::key_pair) {
+    append_normed(before, args.pre_weight, x);
+    append_normed(after, args.post_weight, x);
+    return x;
+  }
+  x.assign(after.begin(), after.end());
+  for (int i = 0; i < dim; ++i) x.push_back(load(args.qkv, v_first + i, args.dtype));
+  return x;
+}
+
+double activated(GateActivation activation, double x) {
+  if (activation == GateActivation::silu) return silu(x);
+  return activation == GateActivation::gelu ? gelu(x) : x;
+}
+
+double product(const float* w, const std::vector<double>& x) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += w[i] * x[i];
+  return sum;
+}
+
+double score_from_weights(const GateScoreArgs& args, int head) {
+  const std::vector<double> x = inputs(args, head);
+  const std::int64_t n_inputs = 2L * args.head_dim, first = static_cast<std::int64_t>(head) * args.n_hidden;
+  double score = args.b2 ? args.b2[head] : 0;
+  if (args.n_hidden == 0) return score + product(args.w2 + head * n_inputs, x);
+  for (int i = 0; i < args.n_hidden; ++i) {
+    const double hidden = product(args.w1 + (first + i) * n_inputs, x) + (args.b1 ? args.b1[first + i] : 0);
+    score += args.w2[first + i] * activated(args.activation, hidden);
+  }
+  return score;
+}
+
+double score(const GateScoreArgs& args, int head) {
+  if (has_weights(args.source)) return score_from_weights(args, head);
+  if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);
+  const std::int64_t query = static_cast<std::int64_t>(head) * (args.n_heads / args.n_kv_heads) * args.head_dim;
+  return normed_rows(args.qkv, query, 1, args.head_dim, args.q_norm, args.eps, args.dtype).back();
+}
+
+}  // namespace
+
+void gate_score(const GateScoreArgs& args) {
+  validate(args);
+  for (int head = 0; head < args.n_kv_heads; ++head) {
+    const double y = args.scale * score(args, head) + args.offset;
+    args.out[head] = static_cast<float>(args.sigmoid ? sigmoid(y) : y);
+  }
+}
+
+}  // namespace kvscope::kernels::reference
