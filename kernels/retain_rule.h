@@ -4,11 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define KVSCOPE_HOST_DEVICE __host__ __device__
-#else
-#define KVSCOPE_HOST_DEVICE
-#endif
+#include "kernels/host_device.h"
 
 namespace kvscope::kernels {
 
