@@ -15,6 +15,7 @@
 #include "kernels/mlstm_step.h"
 #include "kernels/project.h"
 #include "kernels/retain_step.h"
+#include "kernels/ring_store.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/step_graph.h"
@@ -48,6 +49,7 @@ void admit_step(const AdmitStepArgs&, Stream) { no_cuda("admit_step"); }
 void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
 
+void ring_store(const RingStoreArgs&, Stream) { no_cuda("ring_store"); }
 void xor_words(const XorWordsArgs&, Stream) { no_cuda("xor_words"); }
 
 struct StepGraph::Impl {};

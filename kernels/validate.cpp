@@ -1,5 +1,6 @@
 #include "kernels/validate.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -14,6 +15,7 @@
 #include "kernels/mlstm_step.h"
 #include "kernels/project.h"
 #include "kernels/retain_step.h"
+#include "kernels/ring_store.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/xor_words.h"
@@ -49,13 +51,16 @@ class Checker {
     range("cache.max_pages", cache.max_pages, 1, kMaxTokens / cache.page_size);
     pointer("cache.slot_position", cache.slot_position);
   }
-  void pools(const SlotCacheView& cache) const {
+  void keys(const SlotCacheView& cache) const {
     geometry(cache);
     range("cache.head_dim", cache.head_dim, 1, 256);
     dtype(cache.dtype);
     pointer("cache.k_pool", cache.k_pool);
-    pointer("cache.v_pool", cache.v_pool);
     pointer("cache.page_table", cache.page_table);
+  }
+  void pools(const SlotCacheView& cache) const {
+    keys(cache);
+    pointer("cache.v_pool", cache.v_pool);
   }
 
   /// What RetainStepArgs and AdmitStepArgs have in common.
@@ -267,6 +272,16 @@ void validate(const XorWordsArgs& args) {
   if (args.n % kXorTileWords != 0) refuse("xor_words", "n", args.n, "a multiple of 8192");
   check.pointer("data", args.data);
   check.pointer("out", args.out);
+}
+
+void validate(const RingStoreArgs& args) {
+  const Checker check("ring_store");
+  check.range("row_bytes", args.row_bytes, 16, std::int64_t{1} << 31);
+  if (args.row_bytes % 16 != 0) refuse("ring_store", "row_bytes", args.row_bytes, "a multiple of 16");
+  check.range("n_rows", args.n_rows, 1, kMaxTokens);
+  check.pointer("row", args.row);
+  check.pointer("ring", args.ring);
+  check.pointer("position", args.position);
 }
 
 }  // namespace kvscope::kernels

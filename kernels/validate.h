@@ -24,6 +24,7 @@ struct EmbedRowArgs;
 struct LogitSummaryArgs;
 struct GateArgs;
 struct XorWordsArgs;
+struct RingStoreArgs;
 
 void validate(const RmsNormArgs& args);
 void validate(const RopeArgs& args);
@@ -40,6 +41,7 @@ void validate(const EmbedRowArgs& args);
 void validate(const LogitSummaryArgs& args);
 void validate(const GateArgs& args);
 void validate(const XorWordsArgs& args);
+void validate(const RingStoreArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
 [[noreturn]] inline void refuse(const char* op, const char* name, long long value, const char* expected) {
