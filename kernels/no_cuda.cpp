@@ -4,6 +4,7 @@
 
 #include "kernels/admit_step.h"
 #include "kernels/append.h"
+#include "kernels/attention_mass.h"
 #include "kernels/cuda_error.h"
 #include "kernels/decode_attention.h"
 #include "kernels/device.h"
@@ -49,6 +50,7 @@ void admit_step(const AdmitStepArgs&, Stream) { no_cuda("admit_step"); }
 void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
 
+void attention_mass(const AttentionMassArgs&, Stream) { no_cuda("attention_mass"); }
 void ring_store(const RingStoreArgs&, Stream) { no_cuda("ring_store"); }
 void xor_words(const XorWordsArgs&, Stream) { no_cuda("xor_words"); }
 

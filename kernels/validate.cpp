@@ -6,6 +6,7 @@
 
 #include "kernels/admit_step.h"
 #include "kernels/append.h"
+#include "kernels/attention_mass.h"
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
@@ -272,6 +273,18 @@ void validate(const XorWordsArgs& args) {
   if (args.n % kXorTileWords != 0) refuse("xor_words", "n", args.n, "a multiple of 8192");
   check.pointer("data", args.data);
   check.pointer("out", args.out);
+}
+
+void validate(const AttentionMassArgs& args) {
+  const Checker check("attention_mass");
+  check.keys(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.range("rule", static_cast<int>(args.rule), 0, static_cast<int>(MassRule::last));
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("cache.slot_priority", args.cache.slot_priority);
+  check.pointer("q", args.q);
+  check.pointer("lse", args.lse);
+  if (args.rule == MassRule::sum) check.pointer("position", args.position);
 }
 
 void validate(const RingStoreArgs& args) {

@@ -24,6 +24,7 @@ struct EmbedRowArgs;
 struct LogitSummaryArgs;
 struct GateArgs;
 struct XorWordsArgs;
+struct AttentionMassArgs;
 struct RingStoreArgs;
 
 void validate(const RmsNormArgs& args);
@@ -41,6 +42,7 @@ void validate(const EmbedRowArgs& args);
 void validate(const LogitSummaryArgs& args);
 void validate(const GateArgs& args);
 void validate(const XorWordsArgs& args);
+void validate(const AttentionMassArgs& args);
 void validate(const RingStoreArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
