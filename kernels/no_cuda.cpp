@@ -14,6 +14,7 @@
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
+#include "kernels/page_bounds.h"
 #include "kernels/project.h"
 #include "kernels/retain_step.h"
 #include "kernels/ring_store.h"
@@ -51,6 +52,7 @@ void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
 
 void attention_mass(const AttentionMassArgs&, Stream) { no_cuda("attention_mass"); }
+void page_bounds(const PageBoundsArgs&, Stream) { no_cuda("page_bounds"); }
 void ring_store(const RingStoreArgs&, Stream) { no_cuda("ring_store"); }
 void xor_words(const XorWordsArgs&, Stream) { no_cuda("xor_words"); }
 

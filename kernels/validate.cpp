@@ -14,6 +14,7 @@
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
+#include "kernels/page_bounds.h"
 #include "kernels/project.h"
 #include "kernels/retain_step.h"
 #include "kernels/ring_store.h"
@@ -285,6 +286,13 @@ void validate(const AttentionMassArgs& args) {
   check.pointer("q", args.q);
   check.pointer("lse", args.lse);
   if (args.rule == MassRule::sum) check.pointer("position", args.position);
+}
+
+void validate(const PageBoundsArgs& args) {
+  const Checker check("page_bounds");
+  check.keys(args.cache);
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("bounds", args.bounds);
 }
 
 void validate(const RingStoreArgs& args) {

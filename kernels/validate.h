@@ -25,6 +25,7 @@ struct LogitSummaryArgs;
 struct GateArgs;
 struct XorWordsArgs;
 struct AttentionMassArgs;
+struct PageBoundsArgs;
 struct RingStoreArgs;
 
 void validate(const RmsNormArgs& args);
@@ -43,6 +44,7 @@ void validate(const LogitSummaryArgs& args);
 void validate(const GateArgs& args);
 void validate(const XorWordsArgs& args);
 void validate(const AttentionMassArgs& args);
+void validate(const PageBoundsArgs& args);
 void validate(const RingStoreArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
