@@ -20,6 +20,7 @@
 #include "kernels/ring_store.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/select_pages.h"
 #include "kernels/step_graph.h"
 #include "kernels/xor_words.h"
 
@@ -53,6 +54,7 @@ void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); 
 
 void attention_mass(const AttentionMassArgs&, Stream) { no_cuda("attention_mass"); }
 void page_bounds(const PageBoundsArgs&, Stream) { no_cuda("page_bounds"); }
+void select_pages(const SelectPagesArgs&, Stream) { no_cuda("select_pages"); }
 void ring_store(const RingStoreArgs&, Stream) { no_cuda("ring_store"); }
 void xor_words(const XorWordsArgs&, Stream) { no_cuda("xor_words"); }
 

@@ -20,6 +20,7 @@
 #include "kernels/ring_store.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/select_pages.h"
 #include "kernels/xor_words.h"
 
 namespace kvscope::kernels {
@@ -293,6 +294,25 @@ void validate(const PageBoundsArgs& args) {
   check.keys(args.cache);
   check.pointer("cache.n_slots", args.cache.n_slots);
   check.pointer("bounds", args.bounds);
+}
+
+void validate(const SelectPagesArgs& args) {
+  const Checker check("select_pages");
+  check.keys(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.range("n_pages", args.n_pages, 1, kMaxTokens);
+  check.range("read_window", args.read_window, 1, kMaxTokens);
+  check.range("max_selected", args.max_selected, std::min(args.n_pages, args.cache.max_pages),
+              kMaxTokens / args.cache.page_size);
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("q", args.q);
+  check.pointer("bounds", args.bounds);
+  check.pointer("position", args.position);
+  check.pointer("rank", args.rank);
+  check.pointer("page_table", args.page_table);
+  check.pointer("slot_position", args.slot_position);
+  check.pointer("n_slots", args.n_slots);
+  check.pointer("selected", args.selected);
 }
 
 void validate(const RingStoreArgs& args) {

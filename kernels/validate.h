@@ -26,6 +26,7 @@ struct GateArgs;
 struct XorWordsArgs;
 struct AttentionMassArgs;
 struct PageBoundsArgs;
+struct SelectPagesArgs;
 struct RingStoreArgs;
 
 void validate(const RmsNormArgs& args);
@@ -45,6 +46,7 @@ void validate(const GateArgs& args);
 void validate(const XorWordsArgs& args);
 void validate(const AttentionMassArgs& args);
 void validate(const PageBoundsArgs& args);
+void validate(const SelectPagesArgs& args);
 void validate(const RingStoreArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
