@@ -1,5 +1,5 @@
 #pragma once
-// For the few functions that host and device must share word for word.
+// Marks a function that the host and the device share, in headers that both compilers read.
 
 #ifdef __CUDACC__
 #define KVSCOPE_HOST_DEVICE __host__ __device__

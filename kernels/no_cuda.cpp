@@ -4,6 +4,7 @@
 
 #include "kernels/admit_step.h"
 #include "kernels/append.h"
+#include "kernels/attention_mass.h"
 #include "kernels/cuda_error.h"
 #include "kernels/decode_attention.h"
 #include "kernels/device.h"
@@ -14,10 +15,13 @@
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
+#include "kernels/page_bounds.h"
 #include "kernels/project.h"
 #include "kernels/retain_step.h"
+#include "kernels/ring_store.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/select_pages.h"
 #include "kernels/step_graph.h"
 #include "kernels/xor_words.h"
 
@@ -50,6 +54,10 @@ void gate_score(const GateScoreArgs&, Stream) { no_cuda("gate_score"); }
 void embed_row(const EmbedRowArgs&, Stream) { no_cuda("embed_row"); }
 void logit_summary(const LogitSummaryArgs&, Stream) { no_cuda("logit_summary"); }
 
+void attention_mass(const AttentionMassArgs&, Stream) { no_cuda("attention_mass"); }
+void page_bounds(const PageBoundsArgs&, Stream) { no_cuda("page_bounds"); }
+void select_pages(const SelectPagesArgs&, Stream) { no_cuda("select_pages"); }
+void ring_store(const RingStoreArgs&, Stream) { no_cuda("ring_store"); }
 void xor_words(const XorWordsArgs&, Stream) { no_cuda("xor_words"); }
 
 struct StepGraph::Impl {};

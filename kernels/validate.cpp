@@ -1,10 +1,12 @@
 #include "kernels/validate.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
 #include "kernels/admit_step.h"
 #include "kernels/append.h"
+#include "kernels/attention_mass.h"
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
 #include "kernels/future_attention.h"
@@ -13,10 +15,13 @@
 #include "kernels/lifetime_attention.h"
 #include "kernels/logit_summary.h"
 #include "kernels/mlstm_step.h"
+#include "kernels/page_bounds.h"
 #include "kernels/project.h"
 #include "kernels/retain_step.h"
+#include "kernels/ring_store.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/select_pages.h"
 #include "kernels/xor_words.h"
 
 namespace kvscope::kernels {
@@ -50,13 +55,16 @@ class Checker {
     range("cache.max_pages", cache.max_pages, 1, kMaxTokens / cache.page_size);
     pointer("cache.slot_position", cache.slot_position);
   }
-  void pools(const SlotCacheView& cache) const {
+  void keys(const SlotCacheView& cache) const {
     geometry(cache);
     range("cache.head_dim", cache.head_dim, 1, 256);
     dtype(cache.dtype);
     pointer("cache.k_pool", cache.k_pool);
-    pointer("cache.v_pool", cache.v_pool);
     pointer("cache.page_table", cache.page_table);
+  }
+  void pools(const SlotCacheView& cache) const {
+    keys(cache);
+    pointer("cache.v_pool", cache.v_pool);
   }
 
   /// What RetainStepArgs and AdmitStepArgs have in common.
@@ -303,6 +311,54 @@ void validate(const XorWordsArgs& args) {
   if (args.n % kXorTileWords != 0) refuse("xor_words", "n", args.n, "a multiple of 8192");
   check.pointer("data", args.data);
   check.pointer("out", args.out);
+}
+
+void validate(const AttentionMassArgs& args) {
+  const Checker check("attention_mass");
+  check.keys(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.range("rule", static_cast<int>(args.rule), 0, static_cast<int>(MassRule::last));
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("cache.slot_priority", args.cache.slot_priority);
+  check.pointer("q", args.q);
+  check.pointer("lse", args.lse);
+  if (args.rule == MassRule::sum) check.pointer("position", args.position);
+}
+
+void validate(const PageBoundsArgs& args) {
+  const Checker check("page_bounds");
+  check.keys(args.cache);
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("bounds", args.bounds);
+}
+
+void validate(const SelectPagesArgs& args) {
+  const Checker check("select_pages");
+  check.keys(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.range("n_pages", args.n_pages, 1, kMaxTokens);
+  check.range("read_window", args.read_window, 1, kMaxTokens);
+  check.range("max_selected", args.max_selected, std::min(args.n_pages, args.cache.max_pages),
+              kMaxTokens / args.cache.page_size);
+  check.pointer("cache.n_slots", args.cache.n_slots);
+  check.pointer("q", args.q);
+  check.pointer("bounds", args.bounds);
+  check.pointer("position", args.position);
+  check.pointer("rank", args.rank);
+  check.pointer("page_table", args.page_table);
+  check.pointer("slot_position", args.slot_position);
+  check.pointer("n_slots", args.n_slots);
+  check.pointer("selected", args.selected);
+}
+
+void validate(const RingStoreArgs& args) {
+  const Checker check("ring_store");
+  check.range("row_bytes", args.row_bytes, 16, std::int64_t{1} << 31);
+  if (args.row_bytes % 16 != 0) refuse("ring_store", "row_bytes", args.row_bytes, "a multiple of 16");
+  check.range("n_rows", args.n_rows, 1, kMaxTokens);
+  check.pointer("row", args.row);
+  check.pointer("ring", args.ring);
+  check.pointer("position", args.position);
 }
 
 }  // namespace kvscope::kernels

@@ -25,6 +25,10 @@ struct LogitSummaryArgs;
 struct GateArgs;
 struct GateScoreArgs;
 struct XorWordsArgs;
+struct AttentionMassArgs;
+struct PageBoundsArgs;
+struct SelectPagesArgs;
+struct RingStoreArgs;
 
 void validate(const RmsNormArgs& args);
 void validate(const RopeArgs& args);
@@ -42,6 +46,10 @@ void validate(const LogitSummaryArgs& args);
 void validate(const GateArgs& args);
 void validate(const GateScoreArgs& args);
 void validate(const XorWordsArgs& args);
+void validate(const AttentionMassArgs& args);
+void validate(const PageBoundsArgs& args);
+void validate(const SelectPagesArgs& args);
+void validate(const RingStoreArgs& args);
 
 /// Throws "<op>: <name> is <value>; expected <expected>".
 [[noreturn]] inline void refuse(const char* op, const char* name, long long value, const char* expected) {

@@ -62,8 +62,8 @@ __device__ inline Tile look_up(const SlotCacheView& cache, int kv_head, int n_sl
   return {page, slot < n_slots ? position : -1};
 }
 
-/// While the kernel before still decides where the new token goes: brings this warp's first tile nearer. Nothing is
-/// read that it may be writing; a page that is not there yet only costs a request.
+/// While the kernel before still decides where the new token goes: brings this warp's first tile nearer. Of what it may
+/// be writing only the page table is read (select_pages writes one); an old page or none only costs a request.
 template <int kHeadDim>
 __device__ inline void prefetch_first_tiles(const SlotCacheView& cache, int kv_head, int warp) {
   const int tile = blockIdx.x * kWarps + warp;

@@ -38,6 +38,21 @@ HostCache empty_cache(const std::vector<int>& n_slots, int head_dim, int max_pag
   return cache;
 }
 
+void fill_slots(HostCache& cache, int free_every, std::uint32_t seed) {
+  const int dim = cache.head_dim;
+  for (int head = 0; head < cache.n_kv_heads; ++head) {
+    const std::size_t n = static_cast<std::size_t>(cache.n_slots[head]) * dim;
+    const auto k = rounded(random_normal(n, seed + head), cache.dtype);
+    const auto v = rounded(random_normal(n, seed + 100 + head), cache.dtype);
+    for (int slot = 0; slot < cache.n_slots[head]; ++slot) {
+      if (free_every > 0 && slot % free_every == free_every - 1) continue;
+      std::copy_n(k.begin() + slot * dim, dim, cache.k_pool.begin() + cache.row(head, slot));
+      std::copy_n(v.begin() + slot * dim, dim, cache.v_pool.begin() + cache.row(head, slot));
+      cache.slot_position[head * cache.capacity() + slot] = 3 * slot;
+    }
+  }
+}
+
 kernels::SlotCacheView upload(const HostCache& cache, Memory& memory) {
   return {.k_pool = memory.put(pack(cache.k_pool, cache.dtype)),
           .v_pool = memory.put(pack(cache.v_pool, cache.dtype)),

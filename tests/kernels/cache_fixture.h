@@ -31,6 +31,10 @@ struct HostCache {
 HostCache empty_cache(const std::vector<int>& n_slots, int head_dim, int max_pages, kernels::DType dtype,
                       std::uint32_t seed, int page_size = 16);
 
+/// Random keys and values of variance 1 in the cache's dtype in slots 0 ... n_slots - 1 of each head, but for every
+/// `free_every`-th, which stays free and NaN (0: none). Slot s holds position 3 s. The same for the same seed.
+void fill_slots(HostCache& cache, int free_every, std::uint32_t seed);
+
 /// Copies it to the back end; the view stays valid as long as `memory`.
 kernels::SlotCacheView upload(const HostCache& cache, Memory& memory);
 

@@ -28,16 +28,7 @@ Problem random_problem(const std::vector<int>& n_slots, int group_size, int head
   Problem p = {empty_cache(n_slots, head_dim, std::max(max_pages, most / 16 + 1), dtype, 21)};
   p.n_heads = static_cast<int>(n_slots.size()) * group_size;
   p.q = rounded(random_normal(static_cast<std::size_t>(p.n_heads) * head_dim, 22, 2), dtype);
-  for (int head = 0; head < p.cache.n_kv_heads; ++head) {
-    const auto k = rounded(random_normal(static_cast<std::size_t>(most + 1) * head_dim, 23 + head), dtype);
-    const auto v = rounded(random_normal(static_cast<std::size_t>(most + 1) * head_dim, 123 + head), dtype);
-    for (int slot = 0; slot < n_slots[head]; ++slot) {
-      if (free_every > 0 && slot % free_every == free_every - 1) continue;
-      std::copy_n(k.begin() + slot * head_dim, head_dim, p.cache.k_pool.begin() + p.cache.row(head, slot));
-      std::copy_n(v.begin() + slot * head_dim, head_dim, p.cache.v_pool.begin() + p.cache.row(head, slot));
-      p.cache.slot_position[head * p.cache.capacity() + slot] = 3 * slot;
-    }
-  }
+  fill_slots(p.cache, free_every, 23);
   return p;
 }
 

@@ -1,0 +1,43 @@
+#pragma once
+#include "kernels/slot_cache.h"
+
+namespace kvscope::kernels {
+
+/// What becomes of the attention that a slot received.
+enum class MassRule : std::int32_t {
+  sum = 0,   // H2O: the slot's priority grows by it, a mean over the query heads of the group
+  last = 1,  // TOVA: it is the slot's priority, a mean over all query heads of the layer, the same for every KV head
+};
+
+/// The attention that the occupied slots received from one query token, after decode_attention:
+///
+///     p[h][s] = exp(scale * q_h . k_s - lse[h])          s < n_slots of the KV head, slot_position[s] >= 0
+///
+///     sum:   priority[kv][s] (+)= mean of p[h][s] over the heads h of group kv
+///            assigned instead where slot_position[kv][s] is *position: the slot's last token had another sum
+///     last:  priority[kv][s]   = mean of p[h][s] over all heads h
+///
+/// priority is cache.slot_priority; free slots keep theirs. Accumulates in float32, one owner and one order for every
+/// slot. Rule `last` asks that all KV heads hold the same tokens in the same slots; where they do not, its means mean
+/// nothing, but no free slot is read.
+struct AttentionMassArgs {
+  SlotCacheView cache;           // v_pool is not read and may be null
+  const void* q;                 // [n_heads, head_dim] post-RoPE, cache.dtype; on CUDA 16-byte aligned as k_pool is
+  const float* lse;              // [n_heads] natural log, as decode_attention gives it
+  const std::int32_t* position;  // one number, the new token's; read by `sum` alone, may be null for `last`
+  int n_heads;
+  float scale;  // head_dim^-1/2
+  MassRule rule;
+};
+
+/// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by
+/// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
+void attention_mass(const AttentionMassArgs& args, Stream stream);
+namespace cpu {
+void attention_mass(const AttentionMassArgs& args);
+}
+namespace reference {
+void attention_mass(const AttentionMassArgs& args);
+}
+
+}  // namespace kvscope::kernels
