@@ -1,4 +1,4 @@
-// kvscope inspect: what a model, a scorer, a weights file or a trace is.
+// kvscope inspect: what a model, a gate, a weights file or a trace is.
 
 #include <cstdio>
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/trace_open.h"
+#include "engine/core/gate/gate_file.h"
 #include "engine/core/model/model_config.h"
 #include "engine/core/model/safetensors.h"
 #include "engine/core/support/error.h"
@@ -21,7 +22,42 @@ using nlohmann::ordered_json;
 
 constexpr OptionSpec kOptions[] = {{"json", "", "one object"}, kHelpOption};
 
-ordered_json inspect_model(const fs::path& folder) {
+ordered_json inspect_gate(const GateFile& gate) {
+  const GateConfig& config = gate.config;
+  ordered_json result = {{"kind", "gate"},
+                         {"gate", name_of(config.kind)},
+                         {"format", gate.format},
+                         {"description", gate.description},
+                         {"parameters", gate.n_parameters()},
+                         {"threshold", config.threshold},
+                         {"kept_if", config.strict ? "score > threshold" : "score >= threshold"},
+                         {"window", config.window},
+                         {"sinks", config.n_sink},
+                         {"delay", config.delay},
+                         {"hash", gate.hash}};
+  const GateDims& dims = gate.dims;
+  if (dims.n_layers > 0) result["layers"] = dims.n_layers;
+  if (dims.n_kv_heads > 0) result["kv_heads"] = dims.n_kv_heads;
+  if (dims.head_dim > 0) result["head_dim"] = dims.head_dim;
+  if (dims.hidden_size > 0) result["hidden_size"] = dims.hidden_size;
+  if (config.n_hidden > 0) result["hidden_units"] = config.n_hidden;
+  result["shapes"] = ordered_json::object();
+  for (const auto& [name, tensor] : gate.tensors) result["shapes"][name] = tensor.shape;
+  if (!gate.warnings.empty()) result["warnings"] = gate.warnings;
+  return result;
+}
+
+/// A folder in which a model stands or should stand, with or without a gate beside it.
+bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
+  if (gate == "duo" || gate == "kvzap") return false;  // they have a config.json of their own
+  std::error_code error;
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"}) {
+    if (fs::exists(folder / name, error)) return true;
+  }
+  return !gate;
+}
+
+ordered_json inspect_model(const fs::path& folder, bool has_gate) {
   const ModelConfig config = ModelConfig::load(folder);
   const WeightFiles weights = WeightFiles::open(folder);
   const Tokenizer tokenizer = Tokenizer::load(folder);
@@ -46,6 +82,7 @@ ordered_json inspect_model(const fs::path& folder) {
   } else {
     result["scorer"] = nullptr;
   }
+  result["gate"] = has_gate ? inspect_gate(load_gate(folder, config)) : ordered_json();
   return result;
 }
 
@@ -101,8 +138,11 @@ int inspect(const Arguments& arguments) {
   std::error_code error;
   if (!fs::exists(path, error)) throw Error({.file = path.string(), .found = "no such file or folder"});
   ordered_json result;
-  if (fs::is_directory(path, error)) {
-    result = inspect_model(path);
+  const auto gate = gate_format(path);
+  if (fs::is_directory(path, error) && is_model(path, gate)) {
+    result = inspect_model(path, gate.has_value());
+  } else if (gate) {
+    result = inspect_gate(load_gate(path));
   } else if (path.extension() == ".safetensors") {
     result = inspect_weights(path);
   } else if (path.extension() == ".json") {
@@ -125,8 +165,9 @@ const CommandSpec& inspect_command() {
   static const CommandSpec spec = {
       "inspect",
       "PATH [--json]",
-      "what a model, a scorer, a weights file or a trace is",
-      "PATH is a model's folder, a .safetensors file, a scorer's .json or a trace. Reads headers, not weights.",
+      "what a model, a gate, a weights file or a trace is",
+      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a\n"
+      "trace. Of models it reads headers, not weights.",
       "  kvscope inspect samples/models/kvscope-tiny",
       1,
       1,

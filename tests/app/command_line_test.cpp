@@ -133,6 +133,30 @@ TEST_CASE("Missing and foreign files are one line and exit code 2") {
   check_error_line(kvscope_run({"no-such-trace.h5"}), 2, "no-such-trace.h5");
 }
 
+TEST_CASE("inspect says what a gate is: kind, shapes, parameters, threshold", "[cli]") {
+  const std::string golden = KVSCOPE_SOURCE_DIR "/tests/core/golden/wg_kv_parameters.pt";
+  const auto result = kvscope_run({"inspect", golden, "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const json gate = json::parse(result.out);
+  CHECK(gate["kind"] == "gate");
+  CHECK(gate["gate"] == "wg_kv");
+  CHECK(gate["parameters"] == 260);
+  CHECK(gate["threshold"] == 0.1);
+  CHECK(gate["kept_if"] == "score > threshold");
+  CHECK(gate["shapes"]["w1"] == json{2, 2, 6, 8});
+  CHECK_THAT(kvscope_run({"inspect", golden}).out, Catch::Contains("w1             [2,2,6,8]"));
+
+  const auto model = kvscope_run({"inspect", test::sample_model().string(), "--json"});
+  REQUIRE(model.exit_code == 0);
+  CHECK(json::parse(model.out)["kind"] == "model");
+  CHECK(json::parse(model.out)["gate"]["gate"] == "kvpop_mlstm");
+
+  const TemporaryFolder folder;
+  std::ofstream(folder / "gate.pt") << "not a checkpoint";
+  check_error_line(kvscope_run({"inspect", (folder / "gate.pt").string()}), 2, "gate.pt: not a ZIP archive");
+}
+
 TEST_CASE("Without a display the window says so and what works without one") {
   const auto result =
       test::run({.argv = {test::kvscope().string()}, .environment = {{"DISPLAY", ""}, {"WAYLAND_DISPLAY", ""}}});

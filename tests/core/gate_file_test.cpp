@@ -1,0 +1,162 @@
+// Our own format and the scorers that training writes, and the round trip of every kind.
+#include <catch2/catch.hpp>
+
+#include "engine/core/gate/gate_shapes.h"
+#include "engine/core/model/safetensors.h"
+#include "engine/core/support/json_file.h"
+#include "tests/core/gate_support.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+using nlohmann::json;
+
+namespace {
+
+/// A gate of the kind with random tensors, as a reader would have made it for small_model().
+GateFile random_gate(GateKind kind, int n_hidden) {
+  GateFile gate{.config = default_gate_config(kind)};
+  gate.config.n_hidden = n_hidden;
+  gate.config.threshold = 0.25;
+  gate.config.n_sink = 7;
+  if (n_hidden == 0) gate.config.activation = "identity";
+  gate.description = "made up";
+  const GateSizes sizes({3, 2, 4, 10}, n_hidden);
+  std::string letters = kind == GateKind::dms ? "LH" : "";
+  for (const GateTensorSpec& spec : gate_tensor_specs(gate.config)) {
+    const auto shape = sizes.shape(spec.shape);
+    gate.tensors[spec.name] = {shape, random_values(gate.tensors.size(), shape)};
+    letters += spec.shape;
+  }
+  const auto has = [&](char letter) { return letters.find(letter) != letters.npos; };
+  gate.dims = {3, 2, has('D') ? 4 : 0, has('F') ? 10 : 0};
+  return gate;
+}
+
+}  // namespace
+
+TEST_CASE("gate: what save_gate writes, load_gate gives back, for every kind", "[core][gate]") {
+  const auto [kind, n_hidden] = GENERATE(table<GateKind, int>({{GateKind::kvpop_mlstm, 0},
+                                                               {GateKind::kvpop_mlp, 5},
+                                                               {GateKind::kvpop_linear, 0},
+                                                               {GateKind::sp_kv, 6},
+                                                               {GateKind::sp_kv, 0},
+                                                               {GateKind::wg_kv, 6},
+                                                               {GateKind::dms, 0},
+                                                               {GateKind::dms_separate, 0},
+                                                               {GateKind::kvzap_linear, 0},
+                                                               {GateKind::kvzap_mlp, 6},
+                                                               {GateKind::duo, 0}}));
+  CAPTURE(name_of(kind), n_hidden);
+  const TempFolder folder;
+  const GateFile gate = random_gate(kind, n_hidden);
+  save_gate(folder / "gate", gate);
+  CHECK(gate_format(folder / "gate") == "kvscope");
+  const GateFile back = load_gate(folder / "gate", small_model());
+  CHECK(back.config == gate.config);
+  CHECK(back.tensors == gate.tensors);
+  CHECK(back.dims == gate.dims);
+  CHECK(back.description == "made up");
+  CHECK(back.format == "kvscope");
+  CHECK_THAT(back.hash, Catch::Matches("[0-9a-f]{16}"));
+  CHECK(load_gate(folder / "gate").hash == back.hash);            // without a model
+  CHECK(load_gate(folder / "gate/gate.json").hash == back.hash);  // by its file
+  save_gate(folder / "again", back);
+  CHECK(read_file(folder / "again/gate.json", 1 << 20) == read_file(folder / "gate/gate.json", 1 << 20));
+
+  GateFile other = gate;
+  other.config.threshold = 0.5;
+  save_gate(folder / "other", other);
+  CHECK(load_gate(folder / "other").hash != back.hash);
+
+  ModelConfig model = small_model();
+  model.n_kv_heads = 4;
+  CHECK_THAT(error_of([&] { load_gate(folder / "gate", model); }), Catch::Contains("2; expected 4, as the model has"));
+}
+
+TEST_CASE("gate: numbers that are wrong, misspelt or do not fit together are refused", "[core][gate]") {
+  const TempFolder folder;
+  save_gate(folder.path(), random_gate(GateKind::sp_kv, 6));
+  const json good = read_json(folder / "gate.json");
+  const auto line = [&](const char* key, const json& value) {
+    json bad = good;
+    bad[key] = value;
+    folder.write("gate.json", bad.dump());
+    return load_error(folder.path());
+  };
+  CHECK_THAT(line("format", "x"), Catch::Contains("gate.json: format: \"x\"; expected kvscope-gate"));
+  CHECK_THAT(line("version", 2),
+             Catch::Contains("version: 2; expected 1; hint: the file was written by a newer program"));
+  CHECK_THAT(line("kind", "magic"), Catch::Contains("kind: unknown kind \"magic\"; expected kvpop_mlstm, kvpop_mlp"));
+  CHECK_THAT(line("treshold", 0.5), Catch::Contains("treshold: a key that gates do not have"));
+  CHECK_THAT(line("threshold", "high"), Catch::Contains("threshold: \"high\"; expected a number"));
+  CHECK_THAT(line("activation", "relu"), Catch::Contains("activation: \"relu\"; expected silu, gelu or identity"));
+  CHECK_THAT(line("delay", 129), Catch::Contains("delay: a delay of 129 tokens in a window of 128"));
+  CHECK_THAT(line("window", -1), Catch::Contains("window: -1; expected an integer from 0"));
+  CHECK_THAT(line("n_hidden", 5), Catch::Contains("w1: shape [3, 6, 10]; expected [3, 5, 10]"));
+  CHECK_THAT(line("n_hidden", 0), Catch::Contains("w2: shape [3, 2, 6]; expected [3, 2, 10]"));
+  CHECK_THAT(line("n_layers", 4), Catch::Contains("a gate of n_layers 4; expected 3, as the model has"));
+  CHECK_THAT(line("strict", 1), Catch::Contains("strict: 1; expected true or false"));
+  folder.write("gate.json", good.dump());
+  CHECK(load_error(folder.path()) == "no error");
+  write_random(folder / "gate.safetensors", {{"w1", {3, 6, 10}}, {"b1", {3, 6}}, {"w2", {3, 2, 6}}});
+  CHECK_THAT(load_error(folder.path()),
+             Catch::Contains("gate.safetensors: b2: tensor missing; expected one of shape [L H]"));
+  write_random(folder / "gate.safetensors",
+               {{"w1", {3, 6, 10}}, {"b1", {3, 6}}, {"w2", {3, 2, 6}}, {"b2", {3, 2}}, {"b3", {3}}});
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("b3: a tensor that sp_kv does not have; expected 4 tensors"));
+}
+
+TEST_CASE("gate: the scorer of the sample model is a gate, and keeps its numbers", "[core][gate]") {
+  const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  CHECK(gate_format(sample) == "kvpop-scorer");
+  const ModelConfig model = ModelConfig::load(sample);
+  const GateFile gate = load_gate(sample, model);
+  CHECK(gate.config.kind == GateKind::kvpop_mlstm);
+  CHECK(gate.config.delay == 64);
+  CHECK(gate.config.window == 64);
+  CHECK(gate.config.n_sink == 4);
+  CHECK(gate.config.soft_cap == 0);
+  CHECK_FALSE(gate.config.guarded);
+  CHECK(gate.dims == GateDims{6, 4, 64, 0});
+  CHECK(gate.tensors.at("wq").shape == std::vector<std::int64_t>{6, 4, 128, 32});
+  CHECK(gate.tensors.at("out").shape == std::vector<std::int64_t>{6, 4, 192});
+  const SafetensorsFile file = SafetensorsFile::open(sample / "kvpop_scorer.safetensors");
+  std::vector<float> out(6 * 4 * 192);
+  file.read(file.tensors().at("out"), std::as_writable_bytes(std::span(out)));
+  CHECK(gate.tensors.at("out").values == out);
+  CHECK(load_gate(sample / "kvpop_scorer.json").hash == gate.hash);
+
+  const TempFolder folder;
+  save_gate(folder.path(), gate);
+  CHECK(load_gate(folder.path(), model).hash == gate.hash);
+}
+
+TEST_CASE("gate: a scorer of another method, or with a window other than its delay, is refused", "[core][gate]") {
+  const TempFolder folder;
+  const auto line = [&](const char* text) {
+    folder.write("kvpop_scorer.json", text);
+    return load_error(folder.path());
+  };
+  CHECK_THAT(line(R"({"method":"other","scorer":"mlstm"})"), Catch::Contains("method: \"other\"; expected kvpop"));
+  CHECK_THAT(line(R"({"method":"kvpop","scorer":"x"})"), Catch::Contains("scorer: \"x\"; expected mlstm"));
+  CHECK_THAT(line(R"({"method":"kvpop","scorer":"mlstm"})"), Catch::Contains("delay: missing"));
+  CHECK_THAT(line(R"({"method":"kvpop","scorer":"mlstm","delay":64,"window":32})"),
+             Catch::Contains("window: 32, other than the delay; expected 64"));
+}
+
+TEST_CASE("gate: where nothing stands, the error lists what could", "[core][gate]") {
+  const TempFolder folder;
+  CHECK_FALSE(gate_format(folder.path()));
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("no gate; expected gate.json, gate_mapping.json"));
+  CHECK_THAT(load_error(folder / "none"), Catch::Contains("no such file or folder"));
+  folder.write("config.json", R"({"model_type":"qwen3"})");
+  CHECK_FALSE(gate_format(folder.path()));
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("no gate"));
+  folder.write("config.json", "{");
+  CHECK_FALSE(gate_format(folder.path()));
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("config.json: line 1"));
+  folder.write("notes.txt", "x");
+  CHECK_FALSE(gate_format(folder / "notes.txt"));
+}

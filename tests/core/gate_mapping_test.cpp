@@ -1,0 +1,103 @@
+// gate_mapping.json: gates under any names.
+#include <catch2/catch.hpp>
+
+#include "tests/core/gate_support.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+using nlohmann::json;
+
+TEST_CASE("gate: a mapping file reads a gate under any names, layer by layer or stacked", "[core][gate]") {
+  const TempFolder folder;
+  json mapping = {{"format", "kvscope-gate-mapping"},
+                  {"version", 1},
+                  {"kind", "sp_kv"},
+                  {"threshold", 0.3},
+                  {"files", {"a.safetensors", "b.safetensors"}},
+                  {"tensors", {{"w1", "blocks.{layer}.up"}, {"b1", "blocks.{layer}.up_bias"}, {"w2", "down"}}},
+                  {"transpose", {"w1"}}};
+  folder.write("gate_mapping.json", mapping.dump());
+  NamedShapes up;
+  for (int i = 0; i < 3; ++i) {
+    up["blocks." + std::to_string(i) + ".up"] = {10, 6};
+    up["blocks." + std::to_string(i) + ".up_bias"] = {6};
+  }
+  const auto a = write_random(folder / "a.safetensors", up);
+  const auto b = write_random(folder / "b.safetensors", {{"down", {3, 2, 6, 1}}});
+  CHECK(gate_format(folder.path()) == "kvscope-mapping");
+  const GateFile gate = load_gate(folder.path(), small_model());
+  CHECK(gate.config.n_hidden == 6);
+  CHECK(gate.config.threshold == 0.3);
+  CHECK(gate.config.activation == "silu");
+  CHECK(gate.tensors.at("w2") == GateTensor{{3, 2, 6}, b.at("down")});
+  CHECK(gate.tensors.at("b1") == GateTensor{{3, 6}, stacked(a, "blocks.", ".up_bias")});
+  CHECK(gate.tensors.at("b2") == GateTensor{{3, 2}, std::vector<float>(6, 0.0f)});
+  CHECK(gate.tensors.at("w1").shape == std::vector<std::int64_t>{3, 6, 10});
+  for (int layer = 0; layer < 3; ++layer) {
+    const auto& stored = a.at("blocks." + std::to_string(layer) + ".up");
+    for (int m = 0; m < 6; ++m) {
+      for (int f = 0; f < 10; ++f) CHECK(gate.tensors.at("w1").values[(layer * 6 + m) * 10 + f] == stored[f * 6 + m]);
+    }
+  }
+  CHECK(load_gate(folder / "gate_mapping.json").hash == gate.hash);
+
+  mapping.erase("transpose");
+  folder.write("gate_mapping.json", mapping.dump());
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("a.safetensors: blocks.0.up: shape [10, 6]; expected [M, 10]"));
+  mapping["transpose"] = {"w1"};
+  folder.write("gate_mapping.json", mapping.dump());
+  up.erase("blocks.1.up");
+  write_random(folder / "a.safetensors", up);
+  CHECK_THAT(load_error(folder.path()),
+             Catch::Contains("a.safetensors: blocks.1.up: tensor missing; expected one of shape [M F]"));
+}
+
+TEST_CASE("gate: a mapping of a linear gate has no hidden layer, whatever names it has", "[core][gate]") {
+  const TempFolder folder;
+  folder.write("gate_mapping.json", json{{"format", "kvscope-gate-mapping"},
+                                         {"version", 1},
+                                         {"kind", "sp_kv"},
+                                         {"files", {"x.safetensors"}},
+                                         {"tensors", {{"w2", "{layer}.w"}}}}
+                                        .dump());
+  write_random(folder / "x.safetensors", {{"0.w", {2, 10}}, {"1.w", {2, 10}}, {"2.w", {2, 10}}});
+  const GateFile gate = load_gate(folder.path(), small_model());
+  CHECK(gate.config.n_hidden == 0);
+  CHECK(gate.tensors.at("w2").shape == std::vector<std::int64_t>{3, 2, 10});
+}
+
+TEST_CASE("gate: a mapping that is wrong is refused by its key", "[core][gate]") {
+  const TempFolder folder;
+  write_random(folder / "x.safetensors", {{"0.w", {2, 8}}});
+  const json good = {{"format", "kvscope-gate-mapping"},
+                     {"version", 1},
+                     {"kind", "kvpop_linear"},
+                     {"files", {"x.safetensors"}},
+                     {"tensors", {{"w2", "{layer}.w"}}}};
+  const auto line = [&](const char* key, const json& value) {
+    json bad = good;
+    bad[key] = value;
+    folder.write("gate_mapping.json", bad.dump());
+    return load_error(folder.path());
+  };
+  CHECK_THAT(line("files", {"../x.safetensors"}),
+             Catch::Contains("files: \"../x.safetensors\" leads out of the folder"));
+  CHECK_THAT(line("files", {"/etc/passwd"}), Catch::Contains("files: \"/etc/passwd\" leads out of the folder"));
+  CHECK_THAT(line("files", json::array()), Catch::Contains("files: missing or empty"));
+  CHECK_THAT(line("files", "x"), Catch::Contains("files: no list; expected a list of texts"));
+  CHECK_THAT(line("files", {"x.gguf"}), Catch::Contains("x.gguf: neither a .safetensors nor a .pt file"));
+  CHECK_THAT(line("files", {"x.safetensors", "x.safetensors"}), Catch::Contains("0.w: also in"));
+  CHECK_THAT(line("tensors", json::object()),
+             Catch::Contains("tensors.w2: missing; expected its name in the file, of shape [H 2D]"));
+  CHECK_THAT(line("tensors", {{"w2", 1}}), Catch::Contains("tensors.w2: 1; expected text"));
+  CHECK_THAT(line("tensors", {{"w2", "{layer}.w"}, {"w3", "x"}}),
+             Catch::Contains("tensors.w3: no tensor of this kind; expected w2, b2"));
+  CHECK_THAT(line("tensors", {{"w2", "{layer}.v"}}),
+             Catch::Contains("{layer}.v: tensor missing in every layer; expected w2"));
+  CHECK_THAT(line("transpose", {"b2"}), Catch::Contains("transpose: \"b2\"; expected names that stand in \"tensors\""));
+  CHECK_THAT(line("kind", "dms"), Catch::Contains("kind: a kind without tensors"));
+  CHECK_THAT(line("format", "kvscope-gate"), Catch::Contains("expected kvscope-gate-mapping"));
+  CHECK_THAT(line("window", 128), Catch::Contains("a gate of n_layers 1; expected 3"));
+}
