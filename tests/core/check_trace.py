@@ -2,6 +2,7 @@
 """Reads traces with stock h5py, as a user would, and compares them with what their seed says.
 
     check_trace.py {FILE SEED LEAST}...   every committed run i of FILE equals formula_run(SEED + i), at least LEAST of them
+    check_trace.py --merged FILE SEED N   run i of FILE, of N, is formula_run(SEED + i) but for its prompt_index, which is i
     check_trace.py --packed FILE          FILE is complete, compressed, and its default plot can be found by NeXus rules
 
 formula_run() stands in trace_support.cpp; this is its second, independent statement. Exit 0, or a line that says what
@@ -69,7 +70,7 @@ def same(got, want, what):
         raise SystemExit(f"{what}: other values than were written")
 
 
-def check_run(f, path, i, seed):
+def check_run(f, path, i, seed, prompt_index=None):
     n, pieces, series, contests = expected(seed)
     what = f"{path} run {i}"
     a, b = f["runs/token_span"][i]
@@ -85,7 +86,8 @@ def check_run(f, path, i, seed):
     for name, want in contests.items():
         same(f["contests/" + name][c:d], want, f"{what} contests/{name}")
     e, g = f["runs/prompt_text_span"][i]
-    if bytes(f["runs/text"][e:g]).decode() != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1:
+    if (bytes(f["runs/text"][e:g]).decode() != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1
+            or f["runs/prompt_index"][i] != (cell(seed, 10, 0)[0] % 1000 if prompt_index is None else prompt_index)):
         raise SystemExit(f"{what}: other texts or scalars than were written")
 
 
@@ -117,10 +119,21 @@ def check_packed(path):
     exec("\n".join(lines).replace('"trace.h5"', repr(path)), {"print": lambda *shown: None})
 
 
+def check_merged(path, seed, n):
+    with h5py.File(path, "r") as f:
+        assert f["heads/score"].is_virtual and not f["runs/token_span"].is_virtual
+        assert f.attrs["status"] == b"merged" and f["committed"][()] == len(f["runs/status"]) == n
+        for i in range(n):
+            check_run(f, path, i, seed + i, i)
+        assert np.allclose(f["summary/density/density"][:], np.nanmean(f["runs/density"][:], axis=0), atol=1e-6)
+
+
 def main(arguments):
+    np.seterr(over="ignore")
     if arguments[:1] == ["--packed"]:
         return check_packed(arguments[1])
-    np.seterr(over="ignore")
+    if arguments[:1] == ["--merged"]:
+        return check_merged(arguments[1], int(arguments[2]), int(arguments[3]))
     for path, seed, least in zip(arguments[0::3], arguments[1::3], arguments[2::3]):
         with h5py.File(path, "r") as f:
             committed = int(f["committed"][()])

@@ -293,6 +293,7 @@ TEST_CASE("trace damage: with a checksum that fits, every value is still checked
   CHECK_THROWS_AS(attempt(set(Dataset::prompt_len, 0, run.n_tokens() + 1)), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::n_pieces, 0, run.n_tokens() + 1)), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::status, 0, std::uint8_t{4})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::prompt_index, 0, -2)), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::instrumented, 0, std::uint8_t{2})), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{1} << 40)), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{9})), Error);  // cuts the policy's name

@@ -1,6 +1,7 @@
 // The program that the trace tests kill, starve and use as guarded reader.
 //
 //   trace_kill_writer write PATH SEED N         N runs, formula_run(SEED + i); a byte on stdout after each is committed
+//   trace_kill_writer resume PATH SEED N        the same, going on where PATH stops, if it is there
 //   trace_kill_writer fault PATH MODE N SINGLE  three runs while the N-th write fails; exit 100 + committed runs if an
 //   Error
 //                                               of kind `resource` came that names PATH, 0 if all went well
@@ -79,10 +80,11 @@ using namespace kvscope;
 
 constexpr int kLongest = 60;  // of formula_run
 
-int write_runs(const char* path, std::uint64_t seed, int n) {
-  TraceWriter writer(path, test::formula_run(seed).model,
-                     {.overwrite = true, .max_runs = n, .max_positions = kLongest});
-  for (int i = 0; i < n; ++i) {
+int write_runs(const char* path, std::uint64_t seed, int n, bool resume) {
+  TraceWriter writer(
+      path, test::formula_run(seed).model,
+      {.overwrite = !resume, .resume = resume && ::access(path, F_OK) == 0, .max_runs = n, .max_positions = kLongest});
+  for (int i = writer.committed(); i < n; ++i) {
     writer.add(test::formula_run(seed + i));
     if (::write(STDOUT_FILENO, "+", 1) != 1) return 1;
   }
@@ -139,7 +141,8 @@ int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "";
   if (what == "--trace-child") return kvscope::trace_child_main(argc, argv);
   hdf5_start();
-  if (what == "write" && argc == 5) return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]));
+  if ((what == "write" || what == "resume") && argc == 5)
+    return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]), what == "resume");
   if (what == "fault" && argc == 6)
     return write_with_fault(argv[2], std::atoi(argv[3]), std::atol(argv[4]), std::atoi(argv[5]));
   if (what == "limit" && argc == 3) return write_with_limit(argv[2]);

@@ -151,6 +151,7 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   run.sampling = {
       .temperature = 0.75, .top_k = 40, .top_p = 0.5, .min_p = 0.125, .repetition_penalty = 1.25, .seed = seed};
   run.prompt_text = "A prompt, \"quoted\", of seed " + std::to_string(seed) + ".\n";
+  run.prompt_index = static_cast<int>(seed % 1000) - 1;
   run.prompt_len = options.prompt_len;
   add_tokens(run, n, random);
   run.n_queries = options.last_token_fed ? n : n - 1;
@@ -220,6 +221,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("timings.decode_s", a.timings.decode_s, b.timings.decode_s);
   c.field("timings.decode_steps", a.timings.decode_steps, b.timings.decode_steps);
   c.field("timings.instrumented", static_cast<int>(a.timings.instrumented), static_cast<int>(b.timings.instrumented));
+  c.field("prompt_index", a.prompt_index, b.prompt_index);
   c.field("command_line", a.command_line, b.command_line);
   c.field("started_utc", a.started_utc, b.started_utc);
   return c.difference();
