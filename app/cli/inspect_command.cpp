@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/cli/capture_plan.h"
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
@@ -84,7 +85,7 @@ ordered_json inspect_trace_file(const fs::path& path) {
                          {"weights_hash", model.weights_hash}};
   if (const CaptureInfo& capture = info.capture; capture.n_prompts > 0) {
     result["prompts"] = capture.n_prompts;
-    result["shard"] = std::to_string(capture.shard) + "/" + std::to_string(capture.n_shards);
+    result["shard"] = shard_text(capture);
     result["request"] = capture.request;
   }
   if (!info.shards.empty()) result["shards"] = info.shards;

@@ -81,9 +81,8 @@ using namespace kvscope;
 constexpr int kLongest = 60;  // of formula_run
 
 int write_runs(const char* path, std::uint64_t seed, int n, bool resume) {
-  TraceWriter writer(
-      path, test::formula_run(seed).model,
-      {.overwrite = !resume, .resume = resume && ::access(path, F_OK) == 0, .max_runs = n, .max_positions = kLongest});
+  TraceWriter writer(path, test::formula_run(seed).model,
+                     {.overwrite = !resume, .resume = resume, .max_runs = n, .max_positions = kLongest});
   for (int i = writer.committed(); i < n; ++i) {
     writer.add(test::formula_run(seed + i));
     if (::write(STDOUT_FILENO, "+", 1) != 1) return 1;

@@ -33,9 +33,9 @@ class TraceWriter {
  public:
   struct Options {
     bool overwrite = false;
-    // Go on with the trace of that name, partial or complete: its committed runs stay. The model must be the one that
-    // the file says it has, up to the last letter. A partial trace is continued in place, in the room that it was made
-    // with; one that has no room for max_runs is unpacked beside itself first.
+    // Go on with the trace of that name, if there is one, partial or complete: its committed runs stay. The model must
+    // be the one that the file says it has, up to the last letter. A partial trace is continued in place, in the room
+    // that it was made with; one that has no room for max_runs is unpacked beside itself first.
     bool resume = false;
     int max_runs = 1;       // that the trace will have in all
     int max_positions = 0;  // longest run

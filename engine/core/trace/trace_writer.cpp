@@ -15,7 +15,10 @@ TraceWriter::TraceWriter(std::filesystem::path path, const ModelInfo& model, con
   const std::int64_t all = static_cast<std::int64_t>(options.max_runs) * options.max_positions;
   const std::int64_t positions = options.total_positions > 0 ? options.total_positions : all;
   const trace::Heading heading{model, options.capture, options.max_runs};
-  if (options.resume) {
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(path, ignored);
+  if (options.resume && !exists) trace::remove_leftovers(path);
+  if (options.resume && exists) {
     impl_.reset(new Impl{trace::LiveTrace::resume(path, heading, positions)});
   } else {
     impl_.reset(new Impl{{path, heading, positions, options.overwrite}});
