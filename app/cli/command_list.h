@@ -16,6 +16,8 @@ const CommandSpec& inspect_command();
 const CommandSpec& figure_command();
 const CommandSpec& heads_command();
 const CommandSpec& what_if_command();
+const CommandSpec& compare_command();
+const CommandSpec& export_command();
 const CommandSpec& merge_command();
 const CommandSpec& train_command();
 const CommandSpec& eval_command();

@@ -1,13 +1,11 @@
 #pragma once
-// CRC-32 of PNG and ZIP (reflected polynomial 0xEDB88320), and base64.
+// Base64 of RFC 4648, as data URLs have it.
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace kvscope::views {
 
-std::uint32_t crc32(std::string_view bytes);
 std::string base64(std::string_view bytes);
 
 }  // namespace kvscope::views
