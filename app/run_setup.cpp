@@ -23,9 +23,8 @@ std::string messages_text(const std::vector<ChatMessage>& messages) {
 
 }  // namespace
 
-std::string run_command_line(const std::string& model, const protocol::RunRequest& request) {
-  std::string line = "kvscope run " + shell_quote(model);
-  line += " --policy " + shell_quote(request.policy.to_string());
+std::string option_line(const protocol::RunRequest& request) {
+  std::string line = "--policy " + shell_quote(request.policy.to_string());
   line += " --max-tokens " + std::to_string(request.max_tokens);
   line += " --seed " + std::to_string(request.sampling.seed);
   const SamplingSpec greedy;
@@ -42,6 +41,11 @@ std::string run_command_line(const std::string& model, const protocol::RunReques
   for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
   if (!request.oracle) line += " --no-oracle";
   if (!request.stop_at_eos) line += " --ignore-eos";
+  return line;
+}
+
+std::string run_command_line(const std::string& model, const protocol::RunRequest& request) {
+  const std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request);
   if (!request.messages.empty()) return line + " --messages " + shell_quote(messages_text(request.messages));
   return line + " --prompt " + shell_quote(request.prompt);
 }

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <optional>
 
+#include "app/cli/capture_plan.h"
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/prompts.h"
 #include "app/cli/run_options.h"
 #include "app/interrupt.h"
 #include "engine/core/support/error.h"
@@ -22,6 +22,8 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"o", "FILE", "the trace to write (HDF5)"},
     {"overwrite", "", "replace it if it exists"},
+    kResumeOption,
+    kShardOption,
     kPolicyOption,
     kMaxTokensOption,
     kSeedOption,
@@ -47,24 +49,17 @@ constexpr OptionSpec kOptions[] = {
     kHelpOption,
 };
 
-// What a chat consists of; nothing if the prompt is its one message.
-std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& prompt) {
-  if (!prompt.messages.empty()) return with_system(arguments, prompt.messages);
-  if (!arguments.has("system")) return {};
-  return with_system(arguments, {{"user", prompt.text}});
-}
-
 // Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer and
 // the chat template can be read from here; otherwise (an engine on another machine) the model's own limit serves.
-int longest_run(const Arguments& arguments, const ModelInfo& model, const std::vector<Prompt>& prompts,
+int longest_run(const Arguments& arguments, const std::string& folder, const ModelInfo& model, const CapturePlan& plan,
                 const protocol::RunRequest& request) {
-  const std::string& folder = arguments.positionals()[0];
   std::size_t longest = 0;
   try {
     const Tokenizer tokenizer = Tokenizer::load(folder);
     std::optional<ChatTemplate> chat;
     if (!request.raw) chat = ChatTemplate::load(folder);
-    for (const Prompt& prompt : prompts) {
+    for (const int index : plan.indices) {
+      const Prompt& prompt = plan.prompts[index];
       std::vector<ChatMessage> messages = messages_of(arguments, prompt);
       if (messages.empty()) messages = {{"user", prompt.text}};
       const auto ids =
@@ -89,26 +84,79 @@ void check_conversations(const std::vector<Prompt>& prompts, const std::string& 
   }
 }
 
+// Found out before minutes of loading, not after them.
+void check_target(const Arguments& arguments, const CapturePlan& plan) {
+  const std::filesystem::path path = plan.file;
+  std::error_code error;
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  if (!std::filesystem::is_directory(folder, error)) throw Error({.file = folder.string(), .found = "no such folder"});
+  if (arguments.has("resume") && arguments.has("overwrite"))
+    throw Error({.code = ExitCode::usage,
+                 .file = "--resume and --overwrite",
+                 .found = "both given",
+                 .expected = "one of them"});
+  if (std::filesystem::exists(path, error) && !arguments.has("resume") && !arguments.has("overwrite"))
+    throw Error({.file = plan.file, .found = "it exists", .hint = "--resume goes on with it, --overwrite replaces it"});
+}
+
 // Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
-std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model,
-                         const std::vector<Prompt>& prompts, protocol::RunRequest request, TraceWriter& writer) {
+std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const CapturePlan& plan,
+                         protocol::RunRequest request, TraceWriter& writer) {
   job.show_engine_progress(false);
   const auto start = std::chrono::steady_clock::now();
+  const auto before = static_cast<double>(plan.done.size()), all = static_cast<double>(plan.indices.size());
   std::int64_t tokens = 0;
-  for (std::size_t i = 0; i < prompts.size() && !interrupted(); ++i) {
+  int n = 0;
+  for (const int index : plan.left()) {
+    if (interrupted()) break;
     char rate[64] = "";
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (i > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * i / seconds, tokens / seconds);
-    job.progress().update("capture", static_cast<double>(i), static_cast<double>(prompts.size()), rate);
-    request.prompt = prompts[i].text;
-    request.messages = messages_of(arguments, prompts[i]);
+    if (n > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * n / seconds, tokens / seconds);
+    job.progress().update("capture", before + n, all, rate);
+    request.prompt = plan.prompts[index].text;
+    request.messages = messages_of(arguments, plan.prompts[index]);
     RunRecord run;
     job.run(model, request, run);
     if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
+    run.prompt_index = index;
     writer.add(run);
     tokens += run.n_tokens();
+    ++n;
   }
   return tokens;
+}
+
+int report(const Arguments& arguments, const CapturePlan& plan, const protocol::RunRequest& request, int runs,
+           std::int64_t tokens) {
+  const bool whole = runs == static_cast<int>(plan.indices.size());
+  if (arguments.has("json")) {
+    write_json_line(nlohmann::ordered_json{{"trace", plan.file},
+                                           {"runs", runs},
+                                           {"prompts", plan.indices.size()},
+                                           {"shard", shard_text(plan.info)},
+                                           {"resumed", plan.done.size()},
+                                           {"tokens", tokens},
+                                           {"policy", request.policy.to_string()},
+                                           {"status", whole ? "complete" : "cancelled"}});
+    flush_stdout();
+  } else if (!arguments.has("quiet")) {
+    const std::string file = escape_for_terminal(plan.file);
+    if (plan.is_whole() && tokens == 0) {
+      std::fprintf(stderr, "%s: already whole: %d of %zu prompts\n", file.c_str(), runs, plan.indices.size());
+    } else {
+      std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", file.c_str(), runs, plan.indices.size(),
+                   static_cast<long long>(tokens));
+    }
+  }
+  return static_cast<int>(whole ? ExitCode::done : ExitCode::cancelled);
+}
+
+CapturePlan plan_of(const Arguments& arguments, const protocol::RunRequest& request) {
+  std::vector<Prompt> prompts = read_prompts(arguments.positionals()[1]);
+  const auto limit = arguments.integer("limit", static_cast<std::int64_t>(prompts.size()), 1, 1 << 30);
+  prompts.resize(std::min<std::size_t>(prompts.size(), limit));
+  if (request.raw) check_conversations(prompts, arguments.positionals()[1]);
+  return plan_capture(arguments, std::move(prompts), request);
 }
 
 int capture(const Arguments& arguments) {
@@ -118,48 +166,47 @@ int capture(const Arguments& arguments) {
     throw Error(
         {.code = ExitCode::usage, .file = "kvscope capture", .found = "no -o FILE", .hint = "name the trace to write"});
   }
-  std::vector<Prompt> prompts = read_prompts(arguments.positionals()[1]);
-  const auto limit = arguments.integer("limit", static_cast<std::int64_t>(prompts.size()), 1, 1 << 30);
-  prompts.resize(std::min<std::size_t>(prompts.size(), limit));
   const protocol::RunRequest request = run_request(arguments, model_path, "");
-  if (request.raw) check_conversations(prompts, arguments.positionals()[1]);
+  CapturePlan plan = plan_of(arguments, request);
+  check_target(arguments, plan);
+  const bool resumes = arguments.has("resume") && std::filesystem::exists(plan.file);
 
+  catch_interrupts();
+  TraceInfo recorded;
+  if (resumes) recorded = check_beginning(plan, arguments.has("quiet"));
   EngineJob job(arguments);
-  const ModelInfo model = job.load(model_path);
-  TraceWriter writer(arguments.text("o"), model,
+  ModelInfo model = job.load(model_path);
+  if (resumes) {
+    check_same_model(plan, recorded.model, model);
+    model = recorded.model;  // the folder may have another name today; in one trace it has one
+  }
+  if (resumes && plan.is_whole() && recorded.status == "complete") {
+    job.progress().clear();
+    return report(arguments, plan, request, recorded.n_runs, 0);
+  }
+  TraceWriter writer(plan.file, model,
                      {.overwrite = arguments.has("overwrite"),
-                      .max_runs = static_cast<int>(prompts.size()),
-                      .max_positions = longest_run(arguments, model, prompts, request)});
+                      .resume = arguments.has("resume"),
+                      .max_runs = std::max(1, static_cast<int>(plan.indices.size())),
+                      .max_positions = longest_run(arguments, model_path, model, plan, request),
+                      .capture = plan.info});
   std::int64_t tokens = 0;
   try {
-    tokens = capture_all(arguments, job, model, prompts, request, writer);
+    tokens = capture_all(arguments, job, model, plan, request, writer);
   } catch (const Error&) {
     // One bad prompt or a dead engine must not cost what was captured before.
     job.progress().clear();
     const int kept = writer.committed();
     if (kept > 0) writer.finish();
     if (!arguments.has("quiet"))
-      std::fprintf(stderr, "%s: stopped after %d of %zu prompts\n", escape_for_terminal(arguments.text("o")).c_str(),
-                   kept, prompts.size());
+      std::fprintf(stderr, "%s: stopped after %d of %zu prompts; --resume goes on\n",
+                   escape_for_terminal(plan.file).c_str(), kept, plan.indices.size());
     throw;
   }
   const int written = writer.committed();
   writer.finish();
   job.progress().clear();
-  const bool cancelled = written < static_cast<int>(prompts.size());
-  if (arguments.has("json")) {
-    write_json_line(nlohmann::ordered_json{{"trace", arguments.text("o")},
-                                           {"runs", written},
-                                           {"prompts", prompts.size()},
-                                           {"tokens", tokens},
-                                           {"policy", request.policy.to_string()},
-                                           {"status", cancelled ? "cancelled" : "complete"}});
-    flush_stdout();
-  } else if (!arguments.has("quiet")) {
-    std::fprintf(stderr, "%s: %d of %zu prompts, %lld tokens\n", escape_for_terminal(arguments.text("o")).c_str(),
-                 written, prompts.size(), static_cast<long long>(tokens));
-  }
-  return static_cast<int>(cancelled ? ExitCode::cancelled : ExitCode::done);
+  return report(arguments, plan, request, written, tokens);
 }
 
 }  // namespace
@@ -173,7 +220,9 @@ const CommandSpec& capture_command() {
       "text file (one prompt a line) or a folder\n"
       "(each .txt file is a prompt). Every finished prompt is committed: the file opens with all of "
       "them after Ctrl+C, which also\n"
-      "finishes it, and after kill -9.",
+      "finishes it, and after kill -9. With --resume the same command goes on from there; it may be given from the "
+      "start.\n"
+      "--shard divides the prompts among machines; kvscope merge makes one trace of the shards.",
       "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy "
       "kvpop:keep=25% --max-tokens 128",
       2,

@@ -12,9 +12,9 @@ namespace kvscope::app {
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command(),     &capture_command(), &score_command(), &tokenize_command(),
-      &inspect_command(), &figure_command(),  &heads_command(), &what_if_command(),
-      &train_command(),   &eval_command(),    &bench_command(), &doctor_command(),
+      &run_command(),     &capture_command(), &merge_command(), &score_command(),   &tokenize_command(),
+      &inspect_command(), &figure_command(),  &heads_command(), &what_if_command(), &compare_command(),
+      &export_command(),  &train_command(),   &eval_command(),  &bench_command(),   &doctor_command(),
   };
   return list;
 }

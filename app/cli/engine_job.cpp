@@ -31,7 +31,8 @@ Error engine_ended(const nlohmann::json& event) {
   for (const auto& line : event.value("stderr", std::vector<std::string>())) {
     if (!line.empty()) last = line;
   }
-  return Error({.code = ExitCode::resource,
+  // A batch system's TERM goes to the engine too: then its end is what was asked for.
+  return Error({.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
                 .file = "engine",
                 .found = "it ended: " + event.value("reason", "") + (last.empty() ? "" : "; it last said: " + last)});
 }

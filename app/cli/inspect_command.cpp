@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/cli/capture_plan.h"
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
@@ -104,20 +105,28 @@ ordered_json inspect_weights(const fs::path& path) {
 ordered_json inspect_trace_file(const fs::path& path) {
   const TraceInfo info = trace_info(path, "/proc/self/exe");
   const ModelInfo& model = info.model;
-  return {{"kind", "trace"},
-          {"version", info.version},
-          {"status", info.status},
-          {"runs", info.n_runs},
-          {"created_by", info.created_by},
-          {"model", model.name},
-          {"architecture", model.architecture},
-          {"layers", model.n_layers},
-          {"kv_heads", model.n_kv_heads},
-          {"head_dim", model.head_dim},
-          {"dtype", model.dtype},
-          {"device", model.device},
-          {"scorer", model.scorer},
-          {"weights_hash", model.weights_hash}};
+  ordered_json result = {{"kind", "trace"},
+                         {"version", info.version},
+                         {"status", info.status},
+                         {"runs", info.n_runs},
+                         {"planned_runs", info.planned_runs},
+                         {"created_by", info.created_by},
+                         {"model", model.name},
+                         {"architecture", model.architecture},
+                         {"layers", model.n_layers},
+                         {"kv_heads", model.n_kv_heads},
+                         {"head_dim", model.head_dim},
+                         {"dtype", model.dtype},
+                         {"device", model.device},
+                         {"scorer", model.scorer},
+                         {"weights_hash", model.weights_hash}};
+  if (const CaptureInfo& capture = info.capture; capture.n_prompts > 0) {
+    result["prompts"] = capture.n_prompts;
+    result["shard"] = shard_text(capture);
+    result["request"] = capture.request;
+  }
+  if (!info.shards.empty()) result["shards"] = info.shards;
+  return result;
 }
 
 void print_lines(const ordered_json& object, const std::string& indent) {

@@ -42,7 +42,7 @@ void Progress::update(const std::string& phase, double value, double max, const 
   if (quiet_) return;
   const auto now = std::chrono::steady_clock::now();
   const bool new_phase = phase != phase_;
-  if (new_phase) phase_ = phase, phase_start_ = now;
+  if (new_phase) phase_ = phase, phase_start_ = now, first_ = value;
   if (!new_phase && now - last_ < (terminal_ ? kTerminalInterval : kPlainInterval)) return;
   last_ = now;
 
@@ -57,7 +57,8 @@ void Progress::update(const std::string& phase, double value, double max, const 
     }
     std::snprintf(number, sizeof number, " %.0f/%.0f (%.0f %%)", value, max, 100 * share);
     line += number;
-    if (share > 0 && share < 1 && seconds > 1) line += ", " + format_duration(seconds * (1 - share) / share) + " left";
+    if (value > first_ && value < max && seconds > 1)
+      line += ", " + format_duration(seconds * (max - value) / (value - first_)) + " left";
   }
   if (!text.empty()) line += "  " + escape_for_terminal(text);
   if (terminal_) {

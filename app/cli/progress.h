@@ -12,7 +12,7 @@ class Progress {
   explicit Progress(bool quiet = false);
   ~Progress();
   /// A task's state: `value` of `max` (0: unknown), and a word about it ("41.3 tok/s"). ETA comes from the rate since
-  /// the phase began.
+  /// the phase began, at whatever value it began with.
   void update(const std::string& phase, double value, double max, const std::string& text = "");
   /// Removes the bar from the terminal, so that other output can be written.
   void clear();
@@ -20,6 +20,7 @@ class Progress {
  private:
   bool quiet_, terminal_, drawn_ = false;
   std::string phase_;
+  double first_ = 0;  // value at the phase's beginning
   std::chrono::steady_clock::time_point phase_start_, last_;
 };
 

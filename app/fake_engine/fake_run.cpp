@@ -187,4 +187,61 @@ void play_run(const protocol::RunRequest& request, int id, const ModelInfo& mode
   Player(request, id, model, hooks).play();
 }
 
+namespace {
+
+/// The record that a run over these tokens would leave, lifetimes alone.
+RunRecord lifetimes_of(const ModelInfo& model, const std::vector<std::int32_t>& ids, const BytePool& pieces,
+                       const PolicySpec& policy, int n_positions) {
+  RunRecord run;
+  run.model = model;
+  run.policy = policy;
+  run.n_positions = n_positions;
+  run.ids = ids;
+  run.evict_at = LifetimeMap(model.n_layers, model.n_kv_heads);
+  run.evict_at.resize(ids.size(), kUndecided);
+  std::vector<float> scores(ids.size());
+  for (int layer = 0; layer < model.n_layers; ++layer) {
+    for (int head = 0; head < model.n_kv_heads; ++head) {
+      for (int t = 0; t < run.n_tokens(); ++t) scores[t] = score(layer, head, t, pieces[t]);
+      policy_lifetimes(policy, n_positions, scores, run.n_tokens(), run.evict_at.row(layer, head), nullptr);
+    }
+  }
+  return run;
+}
+
+}  // namespace
+
+void play_score(const nlohmann::json& request, int id, const ModelInfo& model, const RunHooks& hooks) {
+  std::vector<std::int32_t> ids;
+  BytePool pieces;
+  if (request.contains("ids")) {
+    ids = protocol::unpack_i32(request, "ids");
+    for (const std::int32_t token : ids) pieces.push_back(" t" + std::to_string(token));
+  } else {
+    tokenize(request.value("text", ""), ids, pieces);
+  }
+  std::vector<float> logprobs;
+  double sum = 0;
+  const auto add = [&](float value) {
+    logprobs.push_back(value);
+    if (logprobs.size() > 1) sum -= value;
+  };
+  const auto mean = [&] { return ids.size() > 1 ? sum / static_cast<double>(ids.size() - 1) : 0; };
+  if (!request.value("choices", false)) {
+    for (int i = 0; i < static_cast<int>(ids.size()); ++i) add(logprob(i, ids[i]));
+    return hooks.send(protocol::done_score(id, ids, logprobs, mean()));
+  }
+  const int n_positions = request.value("n_positions", static_cast<int>(ids.size()));
+  const RunRecord run =
+      lifetimes_of(model, ids, pieces, PolicySpec::parse(request.value("policy", "full")), n_positions);
+  std::vector<std::int32_t> greedy;
+  for (int q = 0; q < run.n_tokens(); ++q) {
+    const double share = kvscope::mean(head_metric(run, Metric::cache_share, q));
+    add(logprob(q, ids[q]) - static_cast<float>(1 - share));
+    greedy.push_back(q == 0 ? -1 : share < 0.5 ? (ids[q] + 1) % model.vocab_size : ids[q]);
+  }
+  hooks.send(protocol::done_score(id, ids, logprobs, mean(), greedy,
+                                  head_metric(run, Metric::density, run.n_tokens() - 1).values));
+}
+
 }  // namespace kvscope::fake

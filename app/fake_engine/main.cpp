@@ -148,16 +148,9 @@ class Server {
   }
 
   void score(const nlohmann::json& request, int id) {
-    std::vector<std::int32_t> ids;
-    BytePool pieces;
-    tokenize(request.value("text", ""), ids, pieces);
-    std::vector<float> logprobs;
-    double sum = 0;
-    for (int i = 0; i < static_cast<int>(ids.size()); ++i) {
-      logprobs.push_back(logprob(i, ids[i]));
-      if (i > 0) sum -= logprobs.back();
-    }
-    channel_.write(protocol::done_score(id, ids, logprobs, ids.size() > 1 ? sum / (ids.size() - 1) : 0));
+    RunHooks hooks;
+    hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
+    play_score(request, id, model_, hooks);
   }
 
   void job(const nlohmann::json& request, int id) {

@@ -95,7 +95,7 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
     const std::int64_t n = std::min(chunk, run.prompt_len - first);
     site.begin(first, n);
     const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
-    if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs);
+    if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs, options.greedy);
     if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
   }
   site.finish();

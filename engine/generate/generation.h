@@ -30,6 +30,8 @@ struct PrefillOptions {
   int chunk = 0;
   /// Log-probabilities of the prompt: a product with the whole vocabulary for every token.
   bool logprobs = true;
+  /// If given, and logprobs are made: appends the likeliest token of each position after the first, [prompt_len - 1].
+  std::vector<std::int32_t>* greedy = nullptr;
 };
 
 /// Decodes one request. Use: prefill() once, then step() until finished().

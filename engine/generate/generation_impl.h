@@ -70,10 +70,10 @@ struct Generation::Impl {
                  .hint = "damaged weights, or values too large for " + model.info().dtype});
   }
 
-  /// Appends the log-probabilities of the tokens that follow those of a chunk, as far as the prompt goes. hidden: [n,
-  /// hidden] of the chunk that begins at position `first`.
-  void append_logprobs(const at::Tensor& hidden, const at::Tensor& tokens, std::int64_t first,
-                       std::vector<float>& out) const {
+  /// Appends the log-probabilities of the tokens that follow those of a chunk, as far as the prompt goes, and if wanted
+  /// the likeliest tokens in their places. hidden: [n, hidden] of the chunk that begins at position `first`.
+  void append_logprobs(const at::Tensor& hidden, const at::Tensor& tokens, std::int64_t first, std::vector<float>& out,
+                       std::vector<std::int32_t>* greedy) const {
     const std::int64_t end = std::min<std::int64_t>(hidden.size(0), prompt_len - 1 - first);
     for (std::int64_t begin = 0; begin < end; begin += kLogitRows) {
       const std::int64_t rows = std::min(kLogitRows, end - begin);
@@ -81,6 +81,9 @@ struct Generation::Impl {
       const at::Tensor next = tokens.narrow(0, first + begin + 1, rows).unsqueeze(1);
       const at::Tensor logprobs = (row_logits.gather(1, next).squeeze(1) - row_logits.logsumexp(1)).cpu();
       out.insert(out.end(), logprobs.data_ptr<float>(), logprobs.data_ptr<float>() + rows);
+      if (greedy == nullptr) continue;
+      const at::Tensor best = row_logits.argmax(1).to(at::kInt).cpu();
+      greedy->insert(greedy->end(), best.data_ptr<std::int32_t>(), best.data_ptr<std::int32_t>() + rows);
     }
   }
 

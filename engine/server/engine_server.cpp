@@ -50,6 +50,16 @@ std::string text_or(const json& request, const char* key, const std::string& fal
   return request.contains(key) ? protocol::text(request, key) : fallback;
 }
 
+/// Density of every head at the last position, from what the prefill told.
+std::vector<float> density_of(const Generation& run, const protocol::StepFacts& facts) {
+  RunRecord record;
+  record.model = run.model().info();
+  protocol::apply_event(record, started_event(run, 0));
+  protocol::apply_event(record, protocol::to_json(facts, 0));
+  finish_run(record, RunStatus::complete);
+  return head_metric(record, Metric::density, record.queries() - 1).values;
+}
+
 double mean_nll(const std::vector<float>& logprobs) {
   double sum = 0;
   for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
@@ -148,16 +158,27 @@ void EngineServer::run(const json& request, int id) {
 
 void EngineServer::score(const json& request, int id) {
   protocol::RunRequest wanted;
+  wanted.max_tokens = 0;
   if (request.contains("ids")) {
     wanted.prompt_ids = protocol::unpack_i32(request, "ids");
+    if (request.contains("n_positions")) {
+      const auto n_ids = static_cast<std::int64_t>(wanted.prompt_ids.size());
+      wanted.max_tokens =
+          static_cast<int>(protocol::integer(request, "n_positions", n_ids, protocol::kMaxPositions) - n_ids);
+    }
   } else {
     wanted.prompt = protocol::text(request, "text");
   }
   wanted.policy = PolicySpec::parse(text_or(request, "policy", "full"));
-  wanted.max_tokens = 0;
   Generation generation(model(), wanted);
-  const std::vector<float> logprobs = generation.prefill(hooks(id)).logprobs;
-  channel_.write(protocol::done_score(id, generation.ids(), logprobs, mean_nll(logprobs)));
+  if (!request.contains("choices") || !protocol::boolean(request, "choices")) {
+    const std::vector<float> logprobs = generation.prefill(hooks(id)).logprobs;
+    return channel_.write(protocol::done_score(id, generation.ids(), logprobs, mean_nll(logprobs)));
+  }
+  std::vector<std::int32_t> greedy = {-1};
+  const protocol::StepFacts facts = generation.prefill(hooks(id), {.greedy = &greedy});
+  channel_.write(protocol::done_score(id, generation.ids(), facts.logprobs, mean_nll(facts.logprobs), greedy,
+                                      density_of(generation, facts)));
 }
 
 void EngineServer::job(const json& request, int id) {

@@ -2,6 +2,9 @@
 """Reads traces with stock h5py, as a user would, and compares them with what their seed says.
 
     check_trace.py {FILE SEED LEAST}...   every committed run i of FILE equals formula_run(SEED + i), at least LEAST of them
+    check_trace.py --merged FILE SEED N   run i of FILE, of N, is formula_run(SEED + i) but for its prompt_index, which is i
+    check_trace.py --beginning FILE WHOLE LEAST   FILE has at least LEAST committed runs, none twice, each as WHOLE has it, times
+                                          and checksums aside
     check_trace.py --packed FILE          FILE is complete, compressed, and its default plot can be found by NeXus rules
 
 formula_run() stands in trace_support.cpp; this is its second, independent statement. Exit 0, or a line that says what
@@ -69,7 +72,7 @@ def same(got, want, what):
         raise SystemExit(f"{what}: other values than were written")
 
 
-def check_run(f, path, i, seed):
+def check_run(f, path, i, seed, prompt_index=None):
     n, pieces, series, contests = expected(seed)
     what = f"{path} run {i}"
     a, b = f["runs/token_span"][i]
@@ -85,7 +88,8 @@ def check_run(f, path, i, seed):
     for name, want in contests.items():
         same(f["contests/" + name][c:d], want, f"{what} contests/{name}")
     e, g = f["runs/prompt_text_span"][i]
-    if bytes(f["runs/text"][e:g]).decode() != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1:
+    if (bytes(f["runs/text"][e:g]).decode() != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1
+            or f["runs/prompt_index"][i] != (cell(seed, 10, 0)[0] % 1000 if prompt_index is None else prompt_index)):
         raise SystemExit(f"{what}: other texts or scalars than were written")
 
 
@@ -117,10 +121,58 @@ def check_packed(path):
     exec("\n".join(lines).replace('"trace.h5"', repr(path)), {"print": lambda *shown: None})
 
 
+def check_merged(path, seed, n):
+    with h5py.File(path, "r") as f:
+        assert f["heads/score"].is_virtual and not f["runs/token_span"].is_virtual
+        assert f.attrs["status"] == b"merged" and f["committed"][()] == len(f["runs/status"]) == n
+        for i in range(n):
+            check_run(f, path, i, seed + i, i)
+        assert np.allclose(f["summary/density/density"][:], np.nanmean(f["runs/density"][:], axis=0), atol=1e-6)
+
+
+def run_of(f, i):
+    """Everything that the file says of run i and that is the same whenever it is made."""
+    spans = {name: f["runs/" + name][i] for name in f["runs"] if name.endswith("_span")}
+    own = lambda name, data: data[slice(*spans[name])]
+    got = {name: f["runs/" + name][i] for name in f["runs"]
+           if name not in spans and name not in ("text", "load_s", "prefill_s", "decode_s", "checksum")}
+    for name in spans:
+        if name not in ("token_span", "contest_span", "piece_bytes_span", "started_utc_span"):
+            got[name] = own(name, f["runs/text"])
+    a, b = spans["token_span"]
+    for name in ("evict_at", "score", "future_mass", "oracle_evict_at"):
+        got[name] = f["heads/" + name][:, :, a:b]
+    got["id"], got["logprob"] = f["tokens/id"][a:b], f["tokens/logprob"][a:b]
+    got["piece_span"] = f["tokens/piece_span"][a:b] - spans["piece_bytes_span"][0]
+    got["pieces"] = own("piece_bytes_span", f["tokens/piece_bytes"])
+    got.update({"contest " + name: own("contest_span", f["contests/" + name]) for name in f["contests"]})
+    return got
+
+
+def check_beginning(path, whole_path, least):
+    with h5py.File(path, "r") as f, h5py.File(whole_path, "r") as whole:
+        place = {int(index): i for i, index in enumerate(whole["runs/prompt_index"][:])}
+        committed = int(f["committed"][()])
+        indices = [int(index) for index in f["runs/prompt_index"][:committed]]
+        if committed < least or len(set(indices)) != committed:
+            raise SystemExit(f"{path}: prompts {indices}, at least {least} were committed")
+        for i, index in enumerate(indices):
+            got, want = run_of(f, i), run_of(whole, place[index])
+            for name in want:
+                if got[name].dtype != want[name].dtype:
+                    raise SystemExit(f"{path} run {i} {name}: another type")
+                same(np.asarray(got[name]), want[name], f"{path} run {i} {name}")
+    return 0
+
+
 def main(arguments):
+    np.seterr(over="ignore")
     if arguments[:1] == ["--packed"]:
         return check_packed(arguments[1])
-    np.seterr(over="ignore")
+    if arguments[:1] == ["--beginning"]:
+        return check_beginning(arguments[1], arguments[2], int(arguments[3]))
+    if arguments[:1] == ["--merged"]:
+        return check_merged(arguments[1], int(arguments[2]), int(arguments[3]))
     for path, seed, least in zip(arguments[0::3], arguments[1::3], arguments[2::3]):
         with h5py.File(path, "r") as f:
             committed = int(f["committed"][()])

@@ -1,10 +1,14 @@
 // The program that the trace tests kill, starve and use as guarded reader.
 //
 //   trace_kill_writer write PATH SEED N         N runs, formula_run(SEED + i); a byte on stdout after each is committed
+//   trace_kill_writer resume PATH SEED N        the same, going on where PATH stops, if it is there
 //   trace_kill_writer fault PATH MODE N SINGLE  three runs while the N-th write fails; exit 100 + committed runs if an
 //   Error
 //                                               of kind `resource` came that names PATH, 0 if all went well
 //   trace_kill_writer limit PATH                a run, then a file-size limit, then runs; exit as for fault
+//   trace_kill_writer cut PATH                  cuts the trace byte by byte and loads it each time: every time one line
+//   of
+//                                               Error. 0 if so; a length that hangs or crashes ends the process
 //   trace_kill_writer --trace-child PATH RUN    trace_child_main
 
 #include <sys/resource.h>
@@ -79,10 +83,10 @@ using namespace kvscope;
 
 constexpr int kLongest = 60;  // of formula_run
 
-int write_runs(const char* path, std::uint64_t seed, int n) {
+int write_runs(const char* path, std::uint64_t seed, int n, bool resume) {
   TraceWriter writer(path, test::formula_run(seed).model,
-                     {.overwrite = true, .max_runs = n, .max_positions = kLongest});
-  for (int i = 0; i < n; ++i) {
+                     {.overwrite = !resume, .resume = resume, .max_runs = n, .max_positions = kLongest});
+  for (int i = writer.committed(); i < n; ++i) {
     writer.add(test::formula_run(seed + i));
     if (::write(STDOUT_FILENO, "+", 1) != 1) return 1;
   }
@@ -133,15 +137,35 @@ int write_with_limit(const std::string& path) {
   return 0;
 }
 
+int load_all_lengths(const std::filesystem::path& path) {
+  for (auto size = std::filesystem::file_size(path); size-- > 0;) {
+    ::alarm(20);  // per length
+    std::filesystem::resize_file(path, size);
+    std::string line;
+    try {
+      load_trace(path);
+    } catch (const Error& error) {
+      if (error.code() == ExitCode::bad_input) line = error.what();
+    }
+    if (line.find(path.filename().string()) == std::string::npos || line.find('\n') != std::string::npos) {
+      std::fprintf(stderr, "cut to %ju bytes: %s\n", size, line.empty() ? "no error of bad input" : line.c_str());
+      return 1;
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "";
   if (what == "--trace-child") return kvscope::trace_child_main(argc, argv);
   hdf5_start();
-  if (what == "write" && argc == 5) return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]));
+  if ((what == "write" || what == "resume") && argc == 5)
+    return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]), what == "resume");
   if (what == "fault" && argc == 6)
     return write_with_fault(argv[2], std::atoi(argv[3]), std::atol(argv[4]), std::atoi(argv[5]));
+  if (what == "cut" && argc == 3) return load_all_lengths(argv[2]);
   if (what == "limit" && argc == 3) return write_with_limit(argv[2]);
   return 1;
 }

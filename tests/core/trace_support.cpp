@@ -76,7 +76,7 @@ constexpr int kLayers = 3, kHeads = 2;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// The formula: check_trace.py has the same three lines. Series: 0 length, 1 ids, 2 logprobs, 3 piece lengths, 4 piece
-/// bytes, 5 evict_at, 6 scores, 7 future mass, 8 oracle, 9 contests.
+/// bytes, 5 evict_at, 6 scores, 7 future mass, 8 oracle, 9 contests, 10 prompt index.
 std::uint64_t cell(std::uint64_t seed, std::uint64_t series, std::uint64_t index) {
   return split_mix(seed * 1000003 + series * 500009 + index);
 }
@@ -103,6 +103,7 @@ RunRecord formula_run(std::uint64_t seed) {
   run.n_positions = 64;
   run.prompt_len = n / 2;
   run.sampling.seed = seed;
+  run.prompt_index = static_cast<int>(cell(seed, 10, 0) % 1000);
   run.prompt_text = "prompt " + std::to_string(seed);
   run.status = RunStatus::complete;
   for (int t = 0; t < n; ++t) {

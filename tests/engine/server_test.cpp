@@ -199,6 +199,39 @@ TEST_CASE("score gives each token's log-probability and their mean", "[engine][s
   CHECK(done.at("nll").get<double>() == Approx(sum / static_cast<double>(logprobs.size() - 1)));
 }
 
+TEST_CASE("score with choices tells what greedy decoding would take, and the density of every head",
+          "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  const ModelInfo info = protocol::model_info_from_json(engine.call(load_request(1)).back().at("model"));
+  RunRecord run;
+  run.model = info;
+  const auto request = short_run();
+  for (const json& event : engine.call(protocol::to_json(request, 2))) protocol::apply_event(run, event);
+  const json score = {{"type", "score"},
+                      {"id", 3},
+                      {"ids", protocol::pack(run.ids)},
+                      {"policy", run.policy.to_string()},
+                      {"n_positions", run.n_positions},
+                      {"choices", true}};
+  const json done = engine.call(score).back();
+  REQUIRE(done.at("type") == "done");
+  const auto greedy = protocol::unpack_i32(done, "greedy");
+  const auto logprobs = protocol::unpack_f32(done, "logprobs"), density = protocol::unpack_f32(done, "density");
+  REQUIRE(greedy.size() == run.ids.size());
+  CHECK(greedy[0] == -1);
+  // The run was greedy, so each token of its answer is the choice at its position.
+  for (int i = run.prompt_len; i < run.n_tokens(); ++i) CHECK(greedy[i] == run.ids[i]);
+  for (int i = 1; i < run.n_tokens(); ++i) CHECK(logprobs[i] == Approx(run.logprobs[i]).margin(2e-3));
+  const HeadMap recorded = head_metric(run, Metric::density, run.queries() - 1);
+  REQUIRE(density.size() == recorded.values.size());
+  for (std::size_t i = 0; i < density.size(); ++i) CHECK(density[i] == Approx(recorded.values[i]).margin(1e-6));
+
+  json too_few = score;
+  too_few["n_positions"] = run.n_tokens() - 1;
+  CHECK(engine.call(too_few).back().at("type") == "error");
+}
+
 TEST_CASE("bench decode checks its steps and tells their distance from the floor", "[engine][server][bench]") {
   if (!has_sample()) return test::skip("the sample model is not there");
   test::EngineProcess engine;

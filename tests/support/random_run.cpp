@@ -220,6 +220,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("timings.decode_s", a.timings.decode_s, b.timings.decode_s);
   c.field("timings.decode_steps", a.timings.decode_steps, b.timings.decode_steps);
   c.field("timings.instrumented", static_cast<int>(a.timings.instrumented), static_cast<int>(b.timings.instrumented));
+  c.field("prompt_index", a.prompt_index, b.prompt_index);
   c.field("command_line", a.command_line, b.command_line);
   c.field("started_utc", a.started_utc, b.started_utc);
   return c.difference();

@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_support.h"
-#include "views/figure/checksum.h"
 #include "views/figure/export.h"
 #include "views/figure/npz.h"
 

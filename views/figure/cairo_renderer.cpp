@@ -7,9 +7,9 @@
 #include <memory>
 #include <numbers>
 
+#include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "views/figure/cell_runs.h"
-#include "views/figure/checksum.h"
 #include "views/figure/fonts.h"
 #include "views/figure/render.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <numbers>
 
+#include "views/figure/base64.h"
 #include "views/figure/cell_runs.h"
-#include "views/figure/checksum.h"
 #include "views/figure/fonts.h"
 #include "views/figure/render.h"
 

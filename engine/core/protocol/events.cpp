@@ -94,6 +94,14 @@ json done_score(int id, std::span<const std::int32_t> ids, std::span<const float
   return done(id, {{"ids", pack(ids)}, {"logprobs", pack(logprobs)}, {"nll", nll}});
 }
 
+json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll,
+                std::span<const std::int32_t> greedy, std::span<const float> density) {
+  json event = done_score(id, ids, logprobs, nll);
+  event["greedy"] = pack(greedy);
+  event["density"] = pack(density);
+  return event;
+}
+
 json error_event(int id, const Error& error) {
   const Error::Parts& parts = error.parts();
   return {{"type", "error"},

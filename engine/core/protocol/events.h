@@ -44,6 +44,9 @@ nlohmann::json done_load(int id, const ModelInfo& model, double load_s);
 nlohmann::json done_run(int id, RunStatus status, const RunTimings& timings, std::string_view text);
 /// The end of a scoring. logprobs: natural logarithms, NaN for the first; nll: mean over the others, nats per token.
 nlohmann::json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll);
+/// The same of a scoring with choices. greedy: as long as ids; density: [n_layers][n_kv_heads].
+nlohmann::json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll,
+                          std::span<const std::int32_t> greedy, std::span<const float> density);
 
 /// The end of a request that was not served. id -1: of no request.
 nlohmann::json error_event(int id, const Error& error);

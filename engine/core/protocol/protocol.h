@@ -15,7 +15,10 @@
 //               oracle: bool, stop_at_eos: bool, stop: [text...],
 //               messages: [{role, content}...], thinking: bool, date: text}    each of these and stop may be left out
 //                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
-//   score      {text | ids: i32, policy: text}            -> progress*, done{ids, logprobs: f32, nll}
+//   score      {text | ids: i32, policy: text, n_positions, choices: bool}    the last two may be left out
+//                  -> progress*, done{ids, logprobs: f32, nll}; with choices also greedy: i32, the likeliest token at each
+//                     position given the true ones before it (-1 for the first), and density: f32 [layers][kv_heads] at
+//                     the last. n_positions (with ids): what keep= and compression= refer to, if not their number
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
 //   cancel     {target: id}   no answer of its own; the target ends with done{status: "cancelled"}

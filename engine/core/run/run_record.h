@@ -95,6 +95,7 @@ struct RunRecord {
   RunTimings timings;
   std::string command_line;
   std::string started_utc;  // ISO 8601
+  int prompt_index = -1;    // which prompt of a capture's file it answers; -1: a run on its own
 
   int n_tokens() const { return static_cast<int>(ids.size()); }
   int queries() const { return n_queries > 0 ? n_queries : n_tokens(); }

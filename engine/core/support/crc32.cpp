@@ -25,9 +25,9 @@ constexpr auto kTables = make_tables();
 
 }  // namespace
 
-std::uint32_t crc32(std::string_view bytes) {
+std::uint32_t crc32(std::string_view bytes, std::uint32_t before) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  std::uint32_t c = 0xffffffffu;
+  std::uint32_t c = ~before;
   for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
     std::uint32_t next = 0;
     for (std::size_t i = 0; i < 8; ++i) next ^= kTables[7 - i][byte(i) ^ (i < 4 ? c >> (8 * i) & 0xff : 0)];

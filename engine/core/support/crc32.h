@@ -6,6 +6,7 @@
 
 namespace kvscope {
 
-std::uint32_t crc32(std::string_view bytes);
+/// `before`: of the bytes in front of these, to go on with.
+std::uint32_t crc32(std::string_view bytes, std::uint32_t before = 0);
 
 }  // namespace kvscope

@@ -52,6 +52,17 @@ void write_raw_attribute(hid_t object, const char* name, hid_t type, hid_t space
   h5_check(H5Awrite(attribute, type, data), action);
 }
 
+/// Texts of one width, one after the other.
+struct PaddedTexts {
+  explicit PaddedTexts(const std::vector<std::string>& texts) {
+    for (const auto& text : texts) width = std::max(width, text.size());
+    bytes.resize(width * texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) std::memcpy(&bytes[i * width], texts[i].data(), texts[i].size());
+  }
+  std::size_t width = 1;
+  std::string bytes;
+};
+
 }  // namespace
 
 H5Error::H5Error(std::string action, std::string reason)
@@ -93,13 +104,10 @@ void write_attribute(hid_t object, const char* name, std::string_view text) {
 }
 
 void write_attribute(hid_t object, const char* name, const std::vector<std::string>& texts) {
-  std::size_t longest = 1;
-  for (const auto& text : texts) longest = std::max(longest, text.size());
-  std::string padded(longest * texts.size(), '\0');
-  for (std::size_t i = 0; i < texts.size(); ++i) std::memcpy(&padded[i * longest], texts[i].data(), texts[i].size());
+  const PaddedTexts padded(texts);
   const hsize_t n = texts.size();
-  write_raw_attribute(object, name, text_type(longest), H5Id(H5Screate_simple(1, &n, nullptr), "make a list"),
-                      padded.data());
+  write_raw_attribute(object, name, text_type(padded.width), H5Id(H5Screate_simple(1, &n, nullptr), "make a list"),
+                      padded.bytes.data());
 }
 
 void write_attribute(hid_t object, const char* name, std::int64_t value) {
@@ -152,6 +160,37 @@ void write_text_dataset(hid_t parent, const char* path, std::string_view text) {
   H5Id space(H5Screate(H5S_SCALAR), action);
   H5Id dataset(H5Dcreate2(parent, path, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
   h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()), action);
+}
+
+void write_text_list(hid_t parent, const char* name, const std::vector<std::string>& texts, const char* meaning) {
+  const std::string action = std::string("write ") + name;
+  const PaddedTexts padded(texts);
+  const hsize_t n = texts.size();
+  H5Id type = text_type(padded.width);
+  H5Id space(H5Screate_simple(1, &n, nullptr), action);
+  H5Id dataset(H5Dcreate2(parent, name, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
+  write_attribute(dataset, "meaning", meaning);
+  h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.bytes.data()), action);
+}
+
+std::vector<std::string> read_text_list(hid_t dataset, const char* name, std::size_t max_bytes, std::int64_t max_n) {
+  const std::string action = std::string("read ") + name;
+  H5Id type(H5Dget_type(dataset), action);
+  H5Id space(H5Dget_space(dataset), action);
+  const auto n = H5Sget_simple_extent_npoints(space);
+  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_ndims(space) != 1)
+    throw H5Error(action, "not a list of strings of fixed length");
+  const std::size_t width = H5Tget_size(type);
+  if (n < 1 || n > max_n || width < 1 || width > max_bytes) throw H5Error(action, "too many strings, or too long ones");
+  std::string bytes(width * static_cast<std::size_t>(n), '\0');
+  h5_check(H5Dread(dataset, text_type(width), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), action);
+  std::vector<std::string> texts;
+  for (hssize_t i = 0; i < n; ++i) {
+    std::string text = bytes.substr(static_cast<std::size_t>(i) * width, width);
+    text.resize(text.find_last_not_of('\0') + 1);
+    texts.push_back(std::move(text));
+  }
+  return texts;
 }
 
 void flush_to_disk(hid_t file) {

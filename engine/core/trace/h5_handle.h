@@ -73,6 +73,11 @@ H5Id dataset_creation();
 /// A scalar string dataset.
 void write_text_dataset(hid_t parent, const char* path, std::string_view text);
 
+/// A list of strings as a dataset of fixed-length ones.
+void write_text_list(hid_t parent, const char* name, const std::vector<std::string>& texts, const char* meaning);
+/// The inverse. Throws H5Error if it is anything else, or longer than that in either direction.
+std::vector<std::string> read_text_list(hid_t dataset, const char* name, std::size_t max_bytes, std::int64_t max_n);
+
 /// H5Fflush and fsync of the file's descriptor.
 void flush_to_disk(hid_t file);
 

@@ -107,6 +107,7 @@ void encode_contests(RunBlock& block, const std::vector<Contest>& contests) {
 
 void encode_scalars(RunBlock& block, const RunRecord& run) {
   block.set(Dataset::status, static_cast<std::uint8_t>(run.status));
+  block.set<std::int32_t>(Dataset::prompt_index, run.prompt_index);
   block.set<std::int32_t>(Dataset::n_positions, run.n_positions);
   block.set<std::int32_t>(Dataset::prompt_len, run.prompt_len);
   block.set<std::int32_t>(Dataset::oracle_horizon, run.oracle_horizon);
@@ -211,6 +212,8 @@ class Decoder {
     const auto status = block_.value<std::uint8_t>(Dataset::status);
     if (status > static_cast<int>(RunStatus::failed)) fail(Dataset::status, std::to_string(status), "0 to 3");
     run_.status = static_cast<RunStatus>(status);
+    run_.prompt_index = block_.value<std::int32_t>(Dataset::prompt_index);
+    if (run_.prompt_index < -1) fail(Dataset::prompt_index, std::to_string(run_.prompt_index), "-1 or more");
     run_.n_positions = count(Dataset::n_positions, INT32_MAX);
     run_.prompt_len = count(Dataset::prompt_len, n_);
     run_.oracle_horizon = count(Dataset::oracle_horizon, n_);

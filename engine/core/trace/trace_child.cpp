@@ -71,8 +71,15 @@ void put_info(MessageWriter& out, const TraceInfo& info) {
   out.put(info.version);
   out.put(info.status);
   put_model(out, info.model);
+  const CaptureInfo& capture = info.capture;
+  for (const int value : {capture.n_prompts, capture.shard, capture.n_shards}) out.put(value);
+  out.put(capture.prompts_hash);
+  out.put(capture.request);
   out.put(info.n_runs);
   out.put(info.planned_runs);
+  for (const auto index : info.prompt_index) out.put(index);
+  out.put(static_cast<int>(info.shards.size()));
+  for (const auto& shard : info.shards) out.put(shard);
   out.put(info.created_by);
 }
 
@@ -81,8 +88,16 @@ TraceInfo get_info(MessageReader& in) {
   info.version = in.get<int>();
   info.status = in.text();
   info.model = get_model(in);
+  CaptureInfo& capture = info.capture;
+  for (int* value : {&capture.n_prompts, &capture.shard, &capture.n_shards}) *value = in.get<int>();
+  if (capture.n_prompts < 0 || capture.shard < 0 || capture.shard >= capture.n_shards) throw BadMessage{};
+  capture.prompts_hash = in.text();
+  capture.request = in.text();
   info.n_runs = in.get<int>();
   info.planned_runs = in.get<int>();
+  if (info.n_runs < 0 || info.planned_runs < 0) throw BadMessage{};
+  for (int i = 0; i < info.n_runs; ++i) info.prompt_index.push_back(in.get<std::int32_t>());
+  for (int n = in.get<int>(); n > 0; --n) info.shards.emplace_back(in.text());
   info.created_by = in.text();
   return info;
 }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/core/run/run_record.h"
@@ -14,6 +16,16 @@ namespace kvscope {
 /// plug-ins, no error stack on stderr.
 void hdf5_start();
 
+/// Which runs a trace is to have: a list of prompts, all answered under the same options, or one of n_shards parts of
+/// it. Runs say by RunRecord::prompt_index which prompt of the whole list they answer.
+struct CaptureInfo {
+  int n_prompts = 0;            // of the whole list; 0: the trace is not of a capture
+  int shard = 0, n_shards = 1;  // this one has the prompts i with i % n_shards == shard
+  std::string prompts_hash;     // hex of FNV-1a 64 over the whole list
+  std::string request;          // the options of every run, as they are typed: "--policy kvpop:keep=25% ..."
+  bool operator==(const CaptureInfo&) const = default;
+};
+
 /// Writes many runs into one file that survives kill -9 at any moment: after each add() the run is committed, and a
 /// killed file opens in stock h5py with every committed run. finish() repacks (chunked, shuffle + deflate, NeXus
 /// attributes) to a temporary name, syncs and renames.
@@ -21,13 +33,18 @@ class TraceWriter {
  public:
   struct Options {
     bool overwrite = false;
-    int max_runs = 1;       // that will be added
+    // Go on with the trace of that name, if there is one, partial or complete: its committed runs stay. The model must
+    // be the one that the file says it has, up to the last letter. A partial trace is continued in place, in the room
+    // that it was made with; one that has no room for max_runs is unpacked beside itself first.
+    bool resume = false;
+    int max_runs = 1;       // that the trace will have in all
     int max_positions = 0;  // longest run
     // Tokens of all runs together, if it is known to be less than max_runs * max_positions (0: it is not). Room is
     // reserved as a hole in the file, which costs no space but must fit the file system (16 TiB on ext4).
     std::int64_t total_positions = 0;
+    CaptureInfo capture;
   };
-  /// Throws Error: the file exists and overwrite is false, the folder is missing, no space ...
+  /// Throws Error: the file exists and overwrite is false, the folder is missing, no space, another process writes it.
   TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options);
   ~TraceWriter();
   void add(const RunRecord& run);
@@ -44,12 +61,25 @@ void save_trace(const std::filesystem::path& path, const RunRecord& run, bool ov
 
 struct TraceInfo {
   int version = 0;
-  std::string status;  // "complete", "partial"
+  std::string status;  // "complete", "partial", "merged"
   ModelInfo model;
+  CaptureInfo capture;
   int n_runs = 0;
-  int planned_runs = 0;  // that the writer was asked for; more than n_runs if it was stopped
+  int planned_runs = 0;                    // that the writer was asked for; more than n_runs if it was stopped
+  std::vector<std::int32_t> prompt_index;  // [n_runs], as the runs have it
+  std::vector<std::string> shards;         // of a merged trace: the files with its data, in the same folder
   std::string created_by;
 };
+/// The first thing in which two traces cannot be parts of one, with both values as a person would say them.
+struct TraceDifference {
+  std::string what;  // "weights_hash", "--max-tokens"
+  std::string a, b;
+};
+/// Names and paths may differ: a model is its weights, its number format and its device.
+std::optional<TraceDifference> model_difference(const ModelInfo& a, const ModelInfo& b);
+/// Lists of prompts and options; which shard it is may differ.
+std::optional<TraceDifference> capture_difference(const CaptureInfo& a, const CaptureInfo& b);
+
 TraceInfo inspect_trace(const std::filesystem::path& path);
 /// Throws Error for anything that is not a whole trace of a known version: foreign file, cut file, wrong shape.
 RunRecord load_trace(const std::filesystem::path& path, int run_index = 0);

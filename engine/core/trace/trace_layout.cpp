@@ -34,8 +34,12 @@ std::string axes_text(const DatasetSchema& dataset) {
   return text;
 }
 
-H5Id creation_of(const DatasetSchema& dataset, const Extents& extents, Storage storage) {
+H5Id creation_of(const DatasetSchema& dataset, const Extents& extents, Storage storage, const ShardTable& shards) {
   H5Id creation = dataset_creation();
+  if (storage == Storage::merged && is_in_shards(dataset) && n_elements(dataset, extents) > 0) {
+    set_sources(creation, dataset, extents, shards);
+    return creation;
+  }
   const auto chunk = chunk_of(dataset, extents);
   if (storage == Storage::live || chunk[0] == 0) {
     h5_check(H5Pset_layout(creation, H5D_CONTIGUOUS), "prepare a dataset");
@@ -48,13 +52,14 @@ H5Id creation_of(const DatasetSchema& dataset, const Extents& extents, Storage s
   return creation;
 }
 
-H5Id create_dataset(hid_t file, const DatasetSchema& dataset, const Extents& extents, Storage storage) {
+H5Id create_dataset(hid_t file, const DatasetSchema& dataset, const Extents& extents, Storage storage,
+                    const ShardTable& shards) {
   const std::string action = std::string("create ") + dataset.path;
   std::array<hsize_t, 3> dims{};
   for (int d = 0; d < dataset.rank(); ++d) dims[d] = extents[dataset.axes[d]];
   H5Id space(H5Screate_simple(dataset.rank(), dims.data(), nullptr), action);
   H5Id created(H5Dcreate2(file, dataset.path, h5_type(dataset.type), space, H5P_DEFAULT,
-                          creation_of(dataset, extents, storage), H5P_DEFAULT),
+                          creation_of(dataset, extents, storage, shards), H5P_DEFAULT),
                action);
   write_attribute(created, "meaning", dataset.meaning);
   write_attribute(created, "axes", axes_text(dataset));
@@ -78,6 +83,15 @@ void write_model(hid_t file, const ModelInfo& model) {
   write_attribute(group, "vocab_size", model.vocab_size);
   write_attribute(group, "max_positions", model.max_positions);
   write_attribute(group, "n_parameters", model.n_parameters);
+}
+
+void write_capture(hid_t file, const CaptureInfo& capture) {
+  H5Id group = create_group(file, "capture");
+  write_attribute(group, "n_prompts", capture.n_prompts);
+  write_attribute(group, "shard", capture.shard);
+  write_attribute(group, "n_shards", capture.n_shards);
+  write_attribute(group, "prompts_hash", capture.prompts_hash);
+  write_attribute(group, "request", capture.request);
 }
 
 void write_axis(hid_t group, const char* name, const char* long_name, hsize_t n) {
@@ -121,6 +135,18 @@ void transfer(const OpenTrace& trace, Dataset id, const Extents& begin, const Ex
            action);
 }
 
+const char* status_of(Storage storage) {
+  switch (storage) {
+    case Storage::live:
+      return "partial";
+    case Storage::packed:
+      return "complete";
+    case Storage::merged:
+      return "merged";
+  }
+  return "";
+}
+
 }  // namespace
 
 void OpenTrace::leak() {
@@ -148,8 +174,7 @@ std::array<hsize_t, 3> chunk_of(const DatasetSchema& dataset, const Extents& ext
   return chunk;
 }
 
-OpenTrace create_trace(const std::string& path, const ModelInfo& model, const Extents& extents, Storage storage,
-                       int planned_runs) {
+OpenTrace create_trace(const std::string& path, const Heading& heading, const Extents& extents, Storage storage) {
   OpenTrace trace;
   try {
     H5Id creation(H5Pcreate(H5P_FILE_CREATE), "prepare a file");
@@ -158,17 +183,20 @@ OpenTrace create_trace(const std::string& path, const ModelInfo& model, const Ex
     H5Id root(H5Gopen2(trace.file, "/", H5P_DEFAULT), "open /");
     write_attribute(root, "format", kFormat);
     write_attribute(root, "version", kVersion);
-    write_attribute(root, "status", storage == Storage::live ? "partial" : "complete");
+    write_attribute(root, "status", status_of(storage));
     write_attribute(root, "created_by", "kvscope " + std::string(version()));
-    write_attribute(root, "planned_runs", planned_runs);
+    write_attribute(root, "planned_runs", heading.planned_runs);
     write_attribute(root, "NX_class", "NXroot");
     write_attribute(root, "default", storage == Storage::live ? "heads" : "summary");
     write_text_dataset(root, "README", kReadme);
-    write_model(root, model);
+    write_model(root, heading.model);
+    write_capture(root, heading.capture);
+    if (storage == Storage::merged) write_shards(root, heading.shards);
     for (const char* group : {"runs", "tokens", "heads", "contests"}) create_group(root, group);
     for (const auto& dataset : kSchema)
-      trace.datasets[static_cast<int>(dataset.id)] = create_dataset(trace.file, dataset, extents, storage);
-    describe_heads(trace.file, model);
+      trace.datasets[static_cast<int>(dataset.id)] =
+          create_dataset(trace.file, dataset, extents, storage, heading.shards);
+    describe_heads(trace.file, heading.model);
 
     H5Id space(H5Screate(H5S_SCALAR), "create committed");
     H5Id early = dataset_creation();
@@ -177,6 +205,21 @@ OpenTrace create_trace(const std::string& path, const ModelInfo& model, const Ex
         H5Id(H5Dcreate2(root, "committed", H5T_STD_I64LE, space, H5P_DEFAULT, early, H5P_DEFAULT), "create committed");
     write_attribute(trace.committed, "meaning", "runs 0 ... committed - 1 are whole; rows behind them mean nothing");
     write_committed(trace, 0);
+  } catch (...) {
+    trace.leak();
+    throw;
+  }
+  return trace;
+}
+
+OpenTrace reopen_trace(const std::string& path) {
+  OpenTrace trace;
+  try {
+    trace.file = H5Id(H5Fopen(path.c_str(), H5F_ACC_RDWR, file_access()), "open the file");
+    for (const auto& dataset : kSchema)
+      trace.datasets[static_cast<int>(dataset.id)] =
+          H5Id(H5Dopen2(trace.file, dataset.path, H5P_DEFAULT), std::string("open ") + dataset.path);
+    trace.committed = H5Id(H5Dopen2(trace.file, "committed", H5P_DEFAULT), "open committed");
   } catch (...) {
     trace.leak();
     throw;

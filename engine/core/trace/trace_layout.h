@@ -7,14 +7,25 @@
 #include "engine/core/run/run_record.h"
 #include "engine/core/trace/h5_handle.h"
 #include "engine/core/trace/run_block.h"
+#include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_schema.h"
+#include "engine/core/trace/trace_shards.h"
 
 namespace kvscope::trace {
 
 /// How the datasets of a file lie on disk.
 enum class Storage {
-  live,   // contiguous, allocated at creation, never filled: a write is a write in place, so nothing but it can tear
-  packed  // chunked, shuffle + deflate; small ones contiguous
+  live,    // contiguous, allocated at creation, never filled: a write is a write in place, so nothing but it can tear
+  packed,  // chunked, shuffle + deflate; small ones contiguous
+  merged   // the same, but those of is_in_shards() virtual
+};
+
+/// What a file says of all its runs together.
+struct Heading {
+  ModelInfo model;
+  CaptureInfo capture;
+  int planned_runs = 1;
+  ShardTable shards = {};  // of Storage::merged
 };
 
 /// An open trace: the file and its datasets. Throws H5Error from every function.
@@ -27,8 +38,10 @@ struct OpenTrace {
 };
 
 /// Creates `path` (which must not exist) with every group, dataset and attribute, committed = 0.
-OpenTrace create_trace(const std::string& path, const ModelInfo& model, const Extents& extents, Storage storage,
-                       int planned_runs);
+OpenTrace create_trace(const std::string& path, const Heading& heading, const Extents& extents, Storage storage);
+
+/// Opens a partial trace to write more rows. Its layout must have been checked before (open_valid).
+OpenTrace reopen_trace(const std::string& path);
 
 /// Writes or reads the part of a dataset that begins at `begin` and is `count` long on each axis, row-major.
 void write_part(const OpenTrace& trace, Dataset id, const Extents& begin, const Extents& count, const void* data);

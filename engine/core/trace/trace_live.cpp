@@ -1,14 +1,19 @@
 #include "engine/core/trace/trace_live.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_reader.h"
 
 namespace kvscope::trace {
 
@@ -18,20 +23,33 @@ namespace {
 // vocabularies have 128 bytes.
 constexpr std::int64_t kPieceBytes = 256, kTextBytes = 64, kTextBytesPerRun = 65536;
 
-Extents capacity_of(const ModelInfo& model, const LiveTrace::Capacity& capacity) {
+Extents capacity_of(const Heading& heading, std::int64_t positions, const std::filesystem::path& path) {
+  hdf5_start();
+  check_model(heading.model, path.string());
+  if (heading.planned_runs < 1 || positions < 0 || positions > (std::int64_t{1} << 40))
+    throw Error({.code = ExitCode::internal,
+                 .file = path.string(),
+                 .found = "no room asked for",
+                 .expected = "at least one run"});
   Extents extents;
-  extents[Axis::run] = capacity.runs;
-  extents[Axis::token] = capacity.positions;
+  extents[Axis::run] = heading.planned_runs;
+  extents[Axis::token] = positions;
   // A token takes part as newcomer once, so each head has at most one contest a position.
-  extents[Axis::contest] = capacity.positions * model.n_layers * model.n_kv_heads;
-  extents[Axis::piece_byte] = capacity.positions * kPieceBytes;
-  extents[Axis::text_byte] = capacity.positions * kTextBytes + capacity.runs * kTextBytesPerRun;
-  extents[Axis::layer] = model.n_layers;
-  extents[Axis::kv_head] = model.n_kv_heads;
+  extents[Axis::contest] = positions * heading.model.n_layers * heading.model.n_kv_heads;
+  extents[Axis::piece_byte] = positions * kPieceBytes;
+  extents[Axis::text_byte] = positions * kTextBytes + heading.planned_runs * kTextBytesPerRun;
+  extents[Axis::layer] = heading.model.n_layers;
+  extents[Axis::kv_head] = heading.model.n_kv_heads;
   return extents;
 }
 
 }  // namespace
+
+struct LiveTrace::Resumed {
+  FileHandle lock;
+  ValidTrace valid;
+  Extents filled;
+};
 
 std::filesystem::path writable_target(const std::filesystem::path& path, bool replace) {
   std::error_code ignored;
@@ -55,6 +73,41 @@ std::filesystem::path temporary_name(const std::filesystem::path& path, const ch
   return path.parent_path() / name;
 }
 
+void remove_leftovers(const std::filesystem::path& path) {
+  std::string prefix = ".";
+  prefix += path.filename().string() + ".";
+  std::error_code error;
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    int pid = 0;
+    const char* end = name.data() + name.size();
+    const auto [tag, failure] = std::from_chars(name.data() + prefix.size(), end, pid);
+    const std::string_view kind(tag, static_cast<std::size_t>(end - tag));
+    if (failure != std::errc() || (kind != ".new" && kind != ".packed" && kind != ".live")) continue;
+    if (pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH)) continue;  // its writer is at work
+    std::filesystem::remove(entry.path(), error);
+  }
+}
+
+FileHandle lock_file(const std::filesystem::path& path) {
+  FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (handle.get() < 0) throw_errno(errno, path, "open");
+  struct stat locked {
+  }, now{};
+  const bool taken = ::flock(handle.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  // Between open() and flock() its writer may have put another file in this one's place.
+  const bool replaced =
+      ::fstat(handle.get(), &locked) != 0 || ::stat(path.c_str(), &now) != 0 || locked.st_ino != now.st_ino;
+  if (taken || replaced)
+    throw Error({.code = ExitCode::resource,
+                 .file = path.string(),
+                 .found = "another process is writing it",
+                 .hint = "wait until that one ends"});
+  return handle;
+}
+
 void rename_into_place(const std::filesystem::path& from, const std::filesystem::path& to, bool replace) {
   int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), replace ? 0 : RENAME_NOREPLACE);
   // Some network file systems know no flags; check_target() has then seen that the name was free.
@@ -65,25 +118,26 @@ void rename_into_place(const std::filesystem::path& from, const std::filesystem:
   if (handle.get() >= 0) ::fsync(handle.get());
 }
 
-LiveTrace::LiveTrace(const std::filesystem::path& path, const ModelInfo& model, Capacity capacity, bool replace)
-    : path_(writable_target(path, replace)), model_(model), planned_runs_(capacity.runs) {
-  hdf5_start();
-  check_model(model, path_.string());
-  if (capacity.runs < 1 || capacity.positions < 0 || capacity.positions > (std::int64_t{1} << 40))
-    throw Error({.code = ExitCode::internal,
-                 .file = path_.string(),
-                 .found = "no room asked for",
-                 .expected = "at least one run"});
-  capacity_ = capacity_of(model, capacity);
-  filled_[Axis::layer] = model.n_layers;
-  filled_[Axis::kv_head] = model.n_kv_heads;
+LiveTrace::LiveTrace(const std::filesystem::path& path, const Heading& heading, std::int64_t positions, bool replace)
+    : path_(writable_target(path, replace)), heading_(heading), capacity_(capacity_of(heading, positions, path)) {
+  filled_[Axis::layer] = heading.model.n_layers;
+  filled_[Axis::kv_head] = heading.model.n_kv_heads;
+  create(replace, nullptr);
+}
 
-  // Under another name until all metadata are on disk: a kill before that leaves no trace of this name at all.
+/// Under another name until all metadata, and the rows of `before`, are on disk: a kill before that leaves what there
+/// was.
+void LiveTrace::create(bool replace, const Resumed* before) {
   const auto temporary = temporary_name(path_, "new");
   ::unlink(temporary.c_str());
   try {
-    trace_ = create_trace(temporary.string(), model_, capacity_, Storage::live, planned_runs_);
+    trace_ = create_trace(temporary.string(), heading_, capacity_, Storage::live);
+    if (before) {
+      copy_rows(before->valid.trace, trace_, filled_);
+      write_committed(trace_, committed_);
+    }
     flush_to_disk(trace_.file);
+    lock_ = lock_file(temporary);
     rename_into_place(temporary, path_, replace);
   } catch (const H5Error& error) {
     ::unlink(temporary.c_str());
@@ -91,6 +145,44 @@ LiveTrace::LiveTrace(const std::filesystem::path& path, const ModelInfo& model, 
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
+  }
+}
+
+LiveTrace LiveTrace::resume(const std::filesystem::path& path, const Heading& heading, std::int64_t positions) {
+  const auto target = writable_target(path, true);
+  FileHandle lock = lock_file(target);
+  remove_leftovers(target);
+  Resumed resumed{std::move(lock), open_valid(target), {}};
+  const std::string file = target.string();
+  if (!resumed.valid.info.shards.empty())
+    throw Error({.file = file,
+                 .found = "a merged trace",
+                 .expected = "one with its own data",
+                 .hint = "go on with its shards"});
+  if (!same_model(resumed.valid.info.model, heading.model) || resumed.valid.info.capture != heading.capture)
+    throw Error({.code = ExitCode::internal, .file = file, .found = "a trace of another model or list of prompts"});
+  resumed.filled = filled_of(resumed.valid);
+  return LiveTrace(std::move(resumed), heading, positions);
+}
+
+LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t positions)
+    : path_(resumed.valid.file), heading_(heading), capacity_(capacity_of(heading, positions, path_)) {
+  filled_ = resumed.filled;
+  committed_ = resumed.valid.info.n_runs;
+  bool has_room = resumed.valid.info.status == "partial" && resumed.valid.info.planned_runs == heading.planned_runs;
+  for (int axis = 0; axis < kAxes; ++axis)
+    has_room = has_room && resumed.valid.extents.size[axis] >= capacity_.size[axis];
+  if (!has_room) {
+    create(true, &resumed);
+    return;
+  }
+  capacity_ = resumed.valid.extents;
+  lock_ = std::move(resumed.lock);
+  resumed.valid.trace = OpenTrace{};
+  try {
+    trace_ = reopen_trace(path_.string());
+  } catch (const H5Error& error) {
+    give_up(error);
   }
 }
 
@@ -106,14 +198,14 @@ void LiveTrace::add(const RunRecord& run) {
                  .file = file,
                  .found = "could not be written before",
                  .hint = "it keeps its " + std::to_string(committed_) + " committed runs"});
-  if (!same_model(run.model, model_))
+  if (!same_model(run.model, heading_.model))
     throw Error({.code = ExitCode::internal,
                  .file = file,
                  .found = "a run of model " + run.model.name,
-                 .expected = "one model a trace: " + model_.name});
+                 .expected = "one model a trace: " + heading_.model.name});
   const RunBlock block = encode_run(run, filled_, committed_);
   check_capacity(block);
-  decode_run(block, model_, file);  // what could not be read back is not written
+  decode_run(block, heading_.model, file);  // what could not be read back is not written
   try {
     for (const auto& dataset : kSchema)
       write_part(trace_, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
@@ -157,7 +249,7 @@ void LiveTrace::pack(const std::filesystem::path& target) const {
   const auto temporary = temporary_name(target, "packed");
   ::unlink(temporary.c_str());
   try {
-    write_packed(trace_, filled_, model_, planned_runs_, temporary.string());
+    write_packed(trace_, filled_, heading_, temporary.string());
     rename_into_place(temporary, target, true);
   } catch (const H5Error& error) {
     ::unlink(temporary.c_str());
@@ -175,6 +267,7 @@ void LiveTrace::pack(const std::filesystem::path& target) const {
 void LiveTrace::close() {
   hdf5_start();
   if (!broken_) trace_ = OpenTrace{};
+  lock_ = FileHandle();
 }
 
 }  // namespace kvscope::trace

@@ -64,8 +64,10 @@ std::vector<float> mean_density(const OpenTrace& from, const Extents& filled) {
   return density;
 }
 
-/// /summary/density as NXdata, the plot that viewers open by default. Axes are hard links to those of /heads.
-void write_summary(const OpenTrace& trace, const Extents& filled, const std::vector<float>& density) {
+}  // namespace
+
+void write_summary(const OpenTrace& trace, const Extents& filled) {
+  const std::vector<float> density = mean_density(trace, filled);
   H5Id entry = create_group(trace.file, "summary");
   write_attribute(entry, "NX_class", "NXentry");
   write_attribute(entry, "default", "density");
@@ -89,14 +91,15 @@ void write_summary(const OpenTrace& trace, const Extents& filled, const std::vec
   h5_check(H5Dwrite(dataset, H5T_IEEE_F32LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, density.data()), "write summary");
 }
 
-}  // namespace
+void copy_rows(const OpenTrace& from, const OpenTrace& to, const Extents& filled) {
+  for (const auto& dataset : kSchema) copy_dataset(from, to, dataset, filled);
+}
 
-void write_packed(const OpenTrace& from, const Extents& filled, const ModelInfo& model, int planned_runs,
-                  const std::string& path) {
-  OpenTrace to = create_trace(path, model, filled, Storage::packed, planned_runs);
+void write_packed(const OpenTrace& from, const Extents& filled, const Heading& heading, const std::string& path) {
+  OpenTrace to = create_trace(path, heading, filled, Storage::packed);
   try {
-    for (const auto& dataset : kSchema) copy_dataset(from, to, dataset, filled);
-    write_summary(to, filled, mean_density(from, filled));
+    copy_rows(from, to, filled);
+    write_summary(to, filled);
     write_committed(to, filled[Axis::run]);
     flush_to_disk(to.file);
   } catch (...) {

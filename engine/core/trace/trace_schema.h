@@ -2,23 +2,27 @@
 // The trace format, version 1. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
-// all runs share (tokens, contests, bytes); run i owns the half-open range that a span dataset names, begin first:
+// all runs share (tokens, contests, bytes), in any order; run i owns the half-open range that a span dataset names,
+// begin first:
 //
 //     a, b = f["runs/token_span"][i];   f["heads/evict_at"][layer, kv_head, a:b]
 //
 // Beside the datasets of kSchema a file has
 //
-//     /                attributes format = "kvscope-trace", version, status ("partial" | "complete"), created_by,
-//                      planned_runs; NX_class, default for h5web, silx and NeXpy
+//     /                attributes format = "kvscope-trace", version, status ("partial" | "complete" | "merged"),
+//                      created_by, planned_runs; NX_class, default for h5web, silx and NeXpy
 //     /README          how to read it, with h5py, in ten lines
 //     /committed       int64 scalar: runs 0 ... committed - 1 are whole. What stands behind them means nothing
 //     /model           attributes: what ModelInfo says of the model
+//     /capture         attributes: what CaptureInfo says of the list of prompts that the runs come from
+//     /shards          (merged files) name, filled, of_run: see trace_shards.h
 //     /heads/layer, /heads/kv_head   axis values for NXdata
 //     /summary/density (complete files) NXdata: mean over the runs of the density of each head at its last position
 //
 // "partial" is the layout while runs are added: every dataset contiguous and preallocated to its capacity, nothing but
 // rows and `committed` written after the first flush. "complete" is the same schema trimmed to size, chunked, shuffle +
-// deflate. Readers need not care which one they have: they read `committed` and the spans.
+// deflate. "merged" has small datasets of its own, and the large ones as virtual datasets over shards in the same
+// folder. Readers need not care which one they have: they read `committed` and the spans.
 //
 // Strings are bytes (UTF-8 unless a token cut a character in two): fixed-length attributes, and byte pools with spans.
 // Everything is little-endian. No variable-length types, no references, no links but hard ones, no external storage.
@@ -55,6 +59,7 @@ enum class Dataset : int {
   command_line_span,
   started_utc_span,
   status,
+  prompt_index,
   n_positions,
   prompt_len,
   n_pieces,
@@ -136,6 +141,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::started_utc_span, "runs/started_utc_span", Type::i64, kRunSpan, "", "range in runs/text: ISO 8601"},
   // runs: what was asked and how it went
   {Dataset::status, "runs/status", Type::u8, kPerRun, "", "0 running, 1 complete, 2 cancelled, 3 failed"},
+  {Dataset::prompt_index, "runs/prompt_index", Type::i32, kPerRun, "", "which prompt of the capture's list it answers, from 0; -1: a run on its own"},
   {Dataset::n_positions, "runs/n_positions", Type::i32, kPerRun, "tokens", "prompt + new tokens at most; what keep= and compression= refer to"},
   {Dataset::prompt_len, "runs/prompt_len", Type::i32, kPerRun, "tokens", "prompt tokens"},
   {Dataset::n_pieces, "runs/n_pieces", Type::i32, kPerRun, "tokens", "tokens whose bytes are known"},

@@ -7,6 +7,7 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/trace/trace_reader.h"
 
 namespace kvscope::trace {
 
@@ -21,18 +22,23 @@ class Validator {
     valid_.trace.file = H5Id(H5Fopen(valid_.file.c_str(), H5F_ACC_RDONLY, file_access()), "open the file");
     read_root();
     read_model();
+    read_capture();
     for (const char* group : {"runs", "tokens", "heads", "contests"}) check_hard_link(group);
     for (const auto& dataset : kSchema) open_dataset(dataset);
     measure();
+    if (is_merged()) read_shard_table();
     for (const auto& dataset : kSchema) check_dataset(dataset);
     if (compressed_ > static_cast<double>(kMaxExpansion) * static_cast<double>(file_size_) + (1 << 20))
       fail("", "compressed data that claim to be " + std::to_string(compressed_ / file_size_) + " times the file",
            "at most " + std::to_string(kMaxExpansion));
     read_committed();
+    read_prompt_indices();
     return std::move(valid_);
   }
 
  private:
+  bool is_merged() const { return valid_.info.status == "merged"; }
+
   [[noreturn]] void fail(std::string where, std::string found, std::string expected, std::string hint = "") const {
     throw Error({.file = valid_.file,
                  .where = std::move(where),
@@ -64,8 +70,8 @@ class Validator {
     if (version < 1) fail("/ version", std::to_string(version), "1 to " + std::to_string(kVersion));
     valid_.info.version = static_cast<int>(version);
     valid_.info.status = read_text_attribute(root, "status");
-    if (valid_.info.status != "complete" && valid_.info.status != "partial")
-      fail("/ status", valid_.info.status, "complete or partial");
+    if (valid_.info.status != "complete" && valid_.info.status != "partial" && !is_merged())
+      fail("/ status", in_quotes(valid_.info.status), "complete, partial or merged");
     valid_.info.created_by = read_text_attribute(root, "created_by");
     valid_.info.planned_runs = bounded(root, "planned_runs");
   }
@@ -95,6 +101,42 @@ class Validator {
     model.max_positions = bounded(group, "max_positions");
     model.n_parameters = read_integer_attribute(group, "n_parameters");
     check_model(model, valid_.file);
+  }
+
+  void read_capture() {
+    check_hard_link("capture");
+    H5Id group(H5Gopen2(valid_.trace.file, "capture", H5P_DEFAULT), "open capture");
+    auto& capture = valid_.info.capture;
+    capture.n_prompts = bounded(group, "n_prompts");
+    capture.shard = bounded(group, "shard");
+    capture.n_shards = bounded(group, "n_shards");
+    if (capture.shard >= capture.n_shards)
+      fail("/capture shard", std::to_string(capture.shard), "below " + std::to_string(capture.n_shards));
+    capture.prompts_hash = read_text_attribute(group, "prompts_hash");
+    capture.request = read_text_attribute(group, "request");
+  }
+
+  /// The shards must be there: h5py would show what they have as missing values, without a word.
+  void read_shard_table() {
+    std::array<H5Id, 3> tables;
+    constexpr std::array<const char*, 3> kNames = {"shards/name", "shards/filled", "shards/of_run"};
+    check_hard_link("shards");
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      check_hard_link(kNames[i]);
+      tables[i] = H5Id(H5Oopen(valid_.trace.file, kNames[i], H5P_DEFAULT), std::string("open ") + kNames[i]);
+      if (H5Iget_type(tables[i]) != H5I_DATASET) fail(std::string("/") + kNames[i], "not a dataset", "a dataset");
+      check_storage(std::string("/") + kNames[i], tables[i], 0);
+    }
+    valid_.shards = read_shards(tables[0], tables[1], tables[2], valid_.extents, valid_.file);
+    const auto folder = std::filesystem::path(valid_.file).parent_path();
+    for (const std::string& name : valid_.shards.names) {
+      std::error_code ignored;
+      if (std::filesystem::is_regular_file(folder / name, ignored)) continue;
+      fail("", "its shard " + name + " is not beside it",
+           "all " + std::to_string(valid_.shards.names.size()) + " shards",
+           "keep them in one folder, or merge with --copy");
+    }
+    valid_.info.shards = valid_.shards.names;
   }
 
   /// Soft and external links could lead to other objects and other files.
@@ -151,7 +193,15 @@ class Validator {
     }
     H5Id type(H5Dget_type(id), "look at " + where);
     if (H5Tequal(type, h5_type(dataset.type)) <= 0) fail(where, "elements of another type", "the type of the format");
+    if (is_merged() && is_in_shards(dataset) && bytes > 0) return check_virtual(where, dataset);
     check_storage(where, id, bytes);
+  }
+
+  /// Never read through HDF5, which would open whatever file it names: see open_shard().
+  void check_virtual(const std::string& where, const DatasetSchema& dataset) {
+    H5Id creation(H5Dget_create_plist(valid_.trace[dataset.id]), "look at " + where);
+    if (H5Pget_layout(creation) != H5D_VIRTUAL) fail(where, "data of its own", "a virtual dataset over the shards");
+    check_sources(creation, dataset, valid_.shards, valid_.file);
   }
 
   void check_storage(const std::string& where, hid_t id, double bytes) {
@@ -202,10 +252,17 @@ class Validator {
     std::int64_t n = 0;
     h5_check(H5Dread(committed, H5T_STD_I64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n), "read /committed");
     const auto runs = valid_.extents[Axis::run];
-    const bool complete = valid_.info.status == "complete";
+    const bool complete = valid_.info.status != "partial";
     if (n < 0 || n > runs || n > INT32_MAX || (complete && n != runs))
       fail("/committed", std::to_string(n), (complete ? "" : "0 to ") + std::to_string(runs));
     valid_.info.n_runs = static_cast<int>(n);
+  }
+
+  void read_prompt_indices() {
+    Extents begin{{}}, count;
+    count[Axis::run] = valid_.info.n_runs;
+    valid_.info.prompt_index.resize(static_cast<std::size_t>(valid_.info.n_runs));
+    read_part(valid_.trace, Dataset::prompt_index, begin, count, valid_.info.prompt_index.data());
   }
 
   ValidTrace valid_;
@@ -223,6 +280,26 @@ ValidTrace open_valid(const std::filesystem::path& path) {
     throw Error(
         {.file = path.string(), .where = error.action(), .found = error.reason(), .expected = "a whole KVScope trace"});
   }
+}
+
+ValidTrace open_shard(const ValidTrace& merged, int shard) {
+  const auto path = std::filesystem::path(merged.file).parent_path() / merged.shards.names[shard];
+  ValidTrace source = open_valid(path);
+  const auto fail = [&](std::string found, std::string expected) {
+    throw Error({.file = path.string(),
+                 .found = std::move(found),
+                 .expected = std::move(expected),
+                 .hint = "merge the shards again: " + merged.file + " was made of other files"});
+  };
+  if (!source.info.shards.empty()) fail("a merged trace", "a shard with its own data");
+  if (const auto difference = model_difference(source.info.model, merged.info.model))
+    fail("a trace of a model with " + difference->what + " " + difference->a, difference->b);
+  const Extents filled = filled_of(source);
+  for (const Axis axis : {Axis::run, Axis::token, Axis::contest, Axis::text_byte, Axis::piece_byte})
+    if (filled[axis] < merged.shards.filled[shard][axis])
+      fail(std::to_string(filled[axis]) + " " + kAxisNames[static_cast<int>(axis)] + "s",
+           "at least " + std::to_string(merged.shards.filled[shard][axis]));
+  return source;
 }
 
 }  // namespace kvscope::trace

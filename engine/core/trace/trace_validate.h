@@ -7,6 +7,7 @@
 
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_layout.h"
+#include "engine/core/trace/trace_shards.h"
 
 namespace kvscope::trace {
 
@@ -19,12 +20,17 @@ inline constexpr std::int64_t kMaxExpansion = 1100;
 struct ValidTrace {
   std::string file;
   OpenTrace trace;
-  Extents extents;  // of the datasets; of a partial trace, its capacity
+  Extents extents;    // of the datasets; of a partial trace, its capacity
+  ShardTable shards;  // of a merged trace
   TraceInfo info;
 };
 
 /// Opens read-only and checks links, types, shapes, layouts, filters, storage and `committed`. Throws Error: what,
 /// where, expected, found. The rows of a run are checked when they are read.
 ValidTrace open_valid(const std::filesystem::path& path);
+
+/// The file that holds the virtual rows of a merged trace: valid by itself, with its own data, of the same model, and
+/// with all the rows that the merged one counts on. Throws Error that names it.
+ValidTrace open_shard(const ValidTrace& merged, int shard);
 
 }  // namespace kvscope::trace

@@ -13,10 +13,16 @@ struct TraceWriter::Impl {
 
 TraceWriter::TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options) {
   const std::int64_t all = static_cast<std::int64_t>(options.max_runs) * options.max_positions;
-  impl_.reset(new Impl{{std::move(path),
-                        model,
-                        {options.max_runs, options.total_positions > 0 ? options.total_positions : all},
-                        options.overwrite}});
+  const std::int64_t positions = options.total_positions > 0 ? options.total_positions : all;
+  const trace::Heading heading{model, options.capture, options.max_runs};
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(path, ignored);
+  if (options.resume && !exists) trace::remove_leftovers(path);
+  if (options.resume && exists) {
+    impl_.reset(new Impl{trace::LiveTrace::resume(path, heading, positions)});
+  } else {
+    impl_.reset(new Impl{{path, heading, positions, options.overwrite}});
+  }
 }
 
 TraceWriter::~TraceWriter() = default;
@@ -44,7 +50,7 @@ void save_trace(const std::filesystem::path& path, const RunRecord& run, bool ov
     const std::filesystem::path& path;
     ~Remove() { ::unlink(path.c_str()); }
   } remove{live_path};
-  trace::LiveTrace live(live_path, run.model, {1, run.n_tokens()}, true);
+  trace::LiveTrace live(live_path, {run.model, {}, 1}, run.n_tokens(), true);
   live.add(run);
   live.pack(target);
 }

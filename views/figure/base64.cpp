@@ -1,9 +1,8 @@
-#include "views/figure/checksum.h"
+#include "views/figure/base64.h"
 
 #include <cstdint>
 
 namespace kvscope::views {
-
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;

@@ -1,0 +1,151 @@
+#include "app/cli/capture_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "app/cli/progress.h"
+#include "app/cli/run_options.h"
+#include "app/cli/traces.h"
+#include "app/interrupt.h"
+#include "app/run_setup.h"
+#include "app/trace_open.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+struct Shard {
+  int index = 0, of = 1;
+};
+
+Shard parse_shard(const std::string& text) {
+  Shard shard;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto index = std::from_chars(begin, end, shard.index);
+  const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
+  const auto of = std::from_chars(slash ? index.ptr + 1 : end, end, shard.of);
+  if (slash && of.ec == std::errc() && of.ptr == end && shard.index >= 0 && shard.index < shard.of) return shard;
+  throw Error({.code = ExitCode::usage,
+               .file = "--shard",
+               .found = in_quotes(text),
+               .expected = "I/N with I from 0 to N - 1, as 0/4",
+               .hint = "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"});
+}
+
+// FNV-1a 64; a byte that no text has stands between texts, so that none can pass a letter to the next.
+class TextHash {
+ public:
+  void add(std::string_view text) {
+    for (const unsigned char byte : text) add_byte(byte);
+    add_byte(0xff);
+  }
+  std::string hex() const {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash_));
+    return text;
+  }
+
+ private:
+  void add_byte(unsigned char byte) { hash_ = (hash_ ^ byte) * 0x100000001b3u; }
+  std::uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+std::string hash_of(const Arguments& arguments, const std::vector<Prompt>& prompts) {
+  TextHash hash;
+  for (const Prompt& prompt : prompts) {
+    hash.add(prompt.text);
+    for (const ChatMessage& message : messages_of(arguments, prompt)) {
+      hash.add(message.role);
+      hash.add(message.content);
+    }
+    hash.add("");
+  }
+  return hash.hex();
+}
+
+[[noreturn]] void other(const CapturePlan& plan, std::string where, std::string found, std::string expected) {
+  throw Error({.file = plan.file,
+               .where = std::move(where),
+               .found = std::move(found),
+               .expected = std::move(expected),
+               .hint = "--resume goes on with the same capture only; name another file for this one"});
+}
+
+void check_heading(const CapturePlan& plan, const TraceInfo& info) {
+  if (info.capture.n_prompts == 0) other(plan, "", "a trace that no capture made", "one of kvscope capture");
+  if (!info.shards.empty()) other(plan, "", "a merged trace", "one of its shards");
+  if (info.capture.shard != plan.info.shard || info.capture.n_shards != plan.info.n_shards)
+    other(plan, "--shard", shard_text(info.capture), shard_text(plan.info));
+  CaptureInfo same_list = info.capture;
+  same_list.prompts_hash = plan.info.prompts_hash;
+  same_list.n_prompts = plan.info.n_prompts;
+  if (const auto difference = capture_difference(same_list, plan.info))
+    other(plan, difference->what, difference->a, difference->b);
+}
+
+void check_run(const CapturePlan& plan, const RunRecord& run) {
+  const int index = run.prompt_index;
+  const std::string where = "prompt " + std::to_string(index);
+  if (!std::ranges::binary_search(plan.indices, index))
+    other(plan, where, "a run of it", "one of " + std::to_string(plan.info.n_prompts) + " prompts");
+  if (run.prompt_text != plan.prompts[index].text)
+    other(plan, where, in_quotes(run.prompt_text, 40), in_quotes(plan.prompts[index].text, 40));
+}
+
+}  // namespace
+
+std::string shard_text(const CaptureInfo& capture) {
+  return std::to_string(capture.shard).append("/") + std::to_string(capture.n_shards);  // gcc 12 warns of "/" + string
+}
+
+std::vector<int> CapturePlan::left() const {
+  std::vector<int> left;
+  std::ranges::set_difference(indices, done, std::back_inserter(left));
+  return left;
+}
+
+std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& prompt) {
+  if (!prompt.messages.empty()) return with_system(arguments, prompt.messages);
+  if (!arguments.has("system")) return {};
+  return with_system(arguments, {{"user", prompt.text}});
+}
+
+CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts, const protocol::RunRequest& request) {
+  const Shard shard = parse_shard(arguments.text("shard", "0/1"));
+  CapturePlan plan{.file = arguments.text("o"), .info = {}, .prompts = std::move(prompts), .indices = {}, .done = {}};
+  plan.info = {.n_prompts = static_cast<int>(plan.prompts.size()),
+               .shard = shard.index,
+               .n_shards = shard.of,
+               .prompts_hash = hash_of(arguments, plan.prompts),
+               .request = option_line(request)};
+  for (std::int64_t i = shard.index; i < plan.info.n_prompts; i += shard.of)
+    plan.indices.push_back(static_cast<int>(i));
+  return plan;
+}
+
+TraceInfo check_beginning(CapturePlan& plan, bool quiet) {
+  Progress progress(quiet);
+  TraceInfo info = trace_info(plan.file, "/proc/self/exe");
+  check_heading(plan, info);
+  for (int i = 0; i < info.n_runs; ++i) {
+    if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled while checking " + plan.file});
+    progress.update("check", i, info.n_runs);
+    check_run(plan, load_run(plan.file, i));
+    plan.done.push_back(info.prompt_index[i]);
+  }
+  std::ranges::sort(plan.done);
+  const auto twice = std::ranges::adjacent_find(plan.done);
+  if (twice != plan.done.end()) other(plan, "prompt " + std::to_string(*twice), "answered twice", "once");
+  // Only now, so that a prompt that was changed is named if it can be.
+  if (const auto difference = capture_difference(info.capture, plan.info))
+    other(plan, difference->what, difference->a, difference->b);
+  return info;
+}
+
+void check_same_model(const CapturePlan& plan, const ModelInfo& recorded, const ModelInfo& loaded) {
+  if (const auto difference = model_difference(recorded, loaded))
+    other(plan, "model " + difference->what, in_quotes(difference->a), in_quotes(difference->b));
+}
+
+}  // namespace kvscope::app

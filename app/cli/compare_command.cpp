@@ -1,0 +1,236 @@
+// kvscope compare: two traces of the same prompts, or a trace and another policy on its tokens.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "app/cli/command_list.h"
+#include "app/cli/compare_policies.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/cli/traces.h"
+#include "app/trace_open.h"
+#include "engine/core/compare/compare_runs.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr OptionSpec kOptions[] = {
+    {"policy", "SPEC", "compare TRACE with this policy on the same tokens (needs the model)"},
+    {"model", "PATH", "the model's folder (the one that the trace names)"},
+    {"run", "N", "only this run of TRACE, or of A and B (all)"},
+    {"per-token", "", "with --policy: a line for each token"},
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "one object: runs, each with what is printed and more"},
+    kHelpOption,
+};
+
+constexpr const char* kOverlapDefinition =
+    "|kept by both| / |kept by either| at the last common position q, over t <= q - window (the wider one)";
+
+// Which run of B answers the prompt of which run of A: by prompt index where both say it, else by place.
+struct Pairing {
+  std::vector<std::pair<int, int>> pairs;
+  std::vector<int> only_a, only_b;
+};
+
+Pairing pair_runs(const TraceInfo& a, const TraceInfo& b) {
+  Pairing result;
+  const bool by_index = a.capture.n_prompts > 0 && b.capture.n_prompts > 0;
+  std::map<int, int> in_b;
+  for (int i = 0; i < b.n_runs; ++i) in_b[by_index ? b.prompt_index[i] : i] = i;
+  for (int i = 0; i < a.n_runs; ++i) {
+    const auto found = in_b.find(by_index ? a.prompt_index[i] : i);
+    if (found == in_b.end()) {
+      result.only_a.push_back(i);
+      continue;
+    }
+    result.pairs.emplace_back(i, found->second);
+    in_b.erase(found);
+  }
+  for (const auto& [key, run] : in_b) result.only_b.push_back(run);
+  return result;
+}
+
+ordered_json number(double value) { return std::isnan(value) ? ordered_json() : ordered_json(value); }
+
+ordered_json rows_of(const HeadMap& map) {
+  ordered_json rows = ordered_json::array();
+  for (int layer = 0; layer < map.n_layers; ++layer) {
+    ordered_json row = ordered_json::array();
+    for (int head = 0; head < map.n_kv_heads; ++head) row.push_back(number(map.at(layer, head)));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+ordered_json token_of(const RunRecord& run, int position) {
+  if (position >= run.n_tokens()) return nullptr;  // it had ended
+  const auto i = static_cast<std::size_t>(position);
+  return {{"id", run.ids[i]}, {"piece", i < run.pieces.size() ? std::string(run.pieces[i]) : ""}};
+}
+
+ordered_json comparison_json(const RunRecord& a, const RunRecord& b, const RunComparison& c) {
+  ordered_json result = {{"prompt_index", a.prompt_index},
+                         {"same_prompt", c.same_prompt},
+                         {"tokens", {a.n_tokens(), b.n_tokens()}},
+                         {"common_tokens", c.n_common},
+                         {"diverges_at", nullptr}};
+  if (c.n_common < std::max(a.n_tokens(), b.n_tokens()))
+    result["diverges_at"] = {{"position", c.n_common}, {"a", token_of(a, c.n_common)}, {"b", token_of(b, c.n_common)}};
+  result["nll"] = {
+      {"tokens", c.n_scored}, {"a", number(c.nll_a)}, {"b", number(c.nll_b)}, {"change", number(c.nll_b - c.nll_a)}};
+  result["overlap"] = number(mean(c.overlap));
+  result["overlap_by_head"] = rows_of(c.overlap);
+  return result;
+}
+
+std::string shown_token(const ordered_json& token) {
+  if (token.is_null()) return "(end)";
+  return in_quotes(token["piece"].get<std::string>(), 24) + " " + std::to_string(token["id"].get<int>());
+}
+
+std::string cell(const ordered_json& value) { return value.is_null() ? "-" : format_number(value.get<double>()); }
+
+std::vector<std::string> table_row(const ordered_json& run) {
+  std::string where = "same text", token_a, token_b;
+  if (const ordered_json& at = run["diverges_at"]; !at.is_null()) {
+    where = "position " + std::to_string(at["position"].get<int>());
+    if (!run["same_prompt"].get<bool>()) where += " (other prompts)";
+    token_a = shown_token(at["a"]);
+    token_b = shown_token(at["b"]);
+  }
+  return {std::to_string(run["a"].get<int>()) + ", " + std::to_string(run["b"].get<int>()),
+          where,
+          token_a,
+          token_b,
+          cell(run["overlap"]),
+          cell(run["nll"]["a"]),
+          cell(run["nll"]["b"]),
+          cell(run["nll"]["change"])};
+}
+
+// Mean over the runs, head by head, of what is not NaN.
+class MeanMap {
+ public:
+  void add(const HeadMap& map) {
+    if (sum_.values.empty()) {
+      sum_ = {map.n_layers, map.n_kv_heads, std::vector<float>(map.values.size(), 0)};
+      n_.assign(map.values.size(), 0);
+    }
+    for (std::size_t i = 0; i < map.values.size(); ++i) {
+      if (std::isnan(map.values[i])) continue;
+      sum_.values[i] += map.values[i];
+      ++n_[i];
+    }
+  }
+  HeadMap mean() const {
+    HeadMap map = sum_;
+    for (std::size_t i = 0; i < map.values.size(); ++i)
+      map.values[i] = n_[i] > 0 ? sum_.values[i] / static_cast<float>(n_[i]) : std::nanf("");
+    return map;
+  }
+
+ private:
+  HeadMap sum_;
+  std::vector<int> n_;
+};
+
+void print_overlap(const HeadMap& map) {
+  std::vector<std::vector<std::string>> rows = {{"layer"}};
+  for (int head = 0; head < map.n_kv_heads; ++head) rows[0].push_back("head " + std::to_string(head));
+  for (int layer = 0; layer < map.n_layers; ++layer) {
+    auto& row = rows.emplace_back(std::vector<std::string>{std::to_string(layer)});
+    for (int head = 0; head < map.n_kv_heads; ++head) row.push_back(format_number(map.at(layer, head), 3));
+  }
+  std::printf("\noverlap, mean over runs: %s\n%s", kOverlapDefinition, format_table(rows).c_str());
+}
+
+int compare_traces(const Arguments& arguments) {
+  const std::string &path_a = arguments.positionals()[0], &path_b = arguments.positionals()[1];
+  Pairing pairing;
+  if (arguments.has("run")) {
+    const int run = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
+    pairing.pairs = {{run, run}};
+  } else {
+    pairing = pair_runs(trace_info(path_a, "/proc/self/exe"), trace_info(path_b, "/proc/self/exe"));
+    if (pairing.pairs.empty())
+      throw Error({.file = path_b, .found = "no run of a prompt that " + path_a + " has", .expected = "at least one"});
+  }
+  Progress progress(arguments.has("quiet"));
+  ordered_json runs = ordered_json::array();
+  MeanMap overlap;
+  std::pair<std::string, std::string> policies;
+  for (const auto& [i, j] : pairing.pairs) {
+    progress.update("compare", static_cast<double>(runs.size()), static_cast<double>(pairing.pairs.size()));
+    const RunRecord a = load_run(path_a, i), b = load_run(path_b, j);
+    policies = {a.policy.to_string(), b.policy.to_string()};
+    const RunComparison comparison = compare_runs(a, b);
+    overlap.add(comparison.overlap);
+    ordered_json run = {{"a", i}, {"b", j}};
+    run.update(comparison_json(a, b, comparison));
+    runs.push_back(std::move(run));
+  }
+  progress.clear();
+  if (arguments.has("json")) {
+    write_json_line(ordered_json{{"overlap_definition", kOverlapDefinition},
+                                 {"policy_a", policies.first},
+                                 {"policy_b", policies.second},
+                                 {"runs", runs},
+                                 {"overlap_by_head", rows_of(overlap.mean())},
+                                 {"only_in_a", pairing.only_a},
+                                 {"only_in_b", pairing.only_b}});
+  } else {
+    std::vector<std::vector<std::string>> rows = {
+        {"runs", "texts part at", "A has", "B has", "overlap", "nll A", "nll B", "change"}};
+    for (const ordered_json& run : runs) rows.push_back(table_row(run));
+    std::printf("A  %s\nB  %s\n\n%s", policies.first.c_str(), policies.second.c_str(), format_table(rows).c_str());
+    std::printf("nll: mean over the tokens that both have, nats\n");
+    if (const auto n = pairing.only_a.size()) std::printf("%zu runs only in A\n", n);
+    if (const auto n = pairing.only_b.size()) std::printf("%zu runs only in B\n", n);
+    print_overlap(overlap.mean());
+  }
+  flush_stdout();
+  return 0;
+}
+
+int compare(const Arguments& arguments) {
+  const bool two = arguments.positionals().size() == 2;
+  if (two == arguments.has("policy"))
+    throw Error({.code = ExitCode::usage,
+                 .file = "kvscope compare",
+                 .found = two ? "a second trace and --policy" : "one trace",
+                 .expected = "A B, or TRACE --policy SPEC"});
+  return two ? compare_traces(arguments) : compare_policies(arguments);
+}
+
+}  // namespace
+
+const CommandSpec& compare_command() {
+  static const CommandSpec spec = {
+      "compare",
+      "A B | TRACE --policy SPEC [--model PATH]",
+      "where two runs part, and what another policy would cost",
+      "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
+      "and "
+      "the NLL of the\n"
+      "tokens that both have. With --policy the model reads the trace's tokens again under both policies (teacher "
+      "forcing, so every\n"
+      "number is measured): change of NLL, first position where the likeliest token is another one, density.",
+      "  kvscope compare full.h5 kvpop.h5\n"
+      "  kvscope compare a.h5 --policy streaming:sinks=4,window=508",
+      1,
+      2,
+      kOptions,
+      compare};
+  return spec;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,192 @@
+#include "app/cli/compare_policies.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/cli/traces.h"
+#include "app/trace_open.h"
+#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/support/error.h"
+#include "engine/core/tokenizer/tokenizer.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What the model makes of the tokens under one policy.
+struct Scored {
+  std::vector<float> logprobs;
+  std::vector<std::int32_t> greedy;  // the likeliest token at each position, -1 for the first
+  HeadMap density;
+};
+
+struct Cancelled {};
+
+Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy) {
+  const auto done = job.call({{"type", "score"},
+                              {"ids", protocol::pack(run.ids)},
+                              {"policy", policy.to_string()},
+                              {"n_positions", std::max(run.n_positions, run.n_tokens())},
+                              {"choices", true}});
+  if (done.value("status", "") == "cancelled") throw Cancelled{};
+  Scored scored{protocol::unpack_f32(done, "logprobs"),
+                protocol::unpack_i32(done, "greedy"),
+                {run.model.n_layers, run.model.n_kv_heads, protocol::unpack_f32(done, "density")}};
+  const auto heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
+  if (scored.logprobs.size() != run.ids.size() || scored.greedy.size() != run.ids.size() ||
+      scored.density.values.size() != heads)
+    throw Error({.code = ExitCode::internal, .file = "engine", .found = "an answer that does not fit the run"});
+  return scored;
+}
+
+// Mean over positions begin ... of -logprob, nats; NaN without any.
+double nll(const std::vector<float>& logprobs, int begin) {
+  double sum = 0;
+  int n = 0;
+  for (std::size_t i = static_cast<std::size_t>(std::max(begin, 1)); i < logprobs.size(); ++i, ++n) sum -= logprobs[i];
+  return sum / n;
+}
+
+ordered_json number(double value) { return std::isnan(value) ? ordered_json() : ordered_json(value); }
+
+ordered_json change(double recorded, double compared) {
+  return {{"recorded", number(recorded)}, {"compared", number(compared)}, {"change", number(compared - recorded)}};
+}
+
+// The first position of the answer where the likeliest token is another one.
+ordered_json first_choice(const RunRecord& run, const Scored& recorded, const Scored& compared) {
+  for (int i = std::max(run.prompt_len, 1); i < run.n_tokens(); ++i) {
+    const auto a = recorded.greedy[i], b = compared.greedy[i];
+    if (a != b) return {{"position", i}, {"recorded_id", a}, {"compared_id", b}};
+  }
+  return nullptr;
+}
+
+ordered_json comparison_json(int index, const RunRecord& run, const Scored& recorded, const Scored& compared) {
+  ordered_json per_token = ordered_json::array();
+  for (int i = 0; i < run.n_tokens(); ++i) per_token.push_back(number(compared.logprobs[i] - recorded.logprobs[i]));
+  return {{"run", index},
+          {"prompt_index", run.prompt_index},
+          {"recorded_policy", run.policy.to_string()},
+          {"tokens", run.n_tokens()},
+          {"prompt_tokens", run.prompt_len},
+          {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
+          {"answer_nll", change(nll(recorded.logprobs, run.prompt_len), nll(compared.logprobs, run.prompt_len))},
+          {"first_choice_change", first_choice(run, recorded, compared)},
+          {"density", change(mean(recorded.density), mean(compared.density))},
+          {"logprob_change", std::move(per_token)}};
+}
+
+std::string cell(const ordered_json& value) { return value.is_null() ? "-" : format_number(value.get<double>()); }
+
+class Printer {
+ public:
+  explicit Printer(const std::string& model) {
+    try {
+      tokenizer_ = Tokenizer::load(model);
+    } catch (const Error&) {
+      // The model may be on another machine: ids alone then.
+    }
+  }
+
+  std::string token(int id) const {
+    const std::string number = std::to_string(id);
+    return tokenizer_ ? in_quotes(tokenizer_->piece(id), 24) + " " + number : number;
+  }
+
+  std::vector<std::string> row(const ordered_json& run) const {
+    std::string choice = "none";
+    if (const ordered_json& first = run["first_choice_change"]; !first.is_null()) {
+      choice = std::to_string(first["position"].get<int>()) + ": " + token(first["recorded_id"].get<int>()) +
+               " becomes " + token(first["compared_id"].get<int>());
+    }
+    return {std::to_string(run["run"].get<int>()),
+            std::to_string(run["tokens"].get<int>()),
+            cell(run["nll"]["recorded"]),
+            cell(run["nll"]["compared"]),
+            cell(run["nll"]["change"]),
+            cell(run["answer_nll"]["change"]),
+            cell(run["density"]["recorded"]),
+            cell(run["density"]["compared"]),
+            choice};
+  }
+
+ private:
+  std::optional<Tokenizer> tokenizer_;
+};
+
+void print_tokens(const RunRecord& run, const Scored& recorded, const Scored& compared) {
+  std::vector<std::vector<std::string>> rows = {{"position", "id", "recorded", "compared", "change", "piece"}};
+  for (int i = 0; i < run.n_tokens(); ++i) {
+    const auto piece = static_cast<std::size_t>(i) < run.pieces.size() ? run.pieces[i] : std::string_view();
+    rows.push_back({std::to_string(i), std::to_string(run.ids[i]), format_number(recorded.logprobs[i]),
+                    format_number(compared.logprobs[i]), format_number(compared.logprobs[i] - recorded.logprobs[i]),
+                    escape_for_terminal(piece)});
+  }
+  std::printf("%s\n", format_table(rows).c_str());
+}
+
+ModelInfo load_same_model(EngineJob& job, const std::string& folder, const TraceInfo& info) {
+  const ModelInfo model = job.load(folder);
+  if (model.weights_hash != info.model.weights_hash || model.vocab_size != info.model.vocab_size ||
+      model.n_layers != info.model.n_layers || model.n_kv_heads != info.model.n_kv_heads)
+    throw Error({.file = folder,
+                 .found = "weights " + model.weights_hash,
+                 .expected = "the trace's model: " + info.model.name + ", weights " + info.model.weights_hash,
+                 .hint = "--model names the folder"});
+  return model;
+}
+
+}  // namespace
+
+int compare_policies(const Arguments& arguments) {
+  const std::string& path = arguments.positionals()[0];
+  const PolicySpec policy = PolicySpec::parse(arguments.text("policy"));
+  const TraceInfo info = trace_info(path, "/proc/self/exe");
+  const std::string folder = arguments.text("model", info.model.path);
+  check_model_path(arguments, folder);
+  if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
+  const int first = static_cast<int>(arguments.integer("run", 0, 0, info.n_runs - 1));
+  const int end = arguments.has("run") ? first + 1 : info.n_runs;
+  const bool json = arguments.has("json");
+  EngineJob job(arguments);
+  load_same_model(job, folder, info);
+  job.show_engine_progress(end - first == 1);
+  const Printer printer(folder);
+  ordered_json runs = ordered_json::array();
+  try {
+    for (int i = first; i < end; ++i) {
+      job.progress().update("compare", i - first, end - first);
+      const RunRecord run = load_run(path, i);
+      const Scored recorded = score(job, run, run.policy), compared = score(job, run, policy);
+      runs.push_back(comparison_json(i, run, recorded, compared));
+      if (json || !arguments.has("per-token")) continue;
+      job.progress().clear();
+      print_tokens(run, recorded, compared);
+    }
+  } catch (const Cancelled&) {
+    return static_cast<int>(ExitCode::cancelled);
+  }
+  job.progress().clear();
+  if (json) {
+    write_json_line(ordered_json{{"policy", policy.to_string()}, {"runs", runs}});
+  } else {
+    std::vector<std::vector<std::string>> rows = {{"run", "tokens", "nll recorded", "nll compared", "change",
+                                                   "of the answer", "density recorded", "density compared",
+                                                   "likeliest token first changes at"}};
+    for (const ordered_json& run : runs) rows.push_back(printer.row(run));
+    std::printf("recorded  %s\ncompared  %s\n\n%s", runs[0]["recorded_policy"].get<std::string>().c_str(),
+                policy.to_string().c_str(), format_table(rows).c_str());
+    std::printf(
+        "\nmeasured: the model read the recorded tokens under each policy; nll in nats per token; density is %s\n",
+        std::string(find_metric("density")->definition).c_str());
+  }
+  flush_stdout();
+  return 0;
+}
+
+}  // namespace kvscope::app

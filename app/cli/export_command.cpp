@@ -1,0 +1,78 @@
+// kvscope export: a run of a trace as CSV or NumPy arrays.
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/cli/traces.h"
+#include "engine/core/export/export_run.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"o", "FILE", "what to write: .csv (one table) or .npz (arrays)"},
+    {"overwrite", "", "replace it if it exists"},
+    {"run", "N", "which run of the trace (0)"},
+    {"what", "NAME,...", "lifetimes, scores, contests, tokens, metrics (.csv: lifetimes,scores; .npz: all)"},
+    {"json", "", "one object: file, run, bytes"},
+    kHelpOption,
+};
+
+std::filesystem::path target_of(const Arguments& arguments) {
+  const std::filesystem::path path = arguments.text("o");
+  const auto extension = path.extension();
+  if (extension != ".csv" && extension != ".npz")
+    throw Error({.code = ExitCode::usage,
+                 .file = "-o",
+                 .found = path.empty() ? "not given" : in_quotes(path.string()),
+                 .expected = "a name that ends in .csv or .npz"});
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !arguments.has("overwrite"))
+    throw Error({.file = path.string(), .found = "it exists", .hint = "--overwrite replaces it"});
+  return path;
+}
+
+int export_run(const Arguments& arguments) {
+  const std::filesystem::path path = target_of(arguments);
+  const bool csv = path.extension() == ".csv";
+  const auto parts =
+      parse_export_parts(arguments.text("what", csv ? "lifetimes,scores" : "lifetimes,scores,contests,tokens,metrics"));
+  const int index = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
+  const RunRecord run = load_run(arguments.positionals()[0], index);
+  csv ? export_csv(run, parts, path) : export_npz(run, parts, path);
+  if (arguments.has("json")) {
+    write_json_line(
+        nlohmann::ordered_json{{"file", path.string()}, {"run", index}, {"bytes", std::filesystem::file_size(path)}});
+    flush_stdout();
+  }
+  return 0;
+}
+
+}  // namespace
+
+const CommandSpec& export_command() {
+  static const CommandSpec spec = {
+      "export",
+      "TRACE -o FILE.csv|FILE.npz [--run N] [--what NAME,...]",
+      "write a run as CSV or as NumPy arrays",
+      "CSV is in long form, its first line names the columns: "
+      "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells\n"
+      "without a value are empty. NPZ has one array each, series as [layer, kv_head, token]. evict_at is the first "
+      "query "
+      "position that\n"
+      "no longer sees the token: 2147483647 never, 2147483646 still in the window when the run ended.",
+      "  kvscope export a.h5 -o a.csv\n"
+      "  kvscope export a.h5 -o contests.csv --what contests\n"
+      "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(numpy.load(\"a.npz\")[\"evict_at\"].shape)'",
+      1,
+      1,
+      kOptions,
+      export_run};
+  return spec;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,80 @@
+// kvscope merge: the shards of a capture as one trace.
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/interrupt.h"
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_merge.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"o", "FILE", "the trace to write (HDF5)"},
+    {"overwrite", "", "replace it if it exists"},
+    {"copy", "", "copy the data; the shards are not needed afterwards"},
+    {"allow-missing", "", "leave out prompts that no shard has answered"},
+    kQuietOption,
+    {"json", "", "one object: trace, runs, prompts, tokens, missing"},
+    kHelpOption,
+};
+
+int merge(const Arguments& arguments) {
+  if (!arguments.has("o")) {
+    throw Error(
+        {.code = ExitCode::usage, .file = "kvscope merge", .found = "no -o FILE", .hint = "name the trace to write"});
+  }
+  catch_interrupts();
+  Progress progress(arguments.has("quiet"));
+  const auto show = [&](int done, int total) {
+    if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled; nothing was written"});
+    progress.update("merge", done, total);
+  };
+  const std::vector<std::filesystem::path> shards(arguments.positionals().begin(), arguments.positionals().end());
+  const MergeReport report = merge_traces(shards, arguments.text("o"),
+                                          {.overwrite = arguments.has("overwrite"),
+                                           .copy = arguments.has("copy"),
+                                           .allow_missing = arguments.has("allow-missing"),
+                                           .program = "/proc/self/exe",
+                                           .progress = show});
+  progress.clear();
+  if (arguments.has("json")) {
+    write_json_line(nlohmann::ordered_json{{"trace", arguments.text("o")},
+                                           {"shards", shards.size()},
+                                           {"runs", report.n_runs},
+                                           {"prompts", report.n_prompts},
+                                           {"tokens", report.n_tokens},
+                                           {"missing", report.missing}});
+    flush_stdout();
+  } else if (!arguments.has("quiet")) {
+    std::fprintf(stderr, "%s: %d of %d prompts, %lld tokens\n", escape_for_terminal(arguments.text("o")).c_str(),
+                 report.n_runs, report.n_prompts, static_cast<long long>(report.n_tokens));
+  }
+  return 0;
+}
+
+}  // namespace
+
+const CommandSpec& merge_command() {
+  static const CommandSpec spec = {
+      "merge",
+      "SHARD... -o FILE [--copy]",
+      "make one trace of the shards of a capture",
+      "The runs stand in the order of their prompts. FILE has the small data itself and the large data as virtual "
+      "datasets over the\n"
+      "shards, which must stay in its folder (the folder may move); with --copy it has all data. Every run is checked. "
+      "Shards of\n"
+      "different models, options or prompts, and prompts that are missing or doubled, are errors.",
+      "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
+      1,
+      100000,
+      kOptions,
+      merge};
+  return spec;
+}
+
+}  // namespace kvscope::app

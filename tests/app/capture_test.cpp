@@ -1,0 +1,288 @@
+// kvscope capture --resume and --shard, kvscope merge: whatever happens on the way, the trace is that of one
+// undisturbed capture.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using kvscope::test::kvscope_run;
+using kvscope::test::TemporaryFolder;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kPrompts = 7;
+
+std::string prompt_of(int i) {
+  return "prompt number " + std::to_string(i) + " of the list: 12 34 " + std::string(i, 'x');
+}
+
+fs::path write_prompts(const TemporaryFolder& folder, int n = kPrompts, int changed = -1) {
+  std::ofstream file(folder / "p.jsonl");
+  for (int i = 0; i < n; ++i) file << json{{"prompt", (i == changed ? "other " : "") + prompt_of(i)}}.dump() << "\n";
+  return folder / "p.jsonl";
+}
+
+struct Capture {
+  const TemporaryFolder& folder;
+  std::string name = "t.h5";
+  std::vector<std::string> options = {};
+  std::string engine_options = "";
+  int max_tokens = 4;
+  std::string policy = "kvpop:budget=12,sinks=2,window=4";
+
+  std::vector<std::string> words() const {
+    std::vector<std::string> words = {"capture",
+                                      test::sample_model().string(),
+                                      (folder / "p.jsonl").string(),
+                                      "-o",
+                                      (folder / name).string(),
+                                      "--engine",
+                                      test::fake_engine().string() + engine_options,
+                                      "--max-tokens",
+                                      std::to_string(max_tokens),
+                                      "--policy",
+                                      policy,
+                                      "--json"};
+    words.insert(words.end(), options.begin(), options.end());
+    return words;
+  }
+  test::Result run(double interrupt_after = -1, double kill_after = 60) const {
+    std::vector<std::string> argv = {test::kvscope().string()};
+    for (const std::string& word : words()) argv.push_back(word);
+    return test::run({.argv = argv, .interrupt_after = interrupt_after, .timeout = kill_after});
+  }
+};
+
+// Times aside, which no two captures share.
+RunRecord timeless(RunRecord run) {
+  run.timings.load_s = run.timings.prefill_s = run.timings.decode_s = 0;
+  run.started_utc.clear();
+  return run;
+}
+
+void check_same_trace(const fs::path& a, const fs::path& b) {
+  const TraceInfo info_a = inspect_trace(a), info_b = inspect_trace(b);
+  REQUIRE(info_a.prompt_index == info_b.prompt_index);
+  for (int i = 0; i < info_a.n_runs; ++i) {
+    CAPTURE(a.string(), i);
+    CHECK(test::run_difference(timeless(load_trace(a, i)), timeless(load_trace(b, i))) == "");
+  }
+}
+
+fs::path undisturbed(const TemporaryFolder& folder) {
+  const auto result = Capture{folder, "whole.h5"}.run();
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return folder / "whole.h5";
+}
+
+void check_error_line(const test::Result& result, int exit_code, const std::string& contains) {
+  INFO(result.err);
+  CHECK(result.exit_code == exit_code);
+  const auto begin = result.err.rfind("error: ");
+  REQUIRE(begin != std::string::npos);
+  CHECK(test::count_lines(result.err.substr(begin)) == 1);
+  CHECK(result.err.find(contains, begin) != std::string::npos);
+}
+
+int files_in(const fs::path& folder) { return static_cast<int>(std::distance(fs::directory_iterator(folder), {})); }
+
+}  // namespace
+
+TEST_CASE("capture --resume after Ctrl+C, a dead engine and kill -9 gives the undisturbed trace") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder);
+  const std::string how = GENERATE("interrupted", "engine died", "killed");
+  CAPTURE(how);
+  // Five sleeps a prompt: about a second for all of them.
+  Capture slow{folder, "t.h5", {"--resume", "--quiet"}, " --slow 30"};
+  if (how == "interrupted") CHECK(slow.run(0.6).exit_code == 130);
+  if (how == "killed") CHECK(slow.run(-1, 0.7).exit_code == -1);
+  if (how == "engine died") {
+    slow.engine_options = " --die-at-token 2";
+    check_error_line(slow.run(), 3, "killed by signal 9");
+  }
+  const int before = fs::exists(folder / "t.h5") ? inspect_trace(folder / "t.h5").n_runs : 0;
+  CHECK(before < kPrompts);
+  const auto result = Capture{folder, "t.h5", {"--resume"}}.run();
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const json summary = json::parse(result.out);
+  CHECK(summary["resumed"] == before);
+  CHECK(summary["runs"] == kPrompts);
+  CHECK(summary["status"] == "complete");
+  check_same_trace(folder / "t.h5", whole);
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    CHECK(entry.path().filename().string().front() != '.');
+}
+
+TEST_CASE("capture --resume of a whole trace says so, leaves it as it is and exits with 0") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder);
+  const std::string before = test::read_text(whole);
+  Capture again{folder, "whole.h5", {"--resume"}};
+  const auto result = again.run();
+  CHECK(result.exit_code == 0);
+  CHECK(json::parse(result.out)["resumed"] == kPrompts);
+  CHECK(json::parse(result.out)["tokens"] == 0);
+  CHECK(test::read_text(whole) == before);
+  std::vector<std::string> words = again.words();
+  std::erase(words, "--json");
+  const auto spoken = kvscope_run(words);
+  CHECK(spoken.exit_code == 0);
+  CHECK(spoken.err.find("already whole: 7 of 7 prompts") != std::string::npos);
+}
+
+TEST_CASE("capture --resume names what is not as it was") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder);
+  const std::string before = test::read_text(whole);
+  Capture other{folder, "whole.h5", {"--resume", "--quiet"}};
+  std::string expected;
+  SECTION("an option") {
+    other.max_tokens = 5;
+    expected = "whole.h5: --max-tokens: --max-tokens 4; expected --max-tokens 5";
+  }
+  SECTION("the policy") {
+    other.policy = "full";
+    expected = "whole.h5: --policy: --policy kvpop:budget=12,sinks=2,window=4";
+  }
+  SECTION("the seed") {
+    other.options.insert(other.options.end(), {"--seed", "3"});
+    expected = "--seed 0; expected --seed 3";
+  }
+  SECTION("the sampling") {
+    other.options.insert(other.options.end(), {"--temperature", "0.5"});
+    expected = "no --temperature; expected --temperature 0.5";
+  }
+  SECTION("the shard") {
+    other.options.insert(other.options.end(), {"--shard", "0/2"});
+    expected = "--shard: 0/1; expected 0/2";
+  }
+  SECTION("a prompt") {
+    write_prompts(folder, kPrompts, 3);
+    expected = "prompt 3: \"prompt number 3";
+  }
+  SECTION("a prompt more") {
+    write_prompts(folder, kPrompts + 1);
+    expected = "prompts: 7 prompts";
+  }
+  SECTION("a prompt less") {
+    write_prompts(folder, kPrompts - 1);
+    expected = "prompt 6: a run of it; expected one of 6 prompts";
+  }
+  check_error_line(other.run(), 2, expected);
+  CHECK(test::read_text(whole) == before);
+}
+
+TEST_CASE("capture --resume refuses another model, and what is no capture") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  RunRecord run = test::random_run(1);
+  save_trace(folder / "single.h5", run, false);
+  check_error_line(Capture{folder, "single.h5", {"--resume"}}.run(), 2, "a trace that no capture made");
+  std::ofstream(folder / "text.h5") << "no trace at all\n";
+  check_error_line(Capture{folder, "text.h5", {"--resume"}}.run(), 2, "text.h5: byte 0: not an HDF5 file");
+
+  const fs::path whole = undisturbed(folder);
+  const TraceInfo info = inspect_trace(whole);
+  ModelInfo model = info.model;
+  model.weights_hash = "ffff";
+  {
+    TraceWriter writer(folder / "other.h5", model, {.max_runs = 7, .max_positions = 40, .capture = info.capture});
+    RunRecord first = load_trace(whole, 0);
+    first.model = model;
+    writer.add(first);
+  }
+  check_error_line(Capture{folder, "other.h5", {"--resume"}}.run(), 2, "other.h5: model weights_hash: \"ffff\"");
+  CHECK(inspect_trace(folder / "other.h5").n_runs == 1);
+}
+
+TEST_CASE("capture does not touch a file that is there unless told what to do with it") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  undisturbed(folder);
+  check_error_line(Capture{folder, "whole.h5"}.run(), 2, "--resume goes on with it");
+  check_error_line(Capture{folder, "whole.h5", {"--resume", "--overwrite"}}.run(), 1, "both given");
+  check_error_line(Capture{folder, "none/t.h5"}.run(), 2, "no such folder");
+  for (const char* shard : {"3/3", "-1/3", "1", "1/", "/3", "1/3/5", "a/b", "0/0", ""})
+    check_error_line(Capture{folder, "t.h5", {"--shard", shard}}.run(), 1, "--shard: \"" + std::string(shard) + "\"");
+  CHECK(files_in(folder.path()) == 2);
+}
+
+TEST_CASE("Shards that are merged are the capture that was never sharded, virtual or copied") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder);
+  const int n = GENERATE(1, 3, 9);  // 9: two shards have nothing to do
+  std::vector<std::string> shards;
+  for (int shard = 0; shard < n; ++shard) {
+    const std::string name = "s" + std::to_string(shard) + ".h5";
+    const auto result =
+        Capture{folder, name, {"--shard", std::to_string(shard) + "/" + std::to_string(n), "--resume"}}.run();
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    CHECK(json::parse(result.out)["shard"] == std::to_string(shard) + "/" + std::to_string(n));
+    shards.push_back((folder / name).string());
+  }
+  for (const bool copy : {false, true}) {
+    std::vector<std::string> words = {"merge", "-o", (folder / (copy ? "copy.h5" : "merged.h5")).string(), "--json"};
+    if (copy) words.emplace_back("--copy");
+    words.insert(words.end(), shards.begin(), shards.end());
+    const auto merged = kvscope_run(words);
+    INFO(merged.err);
+    REQUIRE(merged.exit_code == 0);
+    CHECK(json::parse(merged.out)["runs"] == kPrompts);
+    CHECK(json::parse(merged.out)["missing"].empty());
+    check_same_trace(words[2], whole);
+    CHECK(kvscope_run({"heads", words[2], "--json"}).out == kvscope_run({"heads", whole.string(), "--json"}).out);
+  }
+  const json inspected = json::parse(kvscope_run({"inspect", (folder / "merged.h5").string(), "--json"}).out);
+  CHECK(inspected["status"] == "merged");
+  CHECK(inspected["shards"].size() == static_cast<std::size_t>(n));
+  CHECK(inspected["prompts"] == kPrompts);
+}
+
+TEST_CASE("merge refuses missing and doubled shards, bad names and bad usage in one line") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  for (const char* shard : {"0/2", "1/2"})
+    REQUIRE(Capture{folder, std::string("s") + shard[0] + ".h5", {"--shard", shard}}.run().exit_code == 0);
+  const std::string s0 = (folder / "s0.h5").string(), s1 = (folder / "s1.h5").string();
+  const std::string out = (folder / "m.h5").string();
+  check_error_line(kvscope_run({"merge", s0, "-o", out}), 2, "no shard has prompt 1, 3, 5");
+  check_error_line(kvscope_run({"merge", s0, s1, s0, "-o", out}), 2, "prompt 0 is answered here");
+  check_error_line(kvscope_run({"merge", s0, s1}), 1, "no -o FILE");
+  check_error_line(kvscope_run({"merge", "-o", out}), 1, "too few arguments");
+  check_error_line(kvscope_run({"merge", s0, s1, "-o", s0}), 2, "exists");
+  check_error_line(kvscope_run({"merge", s0, s1, "-o", s0, "--overwrite"}), 2, "one of the shards");
+  check_error_line(kvscope_run({"merge", s0, (folder / "none.h5").string(), "-o", out}), 2, "none.h5");
+  CHECK_FALSE(fs::exists(out));
+  const auto partly = kvscope_run({"merge", s0, "-o", out, "--allow-missing", "--json"});
+  REQUIRE(partly.exit_code == 0);
+  CHECK(json::parse(partly.out)["missing"] == json({1, 3, 5}));
+  CHECK(json::parse(partly.out)["runs"] == 4);
+}
+
+TEST_CASE("The progress of a capture that goes on begins with what is done") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  CHECK(Capture{folder, "t.h5", {"--resume"}, " --slow 60"}.run(-1, 1.2).exit_code == -1);
+  const auto result = Capture{folder, "t.h5", {"--resume"}, " --slow 20"}.run();
+  REQUIRE(result.exit_code == 0);
+  const int resumed = json::parse(result.out)["resumed"];
+  REQUIRE(resumed > 0);
+  CHECK(result.err.find("capture " + std::to_string(resumed) + "/7") != std::string::npos);
+}
