@@ -67,6 +67,9 @@ __device__ inline void finish(const ProjectArgs& args, int token, long long row,
     case Epilogue::silu:
       static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(silu(biased));
       return;
+    case Epilogue::sigmoid:
+      static_cast<float*>(args.out)[token * args.n_rows + row] = 1.0f / (1.0f + expf(-biased));
+      return;
     case Epilogue::gelu:
       static_cast<T*>(args.out)[token * args.n_rows + row] = from_float<T>(gelu(biased));
       return;
@@ -306,7 +309,7 @@ ProjectArgs slice(const ProjectArgs& args, int first, int n) {
     return const_cast<char*>(static_cast<const char*>(pointer)) + elements * static_cast<std::int64_t>(size);
   };
   const std::size_t element = size_of(args.dtype);
-  const bool is_float = args.epilogue == Epilogue::add || args.epilogue == Epilogue::logits;
+  const bool is_float = writes_floats(args.epilogue);
   const std::int64_t width = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
   part.x = advance(args.x, static_cast<std::int64_t>(first) * args.dim, args.norm_weight ? sizeof(float) : element);
   part.out = advance(args.out, first * width, is_float ? sizeof(float) : element);

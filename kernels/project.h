@@ -5,13 +5,19 @@ namespace kvscope::kernels {
 
 /// What becomes of a row's product.
 enum class Epilogue : std::int32_t {
-  store = 0,   // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], dtype
-  add = 1,     // out[t][r] += y_r                              [n_tokens, n_rows], float32: the residual stream
-  swiglu = 2,  // out[t][r] = silu(y_r) y_{r + n_rows / 2}      [n_tokens, n_rows / 2], dtype; gate rows, then up rows
-  logits = 3,  // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], float32
-  silu = 4,    // out[t][r] = silu(y_r + bias_r)                [n_tokens, n_rows], dtype
-  gelu = 5,    // out[t][r] = gelu(y_r + bias_r)                likewise; the one with erf
+  store = 0,    // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], dtype
+  add = 1,      // out[t][r] += y_r                              [n_tokens, n_rows], float32: the residual stream
+  swiglu = 2,   // out[t][r] = silu(y_r) y_{r + n_rows / 2}      [n_tokens, n_rows / 2], dtype; gate rows, then up rows
+  logits = 3,   // out[t][r] = y_r + bias_r                      [n_tokens, n_rows], float32
+  silu = 4,     // out[t][r] = silu(y_r + bias_r)                [n_tokens, n_rows], dtype
+  gelu = 5,     // out[t][r] = gelu(y_r + bias_r)                likewise; the one with erf
+  sigmoid = 6,  // out[t][r] = 1 / (1 + exp(-y_r - bias_r))     [n_tokens, n_rows], float32: a gate's utility
 };
+
+/// Whether `out` is float32 whatever the dtype.
+constexpr bool writes_floats(Epilogue epilogue) {
+  return epilogue == Epilogue::add || epilogue == Epilogue::logits || epilogue == Epilogue::sigmoid;
+}
 
 /// A matrix times a few vectors, with the norm before it and what follows it: the linear layers of a decode step.
 ///

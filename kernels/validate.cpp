@@ -220,7 +220,7 @@ void validate(const MlstmStepArgs& args) {
 void validate(const ProjectArgs& args) {
   const Checker check("project");
   check.dtype(args.dtype);
-  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::gelu));
+  check.range("epilogue", static_cast<int>(args.epilogue), 0, static_cast<int>(Epilogue::sigmoid));
   check.range("dim", args.dim, 1, kMaxProjectDim);
   check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
   if (args.epilogue == Epilogue::swiglu && args.n_rows % 2 != 0)

@@ -95,6 +95,9 @@ void project_block(const ProjectArgs& args, const void* x, std::int64_t first, i
         silu(y[t], n);
         store(y[t], args.out, at, n, args.dtype);
         break;
+      case Epilogue::sigmoid:
+        for (std::int64_t i = 0; i < n; ++i) static_cast<float*>(args.out)[at + i] = 1.0f / (1.0f + std::exp(-y[t][i]));
+        break;
       case Epilogue::gelu:
         gelu(y[t], n);
         store(y[t], args.out, at, n, args.dtype);

@@ -52,6 +52,8 @@ void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const st
       return store(floats, at, DType::f32, biased);
     case Epilogue::silu:
       return store(args.out, at, args.dtype, silu(biased));
+    case Epilogue::sigmoid:
+      return store(floats, at, DType::f32, 1 / (1 + std::exp(-biased)));
     case Epilogue::gelu:
       return store(args.out, at, args.dtype, gelu(biased));
   }

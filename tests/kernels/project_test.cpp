@@ -23,7 +23,7 @@ struct Problem {
   std::vector<float> residual;  // what `add` adds to
 
   int n_out() const { return epilogue == Epilogue::swiglu ? n_rows / 2 : n_rows; }
-  DType out_dtype() const { return epilogue == Epilogue::add || epilogue == Epilogue::logits ? DType::f32 : dtype; }
+  DType out_dtype() const { return writes_floats(epilogue) ? DType::f32 : dtype; }
 };
 
 Problem random_problem(int n_rows, int dim, int n_tokens, Epilogue epilogue, bool has_norm, bool has_bias,
@@ -82,6 +82,7 @@ std::vector<float> naive(const Problem& p) {
       if (p.epilogue == Epilogue::store) out.push_back(rounded_y);
       if (p.epilogue == Epilogue::add) out.push_back(p.residual[t * p.n_rows + r] + y);
       if (p.epilogue == Epilogue::logits) out.push_back(y + bias);
+      if (p.epilogue == Epilogue::sigmoid) out.push_back(1 / (1 + std::exp(-(y + bias))));
       if (p.epilogue == Epilogue::silu) out.push_back(round(rounded_y / (1 + std::exp(-rounded_y))));
       if (p.epilogue == Epilogue::gelu) {
         out.push_back(round(rounded_y / 2 * (1 + std::erf(rounded_y / std::sqrt(2.0f)))));
@@ -112,7 +113,8 @@ void check_problem(Backend backend, const Problem& p) {
 }
 
 Epilogue any_epilogue() {
-  return GENERATE(Epilogue::store, Epilogue::add, Epilogue::swiglu, Epilogue::logits, Epilogue::silu, Epilogue::gelu);
+  return GENERATE(Epilogue::store, Epilogue::add, Epilogue::swiglu, Epilogue::logits, Epilogue::silu, Epilogue::gelu,
+                  Epilogue::sigmoid);
 }
 
 /// Sizes around every vector length and tile: 8, 16, 32 and 64 columns, 8 rows, chunks of up to 64 rows.
