@@ -19,7 +19,7 @@ constexpr OptionSpec kOptions[] = {
     {"preset", "NAME", "a figure of a paper; --list names them"},
     {"o", "FILE", "what to write: .pdf, .svg or .png"},
     {"venue", "NAME", "width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
-    {"metric", "NAME", "of a layer x head map: density, evict_ratio, cache_share, recall, mass_recall, chance"},
+    {"metric", "NAME", "of a layer x head map: density, evict_ratio, cache_share, recall, mass_recall, regret, chance"},
     {"layer", "N", "of a token strip or timeline"},
     {"kv-head", "N", "of a timeline"},
     {"q", "N", "query position; -1 is the last"},

@@ -82,7 +82,7 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
   CHECK(contests.size() == 1 + run.contests.size());
   CHECK(contests[1].starts_with(std::to_string(run.contests[0].q) + ",0,0,"));
   const auto metrics = table("metrics");
-  CHECK(metrics[0] == "layer,kv_head,density,evict_ratio,cache_share,recall,mass_recall,chance");
+  CHECK(metrics[0] == "layer,kv_head,density,evict_ratio,cache_share,recall,mass_recall,regret,chance");
   CHECK(metrics.size() == 1 + 6);
   const float density = head_metric(run, Metric::density, run.queries() - 1).at(0, 0);
   REQUIRE(metrics[1].starts_with("0,0,0."));

@@ -31,6 +31,11 @@ std::string random_text(std::mt19937_64& random) {
   std::vector<std::string> pairs;
   for (const ParameterInfo& parameter : info.parameters) {
     if (random() % 3 == 0) continue;
+    if (parameter.kind == ParameterKind::choice) {
+      pairs.push_back(std::string(parameter.name) + "=" +
+                      std::string(parameter.choices[random() % parameter.choices.size()]));
+      continue;
+    }
     const bool whole = parameter.kind != ParameterKind::real;
     double value = parameter.min + unit() * (parameter.max - parameter.min);
     if (random() % 4 == 0) value = random() % 2 == 0 ? parameter.min : parameter.max;
@@ -66,13 +71,14 @@ TEST_CASE("policy: the canonical text writes every parameter in the order of its
   CHECK(PolicySpec::parse("full").to_string() == "full");
   CHECK(PolicySpec::parse("streaming").to_string() == "streaming:sinks=4,window=64");
   CHECK(PolicySpec::parse("threshold:window=128,threshold=-0.25").to_string() ==
-        "threshold:threshold=-0.25,sinks=4,window=128");
+        "threshold:threshold=-0.25,sinks=4,window=128,read=0,pool=0,drop=0.1,observe=256");
   CHECK(PolicySpec::parse("kvpop").to_string() == "kvpop:budget=512,sinks=4,window=64,decay=1,stride=1");
   CHECK(PolicySpec::parse("kvpop: decay=0.9999 , keep=25%").to_string() ==
         "kvpop:keep=0.25,sinks=4,window=64,decay=0.9999,stride=1");
   CHECK(PolicySpec::parse("kvpop:compression=4x,stride=16").to_string() ==
         "kvpop:compression=4x,sinks=4,window=64,decay=1,stride=16");
-  CHECK(PolicySpec::parse("threshold:threshold=-0").to_string() == "threshold:threshold=0,sinks=4,window=64");
+  CHECK(PolicySpec::parse("threshold:threshold=-0").to_string() ==
+        "threshold:threshold=0,sinks=4,window=64,read=0,pool=0,drop=0.1,observe=256");
 }
 
 TEST_CASE("policy: a default PolicySpec is the full cache", "[core][policy]") {
@@ -115,7 +121,7 @@ TEST_CASE("policy: a budget below sinks and window is an error that names all th
 TEST_CASE("policy: unknown names and keys are errors that list what exists", "[core][policy]") {
   for (const char* text : {"kvpopp", "", ":budget=4", "KVPOP", "full\n"}) {
     INFO(text);
-    CHECK_THAT(parse_error(text), Contains("full, streaming, kvpop, threshold"));
+    CHECK_THAT(parse_error(text), Contains("full, streaming, kvpop, sp-kv"));
   }
   CHECK_THAT(parse_error("kvpop:bugdet=512"),
              Contains("bugdet") && Contains("budget, keep, compression, sinks, window, decay, stride"));
@@ -177,7 +183,7 @@ TEST_CASE("policy: every policy declares itself completely", "[core][policy]") {
       CHECK(parameter.default_value <= parameter.max);
     }
   }
-  CHECK(find_policy("quest") == nullptr);
+  CHECK(find_policy("attention-sinks-of-tomorrow") == nullptr);
 }
 
 TEST_CASE("policy: the lifetimes of every policy are those of its rule", "[core][policy]") {

@@ -269,7 +269,7 @@ TEST_CASE("apply_event: a step that does not fit is refused", "[core][protocol]"
   CHECK_THAT(refusal(record, contest({127, 2, 0, 111, 5, 5})), Contains("layer 2"));
   CHECK_THAT(refusal(record, contest({127, 0, 65536, 111, 5, 5})), Contains("65536"));  // would be head 0 if narrowed
   CHECK_THAT(refusal(record, contest({127, 0, 0, 128, 5, 5})), Contains("newcomer 128"));
-  CHECK_THAT(refusal(record, contest({127, 0, 0, 111, 111, 111})), Contains("boundary 111"));
+  CHECK_THAT(refusal(record, contest({127, 0, 0, 111, 111, -1})), Contains("boundary 111"));
   CHECK_THAT(refusal(record, contest({127, 0, 0, 111, -2, 111})), Contains("boundary -2"));
   CHECK_THAT(refusal(record, contest({127, 0, 0, 111, 5, 6})), Contains("evicted 6"));
 }
@@ -359,18 +359,15 @@ TEST_CASE("apply_event: random damage to any event is refused or harmless, never
 }
 
 TEST_CASE("protocol: requests, models and timings come back as they were", "[core][protocol]") {
-  protocol::RunRequest request{.prompt = "Say \"hi\".\n",
-                               .raw = false,
-                               .policy = PolicySpec::parse("kvpop:keep=25%,window=32"),
-                               .max_tokens = 99,
-                               .sampling = {.temperature = 0.7,
-                                            .top_k = 50,
-                                            .top_p = 0.9,
-                                            .min_p = 0.05,
-                                            .repetition_penalty = 1.1,
-                                            .seed = UINT64_MAX},
-                               .oracle = false,
-                               .stop_at_eos = false};
+  protocol::RunRequest request{
+      .prompt = "Say \"hi\".\n",
+      .raw = false,
+      .policy = PolicySpec::parse("kvpop:keep=25%,window=32"),
+      .max_tokens = 99,
+      .sampling =
+          {.temperature = 0.7, .top_k = 50, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 1.1, .seed = UINT64_MAX},
+      .oracle = false,
+      .stop_at_eos = false};
   const auto through_cbor = [](const json& j) { return json::from_cbor(json::to_cbor(j)); };
   const auto back = protocol::run_request_from_json(through_cbor(protocol::to_json(request, kId)));
   CHECK(back.prompt == request.prompt);

@@ -20,20 +20,23 @@ class Streaming final : public LifetimeRule {
 
 class Threshold final : public LifetimeRule {
  public:
-  explicit Threshold(float threshold) : threshold_(threshold) {}
+  Threshold(float threshold, bool strict) : threshold_(threshold), strict_(strict) {}
   std::int32_t admit(std::int32_t t, float score, std::vector<Contest>*) override {
-    return score >= threshold_ ? -1 : t;
+    return (strict_ ? score > threshold_ : score >= threshold_) ? -1 : t;
   }
 
  private:
   float threshold_;
+  bool strict_;
 };
 
 }  // namespace
 
 std::unique_ptr<LifetimeRule> make_keep_all_rule() { return std::make_unique<KeepAll>(); }
 std::unique_ptr<LifetimeRule> make_streaming_rule() { return std::make_unique<Streaming>(); }
-std::unique_ptr<LifetimeRule> make_threshold_rule(float threshold) { return std::make_unique<Threshold>(threshold); }
+std::unique_ptr<LifetimeRule> make_threshold_rule(float threshold, bool strict) {
+  return std::make_unique<Threshold>(threshold, strict);
+}
 
 void replay(LifetimeRule& rule, bool reads_scores, std::span<const float> scores, int n_sink, int window,
             std::int32_t n_queries, std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {

@@ -22,8 +22,8 @@ class LifetimeRule {
 
 std::unique_ptr<LifetimeRule> make_keep_all_rule();
 std::unique_ptr<LifetimeRule> make_streaming_rule();
-/// Kept if score >= threshold; a NaN leaves.
-std::unique_ptr<LifetimeRule> make_threshold_rule(float threshold);
+/// Kept if score >= threshold (strict: > threshold); a NaN leaves.
+std::unique_ptr<LifetimeRule> make_threshold_rule(float threshold, bool strict = false);
 /// KVpop's. Throws std::invalid_argument for top_k < 0, decay_stride < 1 or log_gamma > 0.
 std::unique_ptr<LifetimeRule> make_running_top_k_rule(const RetentionGeometry& geometry);
 

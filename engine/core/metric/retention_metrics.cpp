@@ -29,6 +29,8 @@ constexpr MetricInfo kMetrics[] = {
      "as "
      "the oracle may rank by decayed mass",
      true},
+    {Metric::regret, "regret", "Regret",
+     "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
     {Metric::chance, "chance", "Chance", "kept / eligible tokens: the recall of random retention of the same size",
      false},
 };
@@ -102,6 +104,8 @@ float value_of(const HeadRows& rows, Metric metric, std::int32_t q, const Retent
       return cache_share(rows, q);
     case Metric::recall:
       return weighted_recall(rows, q, from, to, true, [](std::int32_t) { return 1.0; });
+    case Metric::regret:
+      return 1 - value_of(rows, Metric::mass_recall, q, geometry);
     case Metric::mass_recall:
       return weighted_recall(rows, q, from, to, false, [&](std::int32_t t) {
         return t < static_cast<std::int32_t>(rows.mass.size()) ? static_cast<double>(rows.mass[t]) : NAN;

@@ -10,7 +10,7 @@
 
 namespace kvscope {
 
-enum class Metric { density, evict_ratio, cache_share, recall, mass_recall, chance };
+enum class Metric { density, evict_ratio, cache_share, recall, mass_recall, regret, chance };
 
 struct MetricInfo {
   Metric metric;
@@ -36,6 +36,7 @@ struct HeadMap {
 /// cache_share(q) = |kept, all| / (q + 1)                                    window and sinks count
 /// recall(q)      = |kept and oracle kept| / |oracle kept|  over eligible tokens n_sink <= t <= q - window
 /// mass_recall(q) = future mass of what is kept / future mass of what the oracle keeps, over eligible tokens
+/// regret(q)      = 1 - mass_recall(q)
 /// chance(q)      = |kept| / |eligible|: what random retention of the same size would recall
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
 

@@ -1,3 +1,4 @@
+// The dense cache: nothing ever leaves. The yardstick for every other policy.
 #include <algorithm>
 
 #include "engine/core/policy/policy.h"
@@ -9,21 +10,20 @@ RetentionGeometry geometry(const PolicySpec&, int n_positions) {
   return {.n_sink = 0, .window = kDefaultWindow, .top_k = std::max(0, n_positions - kDefaultWindow)};
 }
 
-std::unique_ptr<LifetimeRule> rule(const PolicySpec&, const RetentionGeometry&) { return make_keep_all_rule(); }
+RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {}; }
 
 }  // namespace
 
 const Policy& full_policy() {
-  static const Policy policy{
-      .info = {.name = "full",
-               .title = "Full cache",
-               .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The dense reference. Its "
-                             "metrics take a window of 64 tokens.",
-               .parameters = {},
-               .has_budget = false,
-               .needs_scorer = false},
-      .geometry = geometry,
-      .rule = rule};
+  static const Policy policy{.info = {.name = "full",
+                                      .title = "Full cache",
+                                      .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The "
+                                                    "dense reference. Its metrics take a window of 64 tokens.",
+                                      .parameters = {},
+                                      .has_budget = false,
+                                      .needs_scorer = false},
+                             .geometry = geometry,
+                             .plan = plan};
   return policy;
 }
 

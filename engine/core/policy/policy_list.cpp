@@ -1,4 +1,5 @@
 // The list of policies. A new one is a file with its rule, a declaration in policy.h and a line here.
+#include <stdexcept>
 #include <vector>
 
 #include "engine/core/policy/policy.h"
@@ -8,9 +9,36 @@ namespace kvscope {
 namespace {
 
 const std::vector<const Policy*>& policies() {
-  static const std::vector<const Policy*> list{&full_policy(), &streaming_policy(), &kvpop_policy(),
-                                               &threshold_policy()};
+  static const std::vector<const Policy*> list{&full_policy(),
+                                               &streaming_policy(),
+                                               &kvpop_policy(),
+                                               &sp_kv_policy(),
+                                               &wg_kv_policy(),
+                                               &dms_policy(),
+                                               &kvzap_policy(),
+                                               &tova_policy(),
+                                               &h2o_policy(),
+                                               &snapkv_policy(),
+                                               &expected_attention_policy(),
+                                               &duo_policy(),
+                                               &hybrid_policy(),
+                                               &quest_policy(),
+                                               &top_k_policy(),
+                                               &threshold_policy(),
+                                               &random_policy()};
   return list;
+}
+
+/// Who is local, without a head directory at hand: a trace does not have it.
+std::vector<std::uint8_t> recorded_heads(const Policy& policy, const PolicySpec& spec, const HeadIndex& head) {
+  try {
+    return policy.local_heads(spec, {.n_layers = head.n_layers, .n_kv_heads = head.n_kv_heads});
+  } catch (const std::invalid_argument&) {
+    throw Error({.file = "policy " + spec.name,
+                 .found = "heads that a head directory names",
+                 .expected = "a policy whose lifetimes follow from what is recorded",
+                 .hint = "decode under it"});
+  }
 }
 
 }  // namespace
@@ -45,17 +73,31 @@ const Policy& policy_of(const PolicySpec& spec) {
 
 void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const float> scores, std::int32_t n_queries,
                       std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
+  policy_lifetimes(spec, n_positions, HeadIndex{}, scores, n_queries, evict_at, contests);
+}
+
+void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& head, std::span<const float> scores,
+                      std::int32_t n_queries, std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
   const Policy& policy = policy_of(spec);
   const RetentionGeometry geometry = policy.geometry(spec, n_positions);
+  RetentionPlan plan = policy.plan(spec, geometry);
+  if (!plan.follows_from_scores()) {
+    throw Error({.file = "policy " + spec.name,
+                 .found = "a policy that decides by attention",
+                 .expected = "one whose lifetimes follow from recorded scores",
+                 .hint = "decode under it"});
+  }
+  if (policy.local_heads != nullptr) plan.local_heads = recorded_heads(policy, spec, head);
+  const bool reads_scores = plan.source != ScoreSource::none;
   const std::int32_t n_needed = n_queries - geometry.window;  // scores 0 ... n_needed - 1 are read
-  if (policy.info.needs_scorer && n_needed > geometry.n_sink && scores.size() < static_cast<std::size_t>(n_needed)) {
+  if (reads_scores && n_needed > geometry.n_sink && scores.size() < static_cast<std::size_t>(n_needed)) {
     throw Error({.file = "policy " + spec.name,
                  .where = "scores",
                  .found = std::to_string(scores.size()) + " scores",
                  .expected = std::to_string(n_needed) + ", one for each token that has left the window",
                  .hint = "record a run with a scorer beside the model"});
   }
-  replay(*policy.rule(spec, geometry), policy.info.needs_scorer, scores, geometry.n_sink, geometry.window, n_queries,
+  replay(*make_rule(plan, geometry, head.flat()), reads_scores, scores, geometry.n_sink, geometry.window, n_queries,
          evict_at, contests);
 }
 

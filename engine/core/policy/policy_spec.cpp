@@ -53,7 +53,17 @@ std::string quoted(std::string_view text) {
                .expected = std::move(expected)});
 }
 
+double parse_choice(std::string_view policy, const ParameterInfo& parameter, std::string_view text) {
+  std::string names;
+  for (std::size_t i = 0; i < parameter.choices.size(); ++i) {
+    if (parameter.choices[i] == text) return static_cast<double>(i);
+    names += (names.empty() ? "" : ", ") + std::string(parameter.choices[i]);
+  }
+  bad_value(policy, parameter.name, text, "one of " + names);
+}
+
 double parse_value(std::string_view policy, const ParameterInfo& parameter, std::string_view text) {
+  if (parameter.kind == ParameterKind::choice) return parse_choice(policy, parameter, text);
   const bool whole = parameter.kind != ParameterKind::real;
   const std::optional<double> value = read_number(text);
   if (!value || *value < parameter.min || *value > parameter.max || (whole && *value != std::floor(*value))) {
@@ -171,6 +181,10 @@ std::string PolicySpec::to_string() const {
     text.append(key).append("=").append(value);
   };
   for (const ParameterInfo& parameter : info.parameters) {
+    if (parameter.kind == ParameterKind::choice) {
+      append(parameter.name, std::string(parameter.choices[static_cast<std::size_t>(value(parameter.name))]));
+      continue;
+    }
     if (!is_budget(info, parameter)) {
       append(parameter.name, number_text(value(parameter.name)));
       continue;
@@ -195,6 +209,10 @@ double PolicySpec::value(std::string_view parameter) const {
   if (const auto found = values.find(parameter); found != values.end()) return found->second;
   if (const ParameterInfo* info = find_parameter(policy_of(*this).info, parameter)) return info->default_value;
   throw std::invalid_argument("policy " + name + " has no parameter " + std::string(parameter));
+}
+
+bool PolicySpec::has(std::string_view parameter) const {
+  return find_parameter(policy_of(*this).info, parameter) != nullptr;
 }
 
 int PolicySpec::budget_tokens(int n_positions) const {

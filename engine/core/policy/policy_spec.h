@@ -13,15 +13,16 @@
 
 namespace kvscope {
 
-enum class ParameterKind { tokens, real, count };
+enum class ParameterKind { tokens, real, count, choice };
 
 struct ParameterInfo {
-  std::string_view name;        // "budget"
+  std::string_view name;  // "budget"
   ParameterKind kind;
-  std::string_view unit;        // "tokens", "" for a pure number
+  std::string_view unit;  // "tokens", "" for a pure number
   double default_value;
-  double min, max;              // inclusive
-  std::string_view definition;  // one sentence
+  double min, max;                                 // inclusive
+  std::string_view definition;                     // one sentence
+  std::span<const std::string_view> choices = {};  // of a choice, whose value is an index here
 };
 
 struct PolicyInfo {
@@ -29,8 +30,9 @@ struct PolicyInfo {
   std::string_view title;       // "KVpop running top-k"
   std::string_view definition;  // the rule in one or two sentences, with the paper's equation
   std::span<const ParameterInfo> parameters;
-  bool has_budget;              // has budget | keep | compression
-  bool needs_scorer;            // a KVpop scorer must stand beside the model
+  bool has_budget;                               // has budget | keep | compression
+  bool needs_scorer;                             // reads the scores of a gate or scorer that is loaded with the model
+  std::span<const std::string_view> gates = {};  // kinds of gate that it can read, see gate_file.h; empty: any
 };
 
 /// All policies, in the order in which they are offered.
@@ -57,6 +59,8 @@ struct PolicySpec {
   /// The canonical text, all parameters written out; parse(to_string()) gives the same spec.
   std::string to_string() const;
   double value(std::string_view parameter) const;
+  int count(std::string_view parameter) const { return static_cast<int>(value(parameter)); }
+  bool has(std::string_view parameter) const;
 
   /// The budget in tokens for a run of `n_positions` (prompt + new tokens at most). 0 if the policy has none.
   int budget_tokens(int n_positions) const;
@@ -69,9 +73,14 @@ struct PolicySpec {
 std::string describe_budget(int budget_tokens, int n_positions);
 
 /// Lifetimes of one head under `spec` from recorded raw scores: the one place that maps a policy's name to its rule
-/// outside the engine. Used by the engine's prefill, by what-if and by tests. `scores` may be empty for policies
-/// without a scorer. Parameters as in running_top_k().
+/// outside the engine. Used by what-if and by tests. `scores` may be empty for policies without a scorer. Throws Error
+/// for a policy that decides by attention: no scores say what it does. Parameters as in running_top_k().
 void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const float> scores, std::int32_t n_queries,
                       std::span<std::int32_t> evict_at, std::vector<Contest>* contests = nullptr);
+/// The same for one head of a model, for policies that treat heads apart.
+struct HeadIndex;
+void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& head, std::span<const float> scores,
+                      std::int32_t n_queries, std::span<std::int32_t> evict_at,
+                      std::vector<Contest>* contests = nullptr);
 
 }  // namespace kvscope

@@ -1,16 +1,16 @@
+// StreamingLLM (Xiao et al., 2024): sinks and a sliding window; a token that leaves the window is gone. Without sinks
+// it is local attention.
 #include "engine/core/policy/policy.h"
 
 namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {kSinksParameter, kWindowParameter};
-
 RetentionGeometry geometry(const PolicySpec& spec, int) {
-  return {
-      .n_sink = static_cast<int>(spec.value("sinks")), .window = static_cast<int>(spec.value("window")), .top_k = 0};
+  return {.n_sink = spec.count("sinks"), .window = spec.count("window"), .top_k = 0};
 }
 
-std::unique_ptr<LifetimeRule> rule(const PolicySpec&, const RetentionGeometry&) { return make_streaming_rule(); }
+RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {.admission = Admission::drop}; }
 
 }  // namespace
 
@@ -18,14 +18,13 @@ const Policy& streaming_policy() {
   static const Policy policy{
       .info = {.name = "streaming",
                .title = "StreamingLLM",
-               .definition =
-                   "Sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + window. Its budget "
-                   "is sinks + window.",
+               .definition = "Sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + window. Its "
+                             "budget is sinks + window. sinks=0 is local attention.",
                .parameters = kParameters,
                .has_budget = false,
                .needs_scorer = false},
       .geometry = geometry,
-      .rule = rule};
+      .plan = plan};
   return policy;
 }
 

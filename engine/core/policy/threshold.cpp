@@ -1,5 +1,5 @@
-#include <algorithm>
-
+// Admission by a score: a token that leaves the window stays for good if its score is at least the threshold. Heads
+// differ in how much they keep.
 #include "engine/core/policy/policy.h"
 
 namespace kvscope {
@@ -7,18 +7,19 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     {"threshold", ParameterKind::real, "", 0, -1e6, 1e6, "A token stays if its score is at least this."},
-    kSinksParameter,
-    kWindowParameter};
+    {"sinks", ParameterKind::tokens, "tokens", kDefaultSinks, 0, kMaxTokens, kSinksParameter.definition},
+    {"window", ParameterKind::tokens, "tokens", kDefaultWindow, 1, kMaxTokens, kWindowParameter.definition},
+    kReadParameter,
+    kPoolParameter,
+    kDropParameter,
+    kObserveParameter};
 
-/// There is no budget, so everything may stay.
-RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
-  const int n_sink = static_cast<int>(spec.value("sinks"));
-  const int window = static_cast<int>(spec.value("window"));
-  return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
-}
-
-std::unique_ptr<LifetimeRule> rule(const PolicySpec& spec, const RetentionGeometry&) {
-  return make_threshold_rule(static_cast<float>(spec.value("threshold")));
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.source = ScoreSource::gate,
+          .admission = Admission::threshold,
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .compression = pool_of(spec, geometry),
+          .selection = selection_of(spec)};
 }
 
 }  // namespace
@@ -28,13 +29,13 @@ const Policy& threshold_policy() {
       .info = {.name = "threshold",
                .title = "Score threshold",
                .definition =
-                   "Admission by the scorer's score, decided once on leaving the window: evict_at[t] = NEVER if "
-                   "t < sinks or score >= threshold, otherwise t + window. The cache grows with the text.",
+                   "Admission by the score of the first loaded gate, decided once on leaving the window: evict_at[t] = "
+                   "NEVER if t < sinks or score >= threshold, otherwise t + window. The cache grows with the text.",
                .parameters = kParameters,
                .has_budget = false,
                .needs_scorer = true},
-      .geometry = geometry,
-      .rule = rule};
+      .geometry = open_geometry,
+      .plan = plan};
   return policy;
 }
 

@@ -1,10 +1,12 @@
 #include "engine/core/whatif/what_if.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 
 #include "engine/core/metric/retention_metrics.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {
@@ -26,10 +28,28 @@ std::optional<int> recorded_delay(const RunRecord& run) {
   return std::nullopt;
 }
 
+/// Whether the scores of `run` are of a kind that `spec` reads. A description begins with the kind of its gate.
+void check_gate(const RunRecord& run, const PolicySpec& spec) {
+  const PolicyInfo& info = policy_of(spec).info;
+  if (info.gates.empty() || run.model.scorer.empty()) return;
+  std::string names;
+  for (const std::string_view gate : info.gates) {
+    std::string words(gate);
+    std::replace(words.begin(), words.end(), '_', ' ');
+    if (run.model.scorer.starts_with(words)) return;
+    names += (names.empty() ? "" : " or ") + words;
+  }
+  throw Error({.file = "what-if",
+               .where = "scores",
+               .found = "scores of another scorer (" + run.model.scorer + ")",
+               .expected = "those of " + names,
+               .hint = "decode under " + spec.name + ", or ask for top-k or threshold, which take any score"});
+}
+
 /// Only for a spec that reads scores: a preview of sinks and window alone is exact for any window.
 void check_window(const RunRecord& run, int window) {
   const std::optional<int> delay = recorded_delay(run);
-  if (!delay || *delay == window) return;
+  if (!delay || *delay == window || *delay <= 1) return;  // scored on arrival: any window may wait for it
   throw Error({.file = "what-if",
                .where = "window",
                .found = "a window of " + std::to_string(window) + " tokens, but the scores were recorded with " +
@@ -56,7 +76,8 @@ void check_scores(const std::vector<float>& scores, int n_queries, const Retenti
 
 RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
-  const bool needs_scores = find_policy(spec.name)->needs_scorer;
+  const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
+  if (needs_scores) check_gate(run, spec);
   if (needs_scores) check_window(run, geometry.window);
   const int n_queries = run.queries();
   const std::vector<float> none;
@@ -71,7 +92,8 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
       const std::vector<float>& scores = run.scores.empty() ? none : run.scores.row(layer, head);
       if (needs_scores) check_scores(scores, n_queries, geometry);
       std::vector<Contest> contests;
-      policy_lifetimes(spec, run.n_positions, scores, n_queries, result.evict_at.row(layer, head), &contests);
+      policy_lifetimes(spec, run.n_positions, {layer, head, run.model.n_layers, run.model.n_kv_heads}, scores,
+                       n_queries, result.evict_at.row(layer, head), &contests);
       for (Contest& contest : contests) {
         contest.layer = static_cast<std::int16_t>(layer);
         contest.kv_head = static_cast<std::int16_t>(head);

@@ -1,0 +1,54 @@
+// Dynamic memory sparsification (Lancucki et al., 2025): a logit that token t + 1 emits marks token t; a marked token
+// is seen for `window` more tokens. The score is the negated logit, so that higher is kept here as everywhere.
+#include <algorithm>
+
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    {"threshold", ParameterKind::real, "", 0, -1e6, 1e6, "A token stays if its negated logit is at least this."},
+    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
+    {"window", ParameterKind::tokens, "tokens", 512, 1, kMaxTokens,
+     "Tokens behind the query that are always seen, the query's own apart: q - t <= window, DMS's own way to count."},
+    kReadParameter,
+    kPoolParameter,
+    kDropParameter,
+    kObserveParameter};
+constexpr std::string_view kGates[] = {"dms", "dms_separate"};
+
+/// DMS counts the tokens behind the query: its window is one less than ours.
+RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
+  const int n_sink = spec.count("sinks"), window = spec.count("window") + 1;
+  return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
+}
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.source = ScoreSource::gate,
+          .admission = Admission::threshold,
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .compression = pool_of(spec, geometry),
+          .selection = selection_of(spec)};
+}
+
+}  // namespace
+
+const Policy& dms_policy() {
+  static const Policy policy{
+      .info = {.name = "dms",
+               .title = "DMS",
+               .definition =
+                   "logit of t = 100 x - 5, x the last channel of the first query head of the group, after its norm "
+                   "and before rotation, of token t + 1; score = -logit; evict_at[t] = NEVER if score >= threshold, "
+                   "otherwise t + window + 1 (q - t <= window is seen: 513 keys for 512).",
+               .parameters = kParameters,
+               .has_budget = false,
+               .needs_scorer = true,
+               .gates = kGates},
+      .geometry = geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

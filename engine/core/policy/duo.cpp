@@ -1,0 +1,39 @@
+// DuoAttention (Xiao et al., 2025): retrieval heads keep everything, streaming heads sinks and window. Which head is
+// which stands in a directory with full_attention_heads.tsv.
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    {"full", ParameterKind::real, "", 0.5, 0, 1, "Share of the KV heads that keep everything."},
+    {"sinks", ParameterKind::tokens, "tokens", 64, 0, kMaxTokens, kSinksParameter.definition},
+    {"window", ParameterKind::tokens, "tokens", 256, 1, kMaxTokens, kWindowParameter.definition}};
+constexpr std::string_view kGates[] = {"duo"};
+
+RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {}; }
+
+std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
+  return least_heads_local(heads, spec.value("full"));
+}
+
+}  // namespace
+
+const Policy& duo_policy() {
+  static const Policy policy{
+      .info = {.name = "duo",
+               .title = "DuoAttention",
+               .definition = "A full head keeps everything, a streaming head sinks and window: the share `full` of the "
+                             "heads with the greatest alpha of the loaded DuoAttention directory are full. Of equal "
+                             "alphas the lower layer, then the lower head.",
+               .parameters = kParameters,
+               .has_budget = false,
+               .needs_scorer = false,
+               .gates = kGates},
+      .geometry = open_geometry,
+      .plan = plan,
+      .local_heads = local_heads};
+  return policy;
+}
+
+}  // namespace kvscope

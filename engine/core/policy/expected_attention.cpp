@@ -1,0 +1,53 @@
+// Expected Attention (Devoto et al., 2025): the attention that a key can expect from queries like those seen so far.
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    kBudgetParameter,
+    {"sinks", ParameterKind::tokens, "tokens", 4, 0, kMaxTokens,
+     "First tokens, which always stay; their queries are left out of the statistics."},
+    {"window", ParameterKind::tokens, "tokens", 1, 1, kMaxTokens, "Window of the metrics; the rule itself has none."},
+    {"future", ParameterKind::tokens, "tokens", 512, 1, 1 << 20,
+     "Positions ahead over which the rotation is averaged."},
+    {"interval", ParameterKind::tokens, "tokens", 512, 0, kMaxTokens,
+     "Tokens of the answer between two compressions; 0: only after the prompt."},
+    {"covariance", ParameterKind::count, "", 1, 0, 1, "1: with the term in Sigma."},
+    {"values", ParameterKind::count, "", 1, 0, 1, "1: times the norm of the value."},
+    {"epsilon", ParameterKind::real, "", 0, 0, 1,
+     "Added to the expected attention before it is multiplied by the norm."}};
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.compression = {.kind = Compression::Kind::expected_attention,
+                          .budget = geometry.budget(),
+                          .interval = spec.count("interval"),
+                          .n_sink = geometry.n_sink,
+                          .observe = 256,
+                          .n_future = spec.count("future"),
+                          .covariance = spec.value("covariance") == 1,
+                          .value_norm = spec.value("values") == 1,
+                          .epsilon = spec.value("epsilon")},
+          .dense_prefill = true};
+}
+
+}  // namespace
+
+const Policy& expected_attention_policy() {
+  static const Policy policy{
+      .info =
+          {.name = "expected-attention",
+           .title = "Expected Attention",
+           .definition =
+               "score = (softmax over keys of k . mu / sqrt(d) + k^T Sigma k / 2d, mean over the group, + epsilon) "
+               "|v|, mu and Sigma of the queries before rotation, turned to the mean of the next `future` positions. "
+               "After the prompt, and every `interval` tokens, a head keeps the budget tokens of highest score.",
+           .parameters = kParameters,
+           .has_budget = true,
+           .needs_scorer = false},
+      .geometry = budget_geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,43 @@
+// H2O (Zhang et al., 2023): heavy hitters by accumulated attention. As released, sums and not means; here the mean over
+// the query heads of the group, since a KV head keeps one set of tokens.
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    kBudgetParameter,
+    {"window", ParameterKind::tokens, "tokens", 256, 1, kMaxTokens,
+     "Recent tokens, the query's own included, that never leave; the heavy hitters have the rest of the budget."},
+    kPrefillParameter};
+
+RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
+  RetentionGeometry geometry = budget_geometry(spec, n_positions);
+  check_protected(spec, geometry.budget(), geometry.window, n_positions);
+  return geometry;
+}
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {
+      .eviction = StepEviction::attention_sum, .protect = geometry.window, .dense_prefill = spec.value("prefill") == 0};
+}
+
+}  // namespace
+
+const Policy& h2o_policy() {
+  static const Policy policy{
+      .info =
+          {.name = "h2o",
+           .title = "H2O heavy hitters",
+           .definition =
+               "When a head holds more than budget tokens after a query, the one of least attention summed over all "
+               "queries so far (mean over the group), among those outside the recent window, leaves: evict_at = q + 1.",
+           .parameters = kParameters,
+           .has_budget = true,
+           .needs_scorer = false},
+      .geometry = geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,99 @@
+// What several policies share: geometries, the rule of a plan, and who is local in a hybrid.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+int count_or(const PolicySpec& spec, std::string_view name, int otherwise) {
+  return spec.has(name) ? spec.count(name) : otherwise;
+}
+
+}  // namespace
+
+RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
+  RetentionGeometry geometry{.n_sink = count_or(spec, "sinks", 0),
+                             .window = spec.count("window"),
+                             .log_gamma = spec.has("decay") ? std::log(spec.value("decay")) : 0,
+                             .decay_stride = count_or(spec, "stride", 1)};
+  const int budget = spec.budget_tokens(n_positions);
+  geometry.top_k = budget - geometry.n_sink - geometry.window;
+  if (geometry.top_k < 0) {
+    const std::string fixed =
+        "sinks " + std::to_string(geometry.n_sink) + " + window " + std::to_string(geometry.window);
+    throw Error(
+        {.code = ExitCode::usage,
+         .file = "policy " + spec.name,
+         .where = "budget",
+         .found = "a budget of " + describe_budget(budget, n_positions),
+         .expected = "at least " + fixed + " = " + std::to_string(geometry.n_sink + geometry.window) + " tokens",
+         .hint = "raise the budget, or make the window smaller"});
+  }
+  return geometry;
+}
+
+RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions) {
+  const int n_sink = count_or(spec, "sinks", 0), window = spec.count("window");
+  return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
+}
+
+void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions) {
+  if (n_protected < budget) return;
+  throw Error({.code = ExitCode::usage,
+               .file = "policy " + spec.name,
+               .where = "budget",
+               .found = "a budget of " + describe_budget(budget, n_positions),
+               .expected = "more than the " + std::to_string(n_protected) + " newest tokens, which never leave",
+               .hint = "raise the budget, or protect fewer"});
+}
+
+Selection selection_of(const PolicySpec& spec) {
+  return {.tokens = spec.count("read"), .window = spec.count("window"), .dense_layers = 0};
+}
+
+Compression pool_of(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  if (spec.count("pool") == 0) return {};
+  return {.kind = Compression::Kind::snapkv,
+          .pool = spec.count("pool"),
+          .drop = spec.value("drop"),
+          .n_sink = geometry.n_sink,
+          .observe = spec.count("observe"),
+          .max_pooling = true,
+          .group_max = true};
+}
+
+std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share) {
+  const std::size_t n = static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads;
+  if (heads.alpha.size() != n) throw std::invalid_argument("least_heads_local: no value for each head");
+  std::vector<std::size_t> order(n);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return heads.alpha[a] > heads.alpha[b]; });
+  std::vector<std::uint8_t> local(n, 1);
+  const auto n_global = static_cast<std::size_t>(std::lround(share * static_cast<double>(n)));
+  for (std::size_t i = 0; i < n_global; ++i) local[order[i]] = 0;
+  return local;
+}
+
+std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const RetentionGeometry& geometry, int head) {
+  if (plan.eviction != StepEviction::none) throw std::logic_error("make_rule: this plan decides by attention");
+  if (plan.is_local(head)) return make_streaming_rule();
+  switch (plan.admission) {
+    case Admission::keep:
+      return make_keep_all_rule();
+    case Admission::drop:
+      return make_streaming_rule();
+    case Admission::threshold:
+      return make_threshold_rule(plan.threshold, plan.strict);
+    case Admission::top_k:
+      return make_running_top_k_rule(geometry);
+  }
+  throw std::logic_error("make_rule: no such admission");
+}
+
+}  // namespace kvscope

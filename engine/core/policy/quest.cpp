@@ -1,0 +1,35 @@
+// Quest (Tang et al., 2024): nothing leaves; a query reads only the pages whose keys could matter to it.
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    {"read", ParameterKind::tokens, "tokens", 1024, 16, kMaxTokens, kReadParameter.definition},
+    {"dense", ParameterKind::count, "layers", 2, 0, 1024, "First layers, which read everything."},
+    {"window", ParameterKind::tokens, "tokens", kDefaultWindow, 1, kMaxTokens,
+     "Window of the metrics; the rule itself has none."}};
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  (void)geometry;
+  return {.selection = {.tokens = spec.count("read"), .dense_layers = spec.count("dense")}};
+}
+
+}  // namespace
+
+const Policy& quest_policy() {
+  static const Policy policy{
+      .info = {.name = "quest",
+               .title = "Quest",
+               .definition = "Nothing is evicted. A query reads `read` tokens in pages of 16: those with the greatest "
+                             "bound sum_c max(q_c min_c, q_c max_c) on a page's attention, maximum over the group, the "
+                             "newest page always. The first `dense` layers read all; so does the prompt.",
+               .parameters = kParameters,
+               .has_budget = false,
+               .needs_scorer = false},
+      .geometry = open_geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

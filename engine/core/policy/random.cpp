@@ -1,0 +1,48 @@
+// The chance level of everything else: random scores under a budget, or admission with a fixed probability
+// ("StreamingLLM + x % random").
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    kBudgetParameter,
+    kSinksParameter,
+    kWindowParameter,
+    {"admit", ParameterKind::real, "", 0, 0, 1, "Probability that a token is admitted; 0: compete for the budget."},
+    kSeedParameter};
+
+RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
+  return spec.value("admit") > 0 ? open_geometry(spec, n_positions) : budget_geometry(spec, n_positions);
+}
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  (void)geometry;
+  RetentionPlan plan{.source = ScoreSource::random,
+                     .seed = static_cast<std::uint64_t>(spec.value("seed")),
+                     .admission = Admission::top_k};
+  if (const double admit = spec.value("admit"); admit > 0) {
+    plan.admission = Admission::threshold;
+    plan.threshold = static_cast<float>(1 - admit);
+  }
+  return plan;
+}
+
+}  // namespace
+
+const Policy& random_policy() {
+  static const Policy policy{
+      .info = {.name = "random",
+               .title = "Random retention",
+               .definition = "Scores uniform in [0, 1), drawn from seed, layer, head and position. admit=0: they "
+                             "compete for the budget as kvpop's do; admit=x: a token that leaves the window stays for "
+                             "good with probability x, and there is no budget.",
+               .parameters = kParameters,
+               .has_budget = true,
+               .needs_scorer = false},
+      .geometry = geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

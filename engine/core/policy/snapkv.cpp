@@ -1,0 +1,47 @@
+// SnapKV (Li et al., 2024): after the prompt, once, by what its last queries attended to. As in kvpress (mean over the
+// window, mean pooling, mean over the group); the original pools by maximum.
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr std::string_view kPooling[] = {"mean", "max"};
+constexpr ParameterInfo kParameters[] = {
+    kBudgetParameter,
+    {"window", ParameterKind::tokens, "tokens", 64, 1, 4096,
+     "Last queries of the prompt, which are observed and stay."},
+    {"kernel", ParameterKind::count, "tokens", 5, 1, 255, "Neighbours over which the attention is pooled; odd."},
+    {"pooling", ParameterKind::choice, "", 0, 0, 1,
+     "Over neighbours: their mean (kvpress) or their maximum (as published).", kPooling},
+    {"group", ParameterKind::choice, "", 0, 0, 1, "Over the query heads of the group: their mean or their maximum.",
+     kPooling}};
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.compression = {.kind = Compression::Kind::snapkv,
+                          .budget = geometry.budget(),
+                          .observe = geometry.window,
+                          .kernel_size = spec.count("kernel"),
+                          .max_pooling = spec.value("pooling") == 1,
+                          .group_max = spec.value("group") == 1},
+          .dense_prefill = true};
+}
+
+}  // namespace
+
+const Policy& snapkv_policy() {
+  static const Policy policy{
+      .info = {.name = "snapkv",
+               .title = "SnapKV",
+               .definition =
+                   "After the prompt every head keeps its last `window` tokens and, of the others, those with the "
+                   "greatest attention from the last `window` queries, pooled over `kernel` neighbours, budget tokens "
+                   "in all; the losers have evict_at = prompt length. The answer's tokens all stay.",
+               .parameters = kParameters,
+               .has_budget = true,
+               .needs_scorer = false},
+      .geometry = budget_geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

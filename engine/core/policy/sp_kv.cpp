@@ -1,0 +1,44 @@
+// Self-pruned KV attention: a utility predicted from the attention input when the token is created decides whether it
+// is kept when it leaves the window. SP-KV section 2; sinks are an option (Table 4).
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    {"threshold", ParameterKind::real, "", 0.5, 0, 1, "tau: a token stays if its utility is at least this."},
+    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
+    {"window", ParameterKind::tokens, "tokens", 128, 1, kMaxTokens, kWindowParameter.definition},
+    kReadParameter,
+    kPoolParameter,
+    kDropParameter,
+    kObserveParameter};
+constexpr std::string_view kGates[] = {"sp_kv"};
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.source = ScoreSource::gate,
+          .admission = Admission::threshold,
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .compression = pool_of(spec, geometry),
+          .selection = selection_of(spec)};
+}
+
+}  // namespace
+
+const Policy& sp_kv_policy() {
+  static const Policy policy{
+      .info = {.name = "sp-kv",
+               .title = "SP-KV",
+               .definition = "utility u_t = sigmoid(f(h_t)) of the attention input h_t, one f per KV head; evict_at[t] "
+                             "= NEVER if u_t >= threshold, otherwise t + window (0 <= q - t < window is seen). The "
+                             "cache grows with what the predictor keeps.",
+               .parameters = kParameters,
+               .has_budget = false,
+               .needs_scorer = true,
+               .gates = kGates},
+      .geometry = open_geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,46 @@
+// Write-gated KV: a gate on the keys before and after rotation decides admission to the global cache when the token
+// leaves the local window (lazy promotion). WG-KV sections 2-4; the comparison is that of the released code, > and not
+// >=.
+#include "engine/core/policy/policy.h"
+
+namespace kvscope {
+namespace {
+
+constexpr ParameterInfo kParameters[] = {
+    {"threshold", ParameterKind::real, "", 0.1, 0, 1, "tau: a token is admitted if its gate is above this."},
+    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
+    {"window", ParameterKind::tokens, "tokens", 256, 1, kMaxTokens, kWindowParameter.definition},
+    kReadParameter,
+    kPoolParameter,
+    kDropParameter,
+    kObserveParameter};
+constexpr std::string_view kGates[] = {"wg_kv"};
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.source = ScoreSource::gate,
+          .admission = Admission::threshold,
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .strict = true,
+          .compression = pool_of(spec, geometry),
+          .selection = selection_of(spec)};
+}
+
+}  // namespace
+
+const Policy& wg_kv_policy() {
+  static const Policy policy{
+      .info = {.name = "wg-kv",
+               .title = "WG-KV",
+               .definition = "gate g_t = sigmoid(W2 gelu(W1 x + b1) + b2), x = [RMSNorm(k before RoPE) ; RMSNorm(k "
+                             "after RoPE)]; evict_at[t] = NEVER if g_t > threshold, otherwise t + window. pool and "
+                             "read are its App. K and section 5.4.",
+               .parameters = kParameters,
+               .has_budget = false,
+               .needs_scorer = true,
+               .gates = kGates},
+      .geometry = open_geometry,
+      .plan = plan};
+  return policy;
+}
+
+}  // namespace kvscope
