@@ -8,6 +8,7 @@
 #include <span>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/oracle/oracle_spec.h"
 #include "engine/model/model.h"
 
 namespace kvscope::engine {
@@ -17,17 +18,20 @@ namespace kvscope::engine {
 ///     mass_t^(g) = 1 / N_t  sum over q in [t + window, S) of p_{q->t}^(g),    N_t = max(1, S - (t + window))
 ///     future_mass_t = max over the query heads g of the KV head's group
 ///
-/// p is the teacher's own dense attention. Costs O(S) memory a head (its keys, values and sums) and works in chunks, so
-/// that it can keep up with a run.
+/// or as OracleSpec says otherwise; for agg=mean it is exp(mean_g log(1e-6 + mass^(g))) - 1e-6, so that the logarithm
+/// of 1e-6 + future_mass is the target either way. p is the teacher's own dense attention. Costs O(S) memory a head
+/// (its keys, values and sums) and works in chunks, so that it can keep up with a run.
 class DenseTeacher {
  public:
   /// capacity: the most tokens that will ever be given; window: of the policy that is judged.
-  DenseTeacher(const LoadedModel& model, int capacity, int window);
+  DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec = {});
   ~DenseTeacher();
 
   /// Takes the tokens that follow on those already seen. `stop` is asked before each chunk; returns false if it said
   /// so.
-  bool absorb(std::span<const std::int32_t> ids, const std::function<bool()>& stop = {});
+  /// kept: for lse=sparse, the lifetimes that the policy gave to the tokens so far; undecided ones count as kept.
+  bool absorb(std::span<const std::int32_t> ids, const std::function<bool()>& stop = {},
+              const LifetimeMap* kept = nullptr);
   /// Queries seen, S of the formula.
   int horizon() const;
   /// [n_layers][n_kv_heads][horizon]; NaN for tokens without a future query (t + window >= S).

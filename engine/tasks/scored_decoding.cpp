@@ -34,7 +34,8 @@ class LifetimeSite final : public AttentionSite {
   /// Where the tokens of the next pass stand.
   void begin(std::int64_t position) { position_ = position; }
 
-  at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor attend(int layer, const LayerTokens& tokens) override {
+    const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
     const auto end = position_ + q.size(0);
     keys_[layer].narrow(0, position_, q.size(0)).copy_(k);
     values_[layer].narrow(0, position_, q.size(0)).copy_(v);

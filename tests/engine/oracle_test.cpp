@@ -1,7 +1,5 @@
 // The transposed pass against what it is: column sums of the softmax matrix.
 
-#include "tests/support/torch_catch.h"  // before LibTorch
-
 #include <cmath>
 #include <limits>
 
@@ -10,6 +8,7 @@
 #include "engine/model/transformer.h"
 #include "engine/oracle/dense_teacher.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope::engine {
 namespace {
@@ -17,7 +16,8 @@ namespace {
 /// Dense attention by LibTorch's own softmax, which also keeps p: [n_heads, n, n] of every layer.
 class MatrixSite final : public AttentionSite {
  public:
-  at::Tensor attend(int, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor attend(int, const engine::LayerTokens& tokens) override {
+    const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
     const std::int64_t n = q.size(0), group = q.size(1) / k.size(1);
     const auto heads_first = [](const at::Tensor& x) { return x.to(at::kDouble).transpose(0, 1); };
     const at::Tensor keys = heads_first(k).repeat_interleave(group, 0),
