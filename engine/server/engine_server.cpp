@@ -38,7 +38,7 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
 json started_event(const Generation& run, int id) {
   BytePool pieces;
   for (const std::int32_t token : run.ids()) pieces.push_back(run.piece(token));
-  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy);
+  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(), run.request().oracle_spec);
 }
 
 json oracle_event(const OracleFacts& facts, int id) {
@@ -64,6 +64,19 @@ double mean_nll(const std::vector<float>& logprobs) {
   double sum = 0;
   for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
   return logprobs.size() > 1 ? sum / static_cast<double>(logprobs.size() - 1) : std::nan("");
+}
+
+std::vector<std::string> gates_of(const json& request) {
+  std::vector<std::string> gates;
+  if (!request.contains("gates")) return gates;
+  for (const json& gate : request.at("gates")) {
+    if (!gate.is_string()) {
+      throw Error(
+          {.code = ExitCode::usage, .file = "request", .where = "gates", .found = gate.dump(), .expected = "paths"});
+    }
+    gates.push_back(gate.get<std::string>());
+  }
+  return gates;
 }
 
 }  // namespace
@@ -124,7 +137,7 @@ Hooks EngineServer::hooks(int id) {
 void EngineServer::load(const json& request, int id) {
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path path = protocol::text(request, "model");
-  Loaded wanted{path, {text_or(request, "device", "auto"), text_or(request, "dtype", "auto")}, {}};
+  Loaded wanted{path, {text_or(request, "device", "auto"), text_or(request, "dtype", "auto"), gates_of(request)}, {}};
   // The cheap half of loading comes first: a wrong path must not cost the model that is there.
   ModelConfig::load(path);
   wanted.written = newest_file(path);
@@ -151,6 +164,11 @@ void EngineServer::run(const json& request, int id) {
     new_tokens += static_cast<int>(facts.ids.size());
     if (crash_at > 0 && new_tokens >= crash_at) std::abort();
   };
+  sink.next_policy = [this] { return requests_->take_policy(); };
+  sink.policy_changed = [&](std::int32_t q, const PolicySpec& policy) {
+    channel_.write(protocol::policy_changed(id, q, policy));
+  };
+  sink.log = [&](const std::string& text) { channel_.write(protocol::log(id, text)); };
   sink.oracle = [&](const OracleFacts& facts) { channel_.write(oracle_event(facts, id)); };
   const RunOutcome outcome = execute_run(model(), protocol::run_request_from_json(request), sink);
   channel_.write(protocol::done_run(id, outcome.status, outcome.timings, outcome.text));

@@ -33,6 +33,10 @@ void RequestQueue::read_all() {
         for (const auto& waiting : waiting_) {
           if (request_id(waiting) == target) cancelled_ids_.insert(target);
         }
+      } else if (type == "policy") {
+        const auto policy = request->find("policy");
+        const bool is_text = policy != request->end() && policy->is_string();
+        if (is_text && running_ == integer_of(*request, "target")) policies_.push_back(policy->get<std::string>());
       } else {
         waiting_.push_back(std::move(*request));
         changed_.notify_one();
@@ -52,9 +56,18 @@ void RequestQueue::end(std::exception_ptr error) {
   changed_.notify_one();
 }
 
+std::optional<std::string> RequestQueue::take_policy() {
+  const std::lock_guard lock(mutex_);
+  if (policies_.empty()) return std::nullopt;
+  std::string policy = std::move(policies_.front());
+  policies_.pop_front();
+  return policy;
+}
+
 std::optional<nlohmann::json> RequestQueue::next() {
   std::unique_lock lock(mutex_);
   running_.reset();
+  policies_.clear();
   changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   if (ended_) return std::nullopt;

@@ -28,6 +28,8 @@ class RequestQueue {
   std::optional<nlohmann::json> next();
   /// True once the request that next() returned last is to stop. The flag that JobContext points at.
   const std::atomic<bool>& cancelled() const { return cancelled_; }
+  /// The oldest `policy` request for it that nobody has taken yet.
+  std::optional<std::string> take_policy();
 
  private:
   void read_all();
@@ -39,6 +41,7 @@ class RequestQueue {
   std::deque<nlohmann::json> waiting_;
   std::set<std::int64_t> cancelled_ids_;  // of waiting requests
   std::optional<std::int64_t> running_;
+  std::deque<std::string> policies_;  // for running_
   bool ended_ = false;
   std::exception_ptr error_;
   std::atomic<bool> cancelled_ = false;

@@ -65,6 +65,9 @@ void apply_started(RunRecord& run, const json& event) {
   run.n_positions = n_positions;
   run.prompt_len = prompt_len;
   run.policy = std::move(policy);
+  if (event.contains("oracle_spec")) run.oracle = OracleSpec::parse(text(event, "oracle_spec"));
+  // A run without scores leaves what the model says of its scorers.
+  if (event.contains("scorer") && !text(event, "scorer").empty()) run.model.scorer = text(event, "scorer");
   run.ids = std::move(ids);
   run.pieces = std::move(pieces);
   run.logprobs.clear();
@@ -72,6 +75,8 @@ void apply_started(RunRecord& run, const json& event) {
   run.evict_at.resize(run.ids.size(), kUndecided);
   run.scores = HeadSeries<float>(run.model.n_layers, run.model.n_kv_heads);
   run.contests.clear();
+  run.reads.clear();
+  run.changes.clear();
   run.future_mass = HeadSeries<float>();
   run.oracle_evict_at = LifetimeMap();
   run.oracle_horizon = 0;
@@ -120,7 +125,9 @@ void check_contests(const RunRecord& run, const json& event, const StepFacts& fa
     check_head(run, event, "contests", c.layer, c.kv_head);
     check_token(event, "contests", c.q, n_tokens);
     const bool newcomer_ok = c.newcomer >= 0 && c.newcomer <= c.q;
-    const bool boundary_ok = c.boundary >= -1 && c.boundary <= c.q && c.boundary != c.newcomer;
+    // Attention may be least for the token that came last: it is newcomer and boundary in one.
+    const bool apart = c.boundary != c.newcomer || c.evicted == c.newcomer;
+    const bool boundary_ok = c.boundary >= -1 && c.boundary <= c.q && apart;
     const bool evicted_ok = c.evicted == -1 || c.evicted == c.newcomer || c.evicted == c.boundary;
     if (!newcomer_ok || !boundary_ok || !evicted_ok) {
       bad_field(event, "contests",
@@ -135,6 +142,35 @@ void check_contests(const RunRecord& run, const json& event, const StepFacts& fa
     }
     previous = c.q;
   }
+}
+
+/// (q, layer, kv_head, n, n pages), one after the other.
+std::vector<PageRead> unpack_reads(const RunRecord& run, const json& event, const StepFacts& facts, int n_tokens) {
+  std::vector<PageRead> reads;
+  for (std::size_t i = 0; i < facts.reads.size();) {
+    const bool whole = i + 4 <= facts.reads.size() && facts.reads[i + 3] >= 0 &&
+                       i + 4 + static_cast<std::size_t>(facts.reads[i + 3]) <= facts.reads.size();
+    if (!whole) bad_field(event, "reads", "an entry that ends in the middle", "q, layer, head, n and n pages");
+    const std::int32_t* entry = facts.reads.data() + i;
+    check_token(event, "reads", entry[0], n_tokens);
+    check_head(run, event, "reads", entry[1], entry[2]);
+    PageRead read{.q = entry[0],
+                  .layer = static_cast<std::int16_t>(entry[1]),
+                  .kv_head = static_cast<std::int16_t>(entry[2]),
+                  .pages = {entry + 4, entry + 4 + entry[3]}};
+    for (const std::int32_t page : read.pages) {
+      if (page < 0 || page > n_tokens) bad_field(event, "reads", "page " + std::to_string(page), range(n_tokens));
+    }
+    i += 4 + read.pages.size();
+    reads.push_back(std::move(read));
+  }
+  return reads;
+}
+
+void apply_policy(RunRecord& run, const json& event) {
+  check_begun(run, event);
+  const auto q = static_cast<std::int32_t>(integer(event, "q", run.n_queries, run.n_positions));
+  run.changes.push_back({q, PolicySpec::parse(text(event, "policy"))});
 }
 
 void check_step(const RunRecord& run, const json& event, const StepFacts& facts) {
@@ -165,6 +201,7 @@ void apply_step(RunRecord& run, const json& event) {
   check_begun(run, event);
   const StepFacts facts = step_facts_from_json(event);
   check_step(run, event, facts);
+  std::vector<PageRead> reads = unpack_reads(run, event, facts, run.n_tokens() + static_cast<int>(facts.ids.size()));
 
   run.ids.insert(run.ids.end(), facts.ids.begin(), facts.ids.end());
   for (std::size_t i = 0; i < facts.pieces.size(); ++i) run.pieces.push_back(facts.pieces[i]);
@@ -180,6 +217,7 @@ void apply_step(RunRecord& run, const json& event) {
     row[score.token] = score.value;
   }
   run.contests.insert(run.contests.end(), facts.contests.begin(), facts.contests.end());
+  run.reads.insert(run.reads.end(), std::make_move_iterator(reads.begin()), std::make_move_iterator(reads.end()));
 }
 
 /// Cuts [n_layers][n_kv_heads][horizon] into rows. A mean of probabilities lies in [0, 1]; NaN where no query saw a
@@ -192,8 +230,9 @@ HeadSeries<float> unpack_mass(const RunRecord& run, const json& event, int horiz
   }
   constexpr float kRoundingOfMean = 1e-3f;  // bfloat16 probabilities may sum to a little more than 1
   for (const float value : mass) {
-    if (value < 0 || value > 1 + kRoundingOfMean) {
-      bad_field(event, "future_mass", std::to_string(value), "0 to 1, or NaN");
+    const float most = run.oracle.normalised ? 1 : static_cast<float>(horizon);
+    if (value < 0 || value > most + kRoundingOfMean) {
+      bad_field(event, "future_mass", std::to_string(value), "0 to " + std::to_string(most) + ", or NaN");
     }
   }
   HeadSeries<float> rows(run.model.n_layers, run.model.n_kv_heads);
@@ -249,6 +288,8 @@ void apply_event(RunRecord& run, const json& event) {
     apply_started(run, event);
   } else if (type == "step") {
     apply_step(run, event);
+  } else if (type == "policy") {
+    apply_policy(run, event);
   } else if (type == "oracle") {
     apply_oracle(run, event);
   } else if (type == "done") {

@@ -1,11 +1,11 @@
 #pragma once
-// Length-prefixed CBOR over two file descriptors: 4 bytes little-endian length, then one CBOR value (an object with "type").
+// Length-prefixed CBOR over two file descriptors: 4 bytes little-endian length, then one CBOR value (an object with
+// "type").
 
 #include <functional>
 #include <mutex>
-#include <optional>
-
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 namespace kvscope {
 

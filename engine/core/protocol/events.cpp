@@ -42,10 +42,20 @@ json hello(std::string_view engine_version, std::string_view torch_version, bool
 }
 
 json started(int id, int n_positions, std::span<const std::int32_t> ids, const BytePool& pieces,
-             const PolicySpec& policy) {
-  return {{"type", "started"},           {"id", id},         {"n_positions", n_positions},
-          {"prompt_len", ids.size()},    {"ids", pack(ids)}, {"pieces", pack(pieces)},
-          {"policy", policy.to_string()}};
+             const PolicySpec& policy, std::string_view scorer, const OracleSpec& oracle) {
+  return {{"type", "started"},
+          {"id", id},
+          {"n_positions", n_positions},
+          {"prompt_len", ids.size()},
+          {"ids", pack(ids)},
+          {"pieces", pack(pieces)},
+          {"policy", policy.to_string()},
+          {"scorer", scorer},
+          {"oracle_spec", oracle.to_string()}};
+}
+
+json policy_changed(int id, std::int32_t q, const PolicySpec& policy) {
+  return {{"type", "policy"}, {"id", id}, {"q", q}, {"policy", policy.to_string()}};
 }
 
 json oracle(int id, int horizon, std::span<const float> recall) { return oracle_event(id, horizon, recall, false); }

@@ -131,6 +131,7 @@ json to_json(const RunRequest& request, int id) {
             {"max_tokens", request.max_tokens},
             {"sampling", to_json(request.sampling)},
             {"oracle", request.oracle},
+            {"oracle_spec", request.oracle_spec.to_string()},
             {"stop_at_eos", request.stop_at_eos}};
   if (!request.stop.empty()) j["stop"] = request.stop;
   if (request.chat.thinking) j["thinking"] = *request.chat.thinking;
@@ -180,6 +181,7 @@ RunRequest run_request_from_json(const json& j) {
   request.max_tokens = static_cast<int>(integer(j, "max_tokens", 0, kMaxPositions));
   request.sampling = sampling_from_json(field(j, "sampling", json::value_t::object));
   request.oracle = boolean(j, "oracle");
+  if (j.contains("oracle_spec")) request.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
   request.stop_at_eos = boolean(j, "stop_at_eos");
   read_chat_and_stop(j, request);
   return request;
@@ -194,18 +196,20 @@ json to_json(const StepFacts& facts, int id) {
     score_index.insert(score_index.end(), {score.layer, score.kv_head, score.token});
     score_value.push_back(score.value);
   }
-  return {{"type", "step"},
-          {"id", id},
-          {"n_tokens", facts.n_tokens},
-          {"ids", pack(facts.ids)},
-          {"pieces", pack(facts.pieces)},
-          {"logprobs_from", facts.logprobs_from},
-          {"logprobs", pack(facts.logprobs)},
-          {"lifetimes", pack_lifetimes(facts.lifetimes)},
-          {"score_index", pack(score_index)},
-          {"score_value", pack(score_value)},
-          {"contests", pack_contests(facts.contests)},
-          {"seconds", facts.seconds}};
+  json event = {{"type", "step"},
+                {"id", id},
+                {"n_tokens", facts.n_tokens},
+                {"ids", pack(facts.ids)},
+                {"pieces", pack(facts.pieces)},
+                {"logprobs_from", facts.logprobs_from},
+                {"logprobs", pack(facts.logprobs)},
+                {"lifetimes", pack_lifetimes(facts.lifetimes)},
+                {"score_index", pack(score_index)},
+                {"score_value", pack(score_value)},
+                {"contests", pack_contests(facts.contests)},
+                {"seconds", facts.seconds}};
+  if (!facts.reads.empty()) event["reads"] = pack(facts.reads);
+  return event;
 }
 
 StepFacts step_facts_from_json(const json& j) {
@@ -233,6 +237,7 @@ StepFacts step_facts_from_json(const json& j) {
     facts.scores.push_back({index[3 * i], index[3 * i + 1], index[3 * i + 2], value[i]});
   }
   facts.contests = unpack_contests(j);
+  if (j.contains("reads")) facts.reads = unpack_i32(j, "reads");
   facts.seconds = number(j, "seconds", 0, kMaxSeconds);
   return facts;
 }

@@ -1,18 +1,18 @@
 #pragma once
 // The conversation between kvscope and kvscope-engine. This header is its definition.
 //
-// Every message is an object with "type" (string). Requests carry "id" (integer, chosen by the client); every event that
-// belongs to a request repeats it. Arrays of numbers travel as CBOR byte strings of little-endian int32 or float32
+// Every message is an object with "type" (string). Requests carry "id" (integer, chosen by the client); every event
+// that belongs to a request repeats it. Arrays of numbers travel as CBOR byte strings of little-endian int32 or float32
 // (pack() / unpack() below), so a message costs bytes, not tokens of text. Nothing that grows with tokens^2 crosses.
 //
 // The engine greets first:
 //   hello      {version: kProtocolVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}
 //
 // Requests (client -> engine); each ends in exactly one `done` or `error` event with its id:
-//   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16"}
+//   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
 //                  -> progress*, done{model: ModelInfo, load_s}
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
-//               oracle: bool, stop_at_eos: bool, stop: [text...],
+//               oracle: bool, oracle_spec: text, stop_at_eos: bool, stop: [text...],
 //               messages: [{role, content}...], thinking: bool, date: text}    each of these and stop may be left out
 //                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
 //   score      {text | ids: i32, policy: text, n_positions, choices: bool}    the last two may be left out
@@ -21,11 +21,16 @@
 //                     the last. n_positions (with ids): what keep= and compression= refer to, if not their number
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
+//   policy     {target: id, policy: text}   other parameters for a run that goes on, from its next step; no answer of
+//   its
+//                  own: a `policy` event of the run, or a `log` that says why not
 //   cancel     {target: id}   no answer of its own; the target ends with done{status: "cancelled"}
 //   quit       {}             the engine exits 0
 //
 // Events of a run, in this order:
-//   started    {n_positions, prompt_len, ids: i32, pieces: [bytes...] as {bytes, offsets: i32}, policy: canonical text}
+//   started    {n_positions, prompt_len, ids: i32, pieces: [bytes...] as {bytes, offsets: i32}, policy: canonical text,
+//               scorer: text, oracle_spec: text}    what gives this run's scores; how its future mass is made; may be
+//               absent
 //                  prompt tokens; sent before prefill so that the window can draw them at once
 //   step       one per batch of new facts (after prefill one for the whole prompt, then one per decode step):
 //                {n_tokens,                        positions whose facts are complete after this step
@@ -33,10 +38,13 @@
 //                 logprobs_from, logprobs: f32,    log-probabilities of positions logprobs_from ...
 //                 lifetimes: i32 [n][4],           (layer, kv_head, token, evict_at) that changed
 //                 scores: i32 [n][3] + f32 [n]     as score_index / score_value: (layer, kv_head, token), value
-//                 contests: i32 [n][8]             (q, layer, kv_head, newcomer, boundary, evicted, bits of newcomer_effective,
+//                 contests: i32 [n][8]             (q, layer, kv_head, newcomer, boundary, evicted, bits of
+//                 newcomer_effective,
 //                                                   bits of boundary_effective)
-//                 seconds}                         time of this step
+//                 reads: i32                       (q, layer, kv_head, n, n pages) of a policy that selects; may be
+//                 absent seconds}                         time of this step
 //              All tokens not named in `lifetimes` are alive (kUndecided until the end).
+//   policy     {q, policy: canonical text}           parameters were changed and hold from query q on
 //   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool,
 //               future_mass: f32 [layers][kv_heads][horizon] only when final}
 //   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
@@ -44,11 +52,10 @@
 //   error      {code: ExitCode, file, where, found, expected, hint}
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "engine/core/run/run_record.h"
 #include "engine/core/tokenizer/chat.h"
@@ -79,6 +86,7 @@ struct RunRequest {
   int max_tokens = 64;
   SamplingSpec sampling;
   bool oracle = true;
+  OracleSpec oracle_spec;
   bool stop_at_eos = true;
   std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
 };
@@ -102,6 +110,7 @@ struct StepFacts {
   };
   std::vector<Score> scores;
   std::vector<Contest> contests;
+  std::vector<std::int32_t> reads;  // (q, layer, kv_head, n, n pages of 16 slots): what a selecting query read
   double seconds = 0;
 };
 nlohmann::json to_json(const StepFacts& facts, int id);

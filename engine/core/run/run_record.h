@@ -8,6 +8,7 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/running_top_k.h"
+#include "engine/core/oracle/oracle_spec.h"
 #include "engine/core/policy/policy_spec.h"
 
 namespace kvscope {
@@ -55,6 +56,21 @@ class BytePool {
   std::vector<std::int64_t> offsets_{0};
 };
 
+/// What one query of a head read, under a policy that selects pages of 16 slots and evicts nothing by it.
+struct PageRead {
+  std::int32_t q = 0;
+  std::int16_t layer = 0, kv_head = 0;
+  std::vector<std::int32_t> pages;  // ascending; slot / 16, which is position / 16 unless the policy evicts too
+  bool operator==(const PageRead&) const = default;
+};
+
+/// Parameters that were changed while the run went on: they hold from query q on.
+struct PolicyChange {
+  std::int32_t q = 0;
+  PolicySpec policy;
+  bool operator==(const PolicyChange&) const = default;
+};
+
 enum class RunStatus : std::uint8_t { running, complete, cancelled, failed };
 std::string_view to_string(RunStatus status);
 
@@ -64,8 +80,8 @@ struct RunTimings {
   bool instrumented = true;  // scores and contests were recorded, the oracle ran beside it
 };
 
-/// One run. Rows of the head series are `n_tokens()` long when the run is complete; while it is in progress `scores` and
-/// `future_mass` may be shorter. Position i of every series is the token at position i.
+/// One run. Rows of the head series are `n_tokens()` long when the run is complete; while it is in progress `scores`
+/// and `future_mass` may be shorter. Position i of every series is the token at position i.
 struct RunRecord {
   ModelInfo model;
   PolicySpec policy;
@@ -78,16 +94,21 @@ struct RunRecord {
   BytePool pieces;                // their bytes
   std::vector<float> logprobs;    // natural log-probability of each token given those before; NaN for the first
 
-  LifetimeMap evict_at;             // kUndecided for tokens whose fate is open
-  HeadSeries<float> scores;         // raw score of each token; NaN where none was made (still in the window, or no scorer)
-  std::vector<Contest> contests;    // q ascending within a (layer, kv_head)
-  HeadSeries<float> future_mass;    // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
-  LifetimeMap oracle_evict_at;      // empty until known
-  int oracle_horizon = 0;           // queries the oracle has seen; < n_tokens() means "so far"
-  std::vector<float> recall_so_far;  // [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty
+  LifetimeMap evict_at;      // kUndecided for tokens whose fate is open
+  HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
+  std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
+  std::vector<PageRead> reads;        // q ascending
+  std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
+  HeadSeries<float>
+      future_mass;  // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
+  OracleSpec oracle;                  // how future_mass is made
+  LifetimeMap oracle_evict_at;  // empty until known
+  int oracle_horizon = 0;       // queries the oracle has seen; < n_tokens() means "so far"
+  std::vector<float>
+      recall_so_far;  // [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty
 
-  /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as the
-  /// last sampled token need not be fed. 0: none yet, or not known; queries() takes n_tokens() then.
+  /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as
+  /// the last sampled token need not be fed. 0: none yet, or not known; queries() takes n_tokens() then.
   int n_queries = 0;
 
   RunStatus status = RunStatus::running;
