@@ -3,13 +3,18 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <charconv>
+#include <map>
+#include <set>
 
+#include "engine/core/gate/gate_file.h"
 #include "engine/core/support/error.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/device.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/kvpop_scorer.h"
+#include "engine/scorer/make_scorer.h"
 
 namespace kvscope::engine {
 namespace {
@@ -59,6 +64,19 @@ Place choose_place(const LoadOptions& options) {
   return {device, dtype, text};
 }
 
+/// Gates that belong to the model's folder: its own, and one a folder in gates/.
+std::vector<std::filesystem::path> gates_beside(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  if (gate_format(folder)) found.push_back(folder);
+  std::error_code none;
+  std::set<std::filesystem::path> inside;  // in the order of their names
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "gates", none)) inside.insert(entry.path());
+  for (const std::filesystem::path& path : inside) {
+    if (gate_format(path)) found.push_back(path);
+  }
+  return found;
+}
+
 ModelInfo describe(const ModelConfig& config, const Weights& weights, const Place& place) {
   ModelInfo info;
   info.architecture = config.architecture;
@@ -77,12 +95,27 @@ ModelInfo describe(const ModelConfig& config, const Weights& weights, const Plac
 }  // namespace
 
 struct LoadedModel::Impl {
+  void take_gate(const GateFile& gate);
+
   ModelConfig config;
   ModelInfo info;
   Weights weights;
   std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<KvpopScorer> scorer;
+  std::vector<std::unique_ptr<TokenScorer>> scorers;
+  std::vector<float> head_alpha;
+  mutable std::map<std::uint64_t, std::unique_ptr<TokenScorer>> random_scorers;  // by seed
 };
+
+void LoadedModel::Impl::take_gate(const GateFile& gate) {
+  if (gate.config.kind == GateKind::duo) {
+    head_alpha = gate.tensors.at("alpha").values;
+    return;
+  }
+  scorers.push_back(make_scorer(gate, config, weights));
+  info.scorer += (info.scorer.empty() ? "" : "; ") + scorers.back()->description();
+  // DMS marks tokens in a channel of the query, whatever policy runs: attention was trained without it.
+  if (gate.config.kind == GateKind::dms) weights.gate_channel = config.head_dim - 1;
+}
 
 LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOptions& options,
                               const LoadProgress& progress) {
@@ -104,10 +137,8 @@ LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOpt
   if (impl->info.name.empty())
     impl->info.name = std::filesystem::absolute(folder).lexically_normal().parent_path().filename();
   impl->info.weights_hash = files.hash();
-  if (KvpopScorer::exists(folder)) {
-    impl->scorer = std::make_unique<KvpopScorer>(KvpopScorer::load(folder, impl->config, place.device));
-    impl->info.scorer = impl->scorer->description();
-  }
+  for (const std::string& gate : options.gates) impl->take_gate(load_gate(gate, impl->config));
+  for (const std::filesystem::path& gate : gates_beside(folder)) impl->take_gate(load_gate(gate, impl->config));
   return LoadedModel(std::move(impl));
 }
 
@@ -120,10 +151,11 @@ LoadedModel LoadedModel::random(const ModelConfig& config, std::uint64_t seed, c
   impl->info = describe(config, impl->weights, place);
   impl->info.name = "random-" + std::to_string(seed);
   if (scorer_window > 0) {
-    impl->scorer = std::make_unique<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config,
-                                                 formula_source(seed), place.device);
-    impl->info.scorer = impl->scorer->description();
+    impl->scorers.push_back(std::make_unique<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config,
+                                                          formula_source(seed), place.device));
+    impl->info.scorer = impl->scorers.back()->description();
   }
+  for (const std::string& gate : options.gates) impl->take_gate(load_gate(gate, impl->config));
   return LoadedModel(std::move(impl));
 }
 
@@ -135,8 +167,26 @@ LoadedModel& LoadedModel::operator=(LoadedModel&&) noexcept = default;
 const ModelConfig& LoadedModel::config() const { return impl_->config; }
 const ModelInfo& LoadedModel::info() const { return impl_->info; }
 const Weights& LoadedModel::weights() const { return impl_->weights; }
-const KvpopScorer* LoadedModel::scorer() const { return impl_->scorer.get(); }
-int LoadedModel::scorer_delay() const { return impl_->scorer ? impl_->scorer->config().delay : 0; }
+const std::vector<float>& LoadedModel::head_alpha() const { return impl_->head_alpha; }
+
+const TokenScorer* LoadedModel::scorer(std::span<const std::string_view> kinds) const {
+  for (const auto& scorer : impl_->scorers) {
+    if (kinds.empty() || std::find(kinds.begin(), kinds.end(), scorer->kind()) != kinds.end()) return scorer.get();
+  }
+  return nullptr;
+}
+
+int LoadedModel::scorer_delay() const {
+  static constexpr std::string_view kKvpop[] = {"kvpop_mlstm", "kvpop_mlp", "kvpop_linear"};
+  const TokenScorer* found = scorer(kKvpop);
+  return found != nullptr ? found->delay() : 0;
+}
+
+const TokenScorer& LoadedModel::random_scorer(std::uint64_t seed) const {
+  std::unique_ptr<TokenScorer>& scorer = impl_->random_scorers[seed];
+  if (!scorer) scorer = make_random_scorer(seed, impl_->config, impl_->weights);
+  return *scorer;
+}
 bool LoadedModel::has_tokenizer() const { return impl_->tokenizer != nullptr; }
 
 const Tokenizer& LoadedModel::tokenizer() const {

@@ -1,12 +1,15 @@
 #pragma once
-// A model ready to run: configuration, weights on a device, tokenizer, and the KVpop scorer if one stands beside it.
+// A model ready to run: configuration, weights on a device, tokenizer, and the scorers and gates that belong to it.
 // No LibTorch here, so that tasks, bench and server compile quickly; the tensors are in model/weights.h.
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "engine/core/model/model_config.h"
 #include "engine/core/run/run_record.h"
@@ -15,13 +18,14 @@
 namespace kvscope::engine {
 
 struct Weights;
-class KvpopScorer;
+class TokenScorer;
 
 /// Where and in what a model computes. "auto" is the first CUDA device if there is one, else the CPU; and bfloat16 on
 /// CUDA, float32 on the CPU.
 struct LoadOptions {
   std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:1"
   std::string dtype = "auto";   // "auto", "float32", "bfloat16"
+  std::vector<std::string> gates = {};  // files and folders with scorers, gates or head values, see docs/gates.md
   bool operator==(const LoadOptions&) const = default;
 };
 
@@ -49,9 +53,15 @@ class LoadedModel {
   /// Throws Error (bad input) if the model has none.
   const Tokenizer& tokenizer() const;
   bool has_tokenizer() const;
-  const KvpopScorer* scorer() const;  // null if there is none
-  /// The window that the scorer was trained for, 0 without scorer.
+  /// The first scorer of one of these kinds (of any, if none is named), in the order of LoadOptions::gates, then what
+  /// stands beside the model; null if there is none.
+  const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const;
+  /// The window that KVpop's scorer was trained for, 0 without one.
   int scorer_delay() const;
+  /// Uniform scores drawn from this seed; made when first asked for.
+  const TokenScorer& random_scorer(std::uint64_t seed) const;
+  /// Values of a loaded head directory, [n_layers * n_kv_heads]; empty if none is loaded.
+  const std::vector<float>& head_alpha() const;
 
  private:
   struct Impl;

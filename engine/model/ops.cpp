@@ -190,7 +190,7 @@ at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 }
 
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
-                      std::int64_t q_start, int window) {
+                      std::int64_t q_start, int window, std::int64_t look_ahead) {
   check(q, "q");
   check(k, q, "k");
   check(lse, q, "lse");
@@ -210,7 +210,7 @@ void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor
                                     .n_kv_heads = static_cast<int>(k.size(1)),
                                     .head_dim = static_cast<int>(q.size(2)),
                                     .window = window,
-                                    .look_ahead = 0,
+                                    .look_ahead = look_ahead,
                                     .scale = attention_scale(q.size(2)),
                                     .dtype = kernel_dtype(q.scalar_type())},
        kernels::future_attention, kernels::cpu::future_attention);

@@ -44,7 +44,7 @@ at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 
 /// Adds the future mass of queries q_start ... to mass [n_heads, stride] (kernels/future_attention.h).
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
-                      std::int64_t q_start, int window);
+                      std::int64_t q_start, int window, std::int64_t look_ahead = 0);
 
 /// k, v: [n, n_kv_heads, head_dim] into slot [n_kv_heads, n] int32 (-1: not kept), position [n] int32.
 void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,

@@ -18,20 +18,37 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
                            const at::Tensor& x, const at::Tensor& positions, AttentionSite& attention) {
   const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
                      kv_rows = config.n_kv_heads * config.head_dim;
-  const at::Tensor qkv =
-      ops::linear(ops::rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv_proj, layer.qkv_bias);
+  LayerTokens tokens{.x = x, .input = ops::rms_norm(x, layer.input_norm, config.rms_norm_eps)};
+  const at::Tensor qkv = ops::linear(tokens.input, layer.qkv_proj, layer.qkv_bias);
   const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
     return qkv.narrow(1, from, rows).view({n, n_heads, config.head_dim}).contiguous();
   };
   at::Tensor q = heads(0, q_rows, config.n_heads), k = heads(q_rows, kv_rows, config.n_kv_heads);
-  const at::Tensor v = heads(q_rows + kv_rows, kv_rows, config.n_kv_heads);
+  tokens.v = heads(q_rows + kv_rows, kv_rows, config.n_kv_heads);
   if (config.qk_norm) {
     q = ops::rms_norm(q, layer.q_norm, config.rms_norm_eps);
     k = ops::rms_norm(k, layer.k_norm, config.rms_norm_eps);
   }
+  if (attention.reads_unrotated()) {
+    tokens.q_unrotated = q.clone();
+    tokens.k_unrotated = k.clone();
+  }
+  // DMS spends this channel of a group's first query head on its gate: attention must not see it.
+  const auto clear_gate = [&] {
+    if (weights.gate_channel >= 0) {
+      q.view({n, config.n_kv_heads, config.group_size(), config.head_dim})
+          .select(2, 0)
+          .select(2, weights.gate_channel)
+          .zero_();
+    }
+  };
+  clear_gate();
   ops::rope_(q, positions, weights.inv_freq, weights.attention_scaling);
   ops::rope_(k, positions, weights.inv_freq, weights.attention_scaling);
-  return ops::linear(attention.attend(index, q, k, v).view({n, q_rows}), layer.o_proj);
+  clear_gate();
+  tokens.q = q;
+  tokens.k = k;
+  return ops::linear(attention.attend(index, tokens).view({n, q_rows}), layer.o_proj);
 }
 
 at::Tensor mlp_block(const ModelConfig& config, const LayerWeights& layer, const at::Tensor& x) {

@@ -6,13 +6,23 @@
 
 namespace kvscope::engine {
 
+/// New tokens of one layer, n rows each, contiguous, in the model's dtype.
+struct LayerTokens {
+  at::Tensor x;            // [n, hidden] residual stream before the attention norm
+  at::Tensor input;        // [n, hidden] attention input, rms_norm(x)
+  at::Tensor q_unrotated;  // [n, n_heads, head_dim] after the model's own norm; undefined unless asked for
+  at::Tensor k_unrotated;  // [n, n_kv_heads, head_dim] likewise
+  at::Tensor q, k, v;      // q [n, n_heads, head_dim], k and v [n, n_kv_heads, head_dim]; q and k rotated
+};
+
 /// What stands in the place of attention in a pass.
 class AttentionSite {
  public:
   virtual ~AttentionSite() = default;
-  /// q: [n, n_heads, head_dim], k and v: [n, n_kv_heads, head_dim], q and k already rotated, all contiguous.
   /// Returns o: [n, n_heads, head_dim]. Called once per layer, in order.
-  virtual at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) = 0;
+  virtual at::Tensor attend(int layer, const LayerTokens& tokens) = 0;
+  /// Whether attend() wants q and k before their rotation too: copies of them.
+  virtual bool reads_unrotated() const { return false; }
 };
 
 /// ids: [n] int64 on the model's device, at positions first_position ... first_position + n - 1.

@@ -30,6 +30,7 @@ struct Weights {
   at::Tensor lm_head;           // [vocab, hidden], the embedding itself if tied
   at::Tensor inv_freq;          // [head_dim / 2] float32
   float attention_scaling = 1;  // of cosine and sine; 1 but for YaRN
+  int gate_channel = -1;        // of a group's first query head, which carries a gate (DMS); -1: none does
   std::vector<LayerWeights> layers;
   c10::Device device = c10::Device(c10::kCPU);
   at::ScalarType dtype = at::kFloat;

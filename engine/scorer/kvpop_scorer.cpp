@@ -32,7 +32,8 @@ KvpopScorerConfig read_config(const std::filesystem::path& path) {
   must_be("method", "kvpop");
   must_be("scorer", "mlstm");
   KvpopScorerConfig config;
-  config.delay = static_cast<int>(object.integer("delay", 1, 65536));
+  config.delay = static_cast<int>(object.integer("delay", 0, 65536));
+  config.guarded = object.text_or("denominator", "plain") == "guarded";
   config.soft_cap = object.number_or("soft_cap", 0, 0, 1e6);
   if (object.integer_or("window", config.delay, 1, 65536) != config.delay) {
     throw Error({.file = path.string(),
@@ -85,6 +86,38 @@ ScorerState KvpopScorer::initial_state() const {
   state.queries = at::zeros({n_kv_heads_, config_.delay, head_dim_}, options);
   state.direct = at::zeros({n_kv_heads_, config_.delay}, options);
   return state;
+}
+
+namespace {
+
+struct KvpopMemory final : ScorerMemory {
+  std::vector<ScorerState> layers;
+};
+
+}  // namespace
+
+std::unique_ptr<ScorerMemory> KvpopScorer::new_memory() const {
+  auto memory = std::make_unique<KvpopMemory>();
+  for (std::int64_t layer = 0; layer < read_.size(0); ++layer) memory->layers.push_back(initial_state());
+  return memory;
+}
+
+at::Tensor KvpopScorer::absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory* memory) const {
+  ScorerState& state = static_cast<KvpopMemory*>(memory)->layers[static_cast<std::size_t>(layer)];
+  state.n_tokens = first;  // decode steps, which count nothing, may lie between
+  return absorb(layer, tokens.k, tokens.v, state);
+}
+
+kernels::MlstmScorerView KvpopScorer::mlstm(int layer, ScorerMemory* memory) const {
+  return view(layer, static_cast<KvpopMemory*>(memory)->layers[static_cast<std::size_t>(layer)]);
+}
+
+double KvpopScorer::weight_bytes() const {
+  return static_cast<double>(project_.nbytes() + bias_.nbytes() + read_.nbytes());
+}
+
+double KvpopScorer::memory_bytes() const {
+  return 4.0 * static_cast<double>(read_.size(0)) * n_kv_heads_ * head_dim_ * (head_dim_ + 1);
 }
 
 at::Tensor KvpopScorer::cap(const at::Tensor& gate) const {
@@ -148,7 +181,10 @@ at::Tensor KvpopScorer::absorb_blocks(int layer, const Features& f, std::int64_t
                    w_state = (log_state - m).exp_().view({heads * n_blocks, block, 1});
   const at::Tensor before = states.narrow(1, 0, n_blocks).reshape({heads * n_blocks, d, d + 1});
   const at::Tensor sums = at::bmm(at::bmm(q, k.transpose(1, 2)).mul_(w), v).add_(at::bmm(q, before).mul_(w_state));
-  const at::Tensor h = sums.narrow(2, 0, d) / sums.narrow(2, d, 1).clamp_min(kSmallestDenominator);
+  const at::Tensor below = sums.narrow(2, d, 1);
+  const at::Tensor h = sums.narrow(2, 0, d) /
+                       (config_.guarded ? at::maximum(below.abs(), m.neg().exp().view({heads * n_blocks, block, 1}))
+                                        : below.clamp_min(kSmallestDenominator));
 
   state.c = states.select(1, n_blocks).narrow(2, 0, d).contiguous();
   state.z = states.select(1, n_blocks).select(2, d).contiguous();
@@ -163,8 +199,9 @@ at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor&
   const std::int64_t n = k.size(0), first = state.n_tokens, delay = config_.delay;
   // Inside, the last tokens stand in order of age; between calls token t stands in row t % delay, where step() wants
   // it.
-  state.queries = state.queries.roll(-(first % delay), 1);
-  state.direct = state.direct.roll(-(first % delay), 1);
+  const std::int64_t rows = std::max<std::int64_t>(1, delay);
+  state.queries = state.queries.roll(-(first % rows), 1);
+  state.direct = state.direct.roll(-(first % rows), 1);
   std::vector<at::Tensor> scores;
   for (std::int64_t begin = 0; begin < n;) {
     const std::int64_t left = n - begin, block = std::min(kBlock, left),
@@ -173,8 +210,8 @@ at::Tensor KvpopScorer::absorb(int layer, const at::Tensor& k, const at::Tensor&
     scores.push_back(absorb_blocks(layer, f, block, state));
     begin += length;
   }
-  state.queries = state.queries.roll(state.n_tokens % delay, 1).contiguous();
-  state.direct = state.direct.roll(state.n_tokens % delay, 1).contiguous();
+  state.queries = state.queries.roll(state.n_tokens % rows, 1).contiguous();
+  state.direct = state.direct.roll(state.n_tokens % rows, 1).contiguous();
   at::Tensor out = at::cat(scores, 1);
   if (const std::int64_t before = std::min(n, std::max<std::int64_t>(0, delay - first)); before > 0) {
     out.narrow(1, 0, before).fill_(std::numeric_limits<float>::quiet_NaN());
@@ -195,7 +232,8 @@ kernels::MlstmScorerView KvpopScorer::view(int layer, const ScorerState& state) 
           .queries = state.queries.data_ptr<float>(),
           .direct = state.direct.data_ptr<float>(),
           .delay = config_.delay,
-          .soft_cap = static_cast<float>(config_.soft_cap)};
+          .soft_cap = static_cast<float>(config_.soft_cap),
+          .guarded = config_.guarded};
 }
 
 }  // namespace kvscope::engine

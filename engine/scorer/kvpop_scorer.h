@@ -1,6 +1,5 @@
 #pragma once
-// KVpop's delayed mLSTM scorer (eq. 10-11, App. E.3): from a head's keys and values to one score per token. Includes
-// LibTorch.
+// KVpop's mLSTM scorer (eq. 10-11, App. E.3): from a head's keys and values to one score per token. Includes LibTorch.
 
 #include <ATen/ATen.h>
 
@@ -9,14 +8,15 @@
 #include <vector>
 
 #include "engine/model/weights.h"
-#include "kernels/admit_step.h"
+#include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 
 /// What a scorer file says of itself (kvpop_scorer.json).
 struct KvpopScorerConfig {
-  int delay = 64;       // tokens between a token and the state that scores it; the window it was trained for
-  double soft_cap = 0;  // c of c tanh(a / c) on both gates; 0 for none
+  int delay = 64;        // tokens between a token and the state that scores it: its window, or 0 (immediate)
+  double soft_cap = 0;   // c of c tanh(a / c) on both gates; 0 for none
+  bool guarded = false;  // denominator max(|q~ z|, exp(-m)) instead of the plain one
 };
 
 /// Memory of one layer's scorer between tokens, all float32 on the model's device. Copies share tensors.
@@ -34,10 +34,11 @@ struct ScorerState {
 ///     q~ = phi(W_q x), k~ = phi(W_k x), v~ = W_v x          phi(y) = [softmax(y), softmax(-y)]
 ///     log i = cap(x . g_i + b_i),  log f = logsigmoid(cap(x . g_f + b_f))
 ///     h_t = q~_t^T C_e / max(q~_t^T z_e, 1e-6)              C, z as in kernels/mlstm_step.h
+///                                                           guarded: / max(|q~_t^T z_e|, 1) in units of exp(m_e)
 ///     score_t = SiLU(h_t) . out[:D] + x_t . out[D:] + b
 ///
 /// The score of t exists once token t + delay has been absorbed, that is when t leaves the window.
-class KvpopScorer {
+class KvpopScorer final : public TokenScorer {
  public:
   /// Reads kvpop_scorer.json and kvpop_scorer.safetensors in `folder`. Throws Error for a missing or foreign file or a
   /// shape that does not fit the model.
@@ -48,17 +49,26 @@ class KvpopScorer {
               c10::Device device);
 
   const KvpopScorerConfig& config() const { return config_; }
-  /// "kvpop mlstm, delay 64"
-  std::string description() const;
+  std::string_view kind() const override { return "kvpop_mlstm"; }
+  int delay() const override { return config_.delay; }
+  std::string description() const override;  // "kvpop mlstm, delay 64"
+  double weight_bytes() const override;
+  double memory_bytes() const override;
 
   ScorerState initial_state() const;
   /// Absorbs k, v [n, n_kv_heads, head_dim] (any float dtype) that follow on `state`, in blocks, so that memory does
   /// not grow with n^2. Returns scores [n_kv_heads, n] float32: column i is the score of token state.n_tokens + i -
   /// delay; columns of tokens before the first are NaN.
   at::Tensor absorb(int layer, const at::Tensor& k, const at::Tensor& v, ScorerState& state) const;
-  /// A layer's weights and its state for kernels::admit_step, which absorbs one token and counts nothing: n_tokens is the
-  /// caller's. Valid while `state` keeps its tensors, that is until the next absorb().
+  /// A layer's weights and its state for kernels::admit_step, which absorbs one token and counts nothing: n_tokens is
+  /// the caller's. Valid while `state` keeps its tensors, that is until the next absorb().
   kernels::MlstmScorerView view(int layer, const ScorerState& state) const;
+
+  std::unique_ptr<ScorerMemory> new_memory() const override;
+  at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory* memory) const override;
+  /// admit_step runs it.
+  void enqueue(const DecodeToken&, kernels::Stream) const override {}
+  kernels::MlstmScorerView mlstm(int layer, ScorerMemory* memory) const override;
 
  private:
   struct Features {

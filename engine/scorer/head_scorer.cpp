@@ -1,0 +1,157 @@
+// Gates that a KV head computes from its own keys, values or queries: WG-KV's, KVpop's linear and MLP scorers, and
+// DMS's channel of the query.
+//
+//     x = [k ; v]                                             KVpop, k rotated
+//       = [RMSNorm(k unrotated) ; RMSNorm(k rotated)]         WG-KV
+//     y = w2 . act(W1 x + b1) + b2, or w2 . x + b2, or channel head_dim - 1 of the group's first query (DMS)
+//     score = +-(scale y + offset), then its sigmoid where the method has one
+//
+// float32 throughout, as these gates were trained.
+#include <cmath>
+
+#include "engine/core/support/error.h"
+#include "engine/scorer/gate_tensors.h"
+#include "engine/scorer/make_scorer.h"
+#include "kernels/gate_score.h"
+
+namespace kvscope::engine {
+namespace {
+
+class HeadScorer final : public TokenScorer {
+ public:
+  HeadScorer(const GateFile& gate, const ModelConfig& model, const Weights& weights)
+      : config_(gate.config), model_(model), weights_(weights), kind_(name_of(gate.config.kind)) {
+    if (config_.per_layer) {
+      throw Error({.file = gate.path.string(),
+                   .found = "a gate of which the first head decides for its layer",
+                   .expected = "one whose KV heads decide for themselves"});
+    }
+    const auto get = [&](const char* name) { return gate_tensor(gate, name, weights); };
+    if (config_.kind != GateKind::dms) {
+      w2_ = get("w2");
+      b2_ = get("b2");
+    }
+    if (config_.n_hidden > 0) {
+      w1_ = get("w1");
+      b1_ = get("b1");
+    }
+    if (config_.kind == GateKind::wg_kv) {
+      pre_norm_ = get("pre_norm");
+      post_norm_ = get("post_norm");
+    }
+    const double sign = config_.negated ? -1 : 1;
+    scale_ = static_cast<float>(sign * config_.scale);
+    offset_ = static_cast<float>(sign * config_.offset);
+    // A network without memory says the same of a token now and later; DMS's mark comes with the next token.
+    delay_ = config_.kind == GateKind::dms ? 1 : 0;
+    text_ = describe(gate, delay_);
+  }
+
+  std::string_view kind() const override { return kind_; }
+  int delay() const override { return delay_; }
+  std::string description() const override { return text_; }
+  bool reads_unrotated() const override { return config_.kind == GateKind::wg_kv || config_.kind == GateKind::dms; }
+  double weight_bytes() const override {
+    double bytes = 0;
+    for (const at::Tensor* tensor : {&w1_, &w2_})
+      bytes += tensor->defined() ? static_cast<double>(tensor->nbytes()) : 0;
+    return bytes;
+  }
+
+  at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory*) const override {
+    at::Tensor score = output(layer, tokens).mul(scale_).add(offset_);
+    if (config_.sigmoid) score = score.sigmoid();
+    score = score.contiguous();
+    if (first < delay_) score.narrow(1, 0, delay_ - first).fill_(std::nan(""));
+    return score;
+  }
+
+  void enqueue(const DecodeToken& token, kernels::Stream stream) const override {
+    const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(token.layer)];
+    const auto row = [&](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor[token.layer].data_ptr<float>() : nullptr;
+    };
+    const auto norm = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; };
+    const kernels::GateScoreArgs args = {.qkv = token.qkv,
+                                         .q_norm = norm(layer.q_norm),
+                                         .k_norm = norm(layer.k_norm),
+                                         .inv_freq = weights_.inv_freq.data_ptr<float>(),
+                                         .position = token.position,
+                                         .n_heads = model_.n_heads,
+                                         .n_kv_heads = model_.n_kv_heads,
+                                         .head_dim = model_.head_dim,
+                                         .eps = model_.rms_norm_eps,
+                                         .attention_scaling = weights_.attention_scaling,
+                                         .dtype = kernel_dtype(weights_.dtype),
+                                         .source = config_.kind == GateKind::dms ? kernels::GateSource::query_channel
+                                                   : config_.kind == GateKind::wg_kv ? kernels::GateSource::key_pair
+                                                                                     : kernels::GateSource::key_value,
+                                         .pre_weight = row(pre_norm_),
+                                         .post_weight = row(post_norm_),
+                                         .w1 = row(w1_),
+                                         .b1 = row(b1_),
+                                         .w2 = row(w2_),
+                                         .b2 = row(b2_),
+                                         .n_hidden = config_.n_hidden,
+                                         .activation = config_.activation == "gelu" ? kernels::GateActivation::gelu
+                                                       : config_.activation == "silu"
+                                                           ? kernels::GateActivation::silu
+                                                           : kernels::GateActivation::identity,
+                                         .scale = scale_,
+                                         .offset = offset_,
+                                         .sigmoid = config_.sigmoid,
+                                         .out = token.score};
+    if (w2_.defined() ? w2_.is_cuda() : weights_.device.is_cuda()) {
+      kernels::gate_score(args, stream);
+    } else {
+      kernels::cpu::gate_score(args);
+    }
+  }
+
+ private:
+  /// The network's output, [n_kv_heads, n].
+  at::Tensor output(int layer, const LayerTokens& tokens) const {
+    if (config_.kind == GateKind::dms) {
+      const at::Tensor& q = tokens.q_unrotated;
+      return q.view({q.size(0), model_.n_kv_heads, model_.group_size(), model_.head_dim})
+          .select(2, 0)
+          .select(2, model_.head_dim - 1)
+          .to(at::kFloat)
+          .t();
+    }
+    at::Tensor x = input(layer, tokens).transpose(0, 1);  // [n_kv_heads, n, 2 D]
+    if (w1_.defined()) {
+      x = at::baddbmm(b1_[layer].unsqueeze(1), x, w1_[layer].transpose(1, 2));
+      x = config_.activation == "gelu" ? at::gelu(x) : config_.activation == "silu" ? at::silu(x) : x;
+    }
+    return at::bmm(x, w2_[layer].unsqueeze(2)).squeeze(2) + b2_[layer].unsqueeze(1);
+  }
+
+  at::Tensor input(int layer, const LayerTokens& tokens) const {
+    const at::Tensor k = tokens.k.to(at::kFloat);
+    if (config_.kind != GateKind::wg_kv) return at::cat({k, tokens.v.to(at::kFloat)}, -1);
+    const auto normed = [&](const at::Tensor& y, const at::Tensor& weight) {
+      return y * at::rsqrt(y.square().mean(-1, true) + config_.norm_eps) * weight[layer];
+    };
+    return at::cat({normed(tokens.k_unrotated.to(at::kFloat), pre_norm_), normed(k, post_norm_)}, -1);
+  }
+
+  GateConfig config_;
+  ModelConfig model_;
+  const Weights& weights_;
+  std::string_view kind_;
+  int delay_ = 0;
+  float scale_ = 1, offset_ = 0;
+  std::string text_;
+  at::Tensor pre_norm_, post_norm_;  // [n_layers, head_dim], of WG-KV
+  at::Tensor w1_, b1_;               // [n_layers, n_kv_heads, M, 2 head_dim], [.., M]; undefined without a hidden layer
+  at::Tensor w2_, b2_;               // [n_layers, n_kv_heads, M or 2 head_dim], [n_layers, n_kv_heads]; not of DMS
+};
+
+}  // namespace
+
+std::unique_ptr<TokenScorer> make_head_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights) {
+  return std::make_unique<HeadScorer>(gate, config, weights);
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,121 @@
+// Gates on what enters attention, one network a layer with an output for each KV head: SP-KV's utility predictor,
+// KVzap, and DMS with a projection of its own.
+//
+//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2,    n = the attention input, or a norm of its own of the residual
+//     stream score = +-(scale y + offset), then its sigmoid where the method has one
+//
+// Weights are rounded to the model's dtype and run by the kernels of its linear layers; scale, offset and sign are
+// folded into W2 and b2.
+#include <cmath>
+
+#include "engine/model/ops.h"
+#include "engine/scorer/gate_tensors.h"
+#include "engine/scorer/make_scorer.h"
+#include "kernels/project.h"
+
+namespace kvscope::engine {
+namespace {
+
+class InputScorer final : public TokenScorer {
+ public:
+  InputScorer(const GateFile& gate, const ModelConfig& config, const Weights& weights)
+      : config_(gate.config),
+        kind_(name_of(gate.config.kind)),
+        n_kv_heads_(config.n_kv_heads),
+        eps_(config.rms_norm_eps) {
+    const auto get = [&](const char* name) { return gate_tensor(gate, name, weights).to(weights.dtype); };
+    if (config_.n_hidden > 0) {
+      w1_ = get("w1");
+      b1_ = get("b1");
+      hidden_ = at::zeros({config_.n_hidden}, w1_.options());
+    }
+    if (config_.kind == GateKind::dms_separate) norm_ = get("norm");
+    const double sign = config_.negated ? -1 : 1;
+    w2_ = (gate_tensor(gate, "w2", weights) * (sign * config_.scale)).to(weights.dtype);
+    b2_ = (gate_tensor(gate, "b2", weights) * (sign * config_.scale) + sign * config_.offset).to(weights.dtype);
+    delay_ = config_.kind == GateKind::dms_separate ? 1 : 0;
+    text_ = describe(gate, delay_);
+  }
+
+  std::string_view kind() const override { return kind_; }
+  int delay() const override { return delay_; }
+  std::string description() const override { return text_; }
+  double weight_bytes() const override {
+    return static_cast<double>(w2_.nbytes() + (w1_.defined() ? w1_.nbytes() : 0));
+  }
+
+  at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory*) const override {
+    at::Tensor n = norm_.defined() ? ops::rms_norm(tokens.x, norm_[layer], eps_) : tokens.input;
+    if (w1_.defined()) n = activate(ops::linear(n, w1_[layer], b1_[layer]));
+    // The last product is small, and its result is compared with a threshold: float32 as the decode step has it.
+    at::Tensor score = ops::linear(n.to(at::kFloat), w2_[layer].to(at::kFloat), b2_[layer].to(at::kFloat));
+    if (config_.sigmoid) score = score.sigmoid();
+    score = score.t().contiguous();  // [n_kv_heads, n]
+    if (first < delay_) score.narrow(1, 0, delay_ - first).fill_(std::nan(""));
+    return score;
+  }
+
+  void enqueue(const DecodeToken& token, kernels::Stream stream) const override {
+    const kernels::DType dtype = kernel_dtype(w2_.scalar_type());
+    const void* norm = norm_.defined() ? norm_[token.layer].data_ptr() : token.input_norm;
+    const auto run = [&](const kernels::ProjectArgs& args) {
+      if (w2_.is_cuda()) {
+        kernels::project(args, stream);
+      } else {
+        kernels::cpu::project(args);
+      }
+    };
+    kernels::ProjectArgs last = {.weight = w2_[token.layer].data_ptr(),
+                                 .bias = b2_[token.layer].data_ptr(),
+                                 .x = token.x,
+                                 .norm_weight = norm,
+                                 .out = token.score,
+                                 .n_rows = n_kv_heads_,
+                                 .dim = static_cast<int>(w2_.size(2)),
+                                 .eps = eps_,
+                                 .epilogue = config_.sigmoid ? kernels::Epilogue::sigmoid : kernels::Epilogue::logits,
+                                 .dtype = dtype};
+    if (w1_.defined()) {
+      run({.weight = w1_[token.layer].data_ptr(),
+           .bias = b1_[token.layer].data_ptr(),
+           .x = token.x,
+           .norm_weight = norm,
+           .out = hidden_.data_ptr(),
+           .n_rows = w1_.size(1),
+           .dim = static_cast<int>(w1_.size(2)),
+           .eps = eps_,
+           .epilogue = config_.activation == "gelu"   ? kernels::Epilogue::gelu
+                       : config_.activation == "silu" ? kernels::Epilogue::silu
+                                                      : kernels::Epilogue::store,
+           .dtype = dtype});
+      last.x = hidden_.data_ptr();
+      last.norm_weight = nullptr;
+    }
+    run(last);
+  }
+
+ private:
+  at::Tensor activate(const at::Tensor& x) const {
+    return config_.activation == "gelu" ? at::gelu(x) : config_.activation == "silu" ? at::silu(x) : x;
+  }
+
+  GateConfig config_;
+  std::string_view kind_;
+  std::int64_t n_kv_heads_;
+  float eps_;
+  int delay_ = 0;
+  std::string text_;
+  at::Tensor norm_;     // [n_layers, hidden], undefined: the attention's own norm
+  at::Tensor w1_, b1_;  // [n_layers, M, hidden], [n_layers, M]; undefined without a hidden layer
+  at::Tensor w2_, b2_;  // [n_layers, n_kv_heads, M or hidden], [n_layers, n_kv_heads]
+  at::Tensor hidden_;   // [M] of the token in hand: tokens come one after the other on a stream
+};
+
+}  // namespace
+
+std::unique_ptr<TokenScorer> make_input_scorer(const GateFile& gate, const ModelConfig& config,
+                                               const Weights& weights) {
+  return std::make_unique<InputScorer>(gate, config, weights);
+}
+
+}  // namespace kvscope::engine

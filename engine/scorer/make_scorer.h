@@ -1,0 +1,23 @@
+#pragma once
+// From a gate's file to the scorer that computes it. Includes LibTorch.
+
+#include <cstdint>
+#include <memory>
+
+#include "engine/core/gate/gate_file.h"
+#include "engine/scorer/token_scorer.h"
+
+namespace kvscope::engine {
+
+/// Throws Error (bad input) for a kind that gives tokens no scores (duo). `weights` must stay where it is.
+std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
+
+/// Uniform in [0, 1) by a hash of seed, layer, head and position (kernels/counter_random.h), known on arrival. `weights`
+/// must stay where it is.
+std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelConfig& config, const Weights& weights);
+
+// One file each.
+std::unique_ptr<TokenScorer> make_head_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
+std::unique_ptr<TokenScorer> make_input_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
+
+}  // namespace kvscope::engine

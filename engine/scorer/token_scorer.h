@@ -1,0 +1,60 @@
+#pragma once
+// What gives tokens their scores: one class per family of gates, all behind this. Includes LibTorch.
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/model/transformer.h"
+#include "kernels/admit_step.h"
+
+namespace kvscope::engine {
+
+/// One token of a decode step as a scorer may see it, where the kernels have it.
+struct DecodeToken {
+  int layer;
+  const void* x;                 // [hidden] float32, the residual stream
+  const void* input_norm;        // [hidden] weight of the attention norm
+  const void* qkv;               // [(n_heads + 2 n_kv_heads) * head_dim] before norm and rotation
+  const std::int32_t* position;  // on the device
+  float* score;                  // [n_kv_heads] out
+};
+
+/// What a scorer remembers of one sequence; none for most.
+class ScorerMemory {
+ public:
+  virtual ~ScorerMemory() = default;
+};
+
+/// Immutable; any number of sequences may be scored by one. The score of token t exists once token t + delay() is
+/// there: delay 0 is a gate on the token itself, the window of KVpop's delayed scorer is its delay.
+class TokenScorer {
+ public:
+  virtual ~TokenScorer() = default;
+  virtual std::string_view kind() const = 0;  // "kvpop_mlstm", as in gate_file.h
+  virtual int delay() const = 0;
+  /// Begins with the kind in words: "kvpop mlstm, delay 64".
+  virtual std::string description() const = 0;
+  virtual bool reads_unrotated() const { return false; }
+  /// Bytes that a decode step reads of the scorer's own weights and, twice, of a sequence's memory; all layers.
+  virtual double weight_bytes() const = 0;
+  virtual double memory_bytes() const { return 0; }
+
+  virtual std::unique_ptr<ScorerMemory> new_memory() const { return nullptr; }
+  /// Scores that tokens first ... first + n - 1 of `layer` make known, [n_kv_heads, n] float32: column i is the score
+  /// of token first + i - delay(), NaN before the first. They follow on what `memory` has absorbed.
+  virtual at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory* memory) const = 0;
+
+  /// Of a decode step, before kernels::admit_step: writes token.score on `stream`, or on the CPU at once. Not called
+  /// for a scorer that admit_step runs itself.
+  virtual void enqueue(const DecodeToken& token, kernels::Stream stream) const = 0;
+  /// For admit_step; project is null for a scorer that it does not know.
+  virtual kernels::MlstmScorerView mlstm(int layer, ScorerMemory* memory) const {
+    (void)layer, (void)memory;
+    return {};
+  }
+};
+
+}  // namespace kvscope::engine
