@@ -12,7 +12,8 @@
 #include "engine/cache/slot_cache.h"
 #include "engine/core/support/error.h"
 #include "engine/generate/generation_batch.h"
-#include "engine/scorer/kvpop_scorer.h"
+#include "engine/policy/active_policy.h"
+#include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 namespace {

@@ -8,7 +8,8 @@
 #include "engine/core/support/error.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
-#include "engine/scorer/kvpop_scorer.h"
+#include "engine/policy/active_policy.h"
+#include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 namespace {
@@ -17,36 +18,42 @@ namespace {
 class PlainSite final : public AttentionSite {
  public:
   PlainSite(const LoadedModel& model, const PolicySpec& policy, int n_positions)
-      : model_(model), policy_(policy), n_positions_(n_positions) {}
+      : n_positions_(n_positions), policy_(policy, n_positions, model) {
+    if (policy_.scorer() != nullptr) memory_ = policy_.scorer()->new_memory();
+  }
+  bool reads_unrotated() const override {
+    return policy_.scorer() != nullptr && policy_.scorer()->reads_unrotated();
+  }
 
-  at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override {
+  at::Tensor attend(int layer, const LayerTokens& tokens) override {
+    const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
     const std::int64_t n = q.size(0), n_kv_heads = k.size(1);
-    const at::Tensor scores = scores_of(layer, k, v);
+    const at::Tensor scores = scores_of(layer, tokens);
     at::Tensor evict_at = at::empty({n_kv_heads, n}, at::kInt);
     for (std::int64_t head = 0; head < n_kv_heads; ++head) {
       const auto length = static_cast<std::size_t>(n);
       std::span<const float> of_head;
       if (scores.defined()) of_head = {scores.data_ptr<float>() + head * n, length};
-      policy_lifetimes(policy_, n_positions_, of_head, static_cast<std::int32_t>(n),
+      policy_lifetimes(policy_.spec(), n_positions_, of_head, static_cast<std::int32_t>(n),
                        {evict_at.data_ptr<std::int32_t>() + head * n, length});
     }
     return ops::lifetime_attention(q, k, v, evict_at.to(q.device()), 0);
   }
 
  private:
-  at::Tensor scores_of(int layer, const at::Tensor& k, const at::Tensor& v) const {
-    if (model_.scorer() == nullptr) return {};
-    ScorerState state = model_.scorer()->initial_state();
-    const at::Tensor by_state = model_.scorer()->absorb(layer, k, v, state).cpu();
-    const std::int64_t n = k.size(0), delay = model_.scorer()->config().delay;
-    at::Tensor scores = at::full_like(by_state, std::numeric_limits<float>::quiet_NaN());
-    if (n > delay) scores.narrow(1, 0, n - delay).copy_(by_state.narrow(1, delay, n - delay));
+  at::Tensor scores_of(int layer, const LayerTokens& tokens) {
+    const TokenScorer* scorer = policy_.scorer();
+    if (scorer == nullptr) return {};
+    const at::Tensor by_step = scorer->absorb(layer, tokens, 0, memory_.get()).cpu();
+    const std::int64_t n = tokens.k.size(0), delay = scorer->delay();
+    at::Tensor scores = at::full_like(by_step, std::numeric_limits<float>::quiet_NaN());
+    if (n > delay) scores.narrow(1, 0, n - delay).copy_(by_step.narrow(1, delay, n - delay));
     return scores;
   }
 
-  const LoadedModel& model_;
-  PolicySpec policy_;
   int n_positions_;
+  ActivePolicy policy_;
+  std::unique_ptr<ScorerMemory> memory_;
 };
 
 }  // namespace

@@ -146,6 +146,45 @@ SlotCache::Rows SlotCache::rows(int layer, int n) const {
   return {copy(k_pool_), copy(v_pool_)};
 }
 
+SlotCache SlotCache::only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots, bool reserve) const {
+  SlotCache out(n_layers_, n_kv_heads_, head_dim_, max_slots, k_pool_.scalar_type(), k_pool_.device());
+  if (reserve) out.reserve(max_slots);
+  std::size_t n = 0;
+  for (const auto& slots : keep) n += slots.size();
+  // Rows of the pools, and cells of the arrays by slot, that go from here to there.
+  at::Tensor moves_host = at::empty({4, static_cast<std::int64_t>(n)}, at::kLong);
+  std::int64_t* moves = moves_host.data_ptr<std::int64_t>();
+  std::size_t i = 0;
+  for (std::size_t head = 0; head < keep.size(); ++head) {
+    const int layer = static_cast<int>(head) / n_kv_heads_, kv_head = static_cast<int>(head) % n_kv_heads_;
+    out.map_pages(layer, kv_head, static_cast<int>(keep[head].size()));
+    out.n_slots_host_[head] = static_cast<std::int32_t>(keep[head].size());
+    for (std::size_t to = 0; to < keep[head].size(); ++to, ++i) {
+      moves[i] = pool_row(head, keep[head][to]);
+      moves[n + i] = out.pool_row(head, static_cast<std::int32_t>(to));
+      moves[2 * n + i] = static_cast<std::int64_t>(head) * max_pages_ * kPageSize + keep[head][to];
+      moves[3 * n + i] = static_cast<std::int64_t>(head) * out.max_pages_ * kPageSize + static_cast<std::int64_t>(to);
+    }
+  }
+  out.upload_page_table();
+  const at::Tensor there = moves_host.to(k_pool_.device());
+  const auto move = [&](const at::Tensor& from, const at::Tensor& to, int row) {
+    to.index_copy_(0, there[row + 1], from.index_select(0, there[row]));
+  };
+  move(k_pool_.view({-1, head_dim_}), out.k_pool_.view({-1, head_dim_}), 0);
+  move(v_pool_.view({-1, head_dim_}), out.v_pool_.view({-1, head_dim_}), 0);
+  move(slot_position_.view({-1}), out.slot_position_.view({-1}), 2);
+  move(slot_priority_.view({-1}), out.slot_priority_.view({-1}), 2);
+  const at::Tensor counts = at::tensor(at::ArrayRef<std::int32_t>(out.n_slots_host_), at::kInt);
+  out.n_slots_.view({-1}).copy_(counts);
+  return out;
+}
+
+std::int64_t SlotCache::pool_row(std::size_t head, std::int32_t slot) const {
+  const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + head * max_pages_;
+  return static_cast<std::int64_t>(table[slot / kPageSize]) * kPageSize + slot % kPageSize;
+}
+
 std::vector<std::int32_t> SlotCache::positions(int layer, int kv_head) const {
   const at::Tensor row = slot_position_[layer][kv_head].cpu();
   const std::int32_t* data = row.data_ptr<std::int32_t>();

@@ -46,9 +46,18 @@ class SlotCache {
   };
   Rows rows(int layer, int n) const;
 
+  /// A cache of at most max_slots slots a head that holds what stands in the given slots alone, in this order from slot 0
+  /// on; keep: [n_layers * n_kv_heads]. `reserve`: as reserve(max_slots). The rest of the memory is the device's again
+  /// when this cache goes.
+  SlotCache only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots, bool reserve) const;
+
   /// Raw scores of a layer's slots, [n_kv_heads, max_slots rounded up to pages]; to be filled by a prefill.
   at::Tensor slot_priority(int layer) const { return slot_priority_[layer]; }
 
+  int max_slots() const { return max_slots_; }
+  int max_pages() const { return max_pages_; }
+  /// Position of the token in each slot of a layer, [n_kv_heads, max_slots rounded up to pages] int32, -1: none.
+  at::Tensor slot_position(int layer) const { return slot_position_[layer]; }
   int n_slots(int layer, int kv_head) const { return n_slots_host_[index(layer, kv_head)]; }
   /// Positions that are kept, ascending. Copies from the device.
   std::vector<std::int32_t> positions(int layer, int kv_head) const;
@@ -61,6 +70,7 @@ class SlotCache {
 
  private:
   std::size_t index(int layer, int kv_head) const { return static_cast<std::size_t>(layer) * n_kv_heads_ + kv_head; }
+  std::int64_t pool_row(std::size_t head, std::int32_t slot) const;
   bool map_pages(int layer, int kv_head, int slots);  // true if the table changed
   void grow_pool(std::int64_t n_pages);
   void upload_page_table();

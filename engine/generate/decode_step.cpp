@@ -6,9 +6,11 @@
 
 #include "engine/core/support/error.h"
 #include "engine/model/ops.h"
+#include "kernels/attention_mass.h"
 #include "kernels/decode_attention.h"
 #include "kernels/embed_row.h"
 #include "kernels/project.h"
+#include "kernels/ring_store.h"
 
 namespace kvscope::engine {
 namespace {
@@ -70,13 +72,14 @@ DecodeStep::DecodeStep(std::vector<SequenceState*> sequences) : sequences_(std::
   logits_ = zeros(config.vocab_size, at::kFloat);
   inputs_ = at::zeros({2, n}, options.dtype(at::kInt));
   outputs_ = zeros(static_cast<std::int64_t>(words_per_row()), at::kInt);
+  lse_ = zeros(config.n_heads, at::kFloat);
   std::int64_t scratch = 0;
   for (SequenceState* sequence : sequences_) {
     scratch = std::max(scratch, kernels::decode_attention_scratch_floats(config.n_heads, sequence->cache.view(0)));
-    const float log_gamma = static_cast<float>(sequence->policy->geometry().log_gamma);
-    log_gamma_.push_back(log_gamma != 0 ? at::full({config.n_kv_heads}, log_gamma, options.dtype(at::kFloat))
-                                        : at::Tensor());
+    const bool selects = sequence->policy.plan().selection.tokens > 0;
+    selection_.push_back(selects ? std::make_unique<PageSelection>(*sequence) : nullptr);
   }
+  policy_.resize(sequences_.size());
   attention_scratch_ = at::zeros({scratch}, options.dtype(at::kFloat));
   summary_scratch_ = at::zeros({kernels::kLogitSummaryScratchBytes / 4}, options.dtype(at::kInt));
   host_inputs_data_ = is_cuda() ? nullptr : inputs_.data_ptr<std::int32_t>();
@@ -111,6 +114,7 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
   inputs_of_run_.assign(inputs.begin(), inputs.end());
   for (int row = 0; row < n_rows(); ++row) {
     sequence_of(row).cache.reserve_next();
+    update_policy(inputs[row].sequence);
     host_inputs_data_[row] = inputs[row].id;
     host_inputs_data_[sequences_.size() + row] = inputs[row].position;
   }
@@ -121,7 +125,6 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
   }
   for (int row = 0; row < n_rows(); ++row) {
     SequenceState& sequence = sequence_of(row);
-    for (ScorerState& scoring : sequence.scoring) ++scoring.n_tokens;
     const auto* decisions = reinterpret_cast<const RetainDecision*>(host_outputs(row));
     for (int layer = 0; layer < config.n_layers; ++layer) {
       for (int head = 0; head < config.n_kv_heads; ++head) {
@@ -132,10 +135,13 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
 }
 
 void DecodeStep::run_graph() {
-  std::vector<const void*> wanted;
+  std::vector<std::uintptr_t> wanted;
   for (int row = 0; row < n_rows(); ++row) {
-    wanted.push_back(&sequence_of(row));
-    wanted.push_back(sequence_of(row).cache.view(0).k_pool);
+    const kernels::SlotCacheView cache = sequence_of(row).cache.view(0);
+    wanted.push_back(reinterpret_cast<std::uintptr_t>(&sequence_of(row)));
+    wanted.push_back(reinterpret_cast<std::uintptr_t>(cache.k_pool));
+    wanted.push_back(reinterpret_cast<std::uintptr_t>(cache.page_table));
+    wanted.push_back(static_cast<std::uintptr_t>(sequence_of(row).policy.version()));
   }
   if (!graph_.is_captured() || wanted != captured_for_) {
     graph_.capture([this](kernels::Stream recording) { enqueue(recording); });
@@ -151,7 +157,7 @@ void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_ele
     return const_cast<char*>(static_cast<const char*>(data)) + bytes;
   };
   const std::int64_t element = static_cast<std::int64_t>(size_of(args.dtype)), word = sizeof(float);
-  const bool is_float = args.epilogue == kernels::Epilogue::add || args.epilogue == kernels::Epilogue::logits;
+  const bool is_float = kernels::writes_floats(args.epilogue);
   const void* x = args.x;
   void* out = args.out;
   for (int first = 0; first < n_rows(); first += kernels::kMaxProjectTokens) {
@@ -198,6 +204,11 @@ void DecodeStep::enqueue(kernels::Stream stream) {
              .scratch = summary_scratch_.data_ptr()},
          kernels::logit_summary, kernels::cpu::logit_summary);
   }
+  for (int row = 0; row < n_rows(); ++row) {
+    if (const auto& selection = selection_[static_cast<std::size_t>(inputs_of_run_[row].sequence)]) {
+      selection->enqueue_copy(stream);
+    }
+  }
   if (is_cuda()) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), stream);
 }
 
@@ -223,23 +234,56 @@ void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
   };
   project(layer.qkv_proj, x_, layer.input_norm, qkv_, kernels::Epilogue::store, layer.qkv_bias);
   for (int row = 0; row < n_rows(); ++row) {
+    enqueue_score(index, row, stream);
     call(is_cuda(), stream, admit_args(index, row), kernels::admit_step, kernels::cpu::admit_step);
   }
-  for (int row = 0; row < n_rows(); ++row) {
-    call(is_cuda(), stream,
-         kernels::DecodeAttentionArgs{
-             .cache = sequence_of(row).cache.view(index),
-             .q = row_of_tensor(q_, row),
-             .o = row_of_tensor(o_, row),
-             .lse = nullptr,
-             .n_heads = config.n_heads,
-             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-             .scratch = attention_scratch_.numel() > 0 ? attention_scratch_.data_ptr<float>() : nullptr},
-         kernels::decode_attention, kernels::cpu::decode_attention);
-  }
+  for (int row = 0; row < n_rows(); ++row) enqueue_attention(index, row, stream);
   project(layer.o_proj, o_, {}, x_, kernels::Epilogue::add);
   project(layer.gate_up, x_, layer.post_norm, activation_, kernels::Epilogue::swiglu);
   project(layer.down, activation_, {}, x_, kernels::Epilogue::add);
+}
+
+void DecodeStep::update_policy(int sequence) {
+  const ActivePolicy& policy = sequences_[static_cast<std::size_t>(sequence)]->policy;
+  PolicyTensors& tensors = policy_[static_cast<std::size_t>(sequence)];
+  if (tensors.version == policy.version()) return;
+  const ModelConfig& config = model().config();
+  const auto floats = at::TensorOptions().device(model().weights().device).dtype(at::kFloat);
+  const auto log_gamma = static_cast<float>(policy.geometry().log_gamma);
+  tensors.log_gamma = log_gamma != 0 ? at::full({config.n_kv_heads}, log_gamma, floats) : at::Tensor();
+  if (policy.treats_heads_apart()) {
+    std::vector<float> thresholds;
+    for (int i = 0; i < config.n_layers * config.n_kv_heads; ++i) thresholds.push_back(policy.threshold(i));
+    tensors.head_threshold =
+        at::tensor(at::ArrayRef<float>(thresholds)).to(floats.device()).view({config.n_layers, config.n_kv_heads});
+  }
+  tensors.version = policy.version();
+}
+
+const kernels::RetainDecision* DecodeStep::decisions(int layer, int row) const {
+  return reinterpret_cast<const RetainDecision*>(device_outputs(row)) +
+         static_cast<std::int64_t>(layer) * model().config().n_kv_heads;
+}
+
+float* DecodeStep::scores(int layer, int row) const {
+  return reinterpret_cast<float*>(device_outputs(row) + n_heads_in_all() * kDecisionInts) +
+         static_cast<std::int64_t>(layer) * model().config().n_kv_heads;
+}
+
+const std::int32_t* DecodeStep::position_of(int row) const {
+  return inputs_.data_ptr<std::int32_t>() + sequences_.size() + row;
+}
+
+void DecodeStep::enqueue_score(int index, int row, kernels::Stream stream) {
+  const TokenScorer* scorer = sequence_of(row).policy.scorer();
+  if (scorer == nullptr || scorer->mlstm(index, sequence_of(row).memory.get()).project != nullptr) return;
+  scorer->enqueue({.layer = index,
+                   .x = row_of_tensor(x_, row),
+                   .input_norm = model().weights().layers[index].input_norm.data_ptr(),
+                   .qkv = row_of_tensor(qkv_, row),
+                   .position = position_of(row),
+                   .score = scores(index, row)},
+                  stream);
 }
 
 kernels::AdmitStepArgs DecodeStep::admit_args(int index, int row) {
@@ -247,34 +291,85 @@ kernels::AdmitStepArgs DecodeStep::admit_args(int index, int row) {
   const ModelConfig& config = model().config();
   const Weights& weights = model().weights();
   const LayerWeights& layer = weights.layers[index];
-  const RetentionGeometry& geometry = sequence.policy->geometry();
-  const at::Tensor& log_gamma = log_gamma_[inputs_of_run_[row].sequence];
-  const std::int64_t first_head = static_cast<std::int64_t>(index) * config.n_kv_heads;
-  std::int32_t* outputs = device_outputs(row);
-  kernels::AdmitStepArgs args = {
-      .cache = sequence.cache.view(index),
-      .qkv = row_of_tensor(qkv_, row),
-      .q_norm = data_or_null(layer.q_norm),
-      .k_norm = data_or_null(layer.k_norm),
-      .inv_freq = weights.inv_freq.data_ptr<float>(),
-      .position = inputs_.data_ptr<std::int32_t>() + sequences_.size() + row,
-      .q = row_of_tensor(q_, row),
-      .n_heads = config.n_heads,
-      .eps = config.rms_norm_eps,
-      .attention_scaling = weights.attention_scaling,
-      .rule = sequence.policy->rule(),
-      .log_gamma = log_gamma.defined() ? log_gamma.data_ptr<float>() : nullptr,
-      .threshold = sequence.policy->threshold(),
-      .n_sink = geometry.n_sink,
-      .window = geometry.window,
-      .top_k = geometry.top_k,
-      .decay_stride = geometry.decay_stride,
-      .decision = reinterpret_cast<RetainDecision*>(outputs + first_head * static_cast<int>(kDecisionInts))};
-  if (sequence.scorer != nullptr) {
-    args.scorer = sequence.scorer->view(index, sequence.scoring[index]);
-    args.score = reinterpret_cast<float*>(outputs + n_heads_in_all() * kDecisionInts) + first_head;
+  const RetentionGeometry& geometry = sequence.policy.geometry();
+  const RetentionPlan& plan = sequence.policy.plan();
+  const PolicyTensors& tensors = policy_[static_cast<std::size_t>(inputs_of_run_[row].sequence)];
+  kernels::AdmitStepArgs args = {.cache = sequence.cache.view(index),
+                                 .qkv = row_of_tensor(qkv_, row),
+                                 .q_norm = data_or_null(layer.q_norm),
+                                 .k_norm = data_or_null(layer.k_norm),
+                                 .inv_freq = weights.inv_freq.data_ptr<float>(),
+                                 .position = position_of(row),
+                                 .q = row_of_tensor(q_, row),
+                                 .n_heads = config.n_heads,
+                                 .eps = config.rms_norm_eps,
+                                 .attention_scaling = weights.attention_scaling,
+                                 .zero_channel = weights.gate_channel,
+                                 .rule = sequence.policy.rule(),
+                                 .log_gamma = static_cast<const float*>(data_or_null(tensors.log_gamma)),
+                                 .threshold = plan.threshold,
+                                 .strict = plan.strict,
+                                 .n_sink = geometry.n_sink,
+                                 .window = geometry.window,
+                                 .top_k = geometry.top_k,
+                                 .protect = plan.protect,
+                                 .decay_stride = geometry.decay_stride,
+                                 .decision = const_cast<RetainDecision*>(decisions(index, row))};
+  if (tensors.head_threshold.defined()) args.head_threshold = tensors.head_threshold[index].data_ptr<float>();
+  args.score = scores(index, row);  // zeros where nobody writes them, which a hybrid's thresholds tell apart
+  if (const TokenScorer* scorer = sequence.policy.scorer()) {
+    args.scorer = scorer->mlstm(index, sequence.memory.get());
+    if (sequence.score_ring.defined()) {
+      args.score_ring = sequence.score_ring[index].data_ptr<float>();
+      args.score_delay = scorer->delay();
+    }
   }
   return args;
+}
+
+void DecodeStep::enqueue_attention(int index, int row, kernels::Stream stream) {
+  SequenceState& sequence = sequence_of(row);
+  const ModelConfig& config = model().config();
+  const RetentionPlan& plan = sequence.policy.plan();
+  const kernels::SlotCacheView cache = sequence.cache.view(index);
+  const bool counts = plan.eviction != StepEviction::none;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  const void* q = row_of_tensor(q_, row);
+  auto* lse = static_cast<float*>(row_of_tensor(lse_, row));
+  PageSelection* selection = selection_[static_cast<std::size_t>(inputs_of_run_[row].sequence)].get();
+  const bool selects = selection != nullptr && !selection->is_dense(index);
+  call(is_cuda(), stream,
+       kernels::DecodeAttentionArgs{
+           .cache = selects ? selection->select(index, q, decisions(index, row), position_of(row), stream) : cache,
+           .q = q,
+           .o = row_of_tensor(o_, row),
+           .lse = counts ? lse : nullptr,
+           .n_heads = config.n_heads,
+           .scale = scale,
+           .scratch = attention_scratch_.numel() > 0 ? attention_scratch_.data_ptr<float>() : nullptr},
+       kernels::decode_attention, kernels::cpu::decode_attention);
+  if (counts) {
+    call(is_cuda(), stream,
+         kernels::AttentionMassArgs{
+             .cache = cache,
+             .q = q,
+             .lse = lse,
+             .position = position_of(row),
+             .n_heads = config.n_heads,
+             .scale = scale,
+             .rule = plan.eviction == StepEviction::attention_sum ? kernels::MassRule::sum : kernels::MassRule::last},
+         kernels::attention_mass, kernels::cpu::attention_mass);
+  }
+  if (plan.compression.kind != Compression::Kind::none) {
+    const at::Tensor ring = sequence.query_ring[index];
+    call(is_cuda(), stream,
+         kernels::RingStoreArgs{.row = q,
+                                .ring = ring.data_ptr(),
+                                .position = position_of(row),
+                                .row_bytes = ring.stride(0) * static_cast<std::int64_t>(ring.element_size()),
+                                .n_rows = static_cast<int>(ring.size(0))},
+         kernels::ring_store, kernels::cpu::ring_store);
+  }
 }
 
 const kernels::LogitSummary& DecodeStep::summary(int sequence) const {
@@ -289,9 +384,9 @@ std::vector<float> DecodeStep::logits(int sequence) const {
 
 void DecodeStep::gather(int sequence, protocol::StepFacts& facts) const {
   const int layers = model().config().n_layers, heads = model().config().n_kv_heads, row = row_of(sequence);
-  const KvpopScorer* scorer = sequence_of(row).scorer;
+  const TokenScorer* scorer = sequence_of(row).policy.scorer();
   const std::int32_t position = inputs_of_run_[row].position;
-  const std::int32_t scored = position - (scorer != nullptr ? scorer->config().delay : 0);
+  const std::int32_t scored = position - (scorer != nullptr ? scorer->delay() : 0);
   const auto* decisions = reinterpret_cast<const RetainDecision*>(host_outputs(row));
   const auto* scores = reinterpret_cast<const float*>(host_outputs(row) + n_heads_in_all() * kDecisionInts);
   for (int layer = 0; layer < layers; ++layer) {
@@ -301,6 +396,7 @@ void DecodeStep::gather(int sequence, protocol::StepFacts& facts) const {
       if (scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, scores[i]});
     }
   }
+  if (const auto& selection = selection_[static_cast<std::size_t>(sequence)]) selection->gather(position, facts);
 }
 
 }  // namespace kvscope::engine

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "engine/generate/attention_sites.h"
+#include "engine/generate/page_selection.h"
 #include "kernels/admit_step.h"
 #include "kernels/logit_summary.h"
 #include "kernels/project.h"
@@ -51,10 +51,16 @@ class DecodeStep {
 
   void enqueue(kernels::Stream stream);
   void enqueue_layer(int layer, kernels::Stream stream);
+  /// From the QKV product of one row to its attention, under the row's policy.
+  void enqueue_score(int layer, int row, kernels::Stream stream);
+  void enqueue_attention(int layer, int row, kernels::Stream stream);
   /// All rows of args.x through one matrix, as many at a time as the kernel takes; a row of args.out has
   /// `out_elements`.
   void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream);
   kernels::AdmitStepArgs admit_args(int layer, int row);
+  const kernels::RetainDecision* decisions(int layer, int row) const;
+  float* scores(int layer, int row) const;
+  const std::int32_t* position_of(int row) const;
   void run_graph();
 
   std::vector<SequenceState*> sequences_;
@@ -63,10 +69,20 @@ class DecodeStep {
       logits_;                                      // [sequences, ...]: float32 x_ and logits_, else the model's dtype
   at::Tensor attention_scratch_, summary_scratch_;  // zeros between steps
   at::Tensor inputs_;                               // [2, sequences] int32: ids, positions
-  at::Tensor outputs_;                 // [sequences, words] int32: decisions, scores (bits of float32), summary
-  std::vector<at::Tensor> log_gamma_;  // [n_kv_heads] float32 of each sequence, undefined without decay
+  at::Tensor outputs_;  // [sequences, words] int32: decisions, scores (bits of float32), summary
+  /// Of a sequence, what the kernels want of its policy on the device; made again when the policy was changed.
+  struct PolicyTensors {
+    int version = -1;
+    at::Tensor log_gamma;       // [n_kv_heads] float32, undefined without decay
+    at::Tensor head_threshold;  // [n_layers, n_kv_heads] float32, undefined unless heads differ
+  };
+  void update_policy(int sequence);
+
+  std::vector<PolicyTensors> policy_;
+  std::vector<std::unique_ptr<PageSelection>> selection_;  // null for a policy that reads everything
+  at::Tensor lse_;                                         // [sequences, n_heads] float32
   kernels::StepGraph graph_;
-  std::vector<const void*> captured_for_;  // sequences and their pools, which move when they grow
+  std::vector<std::uintptr_t> captured_for_;  // sequences, the pools they have, the version of their policies
   std::unique_ptr<kernels::PinnedMemory> host_inputs_, host_outputs_;  // CUDA only
   std::int32_t* host_inputs_data_;
   const std::int32_t* host_outputs_data_;

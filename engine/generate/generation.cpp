@@ -6,6 +6,8 @@
 #include <stdexcept>
 
 #include "engine/generate/generation_impl.h"
+#include "engine/generate/mass_eviction.h"
+#include "engine/generate/page_selection.h"
 #include "engine/generate/prefill_site.h"
 
 namespace kvscope::engine {
@@ -60,6 +62,9 @@ void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady
   sequence = index;
   note_step();
   if (records) decode->gather(sequence, facts);
+  if (evict_after_step(state, prompt_len, static_cast<int>(ids.size()), records ? &facts : nullptr)) {
+    read_page_bounds(state);
+  }
   const std::int32_t id = ids.back();
   const std::vector<std::int32_t>& ends = model.config().eos_ids;
   at_end = request.stop_at_eos && std::find(ends.begin(), ends.end(), id) != ends.end();
@@ -87,6 +92,7 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
   Impl& run = *impl_;
   const auto start = std::chrono::steady_clock::now();
   protocol::StepFacts facts;
+  if (run.state.policy.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
   const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
   PrefillSite site(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
@@ -99,9 +105,46 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
     if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
   }
   site.finish();
+  run.end_prefill(facts);
   facts.n_tokens = run.prompt_len;
   facts.seconds = run.timings.prefill_s = seconds_since(start);
   return facts;
+}
+
+void Generation::Impl::end_prefill(protocol::StepFacts& facts) {
+  evict_after_prompt(state, prompt_len, records ? &facts : nullptr);
+  read_page_bounds(state);
+}
+
+/// What leaves depends on the attention of every query: the prompt goes through as the answer does.
+protocol::StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  protocol::StepFacts facts;
+  if (!own_decode) own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&state});
+  decode = own_decode.get();
+  sequence = 0;
+  for (std::int32_t position = 0; position < prompt_len; ++position) {
+    if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
+    if (hooks.progress) hooks.progress("prefill", position, prompt_len);
+    const std::int32_t id = ids[static_cast<std::size_t>(position)];
+    if (options.logprobs)
+      facts.logprobs.push_back(position == 0 ? std::numeric_limits<float>::quiet_NaN() : logprob(id));
+    const DecodeInput input = {0, id, position};
+    own_decode->run({&input, 1});
+    note_step();
+    if (records) own_decode->gather(0, facts);
+  }
+  end_prefill(facts);
+  facts.n_tokens = prompt_len;
+  facts.seconds = timings.prefill_s = seconds_since(start);
+  return facts;
+}
+
+void Generation::change_policy(const PolicySpec& spec, protocol::StepFacts* facts) {
+  const c10::InferenceMode no_gradients;
+  impl_->state.policy.change(spec);
+  impl_->request.policy = spec;
+  evict_to_budget(impl_->state, static_cast<int>(impl_->ids.size()), impl_->records ? facts : nullptr);
 }
 
 protocol::StepFacts Generation::step() { return step_forced(impl_->next_id()); }
@@ -142,6 +185,10 @@ const std::vector<std::int32_t>& Generation::ids() const { return impl_->ids; }
 int Generation::prompt_len() const { return impl_->prompt_len; }
 int Generation::n_positions() const { return impl_->n_positions; }
 std::span<const float> Generation::logits() const { return impl_->next_logits(); }
+std::string Generation::scorer_description() const {
+  const TokenScorer* scorer = impl_->state.policy.scorer();
+  return scorer != nullptr ? scorer->description() : std::string();
+}
 const RunTimings& Generation::timings() const { return impl_->timings; }
 std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }
 const SlotCache& Generation::cache() const { return impl_->state.cache; }

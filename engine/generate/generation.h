@@ -69,6 +69,9 @@ class Generation {
   protocol::StepFacts step();
   /// The same with the token given (teacher forcing).
   protocol::StepFacts step_forced(std::int32_t id);
+  /// Other parameters of the same policy from the next step on (ActivePolicy::change); a smaller budget evicts at once,
+  /// and `facts` (may be null) gets these lifetimes. Throws Error (usage), and nothing has changed then.
+  void change_policy(const PolicySpec& spec, protocol::StepFacts* facts);
   /// Whether prefill() and step() gather scores, lifetimes and contests (they do at first). Off, only ids and
   /// log-probabilities are told, so that the cost of recording can be measured.
   void set_recording(bool on);
@@ -78,6 +81,8 @@ class Generation {
 
   /// Logits of the token that would come next, [vocab_size]. Valid after prefill().
   std::span<const float> logits() const;
+  /// Of what gives this run's scores; empty if nothing does.
+  std::string scorer_description() const;
   const RunTimings& timings() const;
   /// Bytes of keys and values in the pages of the cache.
   std::int64_t cache_bytes() const;

@@ -28,7 +28,7 @@ struct Generation::Impl {
         ids(std::move(ids_)),
         prompt_len(static_cast<int>(ids.size())),
         n_positions(n_positions_),
-        state(model_, make_policy(request_.policy, n_positions_, model_.scorer()), n_positions_),
+        state(model_, request_.policy, n_positions_),
         sampler(request_.sampling),
         stops(request_.stop) {}
 
@@ -90,11 +90,14 @@ struct Generation::Impl {
   /// Tokens of a chunk. By itself: equal chunks, so that none is a short rest.
   std::int64_t chunk_size(int wanted) const {
     if (wanted > 0) return wanted;
-    const bool keeps_all = state.policy->rule() == kernels::RetainRule::keep_all;
+    const bool keeps_all = state.policy.prefills_densely();
     const std::int64_t most = !model.weights().device.is_cuda() ? 512 : keeps_all ? 8192 : 2048;
     const std::int64_t n_chunks = (prompt_len + most - 1) / most;
     return (prompt_len + n_chunks - 1) / n_chunks;
   }
+
+  void end_prefill(protocol::StepFacts& facts);
+  protocol::StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
 
   /// What step() will draw.
   std::int32_t next_id() { return sampler.is_greedy() ? best : sampler.next(next_logits(), ids); }

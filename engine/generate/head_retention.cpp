@@ -6,16 +6,16 @@
 
 namespace kvscope::engine {
 
-HeadRetention::HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window)
-    : rule_(std::move(rule)), n_sink_(n_sink), window_(window) {}
+HeadRetention::HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay)
+    : rule_(std::move(rule)), n_sink_(n_sink), window_(window), delay_(delay) {}
 
 HeadRetention::Kept& HeadRetention::find(std::int32_t position) {
   return *std::lower_bound(kept_.begin(), kept_.end(), position,
                            [](const Kept& kept, std::int32_t wanted) { return kept.position < wanted; });
 }
 
-void HeadRetention::set_score(std::int32_t token, float score) {
-  (token >= first_ ? score_[token - first_] : find(token).score) = score;
+float& HeadRetention::score_of(std::int32_t token) {
+  return token >= first_ ? score_[token - first_] : find(token).score;
 }
 
 void HeadRetention::evict(std::int32_t token, std::int32_t q) {
@@ -29,12 +29,11 @@ void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
   evictions_.clear();
   contests_.clear();
   for (std::int32_t q = first_; q < first_ + n; ++q) {
-    const std::int32_t token = q - window_;  // it leaves the window, and is still there
-    if (token < 0) continue;
-    const float score = scores.empty() ? 0 : scores[q - first_];
-    set_score(token, score);
+    // Whoever is scored is in the window still, and who leaves it is still there.
+    if (const std::int32_t scored = q - delay_; !scores.empty() && scored >= 0) score_of(scored) = scores[q - first_];
+    const std::int32_t token = q - window_;
     if (token < n_sink_) continue;
-    if (const std::int32_t evicted = rule_->admit(token, score, &contests_); evicted >= 0) evict(evicted, q);
+    if (const std::int32_t evicted = rule_->admit(token, score_of(token), &contests_); evicted >= 0) evict(evicted, q);
   }
 }
 

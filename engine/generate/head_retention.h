@@ -25,9 +25,10 @@ class HeadRetention {
     std::int32_t token, evict_at;
   };
 
-  HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window);
+  /// delay: tokens between a token and its score, 0 ... window.
+  HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay);
 
-  /// Decides for the next n queries. scores: [n], scores[i] is that of token first + i - window, read where that is not
+  /// Decides for the next n queries. scores: [n], scores[i] is that of token first + i - delay, read where that is not
   /// negative; empty for a policy without scores.
   void decide(std::int32_t n, std::span<const float> scores);
   /// Of the chunk's end: evicted tokens' slots are given to the chunk's survivors, the others take fresh ones.
@@ -47,11 +48,11 @@ class HeadRetention {
 
  private:
   Kept& find(std::int32_t position);
-  void set_score(std::int32_t token, float score);
+  float& score_of(std::int32_t token);
   void evict(std::int32_t token, std::int32_t q);
 
   std::unique_ptr<LifetimeRule> rule_;
-  std::int32_t n_sink_, window_;
+  std::int32_t n_sink_, window_, delay_;
   std::int32_t first_ = 0;  // of the chunk
   std::int32_t n_slots_ = 0;
   std::vector<Kept> kept_;

@@ -5,25 +5,11 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
+#include "engine/generate/mass_eviction.h"
 #include "engine/model/ops.h"
 #include "kernels/cpu/parallel_for.h"
 
 namespace kvscope::engine {
-
-SequenceState::SequenceState(const LoadedModel& model_, std::unique_ptr<RetentionPolicy> policy_, int n_positions)
-    : model(model_),
-      policy(std::move(policy_)),
-      scorer(policy->needs_scorer() ? model.scorer() : nullptr),
-      cache(model.config().n_layers, model.config().n_kv_heads, model.config().head_dim,
-            std::min(policy->max_slots(), n_positions), model.weights().dtype, model.weights().device) {
-  if (scorer != nullptr) {
-    for (int layer = 0; layer < model.config().n_layers; ++layer) scoring.push_back(scorer->initial_state());
-  }
-  // All pages at once: memory stays as it is, and every head's pages follow each other, so that rows() copies nothing.
-  if (policy->has_fixed_budget() || policy->rule() == kernels::RetainRule::keep_all) {
-    cache.reserve(std::min(policy->max_slots(), n_positions));
-  }
-}
 
 PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks)
     : state_(state),
@@ -31,12 +17,18 @@ PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, protocol::Ste
       facts_(facts),
       n_chunks_(n_chunks),
       n_kv_heads_(state.model.config().n_kv_heads),
-      is_dense_(state.policy->rule() == kernels::RetainRule::keep_all) {
+      is_dense_(state.policy.prefills_densely()) {
   if (is_dense_) return;
-  const RetentionGeometry& geometry = state.policy->geometry();
+  const RetentionGeometry& geometry = state.policy.geometry();
+  const int delay = state.policy.scorer() != nullptr ? state.policy.scorer()->delay() : 0;
   for (int i = 0; i < state.model.config().n_layers * n_kv_heads_; ++i) {
-    heads_.emplace_back(state.policy->lifetime_rule(), geometry.n_sink, geometry.window);
+    heads_.emplace_back(state.policy.lifetime_rule(i), geometry.n_sink, geometry.window, delay);
   }
+}
+
+bool PrefillSite::reads_unrotated() const {
+  const TokenScorer* scorer = state_.policy.scorer();
+  return (scorer != nullptr && scorer->reads_unrotated()) || state_.query_sum.defined();
 }
 
 void PrefillSite::begin(std::int64_t first, std::int64_t n) {
@@ -50,16 +42,18 @@ void PrefillSite::begin(std::int64_t first, std::int64_t n) {
   state_.cache.fill_slots(static_cast<int>(first + n));
 }
 
-at::Tensor PrefillSite::attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
+  const auto& [x, input, q_unrotated, k_unrotated, q, k, v] = tokens;
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
   const double n_layers = state_.model.config().n_layers;
   if (hooks_.progress) {
     hooks_.progress("prefill", static_cast<double>(chunk_) * n_layers + layer,
                     static_cast<double>(n_chunks_) * n_layers);
   }
-  if (is_dense_) return attend_dense(layer, q, k, v);
+  observe(layer, tokens);
+  if (is_dense_) return attend_dense(layer, tokens);
 
-  const at::Tensor scores = score_tokens(layer, k, v);
+  const at::Tensor scores = score_tokens(layer, tokens);
   decide(layer, scores);
   if (facts_ != nullptr) note(layer, scores);
   const ChunkFacts facts = commit(layer);
@@ -77,15 +71,37 @@ at::Tensor PrefillSite::attend(int layer, const at::Tensor& q, const at::Tensor&
   return o;
 }
 
-at::Tensor PrefillSite::attend_dense(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  ops::append_many(state_.cache.view(layer), k, v, dense_slot_, positions_);
+at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
+  ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
-  return dense_attention(choose_dense_backend(q, n_kv_heads_), q, all.k, all.v, first_);
+  const bool needs_lse = state_.policy.plan().eviction == StepEviction::attention_sum;
+  if (!needs_lse) return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_);
+  const at::Tensor lse =
+      at::empty({tokens.q.size(1), n_}, at::TensorOptions().device(tokens.q.device()).dtype(at::kFloat));
+  const at::Tensor o = ops::cache_attention(tokens.q, all.k, all.v, {}, {}, first_, lse);
+  add_attention_sums(state_, layer, tokens.q, all.k, lse, first_);
+  return o;
 }
 
-at::Tensor PrefillSite::score_tokens(int layer, const at::Tensor& k, const at::Tensor& v) {
-  if (state_.scorer == nullptr) return {};
-  return state_.scorer->absorb(layer, k, v, state_.scoring[layer]).cpu().contiguous();
+void PrefillSite::observe(int layer, const LayerTokens& tokens) {
+  if (state_.query_ring.defined()) {
+    const std::int64_t rows = state_.query_ring.size(1), kept = std::min(rows, n_), from = n_ - kept;
+    const at::Tensor row =
+        at::arange(first_ + from, first_ + n_, state_.query_ring.options().dtype(at::kLong)).remainder_(rows);
+    state_.query_ring[layer].index_copy_(0, row, tokens.q.narrow(0, from, kept).reshape({kept, -1}));
+  }
+  if (!state_.query_sum.defined()) return;
+  const std::int64_t skip = std::clamp<std::int64_t>(state_.policy.plan().compression.n_sink - first_, 0, n_);
+  const at::Tensor q = tokens.q_unrotated.narrow(0, skip, n_ - skip).to(at::kFloat).transpose(0, 1);  // [heads, n, D]
+  state_.query_sum[layer].add_(q.sum(1));
+  state_.query_outer[layer].baddbmm_(q.transpose(1, 2), q);
+  if (layer == 0) state_.n_queries += n_ - skip;
+}
+
+at::Tensor PrefillSite::score_tokens(int layer, const LayerTokens& tokens) {
+  const TokenScorer* scorer = state_.policy.scorer();
+  if (scorer == nullptr) return {};
+  return scorer->absorb(layer, tokens, first_, state_.memory.get()).cpu().contiguous();
 }
 
 void PrefillSite::decide(int layer, const at::Tensor& scores) {
@@ -98,7 +114,7 @@ void PrefillSite::decide(int layer, const at::Tensor& scores) {
 }
 
 void PrefillSite::note(int layer, const at::Tensor& scores) {
-  const std::int64_t delay = state_.scorer != nullptr ? state_.scorer->config().delay : 0;
+  const std::int64_t delay = state_.policy.scorer() != nullptr ? state_.policy.scorer()->delay() : 0;
   for (int i = 0; i < n_kv_heads_; ++i) {
     for (Contest contest : head(layer, i).contests()) {
       contest.layer = static_cast<std::int16_t>(layer);
@@ -144,17 +160,24 @@ PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
 }
 
 void PrefillSite::finish() {
-  if (is_dense_ || state_.scorer == nullptr) return;
-  for (int layer = 0; layer < state_.model.config().n_layers; ++layer) {
+  if (is_dense_ || state_.policy.scorer() == nullptr) return;
+  const std::int64_t n_layers = state_.model.config().n_layers, end = first_ + n_;
+  at::Tensor ring = state_.score_ring.defined() ? state_.score_ring.cpu() : at::Tensor();
+  for (int layer = 0; layer < n_layers; ++layer) {
     const at::Tensor there = state_.cache.slot_priority(layer);
     const at::Tensor priority = at::zeros(there.sizes(), at::kFloat);
     for (int i = 0; i < n_kv_heads_; ++i) {
       float* of_head = priority.data_ptr<float>() + i * priority.size(1);
-      // What is still in the window has no score yet: the decode step sets it when the token leaves.
-      for (const HeadRetention::Kept& kept : head(layer, i).kept()) of_head[kept.slot] = kept.score;
+      // What is still in the window has no priority yet: the decode step sets it when the token leaves.
+      for (const HeadRetention::Kept& kept : head(layer, i).kept()) {
+        of_head[kept.slot] = kept.score;
+        if (!ring.defined() || kept.position + ring.size(2) <= end) continue;
+        ring.data_ptr<float>()[(layer * n_kv_heads_ + i) * ring.size(2) + kept.position % ring.size(2)] = kept.score;
+      }
     }
     there.copy_(priority);
   }
+  if (ring.defined()) state_.score_ring.copy_(ring);
 }
 
 }  // namespace kvscope::engine

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "engine/generate/attention_sites.h"
 #include "engine/generate/dense_attention.h"
 #include "engine/generate/head_retention.h"
+#include "engine/generate/sequence_state.h"
 
 namespace kvscope::engine {
 
@@ -22,16 +22,20 @@ class PrefillSite final : public AttentionSite {
   PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks);
   /// The next chunk: positions first ... first + n - 1.
   void begin(std::int64_t first, std::int64_t n);
-  at::Tensor attend(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) override;
+  at::Tensor attend(int layer, const LayerTokens& tokens) override;
+  bool reads_unrotated() const override;
   /// Gives the cache the scores of what it keeps, so that decode steps can go on.
   void finish();
 
  private:
-  /// A policy that keeps everything needs no decisions, and nothing waits for the device.
-  at::Tensor attend_dense(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
-  /// Scores that the scorer's state after the chunk's tokens gives, [n_kv_heads, n] on the host: column i is of token
-  /// first + i - delay. Undefined without scorer.
-  at::Tensor score_tokens(int layer, const at::Tensor& k, const at::Tensor& v);
+  /// A policy that keeps everything, at least while the prompt lasts, needs no decisions, and nothing waits for the
+  /// device.
+  at::Tensor attend_dense(int layer, const LayerTokens& tokens);
+  /// What eviction after the prompt will want to know of its queries.
+  void observe(int layer, const LayerTokens& tokens);
+  /// Scores that the chunk's tokens make known, [n_kv_heads, n] on the host: column i is of token first + i - delay.
+  /// Undefined without scorer.
+  at::Tensor score_tokens(int layer, const LayerTokens& tokens);
   void decide(int layer, const at::Tensor& scores);
   void note(int layer, const at::Tensor& scores);
   HeadRetention& head(int layer, int kv_head) {

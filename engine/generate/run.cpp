@@ -17,7 +17,9 @@ constexpr int kOracleStride = 16;  // new tokens between two looks at recall so 
 class Oracle {
  public:
   explicit Oracle(const Generation& run)
-      : run_(run), teacher_(run.model(), run.n_positions(), run.request().policy.geometry(run.n_positions()).window) {
+      : run_(run),
+        teacher_(run.model(), run.n_positions(), run.request().policy.geometry(run.n_positions()).window,
+                 run.request().oracle_spec) {
     record_.model = run.model().info();
     record_.policy = run.request().policy;
     record_.n_positions = run.n_positions();
@@ -30,7 +32,8 @@ class Oracle {
   /// Lets the teacher read what is new; false if it was told to stop.
   bool catch_up(const Hooks& hooks) {
     const std::span<const std::int32_t> ids(run_.ids());
-    return teacher_.absorb(ids.subspan(static_cast<std::size_t>(teacher_.horizon())), hooks.cancelled);
+    return teacher_.absorb(ids.subspan(static_cast<std::size_t>(teacher_.horizon())), hooks.cancelled,
+                           &record_.evict_at);
   }
 
   OracleFacts facts(bool final) {
@@ -46,7 +49,8 @@ class Oracle {
   static nlohmann::json started_event(const Generation& run) {
     BytePool pieces;
     for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
-    return protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy);
+    return protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(),
+                             run.request().oracle_spec);
   }
 
  private:
@@ -64,6 +68,23 @@ std::string utc_now() {
   return text;
 }
 
+/// Takes over other parameters, if somebody asks for them. Lifetimes that end by it are told at once.
+void change_policy(Generation& run, const RunSink& sink, const std::function<void(const protocol::StepFacts&)>& tell) {
+  if (!sink.next_policy) return;
+  while (const std::optional<std::string> text = sink.next_policy()) {
+    try {
+      const PolicySpec policy = PolicySpec::parse(*text);
+      protocol::StepFacts facts;
+      run.change_policy(policy, &facts);
+      facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
+      if (sink.policy_changed) sink.policy_changed(facts.n_tokens, policy);
+      if (!facts.lifetimes.empty()) tell(facts);
+    } catch (const Error& error) {
+      if (sink.log) sink.log(error.what());
+    }
+  }
+}
+
 /// The run's loop. Throws Error (cancelled) when the prefill was cut short.
 bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
   const auto tell = [&](const protocol::StepFacts& facts) {
@@ -79,6 +100,7 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
   if (oracle != nullptr && !run.finished() && !look(false)) return false;
   while (!run.finished()) {
     if (sink.hooks.is_cancelled()) return false;
+    change_policy(run, sink, tell);
     tell(run.step());
     if (oracle != nullptr && !run.finished() && oracle->is_due() && !look(false)) return false;
   }
@@ -115,6 +137,9 @@ RunRecord record_run(const LoadedModel& model, const protocol::RunRequest& reque
     protocol::apply_event(record, facts.final
                                       ? protocol::oracle_final(0, facts.horizon, facts.recall.values, facts.future_mass)
                                       : protocol::oracle(0, facts.horizon, facts.recall.values));
+  };
+  sink.policy_changed = [&](std::int32_t q, const PolicySpec& policy) {
+    protocol::apply_event(record, protocol::policy_changed(0, q, policy));
   };
   const RunOutcome outcome = execute_run(model, request, sink);
   protocol::apply_event(record, protocol::done_run(0, outcome.status, outcome.timings, outcome.text));

@@ -23,6 +23,11 @@ struct RunSink {
   std::function<void(const Generation&)> started;
   std::function<void(const protocol::StepFacts&)> step;
   std::function<void(const OracleFacts&)> oracle;
+  /// Asked before each step: other parameters for the policy, as text. What came of it is told to policy_changed, or to
+  /// log if the run goes on as it was.
+  std::function<std::optional<std::string>()> next_policy;
+  std::function<void(std::int32_t q, const PolicySpec& policy)> policy_changed;
+  std::function<void(const std::string& text)> log;
   Hooks hooks;
 };
 

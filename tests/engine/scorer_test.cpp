@@ -1,6 +1,4 @@
 // The three forms of the delayed mLSTM scorer, and the file it is read from.
-#include "tests/support/torch_catch.h"  // before LibTorch
-
 #include <filesystem>
 #include <limits>
 
@@ -9,6 +7,7 @@
 #include "engine/scorer/kvpop_scorer.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope::engine {
 namespace {

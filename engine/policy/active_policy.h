@@ -1,0 +1,65 @@
+#pragma once
+// A policy at work: its plan for one model and one run, in the terms of the kernels.
+
+#include <memory>
+
+#include "engine/core/policy/policy.h"
+#include "kernels/retain_step.h"
+
+namespace kvscope::engine {
+
+class LoadedModel;
+class TokenScorer;
+
+/// Who stays, for the chunks of a prompt and for decode steps. Both decide alike: for a plan with a sparse prefill, n
+/// tokens at once leave what n steps leave (tests/engine/conformance_test.cpp holds every policy to it).
+class ActivePolicy {
+ public:
+  /// n_positions: prompt + new tokens at most, to which budgets given as a share refer. Throws Error (bad input) if the
+  /// model lacks the gate or heads that the policy wants, or its scorer was trained for another window.
+  ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model);
+
+  /// Other parameters of the same policy from the next step on: threshold, decay, stride, drop, and a budget that is
+  /// not larger. Throws Error (usage) for anything else, and nothing has changed then.
+  void change(const PolicySpec& spec);
+  /// Counts the changes.
+  int version() const { return version_; }
+
+  const PolicySpec& spec() const { return spec_; }
+  const RetentionPlan& plan() const { return plan_; }
+  const RetentionGeometry& geometry() const { return geometry_; }
+  /// Null if the plan reads no scores.
+  const TokenScorer* scorer() const { return scorer_; }
+
+  /// The rule that the kernels apply at each decode step.
+  kernels::RetainRule rule() const;
+  /// Of a head; rule() is threshold.
+  float threshold(int head) const;
+  bool treats_heads_apart() const { return !plan_.local_heads.empty(); }
+  /// Whether the prompt's queries see all of it, so that nothing is decided before its end.
+  bool prefills_densely() const { return plan_.dense_prefill || rule() == kernels::RetainRule::keep_all; }
+  /// Whether the prompt must pass token by token: what leaves depends on the attention of every query.
+  bool prefills_by_steps() const { return plan_.eviction != StepEviction::none && !plan_.dense_prefill; }
+
+  /// Slots that a head may come to use while the prompt passes through, and after a prompt of prompt_len tokens.
+  int prompt_slots() const;
+  int answer_slots(int prompt_len) const;
+  /// Whether every head comes to use answer_slots(), so that pages may be taken once and memory stays as it is.
+  bool has_fixed_budget() const { return plan_.has_fixed_budget(); }
+
+  /// The rule as a sparse prompt wants it: lifetimes of one head, decision by decision, on the host.
+  std::unique_ptr<LifetimeRule> lifetime_rule(int head) const { return make_rule(plan_, geometry_, head); }
+
+ private:
+  RetentionPlan make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const;
+
+  const LoadedModel& model_;
+  PolicySpec spec_;
+  int n_positions_;
+  RetentionGeometry geometry_;
+  RetentionPlan plan_;
+  const TokenScorer* scorer_ = nullptr;
+  int version_ = 0;
+};
+
+}  // namespace kvscope::engine

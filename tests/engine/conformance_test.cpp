@@ -1,0 +1,270 @@
+// What every policy has to keep to, whatever it does: one suite over all of them.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "engine/cache/slot_cache.h"
+#include "engine/core/policy/policy.h"
+#include "engine/model/device.h"
+#include "tests/engine/gated_model.h"
+#include "tests/support/skip.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+namespace kvscope {
+namespace {
+
+constexpr int kTokens = 140, kPrompt = 61;
+
+/// One row a policy and way of it. `dense`: the same policy so generous that nothing leaves and all is read.
+struct Case {
+  const char* policy;
+  const char* dense;
+};
+constexpr Case kCases[] = {
+    {"full", "full"},
+    {"streaming:sinks=4,window=32", "streaming:sinks=4,window=512"},
+    {"streaming:sinks=0,window=32", "streaming:sinks=0,window=512"},
+    {"kvpop:budget=48,sinks=4,window=16", "kvpop:budget=512,sinks=4,window=16"},
+    {"kvpop:budget=40,sinks=2,window=16,decay=0.97,stride=8", "kvpop:budget=512,window=16"},
+    {"top-k:budget=48,sinks=4,window=16", "top-k:budget=512,window=16"},
+    {"threshold:threshold=0.02,sinks=4,window=16", "threshold:threshold=-1e6,window=16"},
+    {"sp-kv:threshold=0.5,window=16", "sp-kv:threshold=0,window=16"},
+    {"sp-kv:threshold=0.5,sinks=4,window=24", "sp-kv:threshold=0,window=16"},
+    {"wg-kv:threshold=0.5,window=16", "wg-kv:threshold=0,window=16"},
+    {"wg-kv:threshold=0.4,window=16,pool=12,drop=0.25,observe=8", "wg-kv:threshold=0,window=16,pool=4096"},
+    {"wg-kv:threshold=0.5,window=16,read=32", "wg-kv:threshold=0,window=16,read=4096"},
+    {"dms:threshold=0,window=15", "dms:threshold=-1e6,window=15"},
+    {"kvzap:threshold=0,window=16", "kvzap:threshold=-100,window=16"},
+    {"tova:budget=40", "tova:budget=512"},
+    {"tova:budget=40,protect=8,prefill=sparse", "tova:budget=512,prefill=sparse"},
+    {"h2o:budget=40,window=16", "h2o:budget=512,window=16"},
+    {"h2o:budget=40,window=16,prefill=sparse", "h2o:budget=512,window=16,prefill=sparse"},
+    {"snapkv:budget=40,window=8", "snapkv:budget=512,window=8"},
+    {"snapkv:budget=40,window=8,pooling=max,group=max,kernel=3", "snapkv:budget=512,window=8"},
+    {"expected-attention:budget=40,interval=16,future=32", "expected-attention:budget=512,interval=16"},
+    {"expected-attention:budget=40,interval=0,covariance=0,values=0", "expected-attention:budget=512"},
+    {"duo:full=0.5,sinks=4,window=16", "duo:full=1,window=16"},
+    {"hybrid:heads=a,window=16", "hybrid:heads=d,full=1,window=16"},
+    {"hybrid:heads=b,window=16", "hybrid:heads=c,full=1,window=16"},
+    {"hybrid:heads=c,full=0.5,on=threshold,threshold=0.02,window=16", "hybrid:heads=c,full=1,window=16"},
+    {"hybrid:heads=d,full=0.5,sinks=4,window=16", "hybrid:heads=d,full=1,window=16"},
+    {"quest:read=32,dense=1", "quest:read=4096,dense=0"},
+    {"random:budget=40,sinks=4,window=16,seed=3", "random:budget=512,window=16"},
+    {"random:admit=0.4,sinks=4,window=16,seed=3", "random:admit=1,window=16"},
+};
+constexpr int kCaseCount = static_cast<int>(std::size(kCases));
+
+std::vector<GateFile> gates() {
+  return {test::random_gate(GateKind::kvpop_mlstm, 16), test::random_gate(GateKind::sp_kv),
+          test::random_gate(GateKind::wg_kv),           test::random_gate(GateKind::dms_separate),
+          test::random_gate(GateKind::kvzap_mlp),       test::random_gate(GateKind::duo)};
+}
+
+const engine::LoadedModel& model() {
+  static const engine::LoadedModel loaded = test::gated_model(gates());
+  return loaded;
+}
+
+RetentionPlan plan_of(const std::string& policy) {
+  const PolicySpec spec = PolicySpec::parse(policy);
+  return policy_of(spec).plan(spec, spec.geometry(kTokens));
+}
+
+/// One run, step by step, and what the cache holds after each.
+struct Watched {
+  std::vector<protocol::StepFacts> facts;                    // of the prompt, then of each step
+  std::vector<std::vector<std::vector<std::int32_t>>> kept;  // after each: [head][positions, ascending]
+  std::vector<float> logits;
+};
+
+Watched watch(const engine::LoadedModel& model, const std::string& policy, const std::vector<std::int32_t>& ids,
+              int prompt_len = kPrompt) {
+  engine::Generation run(model, test::request({ids.begin(), ids.begin() + prompt_len}, policy, kTokens - prompt_len));
+  Watched out;
+  const auto look = [&](protocol::StepFacts facts) {
+    out.facts.push_back(std::move(facts));
+    out.kept.emplace_back();
+    for (int layer = 0; layer < model.config().n_layers; ++layer) {
+      for (int head = 0; head < model.config().n_kv_heads; ++head) {
+        out.kept.back().push_back(run.cache().positions(layer, head));
+      }
+    }
+  };
+  look(run.prefill());
+  for (std::size_t i = static_cast<std::size_t>(prompt_len); i < ids.size(); ++i) look(run.step_forced(ids[i]));
+  out.logits.assign(run.logits().begin(), run.logits().end());
+  return out;
+}
+
+/// Tokens so far after entry i of a Watched.
+int tokens_after(std::size_t i) { return kPrompt + static_cast<int>(i); }
+
+bool same(const protocol::StepFacts& a, const protocol::StepFacts& b) {
+  const auto cells = [](const protocol::StepFacts& facts) {
+    std::vector<std::array<std::int32_t, 4>> out;
+    for (const auto& l : facts.lifetimes) out.push_back({l.layer, l.kv_head, l.token, l.evict_at});
+    return out;
+  };
+  const auto values = [](const protocol::StepFacts& facts) {
+    std::vector<float> out;
+    for (const auto& s : facts.scores) out.push_back(std::isnan(s.value) ? -1e30f : s.value);
+    return out;
+  };
+  return cells(a) == cells(b) && values(a) == values(b) && a.contests == b.contests && a.reads == b.reads &&
+         a.n_tokens == b.n_tokens;
+}
+
+TEST_CASE("conformance: the cases name every policy there is", "[engine][conformance]") {
+  std::set<std::string_view> named;
+  for (const Case& one : kCases)
+    named.insert(std::string_view(one.policy).substr(0, std::string_view(one.policy).find(':')));
+  for (const PolicyInfo& info : policy_list()) CHECK(named.contains(info.name));
+}
+
+TEST_CASE("conformance: changing later tokens never changes an earlier decision", "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  CAPTURE(policy);
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens);
+  constexpr int kSame = kPrompt + 40;
+  std::vector<std::int32_t> other = ids;
+  for (int i = kSame; i < kTokens; ++i)
+    other[static_cast<std::size_t>(i)] = (other[static_cast<std::size_t>(i)] + 1) % 512;
+  const Watched a = watch(model(), policy, ids), b = watch(model(), policy, other);
+  for (std::size_t i = 0; tokens_after(i) <= kSame; ++i) {
+    CAPTURE(i);
+    REQUIRE(same(a.facts[i], b.facts[i]));
+    REQUIRE(a.kept[i] == b.kept[i]);
+  }
+  CHECK(a.logits != b.logits);  // the change was one
+}
+
+TEST_CASE("conformance: the same run twice is the same run", "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  CAPTURE(policy);
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 2);
+  const Watched a = watch(model(), policy, ids), b = watch(model(), policy, ids);
+  for (std::size_t i = 0; i < a.facts.size(); ++i) REQUIRE(same(a.facts[i], b.facts[i]));
+  CHECK(a.kept == b.kept);
+  CHECK(a.logits == b.logits);
+}
+
+TEST_CASE("conformance: the cache holds what the told lifetimes say, and nothing comes back", "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  CAPTURE(policy);
+  const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 3));
+  std::vector<std::map<std::int32_t, std::int32_t>> evicted(run.kept[0].size());  // [head] token -> evict_at
+  bool anything_left = false;
+  for (std::size_t i = 0; i < run.facts.size(); ++i) {
+    CAPTURE(i);
+    for (const auto& l : run.facts[i].lifetimes) {
+      auto& of_head = evicted[static_cast<std::size_t>(l.layer * 2 + l.kv_head)];
+      REQUIRE(l.token < l.evict_at);
+      REQUIRE(l.evict_at <= tokens_after(i));
+      REQUIRE(of_head.emplace(l.token, l.evict_at).second);  // once and for all
+      anything_left = true;
+    }
+    // TOVA and H2O decide after a query; the cache hears of it with the next.
+    for (std::size_t head = 0; head < evicted.size(); ++head) {
+      std::vector<std::int32_t> expected;
+      for (std::int32_t t = 0; t < tokens_after(i); ++t) {
+        if (!evicted[head].contains(t)) expected.push_back(t);
+      }
+      REQUIRE(run.kept[i][head] == expected);
+    }
+  }
+  const RetentionPlan plan = plan_of(policy);
+  const bool keeps_all = policy == "full" || plan.selection.tokens > 0 || policy.starts_with("hybrid:heads=a");
+  if (!keeps_all) CHECK(anything_left);  // of two layers strategy A makes both global
+}
+
+TEST_CASE("conformance: no head is ever over its budget, and the pool is no larger", "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  CAPTURE(policy);
+  const PolicySpec spec = PolicySpec::parse(policy);
+  const RetentionPlan plan = plan_of(policy);
+  const int budget = spec.geometry(kTokens).budget();
+  const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 4));
+  for (std::size_t i = 0; i < run.kept.size(); ++i) {
+    CAPTURE(i);
+    std::size_t held = 0;
+    for (const auto& positions : run.kept[i]) {
+      held += positions.size();
+      const std::size_t n = positions.size();
+      if (plan.compression.kind != Compression::Kind::none && plan.compression.budget > 0) {
+        const int since =
+            plan.compression.interval > 0 ? static_cast<int>(i) % plan.compression.interval : static_cast<int>(i);
+        REQUIRE(n <= static_cast<std::size_t>(plan.compression.budget + since));
+      } else if (plan.has_fixed_budget()) {
+        // The query that makes a cache too large has still seen all of it.
+        REQUIRE(n <= static_cast<std::size_t>(budget + (plan.eviction != StepEviction::none ? 1 : 0)));
+      }
+    }
+    if (plan.compression.pool > 0) {
+      const RetentionGeometry geometry = spec.geometry(kTokens);
+      const std::size_t fixed = run.kept[i].size() * static_cast<std::size_t>(geometry.window + geometry.n_sink);
+      REQUIRE(held <= fixed + run.kept[i].size() * static_cast<std::size_t>(plan.compression.pool));
+    }
+  }
+}
+
+TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  CAPTURE(policy);
+  const PolicySpec spec = PolicySpec::parse(policy);
+  const RetentionPlan plan = plan_of(policy);
+  const RetentionGeometry geometry = spec.geometry(kTokens);
+  // TOVA knows neither, and Expected Attention no window.
+  const int protect = plan.eviction != StepEviction::none                              ? plan.protect
+                      : plan.compression.kind == Compression::Kind::expected_attention ? 0
+                                                                                       : geometry.window;
+  const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 5));
+  for (std::size_t i = 0; i < run.kept.size(); ++i) {
+    const int n = tokens_after(i);
+    for (const auto& positions : run.kept[i]) {
+      for (int t = 0; t < geometry.n_sink; ++t) REQUIRE(std::binary_search(positions.begin(), positions.end(), t));
+      for (int t = std::max(0, n - protect); t < n; ++t)
+        REQUIRE(std::binary_search(positions.begin(), positions.end(), t));
+    }
+  }
+}
+
+TEST_CASE("conformance: a policy that has no reason to evict is the full cache", "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].dense;
+  CAPTURE(policy);
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 6);
+  const Watched full = watch(model(), "full", ids), run = watch(model(), policy, ids);
+  CHECK(run.kept == full.kept);
+  CHECK(test::relative_difference(run.logits, full.logits) < 1e-5);
+}
+
+TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits of its tokens one by one",
+          "[engine][conformance]") {
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const RetentionPlan plan = plan_of(policy);
+  // Published with a dense prompt, or with an eviction that only tokens of the answer cause: there it is another
+  // method.
+  if (plan.dense_prefill || plan.compression.kind != Compression::Kind::none || plan.selection.tokens > 0) return;
+  CAPTURE(policy);
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 7);
+  const test::Fed at_once = test::feed(model(), ids, kTokens, policy), stepped = test::feed(model(), ids, 1, policy);
+  CHECK(at_once.kept == stepped.kept);
+  CHECK(at_once.record.evict_at == stepped.record.evict_at);
+  CHECK(test::relative_difference(stepped.logits, at_once.logits) < 1e-4);
+}
+
+TEST_CASE("conformance: CPU and CUDA keep the same tokens", "[engine][conformance][cuda]") {
+  if (engine::cuda_status().n_devices == 0) return test::skip("no CUDA device");
+  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  CAPTURE(policy);
+  static const engine::LoadedModel on_cuda = test::gated_model(gates(), "cuda");
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 8);
+  const Watched cpu = watch(model(), policy, ids), cuda = watch(on_cuda, policy, ids);
+  CHECK(test::relative_difference(cuda.logits, cpu.logits) < 1e-3);
+  // Two backends sum in different orders; a tie within rounding may fall either way, which a run of random numbers
+  // does not have.
+  CHECK(cuda.kept == cpu.kept);
+}
+
+}  // namespace
+}  // namespace kvscope

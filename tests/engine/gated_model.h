@@ -1,0 +1,19 @@
+#pragma once
+// A small random model with gates of every kind, for tests of the policies that read them.
+
+#include <string>
+
+#include "engine/core/gate/gate_file.h"
+#include "tests/engine/small_model.h"
+
+namespace kvscope::test {
+
+/// A gate of this kind for small_config(), its numbers drawn from a formula so that about half of the tokens pass its
+/// threshold. Its window, and a delayed scorer's delay, is 16.
+GateFile random_gate(GateKind kind, int delay = 0);
+
+/// small_config() with random weights and the given gates, in this order.
+engine::LoadedModel gated_model(const std::vector<GateFile>& gates, const std::string& device = "cpu",
+                                const std::string& dtype = "float32");
+
+}  // namespace kvscope::test
