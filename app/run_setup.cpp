@@ -40,6 +40,7 @@ std::string option_line(const protocol::RunRequest& request) {
   if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
   for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
   if (!request.oracle) line += " --no-oracle";
+  if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();
   if (!request.stop_at_eos) line += " --ignore-eos";
   return line;
 }

@@ -40,6 +40,8 @@ constexpr OptionSpec kOptions[] = {
     kDateOption,
     kStopOption,
     kNoOracleOption,
+    kOracleOption,
+    kGateOption,
     kIgnoreEosOption,
     kDeviceOption,
     kDtypeOption,

@@ -43,6 +43,7 @@ EngineJob::EngineJob(const Arguments& arguments)
     : progress_(arguments.has("quiet")),
       device_(choice(arguments, "device", {"auto", "cpu", "cuda"})),
       dtype_(choice(arguments, "dtype", {"auto", "float32", "bfloat16"})),
+      gates_(arguments.texts("gate")),
       client_({.command = arguments.text("engine")}) {
   catch_interrupts();
   hello_ = wait_event();
@@ -102,7 +103,8 @@ nlohmann::json EngineJob::call(nlohmann::json request, const Handler& handler) {
 }
 
 ModelInfo EngineJob::load(const std::string& model) {
-  const auto done = call({{"type", "load"}, {"model", model}, {"device", device_}, {"dtype", dtype_}});
+  const auto done =
+      call({{"type", "load"}, {"model", model}, {"device", device_}, {"dtype", dtype_}, {"gates", gates_}});
   if (done.value("status", "") == "cancelled")
     throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return protocol::model_info_from_json(done.at("model"));

@@ -16,6 +16,8 @@ namespace kvscope::app {
 /// --engine, --device, --dtype, --quiet: every command that needs an engine has them.
 inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
                                              "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
+inline constexpr OptionSpec kGateOption = {
+    "gate", "PATH", "a scorer, gate or head directory for the policy (docs/gates.md); may be given again", true};
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
@@ -38,7 +40,7 @@ class EngineJob {
   /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
   /// came until then and says failed.
   std::string run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
-           const std::function<void()>& on_step = {});
+                  const std::function<void()>& on_step = {});
   Progress& progress() { return progress_; }
   /// Off: the engine's own progress is not shown, for a command that shows one of many requests.
   void show_engine_progress(bool on) { show_engine_progress_ = on; }
@@ -49,6 +51,7 @@ class EngineJob {
   Progress progress_;
   bool show_engine_progress_ = true;
   std::string device_, dtype_;
+  std::vector<std::string> gates_;
   EngineClient client_;
   nlohmann::json hello_;
 };

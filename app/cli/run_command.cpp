@@ -38,6 +38,8 @@ constexpr OptionSpec kOptions[] = {
     {"trace", "FILE", "save the run: lifetimes, scores, contests, oracle"},
     {"overwrite", "", "replace the trace if it exists"},
     kNoOracleOption,
+    kOracleOption,
+    kGateOption,
     kIgnoreEosOption,
     kDeviceOption,
     kDtypeOption,

@@ -60,6 +60,7 @@ protocol::RunRequest run_request(const Arguments& arguments, const std::string& 
   request.sampling.min_p = arguments.real("min-p", 0, 0, 1);
   request.sampling.repetition_penalty = arguments.real("repetition-penalty", 1, 0.01, 100);
   request.oracle = !has("no-oracle");
+  request.oracle_spec = OracleSpec::parse(arguments.text("oracle", ""));
   request.stop_at_eos = !has("ignore-eos");
   return request;
 }

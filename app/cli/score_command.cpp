@@ -17,6 +17,7 @@ constexpr OptionSpec kOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"policy", "SPEC", "NAME:key=value,... (full)"},
+    kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
