@@ -151,7 +151,6 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   run.sampling = {
       .temperature = 0.75, .top_k = 40, .top_p = 0.5, .min_p = 0.125, .repetition_penalty = 1.25, .seed = seed};
   run.prompt_text = "A prompt, \"quoted\", of seed " + std::to_string(seed) + ".\n";
-  run.prompt_index = static_cast<int>(seed % 1000) - 1;
   run.prompt_len = options.prompt_len;
   add_tokens(run, n, random);
   run.n_queries = options.last_token_fed ? n : n - 1;
