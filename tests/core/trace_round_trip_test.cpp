@@ -50,7 +50,8 @@ std::vector<RunRecord> all_kinds_of_runs() {
                           impossible,    random_run(3, {.oracle = false}),
                           huge_seed,     random_run(4, {.prompt_len = 3000, .n_new = 2500})};
   for (auto& run : runs) run.model = runs[0].model;
-  for (std::size_t i = 1; i < runs.size(); ++i) runs[i].prompt_index = 1000 - static_cast<int>(i);  // the first has none
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    runs[i].prompt_index = 1000 - static_cast<int>(i);  // the first has none
   return runs;
 }
 
