@@ -34,6 +34,11 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                 .shortcut = "Ctrl+.",
                 .enabled = [&session] { return session.run_in_progress(); },
                 .run = nothing([&session] { session.cancel(); })});
+  registry.add({.id = "run.apply_policy",
+                .title = "Go on with these parameters from the next token",
+                .group = "Run",
+                .enabled = [&session] { return session.run_in_progress(); },
+                .run = nothing([&session] { session.apply_policy(); })});
   registry.add({.id = "run.decode_again",
                 .title = "Decode again with this policy (measure B)",
                 .group = "Run",

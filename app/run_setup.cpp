@@ -39,6 +39,9 @@ std::string option_line(const protocol::RunRequest& request) {
   if (request.chat.thinking) line += *request.chat.thinking ? " --thinking on" : " --thinking off";
   if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
   for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
+  for (const PolicyChange& change : request.changes) {
+    line += " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.to_string());
+  }
   if (!request.oracle) line += " --no-oracle";
   if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();
   if (!request.stop_at_eos) line += " --ignore-eos";

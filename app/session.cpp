@@ -121,8 +121,11 @@ void Session::open_model(const std::string& path) {
   model_.reset();
   if (engine_state_ == EngineState::dead) return;
   engine_state_ = EngineState::loading;
-  load_request_ =
-      engine_->request({{"type", "load"}, {"model", path}, {"device", options_.device}, {"dtype", options_.dtype}});
+  load_request_ = engine_->request({{"type", "load"},
+                                    {"model", path},
+                                    {"device", options_.device},
+                                    {"dtype", options_.dtype},
+                                    {"gates", options_.gates}});
   remember_file(path);
   files_.post(
       [this, path]() -> Worker::Finish {
@@ -446,6 +449,11 @@ void Session::set_policy(const PolicySpec& policy) {
   parameters_.policy = policy;
   request_preview();
   changed();
+}
+
+void Session::apply_policy() {
+  if (!engine_ || active_request_ < 0) return;
+  engine_->request({{"type", "policy"}, {"target", active_request_}, {"policy", parameters_.policy.to_string()}});
 }
 
 void Session::clear_preview() {

@@ -66,6 +66,7 @@ class Session {
   struct Options {
     std::string engine_command;  // empty: kvscope-engine beside this executable
     std::string device = "auto", dtype = "auto";
+    std::vector<std::string> gates;                // files and folders, see docs/gates.md
     std::string trace_program = "/proc/self/exe";  // reads traces in a child process (--trace-child); empty: read here
     std::function<void()> wake;                    // called from other threads when poll() has something to do
   };
@@ -111,7 +112,11 @@ class Session {
   // --- parameters and preview
   const Parameters& parameters() const { return parameters_; }
   void set_prompt(std::string text);
-  void set_policy(const PolicySpec& policy);  // asks for a preview if A was decoded under another one
+  void set_policy(const PolicySpec& policy);
+  /// Asks the engine to go on with these parameters from the next step of the run in progress on. What came of it is an
+  /// event of the run, or a line in the log.
+  void apply_policy();
+  // asks for a preview if A was decoded under another one
   void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, changed(); }
   void set_max_tokens(int n);
   void set_raw(bool raw) { parameters_.raw = raw, changed(); }

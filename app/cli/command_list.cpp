@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_table.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
@@ -68,11 +69,8 @@ static std::string policy_help() {
   for (const PolicyInfo& policy : policy_list()) {
     text += "  " + std::string(policy.name) + ": " + std::string(policy.definition) + "\n";
     for (const ParameterInfo& parameter : policy.parameters) {
-      char line[400];
-      std::snprintf(line, sizeof line, "    %.*s=%g   %.*s (%g ... %g)\n", static_cast<int>(parameter.name.size()),
-                    parameter.name.data(), parameter.default_value, static_cast<int>(parameter.definition.size()),
-                    parameter.definition.data(), parameter.min, parameter.max);
-      text += line;
+      text += "    " + std::string(parameter.name) + "=" + parameter_value(parameter, parameter.default_value) + "   " +
+              std::string(parameter.definition) + " (" + parameter_range(parameter) + ")\n";
     }
   }
   return text;

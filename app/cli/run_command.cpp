@@ -39,6 +39,7 @@ constexpr OptionSpec kOptions[] = {
     {"overwrite", "", "replace the trace if it exists"},
     kNoOracleOption,
     kOracleOption,
+    kChangeOption,
     kGateOption,
     kIgnoreEosOption,
     kDeviceOption,

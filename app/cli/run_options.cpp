@@ -1,5 +1,7 @@
 #include "app/cli/run_options.h"
 
+#include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "app/run_setup.h"
@@ -31,6 +33,23 @@ ChatOptions chat_options(const Arguments& arguments) {
   return options;
 }
 
+static std::vector<PolicyChange> planned_changes(const Arguments& arguments) {
+  std::vector<PolicyChange> changes;
+  for (const std::string& text : arguments.texts("change")) {
+    const std::size_t colon = text.find(':');
+    std::int32_t q = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + std::min(colon, text.size()), q);
+    if (colon == std::string::npos || error != std::errc() || end != text.data() + colon || q < 1) {
+      throw Error({.code = ExitCode::usage,
+                   .file = "--change",
+                   .found = in_quotes(text),
+                   .expected = "a query position, a colon and a policy, as in 128:kvpop:budget=256"});
+    }
+    changes.push_back({q, PolicySpec::parse(text.substr(colon + 1))});
+  }
+  return changes;
+}
+
 protocol::RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
   const auto has = [&](std::string_view name) { return arguments.has(name); };
   bool is_chat = false;
@@ -59,6 +78,7 @@ protocol::RunRequest run_request(const Arguments& arguments, const std::string& 
   request.sampling.top_p = arguments.real("top-p", 1, 0, 1);
   request.sampling.min_p = arguments.real("min-p", 0, 0, 1);
   request.sampling.repetition_penalty = arguments.real("repetition-penalty", 1, 0.01, 100);
+  request.changes = planned_changes(arguments);
   request.oracle = !has("no-oracle");
   request.oracle_spec = OracleSpec::parse(arguments.text("oracle", ""));
   request.stop_at_eos = !has("ignore-eos");

@@ -37,6 +37,7 @@ AppWindow::AppWindow(const WindowOptions& options)
       session_({.engine_command = options.engine_command,
                 .device = options.device,
                 .dtype = options.dtype,
+                .gates = options.gates,
                 .wake = glfwPostEmptyEvent}),
       requests_(request_host()) {
   ui_.dark = !options.light;

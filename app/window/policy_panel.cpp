@@ -113,7 +113,21 @@ void draw_budget(Panel& panel) {
           n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
 }
 
+bool draw_choice(const ParameterInfo& info, const std::string& label, double& value) {
+  const auto now = static_cast<std::size_t>(value);
+  bool changed = false;
+  if (!ImGui::BeginCombo(label.c_str(), std::string(info.choices[now]).c_str())) return false;
+  for (std::size_t i = 0; i < info.choices.size(); ++i) {
+    if (!ImGui::Selectable(std::string(info.choices[i]).c_str(), i == now)) continue;
+    value = static_cast<double>(i);
+    changed = i != now;
+  }
+  ImGui::EndCombo();
+  return changed;
+}
+
 bool draw_parameter_value(const ParameterInfo& info, const std::string& label, double& value) {
+  if (info.kind == ParameterKind::choice) return draw_choice(info, label, value);
   if (info.kind == ParameterKind::real) {
     float x = static_cast<float>(value);
     const bool near_one = info.min > 0 && info.max <= 1;  // a decay: what matters is how far it is from 1
@@ -163,6 +177,13 @@ void draw_preview_note(Panel& panel) {
     if (session.n_positions() > 0) session.parameters().policy.geometry(session.n_positions());
   } catch (const Error& error) {
     wrapped_text_in(palette.bad, std::string("This policy cannot run: ") + error.what());
+    return;
+  }
+  if (session.run_in_progress()) {
+    if (ImGui::SmallButton("Apply to the run")) panel.run("run.apply_policy");
+    panel.item("button.run.apply_policy");
+    tooltip(panel,
+            "Threshold, decay, stride, drop or a smaller budget hold from the next token on; the trace says so.");
     return;
   }
   if (!session.shown_a()) return;

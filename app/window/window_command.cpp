@@ -13,6 +13,7 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"engine", "COMMAND", "start this instead of kvscope-engine"},
     {"device", "NAME", "auto, cpu or cuda"},
+    {"gate", "PATH", "a scorer, gate or head directory (docs/gates.md); may be given again", true},
     {"dtype", "NAME", "auto, float32 or bfloat16"},
     {"size", "WxH", "size of the window"},
     {"scale", "X", "user interface scale"},
@@ -50,6 +51,7 @@ int window_main(const std::vector<std::string>& words) {
   }
   options.engine_command = arguments.text("engine");
   options.device = arguments.text("device", "auto");
+  options.gates = arguments.texts("gate");
   options.dtype = arguments.text("dtype", "auto");
   if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
   options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));

@@ -65,6 +65,12 @@ double check_steps(const LoadedModel& model, const std::string& policy, int prom
   // Past the budget, so that tokens have been evicted on both sides.
   const int n = std::min(prompt_tokens, PolicySpec::parse(policy).budget_tokens(prompt_tokens) + 256);
   protocol::RunRequest request = request_of(model, policy, n + kCheckedSteps, 0);
+  // A method that lets its prompt see everything does another thing with a token of the answer. With room for all it
+  // does not.
+  const PolicySpec& spec = request.policy;
+  if (policy_of(spec).plan(spec, spec.geometry(n + kCheckedSteps)).dense_prefill) {
+    request.policy.budget = BudgetSpec{BudgetSpec::Kind::tokens, static_cast<double>(n + kCheckedSteps)};
+  }
   Generation whole(model, request);
   whole.set_recording(false);
   whole.prefill({}, {.logprobs = false});
@@ -92,7 +98,7 @@ double check_steps(const LoadedModel& model, const std::string& policy, int prom
 
 /// Bytes that one step must read: every weight but the embedding's other rows and the scorer's weights once, and of
 /// each of `batch` sequences the kept keys and values and, twice, the scorer's memory.
-double bytes_per_step(const LoadedModel& model, const SlotCache& cache, bool uses_scorer, int batch) {
+double bytes_per_step(const LoadedModel& model, const SlotCache& cache, const TokenScorer* scorer, int batch) {
   const ModelConfig& config = model.config();
   const double element = model.info().dtype == "float32" ? 4 : 2;
   double elements = static_cast<double>(model.info().n_parameters);
@@ -102,8 +108,8 @@ double bytes_per_step(const LoadedModel& model, const SlotCache& cache, bool use
       elements += 2.0 * batch * cache.n_slots(layer, head) * config.head_dim;
     }
   }
-  const double d = config.head_dim, heads = static_cast<double>(config.n_layers) * config.n_kv_heads;
-  return elements * element + (uses_scorer ? heads * 4 * (2 * d * (2 * d + 3) + batch * 2 * d * d) : 0.0);
+  const double scoring = scorer != nullptr ? scorer->weight_bytes() + 2.0 * batch * scorer->memory_bytes() : 0;
+  return elements * element + scoring;
 }
 
 std::string row_text(const json& row) {
@@ -150,8 +156,8 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
     }
   }
   const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
-  const bool uses_scorer = model.scorer() != nullptr && policy.name == "kvpop";
-  const double bytes = bytes_per_step(model, run.cache(), uses_scorer, args.batch), floor_ms = bytes / read_rate * 1e3;
+  const TokenScorer* scorer = ActivePolicy(policy, args.prompt_tokens, model).scorer();
+  const double bytes = bytes_per_step(model, run.cache(), scorer, args.batch), floor_ms = bytes / read_rate * 1e3;
   return {{"policy", policy.to_string()},
           {"prompt_tokens", args.prompt_tokens},
           {"batch", args.batch},

@@ -69,16 +69,24 @@ std::string utc_now() {
 }
 
 /// Takes over other parameters, if somebody asks for them. Lifetimes that end by it are told at once.
+void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sink,
+                   const std::function<void(const protocol::StepFacts&)>& tell) {
+  protocol::StepFacts facts;
+  run.change_policy(policy, &facts);
+  facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
+  if (sink.policy_changed) sink.policy_changed(facts.n_tokens, policy);
+  if (!facts.lifetimes.empty()) tell(facts);
+}
+
+/// Changes that the request planned, and those that somebody asks for while the run goes on.
 void change_policy(Generation& run, const RunSink& sink, const std::function<void(const protocol::StepFacts&)>& tell) {
+  for (const PolicyChange& change : run.request().changes) {
+    if (change.q == static_cast<std::int32_t>(run.ids().size())) change_policy(run, change.policy, sink, tell);
+  }
   if (!sink.next_policy) return;
   while (const std::optional<std::string> text = sink.next_policy()) {
     try {
-      const PolicySpec policy = PolicySpec::parse(*text);
-      protocol::StepFacts facts;
-      run.change_policy(policy, &facts);
-      facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
-      if (sink.policy_changed) sink.policy_changed(facts.n_tokens, policy);
-      if (!facts.lifetimes.empty()) tell(facts);
+      change_policy(run, PolicySpec::parse(*text), sink, tell);
     } catch (const Error& error) {
       if (sink.log) sink.log(error.what());
     }

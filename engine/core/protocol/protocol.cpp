@@ -68,6 +68,21 @@ std::vector<Contest> unpack_contests(const json& message) {
   return contests;
 }
 
+json to_json(const std::vector<PolicyChange>& changes) {
+  json list = json::array();
+  for (const PolicyChange& change : changes) list.push_back({{"q", change.q}, {"policy", change.policy.to_string()}});
+  return list;
+}
+
+std::vector<PolicyChange> changes_from_json(const json& list) {
+  std::vector<PolicyChange> changes;
+  for (const json& one : list) {
+    changes.push_back(
+        {static_cast<std::int32_t>(integer(one, "q", 0, kMaxPositions)), PolicySpec::parse(text(one, "policy"))});
+  }
+  return changes;
+}
+
 }  // namespace
 
 json to_json(const ModelInfo& info) {
@@ -132,6 +147,7 @@ json to_json(const RunRequest& request, int id) {
             {"sampling", to_json(request.sampling)},
             {"oracle", request.oracle},
             {"oracle_spec", request.oracle_spec.to_string()},
+            {"changes", to_json(request.changes)},
             {"stop_at_eos", request.stop_at_eos}};
   if (!request.stop.empty()) j["stop"] = request.stop;
   if (request.chat.thinking) j["thinking"] = *request.chat.thinking;
@@ -182,6 +198,7 @@ RunRequest run_request_from_json(const json& j) {
   request.sampling = sampling_from_json(field(j, "sampling", json::value_t::object));
   request.oracle = boolean(j, "oracle");
   if (j.contains("oracle_spec")) request.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
+  if (j.contains("changes")) request.changes = changes_from_json(j.at("changes"));
   request.stop_at_eos = boolean(j, "stop_at_eos");
   read_chat_and_stop(j, request);
   return request;

@@ -12,7 +12,7 @@
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
 //                  -> progress*, done{model: ModelInfo, load_s}
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
-//               oracle: bool, oracle_spec: text, stop_at_eos: bool, stop: [text...],
+//               oracle: bool, oracle_spec: text, changes: [{q, policy}...], stop_at_eos: bool, stop: [text...],
 //               messages: [{role, content}...], thinking: bool, date: text}    each of these and stop may be left out
 //                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
 //   score      {text | ids: i32, policy: text, n_positions, choices: bool}    the last two may be left out
@@ -87,6 +87,7 @@ struct RunRequest {
   SamplingSpec sampling;
   bool oracle = true;
   OracleSpec oracle_spec;
+  std::vector<PolicyChange> changes;  // parameters that hold from query q on, q ascending
   bool stop_at_eos = true;
   std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
 };
