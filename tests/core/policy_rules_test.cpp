@@ -357,6 +357,9 @@ TEST_CASE("policy rules: prompts are dense and comparisons strict where the meth
   const Compression pool = plan_of("wg-kv:pool=100").compression, snapkv = plan_of("snapkv").compression;
   CHECK((pool.pool == 100 && pool.drop == 0.1 && pool.observe == 256 && pool.kernel_size == 5));
   CHECK((pool.max_pooling && pool.group_max));
+  // Observers are not scored, so that the window has to protect all of them.
+  CHECK(plan_of("sp-kv:pool=100").compression.observe == 128);
+  CHECK(plan_of("sp-kv:pool=100,observe=100").compression.observe == 100);
   CHECK((snapkv.budget == 512 && snapkv.observe == 64 && snapkv.kernel_size == 5));
   CHECK_FALSE((snapkv.max_pooling || snapkv.group_max));
 }

@@ -241,6 +241,18 @@ TEST_CASE("rules: a full pool makes every head drop its share of least observed 
   }
 }
 
+TEST_CASE("rules: a pool observes no more queries than the window protects", "[engine][rules]") {
+  const std::string policy = "wg-kv:threshold=0,window=16,drop=0.25,pool=40,observe=";
+  const RunRecord few = test::feed(model(), ids(), kPrompt, policy + "16").record,
+                  many = test::feed(model(), ids(), kPrompt, policy + "256").record;
+  CHECK(few.evict_at == many.evict_at);
+  std::vector<int> held = range(kPrompt);
+  Evictions expected;
+  keep_best(held, snap_scores(layers()[0], 0, held, kPrompt, 16, {5, true, true}), kPrompt - 11, 0, kPrompt - 16,
+            kPrompt, expected);
+  CHECK(evictions(many, 0, 0, kPrompt) == expected);
+}
+
 /// Mean over positions first ... first + n - 1 of x turned to them.
 std::vector<double> turned(const std::vector<double>& x, int first, int n) {
   const at::Tensor inv_freq = model().weights().inv_freq;
