@@ -96,7 +96,8 @@ void ActivePolicy::change(const PolicySpec& spec) {
   const bool same = plan.source == allowed.source && plan.seed == allowed.seed && plan.admission == allowed.admission &&
                     plan.strict == allowed.strict && plan.local_heads == allowed.local_heads &&
                     plan.eviction == allowed.eviction && plan.protect == allowed.protect &&
-                    plan.compression == allowed.compression && plan.selection == allowed.selection;
+                    plan.compression == allowed.compression && plan.selection == allowed.selection &&
+                    plan.dense_prefill == allowed.dense_prefill;
   if (!same) refuse("parameters");
   spec_ = spec;
   geometry_ = geometry;

@@ -141,8 +141,8 @@ inline constexpr ParameterInfo kObserveParameter{
     256,
     1,
     4096,
-    "Newest queries whose attention decides what the pool drops: maximum over the group, sum over these queries, "
-    "maximum over 5 neighbours."};
+    "Newest queries, no more than the window, whose attention decides what the pool drops: maximum over the group, sum "
+    "over these queries, maximum over 5 neighbours."};
 
 /// Throws Error unless budget > n_protected: somebody must be able to leave.
 void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions);

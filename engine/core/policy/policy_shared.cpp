@@ -62,7 +62,8 @@ Compression pool_of(const PolicySpec& spec, const RetentionGeometry& geometry) {
           .pool = spec.count("pool"),
           .drop = spec.value("drop"),
           .n_sink = geometry.n_sink,
-          .observe = spec.count("observe"),
+          // Observers are not scored: one that the window does not protect would be the first to go.
+          .observe = std::min(spec.count("observe"), geometry.window),
           .max_pooling = true,
           .group_max = true};
 }

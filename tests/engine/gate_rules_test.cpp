@@ -1,0 +1,272 @@
+// What every gate says of a token, in a prompt and in a decode step, against loops written from its definition.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/model/weights.h"
+#include "tests/engine/gated_model.h"
+#include "tests/engine/plain_layer.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+namespace kvscope {
+namespace {
+
+using test::PlainLayer;
+
+constexpr int kTokens = 48;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+double activate(const std::string& name, double x) {
+  return name == "gelu" ? x * (1 + std::erf(x / std::sqrt(2.0))) / 2 : name == "silu" ? x * sigmoid(x) : x;
+}
+
+/// Row `row` of a tensor whose last axis has n columns.
+std::vector<double> row_of(const GateFile& gate, const char* name, std::int64_t row, std::int64_t n) {
+  const std::vector<float>& values = gate.tensors.at(name).values;
+  return {values.begin() + row * n, values.begin() + (row + 1) * n};
+}
+
+std::vector<double> normed(const double* x, const std::vector<double>& weight, double eps) {
+  const int n = static_cast<int>(weight.size());
+  const double scale = 1 / std::sqrt(test::dot(x, x, n) / n + eps);
+  std::vector<double> out;
+  for (int i = 0; i < n; ++i) out.push_back(x[i] * scale * weight[static_cast<std::size_t>(i)]);
+  return out;
+}
+
+/// What the gate's network is given.
+std::vector<double> input(const GateFile& gate, const ModelConfig& config, const PlainLayer& layer, int index, int head,
+                          int t) {
+  const int d = config.head_dim;
+  std::vector<double> x;
+  switch (gate.config.kind) {
+    case GateKind::wg_kv: {
+      x = normed(layer.k_unrotated.at(t, head), row_of(gate, "pre_norm", index, d), gate.config.norm_eps);
+      const auto after = normed(layer.k.at(t, head), row_of(gate, "post_norm", index, d), gate.config.norm_eps);
+      x.insert(x.end(), after.begin(), after.end());
+      return x;
+    }
+    case GateKind::kvpop_mlp:
+    case GateKind::kvpop_linear:
+    case GateKind::kvpop_mlstm:
+      x.assign(layer.k.at(t, head), layer.k.at(t, head) + d);
+      x.insert(x.end(), layer.v.at(t, head), layer.v.at(t, head) + d);
+      return x;
+    case GateKind::dms_separate:
+      return normed(layer.x.at(t), row_of(gate, "norm", index, config.hidden_size), config.rms_norm_eps);
+    default:
+      return {layer.input.at(t), layer.input.at(t) + config.hidden_size};
+  }
+}
+
+/// Score of token t by a network without memory.
+double network_score(const GateFile& gate, const ModelConfig& config, const PlainLayer& layer, int index, int head,
+                     int t) {
+  const GateConfig& c = gate.config;
+  double y = 0;
+  if (c.kind == GateKind::dms) {
+    y = layer.q_unrotated.at(t + 1, head * layer.group_size())[config.head_dim - 1];  // token t + 1 marks t
+  } else {
+    const int from = t + (c.kind == GateKind::dms_separate ? 1 : 0);
+    const std::vector<double> x = input(gate, config, layer, index, head, from);
+    const auto n = static_cast<std::int64_t>(x.size());
+    const std::int64_t of_head = index * config.n_kv_heads + head;
+    // Gates on the attention input share their hidden layer between heads.
+    const bool shared = c.kind == GateKind::sp_kv || c.kind == GateKind::kvzap_mlp;
+    std::vector<double> hidden;
+    for (std::int64_t unit = 0; unit < c.n_hidden; ++unit) {
+      const std::int64_t row = (shared ? index : of_head) * c.n_hidden + unit;
+      hidden.push_back(activate(
+          c.activation,
+          test::dot(row_of(gate, "w1", row, n).data(), x.data(), static_cast<int>(n)) + row_of(gate, "b1", row, 1)[0]));
+    }
+    const std::vector<double>& last = c.n_hidden > 0 ? hidden : x;
+    y = test::dot(row_of(gate, "w2", of_head, static_cast<std::int64_t>(last.size())).data(), last.data(),
+                  static_cast<int>(last.size())) +
+        row_of(gate, "b2", of_head, 1)[0];
+  }
+  const double logit = (c.negated ? -1 : 1) * (c.scale * y + c.offset);
+  return c.sigmoid ? sigmoid(logit) : logit;
+}
+
+TEST_CASE("rules: a gate says of a token what its definition says, in a prompt and in decode steps",
+          "[engine][rules][gate]") {
+  const GateKind kind = GENERATE(GateKind::wg_kv, GateKind::sp_kv, GateKind::kvzap_mlp, GateKind::kvzap_linear,
+                                 GateKind::kvpop_mlp, GateKind::kvpop_linear, GateKind::dms, GateKind::dms_separate);
+  CAPTURE(name_of(kind));
+  GateFile gate = test::random_gate(kind);
+  if (kind == GateKind::dms) gate.config.offset = -5;  // as published
+  const engine::LoadedModel model = test::gated_model({gate});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 31);
+  const std::vector<PlainLayer> layers = test::dense_layers(model, ids);
+  const std::string policy = "threshold:threshold=-1e6,window=16";  // everything stays: later layers are dense too
+  const RunRecord at_once = test::feed(model, ids, kTokens, policy).record,
+                  stepped = test::feed(model, ids, 1, policy).record;
+  const int delay = kind == GateKind::dms || kind == GateKind::dms_separate ? 1 : 0;
+  double least = INFINITY, most = -INFINITY;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      const std::vector<float>&prompt = at_once.scores.row(layer, head), &steps = stepped.scores.row(layer, head);
+      for (int t = 0; t < kTokens - delay; ++t) {
+        CAPTURE(layer, head, t);
+        const double expected =
+            network_score(gate, model.config(), layers[static_cast<std::size_t>(layer)], layer, head, t);
+        // float32 against double: 1e-5 of the largest term, which DMS multiplies by its scale.
+        const double tolerance = 1e-5 * std::max({1.0, std::abs(expected), gate.config.scale});
+        REQUIRE(std::abs(prompt[static_cast<std::size_t>(t)] - expected) < tolerance);
+        REQUIRE(std::abs(steps[static_cast<std::size_t>(t)] - expected) < tolerance);
+        least = std::min(least, expected);
+        most = std::max(most, expected);
+      }
+    }
+  }
+  CHECK(most - least > 0.05);  // tokens differ
+  if (delay == 1) {
+    CHECK(std::isnan(at_once.scores.row(0, 0).back()));  // nobody has marked it yet
+    CHECK(std::isnan(stepped.scores.row(0, 0).back()));
+  }
+}
+
+TEST_CASE("rules: DMS drops a token 513 keys behind unless token t + 1 left it unmarked", "[engine][rules][gate]") {
+  GateFile gate = test::random_gate(GateKind::dms);
+  const engine::LoadedModel model = test::gated_model({gate});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 32);
+  const PlainLayer layer = test::dense_layers(model, ids)[0];
+  const int prompt_len = GENERATE(1, 30, kTokens);
+  const RunRecord run = test::feed(model, ids, prompt_len, "dms:window=7").record;
+  int marked = 0;
+  for (int head = 0; head < 2; ++head) {
+    for (int t = 0; t + 8 < kTokens; ++t) {
+      const double logit =
+          100 * layer.q_unrotated.at(t + 1, head * 2)[model.config().head_dim - 1] + gate.config.offset;
+      REQUIRE(run.evict_at.row(0, head)[static_cast<std::size_t>(t)] == (logit > 0 ? t + 8 : kNever));
+      marked += logit > 0;
+    }
+  }
+  CHECK(marked > 8);
+  CHECK(marked < 72);
+}
+
+TEST_CASE("rules: attention does not see the channel that carries DMS's gate", "[engine][rules][gate]") {
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 33);
+  const engine::LoadedModel with = test::gated_model({test::random_gate(GateKind::dms)}), without = test::small_model();
+  const at::Tensor inv_freq = with.weights().inv_freq;
+  const int d = with.config().head_dim;
+  for (const PlainLayer& layer : test::dense_layers(with, ids)) {
+    for (int t = 0; t < kTokens; ++t) {
+      for (int head = 0; head < layer.q.n_heads; ++head) {
+        const double gate = layer.q_unrotated.at(t, head)[d - 1], partner = layer.q_unrotated.at(t, head)[d / 2 - 1];
+        const double angle = t * static_cast<double>(inv_freq.data_ptr<float>()[d / 2 - 1]);
+        REQUIRE(gate != 0);
+        const bool carries = head % 2 == 0;  // the first of a group of two
+        const double seen = carries ? 0 : gate;
+        // The gate's rotation partner is turned as if the gate were 0, and the gate is 0 afterwards.
+        REQUIRE(layer.q.at(t, head)[d / 2 - 1] ==
+                Approx(partner * std::cos(angle) - seen * std::sin(angle)).margin(1e-5));
+        REQUIRE(layer.q.at(t, head)[d - 1] ==
+                Approx(carries ? 0 : seen * std::cos(angle) + partner * std::sin(angle)).margin(1e-5));
+      }
+    }
+  }
+  // Decode steps do not see it either: they give the prompt's logits, and not those of the model without a gate.
+  const std::vector<float> at_once = test::feed(with, ids, kTokens, "full").logits;
+  CHECK(test::relative_difference(test::feed(with, ids, 1, "full").logits, at_once) < 1e-5);
+  CHECK(test::relative_difference(test::feed(without, ids, kTokens, "full").logits, at_once) > 1e-4);
+}
+
+/// phi(W x), W [2 D, D / 2].
+std::vector<double> hedgehog(const std::vector<double>& x, const std::vector<float>& all, std::int64_t of_head, int d) {
+  std::vector<double> y(static_cast<std::size_t>(d) / 2), out(static_cast<std::size_t>(d));
+  const float* w = all.data() + of_head * 2 * d * (d / 2);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] += x[i] * w[i * y.size() + j];
+  }
+  double plus = 0, minus = 0;
+  for (const double one : y) plus += std::exp(one), minus += std::exp(-one);
+  for (std::size_t j = 0; j < y.size(); ++j) {
+    out[j] = std::exp(y[j]) / plus;
+    out[j + y.size()] = std::exp(-y[j]) / minus;
+  }
+  return out;
+}
+
+/// KVpop E.3 as it is printed, token by token and without a stabiliser: C = f C + i k v^T, z = f z + i k. Scores of one
+/// head, read `delay` tokens later.
+std::vector<double> mlstm_scores(const GateFile& gate, const PlainLayer& layer, int index, int head, int n) {
+  const int d = layer.k.dim, delay = gate.config.delay;
+  const std::int64_t of_head = index * layer.k.n_heads + head;
+  const auto cap = [&](double a) {
+    const double c = gate.config.soft_cap;
+    return c == 0 ? a : c * std::tanh(a / c);
+  };
+  std::vector<double> c(static_cast<std::size_t>(d) * d), z(static_cast<std::size_t>(d)), scores;
+  std::vector<std::vector<double>> xs, qs;
+  for (int t = 0; t < n; ++t) {
+    std::vector<double> x(layer.k.at(t, head), layer.k.at(t, head) + d);
+    x.insert(x.end(), layer.v.at(t, head), layer.v.at(t, head) + d);
+    const auto linear = [&](const char* w, const char* b) {
+      return cap(test::dot(row_of(gate, w, of_head, 2 * d).data(), x.data(), 2 * d) + row_of(gate, b, of_head, 1)[0]);
+    };
+    const double i = std::exp(linear("gi", "bi")), f = sigmoid(linear("gf", "bf"));
+    const std::vector<double> k = hedgehog(x, gate.tensors.at("wk").values, of_head, d);
+    const std::vector<float>& wv = gate.tensors.at("wv").values;
+    for (int col = 0; col < d; ++col) {
+      double v = 0;
+      for (int r = 0; r < 2 * d; ++r) v += x[static_cast<std::size_t>(r)] * wv[(of_head * 2 * d + r) * d + col];
+      for (int r = 0; r < d; ++r) c[r * d + col] = f * c[r * d + col] + i * k[static_cast<std::size_t>(r)] * v;
+    }
+    for (std::size_t r = 0; r < z.size(); ++r) z[r] = f * z[r] + i * k[r];
+    qs.push_back(hedgehog(x, gate.tensors.at("wq").values, of_head, d));
+    xs.push_back(x);
+    if (t < delay) continue;
+    const std::vector<double>&q = qs[static_cast<std::size_t>(t - delay)],
+          &read = xs[static_cast<std::size_t>(t - delay)], out = row_of(gate, "out", of_head, 3 * d);
+    double below = test::dot(q.data(), z.data(), d);
+    if (gate.config.guarded) below = std::max(std::abs(below), 1.0);  // exp(-m) in units of exp(m)
+    double score = row_of(gate, "b", of_head, 1)[0] + test::dot(out.data() + d, read.data(), 2 * d);
+    for (int col = 0; col < d; ++col) {
+      double h = 0;
+      for (int r = 0; r < d; ++r) h += q[static_cast<std::size_t>(r)] * c[r * d + col];
+      score += out[static_cast<std::size_t>(col)] * activate("silu", h / below);
+    }
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+TEST_CASE("rules: KVpop's mLSTM, delayed and immediate, plain and guarded, is its recurrence",
+          "[engine][rules][gate]") {
+  const int delay = GENERATE(0, 16);
+  const bool guarded = GENERATE(false, true);
+  CAPTURE(delay, guarded);
+  GateFile gate = test::random_gate(GateKind::kvpop_mlstm, delay);
+  gate.config.guarded = guarded;
+  const engine::LoadedModel model = test::gated_model({gate});
+  const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 34);
+  const std::vector<PlainLayer> layers = test::dense_layers(model, ids);
+  const std::string policy = "kvpop:budget=512,sinks=0,window=16";
+  const RunRecord at_once = test::feed(model, ids, kTokens, policy).record,
+                  stepped = test::feed(model, ids, 1, policy).record;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      CAPTURE(layer, head);
+      const std::vector<double> expected =
+          mlstm_scores(gate, layers[static_cast<std::size_t>(layer)], layer, head, kTokens);
+      REQUIRE(expected.size() == static_cast<std::size_t>(kTokens - delay));
+      if (guarded) {
+        GateFile plain = gate;
+        plain.config.guarded = false;
+        CHECK(mlstm_scores(plain, layers[static_cast<std::size_t>(layer)], layer, head, kTokens) != expected);
+      }
+      for (std::size_t t = 0; t < expected.size(); ++t) {
+        const double tolerance = 1e-5 * std::max(1.0, std::abs(expected[t]));
+        REQUIRE(std::abs(at_once.scores.row(layer, head)[t] - expected[t]) < tolerance);
+        REQUIRE(std::abs(stepped.scores.row(layer, head)[t] - expected[t]) < tolerance);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvscope

@@ -1,0 +1,82 @@
+#include "tests/engine/plain_layer.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/model/transformer.h"
+
+namespace kvscope::test {
+namespace {
+
+Rows rows(const at::Tensor& tensor) {
+  const at::Tensor x = tensor.to(at::kDouble).cpu().contiguous();
+  return {.n_heads = x.dim() == 3 ? static_cast<int>(x.size(1)) : 1,
+          .dim = static_cast<int>(x.size(-1)),
+          .values = {x.data_ptr<double>(), x.data_ptr<double>() + x.numel()}};
+}
+
+/// Dense attention in loops, which keeps what it was given.
+class CaptureSite final : public engine::AttentionSite {
+ public:
+  bool reads_unrotated() const override { return true; }
+  at::Tensor attend(int, const engine::LayerTokens& tokens) override {
+    layers.push_back({rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated),
+                      rows(tokens.q), rows(tokens.k), rows(tokens.v)});
+    const PlainLayer& layer = layers.back();
+    at::Tensor out = at::zeros(tokens.q.sizes(), at::kFloat);
+    float* o = out.data_ptr<float>();
+    std::vector<int> keys;
+    for (int query = 0; query < tokens.q.size(0); ++query) {
+      keys.push_back(query);
+      for (int head = 0; head < layer.q.n_heads; ++head, o += layer.v.dim) {
+        const std::vector<double> p = attention(layer, query, head, keys);
+        for (int c = 0; c < layer.v.dim; ++c) {
+          double sum = 0;
+          for (const int t : keys) sum += p[static_cast<std::size_t>(t)] * layer.v.at(t, head / layer.group_size())[c];
+          o[c] = static_cast<float>(sum);
+        }
+      }
+    }
+    return out;
+  }
+  std::vector<PlainLayer> layers;
+};
+
+}  // namespace
+
+std::vector<PlainLayer> dense_layers(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids) {
+  CaptureSite site;
+  const auto n = static_cast<std::int64_t>(ids.size());
+  engine::forward(model.config(), model.weights(), engine::ids_tensor(model.weights(), ids.data(), n), 0, site);
+  return site.layers;
+}
+
+double dot(const double* a, const double* b, int n) { return std::inner_product(a, a + n, b, 0.0); }
+
+std::vector<double> attention(const PlainLayer& layer, int query, int head, const std::vector<int>& keys) {
+  std::vector<double> p;
+  double sum = 0;
+  for (const int t : keys) {
+    const double logit = dot(layer.q.at(query, head), layer.k.at(t, head / layer.group_size()), layer.q.dim) /
+                         std::sqrt(static_cast<double>(layer.q.dim));
+    p.push_back(t > query ? 0 : std::exp(logit));  // logits of random models are small
+    sum += p.back();
+  }
+  for (double& one : p) one /= sum;
+  return p;
+}
+
+std::vector<int> greatest(const std::vector<double>& worth, int n) {
+  std::vector<int> order(worth.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return worth[static_cast<std::size_t>(a)] > worth[static_cast<std::size_t>(b)];
+  });
+  order.resize(std::min(order.size(), static_cast<std::size_t>(std::max(0, n))));
+  return order;
+}
+
+}  // namespace kvscope::test

@@ -1,0 +1,36 @@
+#pragma once
+// What attention and gates of a layer get to see, as plain numbers: for oracles that are loops in double precision.
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/model/model.h"
+
+namespace kvscope::test {
+
+/// [n, n_heads, dim], or one "head" for what has none.
+struct Rows {
+  int n_heads = 1, dim = 0;
+  std::vector<double> values;
+  const double* at(int token, int head = 0) const {
+    return values.data() + (static_cast<std::size_t>(token) * n_heads + head) * dim;
+  }
+};
+
+/// As LayerTokens in engine/model/transformer.h.
+struct PlainLayer {
+  Rows x, input, q_unrotated, k_unrotated, q, k, v;
+  int group_size() const { return q.n_heads / k.n_heads; }
+};
+
+/// Every layer of a dense pass. What layer 0 sees depends on no policy, what later layers see only until something
+/// leaves.
+std::vector<PlainLayer> dense_layers(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids);
+
+double dot(const double* a, const double* b, int n);
+/// Softmax over `keys`, positions; 0 for those behind the query.
+std::vector<double> attention(const PlainLayer& layer, int query, int head, const std::vector<int>& keys);
+/// The n of greatest worth; of equals the earlier.
+std::vector<int> greatest(const std::vector<double>& worth, int n);
+
+}  // namespace kvscope::test

@@ -1,0 +1,379 @@
+// The methods that go by attention, against loops written from their definitions. Layer 0 is exact whatever left; the
+// others while a dense prompt lasts.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "engine/cache/slot_cache.h"
+#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/model/weights.h"
+#include "tests/engine/gated_model.h"
+#include "tests/engine/plain_layer.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+namespace kvscope {
+namespace {
+
+using test::attention;
+using test::PlainLayer;
+using Evictions = std::map<std::int32_t, std::int32_t>;  // token -> evict_at
+
+constexpr int kTokens = 90, kPrompt = 60;
+
+const engine::LoadedModel& model() {
+  static const engine::LoadedModel loaded = test::gated_model({test::random_gate(GateKind::wg_kv)});
+  return loaded;
+}
+const std::vector<std::int32_t>& ids() {
+  static const std::vector<std::int32_t> all = test::some_ids(kTokens, 512, 21);
+  return all;
+}
+const std::vector<PlainLayer>& layers() {
+  static const std::vector<PlainLayer> all = test::dense_layers(model(), ids());
+  return all;
+}
+
+std::vector<int> range(int n) {
+  std::vector<int> out;
+  for (int t = 0; t < n; ++t) out.push_back(t);
+  return out;
+}
+
+Evictions evictions(const RunRecord& run, int layer, int head, int until = kTokens) {
+  Evictions out;
+  const std::vector<std::int32_t>& row = run.evict_at.row(layer, head);
+  for (std::int32_t t = 0; t < static_cast<std::int32_t>(row.size()); ++t) {
+    if (row[static_cast<std::size_t>(t)] <= until) out[t] = row[static_cast<std::size_t>(t)];
+  }
+  return out;
+}
+
+/// Evicts from `held` all but the tokens from `fixed_from` on, those below n_sink, and the best others, `budget` in
+/// all; worth: by index into held.
+void keep_best(std::vector<int>& held, std::vector<double> worth, int budget, int n_sink, int fixed_from,
+               std::int32_t evict_at, Evictions& out) {
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    if (held[i] < n_sink || held[i] >= fixed_from) worth[i] = INFINITY;
+  }
+  std::vector<int> stays;
+  for (const int i : test::greatest(worth, budget)) stays.push_back(held[static_cast<std::size_t>(i)]);
+  std::sort(stays.begin(), stays.end());
+  for (const int t : held) {
+    if (!std::binary_search(stays.begin(), stays.end(), t)) out[t] = evict_at;
+  }
+  held = stays;
+}
+
+/// Mean of attention() over query heads first ... first + n - 1.
+std::vector<double> mean_attention(const PlainLayer& layer, int query, int first, int n, const std::vector<int>& keys) {
+  std::vector<double> mean(keys.size());
+  for (int head = first; head < first + n; ++head) {
+    const std::vector<double> p = attention(layer, query, head, keys);
+    for (std::size_t i = 0; i < keys.size(); ++i) mean[i] += p[i] / n;
+  }
+  return mean;
+}
+
+/// The token of least worth before position `end` leaves.
+void drop_least(std::vector<int>& held, std::vector<double>& worth, int end, std::int32_t evict_at, Evictions& out) {
+  std::size_t least = held.size();
+  for (std::size_t i = 0; i < held.size() && held[i] < end; ++i) {
+    if (least == held.size() || worth[i] <= worth[least]) least = i;
+  }
+  out[held[least]] = evict_at;
+  held.erase(held.begin() + static_cast<std::ptrdiff_t>(least));
+  worth.erase(worth.begin() + static_cast<std::ptrdiff_t>(least));
+}
+
+/// TOVA and H2O of a KV head, query by query. The first `dense` queries see everything and evict after the last of
+/// them.
+Evictions step_by_step(const PlainLayer& layer, int kv_head, bool tova, int dense, int budget, int protect, int n) {
+  const int first = tova ? 0 : kv_head * layer.group_size(), n_heads = tova ? layer.q.n_heads : layer.group_size();
+  std::vector<int> held;
+  std::vector<double> worth;
+  Evictions out;
+  for (int q = 0; q < n; ++q) {
+    held.push_back(q);
+    worth.push_back(0);
+    const std::vector<double> seen = mean_attention(layer, q, first, n_heads, held);
+    for (std::size_t i = 0; i < held.size(); ++i) worth[i] = tova ? seen[i] : worth[i] + seen[i];
+    if (q + 1 < dense) continue;
+    while (static_cast<int>(held.size()) > budget) drop_least(held, worth, q + 1 - protect, q + 1, out);
+  }
+  return out;
+}
+
+TEST_CASE("rules: TOVA drops what the last query attended to least, in the mean over all heads", "[engine][rules]") {
+  const int protect = GENERATE(0, 3);
+  const bool dense = GENERATE(true, false);
+  CAPTURE(protect, dense);
+  const std::string policy = "tova:budget=24,protect=" + std::to_string(protect) + (dense ? "" : ",prefill=sparse");
+  const RunRecord run = test::feed(model(), ids(), kPrompt, policy).record;
+  for (int head = 0; head < 2; ++head) {
+    // Who leaves by the last query is told with the next.
+    const Evictions expected = step_by_step(layers()[0], head, true, dense ? kPrompt : 0, 24, protect, kTokens - 1);
+    CHECK(evictions(run, 0, head) == expected);
+    CHECK(expected.size() == static_cast<std::size_t>(kTokens - 1 - 24));
+    if (dense)
+      CHECK(evictions(run, 1, head, kPrompt) == step_by_step(layers()[1], head, true, kPrompt, 24, protect, kPrompt));
+  }
+}
+
+TEST_CASE("rules: H2O drops the least attention summed over all queries so far, outside the window",
+          "[engine][rules]") {
+  const bool dense = GENERATE(true, false);
+  CAPTURE(dense);
+  const RunRecord run =
+      test::feed(model(), ids(), kPrompt, std::string("h2o:budget=24,window=8") + (dense ? "" : ",prefill=sparse"))
+          .record;
+  for (int head = 0; head < 2; ++head) {
+    CHECK(evictions(run, 0, head) == step_by_step(layers()[0], head, false, dense ? kPrompt : 0, 24, 8, kTokens - 1));
+    if (dense)
+      CHECK(evictions(run, 1, head, kPrompt) == step_by_step(layers()[1], head, false, kPrompt, 24, 8, kPrompt));
+  }
+  CHECK(evictions(run, 0, 0) != evictions(run, 0, 1));  // heads go their own ways, unlike TOVA's
+}
+
+struct Snap {
+  int kernel;
+  bool max_pooling, group_max;
+};
+
+/// SnapKV's score of each held token that lies before the observers; 0 for the others.
+std::vector<double> snap_scores(const PlainLayer& layer, int kv_head, const std::vector<int>& held, int n, int observe,
+                                const Snap& how) {
+  const auto n_before = static_cast<int>(std::lower_bound(held.begin(), held.end(), n - observe) - held.begin());
+  const int group = layer.group_size();
+  std::vector<double> seen(held.size());  // over the group: the mean; or the maximum, which is summed over queries
+  for (int query = n - observe; query < n; ++query) {
+    std::vector<double> of_query(held.size());
+    for (int g = 0; g < group; ++g) {
+      const std::vector<double> p = attention(layer, query, kv_head * group + g, held);
+      for (std::size_t i = 0; i < held.size(); ++i)
+        of_query[i] = how.group_max ? std::max(of_query[i], p[i]) : of_query[i] + p[i] / group;
+    }
+    for (std::size_t i = 0; i < held.size(); ++i) seen[i] += how.group_max ? of_query[i] : of_query[i] / observe;
+  }
+  std::vector<double> score(held.size());
+  for (int i = 0; i < n_before; ++i) {
+    double sum = 0, most = 0;
+    for (int j = std::max(0, i - how.kernel / 2); j <= std::min(n_before - 1, i + how.kernel / 2); ++j) {
+      sum += seen[static_cast<std::size_t>(j)];
+      most = std::max(most, seen[static_cast<std::size_t>(j)]);
+    }
+    // Beyond the ends lie zeros, which count in the mean.
+    score[static_cast<std::size_t>(i)] = how.max_pooling ? most : sum / how.kernel;
+  }
+  return score;
+}
+
+TEST_CASE("rules: SnapKV keeps what the last queries of the prompt attended to, pooled", "[engine][rules]") {
+  // Mean over the group and pooling by maximum: the mean of maxima, not the maximum of means.
+  const Snap how = {GENERATE(3, 5), GENERATE(false, true), GENERATE(false, true)};
+  CAPTURE(how.kernel, how.max_pooling, how.group_max);
+  const std::string policy = "snapkv:budget=24,window=8,kernel=" + std::to_string(how.kernel) +
+                             ",pooling=" + (how.max_pooling ? "max" : "mean") +
+                             ",group=" + (how.group_max ? "max" : "mean");
+  const RunRecord run = test::feed(model(), ids(), kPrompt, policy).record;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      CAPTURE(layer, head);
+      std::vector<int> held = range(kPrompt);
+      Evictions expected;
+      std::vector<double> score;
+      if (how.max_pooling && !how.group_max) {
+        // Each head is pooled for itself before the mean.
+        PlainLayer one = layers()[static_cast<std::size_t>(layer)];
+        score.assign(held.size(), 0);
+        for (int g = 0; g < one.group_size(); ++g) {
+          PlainLayer alone = one;  // a layer whose group is this head alone
+          alone.q.n_heads = alone.k.n_heads = 1;
+          alone.q.values.clear();
+          alone.k.values.clear();
+          for (int t = 0; t < kPrompt; ++t) {
+            const double *q = one.q.at(t, head * one.group_size() + g), *k = one.k.at(t, head);
+            alone.q.values.insert(alone.q.values.end(), q, q + one.q.dim);
+            alone.k.values.insert(alone.k.values.end(), k, k + one.k.dim);
+          }
+          const std::vector<double> of_head = snap_scores(alone, 0, held, kPrompt, 8, how);
+          for (std::size_t i = 0; i < held.size(); ++i) score[i] += of_head[i] / one.group_size();
+        }
+      } else {
+        score = snap_scores(layers()[static_cast<std::size_t>(layer)], head, held, kPrompt, 8, how);
+      }
+      keep_best(held, score, 24, 0, kPrompt - 8, kPrompt, expected);
+      CHECK(evictions(run, layer, head) == expected);
+      CHECK(expected.size() == static_cast<std::size_t>(kPrompt - 24));
+    }
+  }
+}
+
+TEST_CASE("rules: a full pool makes every head drop its share of least observed attention", "[engine][rules]") {
+  // No gate is below 0: every token is admitted, and all heads hold as many. 44 long-range tokens after the prompt;
+  // a pool of 40 drops 11 once, one of 20 drops 11, 8 and 6; then each step adds one until the next is full.
+  const int pool = GENERATE(40, 20);
+  CAPTURE(pool);
+  constexpr int kWindow = 16, kObserve = 8;
+  const RunRecord run = test::feed(model(), ids(), kPrompt,
+                                   "wg-kv:threshold=0,window=16,drop=0.25,observe=8,pool=" + std::to_string(pool))
+                            .record;
+  const auto drop_from = [&](const PlainLayer& layer, int head, int n, std::vector<int>& held, Evictions& out) {
+    while (static_cast<int>(held.size()) - kWindow > pool) {
+      const int leaves = (static_cast<int>(held.size()) - kWindow) / 4;
+      const std::vector<double> score = snap_scores(layer, head, held, n, kObserve, {5, true, true});
+      keep_best(held, score, static_cast<int>(held.size()) - leaves, 0, n - kWindow, n, out);
+    }
+  };
+  for (int head = 0; head < 2; ++head) {
+    CAPTURE(head);
+    std::vector<int> held = range(kPrompt), held_1 = held;
+    Evictions expected, expected_1;
+    drop_from(layers()[1], head, kPrompt, held_1, expected_1);
+    CHECK(evictions(run, 1, head, kPrompt) == expected_1);
+    CHECK(expected_1.size() == (pool == 40 ? 11u : 25u));
+    for (int n = kPrompt; n <= kTokens; ++n) {
+      if (n > kPrompt) held.push_back(n - 1);
+      drop_from(layers()[0], head, n, held, expected);
+    }
+    CHECK(evictions(run, 0, head) == expected);
+    CHECK(expected.size() > expected_1.size());  // the answer filled the pool again
+  }
+}
+
+TEST_CASE("rules: a pool observes no more queries than the window protects", "[engine][rules]") {
+  const std::string policy = "wg-kv:threshold=0,window=16,drop=0.25,pool=40,observe=";
+  const RunRecord few = test::feed(model(), ids(), kPrompt, policy + "16").record,
+                  many = test::feed(model(), ids(), kPrompt, policy + "256").record;
+  CHECK(few.evict_at == many.evict_at);
+  std::vector<int> held = range(kPrompt);
+  Evictions expected;
+  keep_best(held, snap_scores(layers()[0], 0, held, kPrompt, 16, {5, true, true}), kPrompt - 11, 0, kPrompt - 16,
+            kPrompt, expected);
+  CHECK(evictions(many, 0, 0, kPrompt) == expected);
+}
+
+/// Mean over positions first ... first + n - 1 of x turned to them.
+std::vector<double> turned(const std::vector<double>& x, int first, int n) {
+  const at::Tensor inv_freq = model().weights().inv_freq;
+  const std::size_t half = x.size() / 2;
+  std::vector<double> out(x.size());
+  for (int position = first; position < first + n; ++position) {
+    for (std::size_t c = 0; c < half; ++c) {
+      const double angle = position * static_cast<double>(inv_freq.data_ptr<float>()[c]);
+      out[c] += (x[c] * std::cos(angle) - x[c + half] * std::sin(angle)) / n;
+      out[c + half] += (x[c + half] * std::cos(angle) + x[c] * std::sin(angle)) / n;
+    }
+  }
+  return out;
+}
+
+struct Expected {
+  bool covariance, values;
+  double epsilon;
+};
+
+/// Expected Attention of one KV head after a prompt of n tokens, one number a token; 0 for sinks.
+std::vector<double> expected_scores(const PlainLayer& layer, int kv_head, int n, int n_sink, int n_future,
+                                    const Expected& how) {
+  const int d = layer.q.dim, group = layer.group_size(), n_queries = n - n_sink;
+  std::vector<double> score(static_cast<std::size_t>(n));
+  for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    std::vector<double> mean(static_cast<std::size_t>(d));
+    for (int t = n_sink; t < n; ++t) {
+      for (int c = 0; c < d; ++c) mean[static_cast<std::size_t>(c)] += layer.q_unrotated.at(t, head)[c] / n_queries;
+    }
+    const std::vector<double> mu = turned(mean, n, n_future);
+    // k^T R Sigma R^T k is the mean of (k . R (q - mu))^2, and R x the mean of x turned.
+    std::vector<std::vector<double>> centred;
+    for (int t = n_sink; t < n; ++t) {
+      std::vector<double> x(layer.q_unrotated.at(t, head), layer.q_unrotated.at(t, head) + d);
+      for (std::size_t c = 0; c < x.size(); ++c) x[c] -= mean[c];
+      centred.push_back(turned(x, n, n_future));
+    }
+    std::vector<double> weight(score.size());
+    double sum = 0;
+    for (int t = n_sink; t < n; ++t) {
+      const double* k = layer.k.at(t, kv_head);
+      double logit = test::dot(mu.data(), k, d) / std::sqrt(static_cast<double>(d));
+      for (const auto& x : centred) {
+        if (how.covariance) logit += std::pow(test::dot(x.data(), k, d), 2) / n_queries / (2 * d);
+      }
+      sum += weight[static_cast<std::size_t>(t)] = std::exp(logit);
+    }
+    for (std::size_t t = 0; t < score.size(); ++t) score[t] += weight[t] / sum / group;
+  }
+  if (!how.values) return score;
+  for (int t = n_sink; t < n; ++t) {
+    const double* v = layer.v.at(t, kv_head);
+    score[static_cast<std::size_t>(t)] =
+        (score[static_cast<std::size_t>(t)] + how.epsilon) * std::sqrt(test::dot(v, v, d));
+  }
+  return score;
+}
+
+TEST_CASE("rules: Expected Attention keeps by what queries to come are expected to attend to", "[engine][rules]") {
+  const Expected how = GENERATE(Expected{true, true, 0}, Expected{false, true, 0}, Expected{true, false, 0},
+                                Expected{false, false, 0}, Expected{true, true, 0.02});
+  const int n_future = GENERATE(1, 32, 512);
+  CAPTURE(how.covariance, how.values, how.epsilon, n_future);
+  const std::string policy = "expected-attention:budget=24,interval=0,future=" + std::to_string(n_future) +
+                             ",covariance=" + std::to_string(how.covariance) + ",values=" + std::to_string(how.values) +
+                             ",epsilon=" + std::to_string(how.epsilon);
+  const RunRecord run = test::feed(model(), ids(), kPrompt, policy).record;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 2; ++head) {
+      CAPTURE(layer, head);
+      std::vector<int> held = range(kPrompt);
+      Evictions expected;
+      keep_best(held, expected_scores(layers()[static_cast<std::size_t>(layer)], head, kPrompt, 4, n_future, how), 24,
+                4, kPrompt, kPrompt, expected);
+      CHECK(evictions(run, layer, head) == expected);
+      CHECK(expected.size() == static_cast<std::size_t>(kPrompt - 24));
+    }
+  }
+}
+
+TEST_CASE("rules: Quest reads the newest page and those of greatest bound", "[engine][rules]") {
+  const auto [policy, n_pages] = GENERATE(std::pair("quest:read=32,dense=0", 2), std::pair("quest:read=48,dense=0", 3));
+  CAPTURE(policy);
+  const PlainLayer& layer = layers()[0];
+  engine::Generation run(model(), test::request({ids().begin(), ids().begin() + kPrompt}, policy, kTokens - kPrompt));
+  run.prefill();
+  std::set<std::vector<std::int32_t>> chosen;
+  for (int q = kPrompt; q < kTokens; ++q) {
+    const std::vector<std::int32_t> reads = run.step_forced(ids()[static_cast<std::size_t>(q)]).reads;
+    std::vector<std::int32_t> expected;
+    for (int head = 0; head < 2; ++head) {
+      std::vector<double> bound;  // by page
+      for (int first = 0; first <= q; first += 16) {
+        const int end = std::min(first + 16, q + 1);
+        double best = -INFINITY;
+        for (int g = 2 * head; g < 2 * head + 2; ++g) {
+          double sum = 0, product = -INFINITY;
+          for (int c = 0; c < layer.q.dim; ++c) {
+            double most = -INFINITY;
+            for (int t = first; t < end; ++t) most = std::max(most, layer.q.at(q, g)[c] * layer.k.at(t, head)[c]);
+            sum += most;
+          }
+          for (int t = first; t < end; ++t)
+            product = std::max(product, test::dot(layer.q.at(q, g), layer.k.at(t, head), layer.q.dim));
+          REQUIRE(product <= sum);  // no key of a page can matter more than its bound
+          best = std::max(best, sum);
+        }
+        bound.push_back(end == q + 1 ? INFINITY : best);
+      }
+      std::vector<int> pages = test::greatest(bound, n_pages);
+      std::sort(pages.begin(), pages.end());
+      expected.insert(expected.end(), {q, 0, head, n_pages});
+      expected.insert(expected.end(), pages.begin(), pages.end());
+      chosen.insert({pages.begin(), pages.end()});
+    }
+    REQUIRE(std::vector<std::int32_t>(reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(expected.size())) ==
+            expected);
+  }
+  CHECK(chosen.size() > 3);  // it did choose
+}
+
+}  // namespace
+}  // namespace kvscope
