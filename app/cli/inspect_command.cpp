@@ -102,6 +102,17 @@ ordered_json inspect_weights(const fs::path& path) {
           {"entries", tensors}};
 }
 
+ordered_json inspect_run(const RunRecord& run) {
+  ordered_json changes = ordered_json::array();
+  for (const PolicyChange& change : run.changes)
+    changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
+  return {{"policy", run.policy.to_string()},
+          {"changes", changes},
+          {"scorer", run.model.scorer},
+          {"oracle", run.oracle.to_string()},
+          {"page_reads", run.reads.size()}};
+}
+
 ordered_json inspect_trace_file(const fs::path& path) {
   const TraceInfo info = trace_info(path, "/proc/self/exe");
   const ModelInfo& model = info.model;
@@ -111,6 +122,7 @@ ordered_json inspect_trace_file(const fs::path& path) {
                          {"runs", info.n_runs},
                          {"planned_runs", info.planned_runs},
                          {"created_by", info.created_by},
+                         {"git_revision", info.git_revision},
                          {"model", model.name},
                          {"architecture", model.architecture},
                          {"layers", model.n_layers},
@@ -126,6 +138,9 @@ ordered_json inspect_trace_file(const fs::path& path) {
     result["request"] = capture.request;
   }
   if (!info.shards.empty()) result["shards"] = info.shards;
+  result["page_reads"] = info.page_reads;
+  result["runs_with_changes"] = info.changed_runs;
+  if (info.n_runs > 0) result["first_run"] = inspect_run(load_any_trace(path, 0, "/proc/self/exe"));
   return result;
 }
 

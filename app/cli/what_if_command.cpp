@@ -49,11 +49,16 @@ int what_if(const Arguments& arguments) {
       load_run(arguments.positionals()[0], static_cast<int>(arguments.integer("run", 0, 0, 1 << 30)));
   const RunRecord preview = kvscope::what_if(recorded, spec);
   const auto a = means(recorded), b = means(preview);
+  const std::string note = what_if_note(recorded);
   if (arguments.has("json")) {
-    write_json_line(nlohmann::ordered_json{{"recorded", a}, {"preview", b}});
+    nlohmann::ordered_json result = {{"recorded", a}, {"preview", b}};
+    if (!note.empty()) result["note"] = note;
+    write_json_line(result);
   } else {
-    std::printf("recorded  %s\npreview   %s  (scores held fixed)\n\n", recorded.policy.to_string().c_str(),
+    std::printf("recorded  %s\npreview   %s  (scores held fixed)\n", recorded.policy.to_string().c_str(),
                 preview.policy.to_string().c_str());
+    if (!note.empty()) std::printf("note      %s\n", note.c_str());
+    std::printf("\n");
     std::vector<std::vector<std::string>> rows = {{"mean over heads", "recorded", "preview", "definition"}};
     for (const Metric metric : kMetrics) {
       const MetricInfo& info = info_of(metric);

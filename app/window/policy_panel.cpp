@@ -7,6 +7,7 @@
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
+#include "engine/core/whatif/what_if.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -190,6 +191,8 @@ void draw_preview_note(Panel& panel) {
   if (session.preview_shown()) {
     wrapped_text_in(palette.preview, "Preview: scores held fixed as A recorded them. Decode again to measure it.");
     panel.item("policy.preview_note");
+    if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
+      wrapped_text_in(palette.warn, "But " + note + ".");
     if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview_pending()) {

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "app/cli/command_list.h"
+#include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/support/random_run.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -131,6 +133,30 @@ TEST_CASE("Missing and foreign files are one line and exit code 2") {
   check_error_line(kvscope_run({"figure", (folder / "broken.json").string(), "-o", "x.pdf"}), 2, "broken.json");
   check_error_line(kvscope_run({"tokenize", folder.path().string(), "--text", "x"}), 2, "tokenizer.json");
   check_error_line(kvscope_run({"no-such-trace.h5"}), 2, "no-such-trace.h5");
+}
+
+TEST_CASE("inspect says of a trace how many pages were read, how the policy changed and which oracle it was held to",
+          "[cli]") {
+  const TemporaryFolder folder;
+  const auto trace = folder / "changed.h5";
+  RunRecord run = test::random_run(1, {.page_reads = true, .n_changes = 2});
+  run.oracle.look_ahead = 32;
+  save_trace(trace, run, false);
+  const auto inspected = kvscope_run({"inspect", trace.string(), "--json"});
+  REQUIRE(inspected.exit_code == 0);
+  const json object = json::parse(inspected.out);
+  CHECK(object["page_reads"] == run.reads.size());
+  CHECK(object["runs_with_changes"] == 1);
+  CHECK(object["created_by"].get<std::string>().starts_with("kvscope "));
+  CHECK(object["git_revision"] != "");
+  const json& first = object["first_run"];
+  CHECK(first["oracle"] == "agg=max,mass=mean,lse=dense,ahead=32");
+  CHECK(first["page_reads"] == run.reads.size());
+  REQUIRE(first["changes"].size() == 2);
+  CHECK(first["changes"][0] == "from query 120 on: " + run.changes[0].policy.to_string());
+  CHECK_THAT(kvscope_run({"inspect", trace.string()}).out, Catch::Contains("from query 120 on: top-k:"));
+  CHECK_THAT(kvscope_run({"what-if", trace.string(), "kvpop:budget=50,window=16"}).out,
+             Catch::Contains("the preview holds one policy for the whole run"));
 }
 
 TEST_CASE("inspect says what a gate is: kind, shapes, parameters, threshold", "[cli]") {

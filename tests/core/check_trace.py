@@ -10,6 +10,7 @@
 formula_run() stands in trace_support.cpp; this is its second, independent statement. Exit 0, or a line that says what
 is wrong.
 """
+import json
 import sys
 
 import h5py
@@ -66,6 +67,23 @@ def expected(seed):
     }
 
 
+def expected_reads(seed, n):
+    if seed % 3 == 1:
+        return {"q": [], "layer": [], "kv_head": []}, [], ""
+    t = np.arange(4, n)
+    h = cell(seed, 11, t)
+    pages = [5 * np.arange(k) + (cell(seed, 12, 4 * q + np.arange(k)) % 5).astype(int) if k else np.arange(0)
+             for q, k in zip(t, (h // 64 % 4).astype(int))]
+    changes = "".join(f"{10 + i}\tstreaming:sinks=2,window={4 + int(cell(seed, 13, 1 + i)[0] % 9)}\n"
+                      for i in range(1 + int(cell(seed, 13, 0)[0] % 3)))
+    return {"q": t, "layer": h % LAYERS, "kv_head": h // 8 % HEADS}, pages, changes
+
+
+def text_of(f, i, name):
+    begin, end = f[f"runs/{name}_span"][i]
+    return bytes(f["runs/text"][begin:end]).decode()
+
+
 def same(got, want, what):
     want = np.asarray(want).astype(got.dtype)
     if got.shape != want.shape or not np.array_equal(got, want, equal_nan=got.dtype.kind == "f"):
@@ -87,8 +105,25 @@ def check_run(f, path, i, seed, prompt_index=None):
     c, d = f["runs/contest_span"][i]
     for name, want in contests.items():
         same(f["contests/" + name][c:d], want, f"{what} contests/{name}")
-    e, g = f["runs/prompt_text_span"][i]
-    if (bytes(f["runs/text"][e:g]).decode() != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1
+    reads, pages, changes = expected_reads(seed, n)
+    c, d = f["runs/read_span"][i]
+    for name, want in reads.items():
+        same(f["reads/" + name][c:d], want, f"{what} reads/{name}")
+    for (begin, end), want in zip(f["reads/page_span"][c:d], pages):
+        same(f["reads/page"][begin:end], want, f"{what} reads/page")
+    c, d = f["runs/read_page_span"][i]
+    same(f["reads/page"][c:d], np.concatenate([[], *pages]), f"{what} reads/page")
+    policy = json.loads(text_of(f, i, "policy_json"))
+    if (text_of(f, i, "changes") != changes or text_of(f, i, "scorer") != (f"scorer {seed}" if seed % 2 else "")
+            or text_of(f, i, "oracle") != f"agg=max,mass=mean,lse=dense,ahead={seed % 5}"
+            or policy["name"] != "kvpop" or policy["budget"] != {"tokens": 16, "kept_fraction": 0.25, "compression_factor": 4}
+            or policy["geometry"] != {"n_sink": 2, "window": 4, "top_k": 10}):
+        raise SystemExit(f"{what}: another policy, oracle or scorer, or other changes, than were written")
+    for name in ("recall", "mass_recall"):
+        metric = f["runs/" + name][i]
+        if metric.shape != (LAYERS, HEADS) or not np.nanmin(metric) >= 0:
+            raise SystemExit(f"{what}: no {name}")
+    if (text_of(f, i, "prompt_text") != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1
             or f["runs/prompt_index"][i] != (cell(seed, 10, 0)[0] % 1000 if prompt_index is None else prompt_index)):
         raise SystemExit(f"{what}: other texts or scalars than were written")
 
@@ -137,7 +172,7 @@ def run_of(f, i):
     got = {name: f["runs/" + name][i] for name in f["runs"]
            if name not in spans and name not in ("text", "load_s", "prefill_s", "decode_s", "checksum")}
     for name in spans:
-        if name not in ("token_span", "contest_span", "piece_bytes_span", "started_utc_span"):
+        if name not in ("token_span", "contest_span", "piece_bytes_span", "read_span", "read_page_span", "started_utc_span"):
             got[name] = own(name, f["runs/text"])
     a, b = spans["token_span"]
     for name in ("evict_at", "score", "future_mass", "oracle_evict_at"):
@@ -146,6 +181,9 @@ def run_of(f, i):
     got["piece_span"] = f["tokens/piece_span"][a:b] - spans["piece_bytes_span"][0]
     got["pieces"] = own("piece_bytes_span", f["tokens/piece_bytes"])
     got.update({"contest " + name: own("contest_span", f["contests/" + name]) for name in f["contests"]})
+    got["page_span"] = f["reads/page_span"][slice(*spans["read_span"])] - spans["read_page_span"][0]
+    got["pages"] = own("read_page_span", f["reads/page"])
+    got.update({"read " + name: own("read_span", f["reads/" + name]) for name in ("q", "layer", "kv_head")})
     return got
 
 

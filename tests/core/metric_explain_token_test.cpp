@@ -179,3 +179,14 @@ TEST_CASE("explain_token: every token of every query of random runs gets a sente
     }
   }
 }
+
+TEST_CASE("explain_token: once the policy has changed, the sentence says of which policy it speaks",
+          "[core][explain]") {
+  RunRecord run = hand_run();
+  const std::string before = explain(run, 1, 6), after = explain(run, 1, 8);
+  run.changes = {{7, PolicySpec::parse("streaming:sinks=1,window=2")}};
+  CHECK(explain(run, 1, 6) == before);
+  CHECK(explain(run, 1, 8) == after +
+                                  " The policy was changed at query 7 to streaming:sinks=1,window=2; this speaks "
+                                  "of the one the run began with.");
+}

@@ -2,10 +2,12 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/policy/policy_json.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;
@@ -220,4 +222,24 @@ TEST_CASE("policy: a rule that needs scores refuses too few of them", "[core][po
   CHECK_THROWS_AS(policy_lifetimes(PolicySpec::parse("threshold"), 100, {}, 100, evict_at), Error);
   CHECK_NOTHROW(policy_lifetimes(PolicySpec::parse("kvpop"), 100, scores, 99, evict_at));  // 99 - 64 = 35 have left
   CHECK_NOTHROW(policy_lifetimes(PolicySpec::parse("streaming"), 100, {}, 100, evict_at));
+}
+
+TEST_CASE("policy: as JSON it has its name, parameters, the budget in three units and the geometry", "[core][policy]") {
+  const auto json = policy_json(PolicySpec::parse("kvpop:keep=25%,sinks=2,window=16,decay=0.99"), 200);
+  CHECK(json["name"] == "kvpop");
+  CHECK(json["parameters"]["sinks"] == 2);
+  CHECK(json["parameters"]["decay"] == 0.99);
+  CHECK_FALSE(json["parameters"].contains("budget"));
+  CHECK(json["budget"].dump() == R"({"tokens":50,"kept_fraction":0.25,"compression_factor":4.0})");
+  CHECK(json["geometry"].dump() == R"({"n_sink":2,"window":16,"top_k":32})");
+  // The same budget in another unit is the same budget.
+  CHECK(policy_json(PolicySpec::parse("kvpop:compression=4,sinks=2,window=16,decay=0.99"), 200) == json);
+
+  CHECK(policy_json(PolicySpec::parse("h2o:prefill=sparse"), 2000)["parameters"]["prefill"] == "sparse");
+  CHECK(policy_json(PolicySpec::parse("full"), 200)["budget"].is_null());
+  CHECK(policy_json(PolicySpec::parse("streaming:sinks=4,window=16"), 200)["budget"]["tokens"] == 20);
+  const auto impossible = policy_json(PolicySpec::parse("kvpop:budget=8,sinks=4,window=16"), 0);
+  CHECK(impossible["geometry"].is_null());
+  CHECK(impossible["budget"]["tokens"] == 8);
+  CHECK(impossible["budget"]["kept_fraction"].is_null());
 }

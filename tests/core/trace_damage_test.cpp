@@ -214,7 +214,8 @@ TEST_CASE("trace damage: a newer version says that it is newer", "[core][trace][
 
 TEST_CASE("trace damage: each dataset that is missing is named", "[core][trace][damage]") {
   const auto* name = GENERATE("committed", "model", "runs/status", "runs/checksum", "runs/token_span", "tokens/id",
-                              "heads/evict_at", "heads/score", "contests/evicted", "contests");
+                              "heads/evict_at", "heads/score", "contests/evicted", "contests", "runs/recall", "reads",
+                              "reads/page", "reads/page_span", "runs/changes_span");
   Damaged damaged;
   damaged.remove(name);
   const std::string error = damaged.error();
@@ -224,8 +225,8 @@ TEST_CASE("trace damage: each dataset that is missing is named", "[core][trace][
 
 TEST_CASE("trace damage: each dataset of another shape or type is named", "[core][trace][damage]") {
   Damaged damaged;
-  const auto* name =
-      GENERATE("runs/seed", "tokens/logprob", "heads/evict_at", "heads/future_mass", "contests/layer", "runs/density");
+  const auto* name = GENERATE("runs/seed", "tokens/logprob", "heads/evict_at", "heads/future_mass", "contests/layer",
+                              "runs/density", "runs/mass_recall", "reads/layer", "reads/page_span");
   const int kind = GENERATE(0, 1, 2);
   auto dims = damaged.dims(name);
   if (kind == 0) dims.back() += 1;
@@ -251,6 +252,14 @@ TEST_CASE("trace damage: spans outside the file and values outside the model are
   SECTION("a negative span") {
     damaged.set<std::int64_t>("runs/contest_span", H5T_STD_I64LE, 0, -4);
     CHECK(contains(damaged.error(), "contest_span"));
+  }
+  SECTION("a span of pages past the end") {
+    damaged.set<std::int64_t>("runs/read_page_span", H5T_STD_I64LE, 1, 1 << 20);
+    CHECK(contains(damaged.error(), "read_page_span"));
+  }
+  SECTION("a changed page") {
+    damaged.set<std::int32_t>("reads/page", H5T_STD_I32LE, 5, 1);
+    CHECK(contains(damaged.error(), "checksum"));
   }
   SECTION("a span that ends before it begins") {
     damaged.set<std::int64_t>("runs/policy_span", H5T_STD_I64LE, 1, 0);
@@ -302,6 +311,32 @@ TEST_CASE("trace damage: with a checksum that fits, every value is still checked
   CHECK_THROWS_AS(attempt(set(Dataset::instrumented, 0, std::uint8_t{2})), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{1} << 40)), Error);
   CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{9})), Error);  // cuts the policy's name
+  CHECK_THROWS_AS(attempt(set(Dataset::read_q, run.reads.size() - 1, -1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::read_q, 0, run.n_tokens())), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::read_layer, 0, std::int16_t{-1})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::read_kv_head, 0, std::int16_t{2})), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::page_span, 3, INT64_MAX)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::page_span, 4, INT64_MIN)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::page, 0, -1)), Error);
+  CHECK_THROWS_AS(attempt(set(Dataset::page, 0, run.n_tokens() + 1)), Error);
+  const auto text = [&](std::string_view from, std::string_view to) {  // of the same length, so that spans still fit
+    return [=](trace::RunBlock& block) {
+      auto& bytes = block[Dataset::text];
+      const std::string_view pool(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      const auto at = pool.find(from);
+      REQUIRE((at != pool.npos && from.size() == to.size()));
+      std::memcpy(bytes.data() + at, to.data(), to.size());
+    };
+  };
+  CHECK_THROWS_AS(attempt(text("10\tstreaming", "99\tstreaming")), Error);
+  CHECK_THROWS_AS(attempt(text("10\tstreaming", "10 streaming")), Error);
+  CHECK_THROWS_AS(attempt(text("10\tstreaming", "10\tdreaming!")), Error);
+  CHECK_THROWS_AS(attempt(text("agg=max", "agg=min")), Error);
+  CHECK_THROWS_AS(attempt([](trace::RunBlock& block) {  // cuts the last line's end
+                    auto end = block.values<std::int64_t>(Dataset::changes_span)[1] - 1;
+                    std::memcpy(block[Dataset::changes_span].data() + sizeof end, &end, sizeof end);
+                  }),
+                  Error);
   CHECK_THROWS_AS(attempt([](trace::RunBlock& block) { block[Dataset::score].pop_back(); }), Error);
   CHECK_THROWS_AS(attempt([](trace::RunBlock& block) { block.slice.count[trace::Axis::token] += 1; }), Error);
 }

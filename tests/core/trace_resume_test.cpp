@@ -225,3 +225,41 @@ TEST_CASE("trace resume: killed again and again, it ends as the undisturbed trac
   }
   CHECK(kills >= 10);
 }
+
+TEST_CASE("trace resume: page reads get room as they come, before a stop and after it", "[core][trace][resume]") {
+  const ScratchFolder folder;
+  const auto path = folder / "t.h5";
+  const auto run = [](int i) {  // each has far more than those before it together
+    return random_run(20, {.prompt_len = 2 << (2 * i), .n_new = 4, .page_reads = i > 0, .n_changes = i});
+  };
+  const auto open = [&] {
+    return TraceWriter(path, run(0).model, {.resume = true, .max_runs = 5, .max_positions = 520});
+  };
+  const auto add = [&](TraceWriter& writer, int i) {
+    RunRecord next = run(i);
+    next.model = run(0).model;
+    writer.add(next);
+  };
+  {
+    TraceWriter writer = open();
+    for (int i = 0; i < 3; ++i) add(writer, i);
+  }
+  {
+    TraceWriter writer = open();
+    REQUIRE(writer.committed() == 3);
+    for (int i = 3; i < 5; ++i) add(writer, i);
+    CHECK(inspect_trace(path).status == "partial");
+    writer.finish();
+  }
+  REQUIRE(inspect_trace(path).n_runs == 5);
+  std::int64_t reads = 0;
+  for (int i = 0; i < 5; ++i) {
+    RunRecord expected = run(i);
+    expected.model = run(0).model;
+    CHECK(run_difference(load_trace(path, i), expected) == "");
+    reads += static_cast<std::int64_t>(expected.reads.size());
+  }
+  CHECK(inspect_trace(path).page_reads == reads);
+  CHECK(inspect_trace(path).changed_runs == 4);
+  CHECK(files_in(folder.path()) == 1);
+}

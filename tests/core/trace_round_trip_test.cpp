@@ -8,6 +8,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/version.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/core/trace_support.h"
 #include "tests/support/random_run.h"
@@ -45,11 +46,20 @@ std::vector<RunRecord> all_kinds_of_runs() {
   impossible.status = RunStatus::failed;
   RunRecord huge_seed = random_run(7, {.prompt_len = 1, .n_new = 1});
   huge_seed.sampling.seed = UINT64_MAX;
-  auto runs = std::vector{random_run(1), random_run(2, {.last_token_fed = false}),
-                          failed_run(),  nothing,
-                          impossible,    random_run(3, {.oracle = false}),
-                          huge_seed,     random_run(4, {.prompt_len = 3000, .n_new = 2500})};
+  RunRecord selective = random_run(8, {.page_reads = true, .n_changes = 3});
+  selective.oracle = OracleSpec::parse("agg=mean,mass=sum,lse=sparse,ahead=16");
+  auto runs = std::vector{random_run(1),
+                          random_run(2, {.last_token_fed = false}),
+                          failed_run(),
+                          nothing,
+                          impossible,
+                          random_run(3, {.oracle = false}),
+                          huge_seed,
+                          selective,
+                          random_run(4, {.prompt_len = 3000, .n_new = 2500}),
+                          random_run(9, {.page_reads = true})};
   for (auto& run : runs) run.model = runs[0].model;
+  runs[7].model.scorer = "another scorer";  // a run says by itself what scored it
   for (std::size_t i = 1; i < runs.size(); ++i)
     runs[i].prompt_index = 1000 - static_cast<int>(i);  // the first has none
   return runs;
@@ -59,7 +69,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
 
 TEST_CASE("trace: a saved run comes back equal in every field", "[core][trace]") {
   const ScratchFolder folder;
-  const int which = GENERATE(range(0, 8));
+  const int which = GENERATE(range(0, 10));
   CAPTURE(which);
   const RunRecord run = all_kinds_of_runs()[which];
   save_trace(folder / "run.h5", run, false);
@@ -67,10 +77,16 @@ TEST_CASE("trace: a saved run comes back equal in every field", "[core][trace]")
   CHECK(run_difference(run, loaded) == "");
   CHECK(loaded.n_queries == run.n_queries);
   CHECK(loaded.policy == run.policy);
+  CHECK(loaded.reads == run.reads);
+  CHECK(loaded.changes == run.changes);
+  CHECK(loaded.oracle == run.oracle);
   const TraceInfo info = inspect_trace(folder / "run.h5");
   CHECK(info.status == "complete");
   CHECK(info.n_runs == 1);
   CHECK(info.model.name == run.model.name);
+  CHECK(info.page_reads == static_cast<std::int64_t>(run.reads.size()));
+  CHECK(info.changed_runs == (run.changes.empty() ? 0 : 1));
+  CHECK(info.git_revision == git_revision());
 }
 
 TEST_CASE("trace: many runs of many kinds stand in one file, before and after finish", "[core][trace]") {
@@ -106,7 +122,7 @@ TEST_CASE("trace: the same runs give the same bytes", "[core][trace]") {
   const ScratchFolder folder;
   const auto runs = all_kinds_of_runs();
   for (const char* name : {"a.h5", "b.h5"}) {
-    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 8, .max_positions = 5500});
+    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 10, .max_positions = 5500});
     for (const auto& run : runs) writer.add(run);
     writer.finish();
   }
@@ -195,8 +211,8 @@ TEST_CASE("trace: a run of another model, too long a run and one run too many ar
 TEST_CASE("trace: a record that does not hang together is refused before anything is written", "[core][trace]") {
   const ScratchFolder folder;
   const auto path = folder / "run.h5";
-  RunRecord run = random_run(1);
-  const int damage = GENERATE(range(0, 8));
+  RunRecord run = random_run(1, {.page_reads = true, .n_changes = 2});
+  const int damage = GENERATE(range(0, 12));
   CAPTURE(damage);
   switch (damage) {
     case 0:
@@ -222,6 +238,18 @@ TEST_CASE("trace: a record that does not hang together is refused before anythin
       break;
     case 7:
       run.recall_so_far.assign(1, 0);
+      break;
+    case 8:
+      run.reads[0].q = run.n_tokens();
+      break;
+    case 9:
+      run.reads.back().pages.assign(1, -1);
+      break;
+    case 10:
+      run.reads[2].kv_head = 3;
+      break;
+    case 11:
+      run.changes[1].q = 0;
       break;
   }
   CHECK_THROWS_AS(save_trace(path, run, false), Error);

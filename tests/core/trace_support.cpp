@@ -76,13 +76,34 @@ constexpr int kLayers = 3, kHeads = 2;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// The formula: check_trace.py has the same three lines. Series: 0 length, 1 ids, 2 logprobs, 3 piece lengths, 4 piece
-/// bytes, 5 evict_at, 6 scores, 7 future mass, 8 oracle, 9 contests, 10 prompt index.
+/// bytes, 5 evict_at, 6 scores, 7 future mass, 8 oracle, 9 contests, 10 prompt index, 11 page reads, 12 pages, 13
+/// changes.
 std::uint64_t cell(std::uint64_t seed, std::uint64_t series, std::uint64_t index) {
   return split_mix(seed * 1000003 + series * 500009 + index);
 }
 
 std::int32_t lifetime(std::uint64_t hash) {
   return hash % 5 == 0 ? kNever : hash % 5 == 1 ? kUndecided : static_cast<std::int32_t>(hash % 997);
+}
+
+/// Two runs of three read pages and change their policy. Reads may be of no page.
+void add_reads_and_changes(RunRecord& run, std::uint64_t seed) {
+  run.oracle.look_ahead = static_cast<int>(seed % 5);
+  run.model.scorer = seed % 2 ? "scorer " + std::to_string(seed) : "";
+  if (seed % 3 == 1) return;
+  const int n = run.n_tokens();
+  for (int t = 4; t < n; ++t) {
+    const auto hash = cell(seed, 11, t);
+    PageRead read{t, static_cast<std::int16_t>(hash % kLayers), static_cast<std::int16_t>(hash / 8 % kHeads), {}};
+    for (std::uint64_t i = 0; i < hash / 64 % 4; ++i)
+      read.pages.push_back(
+          static_cast<std::int32_t>(5 * i + cell(seed, 12, 4 * static_cast<std::uint64_t>(t) + i) % 5));
+    run.reads.push_back(read);
+  }
+  for (std::uint64_t i = 0; i < 1 + cell(seed, 13, 0) % 3; ++i)
+    run.changes.push_back(
+        {static_cast<std::int32_t>(10 + i),
+         PolicySpec::parse("streaming:sinks=2,window=" + std::to_string(4 + cell(seed, 13, 1 + i) % 9))});
 }
 
 }  // namespace
@@ -132,6 +153,7 @@ RunRecord formula_run(std::uint64_t seed) {
                             t - 4, static_cast<std::int32_t>(hash / 64 % 4), static_cast<float>(hash / 1024 % 100) / 8,
                             static_cast<float>(hash / 131072 % 100) / 8, hash % 2 ? t - 4 : -1});
   }
+  add_reads_and_changes(run, seed);
   return run;
 }
 

@@ -113,3 +113,16 @@ TEST_CASE("what_if: works on a run in progress as far as it has come", "[core][w
       CHECK(preview.evict_at.row(1, 0)[t] >= kUndecided);
   }
 }
+
+TEST_CASE("what_if: a preview holds one policy for the whole run, and a run that changed its own says so",
+          "[core][whatif]") {
+  const RunRecord plain = random_run(4), changed = random_run(4, {.page_reads = true, .n_changes = 2});
+  REQUIRE(changed.changes.size() == 2);
+  const RunRecord preview = what_if(changed, PolicySpec::parse("kvpop:budget=50,window=16"));
+  CHECK(preview.changes.empty());
+  CHECK(preview.reads.empty());
+  CHECK(run_difference(preview, what_if(plain, PolicySpec::parse("kvpop:budget=50,window=16"))) == "");
+  CHECK(what_if_note(plain) == "");
+  CHECK(what_if_note(changed) ==
+        "the recorded run changed its policy at queries 120, 150; the preview holds one policy for the whole run");
+}

@@ -87,6 +87,28 @@ void add_lifetimes(RunRecord& run) {
   }
 }
 
+void add_reads(RunRecord& run, Random& random) {
+  for (std::int32_t q = 0; q < run.n_queries; ++q) {
+    for (int head = 0; head < run.model.n_layers * run.model.n_kv_heads; ++head) {
+      PageRead read{.q = q,
+                    .layer = static_cast<std::int16_t>(head / run.model.n_kv_heads),
+                    .kv_head = static_cast<std::int16_t>(head % run.model.n_kv_heads),
+                    .pages = {}};
+      for (std::int32_t page = 0; page <= q / 16 && read.pages.size() < 8; ++page) {
+        if (random.below(3) > 0) read.pages.push_back(page);
+      }
+      run.reads.push_back(std::move(read));
+    }
+  }
+}
+
+void add_changes(RunRecord& run, int n, Random& random) {
+  for (int i = 0; i < n; ++i) {
+    const std::int32_t q = run.prompt_len + i * (run.n_positions - run.prompt_len) / n;
+    run.changes.push_back({q, PolicySpec::parse("top-k:window=16,budget=" + std::to_string(40 + random.below(40)))});
+  }
+}
+
 template <typename T>
 bool same(const T& a, const T& b) {
   return a == b;
@@ -173,6 +195,9 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
       .load_s = 0.25, .prefill_s = 0.125, .decode_s = 1.5, .decode_steps = options.n_new, .instrumented = true};
   run.command_line = "kvscope run models/random-model --seed " + std::to_string(seed);
   run.started_utc = "2026-11-21T03:00:00Z";
+  Random extras(seed + 1);  // their own, so that a run with them is else the run without
+  if (options.page_reads) add_reads(run, extras);
+  add_changes(run, options.n_changes, extras);
   return run;
 }
 
@@ -208,6 +233,9 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("evict_at", a.evict_at, b.evict_at);
   c.field("scores", a.scores, b.scores);
   c.field("contests", by_head(a.contests), by_head(b.contests));
+  c.field("reads", a.reads, b.reads);
+  c.field("changes", a.changes, b.changes);
+  c.field("oracle", a.oracle.to_string(), b.oracle.to_string());
   c.field("future_mass", a.future_mass, b.future_mass);
   c.field("oracle_evict_at", a.oracle_evict_at, b.oracle_evict_at);
   c.field("oracle_horizon", a.oracle_horizon, b.oracle_horizon);

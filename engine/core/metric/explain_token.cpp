@@ -221,6 +221,15 @@ std::string explain_window(const Question& question) {
   return text + (question.evict_at == kUndecided ? "." : " and is kept then.");
 }
 
+/// The sentences speak of one policy, that of the beginning.
+std::string change_note(const RunRecord& run, std::int32_t q) {
+  const auto last =
+      std::find_if(run.changes.rbegin(), run.changes.rend(), [&](const PolicyChange& change) { return change.q <= q; });
+  if (last == run.changes.rend()) return {};
+  return " The policy was changed at query " + std::to_string(last->q) + " to " + last->policy.to_string() +
+         "; this speaks of the one the run began with.";
+}
+
 }  // namespace
 
 std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int32_t t, std::int32_t q) {
@@ -242,11 +251,11 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
       return question.name() + " is a sink, among the first " + counted(question.geometry.n_sink, "token") + ": " +
              question.head() + " never evicts it.";
     case TokenState::window:
-      return explain_window(question);
+      return explain_window(question) + change_note(run, q);
     case TokenState::kept:
-      return explain_kept(question);
+      return explain_kept(question) + change_note(run, q);
     case TokenState::evicted:
-      return explain_evicted(question);
+      return explain_evicted(question) + change_note(run, q);
   }
   return {};
 }

@@ -1,10 +1,13 @@
 #include "engine/core/trace/run_block.h"
 
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "engine/core/metric/retention_metrics.h"
+#include "engine/core/policy/policy_json.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::trace {
@@ -74,9 +77,17 @@ void encode_tokens(RunBlock& block, const RunRecord& run, std::int64_t piece_beg
   block.set(Dataset::n_logprobs, static_cast<std::int32_t>(run.logprobs.size()));
 }
 
+std::string changes_text(const RunRecord& run) {
+  std::string text;
+  for (const auto& change : run.changes) text += std::to_string(change.q) + "\t" + change.policy.to_string() + "\n";
+  return text;
+}
+
 void encode_texts(RunBlock& block, const RunRecord& run, std::int64_t begin) {
-  const std::array<std::string, 5> texts = {run.prompt_text, run.policy.to_string(), run.message, run.command_line,
-                                            run.started_utc};
+  const std::array<std::string, kTextSpans.size()> texts = {
+      run.prompt_text,   run.policy.to_string(), run.message,
+      run.command_line,  run.started_utc,        policy_json(run.policy, run.n_positions).dump(),
+      changes_text(run), run.oracle.to_string(), run.model.scorer};
   std::string pool;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::array<std::int64_t, 2> span = {begin + static_cast<std::int64_t>(pool.size()),
@@ -103,6 +114,28 @@ void encode_contests(RunBlock& block, const std::vector<Contest>& contests) {
   column(Dataset::contest_newcomer_effective, &Contest::newcomer_effective);
   column(Dataset::contest_boundary_effective, &Contest::boundary_effective);
   column(Dataset::contest_evicted, &Contest::evicted);
+}
+
+/// `page_begin`: where the run's pages begin in the file.
+void encode_reads(RunBlock& block, const std::vector<PageRead>& reads, std::int64_t page_begin) {
+  std::vector<std::int32_t> q, pages;
+  std::vector<std::int16_t> layer, kv_head;
+  std::vector<std::int64_t> spans;
+  for (const auto& read : reads) {
+    q.push_back(read.q);
+    layer.push_back(read.layer);
+    kv_head.push_back(read.kv_head);
+    spans.push_back(page_begin + static_cast<std::int64_t>(pages.size()));
+    pages.insert(pages.end(), read.pages.begin(), read.pages.end());
+    spans.push_back(page_begin + static_cast<std::int64_t>(pages.size()));
+  }
+  block.set<std::int32_t>(Dataset::read_q, q);
+  block.set<std::int16_t>(Dataset::read_layer, layer);
+  block.set<std::int16_t>(Dataset::read_kv_head, kv_head);
+  block.set<std::int64_t>(Dataset::page_span, spans);
+  block.set<std::int32_t>(Dataset::page, pages);
+  block.slice.count[Axis::read] = static_cast<std::int64_t>(reads.size());
+  block.slice.count[Axis::page] = static_cast<std::int64_t>(pages.size());
 }
 
 void encode_scalars(RunBlock& block, const RunRecord& run) {
@@ -147,9 +180,14 @@ bool has_lifetimes(const RunRecord& run) {
 void encode_derived(RunBlock& block, const RunRecord& run) {
   RetentionGeometry geometry{.n_sink = -1, .window = -1, .top_k = -1, .log_gamma = 0, .decay_stride = 1};
   std::vector<float> density(run.model.n_layers * static_cast<std::size_t>(run.model.n_kv_heads), kNaN);
+  std::vector<float> recall = density, mass_recall = density;
   try {
     geometry = run.geometry();
-    if (has_lifetimes(run)) density = head_metric(run, Metric::density, run.queries() - 1).values;
+    if (has_lifetimes(run)) {
+      density = head_metric(run, Metric::density, run.queries() - 1).values;
+      recall = head_metric(run, Metric::recall, run.queries() - 1).values;
+      mass_recall = head_metric(run, Metric::mass_recall, run.queries() - 1).values;
+    }
   } catch (const Error&) {
     // A run may have failed for this very reason (a budget smaller than its window): it is stored all the same.
   }
@@ -159,6 +197,8 @@ void encode_derived(RunBlock& block, const RunRecord& run) {
   block.set(Dataset::log_gamma, geometry.log_gamma);
   block.set<std::int32_t>(Dataset::decay_stride, geometry.decay_stride);
   block.set<float>(Dataset::density, density);
+  block.set<float>(Dataset::recall, recall);
+  block.set<float>(Dataset::mass_recall, mass_recall);
 }
 
 // --- columns -> record -----------------------------------------------------------------------------------------------
@@ -181,6 +221,7 @@ class Decoder {
     check_lifetimes(run_.evict_at, Dataset::evict_at);
     check_lifetimes(run_.oracle_evict_at, Dataset::oracle_evict_at);
     decode_contests();
+    decode_reads();
     return std::move(run_);
   }
 
@@ -265,7 +306,7 @@ class Decoder {
 
   void decode_texts() {
     const auto pool = block_.values<char>(Dataset::text);
-    std::array<std::string, 5> texts;
+    std::array<std::string, kTextSpans.size()> texts;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const auto span = block_.values<std::int64_t>(kTextSpans[i]);
       const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::text_byte]);
@@ -282,6 +323,36 @@ class Decoder {
     run_.message = texts[2];
     run_.command_line = texts[3];
     run_.started_utc = texts[4];
+    decode_changes(texts[6]);
+    try {
+      run_.oracle = OracleSpec::parse(texts[7]);
+    } catch (const Error& error) {
+      fail(Dataset::oracle_span, error.what(), "an oracle of this version");
+    }
+    run_.model.scorer = texts[8];
+  }
+
+  void decode_changes(std::string_view rest) {
+    std::int32_t last_q = 0;
+    while (!rest.empty()) {
+      const auto line = rest.substr(0, rest.find('\n'));
+      PolicyChange change;
+      const char* end = line.data() + line.size();
+      const auto [tab, failure] = std::from_chars(line.data(), end, change.q);
+      if (line.size() == rest.size() || failure != std::errc() || tab == end || *tab != '\t')
+        fail(Dataset::changes_span, in_quotes(line), "lines of query, tab and policy");
+      if (change.q < last_q || change.q > run_.n_positions)
+        fail(Dataset::changes_span, "query " + std::to_string(change.q),
+             std::to_string(last_q) + " to " + std::to_string(run_.n_positions));
+      try {
+        change.policy = PolicySpec::parse({tab + 1, static_cast<std::size_t>(end - tab - 1)});
+      } catch (const Error& error) {
+        fail(Dataset::changes_span, error.what(), "policies of this version");
+      }
+      last_q = change.q;
+      run_.changes.push_back(std::move(change));
+      rest.remove_prefix(line.size() + 1);
+    }
   }
 
   template <typename T>
@@ -325,10 +396,7 @@ class Decoder {
     std::vector<std::int32_t> last(static_cast<std::size_t>(model_.n_layers) * model_.n_kv_heads, -1);
     run_.contests.reserve(q.size());
     for (std::size_t i = 0; i < q.size(); ++i) {
-      if (layer[i] < 0 || layer[i] >= model_.n_layers)
-        fail(Dataset::contest_layer, std::to_string(layer[i]), "a layer of the model");
-      if (kv_head[i] < 0 || kv_head[i] >= model_.n_kv_heads)
-        fail(Dataset::contest_kv_head, std::to_string(kv_head[i]), "a head of the model");
+      check_head(Dataset::contest_layer, layer[i], Dataset::contest_kv_head, kv_head[i]);
       auto& last_q = last[static_cast<std::size_t>(layer[i]) * model_.n_kv_heads + kv_head[i]];
       if (q[i] < 0 || q[i] >= n_ || q[i] < last_q)
         fail(Dataset::contest_q, std::to_string(q[i]) + " after " + std::to_string(last_q),
@@ -338,6 +406,39 @@ class Decoder {
                                token(Dataset::contest_boundary, boundary[i]), newcomer_effective[i],
                                boundary_effective[i], token(Dataset::contest_evicted, evicted[i])});
     }
+  }
+
+  void decode_reads() {
+    const auto q = block_.values<std::int32_t>(Dataset::read_q);
+    const auto layer = block_.values<std::int16_t>(Dataset::read_layer);
+    const auto kv_head = block_.values<std::int16_t>(Dataset::read_kv_head);
+    const auto spans = block_.values<std::int64_t>(Dataset::page_span);
+    const auto pages = block_.values<std::int32_t>(Dataset::page);
+    for (const auto page : pages)
+      if (page < 0 || page > n_) fail(Dataset::page, std::to_string(page), "0 to " + std::to_string(n_));
+    std::vector<std::int32_t> last(static_cast<std::size_t>(model_.n_layers) * model_.n_kv_heads, 0);
+    std::uint64_t end_of_last = 0;
+    run_.reads.reserve(q.size());
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      check_head(Dataset::read_layer, layer[i], Dataset::read_kv_head, kv_head[i]);
+      auto& last_q = last[static_cast<std::size_t>(layer[i]) * model_.n_kv_heads + kv_head[i]];
+      if (q[i] < last_q || q[i] >= n_)
+        fail(Dataset::read_q, std::to_string(q[i]) + " after " + std::to_string(last_q),
+             "ascending positions of the run");
+      last_q = q[i];
+      const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::page]);
+      const auto begin = static_cast<std::uint64_t>(spans[2 * i]) - base;
+      const auto end = static_cast<std::uint64_t>(spans[2 * i + 1]) - base;
+      if (begin != end_of_last || end < begin || end > pages.size())
+        fail(Dataset::page_span, "a span out of order at read " + std::to_string(i), "one read after the other");
+      run_.reads.push_back({q[i], layer[i], kv_head[i], {pages.begin() + begin, pages.begin() + end}});
+      end_of_last = end;
+    }
+  }
+
+  void check_head(Dataset layer_id, int layer, Dataset kv_head_id, int kv_head) const {
+    if (layer < 0 || layer >= model_.n_layers) fail(layer_id, std::to_string(layer), "a layer of the model");
+    if (kv_head < 0 || kv_head >= model_.n_kv_heads) fail(kv_head_id, std::to_string(kv_head), "a head of the model");
   }
 
   const RunBlock& block_;
@@ -354,8 +455,8 @@ std::uint64_t checksum(const RunBlock& block, const ModelInfo& model) {
   const auto add = [&hash](std::span<const std::byte> bytes) {
     for (const auto byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3u;
   };
-  for (const auto* text : {&model.name, &model.path, &model.architecture, &model.dtype, &model.device,
-                           &model.weights_hash, &model.scorer}) {
+  for (const auto* text :
+       {&model.name, &model.path, &model.architecture, &model.dtype, &model.device, &model.weights_hash}) {
     add(std::as_bytes(std::span(*text)));
     add(std::as_bytes(std::span("", 1)));  // texts end in a zero, so that none can pass a letter to the next
   }
@@ -388,13 +489,10 @@ RunBlock encode_run(const RunRecord& run, const Extents& filled, int number) {
   encode_series(block, run.future_mass, kNaN, Dataset::future_mass, Dataset::future_mass_length);
   encode_series(block, run.oracle_evict_at, kUndecided, Dataset::oracle_evict_at, Dataset::oracle_evict_at_length);
   encode_contests(block, run.contests);
+  encode_reads(block, run.reads, filled[Axis::page]);
   encode_derived(block, run);
-  const auto span = [&](Dataset id, Axis axis) {
-    block.set<std::int64_t>(id, std::array<std::int64_t, 2>{filled[axis], filled[axis] + count[axis]});
-  };
-  span(Dataset::token_span, Axis::token);
-  span(Dataset::contest_span, Axis::contest);
-  span(Dataset::piece_bytes_span, Axis::piece_byte);
+  for (const auto& [span, axis] : kAxisSpans)
+    block.set<std::int64_t>(span, std::array<std::int64_t, 2>{filled[axis], filled[axis] + count[axis]});
   block.set(Dataset::checksum, checksum(block, run.model));
   return block;
 }

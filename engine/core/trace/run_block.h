@@ -40,7 +40,8 @@ struct RunBlock {
   }
 };
 
-/// FNV-1a 64 over what the file says of the model, then all columns but the checksum's own.
+/// FNV-1a 64 over what the file says of the model (its scorer apart, which every run has by itself), then all columns
+/// but the checksum's own.
 std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 
 /// Columns of `run` as number `number` of a file whose axes are filled up to `filled`. Spans count from the file's
@@ -49,7 +50,7 @@ std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 RunBlock encode_run(const RunRecord& run, const Extents& filled, int number);
 
 /// The inverse. The columns may come from anywhere: every size, span, index and mark is checked, and the checksum.
-/// `file` names the source in Errors. `model` gives the shape.
+/// `file` names the source in Errors. `model` gives the shape; the scorer is the run's own.
 RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file);
 
 /// Same model, field by field.

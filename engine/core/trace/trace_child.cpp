@@ -81,6 +81,9 @@ void put_info(MessageWriter& out, const TraceInfo& info) {
   out.put(static_cast<int>(info.shards.size()));
   for (const auto& shard : info.shards) out.put(shard);
   out.put(info.created_by);
+  out.put(info.git_revision);
+  out.put(info.page_reads);
+  out.put(info.changed_runs);
 }
 
 TraceInfo get_info(MessageReader& in) {
@@ -99,6 +102,9 @@ TraceInfo get_info(MessageReader& in) {
   for (int i = 0; i < info.n_runs; ++i) info.prompt_index.push_back(in.get<std::int32_t>());
   for (int n = in.get<int>(); n > 0; --n) info.shards.emplace_back(in.text());
   info.created_by = in.text();
+  info.git_revision = in.text();
+  info.page_reads = in.get<std::int64_t>();
+  info.changed_runs = in.get<int>();
   return info;
 }
 

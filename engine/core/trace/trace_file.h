@@ -68,7 +68,10 @@ struct TraceInfo {
   int planned_runs = 0;                    // that the writer was asked for; more than n_runs if it was stopped
   std::vector<std::int32_t> prompt_index;  // [n_runs], as the runs have it
   std::vector<std::string> shards;         // of a merged trace: the files with its data, in the same folder
-  std::string created_by;
+  std::string created_by;                  // program and version: "kvscope 0.1.0"
+  std::string git_revision;                // of that program
+  std::int64_t page_reads = 0;             // of all runs
+  int changed_runs = 0;                    // whose policy was changed while they went on
 };
 /// The first thing in which two traces cannot be parts of one, with both values as a person would say them.
 struct TraceDifference {

@@ -23,7 +23,9 @@ constexpr char kReadme[] =
         print(bytes(f["runs/text"][c:d]).decode(), kept.mean(axis=2))
 
 Token t is visible to query q if t <= q < evict_at[t]; 2147483647 means kept for good, 2147483646 still in the window
-when the run ended. Each dataset says what it is in its attributes "meaning", "axes" and "units". Text attributes are
+when the run ended. Queries that read only some pages of 16 slots stand in /reads, if the policy selects pages. Texts
+of run i are in runs/text at runs/*_span: its policy, also as JSON (policy_json_span), changes of it during the run
+(changes_span: query, tab, policy), what scored it, which oracle it was held against. Each dataset says what it is in its attributes "meaning", "axes" and "units". Text attributes are
 fixed-length UTF-8 (h5py gives bytes). The whole format stands in engine/core/trace/trace_schema.h of KVScope.
 )";
 
@@ -185,6 +187,7 @@ OpenTrace create_trace(const std::string& path, const Heading& heading, const Ex
     write_attribute(root, "version", kVersion);
     write_attribute(root, "status", status_of(storage));
     write_attribute(root, "created_by", "kvscope " + std::string(version()));
+    write_attribute(root, "git_revision", std::string(git_revision()));
     write_attribute(root, "planned_runs", heading.planned_runs);
     write_attribute(root, "NX_class", "NXroot");
     write_attribute(root, "default", storage == Storage::live ? "heads" : "summary");
@@ -192,7 +195,7 @@ OpenTrace create_trace(const std::string& path, const Heading& heading, const Ex
     write_model(root, heading.model);
     write_capture(root, heading.capture);
     if (storage == Storage::merged) write_shards(root, heading.shards);
-    for (const char* group : {"runs", "tokens", "heads", "contests"}) create_group(root, group);
+    for (const char* group : {"runs", "tokens", "heads", "contests", "reads"}) create_group(root, group);
     for (const auto& dataset : kSchema)
       trace.datasets[static_cast<int>(dataset.id)] =
           create_dataset(trace.file, dataset, extents, storage, heading.shards);

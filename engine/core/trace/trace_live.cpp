@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 
@@ -22,6 +23,11 @@ namespace {
 // Room for each position in the byte pools; a hole in a sparse file costs nothing. The longest tokens of large
 // vocabularies have 128 bytes.
 constexpr std::int64_t kPieceBytes = 256, kTextBytes = 64, kTextBytesPerRun = 65536;
+// How much more room than it needs an axis gets that has grown out of what it had.
+constexpr std::int64_t kGrowth = 8;
+
+/// Few policies select pages, and how many is not known before.
+constexpr bool grows_on_demand(Axis axis) { return axis == Axis::read || axis == Axis::page; }
 
 Extents capacity_of(const Heading& heading, std::int64_t positions, const std::filesystem::path& path) {
   hdf5_start();
@@ -127,18 +133,24 @@ LiveTrace::LiveTrace(const std::filesystem::path& path, const Heading& heading, 
 
 /// Under another name until all metadata, and the rows of `before`, are on disk: a kill before that leaves what there
 /// was.
-void LiveTrace::create(bool replace, const Resumed* before) {
+void LiveTrace::create(bool replace, const OpenTrace* before) {
   const auto temporary = temporary_name(path_, "new");
   ::unlink(temporary.c_str());
   try {
-    trace_ = create_trace(temporary.string(), heading_, capacity_, Storage::live);
-    if (before) {
-      copy_rows(before->valid.trace, trace_, filled_);
-      write_committed(trace_, committed_);
+    OpenTrace created = create_trace(temporary.string(), heading_, capacity_, Storage::live);
+    try {
+      if (before) {
+        copy_rows(*before, created, filled_);
+        write_committed(created, committed_);
+      }
+      flush_to_disk(created.file);
+    } catch (...) {
+      created.leak();
+      throw;
     }
-    flush_to_disk(trace_.file);
     lock_ = lock_file(temporary);
     rename_into_place(temporary, path_, replace);
+    trace_ = std::move(created);
   } catch (const H5Error& error) {
     ::unlink(temporary.c_str());
     give_up(error);
@@ -173,7 +185,9 @@ LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t posit
   for (int axis = 0; axis < kAxes; ++axis)
     has_room = has_room && resumed.valid.extents.size[axis] >= capacity_.size[axis];
   if (!has_room) {
-    create(true, &resumed);
+    // Reads and pages have the room that they were given, and no other axis may shrink.
+    for (int axis = 0; axis < kAxes; ++axis) capacity_.size[axis] = std::max(capacity_.size[axis], filled_.size[axis]);
+    create(true, &resumed.valid.trace);
     return;
   }
   capacity_ = resumed.valid.extents;
@@ -198,14 +212,17 @@ void LiveTrace::add(const RunRecord& run) {
                  .file = file,
                  .found = "could not be written before",
                  .hint = "it keeps its " + std::to_string(committed_) + " committed runs"});
-  if (!same_model(run.model, heading_.model))
+  ModelInfo model = run.model;
+  model.scorer = heading_.model.scorer;  // a run says by itself what scored it
+  if (!same_model(model, heading_.model))
     throw Error({.code = ExitCode::internal,
                  .file = file,
                  .found = "a run of model " + run.model.name,
                  .expected = "one model a trace: " + heading_.model.name});
   const RunBlock block = encode_run(run, filled_, committed_);
-  check_capacity(block);
   decode_run(block, heading_.model, file);  // what could not be read back is not written
+  check_capacity(block);
+  make_room(block);
   try {
     for (const auto& dataset : kSchema)
       write_part(trace_, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
@@ -220,11 +237,31 @@ void LiveTrace::add(const RunRecord& run) {
     if (grows(static_cast<Axis>(axis))) filled_.size[axis] += block.slice.count.size[axis];
 }
 
+/// Axes that grow on demand begin with no room, and grow into a new file that takes the place of this one.
+void LiveTrace::make_room(const RunBlock& block) {
+  bool grown = false;
+  for (const Axis axis : {Axis::read, Axis::page}) {
+    const auto needed = filled_[axis] + block.slice.count[axis];
+    if (needed <= capacity_[axis]) continue;
+    capacity_[axis] = kGrowth * needed;
+    grown = true;
+  }
+  if (grown) create(true, &trace_);
+}
+
 void LiveTrace::check_capacity(const RunBlock& block) const {
+  std::size_t bytes = 0;
+  for (const auto& column : block.columns) bytes += column.size();
+  if (bytes > static_cast<std::size_t>(kMaxRunBytes))  // no reader would take it
+    throw Error({.code = ExitCode::resource,
+                 .file = path_.string(),
+                 .where = "run " + std::to_string(committed_),
+                 .found = std::to_string(bytes) + " bytes",
+                 .expected = "at most 2 GiB"});
   for (int i = 0; i < kAxes; ++i) {
     const auto axis = static_cast<Axis>(i);
     const auto left = capacity_[axis] - filled_[axis];
-    if (grows(axis) && block.slice.count[axis] > left)
+    if (grows(axis) && !grows_on_demand(axis) && block.slice.count[axis] > left)
       throw Error({.code = ExitCode::resource,
                    .file = path_.string(),
                    .where = "run " + std::to_string(committed_),

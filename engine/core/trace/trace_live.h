@@ -36,7 +36,8 @@ class LiveTrace {
  private:
   struct Resumed;  // a valid trace, locked, and how far it is filled
   LiveTrace(Resumed resumed, const Heading& heading, std::int64_t positions);
-  void create(bool replace, const Resumed* before);
+  void create(bool replace, const OpenTrace* before);
+  void make_room(const RunBlock& block);
   void check_capacity(const RunBlock& block) const;
   [[noreturn]] void give_up(const H5Error& error);
 

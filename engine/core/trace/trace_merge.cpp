@@ -48,7 +48,9 @@ class Merge {
     const fs::path& path = paths_[static_cast<std::size_t>(place.shard)];
     RunRecord run =
         options_.program.empty() ? load_trace(path, place.run) : load_trace_guarded(options_.program, path, place.run);
-    run.model = heading_.model;  // one name and one path for all; nothing else differs
+    const std::string scorer = run.model.scorer;
+    run.model = heading_.model;  // one name and one path for all; nothing else differs but what scored the run
+    run.model.scorer = scorer;
     return run;
   }
 
@@ -190,8 +192,7 @@ class Merge {
       heading_.shards.names.push_back(path.filename().string());
       heading_.shards.extents.push_back(shard.extents);
       const Extents& filled = heading_.shards.filled.emplace_back(filled_of(shard));
-      for (const Axis axis : {Axis::run, Axis::token, Axis::contest, Axis::text_byte, Axis::piece_byte})
-        extents[axis] += filled[axis];
+      for (const Axis axis : kFilledAxes) extents[axis] += filled[axis];
       for (int run = 0; run < shard.info.n_runs; ++run) slices_.push_back(run_slice(shard, run));
       first_slice_.push_back(static_cast<int>(slices_.size()) - shard.info.n_runs);
     }

@@ -51,9 +51,7 @@ Slice slice_of(const ValidTrace& valid, int run) {
     slice.begin[axis] = span[0];
     slice.count[axis] = span[1] - span[0];
   };
-  own(Axis::token, read_span(valid, Dataset::token_span, Axis::token, run));
-  own(Axis::contest, read_span(valid, Dataset::contest_span, Axis::contest, run));
-  own(Axis::piece_byte, read_span(valid, Dataset::piece_bytes_span, Axis::piece_byte, run));
+  for (const auto& [span, axis] : kAxisSpans) own(axis, read_span(valid, span, axis, run));
   // The texts stand one after the other, so the first begin and the last end hold them all.
   const Span first = read_span(valid, kTextSpans.front(), Axis::text_byte, run);
   const Span last = read_span(valid, kTextSpans.back(), Axis::text_byte, run);
@@ -140,15 +138,15 @@ Extents filled_of(const ValidTrace& valid) {
   Extents begin{{}}, count;
   count[Axis::run] = valid.info.n_runs;
   std::vector<Span> spans(static_cast<std::size_t>(valid.info.n_runs));
-  for (const auto& [id, axis] :
-       {std::pair(Dataset::token_span, Axis::token), std::pair(Dataset::contest_span, Axis::contest),
-        std::pair(Dataset::piece_bytes_span, Axis::piece_byte), std::pair(kTextSpans.back(), Axis::text_byte)}) {
+  const auto measure = [&](Dataset id, Axis axis) {
     reading(valid, 0, [&] { read_part(valid.trace, id, begin, count, spans.data()); });
     for (int run = 0; run < valid.info.n_runs; ++run) {
       check_span(valid, id, axis, run, spans[run]);
       filled[axis] = std::max(filled[axis], spans[run][1]);
     }
-  }
+  };
+  for (const auto& [span, axis] : kAxisSpans) measure(span, axis);
+  measure(kTextSpans.back(), Axis::text_byte);
   return filled;
 }
 

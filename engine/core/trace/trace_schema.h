@@ -2,18 +2,18 @@
 // The trace format, version 1. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
-// all runs share (tokens, contests, bytes), in any order; run i owns the half-open range that a span dataset names,
-// begin first:
+// all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
+// names, begin first:
 //
 //     a, b = f["runs/token_span"][i];   f["heads/evict_at"][layer, kv_head, a:b]
 //
 // Beside the datasets of kSchema a file has
 //
 //     /                attributes format = "kvscope-trace", version, status ("partial" | "complete" | "merged"),
-//                      created_by, planned_runs; NX_class, default for h5web, silx and NeXpy
+//                      created_by, git_revision, planned_runs; NX_class, default for h5web, silx and NeXpy
 //     /README          how to read it, with h5py, in ten lines
 //     /committed       int64 scalar: runs 0 ... committed - 1 are whole. What stands behind them means nothing
-//     /model           attributes: what ModelInfo says of the model
+//     /model           attributes: what ModelInfo says of the model; what scored a run stands with the run
 //     /capture         attributes: what CaptureInfo says of the list of prompts that the runs come from
 //     /shards          (merged files) name, filled, of_run: see trace_shards.h
 //     /heads/layer, /heads/kv_head   axis values for NXdata
@@ -36,10 +36,10 @@ inline constexpr int kVersion = 1;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
-enum class Axis : std::uint8_t { none, run, token, contest, text_byte, piece_byte, layer, kv_head, pair };
-inline constexpr int kAxes = 9;
-inline constexpr std::array<const char*, kAxes> kAxisNames = {"",     "run",   "token",   "contest",  "byte",
-                                                              "byte", "layer", "kv_head", "begin_end"};
+enum class Axis : std::uint8_t { none, run, token, contest, read, page, text_byte, piece_byte, layer, kv_head, pair };
+inline constexpr int kAxes = 11;
+inline constexpr std::array<const char*, kAxes> kAxisNames = {"",     "run",  "token", "contest", "read",     "page",
+                                                              "byte", "byte", "layer", "kv_head", "begin_end"};
 inline constexpr bool grows(Axis axis) { return axis >= Axis::run && axis <= Axis::piece_byte; }
 
 enum class Type : std::uint8_t { u8, i16, i32, i64, u64, f32, f64 };
@@ -52,12 +52,18 @@ inline constexpr int size_of(Type type) {
 enum class Dataset : int {
   token_span,
   contest_span,
+  read_span,
+  read_page_span,
   piece_bytes_span,
   prompt_text_span,
   policy_span,
   message_span,
   command_line_span,
   started_utc_span,
+  policy_json_span,
+  changes_span,
+  oracle_span,
+  scorer_span,
   status,
   prompt_index,
   n_positions,
@@ -87,6 +93,8 @@ enum class Dataset : int {
   future_mass_length,
   oracle_evict_at_length,
   density,
+  recall,
+  mass_recall,
   recall_known,
   recall_so_far,
   checksum,
@@ -107,6 +115,11 @@ enum class Dataset : int {
   contest_newcomer_effective,
   contest_boundary_effective,
   contest_evicted,
+  read_q,
+  read_layer,
+  read_kv_head,
+  page_span,
+  page,
   count_
 };
 inline constexpr int kDatasets = static_cast<int>(Dataset::count_);
@@ -126,19 +139,26 @@ struct DatasetSchema {
 // clang-format off
 inline constexpr std::array<Axis, 3> kPerRun = {Axis::run}, kRunSpan = {Axis::run, Axis::pair},
     kRunHead = {Axis::run, Axis::layer, Axis::kv_head}, kPerToken = {Axis::token},
-    kHeadToken = {Axis::layer, Axis::kv_head, Axis::token}, kPerContest = {Axis::contest};
+    kHeadToken = {Axis::layer, Axis::kv_head, Axis::token}, kPerContest = {Axis::contest},
+    kPerRead = {Axis::read};
 
 /// 2147483647 (kNever) and 2147483646 (kUndecided) are the two marks of a lifetime, see lifetime_map.h.
 inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   // runs: where the parts of run i stand
   {Dataset::token_span, "runs/token_span", Type::i64, kRunSpan, "", "range of the run's tokens in tokens/* and heads/*; token position 0 is the begin"},
   {Dataset::contest_span, "runs/contest_span", Type::i64, kRunSpan, "", "range of the run's contests in contests/*"},
+  {Dataset::read_span, "runs/read_span", Type::i64, kRunSpan, "", "range of the run's page reads in reads/q, layer, kv_head and page_span"},
+  {Dataset::read_page_span, "runs/read_page_span", Type::i64, kRunSpan, "", "range of all pages of the run's reads in reads/page"},
   {Dataset::piece_bytes_span, "runs/piece_bytes_span", Type::i64, kRunSpan, "", "range of the run's pieces in tokens/piece_bytes: prompt and answer as one byte string"},
   {Dataset::prompt_text_span, "runs/prompt_text_span", Type::i64, kRunSpan, "", "range in runs/text: the prompt as it was given"},
-  {Dataset::policy_span, "runs/policy_span", Type::i64, kRunSpan, "", "range in runs/text: the policy, NAME:key=value,..."},
+  {Dataset::policy_span, "runs/policy_span", Type::i64, kRunSpan, "", "range in runs/text: the policy that the run began with, NAME:key=value,..."},
   {Dataset::message_span, "runs/message_span", Type::i64, kRunSpan, "", "range in runs/text: why the run failed"},
   {Dataset::command_line_span, "runs/command_line_span", Type::i64, kRunSpan, "", "range in runs/text: the command that makes this run again"},
   {Dataset::started_utc_span, "runs/started_utc_span", Type::i64, kRunSpan, "", "range in runs/text: ISO 8601"},
+  {Dataset::policy_json_span, "runs/policy_json_span", Type::i64, kRunSpan, "", "range in runs/text: the policy as JSON: name, parameters, budget in three units, geometry"},
+  {Dataset::changes_span, "runs/changes_span", Type::i64, kRunSpan, "", "range in runs/text: changes of the policy during the run, a line each: first query that it holds for, tab, policy; empty if there was none"},
+  {Dataset::oracle_span, "runs/oracle_span", Type::i64, kRunSpan, "", "range in runs/text: how future_mass is made, agg=...,mass=...,lse=...,ahead=..."},
+  {Dataset::scorer_span, "runs/scorer_span", Type::i64, kRunSpan, "", "range in runs/text: what gave this run's scores; empty if nothing did"},
   // runs: what was asked and how it went
   {Dataset::status, "runs/status", Type::u8, kPerRun, "", "0 running, 1 complete, 2 cancelled, 3 failed"},
   {Dataset::prompt_index, "runs/prompt_index", Type::i32, kPerRun, "", "which prompt of the capture's list it answers, from 0; -1: a run on its own"},
@@ -169,9 +189,11 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::future_mass_length, "runs/future_mass_length", Type::i32, kRunHead, "tokens", "the same for heads/future_mass"},
   {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at"},
   {Dataset::density, "runs/density", Type::f32, kRunHead, "", "|kept, t <= q - window| / |{t <= q - window}| at the last position q; NaN for 0 / 0"},
+  {Dataset::recall, "runs/recall", Type::f32, kRunHead, "", "|kept and oracle kept| / |oracle kept| over n_sink <= t <= q - window at the last position q; NaN for 0 / 0 or without oracle"},
+  {Dataset::mass_recall, "runs/mass_recall", Type::f32, kRunHead, "", "future mass of what is kept / that of what the oracle keeps, over the same tokens; NaN for 0 / 0 or without oracle"},
   {Dataset::recall_known, "runs/recall_known", Type::u8, kPerRun, "", "1: recall_so_far has values"},
   {Dataset::recall_so_far, "runs/recall_so_far", Type::f32, kRunHead, "", "recall as the engine last reported it; only of runs that stopped before the oracle was whole"},
-  {Dataset::checksum, "runs/checksum", Type::u64, kPerRun, "", "FNV-1a 64 over the attributes of /model, then the run's part of every other dataset, in the order of the format"},
+  {Dataset::checksum, "runs/checksum", Type::u64, kPerRun, "", "FNV-1a 64 over the attributes of /model but scorer, then the run's part of every other dataset, in the order of the format"},
   {Dataset::text, "runs/text", Type::u8, {Axis::text_byte}, "", "UTF-8 of all texts of all runs"},
   // tokens
   {Dataset::token_id, "tokens/id", Type::i32, kPerToken, "", "token id"},
@@ -192,6 +214,12 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::contest_newcomer_effective, "contests/newcomer_effective", Type::f32, kPerContest, "", "the newcomer's score as compared at q, decay included"},
   {Dataset::contest_boundary_effective, "contests/boundary_effective", Type::f32, kPerContest, "", "the boundary's score as compared at q"},
   {Dataset::contest_evicted, "contests/evicted", Type::i32, kPerContest, "position", "newcomer, boundary or -1"},
+  // reads: one row a query of a head whose policy reads selected pages of 16 slots; q ascends within a run's head
+  {Dataset::read_q, "reads/q", Type::i32, kPerRead, "position", "query position that read"},
+  {Dataset::read_layer, "reads/layer", Type::i16, kPerRead, "", "layer"},
+  {Dataset::read_kv_head, "reads/kv_head", Type::i16, kPerRead, "", "KV head"},
+  {Dataset::page_span, "reads/page_span", Type::i64, {Axis::read, Axis::pair}, "", "range of the pages it read in reads/page"},
+  {Dataset::page, "reads/page", Type::i32, {Axis::page}, "", "slot / 16, which is position / 16 unless the policy evicts too"},
 }};
 // clang-format on
 
@@ -207,14 +235,14 @@ inline constexpr const DatasetSchema& schema(Dataset id) { return kSchema[static
 
 /// How long each axis is: of a file's datasets, or how much of each one run has.
 struct Extents {
-  std::array<std::int64_t, kAxes> size{0, 0, 0, 0, 0, 0, 0, 0, 2};
+  std::array<std::int64_t, kAxes> size{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
   std::int64_t& operator[](Axis axis) { return size[static_cast<int>(axis)]; }
   std::int64_t operator[](Axis axis) const { return size[static_cast<int>(axis)]; }
 };
 
 /// The part of every axis that one run owns. layer, kv_head and pair are whole.
 struct Slice {
-  Extents begin{{0, 0, 0, 0, 0, 0, 0, 0, 0}};
+  Extents begin{{}};
   Extents count;
 };
 
@@ -225,9 +253,21 @@ constexpr std::int64_t n_elements(const DatasetSchema& dataset, const Extents& e
   return n;
 }
 
-/// Spans of the five texts of a run, in the order in which they stand in runs/text.
-inline constexpr std::array<Dataset, 5> kTextSpans = {Dataset::prompt_text_span, Dataset::policy_span,
-                                                      Dataset::message_span, Dataset::command_line_span,
-                                                      Dataset::started_utc_span};
+/// Spans of the texts of a run, in the order in which they stand in runs/text.
+inline constexpr std::array<Dataset, 9> kTextSpans = {
+    Dataset::prompt_text_span,  Dataset::policy_span,      Dataset::message_span,
+    Dataset::command_line_span, Dataset::started_utc_span, Dataset::policy_json_span,
+    Dataset::changes_span,      Dataset::oracle_span,      Dataset::scorer_span};
+
+/// Spans of a run on the other growing axes.
+struct AxisSpan {
+  Dataset span;
+  Axis axis;
+};
+inline constexpr std::array<AxisSpan, 5> kAxisSpans = {{{Dataset::token_span, Axis::token},
+                                                        {Dataset::contest_span, Axis::contest},
+                                                        {Dataset::piece_bytes_span, Axis::piece_byte},
+                                                        {Dataset::read_span, Axis::read},
+                                                        {Dataset::read_page_span, Axis::page}}};
 
 }  // namespace kvscope::trace

@@ -8,7 +8,7 @@ namespace kvscope::trace {
 
 namespace {
 
-constexpr std::size_t kFilledColumns = kShardAxes.size() + 1;
+constexpr std::size_t kFilledColumns = kFilledAxes.size();
 
 using Dims = std::array<hsize_t, 3>;
 
@@ -162,11 +162,10 @@ void write_shards(hid_t file, const ShardTable& shards) {
   write_text_list(group, "name", shards.names, "files of the shards, in this file's folder");
   std::vector<std::int64_t> filled;
   for (const Extents& extents : shards.filled) {
-    filled.push_back(extents[Axis::run]);
-    for (const Axis axis : kShardAxes) filled.push_back(extents[axis]);
+    for (const Axis axis : kFilledAxes) filled.push_back(extents[axis]);
   }
   write_table(group, "filled", Type::i64, {shards.names.size(), kFilledColumns}, filled.data(),
-              "runs, tokens, contests, text bytes and piece bytes taken of each, its first");
+              "runs, tokens, contests, text bytes, piece bytes, reads and pages taken of each, its first");
   write_table(group, "of_run", Type::i32, {shards.of_run.size()}, shards.of_run.data(),
               "which shard has the run's rows of the virtual datasets");
 }
@@ -184,14 +183,14 @@ ShardTable read_shards(hid_t names, hid_t filled, hid_t of_run, const Extents& e
   for (std::size_t shard = 0; shard < table.names.size(); ++shard) {
     Extents& own = table.filled.emplace_back(extents);
     for (std::size_t column = 0; column < kFilledColumns; ++column) {
-      const Axis axis = column == 0 ? Axis::run : kShardAxes[column - 1];
+      const Axis axis = kFilledAxes[column];
       own[axis] = values[shard * kFilledColumns + column];
       if (own[axis] < 0 || own[axis] > extents[axis])
         fail("/shards/filled", std::to_string(own[axis]), "0 to " + std::to_string(extents[axis]));
       sum[axis] += own[axis];
     }
   }
-  for (const Axis axis : {Axis::run, Axis::token, Axis::contest, Axis::text_byte, Axis::piece_byte})
+  for (const Axis axis : kFilledAxes)
     if (sum[axis] != extents[axis])
       fail("/shards/filled", std::to_string(sum[axis]) + " " + kAxisNames[static_cast<int>(axis)] + "s in all",
            std::to_string(extents[axis]));

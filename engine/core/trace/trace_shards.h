@@ -1,12 +1,13 @@
 #pragma once
 // Merged traces: what stands where when the large datasets are virtual, over shards in the same folder.
 //
-// The token, contest, text and piece axes of a merged file are those of its shards one after the other, so a dataset
-// needs one mapping a shard, however the runs interleave. The run axis is in the order of the prompts, and what belongs
-// to it is real data, as are the spans, which count from the merged file's start. /shards has
+// The token, contest, read, page, text and piece axes of a merged file are those of its shards one after the other, so
+// a dataset needs one mapping a shard, however the runs interleave. The run axis is in the order of the prompts, and
+// what belongs to it is real data, as are the spans, which count from the merged file's start. /shards has
 //
 //     name     [shard] strings     file names without folder; nothing but these is opened
-//     filled   [shard][5] int64    runs, tokens, contests, text bytes and piece bytes that are taken of each, its first
+//     filled   [shard][7] int64    runs, tokens, contests, text bytes, piece bytes, reads and pages that are taken of
+//                                  each, its first
 //     of_run   [run] int32         which shard has the rest of the run
 //
 // Our reader goes to the one shard that it needs, through the shard's own validation; the virtual datasets are for
@@ -20,8 +21,12 @@
 
 namespace kvscope::trace {
 
-/// Axes on which a run's rows stand in its shard, in the order of /shards/filled behind the runs.
-inline constexpr std::array<Axis, 4> kShardAxes = {Axis::token, Axis::contest, Axis::text_byte, Axis::piece_byte};
+/// Axes on which a run's rows stand in its shard.
+inline constexpr std::array<Axis, 6> kShardAxes = {Axis::token,      Axis::contest, Axis::text_byte,
+                                                   Axis::piece_byte, Axis::read,    Axis::page};
+/// The columns of /shards/filled.
+inline constexpr std::array<Axis, 7> kFilledAxes = {Axis::run,        Axis::token, Axis::contest, Axis::text_byte,
+                                                    Axis::piece_byte, Axis::read,  Axis::page};
 inline constexpr std::int64_t kMaxShards = 4096;
 inline constexpr std::size_t kMaxShardName = 255;
 
@@ -34,9 +39,10 @@ struct ShardTable {
   std::int64_t offset(int shard, Axis axis) const;
 };
 
-/// Whether the dataset is virtual in a merged trace. Spans of pieces are not: they count from the file's start.
+/// Whether the dataset is virtual in a merged trace. Spans of pieces and pages are not: they count from the
+/// file's start.
 constexpr bool is_in_shards(const DatasetSchema& dataset) {
-  if (dataset.id == Dataset::piece_span) return false;
+  if (dataset.id == Dataset::piece_span || dataset.id == Dataset::page_span) return false;
   for (const Axis axis : dataset.axes)
     for (const Axis own : kShardAxes)
       if (axis == own) return true;

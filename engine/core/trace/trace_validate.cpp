@@ -23,7 +23,7 @@ class Validator {
     read_root();
     read_model();
     read_capture();
-    for (const char* group : {"runs", "tokens", "heads", "contests"}) check_hard_link(group);
+    for (const char* group : {"runs", "tokens", "heads", "contests", "reads"}) check_hard_link(group);
     for (const auto& dataset : kSchema) open_dataset(dataset);
     measure();
     if (is_merged()) read_shard_table();
@@ -33,6 +33,7 @@ class Validator {
            "at most " + std::to_string(kMaxExpansion));
     read_committed();
     read_prompt_indices();
+    count_reads_and_changes();
     return std::move(valid_);
   }
 
@@ -73,6 +74,7 @@ class Validator {
     if (valid_.info.status != "complete" && valid_.info.status != "partial" && !is_merged())
       fail("/ status", in_quotes(valid_.info.status), "complete, partial or merged");
     valid_.info.created_by = read_text_attribute(root, "created_by");
+    valid_.info.git_revision = read_text_attribute(root, "git_revision");
     valid_.info.planned_runs = bounded(root, "planned_runs");
   }
 
@@ -169,8 +171,8 @@ class Validator {
     auto& extents = valid_.extents;
     extents[Axis::layer] = valid_.info.model.n_layers;
     extents[Axis::kv_head] = valid_.info.model.n_kv_heads;
-    for (const auto id :
-         {Dataset::status, Dataset::token_id, Dataset::contest_q, Dataset::text, Dataset::piece_bytes}) {
+    for (const auto id : {Dataset::status, Dataset::token_id, Dataset::contest_q, Dataset::read_q, Dataset::page,
+                          Dataset::text, Dataset::piece_bytes}) {
       const auto n = dims_of(schema(id))[0];
       // Then no product of three axes and an element size overflows 64 bits: 2^48 alone is far beyond any disk.
       if (n > (hsize_t{1} << 48))
@@ -265,6 +267,19 @@ class Validator {
     read_part(valid_.trace, Dataset::prompt_index, begin, count, valid_.info.prompt_index.data());
   }
 
+  void count_reads_and_changes() {
+    Extents begin{{}}, count;
+    count[Axis::run] = valid_.info.n_runs;
+    std::vector<std::array<std::int64_t, 2>> spans(static_cast<std::size_t>(valid_.info.n_runs));
+    const auto each_length = [&](Dataset id, Axis axis, auto use) {
+      read_part(valid_.trace, id, begin, count, spans.data());
+      for (const auto& [first, end] : spans)
+        if (first >= 0 && first <= end && end <= valid_.extents[axis]) use(end - first);  // else loading it says so
+    };
+    each_length(Dataset::read_span, Axis::read, [&](std::int64_t n) { valid_.info.page_reads += n; });
+    each_length(Dataset::changes_span, Axis::text_byte, [&](std::int64_t n) { valid_.info.changed_runs += n > 0; });
+  }
+
   ValidTrace valid_;
   std::uint64_t file_size_ = 0;
   double compressed_ = 0;  // declared bytes of all chunked datasets
@@ -295,7 +310,7 @@ ValidTrace open_shard(const ValidTrace& merged, int shard) {
   if (const auto difference = model_difference(source.info.model, merged.info.model))
     fail("a trace of a model with " + difference->what + " " + difference->a, difference->b);
   const Extents filled = filled_of(source);
-  for (const Axis axis : {Axis::run, Axis::token, Axis::contest, Axis::text_byte, Axis::piece_byte})
+  for (const Axis axis : kFilledAxes)
     if (filled[axis] < merged.shards.filled[shard][axis])
       fail(std::to_string(filled[axis]) + " " + kAxisNames[static_cast<int>(axis)] + "s",
            "at least " + std::to_string(merged.shards.filled[shard][axis]));

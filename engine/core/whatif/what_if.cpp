@@ -85,6 +85,8 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
   RunRecord result = run;
   result.policy = spec;
   result.contests.clear();
+  result.reads.clear();
+  result.changes.clear();
   result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
   result.evict_at.resize(run.ids.size(), kUndecided);
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
@@ -106,6 +108,13 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
   if (geometry.window != run.geometry().window) result.future_mass = HeadSeries<float>();
   if (!result.future_mass.empty()) compute_oracle_lifetimes(result);
   return result;
+}
+
+std::string what_if_note(const RunRecord& run) {
+  if (run.changes.empty()) return {};
+  std::string note = "the recorded run changed its policy at quer" + std::string(run.changes.size() == 1 ? "y" : "ies");
+  for (std::size_t i = 0; i < run.changes.size(); ++i) note += (i == 0 ? " " : ", ") + std::to_string(run.changes[i].q);
+  return note + "; the preview holds one policy for the whole run";
 }
 
 }  // namespace kvscope
