@@ -42,6 +42,7 @@ constexpr Case kCases[] = {
     {"h2o:budget=40,window=16,prefill=sparse", "h2o:budget=512,window=16,prefill=sparse"},
     {"snapkv:budget=40,window=8", "snapkv:budget=512,window=8"},
     {"snapkv:budget=40,window=8,pooling=max,group=max,kernel=3", "snapkv:budget=512,window=8"},
+    {"snapkv:window=8,pool=20,drop=0.25", "snapkv:window=8,pool=4096"},
     {"expected-attention:budget=40,interval=16,future=32", "expected-attention:budget=512,interval=16"},
     {"expected-attention:budget=40,interval=0,covariance=0,values=0", "expected-attention:budget=512"},
     {"duo:full=0.5,sinks=4,window=16", "duo:full=1,window=16"},

@@ -95,14 +95,14 @@ TEST_CASE("the scorer's blocks, its steps and the quadratic form give the same s
   const at::Tensor blocks = scorer.absorb(layer, input.k, input.v, state);
   CHECK(blocks.narrow(1, 0, delay).isnan().all().item<bool>());
   // Scores are of size one to ten; float32 sums of up to 300 products.
-  CHECK(largest(blocks.narrow(1, delay, n - delay) - expected) < 1e-4);
+  CHECK(largest(blocks.narrow(1, delay, n - delay) - expected) < 1e-5);
 
   ScorerState stepping = scorer.initial_state();
   SlotCache cache = cache_for(n);
   for (int t = 0; t < n; ++t) {
     const at::Tensor score = kernel_step(scorer, layer, input.k[t], input.v[t], stepping, cache);
     REQUIRE(score.isnan().all().item<bool>() == (t < delay));
-    if (t >= delay) REQUIRE(largest(score - expected.select(1, t - delay)) < 1e-4);
+    if (t >= delay) REQUIRE(largest(score - expected.select(1, t - delay)) < 1e-5);
   }
 }
 
@@ -121,11 +121,11 @@ TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps"
 
   const at::Tensor rest = scorer.absorb(0, input.k.narrow(0, cut, n - cut), input.v.narrow(0, cut, n - cut), parts);
   const int first = std::max(cut, delay);
-  CHECK(largest(rest.narrow(1, first - cut, n - first) - expected.narrow(1, first, n - first)) < 1e-4);
+  CHECK(largest(rest.narrow(1, first - cut, n - first) - expected.narrow(1, first, n - first)) < 1e-5);
   SlotCache cache = cache_for(n);
   for (int t = cut; t < n; ++t) {
     const at::Tensor score = kernel_step(scorer, 0, input.k[t], input.v[t], stepping, cache);
-    if (t >= delay) REQUIRE(largest(score - expected.select(1, t)) < 1e-4);
+    if (t >= delay) REQUIRE(largest(score - expected.select(1, t)) < 1e-5);
   }
 }
 

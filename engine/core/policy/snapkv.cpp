@@ -14,11 +14,19 @@ constexpr ParameterInfo kParameters[] = {
     {"pooling", ParameterKind::choice, "", 0, 0, 1,
      "Over neighbours: their mean (kvpress) or their maximum (as published).", kPooling},
     {"group", ParameterKind::choice, "", 0, 0, 1, "Over the query heads of the group: their mean or their maximum.",
-     kPooling}};
+     kPooling},
+    {"pool", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens,
+     "As a trigger instead: tokens outside the window that the heads may hold in the mean; above it, after the prompt "
+     "or "
+     "any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."},
+    kDropParameter};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  const int pool = spec.count("pool");
   return {.compression = {.kind = Compression::Kind::snapkv,
-                          .budget = geometry.budget(),
+                          .budget = pool > 0 ? 0 : geometry.budget(),
+                          .pool = pool,
+                          .drop = spec.value("drop"),
                           .observe = geometry.window,
                           .kernel_size = spec.count("kernel"),
                           .max_pooling = spec.value("pooling") == 1,
@@ -35,7 +43,9 @@ const Policy& snapkv_policy() {
                .definition =
                    "After the prompt every head keeps its last `window` tokens and, of the others, those with the "
                    "greatest attention from the last `window` queries, pooled over `kernel` neighbours, budget tokens "
-                   "in all; the losers have evict_at = prompt length. The answer's tokens all stay.",
+                   "in all; the losers have evict_at = prompt length. The answer's tokens all stay. With pool it is a "
+                   "trigger "
+                   "under a global budget, as in WG-KV App. K.",
                .parameters = kParameters,
                .has_budget = true,
                .needs_scorer = false},
