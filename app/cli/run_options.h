@@ -23,7 +23,8 @@ inline constexpr OptionSpec kNoOracleOption = {"no-oracle", "", "do not compute 
 inline constexpr OptionSpec kOracleOption = {
     "oracle", "SPEC", "which future attention the oracle goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"};
 inline constexpr OptionSpec kChangeOption = {
-    "change", "Q:SPEC", "other parameters of the policy from query position Q on; may be given again", true};
+    "change", "Q:SPEC",
+    "other parameters of the policy from query position Q on, behind the prompt; may be given again", true};
 inline constexpr OptionSpec kIgnoreEosOption = {"ignore-eos", "", "go on after an end-of-text token"};
 
 inline constexpr OptionSpec kStopOption = {"stop", "TEXT", "end the answer before this text; may be given again", true};

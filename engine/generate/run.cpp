@@ -1,5 +1,6 @@
 #include "engine/generate/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -81,7 +82,10 @@ void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sin
 /// Changes that the request planned, and those that somebody asks for while the run goes on.
 void change_policy(Generation& run, const RunSink& sink, const std::function<void(const protocol::StepFacts&)>& tell) {
   for (const PolicyChange& change : run.request().changes) {
-    if (change.q == static_cast<std::int32_t>(run.ids().size())) change_policy(run, change.policy, sink, tell);
+    // The prompt goes through under one policy: what was planned within it holds behind it.
+    if (std::max(change.q, run.prompt_len()) == static_cast<int>(run.ids().size())) {
+      change_policy(run, change.policy, sink, tell);
+    }
   }
   if (!sink.next_policy) return;
   while (const std::optional<std::string> text = sink.next_policy()) {

@@ -213,5 +213,25 @@ TEST_CASE("memory: heads pay for what they keep, in pages of 16", "[engine][rule
   if (policy.find("pool") == std::string::npos) CHECK(run.cache().bytes() > after_prompt);
 }
 
+TEST_CASE("policy change: what a run plans holds from its query on, and stands in its record", "[engine][rules]") {
+  protocol::RunRequest request =
+      test::request({Going::ids().begin(), Going::ids().begin() + kPrompt}, "kvpop:budget=48,sinks=4,window=16", 30);
+  const PolicySpec smaller = PolicySpec::parse("kvpop:budget=30,sinks=4,window=16"),
+                   least = PolicySpec::parse("kvpop:budget=24,sinks=4,window=16");
+  // The first is planned within the prompt, which goes through under one policy.
+  request.changes = {{kPrompt - 5, smaller}, {kPrompt + 7, least}};
+  const RunRecord record = engine::record_run(model(), request);
+  REQUIRE((record.changes == std::vector<PolicyChange>{{kPrompt, smaller}, {kPrompt + 7, least}}));
+  const auto kept = [&](int q) {
+    const std::vector<std::int32_t>& evict_at = record.evict_at.row(1, 1);
+    int n = 0;
+    for (std::int32_t t = 0; t <= q; ++t) n += visible(q, t, evict_at[static_cast<std::size_t>(t)]);
+    return n;
+  };
+  CHECK(kept(kPrompt - 1) == 48);
+  for (int q = kPrompt; q < kPrompt + 7; ++q) CHECK(kept(q) == 30);
+  for (int q = kPrompt + 7; q < record.queries(); ++q) CHECK(kept(q) == 24);
+}
+
 }  // namespace
 }  // namespace kvscope
