@@ -5,7 +5,7 @@
 #include <iterator>
 #include <set>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/font_files.h"
 #include "views/figure/token_text.h"

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/core/metric/retention_metrics.h"
-#include "engine/core/run/run_record.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/record/run_record.h"
 
 namespace kvscope::views {
 

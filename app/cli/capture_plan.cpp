@@ -7,9 +7,9 @@
 #include "app/cli/progress.h"
 #include "app/cli/run_options.h"
 #include "app/cli/traces.h"
-#include "app/interrupt.h"
-#include "app/run_setup.h"
-#include "app/trace_open.h"
+#include "app/process/interrupt.h"
+#include "app/session/run_setup.h"
+#include "app/session/trace_open.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -10,8 +10,8 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/trace_open.h"
-#include "engine/core/compare/compare_runs.h"
+#include "app/session/trace_open.h"
+#include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -7,10 +7,10 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/trace_open.h"
-#include "engine/core/metric/retention_metrics.h"
+#include "app/session/trace_open.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
-#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::app {
 namespace {

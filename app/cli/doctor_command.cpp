@@ -10,7 +10,7 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/paths.h"
+#include "app/process/paths.h"
 #include "app/window/window_probe.h"
 #include "engine/core/support/error.h"
 

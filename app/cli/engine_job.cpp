@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "app/interrupt.h"
-#include "app/run_setup.h"
+#include "app/process/interrupt.h"
+#include "app/session/run_setup.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 

@@ -8,7 +8,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/progress.h"
-#include "app/engine_client.h"
+#include "app/process/engine_client.h"
 #include "engine/core/protocol/protocol.h"
 
 namespace kvscope::app {

@@ -7,7 +7,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "engine/core/export/export_run.h"
+#include "engine/core/study/export_run.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

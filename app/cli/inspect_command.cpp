@@ -7,13 +7,13 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/trace_open.h"
-#include "engine/core/gate/gate_file.h"
-#include "engine/core/model/model_config.h"
-#include "engine/core/model/safetensors.h"
+#include "app/session/trace_open.h"
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::app {
 namespace {

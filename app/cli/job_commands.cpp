@@ -7,7 +7,7 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/paths.h"
+#include "app/process/paths.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 

@@ -6,7 +6,7 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/interrupt.h"
+#include "app/process/interrupt.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_merge.h"
 

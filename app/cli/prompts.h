@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/tokenizer/chat.h"
+#include "engine/core/files/tokenizer/chat.h"
 
 namespace kvscope::app {
 

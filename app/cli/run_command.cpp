@@ -8,10 +8,10 @@
 #include "app/cli/output.h"
 #include "app/cli/prompts.h"
 #include "app/cli/run_options.h"
-#include "app/run_setup.h"
+#include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
-#include "engine/core/tokenizer/stop_strings.h"
-#include "engine/core/tokenizer/utf8_stream.h"
+#include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/files/tokenizer/utf8_stream.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <limits>
 
-#include "app/run_setup.h"
+#include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
-#include "engine/core/tokenizer/stop_strings.h"
+#include "engine/core/files/tokenizer/stop_strings.h"
 
 namespace kvscope::app {
 

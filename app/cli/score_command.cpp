@@ -8,7 +8,7 @@
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "engine/core/support/error.h"
-#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::app {
 namespace {

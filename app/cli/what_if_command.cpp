@@ -8,9 +8,9 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
-#include "engine/core/whatif/what_if.h"
+#include "engine/core/study/what_if.h"
 
 namespace kvscope::app {
 namespace {

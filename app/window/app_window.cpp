@@ -12,10 +12,10 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/app_commands.h"
-#include "app/autosave.h"
-#include "app/interrupt.h"
-#include "app/paths.h"
+#include "app/command/app_commands.h"
+#include "app/session/autosave.h"
+#include "app/process/interrupt.h"
+#include "app/process/paths.h"
 #include "app/window/panel.h"
 #include "app/window/png.h"
 #include "engine/core/support/error.h"

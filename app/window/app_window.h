@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "app/commands.h"
+#include "app/command/commands.h"
 #include "app/control/control_server.h"
 #include "app/control/requests.h"
-#include "app/session.h"
-#include "app/ui_state.h"
+#include "app/session/session.h"
+#include "app/session/ui_state.h"
 #include "app/window/cockpit.h"
 #include "app/window/glfw_window.h"
 #include "views/view_list.h"

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "app/commands.h"
-#include "app/session.h"
-#include "app/ui_state.h"
+#include "app/command/commands.h"
+#include "app/session/session.h"
+#include "app/session/ui_state.h"
 #include "views/view_services.h"
 
 namespace kvscope::app {

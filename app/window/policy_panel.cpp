@@ -7,7 +7,7 @@
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
-#include "engine/core/whatif/what_if.h"
+#include "engine/core/study/what_if.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {

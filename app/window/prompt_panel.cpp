@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "app/paths.h"
+#include "app/process/paths.h"
 #include "app/window/panel.h"
 #include "views/widgets/chrome.h"
 

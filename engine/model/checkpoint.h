@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/model/model.h"
 #include "engine/model/weights.h"
 

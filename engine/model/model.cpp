@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "engine/core/gate/gate_file.h"
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/core/support/error.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/device.h"

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/core/model/model_config.h"
-#include "engine/core/run/run_record.h"
-#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/record/run_record.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::engine {
 

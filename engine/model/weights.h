@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/model/model_config.h"
+#include "engine/core/files/weights/model_config.h"
 #include "kernels/dtype.h"
 
 namespace kvscope::engine {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "engine/core/gate/gate_file.h"
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/model/weights.h"
 
 namespace kvscope::engine {

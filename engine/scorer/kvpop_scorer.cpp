@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/model/checkpoint.h"

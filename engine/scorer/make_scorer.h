@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "engine/core/gate/gate_file.h"
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {

@@ -8,11 +8,11 @@
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/fields.h"
 #include "engine/core/support/version.h"
-#include "engine/generate/run.h"
+#include "engine/decode/run.h"
 #include "engine/model/device.h"
 #include "engine/server/doctor.h"
 #include "engine/server/failure.h"
-#include "engine/server/job.h"
+#include "engine/jobs/job.h"
 
 namespace kvscope::engine {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "engine/core/protocol/channel.h"
-#include "engine/generate/generation.h"
+#include "engine/decode/generation.h"
 #include "engine/server/request_queue.h"
 
 namespace kvscope::engine {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "app/app_commands.h"
+#include "app/command/app_commands.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"

@@ -1,6 +1,6 @@
 // The engine as a child process: its events, its death, its silence.
 
-#include "app/engine_client.h"
+#include "app/process/engine_client.h"
 
 #include <signal.h>
 

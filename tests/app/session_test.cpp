@@ -1,6 +1,6 @@
 // The session without a window, on the fake engine: what a person does, and what may go wrong while they do it.
 
-#include "app/session.h"
+#include "app/session/session.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "engine/core/trace/trace_file.h"
-#include "engine/core/whatif/what_if.h"
+#include "engine/core/study/what_if.h"
 #include "tests/app/process.h"
 
 using namespace kvscope;

@@ -1,4 +1,4 @@
-#include "engine/core/compare/compare_runs.h"
+#include "engine/core/study/compare_runs.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <sstream>
 
-#include "engine/core/export/export_run.h"
-#include "engine/core/export/npz.h"
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/export_run.h"
+#include "engine/core/study/npz.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"

@@ -1,8 +1,8 @@
 // Our own format and the scorers that training writes, and the round trip of every kind.
 #include <catch2/catch.hpp>
 
-#include "engine/core/gate/gate_shapes.h"
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/gate/gate_shapes.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/json_file.h"
 #include "tests/core/gate_support.h"
 #include "tests/support/expect_error.h"

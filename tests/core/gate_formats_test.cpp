@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "engine/core/gate/gate_file.h"
-#include "engine/core/gate/gate_shapes.h"
-#include "engine/core/heads/head_selection.h"
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_shapes.h"
+#include "engine/core/study/head_selection.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/random.h"
 #include "tests/support/expect_error.h"

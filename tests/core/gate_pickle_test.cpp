@@ -1,7 +1,7 @@
 // Pickles in a .pt file that are no dict of tensors, each with the reason that its error must give.
 #include <catch2/catch.hpp>
 
-#include "engine/core/gate/pt_reader.h"
+#include "engine/core/files/gate/pt_reader.h"
 #include "tests/core/gate_pt_support.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"

@@ -1,6 +1,6 @@
 #include "tests/core/gate_support.h"
 
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/random.h"
 #include "tests/support/expect_error.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/gate/gate_file.h"
+#include "engine/core/files/gate/gate_file.h"
 
 namespace kvscope::test {
 

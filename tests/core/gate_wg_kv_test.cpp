@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "engine/core/gate/gate_file.h"
-#include "engine/core/gate/gate_source.h"
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_source.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/random.h"
 #include "tests/core/gate_pt_support.h"

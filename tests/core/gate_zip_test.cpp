@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 
-#include "engine/core/gate/pt_reader.h"
+#include "engine/core/files/gate/pt_reader.h"
 #include "tests/core/gate_pt_support.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"

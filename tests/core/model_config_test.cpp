@@ -1,5 +1,5 @@
 // config.json, field by field.
-#include "engine/core/model/model_config.h"
+#include "engine/core/files/weights/model_config.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "engine/core/model/model_config.h"
-#include "engine/core/model/rope_frequencies.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/files/weights/rope_frequencies.h"
 #include "engine/core/support/json_file.h"
 #include "tests/support/temp_folder.h"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

@@ -1,7 +1,7 @@
 // A model's weights over one file or many.
 #include <catch2/catch.hpp>
 
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "engine/core/support/json_file.h"
-#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/json_file.h"
-#include "engine/core/tokenizer/chat.h"
-#include "engine/core/tokenizer/template_code.h"
-#include "engine/core/tokenizer/tokenizer.h"
+#include "engine/core/files/tokenizer/chat.h"
+#include "engine/core/files/tokenizer/template_code.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

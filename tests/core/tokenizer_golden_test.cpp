@@ -4,9 +4,9 @@
 
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/utf8.h"
-#include "engine/core/tokenizer/normalizer.h"
-#include "engine/core/tokenizer/tokenizer.h"
-#include "engine/core/tokenizer/utf8_stream.h"
+#include "engine/core/files/tokenizer/normalizer.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/files/tokenizer/utf8_stream.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;

@@ -5,11 +5,11 @@
 #include <set>
 
 #include "engine/core/support/utf8.h"
-#include "engine/core/tokenizer/added_tokens.h"
-#include "engine/core/tokenizer/bpe.h"
-#include "engine/core/tokenizer/byte_alphabet.h"
-#include "engine/core/tokenizer/normalizer.h"
-#include "engine/core/tokenizer/utf8_stream.h"
+#include "engine/core/files/tokenizer/added_tokens.h"
+#include "engine/core/files/tokenizer/bpe.h"
+#include "engine/core/files/tokenizer/byte_alphabet.h"
+#include "engine/core/files/tokenizer/normalizer.h"
+#include "engine/core/files/tokenizer/utf8_stream.h"
 
 using kvscope::MergeTable;
 using Ids = std::vector<std::int32_t>;

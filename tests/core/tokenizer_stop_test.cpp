@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "engine/core/tokenizer/stop_strings.h"
+#include "engine/core/files/tokenizer/stop_strings.h"
 #include "tests/support/expect_error.h"
 
 using kvscope::StopStrings;

@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
-#include "engine/core/whatif/what_if.h"
+#include "engine/core/study/what_if.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

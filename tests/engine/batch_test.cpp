@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/error.h"
-#include "engine/generate/generation_batch.h"
+#include "engine/decode/generation_batch.h"
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"

@@ -1,11 +1,11 @@
 // A run's prompt and its end: the model's own chat template, and texts before which the answer ends.
-#include "engine/core/tokenizer/chat.h"
+#include "engine/core/files/tokenizer/chat.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "engine/core/support/json_file.h"
-#include "engine/generate/run.h"
+#include "engine/decode/run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"

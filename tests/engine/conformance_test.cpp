@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "engine/cache/slot_cache.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/core/policy/policy.h"
 #include "engine/model/device.h"
 #include "tests/engine/gated_model.h"

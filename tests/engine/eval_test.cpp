@@ -8,10 +8,10 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"
-#include "engine/generate/generation.h"
-#include "engine/server/job.h"
-#include "engine/tasks/eval_policy.h"
-#include "engine/tasks/scored_decoding.h"
+#include "engine/decode/generation.h"
+#include "engine/jobs/job.h"
+#include "engine/jobs/tasks/eval_policy.h"
+#include "engine/jobs/tasks/scored_decoding.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;

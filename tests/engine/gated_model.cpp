@@ -1,7 +1,7 @@
 #include "tests/engine/gated_model.h"
 
-#include "engine/core/gate/gate_config.h"
-#include "engine/core/gate/gate_shapes.h"
+#include "engine/core/files/gate/gate_config.h"
+#include "engine/core/files/gate/gate_shapes.h"
 #include "engine/core/support/random.h"
 #include "tests/support/temp_folder.h"
 

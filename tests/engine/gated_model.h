@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/gate/gate_file.h"
+#include "engine/core/files/gate/gate_file.h"
 #include "tests/engine/small_model.h"
 
 namespace kvscope::test {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
-#include "engine/oracle/dense_teacher.h"
+#include "engine/decode/dense_teacher.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "engine/cache/slot_cache.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
 #include "tests/engine/gated_model.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "engine/cache/slot_cache.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "engine/cache/slot_cache.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/core/lifetime/running_top_k.h"
 #include "engine/core/support/error.h"
 #include "tests/engine/small_model.h"

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "engine/cache/slot_cache.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "tests/engine/small_model.h"

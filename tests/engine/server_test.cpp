@@ -9,7 +9,7 @@
 
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
-#include "engine/generate/run.h"
+#include "engine/decode/run.h"
 #include "tests/engine/engine_process.h"
 #include "tests/support/skip.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/cache/slot_cache.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/core/protocol/events.h"
 
 namespace kvscope::test {

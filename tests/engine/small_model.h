@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/generate/generation.h"
-#include "engine/generate/run.h"
+#include "engine/decode/generation.h"
+#include "engine/decode/run.h"
 
 namespace kvscope::test {
 

@@ -4,8 +4,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "engine/train/norm_rope.h"
-#include "engine/train/weighted_cross_entropy.h"
+#include "engine/jobs/train/norm_rope.h"
+#include "engine/jobs/train/weighted_cross_entropy.h"
 
 using namespace kvscope::engine;
 

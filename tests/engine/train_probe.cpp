@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/error.h"
-#include "engine/server/job.h"
+#include "engine/jobs/job.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -10,14 +10,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/model/model_config.h"
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/tokenizer/tokenizer.h"
-#include "engine/server/job.h"
-#include "engine/train/checkpoint_writer.h"
-#include "engine/train/schedule.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/jobs/job.h"
+#include "engine/jobs/train/checkpoint_writer.h"
+#include "engine/jobs/train/schedule.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;

@@ -8,10 +8,10 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/tokenizer/tokenizer.h"
-#include "engine/tasks/question.h"
-#include "engine/tasks/sequence.h"
-#include "engine/train/data_loader.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/jobs/tasks/question.h"
+#include "engine/jobs/tasks/sequence.h"
+#include "engine/jobs/train/data_loader.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;

@@ -8,10 +8,10 @@
 #include <limits>
 #include <vector>
 
-#include "engine/train/boundary_loss.h"
-#include "engine/train/future_target.h"
-#include "engine/train/recall.h"
-#include "engine/train/scorer_module.h"
+#include "engine/jobs/train/boundary_loss.h"
+#include "engine/jobs/train/future_target.h"
+#include "engine/jobs/train/recall.h"
+#include "engine/jobs/train/scorer_module.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/model/model_config.h"
-#include "engine/core/model/safetensors.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/files/weights/safetensors.h"
 
 namespace kvscope::test {
 

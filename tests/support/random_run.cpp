@@ -6,7 +6,7 @@
 #include <random>
 #include <string_view>
 
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 
 namespace kvscope::test {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 
 namespace kvscope::test {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 
 namespace kvscope::views {
 

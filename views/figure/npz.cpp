@@ -1,6 +1,6 @@
 #include "views/figure/npz.h"
 
-#include "engine/core/export/npz.h"
+#include "engine/core/study/npz.h"
 
 namespace kvscope::views {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/metric/retention_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"

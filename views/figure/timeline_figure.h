@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure_style.h"
 

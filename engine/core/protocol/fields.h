@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 
 namespace kvscope::protocol {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 
 namespace kvscope {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 #include "engine/core/trace/trace_schema.h"
 
 namespace kvscope::trace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "engine/core/run/run_record.h"
+#include "engine/core/record/run_record.h"
 #include "engine/core/trace/h5_handle.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/trace_file.h"

@@ -1,0 +1,67 @@
+#include "app/cli/window_command.h"
+
+#include <charconv>
+#include <filesystem>
+
+#include "app/cli/arguments.h"
+#include "app/window/app_window.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"engine", "COMMAND", "start this instead of kvscope-engine"},
+    {"device", "NAME", "auto, cpu or cuda"},
+    {"gate", "PATH", "a scorer, gate or head directory (docs/gates.md); may be given again", true},
+    {"dtype", "NAME", "auto, float32 or bfloat16"},
+    {"size", "WxH", "size of the window"},
+    {"scale", "X", "user interface scale"},
+    {"light", "", "light theme"},
+    {"control", "PATH", "a Unix socket to listen on"},
+    {"script", "FILE", "commands to run"},
+    {"screenshot", "FILE.png", "a picture of the window"},
+    {"exit", "", "leave after script and picture"},
+};
+
+constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", 0, 1, kOptions, nullptr};
+
+void parse_size(const std::string& text, int& width, int& height) {
+  const auto x = text.find('x');
+  const char* end = text.data() + text.size();
+  const bool ok = x != std::string::npos &&
+                  std::from_chars(text.data(), text.data() + x, width).ptr == text.data() + x &&
+                  std::from_chars(text.data() + x + 1, end, height).ptr == end;
+  if (!ok || width < 320 || height < 240 || width > 16384 || height > 16384) {
+    throw Error(
+        {.code = ExitCode::usage, .file = "--size", .found = "'" + text + "'", .expected = "WxH, such as 1600x1000"});
+  }
+}
+
+}  // namespace
+
+int window_main(const std::vector<std::string>& words) {
+  const Arguments arguments = Arguments::parse(kSpec, words);
+  WindowOptions options;
+  if (!arguments.positionals().empty()) options.open = arguments.positionals()[0];
+  std::error_code error;
+  if (!options.open.empty() && !std::filesystem::exists(options.open, error)) {
+    throw Error(
+        {.file = options.open, .found = "no such file or folder", .expected = "a model's folder, a trace or a prompt"});
+  }
+  options.engine_command = arguments.text("engine");
+  options.device = arguments.text("device", "auto");
+  options.gates = arguments.texts("gate");
+  options.dtype = arguments.text("dtype", "auto");
+  if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
+  options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));
+  options.light = arguments.has("light");
+  options.control = arguments.text("control");
+  options.script = arguments.text("script");
+  options.screenshot = arguments.text("screenshot");
+  options.exit = arguments.has("exit");
+  AppWindow window(options);
+  return window.run();
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,126 @@
+// prompt.*, policy.*, sampling.*: what the next run will be.
+
+#include <cmath>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+#include "app/process/paths.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kMaxPromptBytes = 16u << 20;
+
+// {"policy": text}, or {"parameter": name, "value": number}, or {"budget": value, "kind":
+// "tokens"|"keep"|"compression"}.
+PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments) {
+  if (has_argument(arguments, "policy")) return PolicySpec::parse(text_argument(arguments, "policy"));
+  PolicySpec policy = old;
+  if (has_argument(arguments, "parameter")) {
+    const std::string name = text_argument(arguments, "parameter");
+    const auto it = policy.values.find(name);
+    if (it == policy.values.end()) {
+      throw Error({.code = ExitCode::usage, .file = name, .found = "no parameter of " + policy.name});
+    }
+    it->second = number_argument(arguments, "value");
+  }
+  if (has_argument(arguments, "budget")) {
+    if (!policy.budget) throw Error({.code = ExitCode::usage, .file = "budget", .found = policy.name + " has none"});
+    policy.budget->value = number_argument(arguments, "budget");
+    if (has_argument(arguments, "kind")) {
+      const std::string kind = text_argument(arguments, "kind");
+      if (kind != "tokens" && kind != "keep" && kind != "compression")
+        bad_argument("kind", "tokens, keep or compression");
+      policy.budget->kind = kind == "tokens" ? BudgetSpec::Kind::tokens
+                            : kind == "keep" ? BudgetSpec::Kind::keep
+                                             : BudgetSpec::Kind::compression;
+    }
+  }
+  return PolicySpec::parse(policy.to_string());  // ranges are checked where they are declared
+}
+
+void set_sampling(Session& session, const nlohmann::json& arguments) {
+  SamplingSpec sampling = session.parameters().sampling;
+  sampling.temperature = number_argument(arguments, "temperature", sampling.temperature);
+  sampling.top_p = number_argument(arguments, "top_p", sampling.top_p);
+  sampling.min_p = number_argument(arguments, "min_p", sampling.min_p);
+  sampling.repetition_penalty = number_argument(arguments, "repetition_penalty", sampling.repetition_penalty);
+  sampling.top_k = integer_argument(arguments, "top_k", sampling.top_k);
+  const double seed = number_argument(arguments, "seed", static_cast<double>(sampling.seed));
+  const bool ok = sampling.temperature >= 0 && sampling.temperature <= 100 && sampling.top_p >= 0 &&
+                  sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1 &&
+                  sampling.repetition_penalty >= 0.01 && sampling.repetition_penalty <= 100 && sampling.top_k >= 0 &&
+                  seed >= 0 && seed < 9e15 && seed == std::floor(seed);
+  if (!ok)
+    throw Error({.code = ExitCode::usage,
+                 .file = "sampling",
+                 .found = arguments.dump(),
+                 .expected = "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
+                             "seed 0 or more"});
+  sampling.seed = static_cast<std::uint64_t>(seed);
+  session.set_sampling(sampling);
+}
+
+}  // namespace
+
+void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  registry.add({.id = "prompt.set",
+                .title = "Set the prompt",
+                .group = "Prompt",
+                .arguments = "text: text | path: file",
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  session.set_prompt(has_argument(arguments, "path")
+                                         ? read_file(text_argument(arguments, "path"), kMaxPromptBytes)
+                                         : text_argument(arguments, "text"));
+                  return nullptr;
+                }});
+  registry.add({.id = "prompt.focus",
+                .title = "Type a prompt",
+                .group = "Prompt",
+                .shortcut = "Ctrl+P",
+                .run = [&ui](const nlohmann::json&) -> nlohmann::json {
+                  ui.left = true, ui.focus_prompt = true, ui.maximised.clear();
+                  return nullptr;
+                }});
+  registry.add({.id = "prompt.sample",
+                .title = "Next sample prompt",
+                .group = "Prompt",
+                .arguments = "index: number",
+                .enabled = [] { return !sample_prompts().empty(); },
+                .run = [&session, next = 0](const nlohmann::json& arguments) mutable -> nlohmann::json {
+                  const auto prompts = sample_prompts();
+                  const int index = integer_argument(arguments, "index", next);
+                  next = index + 1;
+                  const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
+                  session.set_prompt(read_file(path, kMaxPromptBytes));
+                  return path.string();
+                }});
+  registry.add(
+      {.id = "policy.set",
+       .title = "Change the policy",
+       .group = "Policy",
+       .arguments = "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
+       .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+         session.set_policy(changed_policy(session.parameters().policy, arguments));
+         return session.parameters().policy.to_string();
+       }});
+  registry.add({.id = "run.max_tokens",
+                .title = "Set how many tokens to generate",
+                .group = "Run",
+                .arguments = "n: number",
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  session.set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
+                  return nullptr;
+                }});
+  registry.add({.id = "sampling.set",
+                .title = "Change the sampling",
+                .group = "Policy",
+                .arguments = "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers",
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  set_sampling(session, arguments);
+                  return nullptr;
+                }});
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,119 @@
+// run.*, preview.*, engine.*: what asks the engine.
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+
+namespace kvscope::app {
+
+void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  add_run_commands(registry, session, ui);
+  add_parameter_commands(registry, session, ui);
+  add_selection_commands(registry, session, ui);
+  add_file_commands(registry, session, ui);
+  add_view_commands(registry, session, ui);
+}
+
+void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  const auto idle = [&session] { return session.model() && session.engine_state() == EngineState::ready; };
+  const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
+  const auto nothing = [](auto action) {
+    return [action](const nlohmann::json&) -> nlohmann::json {
+      action();
+      return nullptr;
+    };
+  };
+  registry.add({.id = "run.start",
+                .title = "Run the prompt",
+                .group = "Run",
+                .shortcut = "Ctrl+R Ctrl+Enter",
+                .enabled = idle,
+                .run = nothing([&session] { session.start_run(); })});
+  registry.add({.id = "run.cancel",
+                .title = "Cancel the run",
+                .group = "Run",
+                .shortcut = "Ctrl+.",
+                .enabled = [&session] { return session.run_in_progress(); },
+                .run = nothing([&session] { session.cancel(); })});
+  registry.add({.id = "run.apply_policy",
+                .title = "Go on with these parameters from the next token",
+                .group = "Run",
+                .enabled = [&session] { return session.run_in_progress(); },
+                .run = nothing([&session] { session.apply_policy(); })});
+  registry.add({.id = "run.decode_again",
+                .title = "Decode again with this policy (measure B)",
+                .group = "Run",
+                .shortcut = "Ctrl+Shift+R",
+                .enabled = idle_with_a,
+                .run = nothing([&session] { session.decode_again(); })});
+  registry.add({.id = "run.replay",
+                .title = "Replay A's tokens under this policy",
+                .group = "Run",
+                .enabled = idle_with_a,
+                .run = nothing([&session] { session.replay(); })});
+  registry.add({.id = "run.compare",
+                .title = "Compare two runs",
+                .group = "Run",
+                .arguments = "a: run id, b: run id",
+                .enabled = [&session] { return !session.runs().empty(); },
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  const int a = session.a() ? session.a()->id : 0, b = session.b() ? session.b()->id : 0;
+                  // Without ids: the two newest runs, or B out of sight if it is on show.
+                  int new_a = a, new_b = b;
+                  if (!arguments.contains("a") && !arguments.contains("b")) {
+                    new_b = b != 0 ? 0 : session.runs().size() > 1 ? session.runs()[session.runs().size() - 1].id : 0;
+                    if (new_b == a && new_b != 0) new_b = session.runs()[session.runs().size() - 2].id;
+                  } else {
+                    new_a = integer_argument(arguments, "a", a), new_b = integer_argument(arguments, "b", b);
+                  }
+                  session.show(new_a, new_b);
+                  return nullptr;
+                }});
+  registry.add({.id = "run.show",
+                .title = "Show a run as A",
+                .group = "Run",
+                .arguments = "id: run id",
+                .enabled = [&session] { return !session.runs().empty(); },
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  session.show(integer_argument(arguments, "id", 0), 0);
+                  return nullptr;
+                }});
+  registry.add({.id = "run.swap",
+                .title = "Swap A and B",
+                .group = "Run",
+                .shortcut = "X",
+                .enabled = [&session] { return session.b() != nullptr; },
+                .run = nothing([&session] { session.swap(); })});
+  registry.add({.id = "run.remove",
+                .title = "Remove a run from the list",
+                .group = "Run",
+                .arguments = "id: run id (A)",
+                .enabled = [&session] { return !session.runs().empty(); },
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
+                  return nullptr;
+                }});
+  registry.add({.id = "run.copy_command",
+                .title = "Copy as command",
+                .group = "Run",
+                .shortcut = "Ctrl+Shift+C",
+                .run = [&session, &ui](const nlohmann::json&) -> nlohmann::json {
+                  ui.clipboard = session.command_line();
+                  session.notify("copied the command that does this run");
+                  return ui.clipboard;
+                }});
+  registry.add({.id = "preview.apply",
+                .title = "Preview this policy on A's scores",
+                .group = "Run",
+                .enabled = [&session] { return session.shown_a() != nullptr; },
+                .run = nothing([&session] { session.request_preview(); })});
+  registry.add({.id = "preview.discard",
+                .title = "Back to A's policy",
+                .group = "Run",
+                .enabled = [&session] { return session.shown_a() != nullptr; },
+                .run = nothing([&session] { session.set_policy(session.shown_a()->run->policy); })});
+  registry.add({.id = "engine.restart", .title = "Restart the engine", .group = "Run", .run = nothing([&session] {
+                                                                                         session.restart_engine();
+                                                                                       })});
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,115 @@
+// selection.*, scrub.*: what is looked at, and when.
+
+#include <algorithm>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+
+namespace kvscope::app {
+namespace {
+
+// The next position after q (before, for direction -1) at which the selected head evicted something; -1 if there is
+// none.
+int next_eviction(const RunRecord& run, const views::Selection& selection, int q, int direction) {
+  int best = -1;
+  for (const std::int32_t at : run.evict_at.row(selection.layer, selection.kv_head)) {
+    if (at >= run.n_tokens() || (direction > 0 ? at <= q : at >= q)) continue;
+    if (best < 0 || (direction > 0 ? at < best : at > best)) best = at;
+  }
+  return best;
+}
+
+class Scrubber {
+ public:
+  explicit Scrubber(Session& session) : session_(session) {}
+  bool possible() const { return session_.shown_a() != nullptr; }
+  int last() const { return session_.shown_a()->run->n_tokens() - 1; }
+  int q() const {
+    const auto& selection = session_.selection();
+    return selection.follow || selection.q < 0 ? last() : selection.q;
+  }
+  void go(int q) {
+    auto& selection = session_.selection();
+    selection.q = std::clamp(q, 0, last());
+    selection.follow = false;
+  }
+  void go_live() {
+    session_.selection().follow = true;
+    session_.selection().q = -1;
+  }
+  void step(int by) { go(q() + by); }
+  void step_event(int direction) {
+    const int at = next_eviction(*session_.shown_a()->run, session_.selection(), q(), direction);
+    if (at >= 0) go(at);
+  }
+
+ private:
+  Session& session_;
+};
+
+}  // namespace
+
+void add_selection_commands(CommandRegistry& registry, Session& session, UiState&) {
+  const auto scrubbing = [&session] { return session.shown_a() != nullptr; };
+  const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, auto action) {
+    registry.add({.id = id,
+                  .title = title,
+                  .group = group,
+                  .shortcut = shortcut,
+                  .enabled = scrubbing,
+                  .run = [action](const nlohmann::json&) mutable -> nlohmann::json {
+                    action();
+                    return nullptr;
+                  }});
+  };
+  const auto move = [&session](int views::Selection::*member, int by, int n) {
+    auto& selection = session.selection();
+    selection.*member = ((selection.*member + by) % n + n) % n;
+  };
+  const auto n_layers = [&session] { return std::max(1, session.shown_a()->run->model.n_layers); };
+  const auto n_heads = [&session] { return std::max(1, session.shown_a()->run->model.n_kv_heads); };
+  add("selection.layer_next", "Next layer", "Select", "]", [=] { move(&views::Selection::layer, 1, n_layers()); });
+  add("selection.layer_prev", "Previous layer", "Select", "[", [=] { move(&views::Selection::layer, -1, n_layers()); });
+  add("selection.head_next", "Next KV head", "Select", "Shift+]",
+      [=] { move(&views::Selection::kv_head, 1, n_heads()); });
+  add("selection.head_prev", "Previous KV head", "Select", "Shift+[",
+      [=] { move(&views::Selection::kv_head, -1, n_heads()); });
+  registry.add({.id = "selection.set",
+                .title = "Select layer, head and token",
+                .group = "Select",
+                .arguments = "layer, kv_head, token: numbers",
+                .enabled = scrubbing,
+                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                  auto& selection = session.selection();
+                  selection.layer = integer_argument(arguments, "layer", selection.layer);
+                  selection.kv_head = integer_argument(arguments, "kv_head", selection.kv_head);
+                  selection.token = integer_argument(arguments, "token", selection.token);
+                  session.clamp_selection();
+                  return nullptr;
+                }});
+  add("selection.clear", "Clear the cursor", "Select", "", [&session] { session.selection().token = -1; });
+
+  Scrubber scrubber(session);
+  const auto scrub = [&](const char* id, const char* title, const char* shortcut, auto action) {
+    add(id, title, "Time", shortcut, [scrubber, action]() mutable { action(scrubber); });
+  };
+  scrub("scrub.next", "One step later", ". right", [](Scrubber& s) { s.step(1); });
+  scrub("scrub.prev", "One step earlier", ", left", [](Scrubber& s) { s.step(-1); });
+  scrub("scrub.next_16", "16 steps later", "Shift+. Shift+right", [](Scrubber& s) { s.step(16); });
+  scrub("scrub.prev_16", "16 steps earlier", "Shift+, Shift+left", [](Scrubber& s) { s.step(-16); });
+  scrub("scrub.next_eviction", "Next eviction of this head", "Ctrl+right", [](Scrubber& s) { s.step_event(1); });
+  scrub("scrub.prev_eviction", "Previous eviction of this head", "Ctrl+left", [](Scrubber& s) { s.step_event(-1); });
+  scrub("scrub.home", "First position", "home", [](Scrubber& s) { s.go(0); });
+  scrub("scrub.end", "Live edge", "end L", [](Scrubber& s) { s.go_live(); });
+  registry.add({.id = "scrub.to",
+                .title = "Go to a position",
+                .group = "Time",
+                .arguments = "q: number",
+                .enabled = scrubbing,
+                .run = [scrubber](const nlohmann::json& arguments) mutable -> nlohmann::json {
+                  scrubber.go(integer_argument(arguments, "q", scrubber.q()));
+                  return scrubber.q();
+                }});
+}
+
+}  // namespace kvscope::app

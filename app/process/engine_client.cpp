@@ -1,0 +1,186 @@
+#include "app/process/engine_client.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "app/process/paths.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kStderrLines = 40;
+
+}  // namespace
+
+std::vector<std::string> engine_argv(const std::string& command) {
+  if (!command.empty()) return {"/bin/sh", "-c", command};
+  const auto beside = executable_folder() / "kvscope-engine";
+  return {beside.string()};
+}
+
+EngineClient::EngineClient(Options options)
+    : options_(std::move(options)), child_(ChildProcess::start(engine_argv(options_.command))) {
+  ::signal(SIGPIPE, SIG_IGN);  // a write to a dead engine is an error to handle, not the end of this process
+  channel_ = std::make_unique<Channel>(child_.stdout_fd(), child_.stdin_fd());
+  stderr_reader_ = std::thread([this] { read_stderr(); });
+  writer_ = std::thread([this] { write_requests(); });
+  reader_ =
+      std::thread([this] { read_events(); });  // last: it joins the one of stderr, at once if the engine ends at once
+}
+
+EngineClient::~EngineClient() { stop(); }
+
+int EngineClient::next_id() {
+  const std::scoped_lock lock(mutex_);
+  return next_id_++;
+}
+
+void EngineClient::request_with_id(nlohmann::json message, int id) {
+  message["id"] = id;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (ended_) return;
+    requests_.push_back(std::move(message));
+  }
+  requests_changed_.notify_one();
+}
+
+int EngineClient::request(nlohmann::json message) {
+  const int id = next_id();
+  request_with_id(std::move(message), id);
+  return id;
+}
+
+void EngineClient::cancel(int target_id) { request({{"type", "cancel"}, {"target", target_id}}); }
+
+std::vector<nlohmann::json> EngineClient::take_events() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<nlohmann::json> events(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
+  events_.clear();
+  return events;
+}
+
+std::optional<nlohmann::json> EngineClient::wait_event(std::chrono::milliseconds timeout) {
+  std::unique_lock lock(mutex_);
+  if (!events_changed_.wait_for(lock, timeout, [this] { return !events_.empty(); })) return std::nullopt;
+  nlohmann::json event = std::move(events_.front());
+  events_.pop_front();
+  return event;
+}
+
+bool EngineClient::ended() const {
+  const std::scoped_lock lock(mutex_);
+  return ended_;
+}
+
+std::vector<std::string> EngineClient::last_stderr() const {
+  const std::scoped_lock lock(mutex_);
+  return {stderr_lines_.begin(), stderr_lines_.end()};
+}
+
+void EngineClient::push_event(nlohmann::json event) {
+  if (!options_.sink || !options_.sink(event)) {
+    const std::scoped_lock lock(mutex_);
+    events_.push_back(std::move(event));
+  }
+  events_changed_.notify_all();
+  if (options_.wake) options_.wake();
+}
+
+void EngineClient::read_events() {
+  std::string error;
+  try {
+    while (auto event = channel_->read()) push_event(std::move(*event));
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  {
+    const std::scoped_lock lock(mutex_);
+    reading_ = false;
+  }
+  const std::string reason = end_reason(error);
+  stderr_reader_.join();  // its last words are part of the reason
+  bool expected;
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+    expected = stopping_;
+  }
+  requests_changed_.notify_all();
+  push_event({{"type", "ended"}, {"reason", reason}, {"expected", expected}, {"stderr", last_stderr()}});
+}
+
+// The stream has ended or is torn: find out how the process ended, and make sure that it has.
+std::string EngineClient::end_reason(const std::string& read_error) {
+  auto status = child_.wait(read_error.empty() ? std::chrono::milliseconds(2000) : std::chrono::milliseconds(50));
+  if (!status) {
+    child_.signal_group(SIGKILL);
+    child_.wait(std::chrono::seconds(5));
+    return read_error.empty() ? "it closed its output and did not exit" : read_error;
+  }
+  return read_error.empty() ? describe_wait_status(*status) : read_error + " (" + describe_wait_status(*status) + ")";
+}
+
+void EngineClient::write_requests() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    requests_changed_.wait(lock, [this] { return !requests_.empty() || stopping_ || ended_; });
+    if (ended_ || requests_.empty()) return;
+    const nlohmann::json message = std::move(requests_.front());
+    requests_.pop_front();
+    lock.unlock();
+    try {
+      channel_->write(message);
+    } catch (const std::exception&) {
+      return;  // the reader sees the end of the stream and says why
+    }
+    lock.lock();
+  }
+}
+
+void EngineClient::read_stderr() {
+  std::string line;
+  char buffer[4096];
+  while (true) {
+    const ssize_t n = ::read(child_.stderr_fd(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    for (ssize_t i = 0; i < n; ++i) {
+      if (buffer[i] != '\n' && line.size() < 2000) {
+        line += buffer[i];
+        continue;
+      }
+      const std::scoped_lock lock(mutex_);
+      stderr_lines_.push_back(std::exchange(line, {}));
+      if (stderr_lines_.size() > kStderrLines) stderr_lines_.pop_front();
+    }
+  }
+  if (line.empty()) return;
+  const std::scoped_lock lock(mutex_);
+  stderr_lines_.push_back(line);
+}
+
+void EngineClient::stop(std::chrono::milliseconds patience) {
+  if (!reader_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+    requests_.push_back({{"type", "quit"}, {"id", next_id_++}});
+  }
+  requests_changed_.notify_all();
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  {
+    std::unique_lock lock(mutex_);
+    if (!events_changed_.wait_until(lock, deadline, [this] { return ended_; })) {
+      if (reading_) child_.signal_group(SIGKILL);
+    }
+  }
+  reader_.join();
+  if (writer_.joinable()) writer_.join();
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,82 @@
+#pragma once
+// The engine as a child process: requests go in, events come out, its death is one more event.
+//
+// Nothing here blocks the caller: requests are queued for a writer thread (a pipe to an engine that hangs is full after
+// 64 KiB), events wait in a queue that a reader thread fills.
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "app/process/child_process.h"
+#include "engine/core/protocol/channel.h"
+
+namespace kvscope::app {
+
+/// What `--engine` says, or kvscope-engine beside this executable. A command goes through /bin/sh -c, so that
+/// "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work.
+std::vector<std::string> engine_argv(const std::string& command);
+
+/// One engine process. Events are the protocol's, and one of our own at the end, always the last:
+///   ended {reason: text, expected: bool, stderr: [last lines]}
+class EngineClient {
+ public:
+  struct Options {
+    std::string command;         // empty: kvscope-engine beside this executable
+    std::function<void()> wake;  // called from the reader's thread after new events
+    std::function<bool(const nlohmann::json& event)>
+        sink;  // sees each event first, in the reader's thread; true: taken
+  };
+  /// Starts the process. Throws Error (resource) if it cannot be started.
+  explicit EngineClient(Options options);
+  /// stop(), if that was not called.
+  ~EngineClient();
+  EngineClient(const EngineClient&) = delete;
+  EngineClient& operator=(const EngineClient&) = delete;
+
+  /// Queues a request and returns its id. After the engine's end it goes nowhere; `ended` tells.
+  int request(nlohmann::json message);
+  /// Reserves an id, for a caller that must know it before the request is on its way.
+  int next_id();
+  void request_with_id(nlohmann::json message, int id);
+  void cancel(int target_id);
+  /// All events that have come; never waits.
+  std::vector<nlohmann::json> take_events();
+  /// The next event, or nullopt after `timeout`.
+  std::optional<nlohmann::json> wait_event(std::chrono::milliseconds timeout);
+  bool ended() const;
+  pid_t pid() const { return child_.pid(); }
+  /// The last lines that the engine wrote to stderr.
+  std::vector<std::string> last_stderr() const;
+  /// Asks it to quit, and kills it if it has not after `patience`. Joins the threads.
+  void stop(std::chrono::milliseconds patience = std::chrono::milliseconds(1500));
+
+ private:
+  void read_events();
+  void write_requests();
+  void read_stderr();
+  void push_event(nlohmann::json event);
+  std::string end_reason(const std::string& read_error);
+
+  Options options_;
+  ChildProcess child_;
+  std::unique_ptr<Channel> channel_;
+  mutable std::mutex mutex_;
+  std::condition_variable events_changed_, requests_changed_;
+  std::deque<nlohmann::json> events_, requests_;
+  std::deque<std::string> stderr_lines_;
+  int next_id_ = 1;
+  bool stopping_ = false, ended_ = false;
+  bool reading_ = true;  // the stream has not ended: nobody else waits for the process, so it may be signalled
+  std::thread reader_, writer_, stderr_reader_;
+};
+
+}  // namespace kvscope::app

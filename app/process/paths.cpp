@@ -1,0 +1,75 @@
+#include "app/process/paths.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+
+namespace kvscope::app {
+namespace fs = std::filesystem;
+
+fs::path executable_path() {
+  std::error_code error;
+  const fs::path path = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : path;
+}
+
+fs::path executable_folder() { return executable_path().parent_path(); }
+
+fs::path shipped_folder(const std::string& name) {
+  std::string variable = "KVSCOPE_" + name;
+  std::transform(variable.begin(), variable.end(), variable.begin(), [](unsigned char c) { return std::toupper(c); });
+  std::error_code error;
+  if (const char* value = std::getenv(variable.c_str()); value && *value) {
+    return fs::is_directory(value, error) ? fs::path(value) : fs::path();
+  }
+  for (const fs::path& root : {executable_folder().parent_path() / "share" / "kvscope", fs::path(KVSCOPE_SOURCE_DIR)}) {
+    if (fs::is_directory(root / name, error)) return root / name;
+  }
+  return {};
+}
+
+fs::path sample_model() {
+  const fs::path samples = shipped_folder("samples");
+  std::error_code error;
+  const fs::path model = samples / "models" / "kvscope-tiny";
+  return !samples.empty() && fs::is_regular_file(model / "config.json", error) ? model : fs::path();
+}
+
+std::vector<fs::path> sample_prompts() {
+  std::vector<fs::path> prompts;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(shipped_folder("samples") / "prompts", error)) {
+    const std::string name = entry.path().filename().string();  // "1-reversal.txt": other texts have no number
+    if (entry.path().extension() == ".txt" && std::isdigit(static_cast<unsigned char>(name[0])))
+      prompts.push_back(entry.path());
+  }
+  std::sort(prompts.begin(), prompts.end());
+  return prompts;
+}
+
+fs::path state_folder() {
+  fs::path base;
+  if (const char* xdg = std::getenv("XDG_STATE_HOME"); xdg && *xdg) {
+    base = xdg;
+  } else if (const char* home = std::getenv("HOME"); home && *home) {
+    base = fs::path(home) / ".local" / "state";
+  } else {
+    return {};
+  }
+  std::error_code error;
+  fs::create_directories(base / "kvscope", error);
+  return error ? fs::path() : base / "kvscope";
+}
+
+std::string shell_quote(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace kvscope::app

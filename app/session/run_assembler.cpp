@@ -1,0 +1,73 @@
+#include "app/session/run_assembler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/protocol/protocol.h"
+
+namespace kvscope::app {
+namespace {
+
+// A copy of a long run of a large model takes milliseconds: at most ten a second, and at most a tenth of the time.
+constexpr std::chrono::milliseconds kPublishInterval(100);
+constexpr int kPublishShare = 10;
+
+}  // namespace
+
+void RunAssembler::begin(int request_id, RunRecord record) {
+  const std::scoped_lock lock(record_mutex_);
+  request_id_ = request_id;
+  record_ = std::move(record);
+  open_ = true;
+  next_publish_ = {};
+}
+
+bool RunAssembler::take(const nlohmann::json& event) {
+  const std::scoped_lock lock(record_mutex_);
+  const std::string type = event.value("type", "");
+  if (!open_ || (type != "ended" && event.value("id", -1) != request_id_)) return false;
+  if (type == "ended") {
+    record_.status = RunStatus::failed;
+    record_.message = "the engine ended: " + event.value("reason", "");
+    open_ = false;
+    publish(true);
+    return false;
+  }
+  try {
+    protocol::apply_event(record_, event);
+  } catch (const std::exception& error) {
+    record_.status = RunStatus::failed;
+    record_.message = std::string("the engine sent an event that does not fit: ") + error.what();
+    open_ = false;
+    publish(true);
+    const std::scoped_lock published_lock(published_mutex_);
+    broken_ = record_.message;
+    return true;
+  }
+  if (type == "done" || type == "error") open_ = false;
+  publish(!open_ || type == "started");
+  return type == "started" || type == "step" || type == "oracle";
+}
+
+void RunAssembler::publish(bool now) {
+  const auto start = std::chrono::steady_clock::now();
+  if (!now && start < next_publish_) return;
+  auto copy = std::make_shared<const RunRecord>(record_);
+  const auto cost = std::chrono::steady_clock::now() - start;
+  next_publish_ = start + std::max<std::chrono::steady_clock::duration>(kPublishInterval, kPublishShare * cost);
+  const std::scoped_lock lock(published_mutex_);
+  published_ = Snapshot{request_id_, std::move(copy), ++revision_};
+}
+
+std::optional<RunAssembler::Snapshot> RunAssembler::take_snapshot() {
+  const std::scoped_lock lock(published_mutex_);
+  return std::exchange(published_, std::nullopt);
+}
+
+std::optional<std::string> RunAssembler::take_broken() {
+  const std::scoped_lock lock(published_mutex_);
+  return std::exchange(broken_, std::nullopt);
+}
+
+}  // namespace kvscope::app

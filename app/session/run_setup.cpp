@@ -1,0 +1,79 @@
+#include "app/session/run_setup.h"
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "app/process/paths.h"
+#include "engine/core/files/tokenizer/chat.h"
+
+namespace kvscope::app {
+namespace {
+
+std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.10g", value);
+  return text;
+}
+
+std::string messages_text(const std::vector<ChatMessage>& messages) {
+  auto list = nlohmann::ordered_json::array();
+  for (const ChatMessage& message : messages) list.push_back({{"role", message.role}, {"content", message.content}});
+  return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string option_line(const protocol::RunRequest& request) {
+  std::string line = "--policy " + shell_quote(request.policy.to_string());
+  line += " --max-tokens " + std::to_string(request.max_tokens);
+  line += " --seed " + std::to_string(request.sampling.seed);
+  const SamplingSpec greedy;
+  if (request.sampling.temperature != greedy.temperature)
+    line += " --temperature " + number(request.sampling.temperature);
+  if (request.sampling.top_k != greedy.top_k) line += " --top-k " + std::to_string(request.sampling.top_k);
+  if (request.sampling.top_p != greedy.top_p) line += " --top-p " + number(request.sampling.top_p);
+  if (request.sampling.min_p != greedy.min_p) line += " --min-p " + number(request.sampling.min_p);
+  if (request.sampling.repetition_penalty != greedy.repetition_penalty)
+    line += " --repetition-penalty " + number(request.sampling.repetition_penalty);
+  line += request.raw ? " --raw" : " --chat";
+  if (request.chat.thinking) line += *request.chat.thinking ? " --thinking on" : " --thinking off";
+  if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
+  for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
+  for (const PolicyChange& change : request.changes) {
+    line += " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.to_string());
+  }
+  if (!request.oracle) line += " --no-oracle";
+  if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();
+  if (!request.stop_at_eos) line += " --ignore-eos";
+  return line;
+}
+
+std::string run_command_line(const std::string& model, const protocol::RunRequest& request) {
+  const std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request);
+  if (!request.messages.empty()) return line + " --messages " + shell_quote(messages_text(request.messages));
+  return line + " --prompt " + shell_quote(request.prompt);
+}
+
+RunRecord start_record(const ModelInfo& model, const protocol::RunRequest& request) {
+  RunRecord run;
+  run.model = model;
+  run.policy = request.policy;
+  run.sampling = request.sampling;
+  run.prompt_text = request.prompt;
+  run.command_line = run_command_line(model.path, request);
+  run.started_utc = utc_now();
+  return run;
+}
+
+bool has_chat_template(const std::filesystem::path& model) { return ChatTemplate::exists(model); }
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,156 @@
+#include "engine/core/files/gate/gate_config.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+constexpr int kMaxTokens = 1 << 30, kMaxHidden = 1 << 16;
+constexpr double kMaxNumber = 1e9;
+
+struct KindName {
+  GateKind kind;
+  const char* name;
+};
+constexpr KindName kKinds[] = {
+    {GateKind::kvpop_mlstm, "kvpop_mlstm"},
+    {GateKind::kvpop_mlp, "kvpop_mlp"},
+    {GateKind::kvpop_linear, "kvpop_linear"},
+    {GateKind::sp_kv, "sp_kv"},
+    {GateKind::wg_kv, "wg_kv"},
+    {GateKind::dms, "dms"},
+    {GateKind::dms_separate, "dms_separate"},
+    {GateKind::kvzap_linear, "kvzap_linear"},
+    {GateKind::kvzap_mlp, "kvzap_mlp"},
+    {GateKind::duo, "duo"},
+};
+
+/// Calls f(key, field, min, max) for every number of `c`; booleans and texts have no range.
+template <class Config, class F>
+void visit_fields(Config& c, const F& f) {
+  f("delay", c.delay, 0, kMaxTokens);
+  f("window", c.window, 0, kMaxTokens);
+  f("n_sink", c.n_sink, 0, kMaxTokens);
+  f("n_hidden", c.n_hidden, 0, kMaxHidden);
+  f("activation", c.activation, 0, 0);
+  f("norm_eps", c.norm_eps, 1e-12, 0.1);
+  f("soft_cap", c.soft_cap, 0, 1e6);
+  f("guarded", c.guarded, 0, 0);
+  f("scale", c.scale, -kMaxNumber, kMaxNumber);
+  f("offset", c.offset, -kMaxNumber, kMaxNumber);
+  f("negated", c.negated, 0, 0);
+  f("sigmoid", c.sigmoid, 0, 0);
+  f("threshold", c.threshold, -kMaxNumber, kMaxNumber);
+  f("strict", c.strict, 0, 0);
+  f("per_layer", c.per_layer, 0, 0);
+}
+
+void read_field(const JsonObject& json, const char* key, int& field, int min, int max) {
+  field = static_cast<int>(json.integer_or(key, field, min, max));
+}
+void read_field(const JsonObject& json, const char* key, double& field, double min, double max) {
+  field = json.number_or(key, field, min, max);
+}
+void read_field(const JsonObject& json, const char* key, bool& field, int, int) { field = json.boolean_or(key, field); }
+void read_field(const JsonObject& json, const char* key, std::string& field, int, int) {
+  field = json.text_or(key, field);
+}
+
+GateKind read_kind(const JsonObject& json) {
+  const std::string name = json.text("kind");
+  if (const auto kind = gate_kind_of(name)) return *kind;
+  std::string all;
+  for (const KindName& row : kKinds) all += (all.empty() ? "" : ", ") + std::string(row.name);
+  throw Error({.file = json.file(), .where = "kind", .found = "unknown kind " + in_quotes(name, 40), .expected = all});
+}
+
+void check_together(const GateConfig& c, const JsonObject& json) {
+  const auto fail = [&](const char* key, std::string found, std::string expected) {
+    throw Error({.file = json.file(), .where = key, .found = std::move(found), .expected = std::move(expected)});
+  };
+  if (c.activation != "silu" && c.activation != "gelu" && c.activation != "identity") {
+    fail("activation", in_quotes(c.activation, 40), "silu, gelu or identity");
+  }
+  if (c.delay > c.window) {
+    fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
+         "a score that exists when the token leaves the window");
+  }
+  if (c.n_hidden > 0 && c.kind != GateKind::sp_kv && !has_hidden_layer(c)) {
+    fail("n_hidden", std::to_string(c.n_hidden), std::string("0: ") + name_of(c.kind) + " has no hidden layer");
+  }
+}
+
+}  // namespace
+
+const char* name_of(GateKind kind) {
+  const auto row =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& r) { return r.kind == kind; });
+  return row == std::end(kKinds) ? "" : row->name;
+}
+
+std::optional<GateKind> gate_kind_of(const std::string& name) {
+  for (const KindName& row : kKinds) {
+    if (name == row.name) return row.kind;
+  }
+  return std::nullopt;
+}
+
+bool has_hidden_layer(const GateConfig& c) {
+  return c.kind == GateKind::kvpop_mlp || c.kind == GateKind::wg_kv || c.kind == GateKind::kvzap_mlp ||
+         (c.kind == GateKind::sp_kv && c.n_hidden > 0);
+}
+
+GateConfig default_gate_config(GateKind kind) {
+  switch (kind) {
+    case GateKind::kvpop_mlstm:  // KVpop, arXiv 2607.05061: window 256, 4 sinks; read when the token leaves the window
+      return {.kind = kind, .delay = 256, .window = 256, .n_sink = 4};
+    case GateKind::kvpop_mlp:
+      return {.kind = kind, .window = 256, .n_sink = 4, .activation = "silu"};
+    case GateKind::kvpop_linear:
+      return {.kind = kind, .window = 256, .n_sink = 4};
+    case GateKind::sp_kv:  // SP-KV, arXiv 2605.14037, section 3
+      return {.kind = kind, .window = 128, .activation = "silu", .sigmoid = true, .threshold = 0.5};
+    case GateKind::wg_kv:  // the released code compares with >, its paper with >=
+      return {.kind = kind, .window = 256, .activation = "gelu", .sigmoid = true, .threshold = 0.1, .strict = true};
+    case GateKind::dms:
+    case GateKind::dms_separate:
+      return {.kind = kind, .delay = 1, .window = 513, .scale = 100, .offset = -5, .negated = true};
+    case GateKind::kvzap_linear:  // thresholds in use: -3 to -6 (Qwen3-8B), -6 to -9 (Llama-3.1-8B)
+      return {.kind = kind, .window = 128, .threshold = -4};
+    case GateKind::kvzap_mlp:
+      return {.kind = kind, .window = 128, .activation = "gelu", .threshold = -4};
+    case GateKind::duo:
+      return {.kind = kind, .window = 256, .n_sink = 128, .threshold = 0.5};
+  }
+  return {};
+}
+
+GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>& others) {
+  GateConfig config = default_gate_config(read_kind(json));
+  std::set<std::string> known = others;
+  known.insert("kind");
+  visit_fields(config, [&](const char* key, auto& field, auto min, auto max) {
+    known.insert(key);
+    read_field(json, key, field, min, max);
+  });
+  for (const auto& [key, value] : json.raw().items()) {
+    if (known.contains(key)) continue;
+    throw Error({.file = json.file(),
+                 .where = escape_for_terminal(key, 60),
+                 .found = "a key that gates do not have",
+                 .expected = "a number of gates; see docs/gates.md"});
+  }
+  check_together(config, json);
+  return config;
+}
+
+nlohmann::ordered_json gate_config_json(const GateConfig& config) {
+  nlohmann::ordered_json json = {{"kind", name_of(config.kind)}};
+  visit_fields(config, [&](const char* key, const auto& field, auto, auto) { json[key] = field; });
+  return json;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,189 @@
+#include "engine/core/files/gate/gate_shapes.h"
+
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+constexpr std::string_view kLetters = "LHDFM";
+constexpr std::int64_t kMaxAxis = 1 << 20;  // wider than any; small enough that no product overflows
+constexpr std::int64_t kMaxElements = 1 << 30;
+
+constexpr GateTensorSpec kMlstm[] = {{"wq", "L H 2D D/2"}, {"wk", "L H 2D D/2"}, {"wv", "L H 2D D"},
+                                     {"gi", "L H 2D 1"},   {"gf", "L H 2D 1"},   {"bi", "L H 1"},
+                                     {"bf", "L H 1"},      {"out", "L H 3D"},    {"b", "L H"}};
+constexpr GateTensorSpec kKeyMlp[] = {{"w1", "L H M 2D"}, {"b1", "L H M"}, {"w2", "L H M"}, {"b2", "L H"}};
+constexpr GateTensorSpec kKeyLinear[] = {{"w2", "L H 2D"}, {"b2", "L H"}};
+constexpr GateTensorSpec kWriteGate[] = {{"pre_norm", "L D"}, {"post_norm", "L D"}, {"w1", "L H M 2D"},
+                                         {"b1", "L H M"},     {"w2", "L H M"},      {"b2", "L H"}};
+constexpr GateTensorSpec kHiddenMlp[] = {{"w1", "L M F"}, {"b1", "L M"}, {"w2", "L H M"}, {"b2", "L H"}};
+constexpr GateTensorSpec kHiddenLinear[] = {{"w2", "L H F"}, {"b2", "L H"}};
+constexpr GateTensorSpec kNormLinear[] = {{"norm", "L F"}, {"w2", "L H F"}, {"b2", "L H"}};
+constexpr GateTensorSpec kAlpha[] = {{"alpha", "L H"}};
+
+/// One axis: number * letters / divisor.
+struct Axis {
+  std::int64_t number = 1, divisor = 1;
+  std::string letters;
+};
+
+std::vector<Axis> parse(const std::string& shape) {
+  std::vector<Axis> axes;
+  std::istringstream words(shape);
+  for (std::string word; words >> word;) {
+    Axis axis;
+    std::size_t at = 0;
+    if (word[0] >= '0' && word[0] <= '9') axis.number = std::stoll(word, &at);
+    for (; at < word.size() && word[at] != '/'; ++at) axis.letters += word[at];
+    if (at < word.size()) axis.divisor = std::stoll(word.substr(at + 1));
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+}  // namespace
+
+std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config) {
+  switch (config.kind) {
+    case GateKind::kvpop_mlstm:
+      return kMlstm;
+    case GateKind::kvpop_mlp:
+      return kKeyMlp;
+    case GateKind::kvpop_linear:
+      return kKeyLinear;
+    case GateKind::wg_kv:
+      return kWriteGate;
+    case GateKind::sp_kv:
+      return config.n_hidden > 0 ? std::span<const GateTensorSpec>(kHiddenMlp) : kHiddenLinear;
+    case GateKind::kvzap_mlp:
+      return kHiddenMlp;
+    case GateKind::kvzap_linear:
+      return kHiddenLinear;
+    case GateKind::dms_separate:
+      return kNormLinear;
+    case GateKind::duo:
+      return kAlpha;
+    case GateKind::dms:
+      break;
+  }
+  return {};
+}
+
+std::string layer_shape(const GateTensorSpec& spec) { return std::string(spec.shape).substr(2); }
+
+std::string show_shape(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size() && i < 8; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + (shape.size() > 8 ? ", ...]" : "]");
+}
+
+GateSizes::GateSizes(const GateDims& known, int n_hidden)
+    : values_{known.n_layers, known.n_kv_heads, known.head_dim, known.hidden_size, n_hidden} {}
+
+std::int64_t GateSizes::value(char letter) const { return values_[kLetters.find(letter)]; }
+std::int64_t& GateSizes::value(char letter) { return values_[kLetters.find(letter)]; }
+
+GateDims GateSizes::dims() const { return {value('L'), value('H'), value('D'), value('F')}; }
+
+std::vector<std::int64_t> GateSizes::shape(const std::string& letters) const {
+  std::vector<std::int64_t> out;
+  for (const Axis& axis : parse(letters)) {
+    std::int64_t size = axis.number;
+    for (const char letter : axis.letters) size *= value(letter);
+    out.push_back(size / axis.divisor);
+  }
+  return out;
+}
+
+std::string GateSizes::show(const std::string& letters) const {
+  std::string text;
+  for (const Axis& axis : parse(letters)) {
+    std::int64_t size = axis.number;
+    std::string unknown;
+    for (const char letter : axis.letters) {
+      if (value(letter) > 0) {
+        size *= value(letter);
+      } else {
+        unknown += letter;
+      }
+    }
+    text += text.empty() ? "[" : ", ";
+    if (unknown.empty()) {
+      text += std::to_string(size / axis.divisor);
+    } else {
+      text += (size == 1 ? "" : std::to_string(size)) + unknown;
+      if (axis.divisor > 1) text.append("/").append(std::to_string(axis.divisor));
+    }
+  }
+  return text + "]";
+}
+
+void GateSizes::check(const std::string& letters, const std::vector<std::int64_t>& found, const std::string& file,
+                      const std::string& tensor) {
+  GateSizes now = *this;
+  const std::vector<Axis> axes = parse(letters);
+  bool fits = axes.size() == found.size();
+  std::int64_t elements = 1;
+  for (std::size_t i = 0; fits && i < axes.size(); ++i) {
+    fits = found[i] > 0 && found[i] <= kMaxAxis && now.fit(axes[i].number, axes[i].letters, found[i] * axes[i].divisor);
+    if (fits && (elements *= found[i]) > kMaxElements) {
+      throw Error({.file = file, .where = tensor, .found = "more than 2^30 elements", .expected = "a gate's tensor"});
+    }
+  }
+  if (!fits) {
+    throw Error({.file = file,
+                 .where = tensor,
+                 .found = "shape " + show_shape(found),
+                 .expected = show(letters),
+                 .hint = "the gate was made for another model, or is of another kind"});
+  }
+  *this = now;
+}
+
+bool GateSizes::fit(std::int64_t number, const std::string& letters, std::int64_t size) {
+  char unknown = 0;
+  for (const char letter : letters) {
+    if (value(letter) > 0) {
+      number *= value(letter);
+    } else if (unknown) {
+      return false;  // two unknown letters: the tables never ask
+    } else {
+      unknown = letter;
+    }
+  }
+  if (!unknown) return size == number;
+  if (size % number != 0) return false;
+  value(unknown) = size / number;
+  return true;
+}
+
+void GateSizes::check_layers(std::int64_t found, const std::string& file) {
+  check_dims({.n_layers = found}, dims(), file);
+  value('L') = found;
+}
+
+void check_dims(const GateDims& found, const GateDims& known, const std::string& file) {
+  const auto check = [&](const char* what, std::int64_t a, std::int64_t b) {
+    if (a == 0 || b == 0 || a == b) return;
+    throw Error({.file = file,
+                 .found = std::string("a gate of ") + what + " " + std::to_string(a),
+                 .expected = std::to_string(b) + ", as the model has",
+                 .hint = "the gate was made for another model"});
+  };
+  check("n_layers", found.n_layers, known.n_layers);
+  check("n_kv_heads", found.n_kv_heads, known.n_kv_heads);
+  check("head_dim", found.head_dim, known.head_dim);
+  check("hidden_size", found.hidden_size, known.hidden_size);
+}
+
+GateDims merge(const GateDims& a, const GateDims& b) {
+  const auto either = [](std::int64_t x, std::int64_t y) { return x > 0 ? x : y; };
+  return {either(a.n_layers, b.n_layers), either(a.n_kv_heads, b.n_kv_heads), either(a.head_dim, b.head_dim),
+          either(a.hidden_size, b.hidden_size)};
+}
+
+}  // namespace kvscope

@@ -1,0 +1,111 @@
+// Our own format: gate.json with the numbers, gate.safetensors with the tensors under the names of gate_file.h.
+
+#include <set>
+
+#include "engine/core/files/gate/gate_config.h"
+#include "engine/core/files/gate/gate_formats.h"
+#include "engine/core/files/gate/gate_source.h"
+#include "engine/core/files/weights/safetensors.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+constexpr std::int64_t kVersion = 1, kMaxSize = 1 << 20;
+constexpr const char* kDimNames[] = {"n_layers", "n_kv_heads", "head_dim", "hidden_size"};
+
+GateDims read_dims(const JsonObject& json) {
+  const auto size = [&](const char* key) { return json.integer_or(key, 0, 1, kMaxSize); };
+  return {size(kDimNames[0]), size(kDimNames[1]), size(kDimNames[2]), size(kDimNames[3])};
+}
+
+[[noreturn]] void fail_to_save(const std::filesystem::path& folder, std::string found) {
+  throw Error({.code = ExitCode::internal, .file = folder.string(), .found = std::move(found)});
+}
+
+}  // namespace
+
+void check_version(const JsonObject& json, const char* format) {
+  if (const std::string found = json.text("format"); found != format) {
+    throw Error({.file = json.file(), .where = "format", .found = in_quotes(found, 40), .expected = format});
+  }
+  if (const std::int64_t version = json.integer("version", 1, 1 << 30); version != kVersion) {
+    throw Error({.file = json.file(),
+                 .where = "version",
+                 .found = std::to_string(version),
+                 .expected = std::to_string(kVersion),
+                 .hint = "the file was written by a newer program"});
+  }
+}
+
+void read_stacked(const GateSource& source, GateSizes& sizes, GateFile& gate) {
+  const auto specs = gate_tensor_specs(gate.config);
+  for (const GateTensorSpec& spec : specs) {
+    const GateSource::Item& item = source.find(spec.name, spec.shape);
+    if (!item.shape.empty() && item.shape[0] > 0) sizes.check_layers(item.shape[0], item.file);
+    gate.tensors[spec.name] = read_tensor(source, spec.name, spec.shape, sizes);
+  }
+  for (const auto& [name, item] : source.items()) {
+    if (gate.tensors.contains(name)) continue;
+    throw Error({.file = item.file,
+                 .where = name,
+                 .found = "a tensor that " + std::string(name_of(gate.config.kind)) + " does not have",
+                 .expected = std::to_string(specs.size()) + " tensors; see docs/gates.md"});
+  }
+  gate.config.n_hidden = has_hidden_layer(gate.config) ? static_cast<int>(sizes.n_hidden()) : 0;
+  gate.dims = sizes.dims();
+}
+
+GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& known) {
+  const std::filesystem::path path = folder / kGateJson;
+  const nlohmann::json json = read_json(path);
+  const JsonObject object(json, path.string());
+  check_version(object, "kvscope-gate");
+  std::set<std::string> others = {"format", "version", "description"};
+  others.insert(std::begin(kDimNames), std::end(kDimNames));
+  GateFile gate{.config = read_gate_config(object, others)};
+  gate.description = object.text_or("description", "");
+  gate.dims = read_dims(object);
+  check_dims(gate.dims, known, path.string());
+  if (gate.config.kind == GateKind::dms) return gate;
+  GateSizes sizes(merge(gate.dims, known), gate.config.n_hidden);
+  read_stacked(GateSource(folder / kGateTensors), sizes, gate);
+  return gate;
+}
+
+void save_gate(const std::filesystem::path& folder, const GateFile& gate) {
+  const auto specs = gate_tensor_specs(gate.config);
+  if (gate.tensors.size() != specs.size()) {
+    fail_to_save(folder, "a gate of " + std::to_string(gate.tensors.size()) + " tensors to save");
+  }
+  GateSizes sizes(gate.dims, gate.config.n_hidden);
+  std::vector<TensorToWrite> tensors;
+  for (const GateTensorSpec& spec : specs) {
+    const auto tensor = gate.tensors.find(spec.name);
+    if (tensor == gate.tensors.end()) fail_to_save(folder, std::string("a gate without ") + spec.name + " to save");
+    sizes.check(spec.shape, tensor->second.shape, folder.string(), spec.name);
+    tensors.push_back(
+        {spec.name, TensorType::f32, tensor->second.shape, std::as_bytes(std::span(tensor->second.values))});
+  }
+  nlohmann::ordered_json json = {{"format", "kvscope-gate"}, {"version", kVersion}};
+  json.update(gate_config_json(gate.config));
+  const std::int64_t dims[] = {gate.dims.n_layers, gate.dims.n_kv_heads, gate.dims.head_dim, gate.dims.hidden_size};
+  for (std::size_t i = 0; i < std::size(dims); ++i) {
+    if (dims[i] > 0) json[kDimNames[i]] = dims[i];
+  }
+  json["description"] = gate.description;
+
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder, error)) {
+    throw Error({.code = ExitCode::resource,
+                 .file = folder.string(),
+                 .found = "the folder cannot be made",
+                 .expected = "a folder that can be written"});
+  }
+  // The tensors first: whoever finds gate.json finds them too.
+  if (!tensors.empty()) write_safetensors(folder / kGateTensors, tensors, {{"kind", name_of(gate.config.kind)}});
+  write_file_atomic(folder / kGateJson, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace kvscope

@@ -1,0 +1,200 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/core/files/gate/gate_config.h"
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/gate/gate_formats.h"
+#include "engine/core/files/weights/safetensors.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Format {
+  const char* name;
+  const char* file;  // names the format by being there; null: found otherwise
+  GateFile (*read)(const fs::path&, const GateDims&);
+};
+/// In the order of gate_file.h.
+constexpr Format kFormats[] = {
+    {"kvscope", kGateJson, read_kvscope_gate},
+    {"kvscope-mapping", kMappingJson, read_gate_mapping},
+    {"kvpop-scorer", kKvpopJson, read_kvpop_scorer},
+    {"duo", kDuoTable, read_duo_gate},
+    {"dms", kDmsMetadata, read_dms_gate},
+    {"kvzap", nullptr, read_kvzap_gate},
+    {"wg-kv", nullptr, read_wg_kv_gate},
+};
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool is_weights(const fs::path& path) {
+  return path.extension() == ".pt" || path.extension() == ".pth" || path.extension() == ".safetensors";
+}
+
+/// The .pt and .safetensors files of a folder, sorted.
+std::vector<fs::path> weights_of(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (const auto& item : fs::directory_iterator(folder, error)) {
+    if (is_weights(item.path())) out.push_back(item.path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::optional<std::string> format_of_folder(const fs::path& folder) {
+  for (const Format& format : kFormats) {
+    if (format.file && is_there(folder / format.file)) return format.name;
+  }
+  if (is_there(folder / kConfigJson)) {
+    const nlohmann::json config = read_json(folder / kConfigJson);
+    if (is_dms_config(config)) return "dms";
+    if (is_kvzap_config(config)) return "kvzap";
+    return std::nullopt;
+  }
+  if (!weights_of(folder).empty()) return "wg-kv";
+  return std::nullopt;
+}
+
+std::optional<std::string> format_of_file(const fs::path& path) {
+  for (const Format& format : kFormats) {
+    if (format.file && path.filename() == format.file) return format.name;
+  }
+  if (path.extension() == ".pt" || path.extension() == ".pth") return "wg-kv";
+  if (path.extension() != ".safetensors") return std::nullopt;
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const auto& tensors = file.tensors();
+  const bool gate = std::any_of(tensors.begin(), tensors.end(), [](const auto& item) {
+    return item.first.find(".g_predictors.") != std::string::npos;
+  });
+  return gate ? std::optional<std::string>("wg-kv") : std::nullopt;
+}
+
+[[noreturn]] void fail_no_gate(const fs::path& path) {
+  throw Error({.file = path.string(),
+               .found = is_there(path) ? "no gate" : "no such file or folder",
+               .expected =
+                   "gate.json, gate_mapping.json, kvpop_scorer.json, full_attention_heads.tsv, a model with dms_* "
+                   "in config.json, a KVzap folder, or a .pt or .safetensors file of WG-KV"});
+}
+
+/// What stands at `path`, and the folder or file that its reader takes.
+std::pair<const Format*, fs::path> find_format(const fs::path& path) {
+  std::error_code error;
+  const bool folder = fs::is_directory(path, error);
+  auto name = folder ? format_of_folder(path) : is_there(path) ? format_of_file(path) : std::nullopt;
+  // Its reader can say better what is not there.
+  if (!name && !folder && is_there(path) && path.extension() == ".safetensors") name = "wg-kv";
+  if (!name) fail_no_gate(path);
+  const auto* format =
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return *name == f.name; });
+  if (format->read != read_wg_kv_gate) return {format, folder ? path : path.parent_path()};
+  if (!folder) return {format, path};
+  const auto files = weights_of(path);
+  if (files.size() == 1) return {format, files[0]};
+  throw Error({.file = path.string(),
+               .found = std::to_string(files.size()) + " files of weights",
+               .expected = "one, or the path of one: " + files[0].filename().string() + ", ..."});
+}
+
+/// Keeps the sizes on which the kind depends.
+GateDims own_dims(const GateFile& gate) {
+  std::string letters = gate.config.kind == GateKind::dms ? "LH" : "";
+  for (const GateTensorSpec& spec : gate_tensor_specs(gate.config)) letters += spec.shape;
+  const auto keep = [&](char letter, std::int64_t size) { return letters.find(letter) == letters.npos ? 0 : size; };
+  const GateDims& d = gate.dims;
+  return {keep('L', d.n_layers), keep('H', d.n_kv_heads), keep('D', d.head_dim), keep('F', d.hidden_size)};
+}
+
+void check_finite(const GateFile& gate) {
+  for (const auto& [name, tensor] : gate.tensors) {
+    const auto odd =
+        std::count_if(tensor.values.begin(), tensor.values.end(), [](float x) { return !std::isfinite(x); });
+    if (odd == 0) continue;
+    throw Error(
+        {.file = gate.path.string(),
+         .where = name,
+         .found = std::to_string(odd) + " of " + std::to_string(tensor.values.size()) + " values are not finite",
+         .expected = "numbers"});
+  }
+}
+
+/// FNV-1a, 64 bits, over the numbers as text and the tensors by 32-bit words.
+std::string hash_of(const GateFile& gate) {
+  std::uint64_t h = 0xCBF29CE484222325;
+  const auto mix = [&](std::uint64_t word) { h = (h ^ word) * 0x100000001B3; };
+  const auto mix_text = [&](const std::string& text) {
+    for (const char c : text) mix(static_cast<unsigned char>(c));
+  };
+  mix_text(gate_config_json(gate.config).dump());
+  for (const auto& [name, tensor] : gate.tensors) {
+    mix_text(name);
+    for (const std::int64_t size : tensor.shape) mix(static_cast<std::uint64_t>(size));
+    for (const float x : tensor.values) mix(std::bit_cast<std::uint32_t>(x));
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
+  return text;
+}
+
+GateFile load(const fs::path& path, const GateDims& known) {
+  const auto [format, at] = find_format(path);
+  GateFile gate = format->read(at, known);
+  gate.format = format->name;
+  gate.path = path;
+  if (!has_hidden_layer(gate.config)) gate.config.activation = "identity";  // it has no say: the hash must not have one
+  gate.dims = own_dims(gate);
+  check_finite(gate);
+  if (gate.description.empty()) gate.description = gate_description(gate);
+  gate.hash = hash_of(gate);
+  return gate;
+}
+
+}  // namespace
+
+std::int64_t GateFile::n_parameters() const {
+  std::int64_t n = 0;
+  for (const auto& [name, tensor] : tensors) n += static_cast<std::int64_t>(tensor.values.size());
+  return n;
+}
+
+std::string gate_description(const GateFile& gate) {
+  const GateConfig& c = gate.config;
+  char threshold[40];
+  std::snprintf(threshold, sizeof threshold, "%s %.6g", c.strict ? ">" : ">=", c.threshold);
+  std::string text = name_of(c.kind);
+  if (gate.dims.n_layers > 0) {
+    text +=
+        " of " + std::to_string(gate.dims.n_layers) + " layers x " + std::to_string(gate.dims.n_kv_heads) + " KV heads";
+  }
+  if (c.n_hidden > 0) text += ", " + std::to_string(c.n_hidden) + " hidden units";
+  if (c.delay > 0) text += ", delay " + std::to_string(c.delay);
+  return text + ", kept if score " + threshold;
+}
+
+std::optional<std::string> gate_format(const fs::path& path) {
+  std::error_code error;
+  try {
+    return fs::is_directory(path, error) ? format_of_folder(path)
+           : is_there(path)              ? format_of_file(path)
+                                         : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;  // damaged: whoever reads it will say how
+  }
+}
+
+GateFile load_gate(const fs::path& path, const ModelConfig& model) {
+  return load(path, {model.n_layers, model.n_kv_heads, model.head_dim, model.hidden_size});
+}
+
+GateFile load_gate(const fs::path& path) { return load(path, {}); }
+
+}  // namespace kvscope

@@ -1,0 +1,158 @@
+#include "engine/core/files/tokenizer/chat.h"
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/core/files/tokenizer/chat_format.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
+
+namespace kvscope {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxConfigBytes = 16u << 20, kMaxTemplateBytes = 1u << 20;
+constexpr const char* kHint = "raw text needs none: --raw, or no --chat";
+
+/// A template's text and where it stands.
+struct TemplateText {
+  std::string text, bos, file, where;
+};
+
+[[noreturn]] void fail(const std::string& file, std::string where, std::string found, std::string expected) {
+  throw Error({.file = file,
+               .where = std::move(where),
+               .found = std::move(found),
+               .expected = std::move(expected),
+               .hint = kHint});
+}
+
+/// "chat_template" is the text, or a list of {name, template} of which "default" is meant.
+std::optional<std::string> template_of(const json& config, const std::string& file) {
+  const auto it = config.find("chat_template");
+  if (it == config.end() || it->is_null()) return {};
+  if (it->is_string()) return it->get<std::string>();
+  if (!it->is_array()) fail(file, "chat_template", it->type_name(), "text or a list of templates");
+  for (std::size_t i = 0; i < it->size(); ++i) {
+    const JsonObject item((*it)[i], file, "chat_template[" + std::to_string(i) + "]");
+    if (item.text("name") == "default") return item.text("template");
+  }
+  fail(file, "chat_template", "no template named default among " + std::to_string(it->size()), "one");
+}
+
+/// Text of the first token: a string, or an added token's object.
+std::string bos_of(const json& config, const std::string& file) {
+  const auto it = config.find("bos_token");
+  if (it == config.end() || it->is_null()) return {};
+  return it->is_object() ? JsonObject(*it, file, "bos_token").text("content")
+                         : JsonObject(config, file).text("bos_token");
+}
+
+/// The model's template; a file of its own goes before the one in tokenizer_config.json.
+std::optional<TemplateText> find_template(const std::filesystem::path& folder) {
+  const std::filesystem::path own = folder / "chat_template.jinja", config_path = folder / "tokenizer_config.json";
+  std::error_code error;
+  const bool has_own = std::filesystem::exists(own, error), has_config = std::filesystem::exists(config_path, error);
+  json config = json::object();
+  if (has_config) config = read_json(config_path, {.max_bytes = kMaxConfigBytes});
+  const std::string config_file = config_path.string();
+  if (!config.is_object()) fail(config_file, "", config.type_name(), "an object");
+  if (has_own) return TemplateText{read_file(own, kMaxTemplateBytes), bos_of(config, config_file), own.string(), ""};
+  auto text = template_of(config, config_file);
+  if (!text) return {};
+  if (text->size() > kMaxTemplateBytes) {
+    fail(config_file, "chat_template", std::to_string(text->size()) + " bytes",
+         "at most " + std::to_string(kMaxTemplateBytes));
+  }
+  return TemplateText{std::move(*text), bos_of(config, config_file), config_file, "chat_template"};
+}
+
+std::string hash_of(std::string_view text) {
+  std::uint64_t h = 0xCBF29CE484222325;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  char hex[17];
+  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(h));
+  return hex;
+}
+
+[[noreturn]] void usage(std::string file, std::string found, std::string expected) {
+  throw Error(
+      {.code = ExitCode::usage, .file = std::move(file), .found = std::move(found), .expected = std::move(expected)});
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::unique_ptr<ChatFormat> format, std::string bos, std::string file)
+    : format_(std::move(format)), bos_(std::move(bos)), file_(std::move(file)) {}
+ChatTemplate::~ChatTemplate() = default;
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+
+bool ChatTemplate::exists(const std::filesystem::path& folder) {
+  try {
+    return find_template(folder).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+ChatTemplate ChatTemplate::load(const std::filesystem::path& folder) {
+  const auto found = find_template(folder);
+  if (!found) fail(folder.string(), "", "no chat template", "chat_template in tokenizer_config.json");
+  return from_text(found->text, found->bos, found->file, found->where);
+}
+
+ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::string bos, const std::string& file,
+                                     const std::string& where) {
+  auto result = recognise_chat_format(jinja);
+  if (const auto* reason = std::get_if<std::string>(&result)) {
+    fail(file, where, "a template that is not known (FNV-1a " + hash_of(jinja) + "): " + *reason,
+         "that of Qwen2, Qwen2.5, Qwen3, Llama 3 or Llama 3.1 to 3.3");
+  }
+  return ChatTemplate(std::make_unique<ChatFormat>(std::get<ChatFormat>(std::move(result))), std::move(bos), file);
+}
+
+const std::string& ChatTemplate::name() const { return format_->name; }
+
+void ChatTemplate::check(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+  if (messages.empty()) usage("chat", "no message", "at least one");
+  for (const ChatMessage& message : messages) {
+    if (message.role == "system" || message.role == "user" || message.role == "assistant") continue;
+    usage("chat", "role " + in_quotes(message.role), "system, user or assistant");
+  }
+  const bool possible = !options.thinking || format_->thinking == ChatFormat::Thinking::choice ||
+                        *options.thinking == (format_->thinking == ChatFormat::Thinking::always);
+  if (!possible) {
+    usage("thinking", *options.thinking ? "on" : "off",
+          "nothing: in " + format_->name + "'s conversation there is no choice");
+  }
+  if (!options.date.empty() && !format_->preamble) {
+    usage("date", in_quotes(options.date), "nothing: " + format_->name + "'s conversation has no date");
+  }
+}
+
+std::string ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+  check(messages, options);
+  std::string text;
+  for (const ChatPiece& piece : write_chat(*format_, bos_, messages, options)) text += piece.text;
+  return text;
+}
+
+std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::span<const ChatMessage> messages,
+                                               const ChatOptions& options) const {
+  check(messages, options);
+  std::vector<std::int32_t> ids;
+  for (const ChatPiece& piece : write_chat(*format_, bos_, messages, options)) {
+    if (!piece.markup) {
+      const std::vector<std::int32_t> more = tokenizer.encode_typed(piece.text);
+      ids.insert(ids.end(), more.begin(), more.end());
+    } else if (const auto id = tokenizer.added_token(piece.text)) {
+      ids.push_back(*id);
+    } else {
+      fail(file_, "", "the template writes " + in_quotes(piece.text) + ", which the tokenizer lacks",
+           "an added token of tokenizer.json");
+    }
+  }
+  return ids;
+}
+
+}  // namespace kvscope

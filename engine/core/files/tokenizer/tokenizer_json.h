@@ -1,0 +1,32 @@
+#pragma once
+// What tokenizer.json says, checked; nothing of how it is used.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/core/files/tokenizer/added_tokens.h"
+#include "engine/core/files/tokenizer/pre_tokenizer.h"
+
+namespace kvscope {
+
+struct TokenizerJson {
+  std::vector<std::pair<std::string, std::int32_t>> vocab;  // as written: bytes as the characters of ByteLevel
+  std::vector<std::pair<std::string, std::string>> merges;  // by rank; both encodings
+  std::vector<AddedToken> added;
+  bool nfc = false;
+  SplitPattern split = SplitPattern::gpt2;
+  bool add_prefix_space = false;
+  bool ignore_merges = false;
+  std::vector<std::int32_t> before, after;  // ids that the post-processor puts around a single text
+
+  /// Throws Error naming the key for what is malformed or not supported.
+  static TokenizerJson load(const std::filesystem::path& path);
+};
+
+/// The highest id that is believed: ids index tables.
+inline constexpr std::int32_t kMaxTokenId = (1 << 22) - 1;
+
+}  // namespace kvscope

@@ -1,0 +1,59 @@
+#include "engine/core/files/tokenizer/word_encoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace kvscope {
+namespace {
+
+constexpr std::size_t kLongestRemembered = 64, kShortWord = 48;
+
+std::uint64_t hash_of(std::string_view word) {
+  std::uint64_t h = word.size() * 0x9E3779B97F4A7C15u;
+  while (!word.empty()) {
+    std::uint64_t chunk = 0;
+    const std::size_t n = std::min<std::size_t>(word.size(), 8);
+    std::memcpy(&chunk, word.data(), n);
+    h = (std::rotl(h, 23) ^ chunk) * 0xD6E8FEB86659FD93u;
+    word.remove_prefix(n);
+  }
+  return h ^ h >> 32;
+}
+
+}  // namespace
+
+WordEncoder::WordEncoder(const BpeModel& model, std::size_t text_bytes, std::vector<std::int32_t>& out)
+    : model_(model),
+      out_(out),
+      seen_(std::clamp(std::bit_ceil(text_bytes / 4), std::size_t{16}, std::size_t{1} << 14)) {}
+
+void WordEncoder::add(std::string_view word) {
+  if (word.size() > kLongestRemembered || out_.size() > UINT32_MAX - word.size()) return encode(word);
+  Seen& seen = seen_[hash_of(word) & (seen_.size() - 1)];
+  if (seen.word == word) {
+    const std::size_t at = out_.size();
+    out_.resize(at + seen.count);
+    std::copy_n(out_.begin() + seen.at, seen.count, out_.begin() + at);
+    return;
+  }
+  const std::size_t at = out_.size();
+  encode(word);
+  seen = {word, static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(out_.size() - at)};
+}
+
+void WordEncoder::encode(std::string_view word) {
+  if (model_.ignore_merges) {
+    if (const auto it = model_.words.find(std::string(word)); it != model_.words.end())
+      return out_.push_back(it->second);
+  }
+  const std::size_t at = out_.size();
+  out_.resize(at + word.size());
+  const std::span<std::int32_t> ids(out_.data() + at, word.size());
+  for (std::size_t i = 0; i < word.size(); ++i) ids[i] = model_.byte_ids[static_cast<unsigned char>(word[i])];
+  const std::size_t n =
+      word.size() <= kShortWord ? merge_by_scan(model_.merges, ids) : merge_by_heap(model_.merges, ids);
+  out_.resize(at + n);
+}
+
+}  // namespace kvscope

@@ -1,0 +1,209 @@
+#include "engine/core/files/weights/model_config.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/core/files/weights/rope_config.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope {
+namespace {
+
+using nlohmann::json;
+
+/// One row for each model class that can be loaded, and what differs between them.
+struct Family {
+  const char* architecture;
+  bool qk_norm;           // RMSNorm on q and k, per head
+  bool qkv_bias;          // q, k and v always have a bias
+  bool kv_heads_implied;  // num_key_value_heads may be missing: as many as heads
+  bool windows;           // knows use_sliding_window
+  int head_dim;           // where config.json has none; 0: hidden_size / num_attention_heads
+};
+constexpr Family kFamilies[] = {
+    {"Qwen3ForCausalLM", true, false, false, true, 128},
+    {"Qwen2ForCausalLM", false, true, false, true, 0},
+    {"LlamaForCausalLM", false, false, true, false, 0},
+};
+
+// Generous: several times the largest published model, small enough that no product of two overflows 64 bits and no
+// typing error allocates the machine away before the weights are compared with it.
+// hidden_size and head_dim: the widest row and head of the kernels.
+constexpr std::int64_t kMaxVocab = 1 << 22, kMaxHidden = 1 << 14, kMaxWidth = 1 << 20, kMaxLayers = 1024,
+                       kMaxHeads = 1024, kMaxHeadDim = 256;
+constexpr std::int64_t kMaxPositions = 1 << 30;
+
+class Reader {
+ public:
+  Reader(const json& config, std::string file) : config_(config), file_(std::move(file)), object_(config, file_) {}
+
+  ModelConfig read() {
+    ModelConfig c;
+    const Family& family = find_family();
+    c.architecture = family.architecture;
+    c.qk_norm = family.qk_norm;
+    c.qkv_bias = family.qkv_bias;
+    c.vocab_size = size("vocab_size", kMaxVocab);
+    c.hidden_size = size("hidden_size", kMaxHidden);
+    c.intermediate_size = size("intermediate_size", kMaxWidth);
+    c.n_layers = size("num_hidden_layers", kMaxLayers);
+    read_heads(c, family);
+    c.max_positions = size("max_position_embeddings", kMaxPositions);
+    c.rms_norm_eps = static_cast<float>(object_.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
+    c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
+    read_rope(object_, c);
+    refuse_what_is_not_computed();
+    if (family.windows) refuse_windows(c);
+    c.dtype = read_dtype();
+    c.eos_ids = token_ids(object_, "eos_token_id", c.vocab_size);
+    token_ids(object_, "bos_token_id", c.vocab_size);  // not used, but one out of range shows a damaged file
+    return c;
+  }
+
+  /// An id, a list of ids, null or absent.
+  static std::vector<std::int32_t> token_ids(const JsonObject& object, const char* key, int vocab_size) {
+    std::vector<std::int32_t> ids;
+    if (!object.has(key)) return ids;
+    const json& value = object.raw()[key];
+    if (!value.is_array()) return {static_cast<std::int32_t>(object.integer(key, 0, vocab_size - 1))};
+    for (const json& element : value) {
+      // JsonObject reads objects: lend it the element under the list's own name.
+      const json lent = {{key, element}};
+      ids.push_back(static_cast<std::int32_t>(JsonObject(lent, object.file()).integer(key, 0, vocab_size - 1)));
+    }
+    return ids;
+  }
+
+ private:
+  [[noreturn]] void fail(std::string where, std::string found, std::string expected, std::string hint = "") const {
+    throw Error({.file = file_,
+                 .where = std::move(where),
+                 .found = std::move(found),
+                 .expected = std::move(expected),
+                 .hint = std::move(hint)});
+  }
+
+  int size(const char* key, std::int64_t max) const { return static_cast<int>(object_.integer(key, 1, max)); }
+
+  const Family& find_family() const {
+    std::string supported;
+    for (const Family& family : kFamilies)
+      supported += (supported.empty() ? "" : ", ") + std::string(family.architecture);
+    const std::string expected = "one of: " + supported;
+    const auto it = config_.find("architectures");
+    if (it == config_.end()) fail("architectures", "missing", expected);
+    if (!it->is_array() || it->size() != 1 || !it->front().is_string())
+      fail("architectures", "not a list of one name", expected);
+    const auto name = it->front().get<std::string>();
+    const auto row = std::find_if(std::begin(kFamilies), std::end(kFamilies),
+                                  [&](const Family& f) { return name == f.architecture; });
+    if (row == std::end(kFamilies)) fail("architectures", in_quotes(name) + " is not supported", expected);
+    return *row;
+  }
+
+  void read_heads(ModelConfig& c, const Family& family) const {
+    c.n_heads = size("num_attention_heads", kMaxHeads);
+    const bool implied = family.kv_heads_implied && !object_.has("num_key_value_heads");
+    c.n_kv_heads = implied ? c.n_heads : size("num_key_value_heads", kMaxHeads);
+    if (c.n_heads % c.n_kv_heads != 0) {
+      fail("num_key_value_heads", std::to_string(c.n_kv_heads),
+           "a divisor of num_attention_heads " + std::to_string(c.n_heads));
+    }
+    if (object_.has("head_dim")) {
+      c.head_dim = size("head_dim", kMaxHeadDim);
+    } else if (family.head_dim > 0) {
+      c.head_dim = family.head_dim;
+    } else if (c.hidden_size % c.n_heads != 0) {
+      fail("hidden_size", std::to_string(c.hidden_size),
+           "a multiple of num_attention_heads " + std::to_string(c.n_heads) + " where head_dim is missing");
+    } else {
+      c.head_dim = c.hidden_size / c.n_heads;
+    }
+    if (c.head_dim % 2 != 0) fail("head_dim", std::to_string(c.head_dim), "an even number (rotary pairs)");
+  }
+
+  /// Settings that would change the result and that the model here does not have: refused rather than ignored.
+  void refuse_what_is_not_computed() const {
+    if (object_.has("quantization_config")) {
+      fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
+    }
+    for (const char* key : {"attention_bias", "mlp_bias"}) {
+      if (object_.boolean_or(key, false)) fail(key, "true is not supported", "false, as in the published models");
+    }
+    const std::string act = object_.text_or("hidden_act", "silu");
+    if (act != "silu") fail("hidden_act", in_quotes(act) + " is not supported", "\"silu\"");
+    if (!object_.has("layer_types")) return;
+    const json& types = config_["layer_types"];
+    if (!types.is_array()) fail("layer_types", "not a list", "a list of text");
+    for (const json& type : types) {
+      if (type == "full_attention") continue;
+      const std::string found =
+          type.is_string() ? in_quotes(type.get<std::string>()) + " is" : "a kind of layer that is";
+      fail("layer_types", found + " not supported", "\"full_attention\" in every layer");
+    }
+  }
+
+  /// A window that no layer has, or that is as long as the context, changes nothing and is let pass: Qwen2's files
+  /// often speak of one. With layer_types (checked above) transformers does not look at these fields.
+  void refuse_windows(const ModelConfig& c) const {
+    if (!object_.boolean_or("use_sliding_window", false) || object_.has("layer_types")) return;
+    constexpr std::int64_t kDefaultWindow = 4096, kDefaultFullLayers = 28;  // of transformers
+    const bool none = config_.contains("sliding_window") && config_["sliding_window"].is_null();
+    const std::int64_t window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxPositions);
+    const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
+    if (none || full >= c.n_layers || window >= c.max_positions) return;
+    fail(
+        "use_sliding_window",
+        "a window of " + std::to_string(window) + " tokens from layer " + std::to_string(full) + " on is not supported",
+        "false");
+  }
+
+  std::string read_dtype() const {
+    const char* key = object_.has("dtype") ? "dtype" : "torch_dtype";
+    std::string name = object_.text_or(key, "float32");
+    if (name.starts_with("torch.")) name.erase(0, 6);
+    constexpr const char* kKnown[] = {"float32", "float16", "bfloat16"};
+    if (std::find(std::begin(kKnown), std::end(kKnown), name) == std::end(kKnown)) {
+      fail(key, in_quotes(name) + " is not supported", "\"float32\", \"float16\" or \"bfloat16\"");
+    }
+    return name;
+  }
+
+  const json& config_;
+  std::string file_;
+  JsonObject object_;
+};
+
+GenerationDefaults read_generation(const JsonObject& object) {
+  const auto number = [&](const char* key, double min, double max) {
+    return object.has(key) ? std::optional(object.number(key, min, max)) : std::nullopt;
+  };
+  GenerationDefaults out;
+  if (object.has("do_sample")) out.do_sample = object.boolean_or("do_sample", false);
+  out.temperature = number("temperature", 0, 1e6);
+  if (object.has("top_k")) out.top_k = static_cast<int>(object.integer("top_k", 0, 1 << 30));
+  out.top_p = number("top_p", 0, 1);
+  out.min_p = number("min_p", 0, 1);
+  out.repetition_penalty = number("repetition_penalty", 1e-6, 1e6);
+  return out;
+}
+
+}  // namespace
+
+ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  const json config = read_json(path);
+  ModelConfig c = Reader(config, path.string()).read();
+  const std::filesystem::path generation = folder / "generation_config.json";
+  std::error_code error;  // a link that leads nowhere is there: half a download should be noticed
+  if (std::filesystem::symlink_status(generation, error).type() <= std::filesystem::file_type::not_found) return c;
+  const json settings = read_json(generation);
+  const JsonObject object(settings, generation.string());
+  // What generation ends at is said here, where both say it: chat models add their end-of-turn token.
+  if (object.has("eos_token_id")) c.eos_ids = Reader::token_ids(object, "eos_token_id", c.vocab_size);
+  c.generation = read_generation(object);
+  return c;
+}
+
+}  // namespace kvscope

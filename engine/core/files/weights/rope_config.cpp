@@ -1,0 +1,106 @@
+#include "engine/core/files/weights/rope_config.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kMinTheta = 1, kMaxTheta = 1e12, kMaxFactor = 1e6, kMaxPositions = 1 << 30;
+
+struct KindName {
+  const char* name;
+  RopeKind kind;
+};
+constexpr KindName kKinds[] = {
+    {"default", RopeKind::plain}, {"linear", RopeKind::linear}, {"llama3", RopeKind::llama3}, {"yarn", RopeKind::yarn}};
+
+class RopeReader {
+ public:
+  RopeReader(const JsonObject& config, const char* key)
+      : config_(config), key_(key), rope_(config.raw()[key], config.file(), key) {}
+
+  void read(ModelConfig& c) {
+    for (const char* layers : {"full_attention", "sliding_attention"}) {
+      if (rope_.has(layers)) fail(layers, "an embedding of its own for one kind of layer", "one for all layers");
+    }
+    c.rope_theta = rope_.number_or("rope_theta", c.rope_theta, kMinTheta, kMaxTheta);
+    if (rope_.number_or("partial_rotary_factor", 1, 0, 1) != 1) fail("partial_rotary_factor", "not 1", "1");
+    RopeScaling& scaling = c.rope_scaling;
+    scaling.kind = kind();
+    if (scaling.kind == RopeKind::plain) return;
+    scaling.factor = rope_.number("factor", 1, kMaxFactor);
+    if (scaling.kind == RopeKind::linear) return;
+    scaling.original_positions = original_positions(c.max_positions);
+    scaling.kind == RopeKind::llama3 ? read_llama3(scaling) : read_yarn(scaling, c.rope_theta);
+  }
+
+ private:
+  [[noreturn]] void fail(const char* key, std::string found, std::string expected) const {
+    throw Error({.file = config_.file(),
+                 .where = std::string(key_) + "." + key,
+                 .found = std::move(found),
+                 .expected = std::move(expected)});
+  }
+
+  RopeKind kind() const {
+    const std::string name = rope_.text_or("rope_type", rope_.text_or("type", "default"));
+    const auto row =
+        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& k) { return name == k.name; });
+    if (row != std::end(kKinds)) return row->kind;
+    std::string known;
+    for (const KindName& k : kKinds) known += (known.empty() ? "" : ", ") + std::string(k.name);
+    fail("rope_type", in_quotes(name) + " is not supported", "one of: " + known);
+  }
+
+  /// Beside the section before inside it, as transformers has it; the context itself if neither says it.
+  double original_positions(int max_positions) const {
+    constexpr const char* kKey = "original_max_position_embeddings";
+    return config_.number_or(kKey, rope_.number_or(kKey, max_positions, 1, kMaxPositions), 1, kMaxPositions);
+  }
+
+  void read_llama3(RopeScaling& scaling) const {
+    scaling.low_freq_factor = rope_.number("low_freq_factor", 1e-3, kMaxFactor);
+    scaling.high_freq_factor = rope_.number("high_freq_factor", 1e-3, kMaxFactor);
+    if (scaling.high_freq_factor <= scaling.low_freq_factor)
+      fail("high_freq_factor", "not above low_freq_factor", "the greater of the two");
+  }
+
+  void read_yarn(RopeScaling& scaling, double theta) const {
+    if (theta == kMinTheta) fail("rope_theta", "1", "more than 1 for yarn");
+    const auto or_default = [&](const char* key, double fallback) {  // 0 means the default there
+      const double value = rope_.number_or(key, fallback, 0, kMaxFactor);
+      return value == 0 ? fallback : value;
+    };
+    scaling.beta_fast = or_default("beta_fast", scaling.beta_fast);
+    scaling.beta_slow = or_default("beta_slow", scaling.beta_slow);
+    scaling.mscale = rope_.number_or("mscale", 0, 0, kMaxFactor);
+    scaling.mscale_all_dim = rope_.number_or("mscale_all_dim", 0, 0, kMaxFactor);
+    scaling.truncate = rope_.boolean_or("truncate", scaling.truncate);
+    if (rope_.has("attention_factor")) scaling.attention_factor = rope_.number("attention_factor", 1e-3, kMaxFactor);
+  }
+
+  const JsonObject& config_;
+  const char* key_;
+  JsonObject rope_;
+};
+
+}  // namespace
+
+void read_rope(const JsonObject& config, ModelConfig& c) {
+  c.rope_theta = config.number_or("rope_theta", c.rope_theta, kMinTheta, kMaxTheta);
+  if (config.number_or("partial_rotary_factor", 1, 0, 1) != 1) {
+    throw Error({.file = config.file(), .where = "partial_rotary_factor", .found = "not 1", .expected = "1"});
+  }
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const json& section = config.has(key) ? config.raw()[key] : json();
+    if (section.is_null() || (section.is_object() && section.empty())) continue;
+    return RopeReader(config, key).read(c);
+  }
+}
+
+}  // namespace kvscope

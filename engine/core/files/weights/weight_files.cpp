@@ -1,0 +1,160 @@
+#include <cstdio>
+#include <set>
+
+#include "engine/core/files/weights/safetensors.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope {
+namespace {
+
+constexpr const char* kSingle = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+using WeightMap = std::map<std::string, std::string>;  // tensor -> shard
+
+/// A shard is a file inside the folder: a name that leads elsewhere could read, and by its error message show, any file
+/// of the machine.
+void check_shard_name(const std::string& shard, const std::string& tensor, const std::string& index) {
+  const std::filesystem::path path(shard);
+  bool escapes = shard.empty() || path.is_absolute() || shard.find('\0') != shard.npos;
+  for (const auto& part : path) escapes = escapes || part == "..";
+  if (escapes) {
+    throw Error({.file = index,
+                 .where = "weight_map." + tensor,
+                 .found = in_quotes(shard) + " leads out of the model's folder",
+                 .expected = "a file in it"});
+  }
+}
+
+WeightMap read_index(const std::filesystem::path& path) {
+  const nlohmann::json index = read_json(path, {.max_bytes = 16u << 20});
+  const std::string file = path.string();
+  const JsonObject top(index, file);
+  if (!top.has("weight_map"))
+    throw Error({.file = file, .where = "weight_map", .found = "missing", .expected = "an object"});
+  const nlohmann::json& map = index["weight_map"];
+  const JsonObject entries(map, file, "weight_map");
+  WeightMap out;
+  for (const auto& [tensor, value] : map.items()) {
+    std::string shard = entries.text(tensor);
+    check_shard_name(shard, tensor, file);
+    out.emplace(tensor, std::move(shard));
+  }
+  if (out.empty()) throw Error({.file = file, .where = "weight_map", .found = "empty", .expected = "tensors"});
+  return out;
+}
+
+[[noreturn]] void fail_no_weights(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    const bool exists = std::filesystem::exists(folder, error);
+    throw Error({.file = folder.string(),
+                 .found = exists ? "not a folder" : "no such folder",
+                 .expected = "a folder with config.json and safetensors weights"});
+  }
+  std::string hint;
+  for (const auto& item : std::filesystem::directory_iterator(folder, error)) {
+    const std::string extension = item.path().extension();
+    if (extension == ".bin" || extension == ".pt" || extension == ".pth" || extension == ".gguf") {
+      hint = "there is " + item.path().filename().string() + "; convert it to safetensors";
+    }
+  }
+  throw Error({.file = folder.string(),
+               .found = "no weights",
+               .expected = std::string(kSingle) + " or " + kIndex,
+               .hint = std::move(hint)});
+}
+
+std::string show_shape(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size() && i < 8; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + (shape.size() > 8 ? ", ...]" : "]");
+}
+
+}  // namespace
+
+WeightFiles WeightFiles::open(const std::filesystem::path& folder) {
+  WeightFiles weights;
+  weights.folder_ = folder;
+  const auto there = [&](const char* name) {
+    // A dangling link is there too: its own message is better than "no weights".
+    std::error_code error;
+    return std::filesystem::symlink_status(folder / name, error).type() > std::filesystem::file_type::not_found;
+  };
+  if (there(kSingle)) {
+    weights.files_.push_back(SafetensorsFile::open(folder / kSingle));
+    for (const auto& [name, entry] : weights.files_[0].tensors()) weights.where_.emplace(name, 0);
+    return weights;
+  }
+  if (!there(kIndex)) fail_no_weights(folder);
+  const WeightMap map = read_index(folder / kIndex);
+  std::map<std::string, std::size_t> shards;
+  for (const auto& [tensor, shard] : map) {
+    if (!shards.emplace(shard, weights.files_.size()).second) continue;
+    weights.files_.push_back(SafetensorsFile::open(folder / shard));
+  }
+  std::map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < weights.files_.size(); ++i) {
+    for (const auto& [name, entry] : weights.files_[i].tensors()) {
+      const auto [first, is_new] = seen.emplace(name, i);
+      if (is_new) continue;
+      throw Error({.file = weights.files_[i].path().string(),
+                   .where = name,
+                   .found = "also in " + weights.files_[first->second].path().filename().string(),
+                   .expected = "every tensor in one shard"});
+    }
+  }
+  for (const auto& [tensor, shard] : map) {
+    const std::size_t i = shards.at(shard);
+    if (!weights.files_[i].tensors().contains(tensor)) {
+      throw Error({.file = weights.files_[i].path().string(),
+                   .where = tensor,
+                   .found = "tensor missing",
+                   .expected = std::string("it here, as ") + kIndex + " says"});
+    }
+    weights.where_.emplace(tensor, i);
+  }
+  return weights;
+}
+
+bool WeightFiles::has(const std::string& name) const { return where_.contains(name); }
+
+std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const std::string& name,
+                                                                        const std::vector<std::int64_t>& shape) const {
+  const auto it = where_.find(name);
+  if (it == where_.end()) {
+    throw Error({.file = files_.size() == 1 ? files_[0].path().string() : (folder_ / kIndex).string(),
+                 .where = name,
+                 .found = "tensor missing",
+                 .expected = "shape " + show_shape(shape)});
+  }
+  const SafetensorsFile& file = files_[it->second];
+  const TensorEntry& entry = file.tensors().at(name);
+  const auto fail = [&](std::string found, std::string expected, std::string hint = "") {
+    throw Error({.file = file.path().string(),
+                 .where = name,
+                 .found = std::move(found),
+                 .expected = std::move(expected),
+                 .hint = std::move(hint)});
+  };
+  if (entry.shape != shape) {
+    fail("shape " + show_shape(entry.shape), show_shape(shape), "weights and config.json are of different models");
+  }
+  if (entry.type == TensorType::other) fail("dtype " + entry.type_name + " is not supported", "F32, F16 or BF16");
+  return {&file, &entry};
+}
+
+std::string WeightFiles::hash() const {
+  std::uint64_t h = 0xCBF29CE484222325;
+  const auto mix = [&](unsigned char byte) { h = (h ^ byte) * 0x100000001B3; };
+  for (const SafetensorsFile& file : files_) {
+    for (const char c : file.header()) mix(static_cast<unsigned char>(c));
+    for (int i = 0; i < 8; ++i) mix(static_cast<unsigned char>(file.file_size() >> (8 * i)));
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
+  return text;
+}
+
+}  // namespace kvscope

@@ -1,0 +1,55 @@
+#include "engine/core/record/run_record.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace kvscope {
+
+std::string_view to_string(RunStatus status) {
+  switch (status) {
+    case RunStatus::running:
+      return "running";
+    case RunStatus::complete:
+      return "complete";
+    case RunStatus::cancelled:
+      return "cancelled";
+    case RunStatus::failed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+namespace {
+
+/// Same rule as running_top_k(): a sink is decided from the start, any other token when it has left the window.
+void decide(std::vector<std::int32_t>& evict_at, const RetentionGeometry& geometry, int n_queries) {
+  const int n_decided =
+      std::min(static_cast<int>(evict_at.size()), std::max(geometry.n_sink, n_queries - geometry.window));
+  for (int t = 0; t < n_decided; ++t) {
+    if (evict_at[t] == kUndecided) evict_at[t] = kNever;
+  }
+}
+
+}  // namespace
+
+void finish_run(RunRecord& run, RunStatus status, std::string message) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  const std::size_t n = run.ids.size();
+  run.status = status;
+  run.message = std::move(message);
+  run.logprobs.resize(n, kNaN);
+  run.scores.resize(n, kNaN);
+  run.evict_at.resize(n, kUndecided);
+  run.future_mass.resize(n, kNaN);
+  run.oracle_evict_at.resize(n, kUndecided);
+  if (n == 0) return;
+  const RetentionGeometry geometry = run.geometry();
+  for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
+    for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
+      decide(run.evict_at.row(layer, head), geometry, run.n_queries);
+    }
+  }
+}
+
+}  // namespace kvscope

@@ -1,0 +1,130 @@
+#pragma once
+// Everything that is known of one run: what the window shows, what a trace stores, what figures are made from.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/running_top_k.h"
+#include "engine/core/record/oracle_spec.h"
+#include "engine/core/policy/policy_spec.h"
+
+namespace kvscope {
+
+/// What a run has to say of the model it ran.
+struct ModelInfo {
+  std::string name;          // folder name
+  std::string path;          // as the engine was given it
+  std::string architecture;  // "Qwen3ForCausalLM"
+  std::string dtype;         // that it computes in: "float32", "bfloat16"
+  std::string device;        // "cpu", "cuda:0 NVIDIA H200"
+  std::string weights_hash;  // hex of FNV-1a 64 over every safetensors header and the file sizes
+  std::string scorer;        // "kvpop mlstm, delay 64", empty if there is none
+  int n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, vocab_size = 0, max_positions = 0;
+  std::int64_t n_parameters = 0;
+};
+
+/// How the next token is drawn, see engine/core/sampling/sampler.h.
+struct SamplingSpec {
+  double temperature = 0;  // 0 is greedy
+  int top_k = 0;           // 0: all
+  double top_p = 1;
+  double min_p = 0;
+  double repetition_penalty = 1;
+  std::uint64_t seed = 0;
+  bool operator==(const SamplingSpec&) const = default;
+};
+
+/// Byte strings in one pool: token pieces may be parts of a character, so they are bytes, not text.
+class BytePool {
+ public:
+  void push_back(std::string_view bytes) {
+    bytes_.append(bytes);
+    offsets_.push_back(static_cast<std::int64_t>(bytes_.size()));
+  }
+  std::size_t size() const { return offsets_.size() - 1; }
+  std::string_view operator[](std::size_t i) const {
+    return std::string_view(bytes_).substr(offsets_[i], offsets_[i + 1] - offsets_[i]);
+  }
+  const std::string& bytes() const { return bytes_; }
+  const std::vector<std::int64_t>& offsets() const { return offsets_; }  // [size + 1]
+
+ private:
+  std::string bytes_;
+  std::vector<std::int64_t> offsets_{0};
+};
+
+/// What one query of a head read, under a policy that selects pages of 16 slots and evicts nothing by it.
+struct PageRead {
+  std::int32_t q = 0;
+  std::int16_t layer = 0, kv_head = 0;
+  std::vector<std::int32_t> pages;  // ascending; slot / 16, which is position / 16 unless the policy evicts too
+  bool operator==(const PageRead&) const = default;
+};
+
+/// Parameters that were changed while the run went on: they hold from query q on.
+struct PolicyChange {
+  std::int32_t q = 0;
+  PolicySpec policy;
+  bool operator==(const PolicyChange&) const = default;
+};
+
+enum class RunStatus : std::uint8_t { running, complete, cancelled, failed };
+std::string_view to_string(RunStatus status);
+
+struct RunTimings {
+  double load_s = 0, prefill_s = 0, decode_s = 0;  // decode_s covers decode_steps steps
+  int decode_steps = 0;
+  bool instrumented = true;  // scores and contests were recorded, the oracle ran beside it
+};
+
+/// One run. Rows of the head series are `n_tokens()` long when the run is complete; while it is in progress `scores`
+/// and `future_mass` may be shorter. Position i of every series is the token at position i.
+struct RunRecord {
+  ModelInfo model;
+  PolicySpec policy;
+  int n_positions = 0;  // prompt + max new tokens, what keep= and compression= refer to
+  SamplingSpec sampling;
+  std::string prompt_text;
+  int prompt_len = 0;
+
+  std::vector<std::int32_t> ids;  // prompt and answer
+  BytePool pieces;                // their bytes
+  std::vector<float> logprobs;    // natural log-probability of each token given those before; NaN for the first
+
+  LifetimeMap evict_at;      // kUndecided for tokens whose fate is open
+  HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
+  std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
+  std::vector<PageRead> reads;        // q ascending
+  std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
+  HeadSeries<float>
+      future_mass;  // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
+  OracleSpec oracle;                  // how future_mass is made
+  LifetimeMap oracle_evict_at;  // empty until known
+  int oracle_horizon = 0;       // queries the oracle has seen; < n_tokens() means "so far"
+  std::vector<float>
+      recall_so_far;  // [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty
+
+  /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as
+  /// the last sampled token need not be fed. 0: none yet, or not known; queries() takes n_tokens() then.
+  int n_queries = 0;
+
+  RunStatus status = RunStatus::running;
+  std::string message;  // why it failed
+  RunTimings timings;
+  std::string command_line;
+  std::string started_utc;  // ISO 8601
+  int prompt_index = -1;    // which prompt of a capture's file it answers; -1: a run on its own
+
+  int n_tokens() const { return static_cast<int>(ids.size()); }
+  int queries() const { return n_queries > 0 ? n_queries : n_tokens(); }
+  RetentionGeometry geometry() const { return policy.geometry(n_positions); }
+};
+
+/// Ends a run: tokens whose fate is open although they have left the window (t < n_queries - window), and sinks,
+/// become kNever; the others stay kUndecided. All rows and logprobs are made n_tokens() long.
+void finish_run(RunRecord& run, RunStatus status, std::string message = {});
+
+}  // namespace kvscope

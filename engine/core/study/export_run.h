@@ -1,0 +1,39 @@
+#pragma once
+// A run as a table or as arrays, for programs that are not ours.
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "engine/core/record/run_record.h"
+
+namespace kvscope {
+
+enum class ExportPart { lifetimes, scores, contests, tokens, metrics };
+
+/// "lifetimes,scores": one or more names. Throws Error (usage) listing what exists.
+std::set<ExportPart> parse_export_parts(const std::string& names);
+
+/// One table, its first line the names of its columns:
+///
+///     lifetimes and scores   layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at   (lifetimes alone:
+///     without
+///                            score and future_mass; scores alone: without the lifetimes)
+///     contests               q,layer,kv_head,newcomer,boundary,newcomer_effective,boundary_effective,evicted
+///     tokens                 token,id,logprob,piece
+///     metrics                layer,kv_head,density,evict_ratio, ...  each metric of metric_list() at the last position
+///
+/// A cell without a value is empty; lifetimes are as in traces (2147483647 kept, 2147483646 undecided). Throws Error
+/// (usage) for parts that make no one table.
+void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path);
+
+/// One array each, series as [layer, kv_head, token], metrics as [layer, kv_head], contests and tokens as columns:
+///
+///     evict_at oracle_evict_at | score future_mass | contest_q contest_layer ... | token_id token_logprob token_piece
+///     | density recall ...
+///
+/// and always policy, model and prompt_len. A series that the run has not is left out; cells without a value are NaN,
+/// or 2147483646 in lifetimes.
+void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path);
+
+}  // namespace kvscope

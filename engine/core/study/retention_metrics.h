@@ -1,0 +1,62 @@
+#pragma once
+// Counts over one or two lifetime maps. Every metric carries its definition, which is printed wherever it is shown.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/record/run_record.h"
+
+namespace kvscope {
+
+enum class Metric { density, evict_ratio, cache_share, recall, mass_recall, regret, chance };
+
+struct MetricInfo {
+  Metric metric;
+  std::string_view name;        // "density"
+  std::string_view title;       // "Density"
+  std::string_view definition;  // formula in words, window in or out, which oracle
+  bool needs_oracle;
+};
+std::span<const MetricInfo> metric_list();
+const MetricInfo* find_metric(std::string_view name);
+
+/// [n_layers][n_kv_heads] flattened; NaN where the ratio is 0 / 0 or the data is missing.
+struct HeadMap {
+  int n_layers = 0, n_kv_heads = 0;
+  std::vector<float> values;
+  float at(int layer, int kv_head) const { return values[static_cast<std::size_t>(layer) * n_kv_heads + kv_head]; }
+};
+
+/// The metric of every head at query position q.
+///
+/// density(q)     = |kept, t <= q - window| / |{t <= q - window}|            sinks count, the window does not
+/// evict_ratio(q) = 1 - |kept, n_sink <= t <= q - window| / |{n_sink <= t <= q - window}|
+/// cache_share(q) = |kept, all| / (q + 1)                                    window and sinks count
+/// recall(q)      = |kept and oracle kept| / |oracle kept|  over eligible tokens n_sink <= t <= q - window
+/// mass_recall(q) = future mass of what is kept / future mass of what the oracle keeps, over eligible tokens
+/// regret(q)      = 1 - mass_recall(q)
+/// chance(q)      = |kept| / |eligible|: what random retention of the same size would recall
+HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
+
+/// Mean of recall(q) over q from budget to the last position (q where the cache is full), per head. NaN if it never fills.
+HeadMap mean_recall(const RunRecord& run);
+
+/// Mean of the values that are not NaN; NaN if there is none.
+double mean(const HeadMap& map);
+
+/// Kept tokens of one head at each q, split in sinks, window and long-range: what the occupancy plot stacks.
+struct Occupancy {
+  std::vector<std::int32_t> sinks, window, long_range;  // [n_tokens]
+};
+Occupancy occupancy(const RunRecord& run, int layer, int kv_head);
+
+/// The oracle's lifetimes from future mass, by the same running top-k (target = log(1e-6 + mass)).
+void compute_oracle_lifetimes(RunRecord& run);
+
+/// "Why was this token evicted?" as a sentence: newcomer, boundary, both effective scores, oracle verdict. Also says so
+/// when it is kept, a sink, in the window, dropped by a threshold, or the run has no contest for it.
+std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int32_t t, std::int32_t q);
+
+}  // namespace kvscope

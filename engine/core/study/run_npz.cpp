@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "engine/core/study/export_run.h"
+#include "engine/core/study/npz.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/file.h"
+
+namespace kvscope {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+template <typename T>
+void add_series(NpzWriter& npz, const std::string& name, const HeadSeries<T>& series, const RunRecord& run, T padding) {
+  if (series.empty()) return;
+  const std::array<std::int64_t, 3> shape = {series.n_layers(), series.n_kv_heads(), run.n_tokens()};
+  std::vector<T> values(static_cast<std::size_t>(shape[0] * shape[1] * shape[2]), padding);
+  auto at = values.begin();
+  for (int layer = 0; layer < series.n_layers(); ++layer) {
+    for (int head = 0; head < series.n_kv_heads(); ++head, at += run.n_tokens()) {
+      const std::vector<T>& row = series.row(layer, head);
+      std::copy(row.begin(), row.begin() + std::min<std::ptrdiff_t>(std::ssize(row), run.n_tokens()), at);
+    }
+  }
+  npz.add(name, shape, std::span<const T>(values));
+}
+
+template <typename T>
+void add_column(NpzWriter& npz, const std::string& name, const std::vector<T>& values) {
+  const std::int64_t n = std::ssize(values);
+  npz.add(name, std::span(&n, 1), std::span<const T>(values));
+}
+
+void add_contests(NpzWriter& npz, const std::vector<Contest>& contests) {
+  const auto column = [&]<typename T>(const char* name, auto Contest::*member, T) {
+    std::vector<T> values;
+    values.reserve(contests.size());
+    for (const Contest& contest : contests) values.push_back(contest.*member);
+    add_column(npz, std::string("contest_") + name, values);
+  };
+  column("q", &Contest::q, std::int32_t{});
+  column("layer", &Contest::layer, std::int32_t{});
+  column("kv_head", &Contest::kv_head, std::int32_t{});
+  column("newcomer", &Contest::newcomer, std::int32_t{});
+  column("boundary", &Contest::boundary, std::int32_t{});
+  column("newcomer_effective", &Contest::newcomer_effective, float{});
+  column("boundary_effective", &Contest::boundary_effective, float{});
+  column("evicted", &Contest::evicted, std::int32_t{});
+}
+
+void add_tokens(NpzWriter& npz, const RunRecord& run) {
+  add_column(npz, "token_id", run.ids);
+  std::vector<float> logprobs(run.logprobs);
+  logprobs.resize(run.ids.size(), kNaN);
+  add_column(npz, "token_logprob", logprobs);
+  std::vector<std::string> pieces;
+  for (std::size_t i = 0; i < run.ids.size(); ++i)
+    pieces.emplace_back(i < run.pieces.size() ? run.pieces[i] : std::string_view());
+  npz.add("token_piece", pieces);
+}
+
+}  // namespace
+
+void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path) {
+  AtomicFile file(path);
+  NpzWriter npz([&](std::string_view bytes) { file.write(bytes); });
+  const std::vector<std::string> policy = {run.policy.to_string()}, model = {run.model.name};
+  npz.add("policy", policy);
+  npz.add("model", model);
+  add_column(npz, "prompt_len", std::vector<std::int32_t>{run.prompt_len});
+  if (parts.contains(ExportPart::lifetimes)) {
+    add_series(npz, "evict_at", run.evict_at, run, kUndecided);
+    add_series(npz, "oracle_evict_at", run.oracle_evict_at, run, kUndecided);
+  }
+  if (parts.contains(ExportPart::scores)) {
+    add_series(npz, "score", run.scores, run, kNaN);
+    add_series(npz, "future_mass", run.future_mass, run, kNaN);
+  }
+  if (parts.contains(ExportPart::contests)) add_contests(npz, run.contests);
+  if (parts.contains(ExportPart::tokens)) add_tokens(npz, run);
+  if (parts.contains(ExportPart::metrics)) {
+    const std::array<std::int64_t, 2> shape = {run.model.n_layers, run.model.n_kv_heads};
+    for (const MetricInfo& info : metric_list())
+      npz.add(std::string(info.name), shape, head_metric(run, info.metric, run.queries() - 1).values);
+  }
+  npz.finish();
+  file.commit();
+}
+
+}  // namespace kvscope

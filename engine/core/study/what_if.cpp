@@ -1,0 +1,120 @@
+#include "engine/core/study/what_if.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope {
+namespace {
+
+/// The delay of the scorer that made the recorded scores: the N of "delay N" in its description, else the window of a
+/// run whose policy used it. nullopt if the run had no scorer or does not tell.
+std::optional<int> recorded_delay(const RunRecord& run) {
+  const std::string_view scorer = run.model.scorer;
+  if (scorer.empty()) return std::nullopt;
+  constexpr std::string_view kWord = "delay ";
+  if (const std::size_t at = scorer.find(kWord); at != std::string_view::npos) {
+    int delay = 0;
+    const char* begin = scorer.data() + at + kWord.size();
+    if (std::from_chars(begin, scorer.data() + scorer.size(), delay).ec == std::errc()) return delay;
+  }
+  const PolicyInfo* info = find_policy(run.policy.name);
+  if (info != nullptr && info->needs_scorer) return run.geometry().window;
+  return std::nullopt;
+}
+
+/// Whether the scores of `run` are of a kind that `spec` reads. A description begins with the kind of its gate.
+void check_gate(const RunRecord& run, const PolicySpec& spec) {
+  const PolicyInfo& info = policy_of(spec).info;
+  if (info.gates.empty() || run.model.scorer.empty()) return;
+  std::string names;
+  for (const std::string_view gate : info.gates) {
+    std::string words(gate);
+    std::replace(words.begin(), words.end(), '_', ' ');
+    if (run.model.scorer.starts_with(words)) return;
+    names += (names.empty() ? "" : " or ") + words;
+  }
+  throw Error({.file = "what-if",
+               .where = "scores",
+               .found = "scores of another scorer (" + run.model.scorer + ")",
+               .expected = "those of " + names,
+               .hint = "decode under " + spec.name + ", or ask for top-k or threshold, which take any score"});
+}
+
+/// Only for a spec that reads scores: a preview of sinks and window alone is exact for any window.
+void check_window(const RunRecord& run, int window) {
+  const std::optional<int> delay = recorded_delay(run);
+  if (!delay || *delay == window || *delay <= 1) return;  // scored on arrival: any window may wait for it
+  throw Error({.file = "what-if",
+               .where = "window",
+               .found = "a window of " + std::to_string(window) + " tokens, but the scores were recorded with " +
+                        std::to_string(*delay),
+               .expected = "window=" + std::to_string(*delay) +
+                           ": this scorer is delayed, it reads the score of token t "
+                           "at query t + window, so another window would have given other scores",
+               .hint = "decode again with the new window"});
+}
+
+/// Throws unless a head has a score for every token that competes before query n_queries.
+void check_scores(const std::vector<float>& scores, int n_queries, const RetentionGeometry& geometry) {
+  for (int t = geometry.n_sink; t < n_queries - geometry.window; ++t) {
+    if (t < static_cast<int>(scores.size()) && !std::isnan(scores[t])) continue;
+    throw Error({.file = "what-if",
+                 .where = "scores",
+                 .found = "the run has no recorded score for token " + std::to_string(t),
+                 .expected = "a score for every token that left the window",
+                 .hint = "run again with a scorer beside the model"});
+  }
+}
+
+}  // namespace
+
+RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
+  const RetentionGeometry geometry = spec.geometry(run.n_positions);
+  const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
+  if (needs_scores) check_gate(run, spec);
+  if (needs_scores) check_window(run, geometry.window);
+  const int n_queries = run.queries();
+  const std::vector<float> none;
+
+  RunRecord result = run;
+  result.policy = spec;
+  result.contests.clear();
+  result.reads.clear();
+  result.changes.clear();
+  result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
+  result.evict_at.resize(run.ids.size(), kUndecided);
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      const std::vector<float>& scores = run.scores.empty() ? none : run.scores.row(layer, head);
+      if (needs_scores) check_scores(scores, n_queries, geometry);
+      std::vector<Contest> contests;
+      policy_lifetimes(spec, run.n_positions, {layer, head, run.model.n_layers, run.model.n_kv_heads}, scores,
+                       n_queries, result.evict_at.row(layer, head), &contests);
+      for (Contest& contest : contests) {
+        contest.layer = static_cast<std::int16_t>(layer);
+        contest.kv_head = static_cast<std::int16_t>(head);
+      }
+      result.contests.insert(result.contests.end(), contests.begin(), contests.end());
+    }
+  }
+  result.oracle_evict_at = LifetimeMap();
+  // The mass of a token is its mean over queries from t + window on: that of another window is not known.
+  if (geometry.window != run.geometry().window) result.future_mass = HeadSeries<float>();
+  if (!result.future_mass.empty()) compute_oracle_lifetimes(result);
+  return result;
+}
+
+std::string what_if_note(const RunRecord& run) {
+  if (run.changes.empty()) return {};
+  std::string note = "the recorded run changed its policy at quer" + std::string(run.changes.size() == 1 ? "y" : "ies");
+  for (std::size_t i = 0; i < run.changes.size(); ++i) note += (i == 0 ? " " : ", ") + std::to_string(run.changes[i].q);
+  return note + "; the preview holds one policy for the whole run";
+}
+
+}  // namespace kvscope

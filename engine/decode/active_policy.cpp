@@ -1,0 +1,140 @@
+#include "engine/decode/active_policy.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+#include "engine/core/support/error.h"
+#include "engine/model/model.h"
+#include "engine/scorer/token_scorer.h"
+
+namespace kvscope::engine {
+namespace {
+
+std::string in_words(std::span<const std::string_view> kinds) {
+  if (kinds.empty()) return "a scorer or gate of any kind";
+  std::string text = "a gate of kind ";
+  for (std::size_t i = 0; i < kinds.size(); ++i) text += (i == 0 ? "" : " or ") + std::string(kinds[i]);
+  return text;
+}
+
+/// The score of a delayed scorer was learned for the moment at which the token leaves the window: with another window
+/// it would be read from a state that it never saw. A gate that speaks on arrival can wait for any window.
+void check_window(const PolicySpec& spec, const RetentionGeometry& geometry, const TokenScorer& scorer) {
+  const int delay = scorer.delay();
+  if (delay <= 1 ? geometry.window >= delay : geometry.window == delay) return;
+  throw Error({.file = spec.to_string(),
+               .where = "window",
+               .found = std::to_string(geometry.window),
+               .expected = std::to_string(delay) + ", the delay that this model's scorer was trained with",
+               .hint = "write window=" + std::to_string(delay)});
+}
+
+const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) {
+  const PolicyInfo& info = policy_of(spec).info;
+  if (const TokenScorer* scorer = model.scorer(info.gates)) return *scorer;
+  throw Error(
+      {.file = spec.to_string(),
+       .found =
+           model.info().scorer.empty() ? "a model without any scorer or gate" : "a model with " + model.info().scorer,
+       .expected = in_words(info.gates),
+       .hint = "--gate PATH loads one, see docs/gates.md; full, streaming and the attention policies need none"});
+}
+
+}  // namespace
+
+ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model)
+    : model_(model),
+      spec_(spec),
+      n_positions_(n_positions),
+      geometry_(spec.geometry(n_positions)),
+      plan_(make_plan(spec, geometry_)) {
+  if (plan_.source == ScoreSource::gate) {
+    scorer_ = &scorer_for(spec, model);
+    check_window(spec, geometry_, *scorer_);
+  } else if (plan_.source == ScoreSource::random) {
+    scorer_ = &model.random_scorer(plan_.seed);
+  }
+}
+
+RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const {
+  const Policy& policy = policy_of(spec);
+  RetentionPlan plan = policy.plan(spec, geometry);
+  if (policy.local_heads == nullptr) return plan;
+  const ModelConfig& config = model_.config();
+  try {
+    plan.local_heads = policy.local_heads(spec, {config.n_layers, config.n_kv_heads, model_.head_alpha()});
+  } catch (const std::invalid_argument&) {
+    throw Error({.file = spec.to_string(),
+                 .found = "a model without a head directory",
+                 .expected = "full_attention_heads.tsv and config.json, as DuoAttention and kvscope heads write them",
+                 .hint = "--gate FOLDER loads one"});
+  }
+  return plan;
+}
+
+void ActivePolicy::change(const PolicySpec& spec) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(
+        {.code = ExitCode::usage,
+         .file = "policy " + spec_.to_string(),
+         .where = what,
+         .found = spec.to_string(),
+         .expected = "other values of threshold, decay, stride or drop, or a smaller budget, of the same policy",
+         .hint = "stop the run and decode again"});
+  };
+  if (spec.name != spec_.name) refuse("name");
+  const RetentionGeometry geometry = spec.geometry(n_positions_);
+  if (geometry.n_sink != geometry_.n_sink) refuse("sinks");
+  if (geometry.window != geometry_.window) refuse("window");
+  if (geometry.top_k > geometry_.top_k) refuse("budget");
+  RetentionPlan plan = make_plan(spec, geometry);
+  RetentionPlan allowed = plan_;
+  allowed.threshold = plan.threshold;
+  allowed.compression.budget = plan.compression.budget;
+  allowed.compression.drop = plan.compression.drop;
+  const bool same = plan.source == allowed.source && plan.seed == allowed.seed && plan.admission == allowed.admission &&
+                    plan.strict == allowed.strict && plan.local_heads == allowed.local_heads &&
+                    plan.eviction == allowed.eviction && plan.protect == allowed.protect &&
+                    plan.compression == allowed.compression && plan.selection == allowed.selection &&
+                    plan.dense_prefill == allowed.dense_prefill;
+  if (!same) refuse("parameters");
+  spec_ = spec;
+  geometry_ = geometry;
+  plan_ = std::move(plan);
+  ++version_;
+}
+
+kernels::RetainRule ActivePolicy::rule() const {
+  if (plan_.eviction != StepEviction::none) return kernels::RetainRule::least;
+  switch (plan_.admission) {
+    case Admission::keep:  // of a hybrid: a threshold that all scores reach, or none
+      return treats_heads_apart() ? kernels::RetainRule::threshold : kernels::RetainRule::keep_all;
+    case Admission::drop:
+      return kernels::RetainRule::window;
+    case Admission::threshold:
+      return kernels::RetainRule::threshold;
+    case Admission::top_k:
+      return kernels::RetainRule::top_k;
+  }
+  throw std::logic_error("ActivePolicy: no such admission");
+}
+
+float ActivePolicy::threshold(int head) const {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (plan_.is_local(head)) return kInfinity;
+  return plan_.admission == Admission::keep ? -kInfinity : plan_.threshold;
+}
+
+int ActivePolicy::prompt_slots() const { return prefills_densely() ? n_positions_ : answer_slots(0); }
+
+int ActivePolicy::answer_slots(int prompt_len) const {
+  if (plan_.eviction != StepEviction::none) return std::min(geometry_.budget() + 1, n_positions_);
+  if (plan_.has_fixed_budget()) return std::min(geometry_.budget(), n_positions_);
+  const Compression& compression = plan_.compression;
+  if (compression.kind == Compression::Kind::none || compression.budget == 0) return n_positions_;
+  if (compression.interval > 0) return std::min(compression.budget + compression.interval, n_positions_);
+  return std::min(std::min(compression.budget, prompt_len) + n_positions_ - prompt_len, n_positions_);
+}
+
+}  // namespace kvscope::engine

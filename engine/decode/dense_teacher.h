@@ -1,0 +1,45 @@
+#pragma once
+// The future-attention oracle's eyes: a dense pass over the run's own tokens, and the attention mass that each token
+// receives after it has left the window (KVpop eq. 2, 3, 8). No LibTorch here.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/record/oracle_spec.h"
+#include "engine/model/model.h"
+
+namespace kvscope::engine {
+
+/// Follows a run with the same tokens and nothing evicted (teacher forcing):
+///
+///     mass_t^(g) = 1 / N_t  sum over q in [t + window, S) of p_{q->t}^(g),    N_t = max(1, S - (t + window))
+///     future_mass_t = max over the query heads g of the KV head's group
+///
+/// or as OracleSpec says otherwise; for agg=mean it is exp(mean_g log(1e-6 + mass^(g))) - 1e-6, so that the logarithm
+/// of 1e-6 + future_mass is the target either way. p is the teacher's own dense attention. Costs O(S) memory a head
+/// (its keys, values and sums) and works in chunks, so that it can keep up with a run.
+class DenseTeacher {
+ public:
+  /// capacity: the most tokens that will ever be given; window: of the policy that is judged.
+  DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec = {});
+  ~DenseTeacher();
+
+  /// Takes the tokens that follow on those already seen. `stop` is asked before each chunk; returns false if it said
+  /// so.
+  /// kept: for lse=sparse, the lifetimes that the policy gave to the tokens so far; undecided ones count as kept.
+  bool absorb(std::span<const std::int32_t> ids, const std::function<bool()>& stop = {},
+              const LifetimeMap* kept = nullptr);
+  /// Queries seen, S of the formula.
+  int horizon() const;
+  /// [n_layers][n_kv_heads][horizon]; NaN for tokens without a future query (t + window >= S).
+  HeadSeries<float> future_mass() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvscope::engine

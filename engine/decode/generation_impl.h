@@ -1,0 +1,134 @@
+#pragma once
+// What a Generation is made of; shared with GenerationBatch. Includes LibTorch; private to generate/.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "engine/core/sampling/sampler.h"
+#include "engine/core/support/error.h"
+#include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/decode/decode_step.h"
+#include "engine/decode/generation.h"
+
+namespace kvscope::engine {
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Generation::Impl {
+  static constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32
+
+  Impl(const LoadedModel& model_, const protocol::RunRequest& request_, std::vector<std::int32_t> ids_,
+       int n_positions_)
+      : model(model_),
+        request(request_),
+        ids(std::move(ids_)),
+        prompt_len(static_cast<int>(ids.size())),
+        n_positions(n_positions_),
+        state(model_, request_.policy, n_positions_),
+        sampler(request_.sampling),
+        stops(request_.stop) {}
+
+  /// Logits of the next token from the prompt's last hidden state, [1, hidden].
+  void read_logits(const at::Tensor& hidden) {
+    const at::Tensor host = logits_of(model.weights(), hidden).view({-1}).cpu();
+    logits.assign(host.data_ptr<float>(), host.data_ptr<float>() + host.numel());
+    has_logits = true;
+    normaliser = log_sum_exp(logits);
+    best = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    check_finite();
+  }
+
+  /// Logits of the next token from the last decode step; they stay on the device until somebody asks.
+  void note_step() {
+    has_logits = false;
+    normaliser = decode->summary(sequence).log_sum_exp;
+    best = decode->summary(sequence).best;
+    check_finite();
+  }
+
+  const std::vector<float>& next_logits() {
+    if (!has_logits) logits = decode->logits(sequence);
+    has_logits = true;
+    return logits;
+  }
+
+  float logprob(std::int32_t id) {
+    const float logit = !has_logits && id == best ? decode->summary(sequence).best_logit : next_logits().at(id);
+    return static_cast<float>(logit - normaliser);
+  }
+
+  void check_finite() const {
+    if (std::isfinite(normaliser)) return;
+    throw Error({.code = ExitCode::internal,
+                 .file = model.info().name,
+                 .where = "logits after position " + std::to_string(ids.size() - 1),
+                 .found = "a value that is not finite",
+                 .hint = "damaged weights, or values too large for " + model.info().dtype});
+  }
+
+  /// Appends the log-probabilities of the tokens that follow those of a chunk, as far as the prompt goes, and if wanted
+  /// the likeliest tokens in their places. hidden: [n, hidden] of the chunk that begins at position `first`.
+  void append_logprobs(const at::Tensor& hidden, const at::Tensor& tokens, std::int64_t first, std::vector<float>& out,
+                       std::vector<std::int32_t>* greedy) const {
+    const std::int64_t end = std::min<std::int64_t>(hidden.size(0), prompt_len - 1 - first);
+    for (std::int64_t begin = 0; begin < end; begin += kLogitRows) {
+      const std::int64_t rows = std::min(kLogitRows, end - begin);
+      const at::Tensor row_logits = logits_of(model.weights(), hidden.narrow(0, begin, rows));
+      const at::Tensor next = tokens.narrow(0, first + begin + 1, rows).unsqueeze(1);
+      const at::Tensor logprobs = (row_logits.gather(1, next).squeeze(1) - row_logits.logsumexp(1)).cpu();
+      out.insert(out.end(), logprobs.data_ptr<float>(), logprobs.data_ptr<float>() + rows);
+      if (greedy == nullptr) continue;
+      const at::Tensor best = row_logits.argmax(1).to(at::kInt).cpu();
+      greedy->insert(greedy->end(), best.data_ptr<std::int32_t>(), best.data_ptr<std::int32_t>() + rows);
+    }
+  }
+
+  /// Tokens of a chunk. By itself: equal chunks, so that none is a short rest.
+  std::int64_t chunk_size(int wanted) const {
+    if (wanted > 0) return wanted;
+    const bool keeps_all = state.policy.prefills_densely();
+    const std::int64_t most = !model.weights().device.is_cuda() ? 512 : keeps_all ? 8192 : 2048;
+    const std::int64_t n_chunks = (prompt_len + most - 1) / most;
+    return (prompt_len + n_chunks - 1) / n_chunks;
+  }
+
+  void end_prefill(protocol::StepFacts& facts);
+  protocol::StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
+
+  /// What step() will draw.
+  std::int32_t next_id() { return sampler.is_greedy() ? best : sampler.next(next_logits(), ids); }
+
+  /// A step in two halves, so that the model's pass between them may serve several runs: what the token is told to be,
+  std::int32_t begin_step(std::int32_t id, protocol::StepFacts& facts);
+  /// and what came of it. `step` has run sequence `index`; the step began at `start` and ends here, what it takes to
+  /// gather the facts included.
+  void end_step(DecodeStep& step, int index, std::chrono::steady_clock::time_point start, protocol::StepFacts& facts);
+  std::string_view piece(std::int32_t id) const {
+    return model.has_tokenizer() ? model.tokenizer().piece(id) : std::string_view();
+  }
+
+  const LoadedModel& model;
+  protocol::RunRequest request;
+  std::vector<std::int32_t> ids;
+  int prompt_len;
+  int n_positions;
+  SequenceState state;
+  std::unique_ptr<DecodeStep> own_decode;  // made with the first step that is not of a batch
+  DecodeStep* decode = nullptr;            // what did the last step, and as which of its sequences
+  int sequence = 0;
+  Sampler sampler;
+  std::vector<float> logits;  // of the next token, if has_logits
+  bool has_logits = false;
+  double normaliser = 0;   // log sum exp of them
+  std::int32_t best = -1;  // the greatest of them
+  bool records = true;
+  bool at_end = false;  // end of text was drawn and the request stops there
+  StopStrings stops;    // has seen the answer, a final end-of-text token left out
+  RunTimings timings;
+};
+
+}  // namespace kvscope::engine

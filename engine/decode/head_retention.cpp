@@ -1,0 +1,61 @@
+#include "engine/decode/head_retention.h"
+
+#include <algorithm>
+
+#include "engine/core/lifetime/lifetime_map.h"
+
+namespace kvscope::engine {
+
+HeadRetention::HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay)
+    : rule_(std::move(rule)), n_sink_(n_sink), window_(window), delay_(delay) {}
+
+HeadRetention::Kept& HeadRetention::find(std::int32_t position) {
+  return *std::lower_bound(kept_.begin(), kept_.end(), position,
+                           [](const Kept& kept, std::int32_t wanted) { return kept.position < wanted; });
+}
+
+float& HeadRetention::score_of(std::int32_t token) {
+  return token >= first_ ? score_[token - first_] : find(token).score;
+}
+
+void HeadRetention::evict(std::int32_t token, std::int32_t q) {
+  (token >= first_ ? evict_at_[token - first_] : find(token).evict_at) = q;
+  evictions_.push_back({token, q});
+}
+
+void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
+  evict_at_.assign(static_cast<std::size_t>(n), kNever);
+  score_.assign(static_cast<std::size_t>(n), 0.0f);
+  evictions_.clear();
+  contests_.clear();
+  for (std::int32_t q = first_; q < first_ + n; ++q) {
+    // Whoever is scored is in the window still, and who leaves it is still there.
+    if (const std::int32_t scored = q - delay_; !scores.empty() && scored >= 0) score_of(scored) = scores[q - first_];
+    const std::int32_t token = q - window_;
+    if (token < n_sink_) continue;
+    if (const std::int32_t evicted = rule_->admit(token, score_of(token), &contests_); evicted >= 0) evict(evicted, q);
+  }
+}
+
+void HeadRetention::commit() {
+  std::vector<std::int32_t> free;
+  std::size_t stays = 0;
+  for (const Kept& kept : kept_) {
+    if (kept.evict_at == kNever) {
+      kept_[stays++] = kept;
+    } else {
+      free.push_back(kept.slot);
+    }
+  }
+  kept_.resize(stays);
+  slots_.assign(evict_at_.size(), -1);
+  std::size_t reused = 0;
+  for (std::size_t i = 0; i < evict_at_.size(); ++i) {
+    if (evict_at_[i] != kNever) continue;
+    slots_[i] = reused < free.size() ? free[reused++] : n_slots_++;
+    kept_.push_back({first_ + static_cast<std::int32_t>(i), slots_[i], score_[i], kNever});
+  }
+  first_ += static_cast<std::int32_t>(evict_at_.size());
+}
+
+}  // namespace kvscope::engine

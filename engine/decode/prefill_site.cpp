@@ -1,0 +1,183 @@
+#include "engine/decode/prefill_site.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/support/error.h"
+#include "engine/decode/eviction/mass_eviction.h"
+#include "engine/model/ops.h"
+#include "kernels/cpu/parallel_for.h"
+
+namespace kvscope::engine {
+
+PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks)
+    : state_(state),
+      hooks_(hooks),
+      facts_(facts),
+      n_chunks_(n_chunks),
+      n_kv_heads_(state.model.config().n_kv_heads),
+      is_dense_(state.policy.prefills_densely()) {
+  if (is_dense_) return;
+  const RetentionGeometry& geometry = state.policy.geometry();
+  const int delay = state.policy.scorer() != nullptr ? state.policy.scorer()->delay() : 0;
+  for (int i = 0; i < state.model.config().n_layers * n_kv_heads_; ++i) {
+    heads_.emplace_back(state.policy.lifetime_rule(i), geometry.n_sink, geometry.window, delay);
+  }
+}
+
+bool PrefillSite::reads_unrotated() const {
+  const TokenScorer* scorer = state_.policy.scorer();
+  return (scorer != nullptr && scorer->reads_unrotated()) || state_.query_sum.defined();
+}
+
+void PrefillSite::begin(std::int64_t first, std::int64_t n) {
+  ++chunk_;
+  first_ = first;
+  n_ = n;
+  const auto ints = at::TensorOptions().device(state_.model.weights().device).dtype(at::kInt);
+  positions_ = at::arange(first, first + n, ints);
+  if (!is_dense_) return;
+  dense_slot_ = positions_.expand({n_kv_heads_, n}).contiguous();
+  state_.cache.fill_slots(static_cast<int>(first + n));
+}
+
+at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
+  const auto& [x, input, q_unrotated, k_unrotated, q, k, v] = tokens;
+  if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
+  const double n_layers = state_.model.config().n_layers;
+  if (hooks_.progress) {
+    hooks_.progress("prefill", static_cast<double>(chunk_) * n_layers + layer,
+                    static_cast<double>(n_chunks_) * n_layers);
+  }
+  observe(layer, tokens);
+  if (is_dense_) return attend_dense(layer, tokens);
+
+  const at::Tensor scores = score_tokens(layer, tokens);
+  decide(layer, scores);
+  if (facts_ != nullptr) note(layer, scores);
+  const ChunkFacts facts = commit(layer);
+  at::Tensor keys = k.transpose(0, 1), values = v.transpose(0, 1);  // [n_kv_heads, n, head_dim]
+  if (facts.n_slots > 0) {
+    const SlotCache::Rows kept = state_.cache.rows(layer, static_cast<int>(facts.n_slots));
+    keys = at::cat({kept.k, keys}, 1);
+    values = at::cat({kept.v, values}, 1);
+  }
+  const at::Tensor o = ops::cache_attention(q, keys, values, facts.position, facts.evict_at, first_);
+  std::vector<std::int32_t> n_slots;
+  for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(head(layer, i).n_slots());
+  state_.cache.set_slots(layer, n_slots);
+  ops::append_many(state_.cache.view(layer), k, v, facts.slot, positions_);
+  return o;
+}
+
+at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
+  ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
+  const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
+  const bool needs_lse = state_.policy.plan().eviction == StepEviction::attention_sum;
+  if (!needs_lse) return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_);
+  const at::Tensor lse =
+      at::empty({tokens.q.size(1), n_}, at::TensorOptions().device(tokens.q.device()).dtype(at::kFloat));
+  const at::Tensor o = ops::cache_attention(tokens.q, all.k, all.v, {}, {}, first_, lse);
+  add_attention_sums(state_, layer, tokens.q, all.k, lse, first_);
+  return o;
+}
+
+void PrefillSite::observe(int layer, const LayerTokens& tokens) {
+  if (state_.query_ring.defined()) {
+    const std::int64_t rows = state_.query_ring.size(1), kept = std::min(rows, n_), from = n_ - kept;
+    const at::Tensor row =
+        at::arange(first_ + from, first_ + n_, state_.query_ring.options().dtype(at::kLong)).remainder_(rows);
+    state_.query_ring[layer].index_copy_(0, row, tokens.q.narrow(0, from, kept).reshape({kept, -1}));
+  }
+  if (!state_.query_sum.defined()) return;
+  const std::int64_t skip = std::clamp<std::int64_t>(state_.policy.plan().compression.n_sink - first_, 0, n_);
+  const at::Tensor q = tokens.q_unrotated.narrow(0, skip, n_ - skip).to(at::kFloat).transpose(0, 1);  // [heads, n, D]
+  state_.query_sum[layer].add_(q.sum(1));
+  state_.query_outer[layer].baddbmm_(q.transpose(1, 2), q);
+  if (layer == 0) state_.n_queries += n_ - skip;
+}
+
+at::Tensor PrefillSite::score_tokens(int layer, const LayerTokens& tokens) {
+  const TokenScorer* scorer = state_.policy.scorer();
+  if (scorer == nullptr) return {};
+  return scorer->absorb(layer, tokens, first_, state_.memory.get()).cpu().contiguous();
+}
+
+void PrefillSite::decide(int layer, const at::Tensor& scores) {
+  const std::int64_t cost = n_ * 200;  // operations of a head, about: a heap, or a tree, per token
+  kernels::cpu::parallel_for(n_kv_heads_, cost, [&](std::int64_t i) {
+    std::span<const float> of_head;
+    if (scores.defined()) of_head = {scores.data_ptr<float>() + i * n_, static_cast<std::size_t>(n_)};
+    head(layer, static_cast<int>(i)).decide(static_cast<std::int32_t>(n_), of_head);
+  });
+}
+
+void PrefillSite::note(int layer, const at::Tensor& scores) {
+  const std::int64_t delay = state_.policy.scorer() != nullptr ? state_.policy.scorer()->delay() : 0;
+  for (int i = 0; i < n_kv_heads_; ++i) {
+    for (Contest contest : head(layer, i).contests()) {
+      contest.layer = static_cast<std::int16_t>(layer);
+      contest.kv_head = static_cast<std::int16_t>(i);
+      facts_->contests.push_back(contest);
+    }
+    for (const HeadRetention::Eviction& e : head(layer, i).evictions()) {
+      facts_->lifetimes.push_back({layer, i, e.token, e.evict_at});
+    }
+    if (!scores.defined()) continue;
+    const float* of_head = scores.data_ptr<float>() + i * n_;
+    for (std::int64_t column = std::max<std::int64_t>(0, delay - first_); column < n_; ++column) {
+      const auto token = static_cast<std::int32_t>(first_ + column - delay);
+      if (of_head[column] == of_head[column]) facts_->scores.push_back({layer, i, token, of_head[column]});
+    }
+  }
+}
+
+PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
+  std::int64_t n_slots = 0;
+  for (int i = 0; i < n_kv_heads_; ++i) n_slots = std::max<std::int64_t>(n_slots, head(layer, i).n_slots());
+  const std::int64_t n_keys = n_slots + n_, part = n_kv_heads_ * n_keys;
+  at::Tensor host = at::zeros({2 * part + n_kv_heads_ * n_}, at::kInt);  // a slot without a token: evicted at 0
+  std::int32_t* words = host.data_ptr<std::int32_t>();
+  for (int i = 0; i < n_kv_heads_; ++i) {
+    HeadRetention& of_head = head(layer, i);
+    std::int32_t* position = words + i * n_keys;
+    std::int32_t* evict_at = words + part + i * n_keys;
+    for (const HeadRetention::Kept& kept : of_head.kept()) {
+      position[kept.slot] = kept.position;
+      evict_at[kept.slot] = kept.evict_at;
+    }
+    for (std::int64_t j = 0; j < n_; ++j) position[n_slots + j] = static_cast<std::int32_t>(first_ + j);
+    std::copy(of_head.evict_at().begin(), of_head.evict_at().end(), evict_at + n_slots);
+    of_head.commit();
+    std::copy(of_head.slots().begin(), of_head.slots().end(), words + 2 * part + i * n_);
+  }
+  const at::Tensor there = host.to(positions_.device(), /*non_blocking=*/true);  // pageable: staged before it returns
+  return {.position = there.narrow(0, 0, part).view({n_kv_heads_, n_keys}),
+          .evict_at = there.narrow(0, part, part).view({n_kv_heads_, n_keys}),
+          .slot = there.narrow(0, 2 * part, n_kv_heads_ * n_).view({n_kv_heads_, n_}),
+          .n_slots = n_slots};
+}
+
+void PrefillSite::finish() {
+  if (is_dense_ || state_.policy.scorer() == nullptr) return;
+  const std::int64_t n_layers = state_.model.config().n_layers, end = first_ + n_;
+  at::Tensor ring = state_.score_ring.defined() ? state_.score_ring.cpu() : at::Tensor();
+  for (int layer = 0; layer < n_layers; ++layer) {
+    const at::Tensor there = state_.cache.slot_priority(layer);
+    const at::Tensor priority = at::zeros(there.sizes(), at::kFloat);
+    for (int i = 0; i < n_kv_heads_; ++i) {
+      float* of_head = priority.data_ptr<float>() + i * priority.size(1);
+      // What is still in the window has no priority yet: the decode step sets it when the token leaves.
+      for (const HeadRetention::Kept& kept : head(layer, i).kept()) {
+        of_head[kept.slot] = kept.score;
+        if (!ring.defined() || kept.position + ring.size(2) <= end) continue;
+        ring.data_ptr<float>()[(layer * n_kv_heads_ + i) * ring.size(2) + kept.position % ring.size(2)] = kept.score;
+      }
+    }
+    there.copy_(priority);
+  }
+  if (ring.defined()) state_.score_ring.copy_(ring);
+}
+
+}  // namespace kvscope::engine

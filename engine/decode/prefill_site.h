@@ -1,0 +1,65 @@
+#pragma once
+// Attention under a policy while a prompt passes through in chunks. Includes LibTorch; private to generate/.
+
+#include <vector>
+
+#include "engine/decode/dense_attention.h"
+#include "engine/decode/head_retention.h"
+#include "engine/decode/sequence_state.h"
+
+namespace kvscope::engine {
+
+/// Chunk by chunk and layer by layer: scores of the chunk, lifetimes from them, attention of the chunk's queries over
+/// what the cache kept of the chunks before and the chunk itself,
+///
+///     visible(q, t)  <=>  t <= q < evict_at[t],
+///
+/// and what is alive at the chunk's end into the cache. Memory is that of the cache and of one chunk. Use: begin() and
+/// forward() per chunk, finish() at the end.
+class PrefillSite final : public AttentionSite {
+ public:
+  /// facts: null to note nothing. n_chunks: of the prompt, for the progress.
+  PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks);
+  /// The next chunk: positions first ... first + n - 1.
+  void begin(std::int64_t first, std::int64_t n);
+  at::Tensor attend(int layer, const LayerTokens& tokens) override;
+  bool reads_unrotated() const override;
+  /// Gives the cache the scores of what it keeps, so that decode steps can go on.
+  void finish();
+
+ private:
+  /// A policy that keeps everything, at least while the prompt lasts, needs no decisions, and nothing waits for the
+  /// device.
+  at::Tensor attend_dense(int layer, const LayerTokens& tokens);
+  /// What eviction after the prompt will want to know of its queries.
+  void observe(int layer, const LayerTokens& tokens);
+  /// Scores that the chunk's tokens make known, [n_kv_heads, n] on the host: column i is of token first + i - delay.
+  /// Undefined without scorer.
+  at::Tensor score_tokens(int layer, const LayerTokens& tokens);
+  void decide(int layer, const at::Tensor& scores);
+  void note(int layer, const at::Tensor& scores);
+  HeadRetention& head(int layer, int kv_head) {
+    return heads_[static_cast<std::size_t>(layer) * n_kv_heads_ + kv_head];
+  }
+  /// What the device has to know of a layer's chunk, one int32 row of a single upload each: position and evict_at of
+  /// the cache's first n_slots slots and the chunk's tokens, then the slots of the chunk's tokens; by head.
+  struct ChunkFacts {
+    at::Tensor position, evict_at;  // [n_kv_heads, n_slots + n]
+    at::Tensor slot;                // [n_kv_heads, n]
+    std::int64_t n_slots;
+  };
+  ChunkFacts commit(int layer);
+
+  SequenceState& state_;
+  const Hooks& hooks_;
+  protocol::StepFacts* facts_;
+  std::int64_t n_chunks_, chunk_ = -1;
+  std::int64_t first_ = 0, n_ = 0;
+  int n_kv_heads_;
+  bool is_dense_;
+  std::vector<HeadRetention> heads_;  // [n_layers * n_kv_heads], empty if dense
+  at::Tensor positions_;              // [n] int32 on the device
+  at::Tensor dense_slot_;             // [n_kv_heads, n] int32, if dense
+};
+
+}  // namespace kvscope::engine

@@ -1,0 +1,161 @@
+#include "engine/decode/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/error.h"
+#include "engine/decode/dense_teacher.h"
+
+namespace kvscope::engine {
+namespace {
+
+constexpr int kOracleStride = 16;  // new tokens between two looks at recall so far
+
+/// The teacher beside a run, and the record that recall is counted on.
+class Oracle {
+ public:
+  explicit Oracle(const Generation& run)
+      : run_(run),
+        teacher_(run.model(), run.n_positions(), run.request().policy.geometry(run.n_positions()).window,
+                 run.request().oracle_spec) {
+    record_.model = run.model().info();
+    record_.policy = run.request().policy;
+    record_.n_positions = run.n_positions();
+    protocol::apply_event(record_, started_event(run));
+  }
+
+  void take(const protocol::StepFacts& facts) { protocol::apply_event(record_, protocol::to_json(facts, 0)); }
+  bool is_due() const { return static_cast<int>(run_.ids().size()) >= teacher_.horizon() + kOracleStride; }
+
+  /// Lets the teacher read what is new; false if it was told to stop.
+  bool catch_up(const Hooks& hooks) {
+    const std::span<const std::int32_t> ids(run_.ids());
+    return teacher_.absorb(ids.subspan(static_cast<std::size_t>(teacher_.horizon())), hooks.cancelled,
+                           &record_.evict_at);
+  }
+
+  OracleFacts facts(bool final) {
+    OracleFacts out{.horizon = teacher_.horizon(), .final = final};
+    record_.future_mass = teacher_.future_mass();
+    record_.oracle_horizon = out.horizon;
+    compute_oracle_lifetimes(record_);
+    out.recall = head_metric(record_, Metric::recall, out.horizon - 1);
+    if (final) out.future_mass = std::move(record_.future_mass);
+    return out;
+  }
+
+  static nlohmann::json started_event(const Generation& run) {
+    BytePool pieces;
+    for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
+    return protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(),
+                             run.request().oracle_spec);
+  }
+
+ private:
+  const Generation& run_;
+  DenseTeacher teacher_;
+  RunRecord record_;
+};
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+/// Takes over other parameters, if somebody asks for them. Lifetimes that end by it are told at once.
+void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sink,
+                   const std::function<void(const protocol::StepFacts&)>& tell) {
+  protocol::StepFacts facts;
+  run.change_policy(policy, &facts);
+  facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
+  if (sink.policy_changed) sink.policy_changed(facts.n_tokens, policy);
+  if (!facts.lifetimes.empty()) tell(facts);
+}
+
+/// Changes that the request planned, and those that somebody asks for while the run goes on.
+void change_policy(Generation& run, const RunSink& sink, const std::function<void(const protocol::StepFacts&)>& tell) {
+  for (const PolicyChange& change : run.request().changes) {
+    // The prompt goes through under one policy: what was planned within it holds behind it.
+    if (std::max(change.q, run.prompt_len()) == static_cast<int>(run.ids().size())) {
+      change_policy(run, change.policy, sink, tell);
+    }
+  }
+  if (!sink.next_policy) return;
+  while (const std::optional<std::string> text = sink.next_policy()) {
+    try {
+      change_policy(run, PolicySpec::parse(*text), sink, tell);
+    } catch (const Error& error) {
+      if (sink.log) sink.log(error.what());
+    }
+  }
+}
+
+/// The run's loop. Throws Error (cancelled) when the prefill was cut short.
+bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
+  const auto tell = [&](const protocol::StepFacts& facts) {
+    if (oracle != nullptr) oracle->take(facts);
+    if (sink.step) sink.step(facts);
+  };
+  const auto look = [&](bool final) {
+    if (!oracle->catch_up(sink.hooks)) return false;
+    if (sink.oracle) sink.oracle(oracle->facts(final));
+    return true;
+  };
+  tell(run.prefill(sink.hooks));
+  if (oracle != nullptr && !run.finished() && !look(false)) return false;
+  while (!run.finished()) {
+    if (sink.hooks.is_cancelled()) return false;
+    change_policy(run, sink, tell);
+    tell(run.step());
+    if (oracle != nullptr && !run.finished() && oracle->is_due() && !look(false)) return false;
+  }
+  return oracle == nullptr || look(true);
+}
+
+}  // namespace
+
+RunOutcome execute_run(const LoadedModel& model, const protocol::RunRequest& request, const RunSink& sink) {
+  Generation run(model, request);
+  if (sink.started) sink.started(run);
+  std::unique_ptr<Oracle> oracle = request.oracle ? std::make_unique<Oracle>(run) : nullptr;
+  bool complete = false;
+  try {
+    complete = decode_all(run, oracle.get(), sink);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::cancelled) throw;
+  }
+  return {complete ? RunStatus::complete : RunStatus::cancelled, run.timings(), run.answer()};
+}
+
+RunRecord record_run(const LoadedModel& model, const protocol::RunRequest& request, const Hooks& hooks) {
+  RunRecord record;
+  record.model = model.info();
+  record.policy = request.policy;
+  record.sampling = request.sampling;
+  record.prompt_text = request.prompt;
+  record.started_utc = utc_now();
+  RunSink sink;
+  sink.hooks = hooks;
+  sink.started = [&](const Generation& run) { protocol::apply_event(record, Oracle::started_event(run)); };
+  sink.step = [&](const protocol::StepFacts& facts) { protocol::apply_event(record, protocol::to_json(facts, 0)); };
+  sink.oracle = [&](const OracleFacts& facts) {
+    protocol::apply_event(record, facts.final
+                                      ? protocol::oracle_final(0, facts.horizon, facts.recall.values, facts.future_mass)
+                                      : protocol::oracle(0, facts.horizon, facts.recall.values));
+  };
+  sink.policy_changed = [&](std::int32_t q, const PolicySpec& policy) {
+    protocol::apply_event(record, protocol::policy_changed(0, q, policy));
+  };
+  const RunOutcome outcome = execute_run(model, request, sink);
+  protocol::apply_event(record, protocol::done_run(0, outcome.status, outcome.timings, outcome.text));
+  return record;
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,210 @@
+#include "engine/jobs/bench/decode_bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/jobs/bench/bench_model.h"
+#include "engine/jobs/bench/device_rates.h"
+#include "engine/jobs/bench/shapes.h"
+#include "engine/jobs/bench/statistics.h"
+#include "engine/decode/slot_cache.h"
+#include "engine/core/support/error.h"
+#include "engine/decode/generation_batch.h"
+#include "engine/decode/active_policy.h"
+#include "engine/scorer/token_scorer.h"
+
+namespace kvscope::engine {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxContext = 1 << 24;
+constexpr int kWarmUpSteps = 8;
+constexpr int kCheckedSteps = 4;
+
+struct DecodeArgs {
+  int prompt_tokens, max_tokens, repeats, batch;
+  std::vector<std::string> policies;
+  int n_steps() const { return kWarmUpSteps + 2 * repeats * max_tokens; }
+};
+
+DecodeArgs read_args(const JsonObject& args) {
+  DecodeArgs out;
+  out.max_tokens = static_cast<int>(args.integer_or("max_tokens", 64, 1, kMaxContext));
+  out.prompt_tokens = static_cast<int>(args.integer_or("prompt_tokens", 1024, 1, kMaxContext));
+  out.repeats = static_cast<int>(args.integer_or("repeats", 5, 1, 1000));
+  out.batch = static_cast<int>(args.integer_or("batch", 1, 1, GenerationBatch::kMaxBatch));
+  if (args.has("policy")) out.policies = {args.text("policy")};
+  return out;
+}
+
+/// Without a policy given: everything kept, and a quarter of the context where the model has a scorer.
+std::vector<std::string> default_policies(const LoadedModel& model, int prompt_tokens) {
+  std::vector<std::string> out{"full"};
+  if (const int delay = model.scorer_delay(); delay > 0) {
+    const int budget = std::max(prompt_tokens / 4, 4 + delay + 16);  // never so few that there is no long-range slot
+    out.push_back("kvpop:budget=" + std::to_string(budget) + ",sinks=4,window=" + std::to_string(delay));
+  }
+  return out;
+}
+
+protocol::RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens, int max_tokens) {
+  protocol::RunRequest request;
+  request.prompt_ids = bench_prompt(n_tokens, model.config().vocab_size);
+  request.policy = PolicySpec::parse(policy);
+  request.max_tokens = max_tokens;
+  request.stop_at_eos = false;
+  return request;
+}
+
+/// max |a - b| / max |b| of the logits after a prefill and kCheckedSteps steps, and after a prefill of all these
+/// tokens. Throws Error (internal) if that is more than rounding explains: 1e-3 in float32, 0.1 in bfloat16.
+double check_steps(const LoadedModel& model, const std::string& policy, int prompt_tokens) {
+  // Past the budget, so that tokens have been evicted on both sides.
+  const int n = std::min(prompt_tokens, PolicySpec::parse(policy).budget_tokens(prompt_tokens) + 256);
+  protocol::RunRequest request = request_of(model, policy, n + kCheckedSteps, 0);
+  // A method that lets its prompt see everything does another thing with a token of the answer. With room for all it
+  // does not.
+  const PolicySpec& spec = request.policy;
+  if (policy_of(spec).plan(spec, spec.geometry(n + kCheckedSteps)).dense_prefill) {
+    request.policy.budget = BudgetSpec{BudgetSpec::Kind::tokens, static_cast<double>(n + kCheckedSteps)};
+  }
+  Generation whole(model, request);
+  whole.set_recording(false);
+  whole.prefill({}, {.logprobs = false});
+  const std::vector<std::int32_t> ids = request.prompt_ids;
+  request.prompt_ids.resize(static_cast<std::size_t>(n));
+  request.max_tokens = kCheckedSteps;
+  Generation steps(model, request);
+  steps.set_recording(false);
+  steps.prefill({}, {.logprobs = false});
+  for (int i = 0; i < kCheckedSteps; ++i) steps.step_forced(ids[static_cast<std::size_t>(n + i)]);
+  const std::span<const float> a = steps.logits(), b = whole.logits();
+  float difference = 0, largest = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference = std::max(difference, std::abs(a[i] - b[i]));
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  const double error = difference / largest, allowed = model.info().dtype == "float32" ? 1e-3 : 0.1;
+  if (error <= allowed) return error;
+  throw Error({.code = ExitCode::internal,
+               .file = model.info().name,
+               .where = policy,
+               .found = "decode steps that differ from a prefill by " + std::to_string(error) + " of the largest logit",
+               .expected = "at most " + std::to_string(allowed)});
+}
+
+/// Bytes that one step must read: every weight but the embedding's other rows and the scorer's weights once, and of
+/// each of `batch` sequences the kept keys and values and, twice, the scorer's memory.
+double bytes_per_step(const LoadedModel& model, const SlotCache& cache, const TokenScorer* scorer, int batch) {
+  const ModelConfig& config = model.config();
+  const double element = model.info().dtype == "float32" ? 4 : 2;
+  double elements = static_cast<double>(model.info().n_parameters);
+  if (!config.tie_word_embeddings) elements -= static_cast<double>(config.vocab_size) * config.hidden_size;
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    for (int head = 0; head < config.n_kv_heads; ++head) {
+      elements += 2.0 * batch * cache.n_slots(layer, head) * config.head_dim;
+    }
+  }
+  const double scoring = scorer != nullptr ? scorer->weight_bytes() + 2.0 * batch * scorer->memory_bytes() : 0;
+  return elements * element + scoring;
+}
+
+std::string row_text(const json& row) {
+  char text[320];
+  const json& ms = row["ms_per_step"];
+  std::snprintf(text, sizeof text,
+                "%-50s %8.3f ms a step (%.3f ... %.3f) = %7.1f tokens/s, %.2f x floor  recording %+.1f %%  "
+                "cache %.2f MiB  peak %.2f GiB  error %.1e",
+                row["policy"].get<std::string>().c_str(), ms["median"].get<double>(), ms["min"].get<double>(),
+                ms["max"].get<double>(), row["decode_tokens_per_s"]["median"].get<double>(),
+                row["ratio_to_floor"].get<double>(), 100 * (row["recording_ratio"].get<double>() - 1),
+                row["cache_bytes"].get<double>() / (1 << 20), row["peak_bytes"].get<double>() / (1 << 30),
+                row["check_error"].get<double>());
+  return text;
+}
+
+/// Null if cancelled.
+json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_rate, const std::string& text,
+                  const JobContext& context) {
+  const PolicySpec policy = PolicySpec::parse(text);
+  const double error = check_steps(model, text, args.prompt_tokens);
+  forget_peak(model);
+  GenerationBatch runs(model,
+                       std::vector<protocol::RunRequest>(static_cast<std::size_t>(args.batch),
+                                                         request_of(model, text, args.prompt_tokens, args.n_steps())));
+  runs.prefill({}, {.logprobs = false});
+  const Generation& run = runs.run(0);
+  const auto seconds_of = [&](int n_steps, bool recording) {
+    runs.set_recording(recording);
+    const double before = run.timings().decode_s;
+    for (int i = 0; i < n_steps; ++i) {
+      if (context.cancelled != nullptr && *context.cancelled) return -1.0;
+      runs.step();
+    }
+    return (run.timings().decode_s - before) / n_steps;
+  };
+  seconds_of(kWarmUpSteps, true);
+  std::vector<double> plain, recorded;
+  for (int repeat = 0; repeat < args.repeats; ++repeat) {
+    for (const bool recording : {false, true}) {
+      const double seconds = seconds_of(args.max_tokens, recording);
+      if (seconds < 0) return nullptr;
+      (recording ? recorded : plain).push_back(seconds * 1e3);
+    }
+  }
+  const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
+  const TokenScorer* scorer = ActivePolicy(policy, args.prompt_tokens, model).scorer();
+  const double bytes = bytes_per_step(model, run.cache(), scorer, args.batch), floor_ms = bytes / read_rate * 1e3;
+  return {{"policy", policy.to_string()},
+          {"prompt_tokens", args.prompt_tokens},
+          {"batch", args.batch},
+          {"check_error", error},
+          {"ms_per_step", to_json(ms)},
+          {"ms_per_step_recording", to_json(recorded_ms)},
+          {"recording_ratio", recorded_ms.median / ms.median},
+          {"decode_tokens_per_s",
+           to_json(Spread{args.batch * 1e3 / ms.median, args.batch * 1e3 / ms.max, args.batch * 1e3 / ms.min})},
+          {"prefill_tokens_per_s", args.prompt_tokens / run.timings().prefill_s},
+          {"bytes_per_step", bytes},
+          {"floor_ms", floor_ms},
+          {"ratio_to_floor", ms.median / floor_ms},
+          {"cache_bytes", run.cache_bytes()},
+          {"peak_bytes", peak_bytes(model)}};
+}
+
+}  // namespace
+
+json decode_bench(const JsonObject& args_json, JobContext& context) {
+  DecodeArgs args = read_args(args_json);
+  const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens + args.n_steps(),
+                                             args_json.text_or("policy", "kvpop:window=256"));
+  if (args.prompt_tokens + args.n_steps() > model.config().max_positions) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "--prompt-tokens and --max-tokens",
+                 .found = std::to_string(args.prompt_tokens) + " and 2 x " + std::to_string(args.repeats) +
+                          " repeats of " + std::to_string(args.max_tokens),
+                 .expected = "together at most " + std::to_string(model.config().max_positions) +
+                             " positions, the model's context",
+                 .hint = "ask for fewer of them or of --repeats"});
+  }
+  if (args.policies.empty()) args.policies = default_policies(model, args.prompt_tokens);
+  const double read_rate = measure_read_rate(model);
+  json rows = json::array();
+  for (const std::string& policy : args.policies) {
+    if (context.progress) {
+      context.progress("bench", static_cast<double>(rows.size()), static_cast<double>(args.policies.size()), policy);
+    }
+    json row = bench_policy(model, args, read_rate, policy, context);
+    if (row.is_null()) return {{"status", "cancelled"}, {"rows", rows}};
+    if (context.row) context.row(row_text(row), row);
+    rows.push_back(std::move(row));
+  }
+  return {{"status", "complete"},          {"model", model.info().name},    {"device", model.info().device},
+          {"dtype", model.info().dtype},   {"read_bytes_per_s", read_rate}, {"prompt_tokens", args.prompt_tokens},
+          {"max_tokens", args.max_tokens}, {"repeats", args.repeats},       {"rows", std::move(rows)}};
+}
+
+}  // namespace kvscope::engine

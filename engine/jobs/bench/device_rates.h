@@ -1,0 +1,37 @@
+#pragma once
+// What this device can do, measured beside every benchmark: the floors that its figures are divided by.
+
+#include <cstdint>
+
+#include "engine/jobs/bench/statistics.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/model/model.h"
+
+namespace kvscope::engine {
+
+/// Returns when everything that was enqueued on the model's device is done.
+void wait_for_device(const LoadedModel& model);
+
+/// Floating-point operations per second of one large product of square matrices of random numbers in the model's dtype
+/// on its device: 8192 rows on CUDA, 1024 on the CPU. The best of several, since it stands for what is possible.
+double measure_matrix_rate(const LoadedModel& model);
+
+/// Bytes per second at which memory far larger than any cache is read, likewise the best of several.
+double measure_read_rate(const LoadedModel& model);
+
+/// Seconds of the products alone with the layers' matrices of `config` for chunks of `chunk` tokens out of `n`: one
+/// layer is measured, with random numbers, and multiplied by the layers.
+Spread measure_layer_products(const LoadedModel& model, const ModelConfig& config, std::int64_t chunk, std::int64_t n,
+                              int n_repeats);
+
+/// Seconds of causal attention of all layers over n tokens at once, keys complete, by the fastest backend there is
+/// (dense_attention.h); `backend` is its name. One layer is measured.
+Spread measure_dense_attention(const LoadedModel& model, const ModelConfig& config, std::int64_t n, int n_repeats,
+                               const char** backend);
+
+/// Bytes that LibTorch had taken on the device at most since the last call of forget_peak(); on the CPU, what the
+/// process had resident at most since it began.
+std::int64_t peak_bytes(const LoadedModel& model);
+void forget_peak(const LoadedModel& model);
+
+}  // namespace kvscope::engine

@@ -1,0 +1,171 @@
+#include "engine/jobs/bench/prefill_bench.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/jobs/bench/bench_model.h"
+#include "engine/jobs/bench/device_rates.h"
+#include "engine/jobs/bench/prefill_check.h"
+#include "engine/jobs/bench/shapes.h"
+#include "engine/core/support/error.h"
+#include "engine/decode/generation.h"
+
+namespace kvscope::engine {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxPrompt = 1 << 24;
+
+/// Tokens of the prefix that is checked: a while beyond the budget, and on CUDA enough for chunks that a library
+/// serves.
+int tokens_to_check(const LoadedModel& model, const PolicySpec& policy, int prompt_tokens) {
+  const int beyond_budget = model.info().device == "cpu" ? 256 : 4096;
+  return std::min(prompt_tokens, policy.budget_tokens(prompt_tokens) + beyond_budget);
+}
+
+struct PrefillArgs {
+  int prompt_tokens, chunk, repeats;
+  std::vector<std::string> policies;
+};
+
+PrefillArgs read_args(const JsonObject& args) {
+  PrefillArgs out;
+  out.prompt_tokens = static_cast<int>(args.integer_or("prompt_tokens", 1024, 1, kMaxPrompt));
+  out.chunk = static_cast<int>(args.integer_or("chunk", 0, 0, kMaxPrompt));
+  out.repeats = static_cast<int>(args.integer_or("repeats", 5, 1, 1000));
+  if (args.has("policy")) out.policies = {args.text("policy")};
+  return out;
+}
+
+/// Without a policy given: everything kept, and a quarter of the prompt where the model has a scorer.
+std::vector<std::string> default_policies(const LoadedModel& model, int prompt_tokens) {
+  std::vector<std::string> out{"full"};
+  if (const int delay = model.scorer_delay(); delay > 0) {
+    const int budget = std::max(prompt_tokens / 4, 4 + delay + 16);  // never so few that there is no long-range slot
+    out.push_back("kvpop:budget=" + std::to_string(budget) + ",sinks=4,window=" + std::to_string(delay));
+  }
+  return out;
+}
+
+protocol::RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens) {
+  protocol::RunRequest request;
+  request.prompt_ids = bench_prompt(n_tokens, model.config().vocab_size);
+  request.policy = PolicySpec::parse(policy);
+  request.max_tokens = 0;
+  return request;
+}
+
+/// (query, key) pairs of one head that see each other; of a policy without a budget, as if it kept everything.
+double visible_pairs(const PolicySpec& policy, int n) {
+  const int budget = policy.budget_tokens(n);
+  const double full = std::min(n, budget > 0 ? budget : n);
+  return full * (full + 1) / 2 + (n - full) * full;
+}
+
+/// What does not depend on the policy.
+struct Limits {
+  double matrix_rate;
+  Spread products, attention;
+  const char* backend = "";
+};
+
+Limits measure_limits(const LoadedModel& model, const PrefillArgs& args) {
+  Limits limits;
+  limits.matrix_rate = measure_matrix_rate(model);
+  const int chunk = std::min(args.prompt_tokens, args.chunk > 0 ? args.chunk : 8192);
+  limits.products = measure_layer_products(model, model.config(), chunk, args.prompt_tokens, args.repeats);
+  limits.attention = measure_dense_attention(model, model.config(), args.prompt_tokens, args.repeats, &limits.backend);
+  return limits;
+}
+
+std::string row_text(const json& row) {
+  char text[320];
+  std::snprintf(
+      text, sizeof text,
+      "%-46s %9.0f tokens/s (%.0f ... %.0f)  %8.4f s = %.2f x floor, %.2f x library  peak %.2f GiB  error %.1e",
+      row["policy"].get<std::string>().c_str(), row["tokens_per_s"]["median"].get<double>(),
+      row["tokens_per_s"]["min"].get<double>(), row["tokens_per_s"]["max"].get<double>(),
+      row["seconds"]["median"].get<double>(), row["ratio_to_floor"].get<double>(),
+      row["ratio_to_library"].get<double>(), row["peak_bytes"].get<double>() / (1 << 30),
+      row["check_error"].get<double>());
+  return text;
+}
+
+json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limits& limits, const std::string& text) {
+  const ModelConfig& config = model.config();
+  const PolicySpec policy = PolicySpec::parse(text);
+  const PrefillOptions options{.chunk = args.chunk, .logprobs = false};
+  const int n_checked = tokens_to_check(model, policy, args.prompt_tokens), third = (n_checked + 2) / 3;
+  const double error =
+      check_prefill(model, request_of(model, text, n_checked),
+                    {.chunk = args.chunk > 0 ? std::min(args.chunk, third) : third, .logprobs = false});
+
+  forget_peak(model);
+  std::int64_t cache_bytes = 0;
+  const Spread seconds = time_repeats(1, args.repeats, [&] {
+    Generation run(model, request_of(model, text, args.prompt_tokens));
+    run.set_recording(false);
+    run.prefill({}, options);  // reads the logits: the device is done
+    cache_bytes = run.cache_bytes();
+  });
+  const double products = layer_flops_per_token(config) * args.prompt_tokens,
+               attention = attention_flops(config, visible_pairs(policy, args.prompt_tokens));
+  const double floor = (products + attention) / limits.matrix_rate,
+               library = limits.products.median + limits.attention.median;
+  return {{"policy", policy.to_string()},
+          {"chunk", args.chunk},
+          {"prompt_tokens", args.prompt_tokens},
+          {"check_error", error},
+          {"check_tokens", n_checked},
+          {"seconds", to_json(seconds)},
+          {"tokens_per_s", to_json(Spread{args.prompt_tokens / seconds.median, args.prompt_tokens / seconds.max,
+                                          args.prompt_tokens / seconds.min})},
+          {"product_flops", products},
+          {"attention_flops", attention},
+          {"floor_s", floor},
+          {"ratio_to_floor", seconds.median / floor},
+          {"library_products_s", to_json(limits.products)},
+          {"library_attention_s", to_json(limits.attention)},
+          {"library_attention", limits.backend},
+          {"ratio_to_library", seconds.median / library},
+          {"cache_bytes", cache_bytes},
+          {"peak_bytes", peak_bytes(model)}};
+}
+
+}  // namespace
+
+json prefill_bench(const JsonObject& args_json, JobContext& context) {
+  PrefillArgs args = read_args(args_json);
+  const LoadedModel model =
+      load_bench_model(args_json, context, args.prompt_tokens, args_json.text_or("policy", "streaming"));
+  if (args.prompt_tokens > model.config().max_positions) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "--prompt-tokens",
+                 .found = std::to_string(args.prompt_tokens),
+                 .expected = "at most " + std::to_string(model.config().max_positions) + ", the model's context"});
+  }
+  if (args.policies.empty()) args.policies = default_policies(model, args.prompt_tokens);
+  const Limits limits = measure_limits(model, args);
+  json rows = json::array();
+  for (const std::string& policy : args.policies) {
+    if (context.cancelled != nullptr && *context.cancelled) return {{"status", "cancelled"}, {"rows", rows}};
+    if (context.progress) {
+      context.progress("bench", static_cast<double>(rows.size()), static_cast<double>(args.policies.size()), policy);
+    }
+    json row = bench_policy(model, args, limits, policy);
+    if (context.row) context.row(row_text(row), row);
+    rows.push_back(std::move(row));
+  }
+  return {{"status", "complete"},
+          {"model", model.info().name},
+          {"device", model.info().device},
+          {"dtype", model.info().dtype},
+          {"matrix_flops_per_s", limits.matrix_rate},
+          {"read_bytes_per_s", measure_read_rate(model)},
+          {"repeats", args.repeats},
+          {"rows", std::move(rows)}};
+}
+
+}  // namespace kvscope::engine

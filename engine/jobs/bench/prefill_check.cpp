@@ -1,0 +1,84 @@
+#include "engine/jobs/bench/prefill_check.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <limits>
+
+#include "engine/core/policy/policy_spec.h"
+#include "engine/core/support/error.h"
+#include "engine/model/ops.h"
+#include "engine/model/transformer.h"
+#include "engine/decode/active_policy.h"
+#include "engine/scorer/token_scorer.h"
+
+namespace kvscope::engine {
+namespace {
+
+/// The definition: a whole prompt at once, nothing remembered from layer to layer.
+class PlainSite final : public AttentionSite {
+ public:
+  PlainSite(const LoadedModel& model, const PolicySpec& policy, int n_positions)
+      : n_positions_(n_positions), policy_(policy, n_positions, model) {
+    if (policy_.scorer() != nullptr) memory_ = policy_.scorer()->new_memory();
+  }
+  bool reads_unrotated() const override {
+    return policy_.scorer() != nullptr && policy_.scorer()->reads_unrotated();
+  }
+
+  at::Tensor attend(int layer, const LayerTokens& tokens) override {
+    const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
+    const std::int64_t n = q.size(0), n_kv_heads = k.size(1);
+    const at::Tensor scores = scores_of(layer, tokens);
+    at::Tensor evict_at = at::empty({n_kv_heads, n}, at::kInt);
+    for (std::int64_t head = 0; head < n_kv_heads; ++head) {
+      const auto length = static_cast<std::size_t>(n);
+      std::span<const float> of_head;
+      if (scores.defined()) of_head = {scores.data_ptr<float>() + head * n, length};
+      policy_lifetimes(policy_.spec(), n_positions_, of_head, static_cast<std::int32_t>(n),
+                       {evict_at.data_ptr<std::int32_t>() + head * n, length});
+    }
+    return ops::lifetime_attention(q, k, v, evict_at.to(q.device()), 0);
+  }
+
+ private:
+  at::Tensor scores_of(int layer, const LayerTokens& tokens) {
+    const TokenScorer* scorer = policy_.scorer();
+    if (scorer == nullptr) return {};
+    const at::Tensor by_step = scorer->absorb(layer, tokens, 0, memory_.get()).cpu();
+    const std::int64_t n = tokens.k.size(0), delay = scorer->delay();
+    at::Tensor scores = at::full_like(by_step, std::numeric_limits<float>::quiet_NaN());
+    if (n > delay) scores.narrow(1, 0, n - delay).copy_(by_step.narrow(1, delay, n - delay));
+    return scores;
+  }
+
+  int n_positions_;
+  ActivePolicy policy_;
+  std::unique_ptr<ScorerMemory> memory_;
+};
+
+}  // namespace
+
+double check_prefill(const LoadedModel& model, const protocol::RunRequest& request, const PrefillOptions& options) {
+  const c10::InferenceMode no_gradients;
+  Generation run(model, request);
+  run.set_recording(false);
+  run.prefill({}, options);
+  const at::Tensor found =
+      at::from_blob(const_cast<float*>(run.logits().data()), {model.config().vocab_size}, at::kFloat);
+
+  PlainSite site(model, request.policy, run.n_positions());
+  const auto n = static_cast<std::int64_t>(run.ids().size());
+  const at::Tensor hidden =
+      forward(model.config(), model.weights(), ids_tensor(model.weights(), run.ids().data(), n), 0, site);
+  const at::Tensor expected = logits_of(model.weights(), hidden.narrow(0, n - 1, 1)).view({-1}).cpu();
+  const double difference = ((found - expected).abs().max() / expected.abs().max()).item<double>();
+  const double allowed = model.weights().dtype == at::kFloat ? 1e-3 : 0.1;
+  if (difference <= allowed) return difference;
+  throw Error({.code = ExitCode::internal,
+               .file = "bench prefill",
+               .where = request.policy.to_string(),
+               .found = "logits that differ from the plain computation by " + std::to_string(difference),
+               .expected = "at most " + std::to_string(allowed) + " of the greatest"});
+}
+
+}  // namespace kvscope::engine

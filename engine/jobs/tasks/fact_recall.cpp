@@ -1,0 +1,30 @@
+#include "engine/jobs/tasks/fact_recall.h"
+
+namespace kvscope::engine {
+
+TaskItem make_fact(Random& random, const TaskLexicon& words, UsedThings& used) {
+  std::pair<std::size_t, std::size_t> thing;
+  do {
+    thing = {random.below(kAdjectives.size()), random.below(kNouns.size())};
+  } while (!used.insert(thing).second);
+  TokenIds code = words.blank;
+  for (const char c : std::to_string(random.between(1000, 9999)))
+    append(code, words.digit[static_cast<std::size_t>(c - '0')]);
+
+  TaskItem item{.kind = TaskKind::fact_recall};
+  append(item.statement, words.code_open);
+  append(item.statement, words.adjective[thing.first]);
+  append(item.statement, words.noun[thing.second]);
+  append(item.statement, words.code_is);
+  append(item.statement, code);
+  append(item.statement, words.stop);
+  append(item.question, words.question_open);
+  append(item.question, words.adjective[thing.first]);
+  append(item.question, words.noun[thing.second]);
+  append(item.question, words.question_close);
+  append(item.answer, code);
+  append(item.answer, words.stop);
+  return item;
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,107 @@
+#include "engine/jobs/train/checkpoint_writer.h"
+
+#include <ATen/ATen.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/files/weights/safetensors.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::engine {
+namespace {
+
+constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
+
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json) {
+  write_file_atomic(path, json.dump(2) + "\n");
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+/// All parameters as `type` on the CPU, in one file.
+void write_parameters(const std::filesystem::path& path, const FlatParameters& parameters, at::ScalarType type) {
+  std::vector<at::Tensor> values;  // alive until written
+  std::vector<TensorToWrite> tensors;
+  for (const auto& spec : parameters.specs()) {
+    values.push_back(parameters.master(spec.name).to(at::kCPU).to(type).contiguous());
+    tensors.push_back({.name = spec.name,
+                       .type = type == at::kBFloat16 ? TensorType::bf16 : TensorType::f32,
+                       .shape = spec.shape,
+                       .bytes = bytes_of(values.back())});
+  }
+  write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+nlohmann::ordered_json config_json(const ModelConfig& c) {
+  return {{"architectures", {"Qwen3ForCausalLM"}},
+          {"model_type", "qwen3"},
+          {"vocab_size", c.vocab_size},
+          {"hidden_size", c.hidden_size},
+          {"intermediate_size", c.intermediate_size},
+          {"num_hidden_layers", c.n_layers},
+          {"num_attention_heads", c.n_heads},
+          {"num_key_value_heads", c.n_kv_heads},
+          {"head_dim", c.head_dim},
+          {"hidden_act", "silu"},
+          {"max_position_embeddings", c.max_positions},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", c.rope_theta},
+          {"rope_scaling", nullptr},
+          {"attention_bias", false},
+          {"tie_word_embeddings", true},
+          {"torch_dtype", "bfloat16"},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", 0},
+          {"use_sliding_window", false}};
+}
+
+}  // namespace
+
+void write_model(const std::filesystem::path& folder, const Qwen3Module& model,
+                 const std::filesystem::path& tokenizer) {
+  std::filesystem::create_directories(folder);
+  write_json(folder / "config.json", config_json(model.config()));
+  write_json(folder / "generation_config.json", {{"eos_token_id", 0}, {"do_sample", false}});
+  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", "Qwen2Tokenizer"},
+                                                {"eos_token", "<|endoftext|>"},
+                                                {"pad_token", "<|endoftext|>"},
+                                                {"model_max_length", model.config().max_positions},
+                                                {"add_bos_token", false}});
+  write_file_atomic(folder / "tokenizer.json", read_file(tokenizer, kMaxTokenizerBytes));
+  write_parameters(folder / "model.safetensors", model.parameters(), at::kBFloat16);
+}
+
+void read_model(const std::filesystem::path& folder, Qwen3Module& model) {
+  const WeightFiles files = WeightFiles::open(folder);
+  FlatParameters& parameters = model.parameters();
+  for (const auto& spec : parameters.specs()) {
+    const auto [file, entry] = files.find(spec.name, spec.shape);
+    const auto type = entry->type == TensorType::f32   ? at::kFloat
+                      : entry->type == TensorType::f16 ? at::kHalf
+                                                       : at::kBFloat16;
+    at::Tensor values = at::empty(spec.shape, at::TensorOptions(type));
+    file->read(*entry, {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()});
+    parameters.master(spec.name).copy_(values);
+  }
+  parameters.publish();
+}
+
+void write_scorer(const std::filesystem::path& folder, const ScorerModule& scorer, const ScorerOptions& options) {
+  std::filesystem::create_directories(folder);
+  write_parameters(folder / "kvpop_scorer.safetensors", scorer.parameters(), at::kFloat);
+  write_json(folder / "kvpop_scorer.json",
+             {{"format_version", 1},
+              {"method", "kvpop"},
+              {"scorer", "mlstm"},
+              {"delay", scorer.delay()},
+              {"n_sink", options.n_sink},
+              {"window", options.window},
+              {"soft_cap", nullptr},
+              {"note",
+               "tensors per layer and KV head: wq wk [L,HK,2D,D/2], wv [L,HK,2D,D], gi gf [L,HK,2D,1] with bi bf; "
+               "score = silu(h).out[:D] + [k;v].out[D:] + b, h the delayed read of the mLSTM"}});
+}
+
+}  // namespace kvscope::engine

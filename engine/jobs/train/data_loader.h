@@ -1,0 +1,55 @@
+#pragma once
+// Batches of sequences, made ahead of time by a few threads.
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/jobs/tasks/sequence.h"
+
+namespace kvscope::engine {
+
+/// `size` sequences, row after row.
+struct Batch {
+  int size = 0;
+  int row_tokens = 0;                          // length + 1
+  std::vector<std::int32_t> ids;               // [size, row_tokens]
+  std::vector<std::uint8_t> roles;             // [size, row_tokens], TokenRole
+  std::vector<std::vector<AnswerSpan>> spans;  // [size]
+};
+
+/// Sequences first ... first + size - 1 of the generator as one batch.
+Batch make_batch(const SequenceGenerator& generator, std::uint64_t first, int size);
+
+/// Batch n holds sequences n * size ... (n + 1) * size - 1, so what training sees does not depend on the number of
+/// threads. The generator must outlive the loader; the destructor stops the threads.
+class DataLoader {
+ public:
+  DataLoader(const SequenceGenerator& generator, int batch_size, int n_threads);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
+  /// The next batch in order; waits if it is not ready. Rethrows what a thread met.
+  Batch next();
+
+ private:
+  void work();
+
+  const SequenceGenerator& generator_;
+  const int batch_size_;
+  const std::int64_t ahead_;  // batches that may wait to be fetched
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::int64_t, Batch> ready_;
+  std::int64_t next_made_ = 0;     // batch that the next free thread makes
+  std::int64_t next_fetched_ = 0;  // batch that next() returns
+  bool stopping_ = false;
+  std::exception_ptr problem_;
+  std::vector<std::jthread> threads_;  // last: joined before the rest is destroyed
+};
+
+}  // namespace kvscope::engine

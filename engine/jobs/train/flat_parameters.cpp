@@ -1,0 +1,49 @@
+#include "engine/jobs/train/flat_parameters.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace kvscope::engine {
+
+FlatParameters::FlatParameters(std::vector<Spec> specs, at::Device device, at::ScalarType compute_type)
+    : specs_(std::move(specs)) {
+  std::stable_partition(specs_.begin(), specs_.end(), [](const Spec& spec) { return spec.decayed; });
+  std::int64_t offset = 0;
+  for (const auto& spec : specs_) {
+    const auto n = std::accumulate(spec.shape.begin(), spec.shape.end(), std::int64_t{1}, std::multiplies<>());
+    where_[spec.name] = {offset, n};
+    shapes_[spec.name] = spec.shape;
+    offset += n;
+    if (spec.decayed) n_decayed_ = offset;
+  }
+  masters_ = at::zeros({offset}, at::TensorOptions(device).dtype(at::kFloat));
+  values_ = compute_type == at::kFloat ? masters_ : at::zeros({offset}, masters_.options().dtype(compute_type));
+  gradients_ = at::zeros_like(values_);
+  for (const auto& spec : specs_) {
+    const auto [begin, n] = where_.at(spec.name);
+    at::Tensor leaf = values_.narrow(0, begin, n).view(spec.shape).detach();
+    leaf.set_requires_grad(true);
+    // A gradient that is already there is added to in place (backward runs with gradient recording off), so the
+    // buffer always holds the sum.
+    leaf.mutable_grad() = gradients_.narrow(0, begin, n).view(spec.shape);
+    leaves_[spec.name] = leaf;
+  }
+}
+
+at::Tensor FlatParameters::master(const std::string& name) const {
+  const auto [begin, n] = where_.at(name);
+  return masters_.narrow(0, begin, n).view(shapes_.at(name));
+}
+
+void FlatParameters::publish() {
+  if (!values_.is_same(masters_)) values_.copy_(masters_);
+}
+
+void FlatParameters::zero_gradients() { gradients_.zero_(); }
+
+at::Tensor FlatParameters::gradients() const { return gradients_.to(at::kFloat); }
+
+}  // namespace kvscope::engine

@@ -1,0 +1,41 @@
+#include "engine/jobs/train/future_target.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <limits>
+
+namespace kvscope::engine {
+
+TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
+                                   std::int64_t chunk) {
+  const c10::NoGradGuard no_grad;
+  const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
+  const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
+  const double scale = 1 / std::sqrt(static_cast<double>(dim));
+  const auto head_first = [](const at::Tensor& x) { return x.to(at::kFloat).transpose(1, 2).contiguous(); };
+  const at::Tensor queries = head_first(q).view({n_batch, n_kv_heads, group, n_positions, dim});
+  const at::Tensor keys = head_first(k).unsqueeze(2), values = head_first(v).unsqueeze(2);  // [B, HK, 1, T, D]
+
+  at::Tensor output = at::empty_like(queries);
+  at::Tensor mass = at::zeros({n_batch, n_kv_heads, group, n_positions}, queries.options());
+  for (std::int64_t begin = 0; begin < n_positions; begin += chunk) {
+    const auto rows = std::min(chunk, n_positions - begin);
+    const auto seen = begin + rows;  // keys that some query of the chunk can see
+    const at::Tensor rows_q = queries.narrow(3, begin, rows) * scale;
+    at::Tensor p = at::matmul(rows_q, keys.narrow(3, 0, seen).transpose(-1, -2));  // [B, HK, G, rows, seen]
+    const at::Tensor later = at::ones({rows, rows}, p.options().dtype(at::kBool)).triu_(1);
+    p.narrow(-1, begin, rows).masked_fill_(later, -std::numeric_limits<double>::infinity());
+    p = p.softmax(-1);
+    output.narrow(3, begin, rows).copy_(at::matmul(p, values.narrow(3, 0, seen)));
+    mass.narrow(3, 0, seen).add_(p.tril_(begin - window).sum(-2));  // key t counts for q = begin + row >= t + window
+  }
+  const at::Tensor position = at::arange(n_positions, queries.options());
+  const at::Tensor n_future = (static_cast<double>(n_positions - window) - position).clamp_min(1);
+  const at::Tensor target = (mass / n_future + 1e-6).log().amax(2);  // [B, HK, T]
+  return {output.view({n_batch, n_heads, n_positions, dim}).transpose(1, 2).reshape({n_batch, n_positions, -1}),
+          target.transpose(0, 1).contiguous()};
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,205 @@
+#include "engine/jobs/train/recipe.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::engine {
+namespace {
+
+[[noreturn]] void fail(const std::string& file, const std::string& where, const std::string& found,
+                       const std::string& expected) {
+  throw Error({.file = file, .where = where, .found = found, .expected = expected});
+}
+
+/// One object of the recipe. A key that nothing reads is a misspelling: named, not ignored.
+class Section {
+ public:
+  Section(const nlohmann::json& parent, const std::string& key, const std::string& file,
+          const std::set<std::string>& known)
+      : json_(parent.contains(key) ? parent.at(key) : nlohmann::json::object()), object_(json_, file, key + ".") {
+    if (!json_.is_object()) fail(file, key, json_.type_name(), "an object");
+    for (const auto& [name, value] : json_.items()) {
+      if (known.contains(name)) continue;
+      std::string list;
+      for (const auto& entry : known) list += (list.empty() ? "" : ", ") + entry;
+      fail(file, key + "." + name, "an unknown key", "one of " + list);
+    }
+  }
+  const JsonObject* operator->() const { return &object_; }
+  int integer(const char* key, std::int64_t fallback, std::int64_t min, std::int64_t max) const {
+    return static_cast<int>(object_.integer_or(key, fallback, min, max));
+  }
+
+ private:
+  nlohmann::json json_;
+  JsonObject object_;
+};
+
+PhaseLength parse_length(const Section& section) {
+  return {section->integer("steps", 0, 100'000'000), section->number_or("max_seconds", 0, 0, 1e7)};
+}
+
+OptimizerOptions parse_optimizer(const Section& section, OptimizerOptions options) {
+  options.learning_rate = section->number_or("learning_rate", options.learning_rate, 0, 1);
+  options.beta1 = section->number_or("beta1", options.beta1, 0, 0.99999);
+  options.beta2 = section->number_or("beta2", options.beta2, 0, 0.99999);
+  options.weight_decay = section->number_or("weight_decay", options.weight_decay, 0, 10);
+  options.clip = section->number_or("clip", options.clip, 0, 1e6);
+  options.warm_up = section->integer_or("warm_up", options.warm_up, 0, 1'000'000);
+  options.final_share = section->number_or("final_share", options.final_share, 0, 1);
+  return options;
+}
+
+ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
+  const Section section(json, "model", file,
+                        {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "rope_theta"});
+  ModelConfig model;
+  model.architecture = "Qwen3ForCausalLM";
+  model.n_layers = section.integer("layers", 6, 1, 256);
+  model.hidden_size = section.integer("hidden", 256, 8, 16384);
+  model.n_heads = section.integer("heads", 8, 1, 256);
+  model.n_kv_heads = section.integer("kv_heads", 4, 1, 256);
+  model.head_dim = section.integer("head_dim", 64, 8, 256);
+  model.intermediate_size = section.integer("ffn", 768, 8, 65536);
+  model.vocab_size = section.integer("vocabulary", 4096, 260, 65536);  // the corpus stores 16 bits a token
+  model.rope_theta = section->number_or("rope_theta", 10000, 1, 1e9);
+  model.tie_word_embeddings = true;
+  model.dtype = "bfloat16";
+  model.eos_ids = {0};
+  if (model.n_heads % model.n_kv_heads != 0) {
+    fail(file, "model.kv_heads", std::to_string(model.n_kv_heads), "a divisor of heads");
+  }
+  if (model.head_dim % 2 != 0) fail(file, "model.head_dim", std::to_string(model.head_dim), "an even number");
+  return model;
+}
+
+SequenceOptions parse_data(const nlohmann::json& json, const std::string& file, double& heldout_share) {
+  const Section section(
+      json, "data", file,
+      {"length", "slots", "reversals", "min_numbers", "max_numbers", "min_facts", "max_facts", "heldout_share"});
+  SequenceOptions data;
+  data.length = section.integer("length", data.length, 16, 65536);
+  data.n_slots = section.integer("slots", data.n_slots, 2, 1000);
+  data.n_reversals = section.integer("reversals", data.n_reversals, 0, 100);
+  data.min_numbers = section.integer("min_numbers", data.min_numbers, 1, 1000);
+  data.max_numbers = section.integer("max_numbers", data.max_numbers, data.min_numbers, 1000);
+  data.min_facts = section.integer("min_facts", data.min_facts, 0, 300);
+  data.max_facts = section.integer("max_facts", data.max_facts, data.min_facts, 300);
+  heldout_share = section->number_or("heldout_share", heldout_share, 0.001, 0.9);
+  return data;
+}
+
+BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
+  const Section section(
+      json, "base", file,
+      {"steps", "max_seconds", "batch", "micro_batch", "learning_rate", "beta1", "beta2", "weight_decay", "clip",
+       "warm_up", "final_share", "weight_text", "weight_statement", "weight_answer", "log_every", "heldout_sequences"});
+  BaseOptions base;
+  base.length = parse_length(section);
+  base.optimizer = parse_optimizer(section, base.optimizer);
+  base.batch = section.integer("batch", base.batch, 1, 65536);
+  base.micro_batch = section.integer("micro_batch", base.batch, 1, base.batch);
+  base.weights.text = static_cast<float>(section->number_or("weight_text", base.weights.text, 0, 1e6));
+  base.weights.statement = static_cast<float>(section->number_or("weight_statement", base.weights.statement, 0, 1e6));
+  base.weights.answer = static_cast<float>(section->number_or("weight_answer", base.weights.answer, 0, 1e6));
+  base.log_every = section.integer("log_every", base.log_every, 1, 1'000'000);
+  base.heldout_sequences = section.integer("heldout_sequences", base.heldout_sequences, 1, 65536);
+  if (base.batch % base.micro_batch != 0) {
+    fail(file, "base.micro_batch", std::to_string(base.micro_batch), "a divisor of batch");
+  }
+  return base;
+}
+
+MarginWeight parse_margin(const std::string& text, const std::string& file) {
+  if (text == "none") return MarginWeight::none;
+  if (text == "sigmoid") return MarginWeight::sigmoid;
+  if (text == "proportional") return MarginWeight::proportional;
+  fail(file, "scorer.margin", text, "none, sigmoid or proportional");
+}
+
+std::vector<int> parse_top_k(const Section& section, const std::string& file, int most) {
+  std::vector<int> list;
+  const auto& raw = section->raw();
+  if (!raw.contains("top_k") || !raw.at("top_k").is_array() || raw.at("top_k").empty()) {
+    fail(file, "scorer.top_k", "nothing", "a list of long-range budgets");
+  }
+  for (const auto& entry : raw.at("top_k")) {
+    if (!entry.is_number_integer() || entry.get<std::int64_t>() < 1 || entry.get<std::int64_t>() > most) {
+      fail(file, "scorer.top_k", entry.dump(), "integers in [1, " + std::to_string(most) + "]");
+    }
+    list.push_back(entry.get<int>());
+  }
+  return list;
+}
+
+ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, int length) {
+  const Section section(json, "scorer", file,
+                        {"steps",
+                         "max_seconds",
+                         "batch",
+                         "learning_rate",
+                         "beta1",
+                         "beta2",
+                         "weight_decay",
+                         "clip",
+                         "warm_up",
+                         "final_share",
+                         "sinks",
+                         "window",
+                         "top_k",
+                         "queries",
+                         "late_share",
+                         "temperature",
+                         "margin",
+                         "margin_min",
+                         "margin_temperature",
+                         "balance_min",
+                         "balance_max",
+                         "log_every",
+                         "heldout_sequences"});
+  ScorerOptions scorer;
+  scorer.length = parse_length(section);
+  scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};
+  scorer.optimizer = parse_optimizer(section, scorer.optimizer);
+  scorer.batch = section.integer("batch", scorer.batch, 1, 65536);
+  scorer.n_sink = section.integer("sinks", scorer.n_sink, 0, length);
+  scorer.window = section.integer("window", scorer.window, 1, length);
+  // At least one query must see a full cache and a newcomer: sinks + window + top_k < length.
+  scorer.top_k = parse_top_k(section, file, std::max(0, length - 1 - scorer.n_sink - scorer.window));
+  scorer.queries = section.integer("queries", scorer.queries, 1, 65536);
+  scorer.late_share = section->number_or("late_share", scorer.late_share, 0, 1);
+  scorer.temperature = section->number_or("temperature", scorer.temperature, 1e-3, 1e3);
+  scorer.margin = parse_margin(section->text_or("margin", "sigmoid"), file);
+  scorer.margin_min = section->number_or("margin_min", scorer.margin_min, 0, 1);
+  scorer.margin_temperature = section->number_or("margin_temperature", scorer.margin_temperature, 1e-3, 1e3);
+  scorer.balance_min = section->number_or("balance_min", scorer.balance_min, 0, 1);
+  scorer.balance_max = section->number_or("balance_max", scorer.balance_max, 1, 1e6);
+  scorer.log_every = section.integer("log_every", scorer.log_every, 1, 1'000'000);
+  scorer.heldout_sequences = section.integer("heldout_sequences", scorer.heldout_sequences, 1, 65536);
+  return scorer;
+}
+
+}  // namespace
+
+Recipe Recipe::parse(const nlohmann::json& json, const std::string& file) {
+  if (!json.is_object()) fail(file, "recipe", json.type_name(), "an object");
+  static const std::set<std::string> kSections = {"name", "note", "seed", "model", "data", "base", "scorer"};
+  for (const auto& [name, value] : json.items()) {
+    if (!kSections.contains(name)) fail(file, name, "an unknown key", "name, note, seed, model, data, base or scorer");
+  }
+  const JsonObject top(json, file);
+  Recipe recipe;
+  recipe.name = top.text("name");
+  recipe.seed = static_cast<std::uint64_t>(top.integer_or("seed", 1, 0, INT64_MAX));
+  recipe.model = parse_model(json, file);
+  recipe.data = parse_data(json, file, recipe.heldout_share);
+  recipe.model.max_positions = recipe.data.length;
+  recipe.base = parse_base(json, file);
+  recipe.scorer = parse_scorer(json, file, recipe.data.length);
+  return recipe;
+}
+
+}  // namespace kvscope::engine

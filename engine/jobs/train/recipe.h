@@ -1,0 +1,82 @@
+#pragma once
+// A training recipe: everything that decides what a trained sample model is, from one JSON file.
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/core/files/weights/model_config.h"
+#include "engine/jobs/tasks/sequence.h"
+
+namespace kvscope::engine {
+
+/// How long a phase runs: until `steps` are done or `max_seconds` are over, whichever comes first. With max_seconds 0
+/// the clock has no say and the same seed gives the same model on the same device.
+struct PhaseLength {
+  std::int64_t steps = 0;
+  double max_seconds = 0;
+};
+
+/// AdamW and its learning rate: linear warm-up over warm_up steps, then a cosine from the peak to final_share of it.
+struct OptimizerOptions {
+  double learning_rate = 2e-3;
+  double beta1 = 0.9, beta2 = 0.95;
+  double weight_decay = 0.1;
+  double clip = 1;  // largest norm of the gradient; 0 for none
+  std::int64_t warm_up = 200;
+  double final_share = 0.05;
+};
+
+/// Share of the loss that a token of each role has, before the mean.
+struct LossWeights {
+  float text = 1, statement = 0.2f, answer = 4;
+};
+
+struct BaseOptions {
+  PhaseLength length;
+  int batch = 64;        // sequences a step
+  int micro_batch = 64;  // of which so many at once; divides batch
+  LossWeights weights;
+  OptimizerOptions optimizer;
+  int log_every = 50;
+  int heldout_sequences = 64;  // for the accuracy at the end
+};
+
+/// How the boundary loss weighs a decision by the teacher's margin.
+enum class MarginWeight { none, sigmoid, proportional };
+
+/// KVpop scorers: the boundary loss of eq. 7 over a frozen base.
+struct ScorerOptions {
+  PhaseLength length;
+  int batch = 16;
+  OptimizerOptions optimizer;
+  int n_sink = 4;
+  int window = 64;          // also the delay of the scorer
+  std::vector<int> top_k;   // long-range budgets; one is drawn a step and layer
+  int queries = 64;         // sampled a step and layer
+  double late_share = 0.5;  // of them drawn near the end (B.6)
+  double temperature = 1;   // of eq. 7
+  MarginWeight margin = MarginWeight::sigmoid;
+  double margin_min = 0.1;                     // omega_min of eq. 23
+  double margin_temperature = 1;               // tau_omega of eq. 23
+  double balance_min = 0.5, balance_max = 25;  // clip of eq. 24
+  int log_every = 50;
+  int heldout_sequences = 32;  // for the oracle recall at the end
+};
+
+struct Recipe {
+  std::string name;
+  std::uint64_t seed = 1;
+  ModelConfig model;
+  SequenceOptions data;
+  double heldout_share = 0.02;  // of the corpus, at its end
+  BaseOptions base;
+  ScorerOptions scorer;
+
+  /// Throws Error naming the key for what is missing, unknown, out of range or contradictory. `file` names the source.
+  static Recipe parse(const nlohmann::json& json, const std::string& file);
+};
+
+}  // namespace kvscope::engine

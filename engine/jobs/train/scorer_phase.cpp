@@ -1,0 +1,167 @@
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "engine/jobs/train/boundary_loss.h"
+#include "engine/jobs/train/checkpoint_writer.h"
+#include "engine/jobs/train/future_target.h"
+#include "engine/jobs/train/loss_curve.h"
+#include "engine/jobs/train/optimizer.h"
+#include "engine/jobs/train/phase.h"
+#include "engine/jobs/train/recall.h"
+#include "engine/jobs/train/schedule.h"
+#include "engine/jobs/train/scorer_module.h"
+
+namespace kvscope::engine {
+namespace {
+
+/// What the teacher says of one layer.
+struct LayerLesson {
+  at::Tensor k, v;    // [B, T, HK, D]
+  at::Tensor target;  // [HK, B, T]
+};
+
+/// One dense pass of the frozen base, lesson by lesson: `use` is called after each layer, and its tensors go then.
+template <typename Use>
+void teach(const Qwen3Module& base, const at::Tensor& ids, int window, const Use& use) {
+  at::Tensor x;
+  {
+    const c10::NoGradGuard no_grad;
+    x = base.embed(ids);
+  }
+  for (int layer = 0; layer < base.config().n_layers; ++layer) {
+    LayerLesson lesson;
+    {
+      const c10::NoGradGuard no_grad;
+      const auto heads = base.project(layer, x);
+      const auto teacher = teacher_attention(heads.q, heads.k, heads.v, window);
+      lesson = {heads.k, heads.v, teacher.target};
+      x = base.finish(layer, x, teacher.output);
+    }
+    use(layer, lesson);
+  }
+}
+
+/// Adds the gradients of the boundary loss of all layers for one batch; returns the mean loss on the device. Only the
+/// tokens of the sampled contests are scored.
+at::Tensor accumulate(const Qwen3Module& base, const ScorerModule& scorer, const at::Tensor& ids,
+                      const ScorerOptions& options, Random& random) {
+  at::Tensor total = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
+  const int n_layers = base.config().n_layers;
+  teach(base, ids, options.window, [&](int layer, const LayerLesson& lesson) {
+    const int top_k = options.top_k[random.below(options.top_k.size())];
+    const auto queries = sample_queries(random, options, top_k, static_cast<int>(ids.size(1)));
+    const BoundaryPairs pairs = boundary_pairs(lesson.target, queries, top_k, options);
+    const at::Tensor scores =
+        scorer.scores(layer, lesson.k, lesson.v, at::cat({pairs.newcomer, pairs.boundary}, 2));  // [HK, B, 2Q]
+    const auto halves = scores.chunk(2, 2);
+    const at::Tensor loss = boundary_loss(halves[0], halves[1], pairs, options.temperature);
+    loss.backward();
+    total += loss.detach() / n_layers;
+  });
+  return total;
+}
+
+/// Mean oracle recall on held-out sequences, by long-range budget: {"60": {"mean", "by_layer"}, ...}.
+nlohmann::json heldout_recall(const Qwen3Module& base, const ScorerModule& scorer, const SequenceGenerator& heldout,
+                              const ScorerOptions& options) {
+  const c10::NoGradGuard no_grad;
+  constexpr int kAtOnce = 2;
+  const int n_layers = base.config().n_layers, n_positions = heldout.options().length;
+  std::map<int, at::Tensor> sums;  // [L, HK]
+  int n_batches = 0;
+  for (int first = 0; first + kAtOnce <= std::max(kAtOnce, options.heldout_sequences); first += kAtOnce, ++n_batches) {
+    const Batch batch = make_batch(heldout, static_cast<std::uint64_t>(first), kAtOnce);
+    const at::Tensor ids = ids_tensor(batch, base.embedding().device()).narrow(1, 0, n_positions);
+    teach(base, ids, options.window, [&](int layer, const LayerLesson& lesson) {
+      const at::Tensor scores = scorer.scores(layer, lesson.k, lesson.v);
+      for (const int top_k : options.top_k) {
+        auto& sum = sums[top_k];
+        if (!sum.defined()) sum = at::zeros({n_layers, scores.size(0)});
+        sum.select(0, layer).add_(oracle_recall(scores, lesson.target, options.n_sink, options.window, top_k));
+      }
+    });
+  }
+  nlohmann::json result;
+  for (const auto& [top_k, sum] : sums) {
+    const at::Tensor recall = sum / n_batches;
+    nlohmann::json by_layer;
+    for (int layer = 0; layer < n_layers; ++layer) by_layer.push_back(recall.select(0, layer).mean().item<double>());
+    result[std::to_string(top_k)] = {{"mean", recall.mean().item<double>()}, {"by_layer", by_layer}};
+  }
+  return result;
+}
+
+/// Products in TF32 while it lives: the teacher's probabilities need float32's range, not its last bits.
+class FastProducts {
+ public:
+  FastProducts() { at::globalContext().setFloat32MatmulPrecision("high"); }
+  ~FastProducts() { at::globalContext().setFloat32MatmulPrecision("highest"); }
+};
+
+}  // namespace
+
+nlohmann::json run_scorer_phase(const Training& training) {
+  const Recipe& recipe = training.recipe;
+  const ScorerOptions& options = recipe.scorer;
+  const FastProducts fast_products;
+  // Sequences that the base has not seen: a scorer should not learn attention to memorised text.
+  const SequenceGenerator sequences(training.corpus.training(), training.corpus.words(), recipe.data,
+                                    recipe.seed ^ kScorerSalt);
+  Qwen3Module base(recipe.model, training.device, at::kFloat);
+  read_model(training.output, base);
+  ScorerModule scorer(recipe.model.n_layers, recipe.model.n_kv_heads, recipe.model.head_dim, options.window,
+                      training.device);
+  scorer.initialise(recipe.seed);
+  AdamW optimizer(scorer.parameters(), options.optimizer);
+  LossCurve curve(training.output / "scorer_loss.csv",
+                  {"step", "tokens", "learning_rate", "loss_boundary", "tokens_per_s", "seconds"});
+  DataLoader loader(sequences, options.batch, training.loader_threads);
+
+  Random random(recipe.seed ^ kScorerSalt, 1);
+  const Stopwatch watch;
+  const double step_tokens = static_cast<double>(options.batch) * recipe.data.length;
+  std::int64_t step = 0, logged_step = 0;
+  double progress = phase_progress(options.length, 0, 0), logged_at = 0;
+  at::Tensor sum = at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat));
+  while (progress < 1) {
+    if (training.cancelled()) return {{"status", "cancelled"}};
+    const at::Tensor ids = ids_tensor(loader.next(), training.device).narrow(1, 0, recipe.data.length);
+    const double rate = learning_rate(options.optimizer, step, progress);
+    sum += accumulate(base, scorer, ids, options, random);
+    optimizer.step(rate);
+    ++step;
+    progress = phase_progress(options.length, step, watch.seconds());
+    if (step % options.log_every == 0 || progress >= 1 || step == 1) {
+      const double n_steps = static_cast<double>(step - logged_step);
+      const double loss = sum.item<double>() / n_steps;  // one budget a step: a single step's loss says little
+      sum.zero_();
+      const double seconds = watch.seconds();
+      const double speed = n_steps * step_tokens / (seconds - logged_at);
+      logged_at = seconds;
+      logged_step = step;
+      const std::vector<double> values = {
+          static_cast<double>(step), step_tokens * static_cast<double>(step), rate, loss, speed, seconds};
+      curve.add(values);
+      nlohmann::json data;
+      for (std::size_t i = 0; i < values.size(); ++i) data[curve.columns()[i]] = values[i];
+      char text[128];
+      std::snprintf(text, sizeof text, "scorer step %lld  boundary loss %.4f  %.2f M tokens/s  %.0f s",
+                    static_cast<long long>(step), loss, speed / 1e6, seconds);
+      if (training.context.row) training.context.row(text, data);
+    }
+    if (training.context.progress) training.context.progress("scorer", progress, 1, "");
+  }
+  write_scorer(training.output, scorer, options);
+  const SequenceGenerator heldout(training.corpus.heldout(), training.corpus.words(), recipe.data,
+                                  recipe.seed ^ kHeldoutSalt);
+  return {{"status", "done"},
+          {"steps", step},
+          {"seconds", watch.seconds()},
+          {"parameters", scorer.parameters().n_elements()},
+          {"heldout_oracle_recall", heldout_recall(base, scorer, heldout, options)}};
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,92 @@
+// Defines train_job: recipe and corpus in, model folder out.
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/jobs/job.h"
+#include "engine/jobs/train/phase.h"
+#include "engine/jobs/train/train_device.h"
+
+namespace kvscope::engine {
+namespace {
+
+std::string required_path(const nlohmann::json& args, const char* key) {
+  if (args.contains(key) && args.at(key).is_string() && !args.at(key).get<std::string>().empty()) {
+    return args.at(key).get<std::string>();
+  }
+  throw Error({.code = ExitCode::usage, .where = std::string("--") + key, .found = "nothing", .expected = "a path"});
+}
+
+/// The recipe as JSON: a file's name or the object itself, with "overrides" merged over it (RFC 7396).
+std::pair<nlohmann::json, std::string> recipe_json(const nlohmann::json& args) {
+  const bool inline_recipe = args.contains("recipe") && args.at("recipe").is_object();
+  std::string source = inline_recipe ? std::string("recipe") : required_path(args, "recipe");
+  nlohmann::json json = inline_recipe ? args.at("recipe") : read_json(source);
+  if (args.contains("overrides")) json.merge_patch(args.at("overrides"));
+  if (args.contains("seed") && args.at("seed").is_number_integer()) json["seed"] = args.at("seed");
+  return {std::move(json), std::move(source)};
+}
+
+int loader_threads(const nlohmann::json& args, at::Device device) {
+  if (args.contains("threads") && args.at("threads").is_number_integer()) {
+    return std::clamp(args.at("threads").get<int>(), 1, 64);
+  }
+  const int n_cores = static_cast<int>(std::thread::hardware_concurrency());
+  return device.is_cuda() ? std::clamp(n_cores - 2, 1, 12) : 1;  // on the CPU the cores belong to the products
+}
+
+/// The held-out accuracy of the phases as a table for a model card.
+std::string markdown(const nlohmann::json& result) {
+  std::string text = "| held out, teacher-forced | value |\n|---|---|\n";
+  const auto row = [&](const std::string& name, double value) {
+    char line[128];
+    std::snprintf(line, sizeof line, "| %s | %.4f |\n", name.c_str(), value);
+    text += line;
+  };
+  if (result.contains("base")) {
+    for (const auto& [task, count] : result["base"]["heldout_teacher_forced"].items()) {
+      row("dense, " + task, count["right"].get<double>() / count["asked"].get<double>());
+    }
+  }
+  if (result.contains("scorer")) {
+    for (const auto& [top_k, recall] : result["scorer"]["heldout_oracle_recall"].items()) {
+      row("oracle recall, top_k " + top_k, recall["mean"].get<double>());
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
+  const auto [json, source] = recipe_json(args);
+  const Recipe recipe = Recipe::parse(json, source);
+  const std::filesystem::path output = required_path(args, "output"), data = required_path(args, "data");
+  const std::string phase = args.value("phase", "all");
+  if (phase != "all" && phase != "base" && phase != "scorer") {
+    throw Error({.code = ExitCode::usage, .where = "--phase", .found = phase, .expected = "all, base or scorer"});
+  }
+  const at::Device device = training_device(args.value("device", "auto"));
+  const Corpus corpus = Corpus::open(data, recipe.model.vocab_size, recipe.heldout_share);
+  std::filesystem::create_directories(output);
+  write_file_atomic(output / "recipe.json", json.dump(2) + "\n");
+
+  const Training training{recipe, corpus, device, output, loader_threads(args, device), context};
+  nlohmann::json result = {{"status", "done"}, {"output", output.string()}, {"device", device.str()}};
+  const auto run = [&](const char* name, nlohmann::json (*run_phase)(const Training&)) {
+    if (result["status"] != "done" || (phase != "all" && phase != name)) return;
+    result[name] = run_phase(training);
+    if (result[name]["status"] == "cancelled") result["status"] = "cancelled";
+  };
+  run("base", run_base_phase);
+  run("scorer", run_scorer_phase);
+  if (result["status"] == "cancelled") return {{"status", "cancelled"}};
+  result["markdown"] = markdown(result);
+  return result;
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,247 @@
+#include "tests/fake_engine/fake_run.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "tests/fake_engine/fake_model.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/error.h"
+#include "engine/core/files/tokenizer/stop_strings.h"
+
+namespace kvscope::fake {
+namespace {
+
+constexpr int kOracleEvery = 8;  // steps between two live recalls
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Lifetimes are recomputed from the start at every step and only what changed is sent: slow and plainly right.
+class Player {
+ public:
+  Player(const protocol::RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks)
+      : request_(request),
+        id_(id),
+        model_(model),
+        hooks_(hooks),
+        sent_(model.n_layers, model.n_kv_heads),
+        scored_(static_cast<std::size_t>(model.n_layers) * model.n_kv_heads, 0),
+        contested_(scored_.size(), 0) {}
+
+  void play() {
+    start();
+    const auto prefill_start = std::chrono::steady_clock::now();
+    hooks_.send(protocol::progress(id_, "prefill", 0, prompt_len_));
+    hooks_.before_step(0);
+    send_step(prompt_len_, {}, 1);
+    timings_.prefill_s = seconds_since(prefill_start);
+    const auto decode_start = std::chrono::steady_clock::now();
+    RunStatus status = RunStatus::complete;
+    std::string text;
+    StopStrings stops(request_.stop);
+    for (int n = 0; n < request_.max_tokens && !stops.found(); ++n) {
+      if (hooks_.cancelled()) {
+        status = RunStatus::cancelled;
+        break;
+      }
+      hooks_.before_step(n);
+      const auto step_start = std::chrono::steady_clock::now();
+      const std::string piece = answer_piece(request_.sampling.seed, n);
+      text += piece;
+      stops.push(piece);
+      ids_.push_back(token_id(piece));
+      pieces_.push_back(piece);
+      send_step(prompt_len_ + n + 1, piece, seconds_since(step_start));
+      hooks_.send(protocol::progress(id_, "decode", n + 1, request_.max_tokens));
+      if (request_.oracle && n % kOracleEvery == kOracleEvery - 1)
+        hooks_.send(protocol::oracle(id_, n_tokens(), recall()));
+      ++timings_.decode_steps;
+    }
+    timings_.decode_s = seconds_since(decode_start);
+    if (request_.oracle) hooks_.send(protocol::oracle_final(id_, n_tokens(), recall(), mass()));
+    hooks_.send(protocol::done_run(id_, status, timings_, std::string_view(text).substr(0, stops.answer_bytes())));
+  }
+
+ private:
+  int n_tokens() const { return static_cast<int>(ids_.size()); }
+
+  // A chat as any template might write it, with what was asked of it.
+  std::string prompt_text() const {
+    if (request_.raw) return request_.prompt;
+    std::string text;
+    if (request_.chat.thinking) text += *request_.chat.thinking ? "[thinking] " : "[not thinking] ";
+    if (!request_.chat.date.empty()) text += "[date " + request_.chat.date + "] ";
+    if (request_.messages.empty()) return text + "[user] " + request_.prompt;
+    for (const ChatMessage& message : request_.messages) text += "[" + message.role + "] " + message.content + " ";
+    return text;
+  }
+
+  void start() {
+    if (request_.prompt_ids.empty()) {
+      tokenize(prompt_text(), ids_, pieces_);
+    } else {
+      for (const std::int32_t id : request_.prompt_ids) {
+        ids_.push_back(id);
+        pieces_.push_back(" t" + std::to_string(id));
+      }
+    }
+    prompt_len_ = n_tokens();
+    n_positions_ = prompt_len_ + request_.max_tokens;
+    if (prompt_len_ == 0) throw Error({.file = "prompt", .found = "no token", .expected = "at least one"});
+    if (n_positions_ > model_.max_positions) {
+      throw Error({.file = "prompt",
+                   .found = std::to_string(n_positions_) + " positions",
+                   .expected = "at most " + std::to_string(model_.max_positions)});
+    }
+    request_.policy.geometry(n_positions_);  // refuses a budget that cannot hold sinks and window
+    hooks_.send(protocol::started(id_, n_positions_, ids_, pieces_, request_.policy));
+  }
+
+  // Facts of the first n tokens that have not been sent yet.
+  void send_step(int n, const std::string& piece, double seconds) {
+    protocol::StepFacts facts;
+    facts.n_tokens = n;
+    if (!piece.empty()) {
+      facts.ids.push_back(ids_.back());
+      facts.pieces.push_back(piece);
+    }
+    facts.logprobs_from = sent_logprobs_;
+    for (; sent_logprobs_ < n; ++sent_logprobs_)
+      facts.logprobs.push_back(logprob(sent_logprobs_, ids_[sent_logprobs_]));
+    for (int layer = 0; layer < model_.n_layers; ++layer) {
+      for (int head = 0; head < model_.n_kv_heads; ++head) add_head_facts(facts, layer, head, n);
+    }
+    facts.seconds = seconds;
+    hooks_.send(protocol::to_json(facts, id_));
+  }
+
+  void add_head_facts(protocol::StepFacts& facts, int layer, int head, int n) {
+    const std::size_t row = static_cast<std::size_t>(layer) * model_.n_kv_heads + head;
+    std::vector<float> scores(n);
+    for (int t = 0; t < n; ++t) scores[t] = score(layer, head, t, pieces_[t]);
+    std::vector<std::int32_t> evict_at(n);
+    std::vector<Contest> contests;
+    policy_lifetimes(request_.policy, n_positions_, scores, n, evict_at, &contests);
+
+    const int window = request_.policy.geometry(n_positions_).window;
+    const PolicyInfo* info = find_policy(request_.policy.name);
+    for (int& t = scored_[row]; info && info->needs_scorer && t < n - window; ++t) {
+      facts.scores.push_back({layer, head, t, scores[t]});
+    }
+    auto& sent = sent_.row(layer, head);
+    sent.resize(n, kUndecided);
+    for (int t = 0; t < n; ++t) {
+      if (sent[t] == evict_at[t]) continue;
+      sent[t] = evict_at[t];
+      facts.lifetimes.push_back({layer, head, t, evict_at[t]});
+    }
+    for (std::size_t& i = contested_[row]; i < contests.size(); ++i) {
+      contests[i].layer = static_cast<std::int16_t>(layer);
+      contests[i].kv_head = static_cast<std::int16_t>(head);
+      facts.contests.push_back(contests[i]);
+    }
+  }
+
+  HeadSeries<float> mass() const {
+    HeadSeries<float> mass(model_.n_layers, model_.n_kv_heads);
+    for (int layer = 0; layer < model_.n_layers; ++layer) {
+      for (int head = 0; head < model_.n_kv_heads; ++head) {
+        for (int t = 0; t < n_tokens(); ++t) mass.row(layer, head).push_back(future_mass(layer, head, t, pieces_[t]));
+      }
+    }
+    return mass;
+  }
+
+  std::vector<float> recall() const {
+    RunRecord run;
+    run.model = model_;
+    run.policy = request_.policy;
+    run.n_positions = n_positions_;
+    run.prompt_len = prompt_len_;
+    run.ids = ids_;
+    run.evict_at = sent_;
+    run.future_mass = mass();
+    run.oracle_horizon = n_tokens();
+    compute_oracle_lifetimes(run);
+    return head_metric(run, Metric::recall, n_tokens() - 1).values;
+  }
+
+  const protocol::RunRequest& request_;
+  int id_;
+  const ModelInfo& model_;
+  const RunHooks& hooks_;
+  std::vector<std::int32_t> ids_;
+  BytePool pieces_;
+  int prompt_len_ = 0, n_positions_ = 0, sent_logprobs_ = 0;
+  LifetimeMap sent_;
+  std::vector<int> scored_;             // per head: scores sent for tokens before this one
+  std::vector<std::size_t> contested_;  // per head: contests sent
+  RunTimings timings_;
+};
+
+}  // namespace
+
+void play_run(const protocol::RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks) {
+  Player(request, id, model, hooks).play();
+}
+
+namespace {
+
+/// The record that a run over these tokens would leave, lifetimes alone.
+RunRecord lifetimes_of(const ModelInfo& model, const std::vector<std::int32_t>& ids, const BytePool& pieces,
+                       const PolicySpec& policy, int n_positions) {
+  RunRecord run;
+  run.model = model;
+  run.policy = policy;
+  run.n_positions = n_positions;
+  run.ids = ids;
+  run.evict_at = LifetimeMap(model.n_layers, model.n_kv_heads);
+  run.evict_at.resize(ids.size(), kUndecided);
+  std::vector<float> scores(ids.size());
+  for (int layer = 0; layer < model.n_layers; ++layer) {
+    for (int head = 0; head < model.n_kv_heads; ++head) {
+      for (int t = 0; t < run.n_tokens(); ++t) scores[t] = score(layer, head, t, pieces[t]);
+      policy_lifetimes(policy, n_positions, scores, run.n_tokens(), run.evict_at.row(layer, head), nullptr);
+    }
+  }
+  return run;
+}
+
+}  // namespace
+
+void play_score(const nlohmann::json& request, int id, const ModelInfo& model, const RunHooks& hooks) {
+  std::vector<std::int32_t> ids;
+  BytePool pieces;
+  if (request.contains("ids")) {
+    ids = protocol::unpack_i32(request, "ids");
+    for (const std::int32_t token : ids) pieces.push_back(" t" + std::to_string(token));
+  } else {
+    tokenize(request.value("text", ""), ids, pieces);
+  }
+  std::vector<float> logprobs;
+  double sum = 0;
+  const auto add = [&](float value) {
+    logprobs.push_back(value);
+    if (logprobs.size() > 1) sum -= value;
+  };
+  const auto mean = [&] { return ids.size() > 1 ? sum / static_cast<double>(ids.size() - 1) : 0; };
+  if (!request.value("choices", false)) {
+    for (int i = 0; i < static_cast<int>(ids.size()); ++i) add(logprob(i, ids[i]));
+    return hooks.send(protocol::done_score(id, ids, logprobs, mean()));
+  }
+  const int n_positions = request.value("n_positions", static_cast<int>(ids.size()));
+  const RunRecord run =
+      lifetimes_of(model, ids, pieces, PolicySpec::parse(request.value("policy", "full")), n_positions);
+  std::vector<std::int32_t> greedy;
+  for (int q = 0; q < run.n_tokens(); ++q) {
+    const double share = kvscope::mean(head_metric(run, Metric::cache_share, q));
+    add(logprob(q, ids[q]) - static_cast<float>(1 - share));
+    greedy.push_back(q == 0 ? -1 : share < 0.5 ? (ids[q] + 1) % model.vocab_size : ids[q]);
+  }
+  hooks.send(protocol::done_score(id, ids, logprobs, mean(), greedy,
+                                  head_metric(run, Metric::density, run.n_tokens() - 1).values));
+}
+
+}  // namespace kvscope::fake

@@ -1,0 +1,206 @@
+// kvscope-fake-engine: speaks the engine's protocol without a model, and can be told to be slow, to fail, to hang, to
+// die. For tests and for trying the window.
+//
+//   --slow MS          sleep so long in each decode step
+//   --die-at-token N   kill itself before the N-th generated token ...
+//   --once FILE        ... unless FILE exists; makes it
+//   --fail load|run    answer that request with an error
+//   --hang             greet, then answer nothing, not even quit
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "tests/fake_engine/fake_model.h"
+#include "tests/fake_engine/fake_run.h"
+#include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/version.h"
+
+namespace kvscope::fake {
+namespace {
+
+struct Options {
+  int slow_ms = 0;
+  int die_at_token = -1;
+  std::string once, fail;
+  bool hang = false;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (word == "--hang") {
+      options.hang = true;
+    } else if (word == "--slow" && value) {
+      options.slow_ms = std::atoi(argv[++i]);
+    } else if (word == "--die-at-token" && value) {
+      options.die_at_token = std::atoi(argv[++i]);
+    } else if (word == "--once" && value) {
+      options.once = argv[++i];
+    } else if (word == "--fail" && value) {
+      options.fail = argv[++i];
+    } else {
+      std::fprintf(stderr, "error: %s: unknown option or no value\n", word.c_str());
+      std::exit(static_cast<int>(ExitCode::usage));
+    }
+  }
+  return options;
+}
+
+// A reader thread takes requests in, so that a cancel arrives while a run is being played.
+class Server {
+ public:
+  Server(const Options& options, Channel& channel) : options_(options), channel_(channel) {}
+
+  int serve() {
+    channel_.write(protocol::hello(version(), "none", false, "cpu (fake)"));
+    std::thread reader([this] { read(); });
+    reader.detach();  // it ends with the process; nothing else may end it while it waits in read()
+    while (true) {
+      const nlohmann::json request = next();
+      if (request.is_null() || request.value("type", "") == "quit") return 0;
+      answer(request);
+    }
+  }
+
+ private:
+  void read() {
+    while (true) {
+      std::optional<nlohmann::json> message = channel_.read();
+      const std::scoped_lock lock(mutex_);
+      if (message && message->value("type", "") == "cancel") {
+        cancelled_id_ = message->value("target", -1);
+        continue;
+      }
+      requests_.push_back(message ? *message : nlohmann::json());
+      changed_.notify_one();
+      if (!message) return;
+    }
+  }
+
+  nlohmann::json next() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !requests_.empty() && !options_.hang; });
+    nlohmann::json request = std::move(requests_.front());
+    requests_.pop_front();
+    return request;
+  }
+
+  void answer(const nlohmann::json& request) {
+    const int id = request.value("id", -1);
+    const std::string type = request.value("type", "");
+    try {
+      if (options_.fail == type) {
+        throw Error({.code = type == "load" ? ExitCode::bad_input : ExitCode::resource,
+                     .file = "fake engine",
+                     .found = "it was told to fail at " + type,
+                     .hint = "start it without --fail"});
+      }
+      if (type == "load") return load(request, id);
+      if (type == "run") return run(request, id);
+      if (type == "score") return score(request, id);
+      if (type == "job") return job(request, id);
+      if (type == "doctor") {
+        return channel_.write(protocol::done(
+            id,
+            {{"checks", {{{"name", "fake engine"}, {"ok", true}, {"text", "no model, no device"}, {"hint", ""}}}}}));
+      }
+      throw Error({.code = ExitCode::usage, .file = "request", .found = "unknown type '" + type + "'"});
+    } catch (const Error& error) {
+      channel_.write(protocol::error_event(id, error));
+    }
+  }
+
+  void load(const nlohmann::json& request, int id) {
+    model_ = model_info(request.value("model", ""));
+    for (int i = 1; i <= 4; ++i) {
+      channel_.write(protocol::progress(id, "load", i, 4));
+      if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+    }
+    channel_.write(protocol::done_load(id, model_, 0.01));
+  }
+
+  void run(const nlohmann::json& request, int id) {
+    if (model_.n_layers == 0) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model loaded"});
+    RunHooks hooks;
+    hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
+    hooks.cancelled = [this, id] { return cancelled_id_ == id; };
+    hooks.before_step = [this](int n) {
+      if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+      if (n == options_.die_at_token) die();
+    };
+    play_run(protocol::run_request_from_json(request), id, model_, hooks);
+  }
+
+  void score(const nlohmann::json& request, int id) {
+    RunHooks hooks;
+    hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
+    play_score(request, id, model_, hooks);
+  }
+
+  void job(const nlohmann::json& request, int id) {
+    const std::string name = request.value("job", "");
+    int rows = 0;
+    for (; rows < 3 && cancelled_id_ != id; ++rows) {
+      channel_.write(protocol::progress(id, name, rows, 3));
+      if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+      channel_.write(protocol::row(id, name + " row " + std::to_string(rows), {{"row", rows}}));
+    }
+    const char* status = cancelled_id_ == id ? "cancelled" : "complete";
+    channel_.write(protocol::done(id, {{"result",
+                                        {{"job", name},
+                                         {"rows", rows},
+                                         {"args", request.value("args", nlohmann::json::object())},
+                                         {"status", status}}}}));
+  }
+
+  void die() {
+    if (!options_.once.empty()) {
+      if (std::ifstream(options_.once)) return;
+      std::ofstream(options_.once) << "died\n";
+    }
+    std::fprintf(stderr, "fake engine: out of imaginary memory\n");
+    std::fflush(stderr);
+    ::raise(SIGKILL);
+  }
+
+  static void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+  const Options& options_;
+  Channel& channel_;
+  ModelInfo model_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<nlohmann::json> requests_;
+  std::atomic<int> cancelled_id_{-1};
+};
+
+}  // namespace
+}  // namespace kvscope::fake
+
+int main(int argc, char** argv) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto options = kvscope::fake::parse(argc, argv);
+  kvscope::Channel channel(STDIN_FILENO, STDOUT_FILENO);
+  try {
+    std::_Exit(kvscope::fake::Server(options, channel).serve());  // the detached reader must not see destructors run
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fake engine: %s\n", error.what());
+    return static_cast<int>(kvscope::ExitCode::internal);
+  }
+}
