@@ -1,5 +1,3 @@
-#include "kernels/decode_attention.h"
-
 #include <algorithm>
 
 #include "kernels/cuda/check.h"
@@ -9,6 +7,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/slots.cuh"
+#include "kernels/decode_attention.h"
 #include "kernels/validate.h"
 
 // bfloat16 in pages of 16 goes to cuda/decode_split_mma.cuh. Everything else takes two kernels. decode_split_kernel: the

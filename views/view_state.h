@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/record/run_record.h"
+#include "engine/core/study/retention_metrics.h"
 
 namespace kvscope::views {
 
@@ -17,9 +17,9 @@ enum class ColourMode : std::uint8_t { state, score, kept_heads, oracle };
 struct Selection {
   int layer = 0;
   int kv_head = 0;
-  int token = -1;         // cursor, -1 for none
-  std::int32_t q = -1;    // scrub position: the cache as query q sees it; -1 is the live edge
-  bool follow = true;     // q follows the live edge
+  int token = -1;       // cursor, -1 for none
+  std::int32_t q = -1;  // scrub position: the cache as query q sees it; -1 is the live edge
+  bool follow = true;   // q follows the live edge
   int hovered_token = -1;
   ColourMode colour = ColourMode::state;
   Metric metric = Metric::density;
@@ -29,7 +29,7 @@ struct Selection {
 struct ShownRun {
   std::shared_ptr<const RunRecord> run;  // never null
   bool preview = false;
-  std::string label;       // "A", "B", "preview of A"
+  std::string label;           // "A", "B", "preview of A"
   std::uint64_t revision = 0;  // rises when the run grows, so that a view may cache
 };
 

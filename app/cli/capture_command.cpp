@@ -11,9 +11,9 @@
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/process/interrupt.h"
-#include "engine/core/support/error.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {

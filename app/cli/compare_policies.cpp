@@ -8,9 +8,9 @@
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
 #include "app/session/trace_open.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::app {
 namespace {

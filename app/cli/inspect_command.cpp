@@ -9,11 +9,11 @@
 #include "app/cli/output.h"
 #include "app/session/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::app {
 namespace {

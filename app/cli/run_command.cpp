@@ -9,9 +9,9 @@
 #include "app/cli/prompts.h"
 #include "app/cli/run_options.h"
 #include "app/session/run_setup.h"
-#include "engine/core/support/error.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
+#include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {

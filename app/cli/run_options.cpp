@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "app/session/run_setup.h"
-#include "engine/core/support/error.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 

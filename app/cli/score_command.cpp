@@ -7,8 +7,8 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
-#include "engine/core/support/error.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {

@@ -9,8 +9,8 @@
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
 #include "engine/core/study/retention_metrics.h"
-#include "engine/core/support/error.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {

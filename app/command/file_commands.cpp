@@ -1,8 +1,8 @@
 // model.*, trace.*, figure.*, heads.*: files in and out.
 
 #include "app/command/app_commands.h"
-#include "app/session/autosave.h"
 #include "app/command/command_arguments.h"
+#include "app/session/autosave.h"
 #include "engine/core/study/head_selection.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"

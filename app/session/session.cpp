@@ -7,8 +7,8 @@
 #include "app/session/run_setup.h"
 #include "app/session/trace_open.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/trace/trace_file.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
 namespace {

@@ -17,9 +17,9 @@
 #include "app/process/engine_client.h"
 #include "app/session/run_assembler.h"
 #include "app/session/worker.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 #include "views/view_state.h"
 
 namespace kvscope::app {

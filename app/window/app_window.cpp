@@ -13,9 +13,9 @@
 #include <filesystem>
 
 #include "app/command/app_commands.h"
-#include "app/session/autosave.h"
 #include "app/process/interrupt.h"
 #include "app/process/paths.h"
+#include "app/session/autosave.h"
 #include "app/window/panel.h"
 #include "app/window/png.h"
 #include "engine/core/support/error.h"

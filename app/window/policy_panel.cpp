@@ -6,8 +6,8 @@
 #include <string>
 
 #include "app/window/panel.h"
-#include "engine/core/support/error.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <stdexcept>
 
-#include "engine/decode/generation_impl.h"
 #include "engine/decode/eviction/mass_eviction.h"
 #include "engine/decode/eviction/page_selection.h"
+#include "engine/decode/generation_impl.h"
 #include "engine/decode/prefill_site.h"
 
 namespace kvscope::engine {

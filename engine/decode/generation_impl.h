@@ -6,9 +6,9 @@
 #include <cmath>
 #include <memory>
 
+#include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/sampling/sampler.h"
 #include "engine/core/support/error.h"
-#include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/decode/decode_step.h"
 #include "engine/decode/generation.h"
 

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "engine/decode/slot_cache.h"
-#include "engine/decode/generation.h"
 #include "engine/decode/active_policy.h"
+#include "engine/decode/generation.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {

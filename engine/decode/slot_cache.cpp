@@ -135,8 +135,7 @@ SlotCache::Rows SlotCache::rows(int layer, int n) const {
     std::int64_t* row = index_host.data_ptr<std::int64_t>() + static_cast<std::int64_t>(head) * n;
     const int mapped = std::min(n, pages_of_head_[index(layer, head)] * kPageSize);
     for (int slot = 0; slot < mapped; ++slot) {
-      row[slot] =
-          static_cast<std::int64_t>(table[head * max_pages_ + slot / kPageSize]) * kPageSize + slot % kPageSize;
+      row[slot] = static_cast<std::int64_t>(table[head * max_pages_ + slot / kPageSize]) * kPageSize + slot % kPageSize;
     }
   }
   const at::Tensor wanted = index_host.view({-1}).to(k_pool_.device(), /*non_blocking=*/true);

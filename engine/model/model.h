@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/record/run_record.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::engine {
 
@@ -23,8 +23,8 @@ class TokenScorer;
 /// Where and in what a model computes. "auto" is the first CUDA device if there is one, else the CPU; and bfloat16 on
 /// CUDA, float32 on the CPU.
 struct LoadOptions {
-  std::string device = "auto";  // "auto", "cpu", "cuda", "cuda:1"
-  std::string dtype = "auto";   // "auto", "float32", "bfloat16"
+  std::string device = "auto";          // "auto", "cpu", "cuda", "cuda:1"
+  std::string dtype = "auto";           // "auto", "float32", "bfloat16"
   std::vector<std::string> gates = {};  // files and folders with scorers, gates or head values, see docs/gates.md
   bool operator==(const LoadOptions&) const = default;
 };

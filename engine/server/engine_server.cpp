@@ -9,10 +9,10 @@
 #include "engine/core/protocol/fields.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/run.h"
+#include "engine/jobs/job.h"
 #include "engine/model/device.h"
 #include "engine/server/doctor.h"
 #include "engine/server/failure.h"
-#include "engine/jobs/job.h"
 
 namespace kvscope::engine {
 namespace {
@@ -38,7 +38,8 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
 json started_event(const Generation& run, int id) {
   BytePool pieces;
   for (const std::int32_t token : run.ids()) pieces.push_back(run.piece(token));
-  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(), run.request().oracle_spec);
+  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(),
+                           run.request().oracle_spec);
 }
 
 json oracle_event(const OracleFacts& facts, int id) {

@@ -4,8 +4,8 @@
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/gate_shapes.h"
-#include "engine/core/study/head_selection.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/study/head_selection.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/random.h"
 #include "tests/support/expect_error.h"

@@ -9,10 +9,10 @@
 #include <random>
 #include <thread>
 
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
+#include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

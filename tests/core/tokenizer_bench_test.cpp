@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <random>
 
-#include "engine/core/support/json_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/support/json_file.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/support/json_file.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/template_code.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/support/json_file.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

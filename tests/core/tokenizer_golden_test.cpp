@@ -2,11 +2,11 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/support/json_file.h"
-#include "engine/core/support/utf8.h"
 #include "engine/core/files/tokenizer/normalizer.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
+#include "engine/core/support/json_file.h"
+#include "engine/core/support/utf8.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;

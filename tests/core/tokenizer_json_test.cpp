@@ -2,10 +2,10 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/support/utf8.h"
 #include "engine/core/files/tokenizer/byte_alphabet.h"
 #include "engine/core/files/tokenizer/pre_tokenizer.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/support/utf8.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 

@@ -4,12 +4,12 @@
 #include <random>
 #include <set>
 
-#include "engine/core/support/utf8.h"
 #include "engine/core/files/tokenizer/added_tokens.h"
 #include "engine/core/files/tokenizer/bpe.h"
 #include "engine/core/files/tokenizer/byte_alphabet.h"
 #include "engine/core/files/tokenizer/normalizer.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
+#include "engine/core/support/utf8.h"
 
 using kvscope::MergeTable;
 using Ids = std::vector<std::int32_t>;

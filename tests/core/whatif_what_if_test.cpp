@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "engine/core/study/retention_metrics.h"
-#include "engine/core/support/error.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;

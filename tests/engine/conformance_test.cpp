@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "engine/decode/slot_cache.h"
 #include "engine/core/policy/policy.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/model/device.h"
 #include "tests/engine/gated_model.h"
 #include "tests/support/skip.h"

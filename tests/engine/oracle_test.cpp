@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "engine/core/study/retention_metrics.h"
+#include "engine/decode/dense_teacher.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
-#include "engine/decode/dense_teacher.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <map>
 
-#include "engine/decode/slot_cache.h"
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
+#include "engine/decode/slot_cache.h"
 #include "tests/engine/gated_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 

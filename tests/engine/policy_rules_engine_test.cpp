@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "engine/decode/slot_cache.h"
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_layer.h"

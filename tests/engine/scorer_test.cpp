@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "engine/decode/slot_cache.h"
 #include "engine/core/support/error.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"

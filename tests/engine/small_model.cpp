@@ -4,8 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/decode/slot_cache.h"
 #include "engine/core/protocol/events.h"
+#include "engine/decode/slot_cache.h"
 
 namespace kvscope::test {
 

@@ -10,11 +10,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/schedule.h"

@@ -6,9 +6,9 @@
 #include <map>
 #include <sstream>
 
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/jobs/tasks/question.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/train/data_loader.h"

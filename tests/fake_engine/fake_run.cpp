@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cmath>
 
-#include "tests/fake_engine/fake_model.h"
-#include "engine/core/study/retention_metrics.h"
-#include "engine/core/protocol/events.h"
-#include "engine/core/support/error.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/error.h"
+#include "tests/fake_engine/fake_model.h"
 
 namespace kvscope::fake {
 namespace {

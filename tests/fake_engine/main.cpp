@@ -22,12 +22,12 @@
 #include <string>
 #include <thread>
 
-#include "tests/fake_engine/fake_model.h"
-#include "tests/fake_engine/fake_run.h"
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
+#include "tests/fake_engine/fake_model.h"
+#include "tests/fake_engine/fake_run.h"
 
 namespace kvscope::fake {
 namespace {

@@ -45,13 +45,14 @@ Result run(Backend backend, const Problem& p, DType dtype, bool with_scratch = t
   auto* o = memory.put(poison(p.q.size(), dtype));
   auto* lse = memory.put(poison(p.n_heads));
   const std::int64_t n_scratch = decode_attention_scratch_floats(p.n_heads, view);
-  const DecodeAttentionArgs args = {.cache = view,
-                                    .q = memory.put(pack(p.q, dtype)),
-                                    .o = o,
-                                    .lse = lse,
-                                    .n_heads = p.n_heads,
-                                    .scale = p.scale(),
-                                    .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr};
+  const DecodeAttentionArgs args = {
+      .cache = view,
+      .q = memory.put(pack(p.q, dtype)),
+      .o = o,
+      .lse = lse,
+      .n_heads = p.n_heads,
+      .scale = p.scale(),
+      .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr};
   KVSCOPE_RUN_OP(decode_attention, backend, args);
   return {unpack(memory.get(o), dtype), memory.get(lse)};
 }

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/fields.h"
 #include "engine/core/protocol/protocol.h"
+#include "engine/core/study/retention_metrics.h"
 
 namespace kvscope::protocol {
 

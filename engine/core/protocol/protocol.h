@@ -57,8 +57,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/record/run_record.h"
 #include "engine/core/files/tokenizer/chat.h"
+#include "engine/core/record/run_record.h"
 
 namespace kvscope::protocol {
 

@@ -8,8 +8,8 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/running_top_k.h"
-#include "engine/core/record/oracle_spec.h"
 #include "engine/core/policy/policy_spec.h"
+#include "engine/core/record/oracle_spec.h"
 
 namespace kvscope {
 
@@ -100,8 +100,8 @@ struct RunRecord {
   std::vector<PageRead> reads;        // q ascending
   std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
   HeadSeries<float>
-      future_mass;  // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
-  OracleSpec oracle;                  // how future_mass is made
+      future_mass;    // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
+  OracleSpec oracle;  // how future_mass is made
   LifetimeMap oracle_evict_at;  // empty until known
   int oracle_horizon = 0;       // queries the oracle has seen; < n_tokens() means "so far"
   std::vector<float>

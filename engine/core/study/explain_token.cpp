@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <string>
 
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/policy/policy_json.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::trace {

@@ -1,6 +1,6 @@
+#include "engine/core/support/error.h"
 #include "engine/jobs/bench/decode_bench.h"
 #include "engine/jobs/bench/prefill_bench.h"
-#include "engine/core/support/error.h"
 #include "engine/jobs/job.h"
 
 namespace kvscope::engine {

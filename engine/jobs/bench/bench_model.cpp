@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/jobs/bench/shapes.h"
 #include "engine/core/policy/policy_spec.h"
+#include "engine/jobs/bench/shapes.h"
 
 namespace kvscope::engine {
 

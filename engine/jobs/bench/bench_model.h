@@ -2,8 +2,8 @@
 // The model that a benchmark measures: from a folder, or of a published shape with random weights.
 
 #include "engine/core/support/json_file.h"
-#include "engine/model/model.h"
 #include "engine/jobs/job.h"
+#include "engine/model/model.h"
 
 namespace kvscope::engine {
 

@@ -5,14 +5,14 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/support/error.h"
+#include "engine/decode/active_policy.h"
+#include "engine/decode/generation_batch.h"
+#include "engine/decode/slot_cache.h"
 #include "engine/jobs/bench/bench_model.h"
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/shapes.h"
 #include "engine/jobs/bench/statistics.h"
-#include "engine/decode/slot_cache.h"
-#include "engine/core/support/error.h"
-#include "engine/decode/generation_batch.h"
-#include "engine/decode/active_policy.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {

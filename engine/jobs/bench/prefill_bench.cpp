@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/support/error.h"
+#include "engine/decode/generation.h"
 #include "engine/jobs/bench/bench_model.h"
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/prefill_check.h"
 #include "engine/jobs/bench/shapes.h"
-#include "engine/core/support/error.h"
-#include "engine/decode/generation.h"
 
 namespace kvscope::engine {
 namespace {

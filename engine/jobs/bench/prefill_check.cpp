@@ -6,9 +6,9 @@
 
 #include "engine/core/policy/policy_spec.h"
 #include "engine/core/support/error.h"
+#include "engine/decode/active_policy.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
-#include "engine/decode/active_policy.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
@@ -21,9 +21,7 @@ class PlainSite final : public AttentionSite {
       : n_positions_(n_positions), policy_(policy, n_positions, model) {
     if (policy_.scorer() != nullptr) memory_ = policy_.scorer()->new_memory();
   }
-  bool reads_unrotated() const override {
-    return policy_.scorer() != nullptr && policy_.scorer()->reads_unrotated();
-  }
+  bool reads_unrotated() const override { return policy_.scorer() != nullptr && policy_.scorer()->reads_unrotated(); }
 
   at::Tensor attend(int layer, const LayerTokens& tokens) override {
     const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;

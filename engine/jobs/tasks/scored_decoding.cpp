@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "engine/core/support/random.h"
+#include "engine/decode/dense_teacher.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
-#include "engine/decode/dense_teacher.h"
 
 namespace kvscope::engine {
 namespace {

@@ -3,9 +3,9 @@
 #include <bit>
 #include <cstring>
 
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 
 namespace kvscope::engine {
 

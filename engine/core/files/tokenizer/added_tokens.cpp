@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/core/support/utf8.h"
 #include "engine/core/files/tokenizer/unicode.h"
+#include "engine/core/support/utf8.h"
 
 namespace kvscope {
 namespace {

@@ -1,9 +1,9 @@
 #include "engine/core/files/tokenizer/chat.h"
 
-#include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
 #include "engine/core/files/tokenizer/chat_format.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
 
 namespace kvscope {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "engine/core/support/error.h"
 #include "engine/core/files/tokenizer/chat_format.h"
 #include "engine/core/files/tokenizer/template_code.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope {
 namespace {

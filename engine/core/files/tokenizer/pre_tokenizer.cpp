@@ -1,7 +1,7 @@
 #include "engine/core/files/tokenizer/pre_tokenizer.h"
 
-#include "engine/core/support/utf8.h"
 #include "engine/core/files/tokenizer/unicode.h"
+#include "engine/core/support/utf8.h"
 
 namespace kvscope {
 namespace {

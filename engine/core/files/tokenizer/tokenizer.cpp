@@ -5,12 +5,12 @@
 #include <map>
 #include <unordered_map>
 
-#include "engine/core/support/error.h"
-#include "engine/core/support/utf8.h"
 #include "engine/core/files/tokenizer/byte_alphabet.h"
 #include "engine/core/files/tokenizer/normalizer.h"
 #include "engine/core/files/tokenizer/tokenizer_json.h"
 #include "engine/core/files/tokenizer/word_encoder.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/utf8.h"
 
 namespace kvscope {
 

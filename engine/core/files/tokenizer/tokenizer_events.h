@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/files/tokenizer/tokenizer_json.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_tree.h"
-#include "engine/core/files/tokenizer/tokenizer_json.h"
 
 namespace kvscope {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "engine/core/files/tokenizer/tokenizer_events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/files/tokenizer/tokenizer_events.h"
 
 namespace kvscope {
 namespace {
