@@ -54,7 +54,7 @@ constexpr OptionSpec kOptions[] = {
 // Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer and
 // the chat template can be read from here; otherwise (an engine on another machine) the model's own limit serves.
 int longest_run(const Arguments& arguments, const std::string& folder, const ModelInfo& model, const CapturePlan& plan,
-                const protocol::RunRequest& request) {
+                const RunRequest& request) {
   std::size_t longest = 0;
   try {
     const Tokenizer tokenizer = Tokenizer::load(folder);
@@ -103,7 +103,7 @@ void check_target(const Arguments& arguments, const CapturePlan& plan) {
 
 // Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
 std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const CapturePlan& plan,
-                         protocol::RunRequest request, TraceWriter& writer) {
+                         RunRequest request, TraceWriter& writer) {
   job.show_engine_progress(false);
   const auto start = std::chrono::steady_clock::now();
   const auto before = static_cast<double>(plan.done.size()), all = static_cast<double>(plan.indices.size());
@@ -128,7 +128,7 @@ std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const Model
   return tokens;
 }
 
-int report(const Arguments& arguments, const CapturePlan& plan, const protocol::RunRequest& request, int runs,
+int report(const Arguments& arguments, const CapturePlan& plan, const RunRequest& request, int runs,
            std::int64_t tokens) {
   const bool whole = runs == static_cast<int>(plan.indices.size());
   if (arguments.has("json")) {
@@ -153,7 +153,7 @@ int report(const Arguments& arguments, const CapturePlan& plan, const protocol::
   return static_cast<int>(whole ? ExitCode::done : ExitCode::cancelled);
 }
 
-CapturePlan plan_of(const Arguments& arguments, const protocol::RunRequest& request) {
+CapturePlan plan_of(const Arguments& arguments, const RunRequest& request) {
   std::vector<Prompt> prompts = read_prompts(arguments.positionals()[1]);
   const auto limit = arguments.integer("limit", static_cast<std::int64_t>(prompts.size()), 1, 1 << 30);
   prompts.resize(std::min<std::size_t>(prompts.size(), limit));
@@ -168,7 +168,7 @@ int capture(const Arguments& arguments) {
     throw Error(
         {.code = ExitCode::usage, .file = "kvscope capture", .found = "no -o FILE", .hint = "name the trace to write"});
   }
-  const protocol::RunRequest request = run_request(arguments, model_path, "");
+  const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);
   check_target(arguments, plan);
   const bool resumes = arguments.has("resume") && std::filesystem::exists(plan.file);

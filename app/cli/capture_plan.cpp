@@ -111,7 +111,7 @@ std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& p
   return with_system(arguments, {{"user", prompt.text}});
 }
 
-CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts, const protocol::RunRequest& request) {
+CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts, const RunRequest& request) {
   const Shard shard = parse_shard(arguments.text("shard", "0/1"));
   CapturePlan plan{.file = arguments.text("o"), .info = {}, .prompts = std::move(prompts), .indices = {}, .done = {}};
   plan.info = {.n_prompts = static_cast<int>(plan.prompts.size()),

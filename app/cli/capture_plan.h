@@ -31,7 +31,7 @@ struct CapturePlan {
 std::string shard_text(const CaptureInfo& capture);
 
 /// From --shard and the request that all prompts share. Throws Error (usage) for a shard that is none.
-CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts, const protocol::RunRequest& request);
+CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts, const RunRequest& request);
 
 /// What a chat consists of; nothing if the prompt is its one message.
 std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& prompt);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/core/policy/policy_spec.h"
 #include "engine/core/policy/policy_table.h"
+#include "engine/core/policy/policy_text.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"

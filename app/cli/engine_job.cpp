@@ -110,7 +110,7 @@ ModelInfo EngineJob::load(const std::string& model) {
   return protocol::model_info_from_json(done.at("model"));
 }
 
-std::string EngineJob::run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
+std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                            const std::function<void()>& on_step) {
   record = start_record(model, request);
   try {

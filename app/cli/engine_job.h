@@ -39,7 +39,7 @@ class EngineJob {
   /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
   /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
   /// came until then and says failed.
-  std::string run(const ModelInfo& model, const protocol::RunRequest& request, RunRecord& record,
+  std::string run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                   const std::function<void()>& on_step = {});
   Progress& progress() { return progress_; }
   /// Off: the engine's own progress is not shown, for a command that shows one of many requests.

@@ -140,7 +140,7 @@ void check_trace_path(const Arguments& arguments) {
   }
 }
 
-protocol::RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
+RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
   if (!arguments.has("messages")) return run_request(arguments, model_path, arguments.text_or_file("prompt"));
   for (const char* name : {"prompt", "prompt-file"}) {
     if (!arguments.has(name)) continue;
@@ -150,7 +150,7 @@ protocol::RunRequest request_of(const Arguments& arguments, const std::string& m
                  .expected = "one of them"});
   }
   const std::vector<ChatMessage> messages = read_messages(arguments.text("messages"), "--messages");
-  protocol::RunRequest request = run_request(arguments, model_path, messages.back().content);
+  RunRequest request = run_request(arguments, model_path, messages.back().content);
   request.messages = with_system(arguments, messages);
   return request;
 }
@@ -159,7 +159,7 @@ int run(const Arguments& arguments) {
   const std::string model_path = arguments.positionals()[0];
   check_model_path(arguments, model_path);
   check_trace_path(arguments);
-  const protocol::RunRequest request = request_of(arguments, model_path);
+  const RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
   const ModelInfo model = job.load(model_path);
   const bool json = arguments.has("json");

@@ -50,7 +50,7 @@ static std::vector<PolicyChange> planned_changes(const Arguments& arguments) {
   return changes;
 }
 
-protocol::RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
+RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
   const auto has = [&](std::string_view name) { return arguments.has(name); };
   bool is_chat = false;
   for (const char* name : {"chat", "system", "thinking", "date", "messages"}) {
@@ -62,7 +62,7 @@ protocol::RunRequest run_request(const Arguments& arguments, const std::string& 
                  .found = "both given",
                  .expected = "one of them"});
   }
-  protocol::RunRequest request;
+  RunRequest request;
   request.prompt = std::move(prompt);
   request.raw = has("raw") || (!is_chat && !has_chat_template(model_path));
   request.chat = chat_options(arguments);

@@ -41,6 +41,6 @@ ChatOptions chat_options(const Arguments& arguments);
 
 /// What the options ask for. A model with a chat template takes the prompt as a chat unless --raw is given, any model
 /// if an option of chats is. Throws Error (usage).
-protocol::RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt);
+RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt);
 
 }  // namespace kvscope::app

@@ -23,7 +23,7 @@ std::string messages_text(const std::vector<ChatMessage>& messages) {
 
 }  // namespace
 
-std::string option_line(const protocol::RunRequest& request) {
+std::string option_line(const RunRequest& request) {
   std::string line = "--policy " + shell_quote(request.policy.to_string());
   line += " --max-tokens " + std::to_string(request.max_tokens);
   line += " --seed " + std::to_string(request.sampling.seed);
@@ -48,13 +48,13 @@ std::string option_line(const protocol::RunRequest& request) {
   return line;
 }
 
-std::string run_command_line(const std::string& model, const protocol::RunRequest& request) {
+std::string run_command_line(const std::string& model, const RunRequest& request) {
   const std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request);
   if (!request.messages.empty()) return line + " --messages " + shell_quote(messages_text(request.messages));
   return line + " --prompt " + shell_quote(request.prompt);
 }
 
-RunRecord start_record(const ModelInfo& model, const protocol::RunRequest& request) {
+RunRecord start_record(const ModelInfo& model, const RunRequest& request) {
   RunRecord run;
   run.model = model;
   run.policy = request.policy;

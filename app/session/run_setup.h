@@ -10,11 +10,11 @@
 namespace kvscope::app {
 
 /// The command that does this run again: `kvscope run MODEL --prompt ... --policy ...`, quoted for a POSIX shell.
-std::string run_command_line(const std::string& model, const protocol::RunRequest& request);
+std::string run_command_line(const std::string& model, const RunRequest& request);
 /// The part of it that does not depend on model and prompt: "--policy ... --max-tokens ...".
-std::string option_line(const protocol::RunRequest& request);
+std::string option_line(const RunRequest& request);
 /// An empty record of a run that is about to start, for protocol::apply_event to fill.
-RunRecord start_record(const ModelInfo& model, const protocol::RunRequest& request);
+RunRecord start_record(const ModelInfo& model, const RunRequest& request);
 /// Whether the model has a chat template, known or not; false if it cannot be read from here.
 bool has_chat_template(const std::filesystem::path& model);
 /// "2026-11-21T03:14:15Z"

@@ -266,8 +266,8 @@ void Session::set_progress(const nlohmann::json& event) {
 
 // ------------------------------------------------------------------------------------------------ runs
 
-protocol::RunRequest Session::request_of_parameters() const {
-  protocol::RunRequest request;
+RunRequest Session::request_of_parameters() const {
+  RunRequest request;
   request.prompt = parameters_.prompt;
   request.raw = parameters_.raw;
   request.policy = parameters_.policy;
@@ -276,7 +276,7 @@ protocol::RunRequest Session::request_of_parameters() const {
   return request;
 }
 
-void Session::start(protocol::RunRequest request, Slot slot) {
+void Session::start(RunRequest request, Slot slot) {
   if (run_in_progress())
     throw Error({.code = ExitCode::usage, .file = "run", .found = "a run is in progress", .hint = "cancel it first"});
   if (!engine_ || !model_) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model is loaded"});
@@ -310,7 +310,7 @@ void Session::start_run() { start(request_of_parameters(), Slot::a); }
 void Session::decode_again() {
   const RunEntry* first = a();
   if (!first || first->run->prompt_len == 0) return start_run();
-  protocol::RunRequest request = request_of_parameters();
+  RunRequest request = request_of_parameters();
   request.prompt = first->run->prompt_text;
   request.prompt_ids.assign(first->run->ids.begin(), first->run->ids.begin() + first->run->prompt_len);
   request.sampling = first->run->sampling;
@@ -322,7 +322,7 @@ void Session::replay() {
   const RunEntry* first = a();
   if (!first || first->run->n_tokens() == 0)
     throw Error({.code = ExitCode::usage, .file = "replay", .found = "no run A"});
-  protocol::RunRequest request = request_of_parameters();
+  RunRequest request = request_of_parameters();
   request.prompt = first->run->prompt_text;
   request.prompt_ids = first->run->ids;
   request.max_tokens = 0;

@@ -169,8 +169,8 @@ class Session {
   void end_active_run(const std::string& message);
   void engine_ended(const nlohmann::json& event);
   void request_failed(const nlohmann::json& event);
-  void start(protocol::RunRequest request, Slot slot);
-  protocol::RunRequest request_of_parameters() const;
+  void start(RunRequest request, Slot slot);
+  RunRequest request_of_parameters() const;
   void take_snapshot();
   int add_run(std::shared_ptr<const RunRecord> run, std::string trace_path);
   void update_shown();

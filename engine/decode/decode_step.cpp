@@ -21,7 +21,7 @@ constexpr std::size_t kSummaryInts = sizeof(kernels::LogitSummary) / sizeof(std:
 static_assert(sizeof(RetainDecision) == 7 * sizeof(std::int32_t), "outputs_ is laid out for seven words a decision");
 
 /// What one head decided at query position q, as facts. `newcomer` is -1 while sinks or nobody leave the window.
-void note_decision(const RetainDecision& decision, int layer, int head, std::int32_t q, protocol::StepFacts& facts) {
+void note_decision(const RetainDecision& decision, int layer, int head, std::int32_t q, StepFacts& facts) {
   if (decision.evicted >= 0) facts.lifetimes.push_back({layer, head, decision.evicted, q});
   if (decision.boundary < 0) return;
   facts.contests.push_back({.q = q,
@@ -382,7 +382,7 @@ std::vector<float> DecodeStep::logits(int sequence) const {
   return {host.data_ptr<float>(), host.data_ptr<float>() + host.numel()};
 }
 
-void DecodeStep::gather(int sequence, protocol::StepFacts& facts) const {
+void DecodeStep::gather(int sequence, StepFacts& facts) const {
   const int layers = model().config().n_layers, heads = model().config().n_kv_heads, row = row_of(sequence);
   const TokenScorer* scorer = sequence_of(row).policy.scorer();
   const std::int32_t position = inputs_of_run_[row].position;

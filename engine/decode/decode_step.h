@@ -36,7 +36,7 @@ class DecodeStep {
   /// Logits of its next token after the last run(), [vocab], copied from the device if they are there.
   std::vector<float> logits(int sequence) const;
   /// What the last run() decided: lifetimes, contests and scores.
-  void gather(int sequence, protocol::StepFacts& facts) const;
+  void gather(int sequence, StepFacts& facts) const;
 
  private:
   const LoadedModel& model() const { return sequences_.front()->model; }

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "engine/core/lifetime/lifetime_map.h"
-#include "engine/core/record/oracle_spec.h"
+#include "engine/core/record/oracle_text.h"
 #include "engine/model/model.h"
 
 namespace kvscope::engine {

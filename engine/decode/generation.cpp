@@ -17,7 +17,7 @@ Error prompt_error(std::string found, std::string expected, std::string hint = "
   return Error({.file = "prompt", .found = std::move(found), .expected = std::move(expected), .hint = std::move(hint)});
 }
 
-std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const protocol::RunRequest& request) {
+std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const RunRequest& request) {
   if (!request.prompt_ids.empty()) return request.prompt_ids;
   if (request.raw) return model.tokenizer().encode_with_special(request.prompt);
   const std::vector<ChatMessage> one{{"user", request.prompt}};
@@ -45,7 +45,7 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& id
 
 }  // namespace
 
-std::int32_t Generation::Impl::begin_step(std::int32_t id, protocol::StepFacts& facts) {
+std::int32_t Generation::Impl::begin_step(std::int32_t id, StepFacts& facts) {
   const std::int32_t position = static_cast<std::int32_t>(ids.size());
   if (position >= n_positions) throw std::logic_error("Generation: a step beyond n_positions");
   facts.ids = {id};
@@ -57,7 +57,7 @@ std::int32_t Generation::Impl::begin_step(std::int32_t id, protocol::StepFacts& 
 }
 
 void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady_clock::time_point start,
-                                protocol::StepFacts& facts) {
+                                StepFacts& facts) {
   decode = &step;
   sequence = index;
   note_step();
@@ -75,7 +75,7 @@ void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady
   ++timings.decode_steps;
 }
 
-Generation::Generation(const LoadedModel& model, const protocol::RunRequest& request) {
+Generation::Generation(const LoadedModel& model, const RunRequest& request) {
   const c10::InferenceMode no_gradients;
   std::vector<std::int32_t> ids = prompt_ids(model, request);
   check_prompt(model.config(), ids, request.max_tokens);
@@ -87,11 +87,11 @@ Generation::Generation(const LoadedModel& model, const protocol::RunRequest& req
 Generation::~Generation() = default;
 Generation::Generation(Generation&&) noexcept = default;
 
-protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options) {
+StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options) {
   const c10::InferenceMode no_gradients;
   Impl& run = *impl_;
   const auto start = std::chrono::steady_clock::now();
-  protocol::StepFacts facts;
+  StepFacts facts;
   if (run.state.policy.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
   const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
@@ -111,15 +111,15 @@ protocol::StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions
   return facts;
 }
 
-void Generation::Impl::end_prefill(protocol::StepFacts& facts) {
+void Generation::Impl::end_prefill(StepFacts& facts) {
   evict_after_prompt(state, prompt_len, records ? &facts : nullptr);
   read_page_bounds(state);
 }
 
 /// What leaves depends on the attention of every query: the prompt goes through as the answer does.
-protocol::StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOptions& options) {
+StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  protocol::StepFacts facts;
+  StepFacts facts;
   if (!own_decode) own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&state});
   decode = own_decode.get();
   sequence = 0;
@@ -140,20 +140,20 @@ protocol::StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const
   return facts;
 }
 
-void Generation::change_policy(const PolicySpec& spec, protocol::StepFacts* facts) {
+void Generation::change_policy(const PolicySpec& spec, StepFacts* facts) {
   const c10::InferenceMode no_gradients;
   impl_->state.policy.change(spec);
   impl_->request.policy = spec;
   evict_to_budget(impl_->state, static_cast<int>(impl_->ids.size()), impl_->records ? facts : nullptr);
 }
 
-protocol::StepFacts Generation::step() { return step_forced(impl_->next_id()); }
+StepFacts Generation::step() { return step_forced(impl_->next_id()); }
 
-protocol::StepFacts Generation::step_forced(std::int32_t id) {
+StepFacts Generation::step_forced(std::int32_t id) {
   const c10::InferenceMode no_gradients;
   Impl& run = *impl_;
   const auto start = std::chrono::steady_clock::now();
-  protocol::StepFacts facts;
+  StepFacts facts;
   const DecodeInput input = {0, id, run.begin_step(id, facts)};
   if (!run.own_decode) run.own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&run.state});
   run.own_decode->run({&input, 1});
@@ -180,7 +180,7 @@ std::string Generation::answer() const {
 }
 
 const LoadedModel& Generation::model() const { return impl_->model; }
-const protocol::RunRequest& Generation::request() const { return impl_->request; }
+const RunRequest& Generation::request() const { return impl_->request; }
 const std::vector<std::int32_t>& Generation::ids() const { return impl_->ids; }
 int Generation::prompt_len() const { return impl_->prompt_len; }
 int Generation::n_positions() const { return impl_->n_positions; }

@@ -9,19 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/protocol/protocol.h"
+#include "engine/core/record/run_facts.h"
+#include "engine/core/record/run_request.h"
+#include "engine/decode/hooks.h"
 #include "engine/model/model.h"
 
 namespace kvscope::engine {
 
 class SlotCache;
-
-/// What a long computation may ask and tell while it runs. Both may be empty.
-struct Hooks {
-  std::function<bool()> cancelled;                                            // asked once per layer and per token
-  std::function<void(const char* phase, double value, double max)> progress;  // "prefill": layers done, of all chunks
-  bool is_cancelled() const { return cancelled && cancelled(); }
-};
 
 /// How a prompt passes through the model.
 struct PrefillOptions {
@@ -46,12 +41,12 @@ class Generation {
   /// Tokenises and checks. Throws Error (bad input) for an empty prompt, one longer than the model's positions, an id
   /// outside the vocabulary or a policy whose scorer the model lacks; (usage) for a policy that cannot be (a negative
   /// top_k).
-  Generation(const LoadedModel& model, const protocol::RunRequest& request);
+  Generation(const LoadedModel& model, const RunRequest& request);
   ~Generation();
   Generation(Generation&&) noexcept;
 
   const LoadedModel& model() const;
-  const protocol::RunRequest& request() const;
+  const RunRequest& request() const;
   /// Prompt, then answer.
   const std::vector<std::int32_t>& ids() const;
   int prompt_len() const;
@@ -64,14 +59,14 @@ class Generation {
 
   /// Passes the prompt through the model in chunks; memory is that of the cache and one chunk. Throws Error (cancelled)
   /// when the hook says so.
-  protocol::StepFacts prefill(const Hooks& hooks = {}, const PrefillOptions& options = {});
+  StepFacts prefill(const Hooks& hooks = {}, const PrefillOptions& options = {});
   /// Draws the next token and passes it through the model.
-  protocol::StepFacts step();
+  StepFacts step();
   /// The same with the token given (teacher forcing).
-  protocol::StepFacts step_forced(std::int32_t id);
+  StepFacts step_forced(std::int32_t id);
   /// Other parameters of the same policy from the next step on (ActivePolicy::change); a smaller budget evicts at once,
   /// and `facts` (may be null) gets these lifetimes. Throws Error (usage), and nothing has changed then.
-  void change_policy(const PolicySpec& spec, protocol::StepFacts* facts);
+  void change_policy(const PolicySpec& spec, StepFacts* facts);
   /// Whether prefill() and step() gather scores, lifetimes and contests (they do at first). Off, only ids and
   /// log-probabilities are told, so that the cost of recording can be measured.
   void set_recording(bool on);

@@ -6,20 +6,20 @@
 
 namespace kvscope::engine {
 
-GenerationBatch::GenerationBatch(const LoadedModel& model, const std::vector<protocol::RunRequest>& requests) {
+GenerationBatch::GenerationBatch(const LoadedModel& model, const std::vector<RunRequest>& requests) {
   if (requests.empty() || requests.size() > kMaxBatch) {
     throw Error({.code = ExitCode::usage,
                  .file = "batch",
                  .found = std::to_string(requests.size()) + " runs",
                  .expected = "1 ... " + std::to_string(kMaxBatch)});
   }
-  for (const protocol::RunRequest& request : requests) runs_.emplace_back(model, request);
+  for (const RunRequest& request : requests) runs_.emplace_back(model, request);
 }
 
 GenerationBatch::~GenerationBatch() = default;
 
-std::vector<protocol::StepFacts> GenerationBatch::prefill(const Hooks& hooks, const PrefillOptions& options) {
-  std::vector<protocol::StepFacts> facts;
+std::vector<StepFacts> GenerationBatch::prefill(const Hooks& hooks, const PrefillOptions& options) {
+  std::vector<StepFacts> facts;
   for (Generation& run : runs_) facts.push_back(run.prefill(hooks, options));
   return facts;
 }

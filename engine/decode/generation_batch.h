@@ -15,7 +15,7 @@ class GenerationBatch {
   static constexpr int kMaxBatch = 32;
 
   /// Throws as Generation does; Error (usage) for none or more than kMaxBatch requests.
-  GenerationBatch(const LoadedModel& model, const std::vector<protocol::RunRequest>& requests);
+  GenerationBatch(const LoadedModel& model, const std::vector<RunRequest>& requests);
   ~GenerationBatch();
 
   int size() const { return static_cast<int>(runs_.size()); }
@@ -23,12 +23,12 @@ class GenerationBatch {
   const Generation& run(int index) const { return runs_[static_cast<std::size_t>(index)]; }
 
   /// Passes the prompts through the model, one after the other. Facts of each run.
-  std::vector<protocol::StepFacts> prefill(const Hooks& hooks = {}, const PrefillOptions& options = {});
+  std::vector<StepFacts> prefill(const Hooks& hooks = {}, const PrefillOptions& options = {});
   /// One token of each run that has not finished. `seconds` is what the step of all took up to this run's facts. After
   /// an Error the batch is good for nothing more.
   struct Step {
     int index;
-    protocol::StepFacts facts;
+    StepFacts facts;
   };
   std::vector<Step> step();
   bool finished() const;

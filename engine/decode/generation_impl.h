@@ -21,8 +21,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
 struct Generation::Impl {
   static constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32
 
-  Impl(const LoadedModel& model_, const protocol::RunRequest& request_, std::vector<std::int32_t> ids_,
-       int n_positions_)
+  Impl(const LoadedModel& model_, const RunRequest& request_, std::vector<std::int32_t> ids_, int n_positions_)
       : model(model_),
         request(request_),
         ids(std::move(ids_)),
@@ -96,23 +95,23 @@ struct Generation::Impl {
     return (prompt_len + n_chunks - 1) / n_chunks;
   }
 
-  void end_prefill(protocol::StepFacts& facts);
-  protocol::StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
+  void end_prefill(StepFacts& facts);
+  StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
 
   /// What step() will draw.
   std::int32_t next_id() { return sampler.is_greedy() ? best : sampler.next(next_logits(), ids); }
 
   /// A step in two halves, so that the model's pass between them may serve several runs: what the token is told to be,
-  std::int32_t begin_step(std::int32_t id, protocol::StepFacts& facts);
+  std::int32_t begin_step(std::int32_t id, StepFacts& facts);
   /// and what came of it. `step` has run sequence `index`; the step began at `start` and ends here, what it takes to
   /// gather the facts included.
-  void end_step(DecodeStep& step, int index, std::chrono::steady_clock::time_point start, protocol::StepFacts& facts);
+  void end_step(DecodeStep& step, int index, std::chrono::steady_clock::time_point start, StepFacts& facts);
   std::string_view piece(std::int32_t id) const {
     return model.has_tokenizer() ? model.tokenizer().piece(id) : std::string_view();
   }
 
   const LoadedModel& model;
-  protocol::RunRequest request;
+  RunRequest request;
   std::vector<std::int32_t> ids;
   int prompt_len;
   int n_positions;

@@ -11,7 +11,7 @@
 
 namespace kvscope::engine {
 
-PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks)
+PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks)
     : state_(state),
       hooks_(hooks),
       facts_(facts),

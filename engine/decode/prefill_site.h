@@ -19,7 +19,7 @@ namespace kvscope::engine {
 class PrefillSite final : public AttentionSite {
  public:
   /// facts: null to note nothing. n_chunks: of the prompt, for the progress.
-  PrefillSite(SequenceState& state, const Hooks& hooks, protocol::StepFacts* facts, std::int64_t n_chunks);
+  PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* facts, std::int64_t n_chunks);
   /// The next chunk: positions first ... first + n - 1.
   void begin(std::int64_t first, std::int64_t n);
   at::Tensor attend(int layer, const LayerTokens& tokens) override;
@@ -52,7 +52,7 @@ class PrefillSite final : public AttentionSite {
 
   SequenceState& state_;
   const Hooks& hooks_;
-  protocol::StepFacts* facts_;
+  StepFacts* facts_;
   std::int64_t n_chunks_, chunk_ = -1;
   std::int64_t first_ = 0, n_ = 0;
   int n_kv_heads_;

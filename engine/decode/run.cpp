@@ -27,7 +27,7 @@ class Oracle {
     protocol::apply_event(record_, started_event(run));
   }
 
-  void take(const protocol::StepFacts& facts) { protocol::apply_event(record_, protocol::to_json(facts, 0)); }
+  void take(const StepFacts& facts) { protocol::apply_event(record_, protocol::to_json(facts, 0)); }
   bool is_due() const { return static_cast<int>(run_.ids().size()) >= teacher_.horizon() + kOracleStride; }
 
   /// Lets the teacher read what is new; false if it was told to stop.
@@ -71,8 +71,8 @@ std::string utc_now() {
 
 /// Takes over other parameters, if somebody asks for them. Lifetimes that end by it are told at once.
 void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sink,
-                   const std::function<void(const protocol::StepFacts&)>& tell) {
-  protocol::StepFacts facts;
+                   const std::function<void(const StepFacts&)>& tell) {
+  StepFacts facts;
   run.change_policy(policy, &facts);
   facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
   if (sink.policy_changed) sink.policy_changed(facts.n_tokens, policy);
@@ -80,7 +80,7 @@ void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sin
 }
 
 /// Changes that the request planned, and those that somebody asks for while the run goes on.
-void change_policy(Generation& run, const RunSink& sink, const std::function<void(const protocol::StepFacts&)>& tell) {
+void change_policy(Generation& run, const RunSink& sink, const std::function<void(const StepFacts&)>& tell) {
   for (const PolicyChange& change : run.request().changes) {
     // The prompt goes through under one policy: what was planned within it holds behind it.
     if (std::max(change.q, run.prompt_len()) == static_cast<int>(run.ids().size())) {
@@ -99,7 +99,7 @@ void change_policy(Generation& run, const RunSink& sink, const std::function<voi
 
 /// The run's loop. Throws Error (cancelled) when the prefill was cut short.
 bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
-  const auto tell = [&](const protocol::StepFacts& facts) {
+  const auto tell = [&](const StepFacts& facts) {
     if (oracle != nullptr) oracle->take(facts);
     if (sink.step) sink.step(facts);
   };
@@ -121,7 +121,7 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
 
 }  // namespace
 
-RunOutcome execute_run(const LoadedModel& model, const protocol::RunRequest& request, const RunSink& sink) {
+RunOutcome execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {
   Generation run(model, request);
   if (sink.started) sink.started(run);
   std::unique_ptr<Oracle> oracle = request.oracle ? std::make_unique<Oracle>(run) : nullptr;
@@ -134,7 +134,7 @@ RunOutcome execute_run(const LoadedModel& model, const protocol::RunRequest& req
   return {complete ? RunStatus::complete : RunStatus::cancelled, run.timings(), run.answer()};
 }
 
-RunRecord record_run(const LoadedModel& model, const protocol::RunRequest& request, const Hooks& hooks) {
+RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks) {
   RunRecord record;
   record.model = model.info();
   record.policy = request.policy;
@@ -144,7 +144,7 @@ RunRecord record_run(const LoadedModel& model, const protocol::RunRequest& reque
   RunSink sink;
   sink.hooks = hooks;
   sink.started = [&](const Generation& run) { protocol::apply_event(record, Oracle::started_event(run)); };
-  sink.step = [&](const protocol::StepFacts& facts) { protocol::apply_event(record, protocol::to_json(facts, 0)); };
+  sink.step = [&](const StepFacts& facts) { protocol::apply_event(record, protocol::to_json(facts, 0)); };
   sink.oracle = [&](const OracleFacts& facts) {
     protocol::apply_event(record, facts.final
                                       ? protocol::oracle_final(0, facts.horizon, facts.recall.values, facts.future_mass)

@@ -21,7 +21,7 @@ struct OracleFacts {
 /// (prefill), oracle, (step, oracle)*, and the final oracle.
 struct RunSink {
   std::function<void(const Generation&)> started;
-  std::function<void(const protocol::StepFacts&)> step;
+  std::function<void(const StepFacts&)> step;
   std::function<void(const OracleFacts&)> oracle;
   /// Asked before each step: other parameters for the policy, as text. What came of it is told to policy_changed, or to
   /// log if the run goes on as it was.
@@ -39,9 +39,9 @@ struct RunOutcome {
 };
 
 /// Runs `request` to its end. Throws what Generation throws.
-RunOutcome execute_run(const LoadedModel& model, const protocol::RunRequest& request, const RunSink& sink = {});
+RunOutcome execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink = {});
 
 /// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle).
-RunRecord record_run(const LoadedModel& model, const protocol::RunRequest& request, const Hooks& hooks = {});
+RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
 
 }  // namespace kvscope::engine

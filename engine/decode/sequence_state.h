@@ -1,10 +1,10 @@
 #pragma once
-// What a sequence under a policy carries from token to token. Includes LibTorch; private to generate/.
+// What a sequence under a policy carries from token to token. Includes LibTorch; private to decode/.
 
 #include <memory>
 
 #include "engine/decode/active_policy.h"
-#include "engine/decode/generation.h"
+#include "engine/decode/hooks.h"
 #include "engine/decode/slot_cache.h"
 #include "engine/scorer/token_scorer.h"
 

@@ -52,7 +52,7 @@ std::string text_or(const json& request, const char* key, const std::string& fal
 }
 
 /// Density of every head at the last position, from what the prefill told.
-std::vector<float> density_of(const Generation& run, const protocol::StepFacts& facts) {
+std::vector<float> density_of(const Generation& run, const StepFacts& facts) {
   RunRecord record;
   record.model = run.model().info();
   protocol::apply_event(record, started_event(run, 0));
@@ -160,7 +160,7 @@ void EngineServer::run(const json& request, int id) {
   RunSink sink;
   sink.hooks = hooks(id);
   sink.started = [&](const Generation& run) { channel_.write(started_event(run, id)); };
-  sink.step = [&](const protocol::StepFacts& facts) {
+  sink.step = [&](const StepFacts& facts) {
     channel_.write(protocol::to_json(facts, id));
     new_tokens += static_cast<int>(facts.ids.size());
     if (crash_at > 0 && new_tokens >= crash_at) std::abort();
@@ -176,7 +176,7 @@ void EngineServer::run(const json& request, int id) {
 }
 
 void EngineServer::score(const json& request, int id) {
-  protocol::RunRequest wanted;
+  RunRequest wanted;
   wanted.max_tokens = 0;
   if (request.contains("ids")) {
     wanted.prompt_ids = protocol::unpack_i32(request, "ids");
@@ -195,7 +195,7 @@ void EngineServer::score(const json& request, int id) {
     return channel_.write(protocol::done_score(id, generation.ids(), logprobs, mean_nll(logprobs)));
   }
   std::vector<std::int32_t> greedy = {-1};
-  const protocol::StepFacts facts = generation.prefill(hooks(id), {.greedy = &greedy});
+  const StepFacts facts = generation.prefill(hooks(id), {.greedy = &greedy});
   channel_.write(protocol::done_score(id, generation.ids(), facts.logprobs, mean_nll(facts.logprobs), greedy,
                                       density_of(generation, facts)));
 }

@@ -16,9 +16,9 @@
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
+using StepFacts;
 using Catch::Matchers::Contains;
 using nlohmann::json;
-using protocol::StepFacts;
 using test::random_run;
 using test::run_difference;
 
@@ -359,7 +359,7 @@ TEST_CASE("apply_event: random damage to any event is refused or harmless, never
 }
 
 TEST_CASE("protocol: requests, models and timings come back as they were", "[core][protocol]") {
-  protocol::RunRequest request{
+  RunRequest request{
       .prompt = "Say \"hi\".\n",
       .raw = false,
       .policy = PolicySpec::parse("kvpop:keep=25%,window=32"),

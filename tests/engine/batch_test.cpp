@@ -18,14 +18,14 @@ using engine::GenerationBatch;
 using engine::LoadedModel;
 
 /// All that a step says but how long it took and what the id is spelt like, as bits.
-nlohmann::json said(protocol::StepFacts facts) {
+nlohmann::json said(StepFacts facts) {
   facts.seconds = 0;
   return protocol::to_json(facts, 0);
 }
 
 /// Prompts of different lengths and answers of different lengths; every third is sampled.
-protocol::RunRequest request_of(int index, const std::string& policy) {
-  protocol::RunRequest request =
+RunRequest request_of(int index, const std::string& policy) {
+  RunRequest request =
       test::request(test::some_ids(20 + 13 * index, 512, 7 + index), policy, index % 4 == 1 ? 3 : 24 + index);
   if (index % 3 == 2) {
     request.sampling.temperature = 0.8;
@@ -35,13 +35,13 @@ protocol::RunRequest request_of(int index, const std::string& policy) {
 }
 
 void check_batch(const LoadedModel& model, int n, const std::vector<std::string>& policies) {
-  std::vector<protocol::RunRequest> requests;
+  std::vector<RunRequest> requests;
   for (int i = 0; i < n; ++i) {
     requests.push_back(request_of(i, policies[static_cast<std::size_t>(i) % policies.size()]));
   }
   GenerationBatch batch(model, requests);
   std::vector<std::vector<nlohmann::json>> together(static_cast<std::size_t>(n));
-  const std::vector<protocol::StepFacts> prefilled = batch.prefill();
+  const std::vector<StepFacts> prefilled = batch.prefill();
   for (int i = 0; i < n; ++i) together[i].push_back(said(prefilled[i]));
   while (!batch.finished()) {
     for (const GenerationBatch::Step& step : batch.step()) together[step.index].push_back(said(step.facts));
@@ -72,7 +72,7 @@ TEST_CASE("a batch says of each run what the run says alone, bit for bit", "[eng
 TEST_CASE("a batch has one run at least and 32 at most", "[engine][batch]") {
   const LoadedModel model = test::small_model();
   CHECK_THROWS_AS(GenerationBatch(model, {}), Error);
-  CHECK_THROWS_AS(GenerationBatch(model, std::vector<protocol::RunRequest>(33, request_of(0, "full"))), Error);
+  CHECK_THROWS_AS(GenerationBatch(model, std::vector<RunRequest>(33, request_of(0, "full"))), Error);
 }
 
 TEST_CASE("on CUDA a batch says of each run what the run says alone, bit for bit", "[engine][batch][cuda]") {

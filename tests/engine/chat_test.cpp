@@ -28,8 +28,8 @@ void write_chat_model(const test::TempFolder& folder, const std::string& templat
   }
 }
 
-protocol::RunRequest plain_request(std::string prompt, int max_tokens) {
-  protocol::RunRequest request;
+RunRequest plain_request(std::string prompt, int max_tokens) {
+  RunRequest request;
   request.prompt = std::move(prompt);
   request.policy = PolicySpec::parse("full");
   request.max_tokens = max_tokens;
@@ -45,7 +45,7 @@ TEST_CASE("A chat's prompt is what the model's template makes of it, and what wa
   write_chat_model(folder, "Qwen2.5");
   const auto model = engine::LoadedModel::load(folder.path(), {"cpu", "float32"});
   const ChatTemplate chat = ChatTemplate::load(folder.path());
-  protocol::RunRequest request = plain_request("What is <|im_end|>?", 1);
+  RunRequest request = plain_request("What is <|im_end|>?", 1);
   const auto ids_of = [&](const std::vector<ChatMessage>& messages) {
     return chat.encode(model.tokenizer(), messages);
   };
@@ -65,7 +65,7 @@ TEST_CASE("A chat with a model that has no template known is refused when it is 
   write_chat_model(folder, "none");
   folder.write("chat_template.jinja", "{{ messages }}");
   const auto model = engine::LoadedModel::load(folder.path(), {"cpu", "float32"});
-  protocol::RunRequest request = plain_request("a", 1);
+  RunRequest request = plain_request("a", 1);
   CHECK(engine::Generation(model, request).ids().size() == 1);
   request.raw = false;
   CHECK_THAT(test::error_of([&] { engine::Generation(model, request); }),
@@ -75,7 +75,7 @@ TEST_CASE("A chat with a model that has no template known is refused when it is 
 TEST_CASE("A run ends when its answer has a stop string, and the answer ends before it", "[engine]") {
   if (!fs::exists(kSample / "model.safetensors")) return test::skip("the sample model is not there");
   const auto model = engine::LoadedModel::load(kSample, {"cpu", "float32"});
-  protocol::RunRequest request = plain_request("\nNumbers: 12 57 31.\n\nReversed:", 16);
+  RunRequest request = plain_request("\nNumbers: 12 57 31.\n\nReversed:", 16);
   request.stop_at_eos = false;
   const engine::RunOutcome whole = engine::execute_run(model, request);
   REQUIRE(whole.text.size() >= 16);

@@ -74,7 +74,7 @@ RetentionPlan plan_of(const std::string& policy) {
 
 /// One run, step by step, and what the cache holds after each.
 struct Watched {
-  std::vector<protocol::StepFacts> facts;                    // of the prompt, then of each step
+  std::vector<StepFacts> facts;                              // of the prompt, then of each step
   std::vector<std::vector<std::vector<std::int32_t>>> kept;  // after each: [head][positions, ascending]
   std::vector<float> logits;
 };
@@ -83,7 +83,7 @@ Watched watch(const engine::LoadedModel& model, const std::string& policy, const
               int prompt_len = kPrompt) {
   engine::Generation run(model, test::request({ids.begin(), ids.begin() + prompt_len}, policy, kTokens - prompt_len));
   Watched out;
-  const auto look = [&](protocol::StepFacts facts) {
+  const auto look = [&](StepFacts facts) {
     out.facts.push_back(std::move(facts));
     out.kept.emplace_back();
     for (int layer = 0; layer < model.config().n_layers; ++layer) {
@@ -101,13 +101,13 @@ Watched watch(const engine::LoadedModel& model, const std::string& policy, const
 /// Tokens so far after entry i of a Watched.
 int tokens_after(std::size_t i) { return kPrompt + static_cast<int>(i); }
 
-bool same(const protocol::StepFacts& a, const protocol::StepFacts& b) {
-  const auto cells = [](const protocol::StepFacts& facts) {
+bool same(const StepFacts& a, const StepFacts& b) {
+  const auto cells = [](const StepFacts& facts) {
     std::vector<std::array<std::int32_t, 4>> out;
     for (const auto& l : facts.lifetimes) out.push_back({l.layer, l.kv_head, l.token, l.evict_at});
     return out;
   };
-  const auto values = [](const protocol::StepFacts& facts) {
+  const auto values = [](const StepFacts& facts) {
     std::vector<float> out;
     for (const auto& s : facts.scores) out.push_back(std::isnan(s.value) ? -1e30f : s.value);
     return out;

@@ -59,7 +59,7 @@ TEST_CASE("CPU and CUDA decode the same text and the same oracle from the sample
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
   const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
   if (!std::filesystem::exists(sample / "model.safetensors")) return test::skip("the sample model is not there");
-  protocol::RunRequest request = test::request({}, "kvpop:budget=96,sinks=4,window=64", 48);
+  RunRequest request = test::request({}, "kvpop:budget=96,sinks=4,window=64", 48);
   request.prompt = "The code of the amber falcon is 4821.\n";
   for (int i = 0; i < 12; ++i) request.prompt += "Every house in the street has a garden with an old wall around it. ";
   request.prompt += "\nWhat is the code of the amber falcon?";

@@ -51,7 +51,7 @@ TEST_CASE("decoding under given lifetimes writes what the engine writes under th
   const auto text = GENERATE("full", "streaming:sinks=2,window=22");
   const std::vector<std::int32_t> prompt = random_ids(80);
   constexpr int kAnswer = 12;
-  protocol::RunRequest request;
+  RunRequest request;
   request.prompt_ids = prompt;
   request.policy = PolicySpec::parse(text);
   request.max_tokens = kAnswer;

@@ -63,7 +63,7 @@ TEST_CASE("the teacher's future mass is the mean of the softmax matrix' columns 
 
 TEST_CASE("the oracle recalls itself completely; a run's final oracle has its whole length", "[engine][oracle]") {
   const LoadedModel model = test::small_model();
-  protocol::RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
+  RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
   request.oracle = true;
   RunRecord run = record_run(model, request);
   REQUIRE(run.status == RunStatus::complete);
@@ -78,7 +78,7 @@ TEST_CASE("the oracle recalls itself completely; a run's final oracle has its wh
 
 TEST_CASE("recall comes after the prefill, every sixteen tokens and at the end", "[engine][oracle]") {
   const LoadedModel model = test::small_model();
-  protocol::RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
+  RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
   request.oracle = true;
   std::vector<int> horizons;
   int n_final = 0;
@@ -96,7 +96,7 @@ TEST_CASE("a run that is told to stop stops at the next token and keeps what it 
   const LoadedModel model = test::small_model();
   int tokens = 0;
   RunSink sink;
-  sink.step = [&](const protocol::StepFacts& facts) { tokens += static_cast<int>(facts.ids.size()); };
+  sink.step = [&](const StepFacts& facts) { tokens += static_cast<int>(facts.ids.size()); };
   sink.hooks.cancelled = [&] { return tokens >= 5; };
   CHECK(execute_run(model, test::request(test::some_ids(20), "full", 100), sink).status == RunStatus::cancelled);
   CHECK(tokens == 5);

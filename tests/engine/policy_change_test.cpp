@@ -33,7 +33,7 @@ struct Going {
   }
   int n() const { return static_cast<int>(run.ids().size()); }
   void step() { note(run.step_forced(ids()[run.ids().size()])); }
-  void note(const protocol::StepFacts& facts) {
+  void note(const StepFacts& facts) {
     for (const auto& s : facts.scores) scores[s.layer * 2 + s.kv_head][s.token] = s.value;
     for (const auto& l : facts.lifetimes) evict_at[l.layer * 2 + l.kv_head][l.token] = l.evict_at;
   }
@@ -56,7 +56,7 @@ TEST_CASE("policy change: a smaller budget evicts at once, and the best by effec
   const auto before = going.kept();
   const PolicySpec smaller = PolicySpec::parse("kvpop:budget=30," + rest);
   const RetentionGeometry geometry = smaller.geometry(kTokens);
-  protocol::StepFacts facts;
+  StepFacts facts;
   going.run.change_policy(smaller, &facts);
   const int n = going.n();
   for (int head = 0; head < 4; ++head) {
@@ -90,7 +90,7 @@ TEST_CASE("policy change: TOVA and H2O come down to a smaller budget too", "[eng
       {{"tova:budget=48", "tova:budget=30", 31}, {"h2o:budget=48,window=8", "h2o:budget=30,window=8", 31}}));
   CAPTURE(policy);
   Going going(policy);
-  protocol::StepFacts facts;
+  StepFacts facts;
   going.run.change_policy(PolicySpec::parse(smaller), &facts);
   for (const auto& positions : going.kept()) CHECK(positions.size() == 30u);
   for (const auto& l : facts.lifetimes) CHECK(l.evict_at == going.n());
@@ -103,7 +103,7 @@ TEST_CASE("policy change: TOVA and H2O come down to a smaller budget too", "[eng
 TEST_CASE("policy change: a higher threshold holds from the next token on that leaves the window", "[engine][rules]") {
   Going going("wg-kv:threshold=0.4,window=16"), unchanged("wg-kv:threshold=0.4,window=16");
   const int changed_at = going.n();
-  protocol::StepFacts facts;
+  StepFacts facts;
   going.run.change_policy(PolicySpec::parse("wg-kv:threshold=0.6,window=16"), &facts);
   CHECK(facts.lifetimes.empty());
   CHECK(going.kept() == unchanged.kept());
@@ -139,7 +139,7 @@ TEST_CASE("policy change: anything else is refused and changes nothing", "[engin
                                        {"streaming:sinks=4,window=32", "streaming:sinks=4,window=31"}}));
   CAPTURE(policy, other);
   Going going(policy), unchanged(policy);
-  protocol::StepFacts facts;
+  StepFacts facts;
   try {
     going.run.change_policy(PolicySpec::parse(other), &facts);
     FAIL("it was not refused");
@@ -214,7 +214,7 @@ TEST_CASE("memory: heads pay for what they keep, in pages of 16", "[engine][rule
 }
 
 TEST_CASE("policy change: what a run plans holds from its query on, and stands in its record", "[engine][rules]") {
-  protocol::RunRequest request =
+  RunRequest request =
       test::request({Going::ids().begin(), Going::ids().begin() + kPrompt}, "kvpop:budget=48,sinks=4,window=16", 30);
   const PolicySpec smaller = PolicySpec::parse("kvpop:budget=30,sinks=4,window=16"),
                    least = PolicySpec::parse("kvpop:budget=24,sinks=4,window=16");

@@ -119,11 +119,10 @@ TEST_CASE("the memory of a prompt under a fixed budget does not grow with the pr
 
 TEST_CASE("a prefill without log-probabilities or facts leaves the same logits", "[engine][prefill]") {
   const engine::LoadedModel model = test::small_model();
-  const protocol::RunRequest request = test::request(test::some_ids(90), policy_of(GENERATE(0, 2)));
+  const RunRequest request = test::request(test::some_ids(90), policy_of(GENERATE(0, 2)));
   engine::Generation with(model, request), without(model, request);
   without.set_recording(false);
-  const protocol::StepFacts all = with.prefill({}, {.chunk = 32}),
-                            none = without.prefill({}, {.chunk = 32, .logprobs = false});
+  const StepFacts all = with.prefill({}, {.chunk = 32}), none = without.prefill({}, {.chunk = 32, .logprobs = false});
   CHECK(all.logprobs.size() == 90);
   CHECK(none.logprobs.empty());
   CHECK((none.scores.empty() && none.contests.empty() && none.lifetimes.empty()));
@@ -214,10 +213,8 @@ TEST_CASE("cutting the prompt shorter changes no earlier decision", "[engine][pr
     engine::Generation run(model, test::request({ids.begin(), ids.begin() + n}, policy, kTokens - n));
     return run.prefill();
   };
-  const protocol::StepFacts all = record(kTokens), cut = record(shorter);
-  const auto key = [](const protocol::StepFacts::Lifetime& l) {
-    return std::tuple(l.layer, l.kv_head, l.token, l.evict_at);
-  };
+  const StepFacts all = record(kTokens), cut = record(shorter);
+  const auto key = [](const StepFacts::Lifetime& l) { return std::tuple(l.layer, l.kv_head, l.token, l.evict_at); };
   std::vector<std::tuple<int, int, int, int>> early, kept;
   for (const auto& l : all.lifetimes) {
     if (l.evict_at < shorter) early.push_back(key(l));
@@ -268,7 +265,7 @@ TEST_CASE("a fixed budget never takes another page", "[engine][cache]") {
 TEST_CASE("the same seed draws the same tokens, another seed others", "[engine][generate]") {
   const engine::LoadedModel model = test::small_model();
   const auto draw = [&](std::uint64_t seed) {
-    protocol::RunRequest request = test::request(test::some_ids(20), "full", 30);
+    RunRequest request = test::request(test::some_ids(20), "full", 30);
     request.sampling = {.temperature = 1.0, .top_k = 50, .top_p = 0.95, .seed = seed};
     return record_run(model, request).ids;
   };
@@ -278,7 +275,7 @@ TEST_CASE("the same seed draws the same tokens, another seed others", "[engine][
 
 TEST_CASE("prompts and policies that cannot be are refused with what was expected", "[engine][generate]") {
   const engine::LoadedModel model = test::small_model(), without_scorer = test::small_model(1, 0);
-  const auto code = [](const engine::LoadedModel& on, const protocol::RunRequest& request) {
+  const auto code = [](const engine::LoadedModel& on, const RunRequest& request) {
     try {
       engine::Generation run(on, request);
     } catch (const Error& error) {

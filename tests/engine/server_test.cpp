@@ -26,8 +26,8 @@ json load_request(int id, const std::string& model = kSample.string()) {
   return {{"type", "load"}, {"id", id}, {"model", model}, {"device", "cpu"}, {"dtype", "float32"}};
 }
 
-protocol::RunRequest short_run() {
-  protocol::RunRequest request;
+RunRequest short_run() {
+  RunRequest request;
   request.prompt = "The code of the amber falcon is 4821.\n";
   for (int i = 0; i < 12; ++i) request.prompt += "Every house in the street has a garden with an old wall around it. ";
   request.prompt += "\nWhat is the code of the amber falcon?";
@@ -96,7 +96,7 @@ TEST_CASE("a request that cannot be served is answered with its code, and the en
   json unknown_policy = protocol::to_json(short_run(), 10);
   unknown_policy["policy"] = "nonsense";
   CHECK(code(unknown_policy) == 1);
-  protocol::RunRequest other_window = short_run();
+  RunRequest other_window = short_run();
   other_window.policy = PolicySpec::parse("kvpop:budget=96,sinks=4,window=32");
   CHECK(code(protocol::to_json(other_window, 11)) == 2);
   CHECK(code(protocol::to_json(short_run(), 12)) == 0);
@@ -122,7 +122,7 @@ TEST_CASE("cancel ends a run at the next token, and the next run is served", "[e
   if (!has_sample()) return test::skip("the sample model is not there");
   test::EngineProcess engine;
   engine.call(load_request(1));
-  protocol::RunRequest request = short_run();
+  RunRequest request = short_run();
   request.max_tokens = 1500;
   request.stop_at_eos = false;
   request.oracle = false;
@@ -156,7 +156,7 @@ TEST_CASE("the engine ends with code 0 when its client goes away, in the middle 
   test::EngineProcess engine;
   if (has_sample() && GENERATE(false, true)) {
     engine.call(load_request(1));
-    protocol::RunRequest request = short_run();
+    RunRequest request = short_run();
     request.max_tokens = 1500;
     engine.send(protocol::to_json(request, 2));
     engine.read();

@@ -38,8 +38,8 @@ std::vector<std::int32_t> some_ids(int n, int vocab_size, std::uint64_t seed) {
   return ids;
 }
 
-protocol::RunRequest request(std::vector<std::int32_t> ids, const std::string& policy, int max_tokens) {
-  protocol::RunRequest out;
+RunRequest request(std::vector<std::int32_t> ids, const std::string& policy, int max_tokens) {
+  RunRequest out;
   out.prompt_ids = std::move(ids);
   out.policy = PolicySpec::parse(policy);
   out.max_tokens = max_tokens;

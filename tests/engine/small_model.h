@@ -19,7 +19,7 @@ engine::LoadedModel small_model(std::uint64_t seed = 1, int scorer_window = 16, 
 std::vector<std::int32_t> some_ids(int n, int vocab_size = 512, std::uint64_t seed = 1);
 
 /// A request for these ids under this policy; no oracle, no stop at the end of text.
-protocol::RunRequest request(std::vector<std::int32_t> ids, const std::string& policy, int max_tokens = 0);
+RunRequest request(std::vector<std::int32_t> ids, const std::string& policy, int max_tokens = 0);
 
 /// A record of `ids` under `policy`: the first `prompt_len` are prefilled, the others are fed one by one. n_positions
 /// is the same however they are divided, so that shares of it are too.

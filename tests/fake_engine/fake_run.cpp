@@ -21,7 +21,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // Lifetimes are recomputed from the start at every step and only what changed is sent: slow and plainly right.
 class Player {
  public:
-  Player(const protocol::RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks)
+  Player(const RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks)
       : request_(request),
         id_(id),
         model_(model),
@@ -101,7 +101,7 @@ class Player {
 
   // Facts of the first n tokens that have not been sent yet.
   void send_step(int n, const std::string& piece, double seconds) {
-    protocol::StepFacts facts;
+    StepFacts facts;
     facts.n_tokens = n;
     if (!piece.empty()) {
       facts.ids.push_back(ids_.back());
@@ -117,7 +117,7 @@ class Player {
     hooks_.send(protocol::to_json(facts, id_));
   }
 
-  void add_head_facts(protocol::StepFacts& facts, int layer, int head, int n) {
+  void add_head_facts(StepFacts& facts, int layer, int head, int n) {
     const std::size_t row = static_cast<std::size_t>(layer) * model_.n_kv_heads + head;
     std::vector<float> scores(n);
     for (int t = 0; t < n; ++t) scores[t] = score(layer, head, t, pieces_[t]);
@@ -168,7 +168,7 @@ class Player {
     return head_metric(run, Metric::recall, n_tokens() - 1).values;
   }
 
-  const protocol::RunRequest& request_;
+  const RunRequest& request_;
   int id_;
   const ModelInfo& model_;
   const RunHooks& hooks_;
@@ -183,7 +183,7 @@ class Player {
 
 }  // namespace
 
-void play_run(const protocol::RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks) {
+void play_run(const RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks) {
   Player(request, id, model, hooks).play();
 }
 

@@ -15,7 +15,7 @@ struct RunHooks {
 };
 
 /// Plays the whole run; ends with its `done`. Throws Error if the request does not fit the model.
-void play_run(const protocol::RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks);
+void play_run(const RunRequest& request, int id, const ModelInfo& model, const RunHooks& hooks);
 
 /// Answers a `score` request: log-probabilities of a hash. With choices, what a policy throws away costs: a token is
 /// the less likely the less is kept, and where much is gone the likeliest token is another one.

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/core/lifetime/lifetime_rule.h"
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 #include "engine/core/policy/retention_plan.h"
 
 namespace kvscope {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 
 namespace kvscope {
 

@@ -57,8 +57,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/files/tokenizer/chat.h"
-#include "engine/core/record/run_record.h"
+#include "engine/core/record/run_facts.h"
+#include "engine/core/record/run_request.h"
 
 namespace kvscope::protocol {
 
@@ -75,45 +75,9 @@ ModelInfo model_info_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const SamplingSpec& sampling);
 SamplingSpec sampling_from_json(const nlohmann::json& json);
 
-/// What a `run` asks for.
-struct RunRequest {
-  std::string prompt;
-  std::vector<std::int32_t> prompt_ids;  // used instead of prompt if not empty (teacher-forced comparisons, eval)
-  bool raw = true;                       // encode as text; false: write as the model's chat template has it
-  std::vector<ChatMessage> messages;     // of a chat; empty: the prompt is its one message, a user's
-  ChatOptions chat;                      // thinking and date; the answer is always asked for
-  PolicySpec policy;
-  int max_tokens = 64;
-  SamplingSpec sampling;
-  bool oracle = true;
-  OracleSpec oracle_spec;
-  std::vector<PolicyChange> changes;  // parameters that hold from query q on, q ascending
-  bool stop_at_eos = true;
-  std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
-};
 nlohmann::json to_json(const RunRequest& request, int id);
 RunRequest run_request_from_json(const nlohmann::json& json);
 
-/// Facts of one batch, as the engine gathers them and the client takes them in.
-struct StepFacts {
-  int n_tokens = 0;
-  std::vector<std::int32_t> ids;
-  BytePool pieces;
-  int logprobs_from = 0;
-  std::vector<float> logprobs;
-  struct Lifetime {
-    std::int32_t layer, kv_head, token, evict_at;
-  };
-  std::vector<Lifetime> lifetimes;
-  struct Score {
-    std::int32_t layer, kv_head, token;
-    float value;
-  };
-  std::vector<Score> scores;
-  std::vector<Contest> contests;
-  std::vector<std::int32_t> reads;  // (q, layer, kv_head, n, n pages of 16 slots): what a selecting query read
-  double seconds = 0;
-};
 nlohmann::json to_json(const StepFacts& facts, int id);
 StepFacts step_facts_from_json(const nlohmann::json& json);
 

@@ -8,8 +8,8 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/running_top_k.h"
-#include "engine/core/policy/policy_spec.h"
-#include "engine/core/record/oracle_spec.h"
+#include "engine/core/policy/policy_text.h"
+#include "engine/core/record/oracle_text.h"
 
 namespace kvscope {
 

@@ -39,7 +39,7 @@ using Choose = std::function<std::vector<char>(const HeadTokens& tokens)>;
 
 /// Scores every layer, lets `choose` say who stays, and leaves only these.
 void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, const Score& score,
-           const Choose& choose, protocol::StepFacts* facts) {
+           const Choose& choose, StepFacts* facts) {
   const ModelConfig& config = state.model.config();
   std::vector<std::vector<std::int32_t>> keep;
   for (int layer = 0; layer < config.n_layers; ++layer) {
@@ -97,7 +97,7 @@ bool is_pool_full(const SequenceState& state) {
 
 /// WG-KV App. K: every head drops a share of its long-range tokens. Once is what the paper has; a long prompt may have
 /// filled the pool many times over, so it goes on until there is room.
-void empty_pool(SequenceState& state, int n_tokens, protocol::StepFacts* facts) {
+void empty_pool(SequenceState& state, int n_tokens, StepFacts* facts) {
   const Compression& compression = state.policy.plan().compression;
   const RetentionGeometry& geometry = state.policy.geometry();
   while (is_pool_full(state)) {
@@ -118,7 +118,7 @@ void empty_pool(SequenceState& state, int n_tokens, protocol::StepFacts* facts) 
   }
 }
 
-void compress(SequenceState& state, int prompt_len, int n_tokens, protocol::StepFacts* facts) {
+void compress(SequenceState& state, int prompt_len, int n_tokens, StepFacts* facts) {
   const Compression& compression = state.policy.plan().compression;
   const bool snapkv = compression.kind == Compression::Kind::snapkv, of_prompt = n_tokens == prompt_len;
   evict(
@@ -177,7 +177,7 @@ void add_attention_sums(SequenceState& state, int layer, const at::Tensor& q, co
       .add_(mass.view({n_kv_heads, n_heads / n_kv_heads, n_keys}).mean(1));
 }
 
-void evict_to_budget(SequenceState& state, int n_tokens, protocol::StepFacts* facts) {
+void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
   const RetentionPlan& plan = state.policy.plan();
   const RetentionGeometry& geometry = state.policy.geometry();
   if (!plan.has_fixed_budget()) return;
@@ -200,7 +200,7 @@ void evict_to_budget(SequenceState& state, int n_tokens, protocol::StepFacts* fa
       facts);
 }
 
-void evict_after_prompt(SequenceState& state, int prompt_len, protocol::StepFacts* facts) {
+void evict_after_prompt(SequenceState& state, int prompt_len, StepFacts* facts) {
   const RetentionPlan& plan = state.policy.plan();
   if (plan.compression.pool > 0) return empty_pool(state, prompt_len, facts);
   if (plan.compression.kind != Compression::Kind::none) return compress(state, prompt_len, prompt_len, facts);
@@ -219,7 +219,7 @@ void evict_after_prompt(SequenceState& state, int prompt_len, protocol::StepFact
       facts);
 }
 
-bool evict_after_step(SequenceState& state, int prompt_len, int n_tokens, protocol::StepFacts* facts) {
+bool evict_after_step(SequenceState& state, int prompt_len, int n_tokens, StepFacts* facts) {
   const Compression& compression = state.policy.plan().compression;
   if (compression.pool > 0) {
     if (!is_pool_full(state)) return false;

@@ -31,10 +31,10 @@ void add_attention_sums(SequenceState& state, int layer, const at::Tensor& q, co
                         const at::Tensor& lse, std::int64_t first);
 
 /// What the policy wants to leave when the prompt has passed. facts of all of these: null to note nothing.
-void evict_after_prompt(SequenceState& state, int prompt_len, protocol::StepFacts* facts);
+void evict_after_prompt(SequenceState& state, int prompt_len, StepFacts* facts);
 /// The same after each token of the answer. True if something left.
-bool evict_after_step(SequenceState& state, int prompt_len, int n_tokens, protocol::StepFacts* facts);
+bool evict_after_step(SequenceState& state, int prompt_len, int n_tokens, StepFacts* facts);
 /// Makes a cache of a policy that was changed fit its budget.
-void evict_to_budget(SequenceState& state, int n_tokens, protocol::StepFacts* facts);
+void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts);
 
 }  // namespace kvscope::engine

@@ -57,7 +57,7 @@ void PageSelection::enqueue_copy(kernels::Stream stream) {
   if (is_cuda()) kernels::copy_async(host_->data(), selected_.data_ptr(), selected_.nbytes(), stream);
 }
 
-void PageSelection::gather(std::int32_t q, protocol::StepFacts& facts) const {
+void PageSelection::gather(std::int32_t q, StepFacts& facts) const {
   const auto* pages = is_cuda() ? static_cast<const std::int32_t*>(host_->data()) : selected_.data_ptr<std::int32_t>();
   for (std::int32_t layer = 0; layer < selected_.size(0); ++layer) {
     for (std::int32_t head = 0; head < selected_.size(1); ++head, pages += max_selected_) {

@@ -23,7 +23,7 @@ class PageSelection {
   /// Ends a step: what was chosen goes to the host.
   void enqueue_copy(kernels::Stream stream);
   /// After it: appends (q, layer, kv_head, n, n pages) for every head that chose to facts.reads.
-  void gather(std::int32_t q, protocol::StepFacts& facts) const;
+  void gather(std::int32_t q, StepFacts& facts) const;
 
  private:
   bool is_cuda() const { return selected_.is_cuda(); }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 #include "engine/jobs/bench/shapes.h"
 
 namespace kvscope::engine {

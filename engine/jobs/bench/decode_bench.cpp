@@ -50,8 +50,8 @@ std::vector<std::string> default_policies(const LoadedModel& model, int prompt_t
   return out;
 }
 
-protocol::RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens, int max_tokens) {
-  protocol::RunRequest request;
+RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens, int max_tokens) {
+  RunRequest request;
   request.prompt_ids = bench_prompt(n_tokens, model.config().vocab_size);
   request.policy = PolicySpec::parse(policy);
   request.max_tokens = max_tokens;
@@ -64,7 +64,7 @@ protocol::RunRequest request_of(const LoadedModel& model, const std::string& pol
 double check_steps(const LoadedModel& model, const std::string& policy, int prompt_tokens) {
   // Past the budget, so that tokens have been evicted on both sides.
   const int n = std::min(prompt_tokens, PolicySpec::parse(policy).budget_tokens(prompt_tokens) + 256);
-  protocol::RunRequest request = request_of(model, policy, n + kCheckedSteps, 0);
+  RunRequest request = request_of(model, policy, n + kCheckedSteps, 0);
   // A method that lets its prompt see everything does another thing with a token of the answer. With room for all it
   // does not.
   const PolicySpec& spec = request.policy;
@@ -132,9 +132,8 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
   const PolicySpec policy = PolicySpec::parse(text);
   const double error = check_steps(model, text, args.prompt_tokens);
   forget_peak(model);
-  GenerationBatch runs(model,
-                       std::vector<protocol::RunRequest>(static_cast<std::size_t>(args.batch),
-                                                         request_of(model, text, args.prompt_tokens, args.n_steps())));
+  GenerationBatch runs(model, std::vector<RunRequest>(static_cast<std::size_t>(args.batch),
+                                                      request_of(model, text, args.prompt_tokens, args.n_steps())));
   runs.prefill({}, {.logprobs = false});
   const Generation& run = runs.run(0);
   const auto seconds_of = [&](int n_steps, bool recording) {

@@ -49,8 +49,8 @@ std::vector<std::string> default_policies(const LoadedModel& model, int prompt_t
   return out;
 }
 
-protocol::RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens) {
-  protocol::RunRequest request;
+RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens) {
+  RunRequest request;
   request.prompt_ids = bench_prompt(n_tokens, model.config().vocab_size);
   request.policy = PolicySpec::parse(policy);
   request.max_tokens = 0;

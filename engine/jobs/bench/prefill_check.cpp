@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/active_policy.h"
 #include "engine/model/ops.h"
@@ -56,7 +56,7 @@ class PlainSite final : public AttentionSite {
 
 }  // namespace
 
-double check_prefill(const LoadedModel& model, const protocol::RunRequest& request, const PrefillOptions& options) {
+double check_prefill(const LoadedModel& model, const RunRequest& request, const PrefillOptions& options) {
   const c10::InferenceMode no_gradients;
   Generation run(model, request);
   run.set_recording(false);

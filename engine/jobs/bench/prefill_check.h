@@ -9,6 +9,6 @@ namespace kvscope::engine {
 /// whole prompt, lifetimes from them by policy_lifetimes(), masked attention over all keys). Returns max |a - b| /
 /// max |b| of the next token's logits. Throws Error (internal) if that is more than rounding explains: 1e-3 in float32,
 /// 0.1 in bfloat16, where a near tie may also be decided otherwise.
-double check_prefill(const LoadedModel& model, const protocol::RunRequest& request, const PrefillOptions& options);
+double check_prefill(const LoadedModel& model, const RunRequest& request, const PrefillOptions& options);
 
 }  // namespace kvscope::engine

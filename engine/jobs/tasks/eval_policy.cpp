@@ -11,8 +11,8 @@
 namespace kvscope::engine {
 namespace {
 
-protocol::RunRequest request_of(const PolicySpec& policy, std::vector<std::int32_t> prompt, int max_tokens) {
-  protocol::RunRequest request;
+RunRequest request_of(const PolicySpec& policy, std::vector<std::int32_t> prompt, int max_tokens) {
+  RunRequest request;
   request.prompt_ids = std::move(prompt);
   request.policy = policy;
   request.max_tokens = max_tokens;

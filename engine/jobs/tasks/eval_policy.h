@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 #include "engine/decode/generation.h"
 #include "engine/jobs/tasks/question.h"
 

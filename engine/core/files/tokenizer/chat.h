@@ -4,29 +4,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/core/record/chat_message.h"
+
 namespace kvscope {
 
 class Tokenizer;
 struct ChatFormat;
-
-struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
-  std::string content;
-  bool operator==(const ChatMessage&) const = default;
-};
-
-struct ChatOptions {
-  std::optional<bool> thinking;       // Qwen3: false adds an empty think block; nothing: as the template does by itself
-  bool add_generation_prompt = true;  // begin the assistant's answer
-  std::string
-      date;  // of Llama 3.1 and later ("26 Jul 2024"); empty: the template's own. Never the clock's: runs repeat
-};
 
 /// A model's chat template, recognised as one of the families':
 ///

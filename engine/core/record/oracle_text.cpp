@@ -1,4 +1,4 @@
-#include "engine/core/record/oracle_spec.h"
+#include "engine/core/record/oracle_text.h"
 
 #include <charconv>
 

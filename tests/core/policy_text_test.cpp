@@ -1,4 +1,4 @@
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

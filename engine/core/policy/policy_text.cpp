@@ -1,6 +1,6 @@
 // Policies as text. Numbers go through std::from_chars and std::to_chars: no locale, and the shortest text that reads
 // back as the same number.
-#include "engine/core/policy/policy_spec.h"
+#include "engine/core/policy/policy_text.h"
 
 #include <algorithm>
 #include <charconv>
