@@ -16,7 +16,6 @@
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
-using StepFacts;
 using Catch::Matchers::Contains;
 using nlohmann::json;
 using test::random_run;
