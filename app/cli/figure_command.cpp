@@ -112,7 +112,7 @@ int figure(const Arguments& arguments) {
   if (arguments.has("json")) {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
     for (const auto& path : written) files.push_back(path.string());
-    write_json_line(nlohmann::ordered_json{{"figure", recipe.figure()}, {"files", files}});
+    write_json_line(nlohmann::ordered_json{{"figure", views::figure_name(recipe.options)}, {"files", files}});
   } else {
     for (const auto& path : written) std::printf("%s\n", path.c_str());
   }

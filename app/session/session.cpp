@@ -300,7 +300,7 @@ void Session::start(RunRequest request, Slot slot) {
   engine_->request_with_id(protocol::to_json(request, active_request_), active_request_);
   engine_state_ = EngineState::running;
   progress_ = {.phase = "prefill", .phase_start = std::chrono::steady_clock::now()};
-  if (slot == Slot::a) selection_.token = -1, selection_.follow = true, selection_.q = -1;
+  if (slot == Slot::a) selection_.token = -1, selection_.q.reset();
   update_shown();
   changed();
 }
@@ -573,11 +573,10 @@ void Session::remember_file(const std::string& path) {
 void Session::clamp_selection() {
   const RunRecord* run = shown_a_.run.get();
   if (!run) return;
-  selection_.layer = std::clamp(selection_.layer, 0, std::max(0, run->model.n_layers - 1));
-  selection_.kv_head = std::clamp(selection_.kv_head, 0, std::max(0, run->model.n_kv_heads - 1));
-  selection_.token = std::clamp(selection_.token, -1, run->n_tokens() - 1);
+  const views::Cursor at = views::cursor(selection_, *run);
+  selection_.layer = at.layer, selection_.kv_head = at.kv_head, selection_.token = at.token;
   selection_.hovered_token = std::clamp(selection_.hovered_token, -1, run->n_tokens() - 1);
-  selection_.q = selection_.follow ? -1 : std::clamp(selection_.q, -1, run->n_tokens() - 1);
+  if (selection_.q) selection_.q = at.q;
 }
 
 void Session::add_banner(Banner banner) {

@@ -20,7 +20,7 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
-#include "views/view_state.h"
+#include "views/frame/view_state.h"
 
 namespace kvscope::app {
 

@@ -38,8 +38,8 @@ json selection_json(const views::Selection& selection) {
   return {{"layer", selection.layer},
           {"kv_head", selection.kv_head},
           {"token", selection.token},
-          {"q", selection.q},
-          {"follow", selection.follow},
+          {"q", selection.q.value_or(-1)},
+          {"follow", !selection.q},
           {"colour", static_cast<int>(selection.colour)},
           {"metric", static_cast<int>(selection.metric)}};
 }

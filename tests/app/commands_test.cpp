@@ -5,6 +5,7 @@
 
 #include "app/command/app_commands.h"
 #include "engine/core/support/error.h"
+#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -15,7 +16,11 @@ struct Program {
   Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
   UiState ui;
   CommandRegistry commands;
-  Program() { add_all_commands(commands, session, ui); }
+  views::NullTextureBackend textures;
+  views::ItemRegistry items;
+  views::Theme theme;
+  views::ViewList views = views::make_views({&textures, &items, &theme});
+  Program() { add_all_commands(commands, session, ui, views); }
 };
 
 }  // namespace

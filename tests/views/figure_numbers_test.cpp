@@ -8,8 +8,8 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/state_colours.h"
 #include "views/figure/timeline_figure.h"
+#include "views/figure/token_facts.h"
 #include "views/figure/token_strip_figure.h"
-#include "views/token_facts.h"
 
 using namespace kvscope;
 using namespace kvscope::views;

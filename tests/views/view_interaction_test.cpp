@@ -115,10 +115,10 @@ TEST_CASE("dragging the time deck scrubs and ends following, the live button fol
   s.window.frame(draw);
   CHECK(s.context.q() == s.a.run->n_tokens() - 1);
   s.window.click("timeline.scrub", draw);
-  CHECK_FALSE(s.selection.follow);
+  CHECK(s.selection.q.has_value());
   CHECK(s.context.q() == Approx(s.a.run->n_tokens() / 2).margin(1));  // the middle of the bar
   s.window.click("timeline.live", draw);
-  CHECK(s.selection.follow);
+  CHECK_FALSE(s.selection.q.has_value());
   CHECK(s.context.q() == s.a.run->n_tokens() - 1);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("the contest log lists the head's contests, and clicking one goes ther
   s.window.click("timeline.contest.2", draw);
   CHECK(s.selection.q == expected[2].q);
   CHECK(s.selection.token == (expected[2].evicted >= 0 ? expected[2].evicted : expected[2].newcomer));
-  CHECK_FALSE(s.selection.follow);
+  CHECK(s.selection.q.has_value());
 }
 
 TEST_CASE("clicking the occupancy scrubs") {
@@ -145,8 +145,8 @@ TEST_CASE("clicking the occupancy scrubs") {
   const auto draw = [&] { view.draw(s.context); };
   for (int i = 0; i < 2; ++i) s.window.frame(draw);
   s.window.click("timeline.occupancy", draw);
-  CHECK_FALSE(s.selection.follow);
-  CHECK(s.selection.q == Approx(s.a.run->n_tokens() / 2).margin(1));
+  CHECK(s.selection.q.has_value());
+  CHECK(s.selection.q.value() == Approx(s.a.run->n_tokens() / 2).margin(1));
 }
 
 TEST_CASE("clicking a lifeline selects the token under the mouse") {

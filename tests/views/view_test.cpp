@@ -75,7 +75,12 @@ TEST_CASE("every view draws every kind of run at every scrub position and in eve
       const ShownRun& other = runs[(i + 3) % runs.size()];
       for (const ShownRun* b : {static_cast<const ShownRun*>(nullptr), &other}) {
         for (std::int32_t q : {-1, 0, 3, 100, 1 << 20}) {
-          Selection selection{.layer = 99, .kv_head = 99, .token = q < 0 ? 2 : q, .q = q, .follow = q < 0};
+          Selection selection{
+              .layer = 99,
+              .kv_head = 99,
+              .token = q < 0 ? 2 : q,
+          };
+          if (q >= 0) selection.q = q;
           selection.colour = static_cast<ColourMode>((q & 3));
           selection.metric = static_cast<Metric>(i % 5);
           ViewContext context{&runs[i], b, &selection, nullptr};
