@@ -190,3 +190,41 @@ TEST_CASE("items are found by id in the frame drawn last, and only there") {
   items.begin_frame();
   CHECK_FALSE(items.find("map").has_value());
 }
+
+TEST_CASE("the strip's figure has the tokens on the screen, for the selected head, in its colour, with B") {
+  Stage s;
+  const ShownRun b{std::make_shared<const RunRecord>(random_run(3, {.policy = "streaming:window=60"})), true, "B", 1};
+  s.context.b = &b;
+  s.selection = {.layer = 1, .kv_head = 2, .q = 90, .colour = ColourMode::oracle};
+  TokenStripView view(s.window.services);
+  s.window.frame([&] { view.draw(s.context); });
+  const auto figure = view.figure(s.context);
+  REQUIRE(figure);
+  TokenStripOptions expected;
+  expected.q = 90;
+  expected.first = 0;
+  expected.count = s.a.run->n_tokens();
+  expected.evictable_only = false;
+  expected.layer = 1;
+  expected.kv_head = 2;
+  expected.colour = ColourMode::oracle;
+  expected.with_b = expected.preview_b = true;
+  CHECK(std::get<TokenStripOptions>(figure->options) == expected);
+  CHECK(figure->runs == std::vector{s.a.run, b.run});
+}
+
+TEST_CASE("the map's figure is compared as the map is") {
+  Stage s;
+  const ShownRun b{std::make_shared<const RunRecord>(random_run(5)), false, "B", 1};
+  s.context.b = &b;
+  LayerHeadMapView view(s.window.services);
+  const auto draw = [&] { view.draw(s.context); };
+  const auto compared = [&] { return std::get<LayerHeadMapOptions>(view.figure(s.context)->options).compare; };
+  s.window.frame(draw);
+  CHECK(compared() == MapCompare::side_by_side);
+  s.window.click("map.compare.2", draw);
+  CHECK(compared() == MapCompare::difference);
+  s.window.click("map.compare.0", draw);
+  CHECK(compared() == MapCompare::none);
+  CHECK(view.figure(s.context)->runs.size() == 1);
+}
