@@ -59,7 +59,7 @@ void set_sampling(Session& session, const nlohmann::json& arguments) {
                  .expected = "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
                              "seed 0 or more"});
   sampling.seed = static_cast<std::uint64_t>(seed);
-  session.set_sampling(sampling);
+  session.next_run().set_sampling(sampling);
 }
 
 }  // namespace
@@ -70,9 +70,9 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 .group = "Prompt",
                 .arguments = "text: text | path: file",
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  session.set_prompt(has_argument(arguments, "path")
-                                         ? read_file(text_argument(arguments, "path"), kMaxPromptBytes)
-                                         : text_argument(arguments, "text"));
+                  session.next_run().set_prompt(has_argument(arguments, "path")
+                                                    ? read_file(text_argument(arguments, "path"), kMaxPromptBytes)
+                                                    : text_argument(arguments, "text"));
                   return nullptr;
                 }});
   registry.add({.id = "prompt.focus",
@@ -93,7 +93,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   const int index = integer_argument(arguments, "index", next);
                   next = index + 1;
                   const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
-                  session.set_prompt(read_file(path, kMaxPromptBytes));
+                  session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
                   return path.string();
                 }});
   registry.add(
@@ -110,7 +110,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 .group = "Run",
                 .arguments = "n: number",
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  session.set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
+                  session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
                   return nullptr;
                 }});
   registry.add({.id = "sampling.set",

@@ -14,7 +14,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui) 
 }
 
 void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto idle = [&session] { return session.model() && session.engine_state() == EngineState::ready; };
+  const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
   const auto nothing = [](auto action) {
     return [action](const nlohmann::json&) -> nlohmann::json {
@@ -33,12 +33,12 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                 .group = "Run",
                 .shortcut = "Ctrl+.",
                 .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.cancel(); })});
+                .run = nothing([&session] { session.engine().cancel_run(); })});
   registry.add({.id = "run.apply_policy",
                 .title = "Go on with these parameters from the next token",
                 .group = "Run",
                 .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.apply_policy(); })});
+                .run = nothing([&session] { session.engine().change_policy(session.parameters().policy); })});
   registry.add({.id = "run.decode_again",
                 .title = "Decode again with this policy (measure B)",
                 .group = "Run",
@@ -98,7 +98,7 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                 .shortcut = "Ctrl+Shift+C",
                 .run = [&session, &ui](const nlohmann::json&) -> nlohmann::json {
                   ui.clipboard = session.command_line();
-                  session.notify("copied the command that does this run");
+                  session.messages().notify("copied the command that does this run");
                   return ui.clipboard;
                 }});
   registry.add({.id = "preview.apply",

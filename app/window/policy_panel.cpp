@@ -188,17 +188,17 @@ void draw_preview_note(Panel& panel) {
     return;
   }
   if (!session.shown_a()) return;
-  if (session.preview_shown()) {
+  if (session.preview().shown()) {
     wrapped_text_in(palette.preview, "Preview: scores held fixed as A recorded them. Decode again to measure it.");
     panel.item("policy.preview_note");
     if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
       wrapped_text_in(palette.warn, "But " + note + ".");
     if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
-  } else if (session.preview_pending()) {
+  } else if (session.preview().pending()) {
     text_in(palette.muted, "Computing the preview ...");
-  } else if (!session.preview_note().empty()) {
-    wrapped_text_in(palette.warn, "No preview: " + session.preview_note());
+  } else if (!session.preview().note().empty()) {
+    wrapped_text_in(palette.warn, "No preview: " + session.preview().note());
   } else if (session.shown_a()->run->policy == session.parameters().policy) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {
@@ -217,7 +217,7 @@ void draw_sampling(Panel& panel) {
     text_in(panel.theme().palette.muted, name);
     ImGui::SameLine(panel.px(110));
     ImGui::SetNextItemWidth(-1);
-    if (draw()) panel.session.set_sampling(sampling);
+    if (draw()) panel.session.next_run().set_sampling(sampling);
   };
   float temperature = static_cast<float>(sampling.temperature), top_p = static_cast<float>(sampling.top_p);
   row("Temperature", [&] {
