@@ -8,8 +8,8 @@
 #include "app/cli/run_options.h"
 #include "app/cli/traces.h"
 #include "app/process/interrupt.h"
+#include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
-#include "app/session/trace_open.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

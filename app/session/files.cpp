@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/session/trace_open.h"
+#include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 
