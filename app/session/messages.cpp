@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "app/session/run_setup.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
