@@ -78,4 +78,21 @@ RunRequest NextRun::request() const {
   return request;
 }
 
+RunRequest NextRun::decode_again(const RunRecord& run) const {
+  RunRequest again = request();
+  again.prompt = run.prompt_text;
+  again.prompt_ids.assign(run.ids.begin(), run.ids.begin() + run.prompt_len);
+  again.sampling = run.sampling;
+  again.max_tokens = std::max(0, run.n_positions - run.prompt_len);
+  return again;
+}
+
+RunRequest NextRun::replay(const RunRecord& run) const {
+  RunRequest replay = request();
+  replay.prompt = run.prompt_text;
+  replay.prompt_ids = run.ids;
+  replay.max_tokens = 0;
+  return replay;
+}
+
 }  // namespace kvscope::app

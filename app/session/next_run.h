@@ -7,6 +7,7 @@
 #include "app/session/revision.h"
 #include "app/session/worker.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/record/run_record.h"
 #include "engine/core/record/run_request.h"
 
 namespace kvscope::app {
@@ -37,6 +38,10 @@ class NextRun {
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
   int n_positions() const;                              // prompt and answer to come; 0 while not known
   RunRequest request() const;
+  /// The prompt and the sampling of `run`, under the present policy.
+  RunRequest decode_again(const RunRecord& run) const;
+  /// The tokens of `run`, teacher-forced, under the present policy.
+  RunRequest replay(const RunRecord& run) const;
 
  private:
   void count_prompt();

@@ -1,11 +1,22 @@
 #include "app/session/run_list.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
+
+std::string summary(const RunEntry& entry) {
+  const RunRecord& run = *entry.run;
+  const RunTimings& timings = run.timings;
+  char text[160];
+  std::snprintf(text, sizeof text, "run %d %s: %d tokens, prefill %.2f s, %.1f tok/s", entry.id,
+                std::string(to_string(run.status)).c_str(), run.n_tokens(), timings.prefill_s,
+                timings.decode_s > 0 ? timings.decode_steps / timings.decode_s : 0.0);
+  return text;
+}
 
 const RunEntry* RunList::find(int id) const {
   const auto it = std::ranges::find(runs_, id, &RunEntry::id);

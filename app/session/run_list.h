@@ -18,6 +18,9 @@ struct RunEntry {
   std::string trace_path;  // where it was saved or read, empty if nowhere
 };
 
+/// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
+std::string summary(const RunEntry& entry);
+
 class RunList {
  public:
   enum class Place { a, b };

@@ -1,7 +1,6 @@
 #include "app/session/session.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "app/session/run_setup.h"
@@ -82,36 +81,17 @@ void Session::start(const RunRequest& request, RunList::Place place) {
 void Session::start_run() { start(next_run_.request(), RunList::Place::a); }
 
 void Session::decode_again() {
-  const RunEntry* first = a();
-  if (!first || first->run->prompt_len == 0) return start_run();
-  RunRequest request = next_run_.request();
-  request.prompt = first->run->prompt_text;
-  request.prompt_ids.assign(first->run->ids.begin(), first->run->ids.begin() + first->run->prompt_len);
-  request.sampling = first->run->sampling;
-  request.max_tokens = std::max(0, first->run->n_positions - first->run->prompt_len);
-  start(request, RunList::Place::b);
+  if (!a() || a()->run->prompt_len == 0) return start_run();
+  start(next_run_.decode_again(*a()->run), RunList::Place::b);
 }
 
 void Session::replay() {
-  const RunEntry* first = a();
-  if (!first || first->run->n_tokens() == 0)
-    throw Error({.code = ExitCode::usage, .file = "replay", .found = "no run A"});
-  RunRequest request = next_run_.request();
-  request.prompt = first->run->prompt_text;
-  request.prompt_ids = first->run->ids;
-  request.max_tokens = 0;
-  start(request, RunList::Place::b);
+  if (!a() || a()->run->n_tokens() == 0) throw Error({.code = ExitCode::usage, .file = "replay", .found = "no run A"});
+  start(next_run_.replay(*a()->run), RunList::Place::b);
 }
 
 void Session::run_done() {
-  if (const RunEntry* entry = find_run(runs_.newest_begun())) {
-    const RunRecord& run = *entry->run;
-    char text[160];
-    std::snprintf(text, sizeof text, "run %d %s: %d tokens, prefill %.2f s, %.1f tok/s", entry->id,
-                  std::string(to_string(run.status)).c_str(), run.n_tokens(), run.timings.prefill_s,
-                  run.timings.decode_s > 0 ? run.timings.decode_steps / run.timings.decode_s : 0.0);
-    messages_.log(text);
-  }
+  if (const RunEntry* entry = find_run(runs_.newest_begun())) messages_.log(summary(*entry));
   request_preview();
 }
 
