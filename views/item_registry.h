@@ -2,11 +2,9 @@
 // Where the interesting things of this frame are on the screen, by id, so that a script or a test can click
 // "strip.token.17" or "map.cell.3.1" without knowing the layout. Ids are put together only when somebody asks.
 
-#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace kvscope::views {
@@ -20,14 +18,11 @@ struct ItemRect {
 class ItemRegistry {
  public:
   /// Forgets the items of the frame before. Call where ImGui::NewFrame() is called.
-  void begin_frame() { items_.clear(), names_.clear(); }
+  void begin_frame() { items_.clear(); }
   /// `prefix` must outlive the frame: a string literal. The id is "prefix", "prefix.i" or "prefix.i.j".
   void add(const char* prefix, ItemRect rect) { items_.push_back({prefix, -1, -1, rect}); }
   void add(const char* prefix, int i, ItemRect rect) { items_.push_back({prefix, i, -1, rect}); }
   void add(const char* prefix, int i, int j, ItemRect rect) { items_.push_back({prefix, i, j, rect}); }
-
-  /// An id that was put together; kept for the frame.
-  void add(std::string id, ItemRect rect) { add(names_.emplace_back(std::move(id)).c_str(), rect); }
 
   /// The first item of that id in the frame drawn last; items that are scrolled away are not there.
   std::optional<ItemRect> find(std::string_view id) const;
@@ -42,7 +37,6 @@ class ItemRegistry {
     std::string id() const;
   };
   std::vector<Item> items_;
-  std::deque<std::string> names_;  // stable: items point into it
 };
 
 }  // namespace kvscope::views

@@ -1,5 +1,6 @@
 #include "app/window/panel.h"
 
+#include <set>
 #include <string>
 
 #include "engine/core/support/error.h"

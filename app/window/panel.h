@@ -24,7 +24,7 @@ struct Panel {
   /// Runs a command; what it refuses becomes a message in the status line.
   void run(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object());
   bool enabled(std::string_view id) const;
-  /// Registers the item drawn last.
+  /// Registers the item drawn last. `id` is kept for the process: build it from few words only.
   void item(std::string_view id);
 };
 
