@@ -2,8 +2,8 @@
 // The lists of commands, by subject.
 
 #include "app/command/commands.h"
+#include "app/command/ui_state.h"
 #include "app/session/session.h"
-#include "app/session/ui_state.h"
 #include "views/frame/view.h"
 
 namespace kvscope::app {

@@ -69,12 +69,15 @@ nlohmann::json export_figure(Session& session, UiState& ui, const views::ViewLis
   recipe.traces = traces_of(session, shown.figure);
   recipe.run = 0;
   const std::string path = text_argument(arguments, "path");
-  session.in_background("export " + path, [&session, recipe, path, runs = shown.figure.runs]() -> Worker::Finish {
-    std::vector<const RunRecord*> pointers;
-    for (const auto& run : runs) pointers.push_back(run.get());
-    const auto written = views::export_figure(views::build_figure(recipe, pointers), recipe, path);
-    return [&session, written] { session.notify("exported " + written.front().string() + " and what belongs to it"); };
-  });
+  session.files().in_background(
+      "export " + path, [&session, recipe, path, runs = shown.figure.runs]() -> Worker::Finish {
+        std::vector<const RunRecord*> pointers;
+        for (const auto& run : runs) pointers.push_back(run.get());
+        const auto written = views::export_figure(views::build_figure(recipe, pointers), recipe, path);
+        return [&session, written] {
+          session.messages().notify("exported " + written.front().string() + " and what belongs to it");
+        };
+      });
   return nullptr;
 }
 
@@ -91,7 +94,7 @@ nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json&
   if (!(share >= 0 && share <= 1)) bad_argument("share", "a number from 0 to 1");
   const std::string path = text_argument(arguments, "path");
   const bool overwrite = flag_argument(arguments, "overwrite", false);
-  session.in_background(
+  session.files().in_background(
       "export heads", [&session, share, path, overwrite, run = session.shown_a()->run]() -> Worker::Finish {
         const HeadSelection selection = densest_heads({run.get()}, share);
         const RetentionGeometry geometry = run->geometry();
@@ -99,7 +102,7 @@ nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json&
         char text[120];
         std::snprintf(text, sizeof text, "%d of %zu heads global, coverage %.1f %%: ", selection.n_selected(),
                       selection.full.size(), 100 * selection.coverage);
-        return [&session, message = text + path] { session.notify(message); };
+        return [&session, message = text + path] { session.messages().notify(message); };
       });
   return nullptr;
 }

@@ -57,7 +57,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model",
                                      .command = "model.open",
-                                     .path = session.model_path(),
+                                     .path = session.engine().model_path(),
                                      .hint = "a folder with config.json and safetensors"})) {
                     session.open_model(text_argument(arguments, "path"));
                   }

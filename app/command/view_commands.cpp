@@ -46,9 +46,9 @@ void maximise(UiState& ui, const views::ViewList& views, const nlohmann::json& a
 
 void dismiss_banners(Session& session, const nlohmann::json& arguments) {
   const int id = integer_argument(arguments, "id", -1);
-  const auto banners = session.banners();
+  const auto banners = session.messages().banners();
   for (const Banner& banner : banners) {
-    if (id < 0 || banner.id == id) session.dismiss_banner(banner.id);
+    if (id < 0 || banner.id == id) session.messages().dismiss_banner(banner.id);
   }
 }
 
@@ -116,7 +116,7 @@ void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui,
   Command dismiss = command(
       "banner.dismiss", "Dismiss a message", "View", "",
       [&session](const nlohmann::json& arguments) { dismiss_banners(session, arguments); }, "id: number (all)");
-  dismiss.enabled = [&session] { return !session.banners().empty(); };
+  dismiss.enabled = [&session] { return !session.messages().banners().empty(); };
   registry.add(std::move(dismiss));
   registry.add(command("app.quit", "Quit", "File", "Ctrl+Q", [&ui](auto&) { ui.quit = true; }));
 }

@@ -212,7 +212,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
              CockpitSizes().left);
     x += width + gap;
   }
-  if (!panel.session.banners().empty()) {
+  if (!panel.session.messages().banners().empty()) {
     const Region region(panel, "banners", {x, y}, {right - x, banners_height_}, false);
     draw_banners(panel);
     banners_height_ = ImGui::GetCursorPosY();

@@ -127,9 +127,9 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
   Session& session = program.session;
   const test::TemporaryFolder folder;
   const auto settle = [&] {
-    while (session.files_busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
     session.poll();
-    REQUIRE(session.banners().empty());
+    REQUIRE(session.messages().banners().empty());
   };
   const std::string traces[] = {(folder / "a.h5").string(), (folder / "b.h5").string()};
   save_trace(traces[0], test::random_run(3), false);
