@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/model/model.h"
 #include "engine/model/ops.h"
 #include "kernels/page_bounds.h"
 #include "kernels/select_pages.h"

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "engine/core/record/run_facts.h"
 #include "engine/decode/sequence_state.h"
 #include "kernels/step_graph.h"
 
