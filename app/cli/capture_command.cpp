@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
-#include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <map>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/compare_policies.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"

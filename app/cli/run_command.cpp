@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/prompts.h"
@@ -46,7 +46,7 @@ constexpr OptionSpec kOptions[] = {
     kDtypeOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "one object per token, then one with prompt_ids, ids, text, policy, seed, timings"},
+    {"json", "", "one object a token, then prompt_ids, ids, text, policy, seed, timings"},
     kHelpOption,
 };
 

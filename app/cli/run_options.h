@@ -9,7 +9,8 @@
 
 namespace kvscope::app {
 
-inline constexpr OptionSpec kPolicyOption = {"policy", "SPEC", "NAME:key=value,... (full)"};
+inline constexpr OptionSpec kPolicyOption = {"policy", "SPEC",
+                                             "NAME:key=value,... (full); kvscope policies lists them"};
 inline constexpr OptionSpec kMaxTokensOption = {"max-tokens", "N", "new tokens at most (64)"};
 inline constexpr OptionSpec kSeedOption = {"seed", "N", "of the sampling (0)"};
 inline constexpr OptionSpec kTemperatureOption = {"temperature", "X", "0 is greedy (0)"};
@@ -20,11 +21,10 @@ inline constexpr OptionSpec kMinPOption = {"min-p", "X",
 inline constexpr OptionSpec kRepetitionPenaltyOption = {"repetition-penalty", "X",
                                                         "above 1 makes seen tokens rarer (1)"};
 inline constexpr OptionSpec kNoOracleOption = {"no-oracle", "", "do not compute the future-attention oracle"};
-inline constexpr OptionSpec kOracleOption = {
-    "oracle", "SPEC", "which future attention the oracle goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"};
+inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",
+                                             "what it goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"};
 inline constexpr OptionSpec kChangeOption = {
-    "change", "Q:SPEC",
-    "other parameters of the policy from query position Q on, behind the prompt; may be given again", true};
+    "change", "Q:SPEC", "other policy parameters from query position Q on; may be given again", true};
 inline constexpr OptionSpec kIgnoreEosOption = {"ignore-eos", "", "go on after an end-of-text token"};
 
 inline constexpr OptionSpec kStopOption = {"stop", "TEXT", "end the answer before this text; may be given again", true};
