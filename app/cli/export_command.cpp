@@ -67,7 +67,7 @@ const CommandSpec& export_command() {
       "no longer sees the token: 2147483647 never, 2147483646 still in the window when the run ended.",
       "  kvscope export a.h5 -o a.csv\n"
       "  kvscope export a.h5 -o contests.csv --what contests\n"
-      "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(numpy.load(\"a.npz\")[\"evict_at\"].shape)'",
+      "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(*numpy.load(\"a.npz\"))'",
       1,
       1,
       kOptions,
