@@ -96,8 +96,7 @@ const CommandSpec& policies_command() {
       "the policies, or all that there is to know of one",
       "A policy is written NAME:key=value,key=value, as in kvpop:budget=512,window=64. A budget is tokens "
       "(budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: its rule, the gate that it "
-      "needs, "
-      "its parameters with defaults and ranges.",
+      "needs, its parameters with defaults and ranges.",
       "  kvscope policies kvpop",
       0,
       1,

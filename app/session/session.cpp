@@ -469,8 +469,8 @@ void Session::request_preview() {
   clear_preview();
   const RunEntry* first = a();
   if (!first || first->run->n_tokens() == 0 || first->run->policy == parameters_.policy) return;
-  if (const RunEntry* second = b(); second && second->run->policy == parameters_.policy)
-    return;  // measured: no need to guess
+  // What B has measured needs no guess.
+  if (const RunEntry* second = b(); second && second->run->policy == parameters_.policy) return;
   preview_pending_ = true;
   const std::uint64_t ticket = preview_ticket_;
   previews_.post_only(

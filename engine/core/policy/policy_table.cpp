@@ -48,10 +48,8 @@ std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(
 
 std::string policy_document() {
   std::string out =
-      "# Policies\n\nMade from the declarations in `engine/core/policy/`; `core_tests \"docs/policies.md*\"` compares, "
-      "and "
-      "with KVSCOPE_WRITE_DOCS=1 in the environment writes it.\n\nA policy is written `NAME:key=value,...`; a budget "
-      "also "
+      "# Policies\n\nMade from the declarations in `engine/core/policy/`; `core_tests \"docs/policies.md*\"` compares, and "
+      "with KVSCOPE_WRITE_DOCS=1 in the environment writes it.\n\nA policy is written `NAME:key=value,...`; a budget also "
       "as `keep=25%` or `compression=4x`. Lifetimes: `evict_at[t]` is the first query that can no longer see token "
       "t.\n";
   for (const PolicyInfo& info : policy_list()) {
