@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/lifetime/running_top_k.h"
 
 using namespace kvscope;

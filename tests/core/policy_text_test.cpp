@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/policy_json.h"
 #include "engine/core/support/error.h"
 
