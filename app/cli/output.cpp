@@ -53,4 +53,12 @@ std::string format_number(double value, int digits) {
   return fixed_text(value, digits);
 }
 
+nlohmann::ordered_json number_or_null(double value) {
+  return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+}
+
+std::string number_cell(const nlohmann::ordered_json& value) {
+  return value.is_null() ? "-" : format_number(value.get<double>());
+}
+
 }  // namespace kvscope::app

@@ -16,5 +16,9 @@ void flush_stdout();
 /// Columns of equal width, the first line is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 std::string format_number(double value, int digits = 4);
+/// null for NaN, which JSON does not have.
+nlohmann::ordered_json number_or_null(double value);
+/// format_number() of what number_or_null() gave.
+std::string number_cell(const nlohmann::ordered_json& value);
 
 }  // namespace kvscope::app
