@@ -50,7 +50,7 @@ ordered_json inspect_gate(const GateFile& gate) {
 
 /// A folder in which a model stands or should stand, with or without a gate beside it.
 bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
-  if (gate == "duo" || gate == "kvzap") return false;  // they have a config.json of their own
+  if (gate && has_own_config(*gate)) return false;
   std::error_code error;
   for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"}) {
     if (fs::exists(folder / name, error)) return true;
