@@ -190,7 +190,7 @@ const CommandSpec& inspect_command() {
       "inspect",
       "PATH [--json]",
       "what a model, a gate, a weights file or a trace is",
-      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a\n"
+      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a "
       "trace. Of models it reads headers, not weights.",
       "  kvscope inspect samples/models/kvscope-tiny",
       1,
