@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/protocol/events.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 
 namespace kvscope::test {
 
