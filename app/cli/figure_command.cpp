@@ -126,8 +126,7 @@ const CommandSpec& figure_command() {
                                    "RECIPE.json [TRACE...] -o FILE | --preset NAME TRACE... -o FILE",
                                    "a figure for a paper: PDF, SVG or PNG",
                                    "The same figure model that the window draws. Beside FILE stand its numbers (.csv, "
-                                   ".npz) and its recipe (.json), which\n"
-                                   "makes the same bytes again.",
+                                   ".npz) and its recipe (.json), which makes the same bytes again.",
                                    "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full",
                                    0,
                                    1000,
