@@ -1,5 +1,6 @@
 #pragma once
-#include "kernels/page_rule.h"
+#include "kernels/operation.h"
+#include "kernels/rule/pages.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
@@ -49,12 +50,6 @@ inline SlotCacheView selected_view(const SelectPagesArgs& args) {
 /// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by
 /// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128 or (CUDA) more than 32768 pages a
 /// head, CudaError if the launch fails.
-void select_pages(const SelectPagesArgs& args, Stream stream);
-namespace cpu {
-void select_pages(const SelectPagesArgs& args);
-}
-namespace reference {
-void select_pages(const SelectPagesArgs& args);
-}
+KVSCOPE_OPERATION(select_pages, SelectPagesArgs);
 
 }  // namespace kvscope::kernels

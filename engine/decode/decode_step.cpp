@@ -42,17 +42,6 @@ void* row_of_tensor(const at::Tensor& tensor, int row) {
          row * tensor.stride(0) * static_cast<std::int64_t>(tensor.element_size());
 }
 
-/// A kernel of the project where the tensors are: on `stream`, or here and now without one.
-template <typename Args>
-void call(bool on_device, kernels::Stream stream, const Args& args, void (*on_cuda)(const Args&, kernels::Stream),
-          void (*on_cpu)(const Args&)) {
-  if (on_device) {
-    on_cuda(args, stream);
-  } else {
-    on_cpu(args);
-  }
-}
-
 }  // namespace
 
 DecodeStep::DecodeStep(std::vector<SequenceState*> sequences) : sequences_(std::move(sequences)) {
@@ -121,7 +110,7 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
   if (is_cuda()) {
     run_graph();
   } else {
-    enqueue(nullptr);
+    enqueue({});
   }
   for (int row = 0; row < n_rows(); ++row) {
     SequenceState& sequence = sequence_of(row);
@@ -144,15 +133,15 @@ void DecodeStep::run_graph() {
     wanted.push_back(static_cast<std::uintptr_t>(sequence_of(row).policy.version()));
   }
   if (!graph_.is_captured() || wanted != captured_for_) {
-    graph_.capture([this](kernels::Stream recording) { enqueue(recording); });
+    graph_.capture([this](kernels::Place recording) { enqueue(recording); });
     captured_for_ = std::move(wanted);
   }
-  const kernels::Stream stream = ops::current_stream(model().weights().device);
+  const kernels::Stream stream = ops::place_of(model().weights().device).stream;
   graph_.launch(stream);
   kernels::wait_for(stream);
 }
 
-void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream) {
+void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Place place) {
   const auto advance = [](const void* data, std::int64_t bytes) {
     return const_cast<char*>(static_cast<const char*>(data)) + bytes;
   };
@@ -164,26 +153,25 @@ void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_ele
     args.n_tokens = std::min(kernels::kMaxProjectTokens, n_rows() - first);
     args.x = advance(x, first * args.dim * (args.norm_weight != nullptr ? word : element));
     args.out = advance(out, first * out_elements * (is_float ? word : element));
-    call(is_cuda(), stream, args, kernels::project, kernels::cpu::project);
+    kernels::project(args, place);
   }
 }
 
-void DecodeStep::enqueue(kernels::Stream stream) {
+void DecodeStep::enqueue(kernels::Place place) {
   const ModelConfig& config = model().config();
   const Weights& weights = model().weights();
   const kernels::DType dtype = kernel_dtype(weights.dtype);
-  if (is_cuda()) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), stream);
+  if (is_cuda()) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), place.stream);
   for (int row = 0; row < n_rows(); ++row) {
-    call(is_cuda(), stream,
-         kernels::EmbedRowArgs{.table = weights.embed.data_ptr(),
-                               .id = inputs_.data_ptr<std::int32_t>() + row,
-                               .out = x_.data_ptr<float>() + static_cast<std::int64_t>(row) * config.hidden_size,
-                               .n_rows = config.vocab_size,
-                               .dim = config.hidden_size,
-                               .dtype = dtype},
-         kernels::embed_row, kernels::cpu::embed_row);
+    kernels::embed_row({.table = weights.embed.data_ptr(),
+                        .id = inputs_.data_ptr<std::int32_t>() + row,
+                        .out = x_.data_ptr<float>() + static_cast<std::int64_t>(row) * config.hidden_size,
+                        .n_rows = config.vocab_size,
+                        .dim = config.hidden_size,
+                        .dtype = dtype},
+                       place);
   }
-  for (int layer = 0; layer < config.n_layers; ++layer) enqueue_layer(layer, stream);
+  for (int layer = 0; layer < config.n_layers; ++layer) enqueue_layer(layer, place);
   enqueue_project({.weight = weights.lm_head.data_ptr(),
                    .x = x_.data_ptr(),
                    .norm_weight = weights.final_norm.data_ptr(),
@@ -193,28 +181,26 @@ void DecodeStep::enqueue(kernels::Stream stream) {
                    .eps = config.rms_norm_eps,
                    .epilogue = kernels::Epilogue::logits,
                    .dtype = dtype},
-                  config.vocab_size, stream);
+                  config.vocab_size, place);
   for (int row = 0; row < n_rows(); ++row) {
     std::int32_t* summary = device_outputs(row) + n_heads_in_all() * (kDecisionInts + 1);
-    call(is_cuda(), stream,
-         kernels::LogitSummaryArgs{
-             .logits = logits_.data_ptr<float>() + static_cast<std::int64_t>(row) * config.vocab_size,
-             .out = reinterpret_cast<kernels::LogitSummary*>(summary),
-             .n = config.vocab_size,
-             .scratch = summary_scratch_.data_ptr()},
-         kernels::logit_summary, kernels::cpu::logit_summary);
+    kernels::logit_summary({.logits = logits_.data_ptr<float>() + static_cast<std::int64_t>(row) * config.vocab_size,
+                            .out = reinterpret_cast<kernels::LogitSummary*>(summary),
+                            .n = config.vocab_size,
+                            .scratch = summary_scratch_.data_ptr()},
+                           place);
   }
   for (int row = 0; row < n_rows(); ++row) {
     if (const auto& selection = selection_[static_cast<std::size_t>(inputs_of_run_[row].sequence)]) {
-      selection->enqueue_copy(stream);
+      selection->enqueue_copy(place);
     }
   }
-  if (is_cuda()) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), stream);
+  if (is_cuda()) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), place.stream);
 }
 
 /// Six launches for one sequence: QKV; norm, rotation, score, decision and cache; attention; output; and two of the
 /// MLP.
-void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
+void DecodeStep::enqueue_layer(int index, kernels::Place place) {
   const ModelConfig& config = model().config();
   const LayerWeights& layer = model().weights().layers[index];
   const kernels::DType dtype = kernel_dtype(model().weights().dtype);
@@ -230,14 +216,14 @@ void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
                      .eps = config.rms_norm_eps,
                      .epilogue = epilogue,
                      .dtype = dtype},
-                    out.size(1), stream);
+                    out.size(1), place);
   };
   project(layer.qkv_proj, x_, layer.input_norm, qkv_, kernels::Epilogue::store, layer.qkv_bias);
   for (int row = 0; row < n_rows(); ++row) {
-    enqueue_score(index, row, stream);
-    call(is_cuda(), stream, admit_args(index, row), kernels::admit_step, kernels::cpu::admit_step);
+    enqueue_score(index, row, place);
+    kernels::admit_step(admit_args(index, row), place);
   }
-  for (int row = 0; row < n_rows(); ++row) enqueue_attention(index, row, stream);
+  for (int row = 0; row < n_rows(); ++row) enqueue_attention(index, row, place);
   project(layer.o_proj, o_, {}, x_, kernels::Epilogue::add);
   project(layer.gate_up, x_, layer.post_norm, activation_, kernels::Epilogue::swiglu);
   project(layer.down, activation_, {}, x_, kernels::Epilogue::add);
@@ -274,7 +260,7 @@ const std::int32_t* DecodeStep::position_of(int row) const {
   return inputs_.data_ptr<std::int32_t>() + sequences_.size() + row;
 }
 
-void DecodeStep::enqueue_score(int index, int row, kernels::Stream stream) {
+void DecodeStep::enqueue_score(int index, int row, kernels::Place place) {
   const TokenScorer* scorer = sequence_of(row).policy.scorer();
   if (scorer == nullptr || scorer->mlstm(index, sequence_of(row).memory.get()).project != nullptr) return;
   scorer->enqueue({.layer = index,
@@ -294,28 +280,32 @@ kernels::AdmitStepArgs DecodeStep::admit_args(int index, int row) {
   const RetentionGeometry& geometry = sequence.policy.geometry();
   const RetentionPlan& plan = sequence.policy.plan();
   const PolicyTensors& tensors = policy_[static_cast<std::size_t>(inputs_of_run_[row].sequence)];
-  kernels::AdmitStepArgs args = {.cache = sequence.cache.view(index),
-                                 .qkv = row_of_tensor(qkv_, row),
-                                 .q_norm = data_or_null(layer.q_norm),
-                                 .k_norm = data_or_null(layer.k_norm),
-                                 .inv_freq = weights.inv_freq.data_ptr<float>(),
-                                 .position = position_of(row),
-                                 .q = row_of_tensor(q_, row),
-                                 .n_heads = config.n_heads,
-                                 .eps = config.rms_norm_eps,
-                                 .attention_scaling = weights.attention_scaling,
-                                 .zero_channel = weights.gate_channel,
-                                 .rule = sequence.policy.rule(),
-                                 .log_gamma = static_cast<const float*>(data_or_null(tensors.log_gamma)),
-                                 .threshold = plan.threshold,
-                                 .strict = plan.strict,
-                                 .n_sink = geometry.n_sink,
-                                 .window = geometry.window,
-                                 .top_k = geometry.top_k,
-                                 .protect = plan.protect,
-                                 .decay_stride = geometry.decay_stride,
-                                 .decision = const_cast<RetainDecision*>(decisions(index, row))};
-  if (tensors.head_threshold.defined()) args.head_threshold = tensors.head_threshold[index].data_ptr<float>();
+  kernels::AdmitStepArgs args = {
+      .cache = sequence.cache.view(index),
+      .qkv = row_of_tensor(qkv_, row),
+      .q_norm = data_or_null(layer.q_norm),
+      .k_norm = data_or_null(layer.k_norm),
+      .inv_freq = weights.inv_freq.data_ptr<float>(),
+      .position = position_of(row),
+      .q = row_of_tensor(q_, row),
+      .n_heads = config.n_heads,
+      .eps = config.rms_norm_eps,
+      .attention_scaling = weights.attention_scaling,
+      .zero_channel = weights.gate_channel,
+      .policy = {.rule = sequence.policy.rule(),
+                 .log_gamma = static_cast<const float*>(data_or_null(tensors.log_gamma)),
+                 .threshold = plan.threshold,
+                 .head_threshold =
+                     tensors.head_threshold.defined() ? tensors.head_threshold[index].data_ptr<float>() : nullptr,
+                 .strict = plan.head_threshold =
+                     tensors.head_threshold.defined() ? tensors.head_threshold[index].data_ptr<float>() : nullptr,
+                 .strict,
+                 .n_sink = geometry.n_sink,
+                 .window = geometry.window,
+                 .top_k = geometry.top_k,
+                 .protect = plan.protect,
+                 .decay_stride = geometry.decay_stride},
+      .decision = const_cast<RetainDecision*>(decisions(index, row))};
   args.score = scores(index, row);  // zeros where nobody writes them, which a hybrid's thresholds tell apart
   if (const TokenScorer* scorer = sequence.policy.scorer()) {
     args.scorer = scorer->mlstm(index, sequence.memory.get());
@@ -327,7 +317,7 @@ kernels::AdmitStepArgs DecodeStep::admit_args(int index, int row) {
   return args;
 }
 
-void DecodeStep::enqueue_attention(int index, int row, kernels::Stream stream) {
+void DecodeStep::enqueue_attention(int index, int row, kernels::Place place) {
   SequenceState& sequence = sequence_of(row);
   const ModelConfig& config = model().config();
   const RetentionPlan& plan = sequence.policy.plan();
@@ -338,37 +328,34 @@ void DecodeStep::enqueue_attention(int index, int row, kernels::Stream stream) {
   auto* lse = static_cast<float*>(row_of_tensor(lse_, row));
   PageSelection* selection = selection_[static_cast<std::size_t>(inputs_of_run_[row].sequence)].get();
   const bool selects = selection != nullptr && !selection->is_dense(index);
-  call(is_cuda(), stream,
-       kernels::DecodeAttentionArgs{
-           .cache = selects ? selection->select(index, q, decisions(index, row), position_of(row), stream) : cache,
-           .q = q,
-           .o = row_of_tensor(o_, row),
-           .lse = counts ? lse : nullptr,
-           .n_heads = config.n_heads,
-           .scale = scale,
-           .scratch = attention_scratch_.numel() > 0 ? attention_scratch_.data_ptr<float>() : nullptr},
-       kernels::decode_attention, kernels::cpu::decode_attention);
+  kernels::decode_attention(
+      {.cache = selects ? selection->select(index, q, decisions(index, row), position_of(row), place) : cache,
+       .q = q,
+       .o = row_of_tensor(o_, row),
+       .lse = counts ? lse : nullptr,
+       .n_heads = config.n_heads,
+       .scale = scale,
+       .scratch = attention_scratch_.numel() > 0 ? attention_scratch_.data_ptr<float>() : nullptr},
+      place);
   if (counts) {
-    call(is_cuda(), stream,
-         kernels::AttentionMassArgs{
-             .cache = cache,
-             .q = q,
-             .lse = lse,
-             .position = position_of(row),
-             .n_heads = config.n_heads,
-             .scale = scale,
-             .rule = plan.eviction == StepEviction::attention_sum ? kernels::MassRule::sum : kernels::MassRule::last},
-         kernels::attention_mass, kernels::cpu::attention_mass);
+    kernels::attention_mass(
+        {.cache = cache,
+         .q = q,
+         .lse = lse,
+         .position = position_of(row),
+         .n_heads = config.n_heads,
+         .scale = scale,
+         .rule = plan.eviction == StepEviction::attention_sum ? kernels::MassRule::sum : kernels::MassRule::last},
+        place);
   }
   if (plan.compression.kind != Compression::Kind::none) {
     const at::Tensor ring = sequence.query_ring[index];
-    call(is_cuda(), stream,
-         kernels::RingStoreArgs{.row = q,
-                                .ring = ring.data_ptr(),
-                                .position = position_of(row),
-                                .row_bytes = ring.stride(0) * static_cast<std::int64_t>(ring.element_size()),
-                                .n_rows = static_cast<int>(ring.size(0))},
-         kernels::ring_store, kernels::cpu::ring_store);
+    kernels::ring_store({.row = q,
+                         .ring = ring.data_ptr(),
+                         .position = position_of(row),
+                         .row_bytes = ring.stride(0) * static_cast<std::int64_t>(ring.element_size()),
+                         .n_rows = static_cast<int>(ring.size(0))},
+                        place);
   }
 }
 

@@ -49,14 +49,14 @@ class DecodeStep {
   std::int32_t* device_outputs(int row) const;
   const std::int32_t* host_outputs(int row) const { return host_outputs_data_ + row * words_per_row(); }
 
-  void enqueue(kernels::Stream stream);
-  void enqueue_layer(int layer, kernels::Stream stream);
+  void enqueue(kernels::Place place);
+  void enqueue_layer(int layer, kernels::Place place);
   /// From the QKV product of one row to its attention, under the row's policy.
-  void enqueue_score(int layer, int row, kernels::Stream stream);
-  void enqueue_attention(int layer, int row, kernels::Stream stream);
+  void enqueue_score(int layer, int row, kernels::Place place);
+  void enqueue_attention(int layer, int row, kernels::Place place);
   /// All rows of args.x through one matrix, as many at a time as the kernel takes; a row of args.out has
   /// `out_elements`.
-  void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream);
+  void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Place place);
   kernels::AdmitStepArgs admit_args(int layer, int row);
   const kernels::RetainDecision* decisions(int layer, int row) const;
   float* scores(int layer, int row) const;

@@ -26,7 +26,7 @@ PageSelection::PageSelection(SequenceState& sequence) : sequence_(sequence) {
 }
 
 kernels::SlotCacheView PageSelection::select(int layer, const void* q, const kernels::RetainDecision* decision,
-                                             const std::int32_t* position, kernels::Stream stream) {
+                                             const std::int32_t* position, kernels::Place place) {
   const kernels::SlotCacheView cache = sequence_.cache.view(layer);
   const at::Tensor bounds = sequence_.page_bounds[layer];
   const kernels::PageBoundsArgs bounds_args = {.cache = cache, .decision = decision, .bounds = bounds.data_ptr()};
@@ -43,18 +43,13 @@ kernels::SlotCacheView PageSelection::select(int layer, const void* q, const ker
                                          .slot_position = slot_position_.data_ptr<std::int32_t>(),
                                          .n_slots = n_slots_.data_ptr<std::int32_t>(),
                                          .selected = selected_[layer].data_ptr<std::int32_t>()};
-  if (is_cuda()) {
-    kernels::page_bounds(bounds_args, stream);
-    kernels::select_pages(args, stream);
-  } else {
-    kernels::cpu::page_bounds(bounds_args);
-    kernels::cpu::select_pages(args);
-  }
+  kernels::page_bounds(bounds_args, place);
+  kernels::select_pages(args, place);
   return selected_view(args);
 }
 
-void PageSelection::enqueue_copy(kernels::Stream stream) {
-  if (is_cuda()) kernels::copy_async(host_->data(), selected_.data_ptr(), selected_.nbytes(), stream);
+void PageSelection::enqueue_copy(kernels::Place place) {
+  if (is_cuda()) kernels::copy_async(host_->data(), selected_.data_ptr(), selected_.nbytes(), place.stream);
 }
 
 void PageSelection::gather(std::int32_t q, StepFacts& facts) const {
@@ -72,13 +67,9 @@ void PageSelection::gather(std::int32_t q, StepFacts& facts) const {
 void read_page_bounds(SequenceState& sequence) {
   if (!sequence.page_bounds.defined()) return;
   for (int layer = 0; layer < sequence.model.config().n_layers; ++layer) {
-    const kernels::PageBoundsArgs args = {
-        .cache = sequence.cache.view(layer), .decision = nullptr, .bounds = sequence.page_bounds[layer].data_ptr()};
-    if (sequence.page_bounds.is_cuda()) {
-      kernels::page_bounds(args, ops::current_stream(sequence.page_bounds.device()));
-    } else {
-      kernels::cpu::page_bounds(args);
-    }
+    kernels::page_bounds(
+        {.cache = sequence.cache.view(layer), .decision = nullptr, .bounds = sequence.page_bounds[layer].data_ptr()},
+        ops::place_of(sequence.page_bounds.device()));
   }
 }
 

@@ -17,11 +17,11 @@ class PageSelection {
   /// Brings the layer's bounds up to the token that `decision` has placed, chooses the pages for q [n_heads, head_dim],
   /// and returns the cache as attention is to see it.
   kernels::SlotCacheView select(int layer, const void* q, const kernels::RetainDecision* decision,
-                                const std::int32_t* position, kernels::Stream stream);
+                                const std::int32_t* position, kernels::Place place);
   /// The layer reads everything.
   bool is_dense(int layer) const { return layer < sequence_.policy.plan().selection.dense_layers; }
   /// Ends a step: what was chosen goes to the host.
-  void enqueue_copy(kernels::Stream stream);
+  void enqueue_copy(kernels::Place place);
   /// After it: appends (q, layer, kv_head, n, n pages) for every head that chose to facts.reads.
   void gather(std::int32_t q, StepFacts& facts) const;
 
