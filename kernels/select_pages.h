@@ -14,7 +14,7 @@ namespace kvscope::kernels {
 /// greatest first, of equal ones the lower page. Read are the first n_pages of that order, or all of the read window if
 /// that is more, or all there are if that is less; never more than max_selected. The window's pages count towards
 /// n_pages. While tokens lie in order it is at most ceil(read_window / page_size) + 1 pages; where slots are reused it
-/// may be read_window of them. The three back ends take the same pages, bit for bit (page_rule.h).
+/// may be read_window of them. The three back ends take the same pages, bit for bit (rule/pages.h).
 ///
 /// What comes out is a slot cache of its own, in ascending order of pages and in the same pools: decode_attention runs
 /// on selected_view(args). With as many columns (max_selected = max_pages), all pages read and none of them empty, it
