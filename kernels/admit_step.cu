@@ -5,8 +5,7 @@
 #include "kernels/cuda/mlstm_scorer.cuh"
 #include "kernels/cuda/norm_rotate.cuh"
 #include "kernels/cuda/retain.cuh"
-#include "kernels/score_ring.h"
-#include "kernels/validate.h"
+#include "kernels/rule/score_ring.h"
 
 // One block a KV head does everything between the QKV product and attention. A launch for each part would cost more
 // than the parts: 2 us each, six of them, in each of 36 layers.
@@ -70,11 +69,11 @@ __global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs a
     if (threadIdx.x == 0 && args.score) args.score[head] = score;
   }
   if (args.score_ring && threadIdx.x == 0) {  // the one that decides
-    float* ring = args.score_ring + static_cast<long long>(head) * (args.window + 1);
-    score = through_ring(ring, args.window, args.score_delay, position, score);
+    float* ring = args.score_ring + static_cast<long long>(head) * (args.policy.window + 1);
+    score = through_ring(ring, args.policy.window, args.score_delay, position, score);
   }
-  const RetainRuleArgs rule = rule_of(args, head, position, score);
-  const RetainDecision decision = retain<kThreads>(args.cache, rule, head, of_warp);
+  const HeadContest contest = contest_of(args.policy, head, position, score);
+  const RetainDecision decision = retain<kThreads>(args.cache, contest, head, of_warp);
   if (threadIdx.x == 0) {
     args.decision[head] = decision;
     shared_slot = decision.slot;
@@ -89,8 +88,7 @@ __global__ void __launch_bounds__(kThreads, 1) admit_step_kernel(AdmitStepArgs a
 
 }  // namespace
 
-void admit_step(const AdmitStepArgs& args, Stream stream) {
-  validate(args);
+void cuda::admit_step(const AdmitStepArgs& args, Stream stream) {
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("admit_step", args.cache.head_dim, [&]<int kHeadDim>() {
       if (args.scorer.project) {

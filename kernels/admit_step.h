@@ -1,5 +1,7 @@
 #pragma once
-#include "kernels/retain_step.h"
+#include "kernels/operation.h"
+#include "kernels/retain_policy.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
 
@@ -27,7 +29,7 @@ struct MlstmScorerView {
 ///     q, k    <- rope(norm(q)), rope(norm(k))            norm per head, where the model has one (rms_norm.h, rope.h)
 ///     score   <- of token position - delay, from the mLSTM memory after k, v; or as given in `score`
 ///     score   <- through the ring, where there is one: put away for its token, taken out for the newcomer
-///     slot    <- retain_step(position, score)
+///     slot    <- retain_step(position, score), under `policy`
 ///     cache   <- k, v in slot
 ///
 /// q and k are rounded to dtype once, after the rotation; the scorer sees the rounded k and v.
@@ -56,27 +58,11 @@ struct AdmitStepArgs {
   float* score = nullptr;       // [n_kv_heads]: with a scorer out (NaN while position < delay), without one in
   float* score_ring = nullptr;  // [n_kv_heads, window + 1] or null
   int score_delay = 0;          // with a ring: 0 ... window; a scorer's own delay
-  RetainRule rule = RetainRule::keep_all;
-  const float* log_gamma = nullptr;  // [n_kv_heads] or null, and what follows: as in RetainStepArgs
-  float threshold = 0;
-  const float* head_threshold = nullptr;
-  bool strict = false;
-  int n_sink = 0;
-  int window = 1;
-  int top_k = 0;
-  const std::int32_t* head_top_k = nullptr;
-  int protect = 0;
-  int decay_stride = 1;
+  RetainPolicy policy;
   RetainDecision* decision;  // [n_kv_heads] out
 };
 
-void admit_step(const AdmitStepArgs& args, Stream stream);
-namespace cpu {
-void admit_step(const AdmitStepArgs& args);
-}
-namespace reference {
-/// The references of the operations above, one after the other.
-void admit_step(const AdmitStepArgs& args);
-}  // namespace reference
+/// The reference is those of the operations above, one after the other.
+KVSCOPE_OPERATION(admit_step, AdmitStepArgs);
 
 }  // namespace kvscope::kernels

@@ -5,8 +5,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/slots.cuh"
-#include "kernels/validate.h"
+#include "kernels/slot_cache.h"
 
 // A warp takes 16 slots of a KV head: eight lanes share a key, which stays in registers while the queries of the group
 // go by (they are few, and in the first-level cache after the first slots). Each slot's number is made by one warp in
@@ -155,8 +154,7 @@ __global__ void __launch_bounds__(kLastThreads) last_kernel(AttentionMassArgs ar
 
 }  // namespace
 
-void attention_mass(const AttentionMassArgs& args, Stream stream) {
-  validate(args);
+void cuda::attention_mass(const AttentionMassArgs& args, Stream stream) {
   require_alignment("attention_mass", "cache.k_pool", args.cache.k_pool);
   require_alignment("attention_mass", "q", args.q);
   const int capacity = args.cache.max_pages * args.cache.page_size;

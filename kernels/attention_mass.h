@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/operation.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
@@ -32,12 +33,6 @@ struct AttentionMassArgs {
 
 /// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by
 /// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
-void attention_mass(const AttentionMassArgs& args, Stream stream);
-namespace cpu {
-void attention_mass(const AttentionMassArgs& args);
-}
-namespace reference {
-void attention_mass(const AttentionMassArgs& args);
-}
+KVSCOPE_OPERATION(attention_mass, AttentionMassArgs);
 
 }  // namespace kvscope::kernels

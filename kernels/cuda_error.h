@@ -2,6 +2,7 @@
 // What a CUDA call throws when it fails. Needs no CUDA header, so that callers can catch it.
 
 #include <stdexcept>
+#include <string>
 
 namespace kvscope::kernels {
 
@@ -13,5 +14,10 @@ class CudaError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// What a build without CUDA does wherever it is asked for `what`.
+[[noreturn]] inline void no_cuda(const char* what) {
+  throw CudaError(std::string(what) + ": this build has no CUDA; configure with KVSCOPE_CUDA=ON");
+}
 
 }  // namespace kvscope::kernels

@@ -6,9 +6,9 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/slots.cuh"
+#include "kernels/cuda/softmax_state.cuh"
 #include "kernels/decode_attention.h"
-#include "kernels/validate.h"
+#include "kernels/slot_cache.h"
 
 // bfloat16 in pages of 16 goes to cuda/decode_split_mma.cuh. Everything else takes two kernels. decode_split_kernel: the
 // slots of a KV head are dealt out to n_splits blocks in tiles of kTile; each block runs an online softmax for all query
@@ -38,27 +38,131 @@ __device__ inline float* partial_result(const SplitParams& p, int head, int spli
   return p.partial + (static_cast<long long>(head) * p.n_splits + split) * (head_dim + 2);
 }
 
-template <typename T>
-__device__ void write_result(const SplitParams& p, int head, int feature, int head_dim, float o, float m, float l) {
-  static_cast<T*>(p.args.o)[head * head_dim + feature] = from_float<T>(l == 0 ? 0.0f : o / l);
-  // m is the maximum of logits in base 2; -inf + log2(0) = -inf for a head without slots.
-  if (feature == 0 && p.args.lse) p.args.lse[head] = 0.69314718056f * (m + log2f(l));
+template <typename T, int kHeadDim>
+struct SplitShared {
+  static constexpr int kChunk = Chunk<T>::kSize;
+  static constexpr int kChunks = kHeadDim / kChunk;          // 16-byte chunks of a row
+  static constexpr int kRowsAtOnce = kThreads / kChunks;     // values that the block reads together
+  static constexpr int kOutThreads = kRowsAtOnce * kChunks;  // the rest idle while values are read
+
+  float q[kMaxGroup][kHeadDim];
+  float weight[kMaxGroup][kTile];  // logits, then exp2(logit - m)
+  SoftmaxState state[kMaxGroup];
+  float correction[kMaxGroup];
+  long long offset[kTile];  // of the slot's row in the pools, -1 for a free slot
+  float gathered[kRowsAtOnce][kHeadDim];
+};
+
+/// Logits of a tile: 8 lanes a key, each holding every eighth chunk of it.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void tile_logits(const SplitParams& p, int n_group, SplitShared<T, kHeadDim>& shared) {
+  constexpr int kChunk = Chunk<T>::kSize, kChunks = kHeadDim / kChunk;
+  const int thread = threadIdx.x;
+  for (int s = thread / kLanesPerKey; s < kTile; s += kThreads / kLanesPerKey) {
+    float sum[kMaxGroup] = {};
+    for (int c = thread % kLanesPerKey; c < kChunks && shared.offset[s] >= 0; c += kLanesPerKey) {
+      const Chunk<T> k = load_chunk(static_cast<const T*>(p.args.cache.k_pool) + shared.offset[s] + c * kChunk);
+#pragma unroll
+      for (int g = 0; g < kMaxGroup; ++g) {
+        if (g >= n_group) break;
+#pragma unroll
+        for (int e = 0; e < kChunk; ++e) sum[g] += shared.q[g][c * kChunk + e] * to_float(k.element[e]);
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < kMaxGroup; ++g) {
+      if (g >= n_group) break;
+      for (int lane = kLanesPerKey / 2; lane > 0; lane /= 2) sum[g] += __shfl_xor_sync(kFullWarp, sum[g], lane);
+      if (thread % kLanesPerKey == 0) shared.weight[g][s] = shared.offset[s] >= 0 ? sum[g] * p.log2_scale : -INFINITY;
+    }
+  }
+}
+
+/// Logits of a tile become weights: one warp a query head.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void tile_softmax(int n_group, SplitShared<T, kHeadDim>& shared) {
+  const int lane = threadIdx.x % 32;
+  for (int g = threadIdx.x / 32; g < n_group; g += kWarps) {
+    const float a = shared.weight[g][lane];
+    const float b = shared.weight[g][lane + 32];
+    SoftmaxState state = shared.state[g];
+    const float correction = state.raise(warp_max(fmaxf(a, b)));
+    const float weight_a = state.weight(a);
+    const float weight_b = state.weight(b);
+    state.l += warp_sum(weight_a + weight_b);
+    shared.weight[g][lane] = weight_a;
+    shared.weight[g][lane + 32] = weight_b;
+    __syncwarp();  // all lanes have read the state
+    if (lane == 0) {
+      shared.correction[g] = correction;
+      shared.state[g] = state;
+    }
+  }
+}
+
+/// o += weights v. Free slots are left out, not weighted 0; what lies in them may be NaN.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void add_values(const SplitParams& p, int n_group, const SplitShared<T, kHeadDim>& shared,
+                                           float (&o)[kMaxGroup][Chunk<T>::kSize]) {
+  constexpr int kChunk = Chunk<T>::kSize, kChunks = kHeadDim / kChunk;
+  const int thread = threadIdx.x;
+  if (thread >= SplitShared<T, kHeadDim>::kOutThreads) return;
+#pragma unroll
+  for (int g = 0; g < kMaxGroup; ++g) {
+    if (g >= n_group) break;
+#pragma unroll
+    for (int e = 0; e < kChunk; ++e) o[g][e] *= shared.correction[g];
+  }
+  for (int s = thread / kChunks; s < kTile; s += SplitShared<T, kHeadDim>::kRowsAtOnce) {
+    if (shared.offset[s] < 0) continue;
+    const auto* values = static_cast<const T*>(p.args.cache.v_pool);
+    const Chunk<T> v = load_chunk(values + shared.offset[s] + thread % kChunks * kChunk);
+#pragma unroll
+    for (int g = 0; g < kMaxGroup; ++g) {
+      if (g >= n_group) break;
+#pragma unroll
+      for (int e = 0; e < kChunk; ++e) o[g][e] += shared.weight[g][s] * to_float(v.element[e]);
+    }
+  }
+}
+
+/// The rows that different threads summed meet in shared memory, one query head after the other.
+template <typename T, int kHeadDim>
+__device__ __forceinline__ void write_sums(const SplitParams& p, int first_head, int n_group,
+                                           const float (&o)[kMaxGroup][Chunk<T>::kSize],
+                                           SplitShared<T, kHeadDim>& shared) {
+  constexpr int kChunk = Chunk<T>::kSize, kChunks = kHeadDim / kChunk;
+  const int thread = threadIdx.x;
+#pragma unroll
+  for (int g = 0; g < kMaxGroup; ++g) {
+    if (g >= n_group) break;
+    __syncthreads();
+    if (thread < SplitShared<T, kHeadDim>::kOutThreads) {
+#pragma unroll
+      for (int e = 0; e < kChunk; ++e) shared.gathered[thread / kChunks][thread % kChunks * kChunk + e] = o[g][e];
+    }
+    __syncthreads();
+    for (int d = thread; d < kHeadDim; d += kThreads) {
+      float sum = 0;
+      for (int row = 0; row < SplitShared<T, kHeadDim>::kRowsAtOnce; ++row) sum += shared.gathered[row][d];
+      if (p.n_splits == 1) {
+        write_result<T>(p.args, first_head + g, d, kHeadDim, sum, shared.state[g]);
+      } else {
+        float* out = partial_result(p, first_head + g, blockIdx.x, kHeadDim);
+        out[d] = sum;
+        if (d == 0) {
+          out[kHeadDim] = shared.state[g].m;
+          out[kHeadDim + 1] = shared.state[g].l;
+        }
+      }
+    }
+  }
 }
 
 // One block per (split, KV head and part of its group).
 template <typename T, int kHeadDim>
 __global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p) {
-  constexpr int kChunk = Chunk<T>::kSize;
-  constexpr int kChunks = kHeadDim / kChunk;          // 16-byte chunks of a row
-  constexpr int kRowsAtOnce = kThreads / kChunks;     // values that the block reads together
-  constexpr int kOutThreads = kRowsAtOnce * kChunks;  // the rest idle while values are read
-
-  __shared__ float q[kMaxGroup][kHeadDim];
-  __shared__ float weight[kMaxGroup][kTile];  // logits, then exp2(logit - m)
-  __shared__ float running_m[kMaxGroup], running_l[kMaxGroup], correction[kMaxGroup];
-  __shared__ long long offset[kTile];  // of the slot's row in the pools, -1 for a free slot
-  __shared__ float gathered[kRowsAtOnce][kHeadDim];
-
+  __shared__ SplitShared<T, kHeadDim> shared;
   const SlotCacheView& cache = p.args.cache;
   const int thread = threadIdx.x;
   const int kv_head = blockIdx.y / p.n_parts;
@@ -73,112 +177,27 @@ __global__ void __launch_bounds__(kThreads) decode_split_kernel(SplitParams p) {
   for (int i = thread; i < kMaxGroup * kHeadDim; i += kThreads) {
     const int g = i / kHeadDim;
     const int d = i % kHeadDim;
-    q[g][d] = g < n_group ? to_float(static_cast<const T*>(p.args.q)[(first_head + g) * kHeadDim + d]) : 0.0f;
+    shared.q[g][d] = g < n_group ? to_float(static_cast<const T*>(p.args.q)[(first_head + g) * kHeadDim + d]) : 0.0f;
   }
-  if (thread < kMaxGroup) {
-    running_m[thread] = -INFINITY;
-    running_l[thread] = 0;
-  }
-  float o[kMaxGroup][kChunk] = {};  // of rows thread / kChunks, + kRowsAtOnce, ...; features of chunk thread % kChunks
+  if (thread < kMaxGroup) shared.state[thread] = nothing_seen();
+  // Of rows thread / kChunks, + kRowsAtOnce, ...; features of chunk thread % kChunks.
+  float o[kMaxGroup][Chunk<T>::kSize] = {};
 
   for (int tile = blockIdx.x; tile < n_tiles; tile += p.n_splits) {
     __syncthreads();  // the last tile's weights and offsets have been used; q is written
     if (thread < kTile) {
       const int slot = tile * kTile + thread;
       const bool taken = slot < n_slots && cache.slot_position[slot_row(cache, kv_head) + slot] >= 0;
-      offset[thread] = taken ? slot_offset(cache, kv_head, slot) : -1;
+      shared.offset[thread] = taken ? slot_offset(cache, kv_head, slot) : -1;
     }
     __syncthreads();
-
-    // Logits: 8 lanes a key, each holding every eighth chunk of it.
-    for (int s = thread / kLanesPerKey; s < kTile; s += kThreads / kLanesPerKey) {
-      float sum[kMaxGroup] = {};
-      for (int c = thread % kLanesPerKey; c < kChunks && offset[s] >= 0; c += kLanesPerKey) {
-        const Chunk<T> k = load_chunk(static_cast<const T*>(cache.k_pool) + offset[s] + c * kChunk);
-#pragma unroll
-        for (int g = 0; g < kMaxGroup; ++g) {
-          if (g >= n_group) break;
-#pragma unroll
-          for (int e = 0; e < kChunk; ++e) sum[g] += q[g][c * kChunk + e] * to_float(k.element[e]);
-        }
-      }
-#pragma unroll
-      for (int g = 0; g < kMaxGroup; ++g) {
-        if (g >= n_group) break;
-        for (int lane = kLanesPerKey / 2; lane > 0; lane /= 2) sum[g] += __shfl_xor_sync(kFullWarp, sum[g], lane);
-        if (thread % kLanesPerKey == 0) weight[g][s] = offset[s] >= 0 ? sum[g] * p.log2_scale : -INFINITY;
-      }
-    }
+    tile_logits(p, n_group, shared);
     __syncthreads();
-
-    // Softmax: one warp a query head.
-    for (int g = thread / 32; g < n_group; g += kWarps) {
-      const int lane = thread % 32;
-      const float a = weight[g][lane];
-      const float b = weight[g][lane + 32];
-      const float m = running_m[g];
-      const float m_new = fmaxf(m, warp_max(fmaxf(a, b)));
-      const float shift = m_new == -INFINITY ? 0.0f : m_new;  // nothing seen yet: -inf - -inf would be NaN
-      const float weight_a = exp2f(a - shift);
-      const float weight_b = exp2f(b - shift);
-      const float tile_sum = warp_sum(weight_a + weight_b);
-      weight[g][lane] = weight_a;
-      weight[g][lane + 32] = weight_b;
-      __syncwarp();  // all lanes have read running_m
-      if (lane == 0) {
-        correction[g] = exp2f(m - shift);
-        running_m[g] = m_new;
-        running_l[g] = running_l[g] * correction[g] + tile_sum;
-      }
-    }
+    tile_softmax(n_group, shared);
     __syncthreads();
-
-    // Output: free slots are left out, not weighted 0; what lies in them may be NaN.
-    if (thread < kOutThreads) {
-#pragma unroll
-      for (int g = 0; g < kMaxGroup; ++g) {
-        if (g >= n_group) break;
-#pragma unroll
-        for (int e = 0; e < kChunk; ++e) o[g][e] *= correction[g];
-      }
-      for (int s = thread / kChunks; s < kTile; s += kRowsAtOnce) {
-        if (offset[s] < 0) continue;
-        const Chunk<T> v = load_chunk(static_cast<const T*>(cache.v_pool) + offset[s] + thread % kChunks * kChunk);
-#pragma unroll
-        for (int g = 0; g < kMaxGroup; ++g) {
-          if (g >= n_group) break;
-#pragma unroll
-          for (int e = 0; e < kChunk; ++e) o[g][e] += weight[g][s] * to_float(v.element[e]);
-        }
-      }
-    }
+    add_values(p, n_group, shared, o);
   }
-
-  // The rows that different threads summed meet in shared memory, one query head after the other.
-#pragma unroll
-  for (int g = 0; g < kMaxGroup; ++g) {
-    if (g >= n_group) break;
-    __syncthreads();
-    if (thread < kOutThreads) {
-#pragma unroll
-      for (int e = 0; e < kChunk; ++e) gathered[thread / kChunks][thread % kChunks * kChunk + e] = o[g][e];
-    }
-    __syncthreads();
-    for (int d = thread; d < kHeadDim; d += kThreads) {
-      float sum = 0;
-      for (int row = 0; row < kRowsAtOnce; ++row) sum += gathered[row][d];
-      if (p.n_splits == 1) {
-        write_result<T>(p, first_head + g, d, kHeadDim, sum, running_m[g], running_l[g]);
-      } else {
-        float* out = partial_result(p, first_head + g, blockIdx.x, kHeadDim);
-        out[d] = sum;
-        if (d == 0) {
-          out[kHeadDim] = running_m[g];
-          out[kHeadDim + 1] = running_l[g];
-        }
-      }
-    }
-  }
+  write_sums(p, first_head, n_group, o, shared);
 }
 
 // One block per query head, one thread per feature.
@@ -188,18 +207,17 @@ __global__ void merge_splits_kernel(SplitParams p) {
   const int feature = threadIdx.x;
   const int n_tiles = (p.args.cache.n_slots[head / p.group_size] + kTile - 1) / kTile;
   const int n_used = min(p.n_splits, n_tiles);  // the other splits wrote nothing
-  float m = -INFINITY;
-  for (int split = 0; split < n_used; ++split) m = fmaxf(m, partial_result(p, head, split, kHeadDim)[kHeadDim]);
-  const float shift = m == -INFINITY ? 0.0f : m;
+  const auto state_of = [&](int split) {
+    const float* softmax = partial_result(p, head, split, kHeadDim) + kHeadDim;
+    return SoftmaxState{softmax[0], softmax[1]};
+  };
+  SoftmaxState state = nothing_seen();
+  for (int split = 0; split < n_used; ++split) state.m = fmaxf(state.m, state_of(split).m);
   float o = 0;
-  float l = 0;
   for (int split = 0; split < n_used; ++split) {
-    const float* partial = partial_result(p, head, split, kHeadDim);
-    const float factor = exp2f(partial[kHeadDim] - shift);
-    o += factor * partial[feature];
-    l += factor * partial[kHeadDim + 1];
+    o += state.add(state_of(split)) * partial_result(p, head, split, kHeadDim)[feature];
   }
-  write_result<T>(p, head, feature, kHeadDim, o, m, l);
+  write_result<T>(p.args, head, feature, kHeadDim, o, state);
 }
 
 void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
@@ -213,7 +231,7 @@ void launch_mma(const DecodeAttentionArgs& args, Stream stream) {
   p.counter = reinterpret_cast<unsigned*>(args.scratch);
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
   p.softmax = p.partial + static_cast<std::int64_t>(args.n_heads) * p.n_splits * args.cache.head_dim;
-  p.log2_scale = args.scale * 1.44269504089f;
+  p.log2_scale = args.scale * kLog2E;
   dispatch_head_dim("decode_attention", args.cache.head_dim, [&]<int kHeadDim>() {
     launch_dependent(mma_split::decode_split_mma_kernel<kHeadDim>, dim3(p.n_splits, n_rows), mma_split::kThreads,
                      sizeof(mma_split::Shared<kHeadDim>), stream, p);
@@ -225,7 +243,7 @@ void launch_plain(const DecodeAttentionArgs& args, Stream stream) {
   p.group_size = args.n_heads / args.cache.n_kv_heads;
   p.n_parts = (p.group_size + kMaxGroup - 1) / kMaxGroup;
   p.n_splits = args.scratch ? decode_splits(args.cache.max_pages * args.cache.page_size) : 1;
-  p.log2_scale = args.scale * 1.44269504089f;
+  p.log2_scale = args.scale * kLog2E;
   p.partial = args.scratch + decode_counter_floats(args.n_heads);
   const dim3 grid(p.n_splits, args.cache.n_kv_heads * p.n_parts);
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
@@ -241,8 +259,7 @@ void launch_plain(const DecodeAttentionArgs& args, Stream stream) {
 
 }  // namespace
 
-void decode_attention(const DecodeAttentionArgs& args, Stream stream) {
-  validate(args);
+void cuda::decode_attention(const DecodeAttentionArgs& args, Stream stream) {
   require_alignment("decode_attention", "cache.k_pool", args.cache.k_pool);
   require_alignment("decode_attention", "cache.v_pool", args.cache.v_pool);
   if (args.cache.dtype == DType::bf16 && args.cache.page_size == mma_split::kSlots) return launch_mma(args, stream);

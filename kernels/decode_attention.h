@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/operation.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
@@ -27,12 +28,6 @@ std::int64_t decode_attention_scratch_floats(int n_heads, const SlotCacheView& c
 
 /// Reads n_slots on the device: no host synchronisation, no allocation, launch shape fixed by max_pages.
 /// Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
-void decode_attention(const DecodeAttentionArgs& args, Stream stream);
-namespace cpu {
-void decode_attention(const DecodeAttentionArgs& args);
-}
-namespace reference {
-void decode_attention(const DecodeAttentionArgs& args);
-}
+KVSCOPE_OPERATION(decode_attention, DecodeAttentionArgs);
 
 }  // namespace kvscope::kernels

@@ -2,7 +2,6 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/embed_row.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -19,8 +18,7 @@ __global__ void embed_row_kernel(EmbedRowArgs args) {
 
 }  // namespace
 
-void embed_row(const EmbedRowArgs& args, Stream stream) {
-  validate(args);
+void cuda::embed_row(const EmbedRowArgs& args, Stream stream) {
   dispatch_dtype(args.dtype, [&]<typename T>() {
     // Not launch_dependent(): the first of a step follows a copy of the id, which is no kernel that one could wait for.
     embed_row_kernel<T><<<(args.dim + kThreads - 1) / kThreads, kThreads, 0, stream>>>(args);

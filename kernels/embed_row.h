@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -13,12 +13,6 @@ struct EmbedRowArgs {
   DType dtype;
 };
 
-void embed_row(const EmbedRowArgs& args, Stream stream);
-namespace cpu {
-void embed_row(const EmbedRowArgs& args);
-}
-namespace reference {
-void embed_row(const EmbedRowArgs& args);
-}
+KVSCOPE_OPERATION(embed_row, EmbedRowArgs);
 
 }  // namespace kvscope::kernels

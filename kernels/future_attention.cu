@@ -3,7 +3,6 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/future_attention.h"
-#include "kernels/validate.h"
 
 // One block per (64 keys, query head), which walks over the queries: each mass is summed by one block in a fixed order,
 // so there is nothing to add atomically and two runs give the same bits. The product is taken as keys times queries,
@@ -160,9 +159,7 @@ void launch(void (*kernel)(Params), dim3 grid, int threads, int shared_bytes, co
 
 }  // namespace
 
-void future_attention(const FutureAttentionArgs& args, Stream stream) {
-  validate(args);
-  if (args.q_len == 0 || args.kv_len == 0) return;
+void cuda::future_attention(const FutureAttentionArgs& args, Stream stream) {
   require_alignment("future_attention", "q", args.q);
   require_alignment("future_attention", "k", args.k);
   const Params p = {args, args.n_heads / args.n_kv_heads, args.scale * kLog2E};

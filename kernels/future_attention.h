@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -28,12 +28,6 @@ struct FutureAttentionArgs {
   DType dtype;
 };
 
-void future_attention(const FutureAttentionArgs& args, Stream stream);
-namespace cpu {
-void future_attention(const FutureAttentionArgs& args);
-}
-namespace reference {
-void future_attention(const FutureAttentionArgs& args);
-}
+KVSCOPE_OPERATION(future_attention, FutureAttentionArgs);
 
 }  // namespace kvscope::kernels

@@ -1,12 +1,11 @@
 #include <cooperative_groups.h>
 
-#include "kernels/counter_random.h"
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rotate.cuh"
 #include "kernels/gate_score.h"
-#include "kernels/validate.h"
+#include "kernels/rule/counter_random.h"
 
 // The weights of a head (WG-KV of Llama: 512 x 256 floats) would keep one multiprocessor busy for 4 to 5 us at 64 bytes
 // a clock, so that a head is a cluster of four blocks where the device has clusters: each takes a share of the hidden
@@ -222,8 +221,7 @@ void launch(const GateScoreArgs& args, Stream stream) {
 
 }  // namespace
 
-void gate_score(const GateScoreArgs& args, Stream stream) {
-  validate(args);
+void cuda::gate_score(const GateScoreArgs& args, Stream stream) {
   if (has_weights(args.source)) {
     const bool is_linear = args.n_hidden == 0;
     require_alignment("gate_score", is_linear ? "w2" : "w1", is_linear ? args.w2 : args.w1);

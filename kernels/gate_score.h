@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -64,14 +64,7 @@ constexpr bool has_weights(GateSource source) {
   return source == GateSource::key_value || source == GateSource::key_pair;
 }
 
-/// Enqueues one launch. Throws std::invalid_argument for a bad size or a head_dim other than 64, 80, 96, 128, CudaError
-/// if the launch fails.
-void gate_score(const GateScoreArgs& args, Stream stream);
-namespace cpu {
-void gate_score(const GateScoreArgs& args);
-}
-namespace reference {
-void gate_score(const GateScoreArgs& args);
-}
+/// One launch on CUDA, which refuses a head_dim other than 64, 80, 96, 128.
+KVSCOPE_OPERATION(gate_score, GateScoreArgs);
 
 }  // namespace kvscope::kernels

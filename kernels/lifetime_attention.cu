@@ -6,7 +6,6 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/cuda/visible_keys.cuh"
 #include "kernels/lifetime_attention.h"
-#include "kernels/validate.h"
 
 // bfloat16 on tensor cores is cuda/packed_attention.cuh. float32, on the ordinary units, is here: one block per (64
 // queries, query head), tiles of 64 visible keys, then values, in shared memory; softmax is online, in base 2.
@@ -14,7 +13,6 @@
 namespace kvscope::kernels {
 namespace {
 
-constexpr float kLog2E = 1.44269504089f;
 constexpr int kWeightStride = kTileRows + 4;
 static_assert(kTileRows == kKeyTile, "tile_product() takes tiles of queries and keys of one size");
 
@@ -36,6 +34,53 @@ __device__ void gather_tile(float* shared, const float* data, long long token_st
     Chunk<float> chunk = {};
     if (key < tile.n) chunk = load_chunk(data + ring.index[tile.entry(key)] * token_stride + column);
     store_chunk(shared + key * kTileStride<float, kHeadDim> + column, chunk);
+  }
+}
+
+/// This thread's logits of a tile, rows ty + 16 i and keys tx + 16 j, become weights in shared memory; returns the
+/// factors for what was summed before.
+__device__ __forceinline__ void tile_softmax(const KeyRing& ring, const KeyTile& tile, float log2_scale, int first_q,
+                                             float (&s)[4][4], SoftmaxState (&state)[4], float* weight,
+                                             float (&correction)[4]) {
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int position = first_q + ty + 16 * i;
+    float row_max = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int key = tx + 16 * j;
+      const int entry = tile.entry(key);
+      const bool visible = key < tile.n && ring.position[entry] <= position && position < ring.evict_at[entry];
+      s[i][j] = visible ? s[i][j] * log2_scale : -INFINITY;
+      row_max = fmaxf(row_max, s[i][j]);
+    }
+    for (int lane = 8; lane > 0; lane /= 2) row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffffu, row_max, lane));
+    correction[i] = state[i].raise(row_max);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float w = state[i].weight(s[i][j]);
+      state[i].l += w;  // of this thread's columns; the 16 threads of a row meet at the end
+      weight[(ty + 16 * i) * kWeightStride + tx + 16 * j] = w;
+    }
+  }
+}
+
+/// o += weights v: rows ty + 16 i and features tx + 16 f.
+template <int kHeadDim>
+__device__ __forceinline__ void add_values(const float* weight, const float* values, float (&o)[4][kHeadDim / 16]) {
+  const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+#pragma unroll 4
+  for (int key = 0; key < kTileRows; ++key) {
+    float w[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = weight[(ty + 16 * i) * kWeightStride + key];
+#pragma unroll
+    for (int f = 0; f < kHeadDim / 16; ++f) {
+      const float v = values[key * kTileStride<float, kHeadDim> + tx + 16 * f];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) o[i][f] += w[i] * v;
+    }
   }
 }
 
@@ -61,7 +106,7 @@ __global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(Att
   load_tile<kTileRows, kHeadDim, kStride>(shared->q, static_cast<const float*>(args.q), first_row, end_row, head,
                                           args.n_heads);
   KeyScan<kThreadsF32> scan(key_source(p, kv_head, first_q, first_q + end_row - first_row - 1), &shared->ring);
-  RowState state[4];
+  SoftmaxState state[4] = {nothing_seen(), nothing_seen(), nothing_seen(), nothing_seen()};
   float o[4][kFeatures] = {};
 
   for (KeyTile tile = scan.next(); tile.n > 0; tile = scan.next()) {
@@ -70,45 +115,17 @@ __global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(Att
     __syncthreads();
     float s[4][4];
     tile_product<kHeadDim>(shared->q, shared->kv, s);
+    float correction[4];
+    tile_softmax(shared->ring, tile, p.log2_scale, first_q, s, state, weight, correction);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int position = first_q + ty + 16 * i;
-      float row_max = -INFINITY;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int key = tx + 16 * j;
-        const int entry = tile.entry(key);
-        const bool visible =
-            key < tile.n && shared->ring.position[entry] <= position && position < shared->ring.evict_at[entry];
-        s[i][j] = visible ? s[i][j] * p.log2_scale : -INFINITY;
-        row_max = fmaxf(row_max, s[i][j]);
-      }
-      for (int lane = 8; lane > 0; lane /= 2) row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffffu, row_max, lane));
-      const float correction = state[i].raise(row_max);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float w = exp2f(s[i][j] - state[i].shift);
-        state[i].l += w;  // of this thread's columns; the 16 threads of a row meet at the end
-        weight[(ty + 16 * i) * kWeightStride + tx + 16 * j] = w;
-      }
-#pragma unroll
-      for (int f = 0; f < kFeatures; ++f) o[i][f] *= correction;
+      for (int f = 0; f < kFeatures; ++f) o[i][f] *= correction[i];
     }
     __syncthreads();  // keys have been used, weights are written
     gather_tile<kHeadDim>(shared->kv, v_data, p.token_stride, shared->ring, tile);
     __syncthreads();
-#pragma unroll 4
-    for (int key = 0; key < kTileRows; ++key) {
-      float w[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) w[i] = weight[(ty + 16 * i) * kWeightStride + key];
-#pragma unroll
-      for (int f = 0; f < kFeatures; ++f) {
-        const float v = shared->kv[key * kStride + tx + 16 * f];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) o[i][f] += w[i] * v;
-      }
-    }
+    add_values<kHeadDim>(weight, shared->kv, o);
   }
 
 #pragma unroll
@@ -116,7 +133,7 @@ __global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(Att
     for (int lane = 8; lane > 0; lane /= 2) state[i].l += __shfl_xor_sync(0xffffffffu, state[i].l, lane);
     const int row = first_row + ty + 16 * i;
     if (row >= end_row) continue;
-    const float inverse = inverse_or_zero(state[i].l);
+    const float inverse = state[i].inverse();
     float* out = static_cast<float*>(args.o) + (static_cast<long long>(row) * args.n_heads + head) * kHeadDim;
 #pragma unroll
     for (int f = 0; f < kFeatures; ++f) out[tx + 16 * f] = o[i][f] * inverse;
@@ -136,9 +153,7 @@ unsigned blocks_for(std::int64_t n, int per_block) { return static_cast<unsigned
 
 }  // namespace
 
-void lifetime_attention(const LifetimeAttentionArgs& args, Stream stream) {
-  validate(args);
-  if (args.q_len == 0) return;
+void cuda::lifetime_attention(const LifetimeAttentionArgs& args, Stream stream) {
   require_alignment("lifetime_attention", "q", args.q);
   require_alignment("lifetime_attention", "k", args.k);
   require_alignment("lifetime_attention", "v", args.v);

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -41,12 +41,6 @@ inline std::int64_t head_stride(const LifetimeAttentionArgs& args) {
   return args.kv_head_stride != 0 ? args.kv_head_stride : args.head_dim;
 }
 
-void lifetime_attention(const LifetimeAttentionArgs& args, Stream stream);
-namespace cpu {
-void lifetime_attention(const LifetimeAttentionArgs& args);
-}
-namespace reference {
-void lifetime_attention(const LifetimeAttentionArgs& args);
-}
+KVSCOPE_OPERATION(lifetime_attention, LifetimeAttentionArgs);
 
 }  // namespace kvscope::kernels

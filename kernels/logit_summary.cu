@@ -1,7 +1,6 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/logit_summary.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -85,8 +84,7 @@ __global__ void logit_summary_kernel(LogitSummaryArgs args) {
 
 }  // namespace
 
-void logit_summary(const LogitSummaryArgs& args, Stream stream) {
-  validate(args);
+void cuda::logit_summary(const LogitSummaryArgs& args, Stream stream) {
   launch_dependent(logit_summary_kernel, dim3(kLogitSummaryBlocks), kThreads, 0, stream, args);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -20,12 +20,6 @@ struct LogitSummaryArgs {
 inline constexpr int kLogitSummaryBlocks = 64;
 inline constexpr std::int64_t kLogitSummaryScratchBytes = 16 * (kLogitSummaryBlocks + 1);
 
-void logit_summary(const LogitSummaryArgs& args, Stream stream);
-namespace cpu {
-void logit_summary(const LogitSummaryArgs& args);
-}
-namespace reference {
-void logit_summary(const LogitSummaryArgs& args);
-}
+KVSCOPE_OPERATION(logit_summary, LogitSummaryArgs);
 
 }  // namespace kvscope::kernels

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -29,11 +29,13 @@ struct MlstmStepArgs {
   bool guarded = false;
 };
 
-void mlstm_step(const MlstmStepArgs& args, Stream stream);
-namespace cpu {
+/// By itself what the scorers of admit_step are made of on the CPU (cpu/heads.h) and judged by; on CUDA there is only the
+/// scorer as a whole (cuda/mlstm_scorer.cuh), and a place there is refused.
+void mlstm_step(const MlstmStepArgs& args, Place place);
+namespace reference {
 void mlstm_step(const MlstmStepArgs& args);
 }
-namespace reference {
+namespace cpu {
 void mlstm_step(const MlstmStepArgs& args);
 }
 

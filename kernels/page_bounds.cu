@@ -1,9 +1,8 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/slots.cuh"
 #include "kernels/page_bounds.h"
-#include "kernels/validate.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -45,8 +44,7 @@ __global__ void __launch_bounds__(kHeadDim) page_bounds_kernel(PageBoundsArgs ar
 
 }  // namespace
 
-void page_bounds(const PageBoundsArgs& args, Stream stream) {
-  validate(args);
+void cuda::page_bounds(const PageBoundsArgs& args, Stream stream) {
   const dim3 grid(args.decision ? 1 : args.cache.max_pages, args.cache.n_kv_heads);
   dispatch_dtype(args.cache.dtype, [&]<typename T>() {
     dispatch_head_dim("page_bounds", args.cache.head_dim, [&]<int kHeadDim>() {

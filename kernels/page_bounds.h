@@ -1,5 +1,7 @@
 #pragma once
-#include "kernels/retain_step.h"
+#include "kernels/operation.h"
+#include "kernels/retain_policy.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
 
@@ -18,19 +20,8 @@ struct PageBoundsArgs {
   void* bounds;  // [n_kv_heads, max_pages, 2, head_dim] cache.dtype
 };
 
-/// Elements of `bounds`.
-inline std::int64_t page_bounds_elements(const SlotCacheView& cache) {
-  return static_cast<std::int64_t>(cache.n_kv_heads) * cache.max_pages * 2 * cache.head_dim;
-}
-
 /// Reads n_slots and the decision on the device: no host synchronisation, no allocation, launch shape fixed by
 /// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128, CudaError if the launch fails.
-void page_bounds(const PageBoundsArgs& args, Stream stream);
-namespace cpu {
-void page_bounds(const PageBoundsArgs& args);
-}
-namespace reference {
-void page_bounds(const PageBoundsArgs& args);
-}
+KVSCOPE_OPERATION(page_bounds, PageBoundsArgs);
 
 }  // namespace kvscope::kernels

@@ -8,7 +8,6 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/project.h"
-#include "kernels/validate.h"
 
 // A decode step is as fast as its weights arrive, so everything here is about never letting the memory wait:
 //  - one block a multiprocessor walks over its share of the rows, each warp with its own ring of requests in shared
@@ -340,8 +339,7 @@ void launch(const ProjectArgs& args, Stream stream) {
 
 }  // namespace
 
-void project(const ProjectArgs& args, Stream stream) {
-  validate(args);
+void cuda::project(const ProjectArgs& args, Stream stream) {
   // Inputs stand in shared memory; where not all tokens fit beside the ring, the weights are read again for the rest.
   const std::size_t token_bytes = static_cast<std::size_t>(args.dim) * size_of(args.dtype);
   const int at_once = static_cast<int>(std::clamp<std::size_t>(kMaxInputBytes / token_bytes, 1, args.n_tokens));

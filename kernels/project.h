@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -49,13 +49,7 @@ inline constexpr int kMaxProjectTokens = 8;
 /// Columns at most: one token's inputs in float32 have to fit into the shared memory of a multiprocessor.
 inline constexpr int kMaxProjectDim = 56 * 1024;
 
-/// Enqueues one launch on `stream`. Throws std::invalid_argument for a bad size, CudaError if the launch fails.
-void project(const ProjectArgs& args, Stream stream);
-namespace cpu {
-void project(const ProjectArgs& args);
-}
-namespace reference {
-void project(const ProjectArgs& args);
-}
+/// One launch on CUDA.
+KVSCOPE_OPERATION(project, ProjectArgs);
 
 }  // namespace kvscope::kernels

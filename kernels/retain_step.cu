@@ -1,7 +1,6 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/retain.cuh"
 #include "kernels/retain_step.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -12,8 +11,8 @@ constexpr int kThreads = 256;
 __global__ void retain_step_kernel(RetainStepArgs args) {
   __shared__ Scan of_warp[kThreads / 32];
   const int head = blockIdx.x;
-  const RetainRuleArgs rule = rule_of(args, head, args.position, args.score ? args.score[head] : 0.0f);
-  const RetainDecision decision = retain<kThreads>(args.cache, rule, head, of_warp);
+  const HeadContest contest = contest_of(args.policy, head, args.position, args.score ? args.score[head] : 0.0f);
+  const RetainDecision decision = retain<kThreads>(args.cache, contest, head, of_warp);
   if (threadIdx.x != 0) return;
   args.decision[head] = decision;
   args.slot[head] = decision.slot;
@@ -21,8 +20,7 @@ __global__ void retain_step_kernel(RetainStepArgs args) {
 
 }  // namespace
 
-void retain_step(const RetainStepArgs& args, Stream stream) {
-  validate(args);
+void cuda::retain_step(const RetainStepArgs& args, Stream stream) {
   retain_step_kernel<<<args.cache.n_kv_heads, kThreads, 0, stream>>>(args);
   check_launch();
 }

@@ -1,30 +1,9 @@
 #pragma once
+#include "kernels/operation.h"
+#include "kernels/retain_policy.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
-
-/// How a head decides what leaves when query position q arrives.
-///
-/// The first four ask about the newcomer, the token that leaves the window, with a score that is known by then. `least`
-/// is for methods that go by attention (TOVA, H2O): who counts the attention keeps slot_priority up to date.
-enum class RetainRule : std::int32_t {
-  keep_all = 0,   // nothing ever leaves
-  window = 1,     // the newcomer goes, unless it is a sink
-  threshold = 2,  // the newcomer stays if score >= threshold, or > threshold if `strict`
-  top_k = 3,      // the newcomer competes for top_k long-range slots (KVpop running top-k)
-  least = 4,      // beyond n_sink + window + top_k slots the token of least slot_priority goes
-};
-
-/// What one head decided at one step. Exactly what a trace keeps of it.
-struct RetainDecision {
-  std::int32_t newcomer;     // position of the token leaving the window, -1 if there is none (or it is a sink)
-  std::int32_t boundary;     // position of the weakest kept long-range token, -1 if there was no contest
-  float newcomer_score;      // raw score of the newcomer (0 where the rule has none); of rule least its priority
-  float newcomer_effective;  // effective score at q: raw + floor((q - t) / decay_stride) * log_gamma
-  float boundary_effective;  // likewise for the boundary token
-  std::int32_t evicted;      // position that query q can no longer see, -1 if none
-  std::int32_t slot;         // where token q goes
-};
 
 /// One decision per KV head at query position q = `position`, taken before q attends:
 ///
@@ -47,33 +26,16 @@ struct RetainDecision {
 /// itself), with its priority as score; the boundary is whoever leaves. All slots below n_slots[h] must hold a token;
 /// since protect <= window + top_k there is always one that may leave.
 ///
-/// Heads of one layer may differ (hybrids): a full head has a threshold of -inf or a top_k beyond any length, a local
-/// one +inf or 0. A score of NaN passes no threshold, not even -inf.
+/// By itself it is what the tests of the contest run; a decode step decides within admit_step, by the same code.
 struct RetainStepArgs {
   SlotCacheView cache;
-  RetainRule rule;
-  const float* score;      // [n_kv_heads] raw score of the newcomer, read only by threshold and top_k; may be null else
-  const float* log_gamma;  // [n_kv_heads] <= 0, null for no decay
-  float threshold;
-  const float* head_threshold = nullptr;  // [n_kv_heads] instead of threshold, or null
-  bool strict = false;                    // of threshold: a score equal to it leaves
-  std::int32_t position;                  // q, the new token's position
-  int n_sink;
-  int window;
-  int top_k;
-  const std::int32_t* head_top_k = nullptr;  // [n_kv_heads] >= 0, instead of top_k, or null
-  int protect = 0;                           // of least: the last tokens before q that may not leave
-  int decay_stride;                          // n >= 1
-  RetainDecision* decision;                  // [n_kv_heads] out
-  std::int32_t* slot;                        // [n_kv_heads] out, the slot for token q (as append wants it)
+  RetainPolicy policy;
+  const float* score;     // [n_kv_heads] raw score of the newcomer, read only by threshold and top_k; may be null else
+  std::int32_t position;  // q, the new token's position
+  RetainDecision* decision;  // [n_kv_heads] out
+  std::int32_t* slot;        // [n_kv_heads] out, the slot for token q (as append wants it)
 };
 
-void retain_step(const RetainStepArgs& args, Stream stream);
-namespace cpu {
-void retain_step(const RetainStepArgs& args);
-}
-namespace reference {
-void retain_step(const RetainStepArgs& args);
-}
+KVSCOPE_OPERATION(retain_step, RetainStepArgs);
 
 }  // namespace kvscope::kernels

@@ -1,7 +1,6 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/ring_store.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -20,8 +19,7 @@ __global__ void ring_store_kernel(RingStoreArgs args) {
 
 }  // namespace
 
-void ring_store(const RingStoreArgs& args, Stream stream) {
-  validate(args);
+void cuda::ring_store(const RingStoreArgs& args, Stream stream) {
   require_alignment("ring_store", "row", args.row);
   require_alignment("ring_store", "ring", args.ring);
   const std::int64_t n_blocks = (args.row_bytes / 16 + kThreads - 1) / kThreads;

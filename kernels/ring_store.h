@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -18,13 +18,6 @@ struct RingStoreArgs {
 };
 
 /// The position is read on the device, so that one captured launch serves every step.
-/// Throws std::invalid_argument for sizes and pointers that do not fit, CudaError if the launch fails.
-void ring_store(const RingStoreArgs& args, Stream stream);
-namespace cpu {
-void ring_store(const RingStoreArgs& args);
-}
-namespace reference {
-void ring_store(const RingStoreArgs& args);
-}
+KVSCOPE_OPERATION(ring_store, RingStoreArgs);
 
 }  // namespace kvscope::kernels

@@ -3,7 +3,6 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/rms_norm.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -67,9 +66,7 @@ bool begins_at_16(const void* pointer) { return reinterpret_cast<std::uintptr_t>
 
 }  // namespace
 
-void rms_norm(const RmsNormArgs& args, Stream stream) {
-  validate(args);
-  if (args.n_rows == 0) return;
+void cuda::rms_norm(const RmsNormArgs& args, Stream stream) {
   constexpr int kShortRow = 512;  // a warp is enough
   dispatch_dtype(args.dtype, [&]<typename T>() {
     const T *x = static_cast<const T*>(args.x), *weight = static_cast<const T*>(args.weight);

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -17,14 +17,6 @@ struct RmsNormArgs {
   DType dtype;  // of x, weight and out
 };
 
-/// Enqueues on `stream`. Throws std::invalid_argument for a bad size, CudaError if the launch fails.
-void rms_norm(const RmsNormArgs& args, Stream stream);
-namespace cpu {
-void rms_norm(const RmsNormArgs& args);
-}
-namespace reference {
-/// The definition above in plain loops and double precision.
-void rms_norm(const RmsNormArgs& args);
-}  // namespace reference
+KVSCOPE_OPERATION(rms_norm, RmsNormArgs);
 
 }  // namespace kvscope::kernels

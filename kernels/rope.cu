@@ -2,7 +2,6 @@
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/rope.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -36,9 +35,7 @@ __global__ void rope_kernel(T* x, const std::int32_t* positions, const float* in
 
 }  // namespace
 
-void rope(const RopeArgs& args, Stream stream) {
-  validate(args);
-  if (args.n_tokens == 0) return;
+void cuda::rope(const RopeArgs& args, Stream stream) {
   dispatch_dtype(args.dtype, [&]<typename T>() {
     rope_kernel<T><<<static_cast<unsigned>(args.n_tokens), kThreads, 0, stream>>>(
         static_cast<T*>(args.x), args.positions, args.inv_freq, args.n_heads, args.head_dim / 2,

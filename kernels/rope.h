@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -21,12 +21,6 @@ struct RopeArgs {
   DType dtype;
 };
 
-void rope(const RopeArgs& args, Stream stream);
-namespace cpu {
-void rope(const RopeArgs& args);
-}
-namespace reference {
-void rope(const RopeArgs& args);
-}
+KVSCOPE_OPERATION(rope, RopeArgs);
 
 }  // namespace kvscope::kernels

@@ -4,9 +4,8 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/slots.cuh"
 #include "kernels/select_pages.h"
-#include "kernels/validate.h"
+#include "kernels/slot_cache.h"
 
 // Two kernels. rank_pages_kernel deals the pages out to many blocks. choose_pages_kernel, one block a KV head, finds
 // the rank of the last page that is read bit by bit, counting how many pages are above, and writes the pages down in
@@ -209,8 +208,7 @@ void launch_choice(const SelectPagesArgs& args, Stream stream) {
 
 }  // namespace
 
-void select_pages(const SelectPagesArgs& args, Stream stream) {
-  validate(args);
+void cuda::select_pages(const SelectPagesArgs& args, Stream stream) {
   const int max_pages = args.cache.max_pages;
   if (max_pages > kMaxPages) refuse("select_pages", "cache.max_pages", max_pages, "at most 32768");
   constexpr int kPagesOfBlock = kRankThreads / 32 * kRankPages;

@@ -1,5 +1,6 @@
 #pragma once
-#include "kernels/page_rule.h"
+#include "kernels/operation.h"
+#include "kernels/rule/pages.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::kernels {
@@ -13,7 +14,7 @@ namespace kvscope::kernels {
 /// greatest first, of equal ones the lower page. Read are the first n_pages of that order, or all of the read window if
 /// that is more, or all there are if that is less; never more than max_selected. The window's pages count towards
 /// n_pages. While tokens lie in order it is at most ceil(read_window / page_size) + 1 pages; where slots are reused it
-/// may be read_window of them. The three back ends take the same pages, bit for bit (page_rule.h).
+/// may be read_window of them. The three back ends take the same pages, bit for bit (rule/pages.h).
 ///
 /// What comes out is a slot cache of its own, in ascending order of pages and in the same pools: decode_attention runs
 /// on selected_view(args). With as many columns (max_selected = max_pages), all pages read and none of them empty, it
@@ -49,12 +50,6 @@ inline SlotCacheView selected_view(const SelectPagesArgs& args) {
 /// Reads n_slots and the position on the device: no host synchronisation, no allocation, launch shape fixed by
 /// max_pages. Throws std::invalid_argument for a head_dim other than 64, 80, 96, 128 or (CUDA) more than 32768 pages a
 /// head, CudaError if the launch fails.
-void select_pages(const SelectPagesArgs& args, Stream stream);
-namespace cpu {
-void select_pages(const SelectPagesArgs& args);
-}
-namespace reference {
-void select_pages(const SelectPagesArgs& args);
-}
+KVSCOPE_OPERATION(select_pages, SelectPagesArgs);
 
 }  // namespace kvscope::kernels

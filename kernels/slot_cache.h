@@ -1,5 +1,6 @@
 #pragma once
 #include "kernels/dtype.h"
+#include "kernels/host_device.h"
 
 namespace kvscope::kernels {
 
@@ -22,5 +23,17 @@ struct SlotCacheView {
   int max_pages;  // columns of page_table
   DType dtype;
 };
+
+/// Index of the first element of slot `slot` of `head` in k_pool and v_pool.
+KVSCOPE_HOST_DEVICE inline std::int64_t slot_offset(const SlotCacheView& cache, int head, std::int32_t slot) {
+  const std::int64_t page =
+      cache.page_table[static_cast<std::int64_t>(head) * cache.max_pages + slot / cache.page_size];
+  return (page * cache.page_size + slot % cache.page_size) * cache.head_dim;
+}
+
+/// Index of slot 0 of `head` in slot_position and slot_priority.
+KVSCOPE_HOST_DEVICE inline std::int64_t slot_row(const SlotCacheView& cache, int head) {
+  return static_cast<std::int64_t>(head) * cache.max_pages * cache.page_size;
+}
 
 }  // namespace kvscope::kernels

@@ -18,7 +18,7 @@ StepGraph::StepGraph(StepGraph&&) noexcept = default;
 StepGraph& StepGraph::operator=(StepGraph&&) noexcept = default;
 bool StepGraph::is_captured() const { return impl_ != nullptr; }
 
-void StepGraph::capture(const std::function<void(Stream)>& enqueue) {
+void StepGraph::capture(const std::function<void(Place)>& enqueue) {
   impl_.reset();
   // A stream of its own: the default one cannot be captured. Relaxed, since other threads (a loader, a window) may call
   // CUDA meanwhile.
@@ -32,7 +32,7 @@ void StepGraph::capture(const std::function<void(Stream)>& enqueue) {
   };
   try {
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
-    enqueue(stream);
+    enqueue({Backend::cuda, stream});
   } catch (...) {
     end();
     if (graph) cudaGraphDestroy(graph);

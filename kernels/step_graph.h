@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -18,10 +18,10 @@ class StepGraph {
   StepGraph(StepGraph&&) noexcept;
   StepGraph& operator=(StepGraph&&) noexcept;
 
-  /// Calls `enqueue` with a stream that records instead of running. Only launches and copy_async() may be enqueued: no
+  /// Calls `enqueue` with a place that records instead of running. Only launches and copy_async() may be enqueued: no
   /// allocation, no synchronisation. Replaces what was captured before. Throws CudaError; an exception of `enqueue`
   /// ends the capture and passes through.
-  void capture(const std::function<void(Stream)>& enqueue);
+  void capture(const std::function<void(Place)>& enqueue);
   bool is_captured() const;
   /// Plays it back on `stream`.
   void launch(Stream stream) const;

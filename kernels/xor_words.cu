@@ -1,5 +1,4 @@
 #include "kernels/cuda/check.h"
-#include "kernels/validate.h"
 #include "kernels/xor_words.h"
 
 namespace kvscope::kernels {
@@ -23,8 +22,7 @@ __global__ void xor_words_kernel(const uint4* data, std::uint32_t* out) {
 
 }  // namespace
 
-void xor_words(const XorWordsArgs& args, Stream stream) {
-  validate(args);
+void cuda::xor_words(const XorWordsArgs& args, Stream stream) {
   cuda_check(cudaMemsetAsync(args.out, 0, sizeof(std::uint32_t), stream));
   if (args.n == 0) return;
   xor_words_kernel<<<static_cast<unsigned>(args.n / kXorTileWords), kThreads, 0, stream>>>(

@@ -1,5 +1,5 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
@@ -12,12 +12,6 @@ struct XorWordsArgs {
 };
 inline constexpr int kXorTileWords = 8192;  // 32 KB: one block reads one tile, all of it requested at once
 
-void xor_words(const XorWordsArgs& args, Stream stream);
-namespace cpu {
-void xor_words(const XorWordsArgs& args);
-}
-namespace reference {
-void xor_words(const XorWordsArgs& args);
-}
+KVSCOPE_OPERATION(xor_words, XorWordsArgs);
 
 }  // namespace kvscope::kernels

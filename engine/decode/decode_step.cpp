@@ -43,7 +43,7 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
   if (is_cuda()) {
     run_graph();
   } else {
-    enqueue(nullptr);
+    enqueue({});
   }
   for (int row = 0; row < n_rows(); ++row) lane_of(row).note_slots(buffers_.host_decisions(row));
 }
@@ -52,39 +52,38 @@ void DecodeStep::run_graph() {
   std::vector<std::uintptr_t> wanted;
   for (int row = 0; row < n_rows(); ++row) lane_of(row).append_identity(wanted);
   if (!graph_.is_captured() || wanted != captured_for_) {
-    graph_.capture([this](kernels::Stream recording) { enqueue(recording); });
+    graph_.capture([this](kernels::Place recording) { enqueue(recording); });
     captured_for_ = std::move(wanted);
   }
-  const kernels::Stream stream = ops::current_stream(model_.weights().device);
+  const kernels::Stream stream = ops::place_of(model_.weights().device).stream;
   graph_.launch(stream);
   kernels::wait_for(stream);
 }
 
-void DecodeStep::enqueue(kernels::Stream stream) {
+void DecodeStep::enqueue(kernels::Place place) {
   const ModelConfig& config = model_.config();
   const Weights& weights = model_.weights();
-  buffers_.enqueue_inputs(stream);
+  buffers_.enqueue_inputs(place);
   for (int row = 0; row < n_rows(); ++row) {
-    call(is_cuda(), stream,
-         kernels::EmbedRowArgs{.table = weights.embed.data_ptr(),
-                               .id = buffers_.id(row),
-                               .out = static_cast<float*>(row_of_tensor(buffers_.x, row)),
-                               .n_rows = config.vocab_size,
-                               .dim = config.hidden_size,
-                               .dtype = kernel_dtype(weights.dtype)},
-         kernels::embed_row, kernels::cpu::embed_row);
+    kernels::embed_row({.table = weights.embed.data_ptr(),
+                        .id = buffers_.id(row),
+                        .out = static_cast<float*>(row_of_tensor(buffers_.x, row)),
+                        .n_rows = config.vocab_size,
+                        .dim = config.hidden_size,
+                        .dtype = kernel_dtype(weights.dtype)},
+                       place);
   }
-  for (int layer = 0; layer < config.n_layers; ++layer) enqueue_layer(layer, stream);
-  enqueue_logits(stream);
+  for (int layer = 0; layer < config.n_layers; ++layer) enqueue_layer(layer, place);
+  enqueue_logits(place);
   for (int row = 0; row < n_rows(); ++row) {
-    for (const auto& method : lane_of(row).sequence().methods) method->end_step(stream);
+    for (const auto& method : lane_of(row).sequence().methods) method->end_step(place);
   }
-  buffers_.enqueue_outputs(stream);
+  buffers_.enqueue_outputs(place);
 }
 
 /// Six launches for one sequence: QKV; norm, rotation, score, decision and cache; attention; output; and two of the
 /// MLP.
-void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
+void DecodeStep::enqueue_layer(int index, kernels::Place place) {
   const ModelConfig& config = model_.config();
   const LayerWeights& layer = model_.weights().layers[index];
   const auto project = [&](const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
@@ -99,21 +98,20 @@ void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
                      .eps = config.rms_norm_eps,
                      .epilogue = epilogue,
                      .dtype = kernel_dtype(model_.weights().dtype)},
-                    out.size(1), stream);
+                    out.size(1), place);
   };
   project(layer.qkv_proj, buffers_.x, layer.input_norm, buffers_.qkv, kernels::Epilogue::store, layer.qkv_bias);
   for (int row = 0; row < n_rows(); ++row) {
-    lane_of(row).enqueue_score(index, row, buffers_, stream);
-    call(is_cuda(), stream, lane_of(row).admit_args(index, row, buffers_), kernels::admit_step,
-         kernels::cpu::admit_step);
+    lane_of(row).enqueue_score(index, row, buffers_, place);
+    kernels::admit_step(lane_of(row).admit_args(index, row, buffers_), place);
   }
-  for (int row = 0; row < n_rows(); ++row) lane_of(row).enqueue_attention(index, row, buffers_, stream);
+  for (int row = 0; row < n_rows(); ++row) lane_of(row).enqueue_attention(index, row, buffers_, place);
   project(layer.o_proj, buffers_.o, {}, buffers_.x, kernels::Epilogue::add);
   project(layer.gate_up, buffers_.x, layer.post_norm, buffers_.activation, kernels::Epilogue::swiglu);
   project(layer.down, buffers_.activation, {}, buffers_.x, kernels::Epilogue::add);
 }
 
-void DecodeStep::enqueue_logits(kernels::Stream stream) {
+void DecodeStep::enqueue_logits(kernels::Place place) {
   const ModelConfig& config = model_.config();
   const Weights& weights = model_.weights();
   enqueue_project({.weight = weights.lm_head.data_ptr(),
@@ -125,18 +123,17 @@ void DecodeStep::enqueue_logits(kernels::Stream stream) {
                    .eps = config.rms_norm_eps,
                    .epilogue = kernels::Epilogue::logits,
                    .dtype = kernel_dtype(weights.dtype)},
-                  config.vocab_size, stream);
+                  config.vocab_size, place);
   for (int row = 0; row < n_rows(); ++row) {
-    call(is_cuda(), stream,
-         kernels::LogitSummaryArgs{.logits = static_cast<const float*>(row_of_tensor(buffers_.logits, row)),
-                                   .out = buffers_.summary(row),
-                                   .n = config.vocab_size,
-                                   .scratch = buffers_.summary_scratch.data_ptr()},
-         kernels::logit_summary, kernels::cpu::logit_summary);
+    kernels::logit_summary({.logits = static_cast<const float*>(row_of_tensor(buffers_.logits, row)),
+                            .out = buffers_.summary(row),
+                            .n = config.vocab_size,
+                            .scratch = buffers_.summary_scratch.data_ptr()},
+                           place);
   }
 }
 
-void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream) {
+void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Place place) {
   const std::int64_t element = static_cast<std::int64_t>(size_of(args.dtype)), word = sizeof(float);
   const std::int64_t x_bytes = args.dim * (args.norm_weight != nullptr ? word : element);
   const std::int64_t out_bytes = out_elements * (kernels::writes_floats(args.epilogue) ? word : element);
@@ -146,7 +143,7 @@ void DecodeStep::enqueue_project(kernels::ProjectArgs args, std::int64_t out_ele
     args.n_tokens = std::min(kernels::kMaxProjectTokens, n_rows() - first);
     args.x = x + first * x_bytes;
     args.out = out + first * out_bytes;
-    call(is_cuda(), stream, args, kernels::project, kernels::cpu::project);
+    kernels::project(args, place);
   }
 }
 

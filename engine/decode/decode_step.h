@@ -42,12 +42,12 @@ class DecodeStep {
   Lane& lane_of(int row) { return lanes_[static_cast<std::size_t>(inputs_[static_cast<std::size_t>(row)].sequence)]; }
 
   void run_graph();
-  void enqueue(kernels::Stream stream);
-  void enqueue_layer(int layer, kernels::Stream stream);
-  void enqueue_logits(kernels::Stream stream);
+  void enqueue(kernels::Place place);
+  void enqueue_layer(int layer, kernels::Place place);
+  void enqueue_logits(kernels::Place place);
   /// All rows of args.x through one matrix, as many at a time as the kernel takes; a row of args.out has
   /// `out_elements`.
-  void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Stream stream);
+  void enqueue_project(kernels::ProjectArgs args, std::int64_t out_elements, kernels::Place place);
 
   const LoadedModel& model_;
   std::vector<Lane> lanes_;

@@ -50,7 +50,7 @@ void Lane::note_slots(const kernels::RetainDecision* decisions) {
   }
 }
 
-void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Stream stream) const {
+void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
   const TokenScorer* scorer = sequence_->policy.scorer();
   if (scorer == nullptr || scorer->mlstm(layer, sequence_->memory.get()).project != nullptr) return;
   scorer->enqueue({.layer = layer,
@@ -59,7 +59,7 @@ void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels
                    .qkv = row_of_tensor(buffers.qkv, row),
                    .position = buffers.position(row),
                    .score = buffers.scores(layer, row)},
-                  stream);
+                  place);
 }
 
 kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& buffers) const {
@@ -80,17 +80,17 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                  .eps = config.rms_norm_eps,
                                  .attention_scaling = weights.attention_scaling,
                                  .zero_channel = weights.gate_channel,
-                                 .rule = sequence.policy.rule(),
-                                 .log_gamma = static_cast<const float*>(data_or_null(log_gamma_)),
-                                 .threshold = plan.threshold,
-                                 .strict = plan.strict,
-                                 .n_sink = geometry.n_sink,
-                                 .window = geometry.window,
-                                 .top_k = geometry.top_k,
-                                 .protect = plan.protect,
-                                 .decay_stride = geometry.decay_stride,
+                                 .policy = {.rule = sequence.policy.rule(),
+                                            .log_gamma = static_cast<const float*>(data_or_null(log_gamma_)),
+                                            .threshold = plan.threshold,
+                                            .strict = plan.strict,
+                                            .n_sink = geometry.n_sink,
+                                            .window = geometry.window,
+                                            .top_k = geometry.top_k,
+                                            .protect = plan.protect,
+                                            .decay_stride = geometry.decay_stride},
                                  .decision = buffers.decisions(index, row)};
-  if (head_threshold_.defined()) args.head_threshold = head_threshold_[index].data_ptr<float>();
+  if (head_threshold_.defined()) args.policy.head_threshold = head_threshold_[index].data_ptr<float>();
   args.score = buffers.scores(index, row);  // zeros where nobody writes them, which a hybrid's thresholds tell apart
   if (const TokenScorer* scorer = sequence.policy.scorer()) {
     args.scorer = scorer->mlstm(index, sequence.memory.get());
@@ -102,7 +102,7 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
   return args;
 }
 
-void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Stream stream) const {
+void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
   const ModelConfig& config = sequence_->model.config();
   const auto& methods = sequence_->methods;
   const bool reads_lse = std::any_of(methods.begin(), methods.end(), [](const auto& m) { return m->reads_lse(); });
@@ -113,18 +113,17 @@ void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, ker
                           .lse = lse,
                           .position = buffers.position(row),
                           .decision = buffers.decisions(layer, row),
-                          .stream = stream};
+                          .place = place};
   kernels::SlotCacheView cache = sequence_->cache.view(layer);
   for (const auto& method : methods) cache = method->select(step, cache);
-  call(buffers.x.is_cuda(), stream,
-       kernels::DecodeAttentionArgs{.cache = cache,
-                                    .q = step.q,
-                                    .o = row_of_tensor(buffers.o, row),
-                                    .lse = reads_lse ? lse : nullptr,
-                                    .n_heads = config.n_heads,
-                                    .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-                                    .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr},
-       kernels::decode_attention, kernels::cpu::decode_attention);
+  kernels::decode_attention({.cache = cache,
+                             .q = step.q,
+                             .o = row_of_tensor(buffers.o, row),
+                             .lse = reads_lse ? lse : nullptr,
+                             .n_heads = config.n_heads,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                             .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr},
+                            place);
   for (const auto& method : methods) method->after_attention(step);
 }
 

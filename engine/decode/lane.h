@@ -19,10 +19,10 @@ class Lane {
   void note_slots(const kernels::RetainDecision* decisions);
 
   /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch.
-  void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Stream stream) const;
+  void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
   kernels::AdmitStepArgs admit_args(int layer, int row, const StepBuffers& buffers) const;
   /// Attention of a layer, and what the policy's methods do with it.
-  void enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Stream stream) const;
+  void enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
   /// What the step at `position` decided.
   void gather(int row, std::int32_t position, const StepBuffers& buffers, StepFacts& facts) const;
 

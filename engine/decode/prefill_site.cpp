@@ -6,7 +6,7 @@
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
 #include "engine/model/ops.h"
-#include "kernels/cpu/parallel_for.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::engine {
 
@@ -94,7 +94,7 @@ at::Tensor PrefillSite::score_tokens(int layer, const LayerTokens& tokens) {
 
 void PrefillSite::decide(int layer, const at::Tensor& scores) {
   const std::int64_t cost = n_ * 200;  // operations of a head, about: a heap, or a tree, per token
-  kernels::cpu::parallel_for(n_kv_heads_, cost, [&](std::int64_t i) {
+  kernels::parallel_for(n_kv_heads_, cost, [&](std::int64_t i) {
     std::span<const float> of_head;
     if (scores.defined()) of_head = {scores.data_ptr<float>() + i * n_, static_cast<std::size_t>(n_)};
     head(layer, static_cast<int>(i)).decide(static_cast<std::int32_t>(n_), of_head);

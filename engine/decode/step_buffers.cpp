@@ -48,12 +48,12 @@ void StepBuffers::set_input(int row, std::int32_t id, std::int32_t position) {
   host_inputs_data_[max_rows_ + row] = position;
 }
 
-void StepBuffers::enqueue_inputs(kernels::Stream stream) {
-  if (host_inputs_) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), stream);
+void StepBuffers::enqueue_inputs(kernels::Place place) {
+  if (host_inputs_) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), place.stream);
 }
 
-void StepBuffers::enqueue_outputs(kernels::Stream stream) {
-  if (host_outputs_) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), stream);
+void StepBuffers::enqueue_outputs(kernels::Place place) {
+  if (host_outputs_) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), place.stream);
 }
 
 RetainDecision* StepBuffers::decisions(int layer, int row) const {

@@ -21,13 +21,13 @@ class StepBuffers {
   void set_input(int row, std::int32_t id, std::int32_t position);
   const std::int32_t* id(int row) const { return inputs_.data_ptr<std::int32_t>() + row; }
   const std::int32_t* position(int row) const { return id(max_rows_ + row); }
-  void enqueue_inputs(kernels::Stream stream);
+  void enqueue_inputs(kernels::Place place);
 
   // Out of it.
   kernels::RetainDecision* decisions(int layer, int row) const;  // [n_kv_heads]
   float* scores(int layer, int row) const;                       // [n_kv_heads]
   kernels::LogitSummary* summary(int row) const;
-  void enqueue_outputs(kernels::Stream stream);
+  void enqueue_outputs(kernels::Place place);
   // The same on the host when the step is over; decisions and scores [n_layers * n_kv_heads].
   const kernels::RetainDecision* host_decisions(int row) const;
   const float* host_scores(int row) const;

@@ -9,11 +9,11 @@
 #include "engine/model/weights.h"
 #include "kernels/append.h"
 #include "kernels/future_attention.h"
-#include "kernels/gate.h"
 #include "kernels/lifetime_attention.h"
 #include "kernels/project.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/swiglu.h"
 
 namespace kvscope::engine::ops {
 namespace {
@@ -35,22 +35,12 @@ T* data_or_null(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr<T>() : nullptr;
 }
 
-/// One kernel of the project, called where `device` is.
-template <typename Args>
-void call(c10::Device device, const Args& args, void (*on_cuda)(const Args&, kernels::Stream),
-          void (*on_cpu)(const Args&)) {
-  if (device.is_cuda()) {
-    on_cuda(args, current_stream(device));
-  } else {
-    on_cpu(args);
-  }
-}
-
 }  // namespace
 
-kernels::Stream current_stream(c10::Device device) {
+kernels::Place place_of(c10::Device device) {
+  if (!device.is_cuda()) return {};
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
-  return static_cast<kernels::Stream>(guard.getStream(device).native_handle());
+  return {kernels::Backend::cuda, static_cast<kernels::Stream>(guard.getStream(device).native_handle())};
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
@@ -58,30 +48,28 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
   check(weight, x, "weight");
   at::Tensor out = at::empty_like(x);
   const std::int64_t dim = x.size(-1);
-  call(x.device(),
-       kernels::RmsNormArgs{.x = x.data_ptr(),
-                            .weight = weight.data_ptr(),
-                            .out = out.data_ptr(),
-                            .n_rows = x.numel() / dim,
-                            .x_stride = dim,
-                            .dim = static_cast<int>(dim),
-                            .eps = eps,
-                            .dtype = kernel_dtype(x.scalar_type())},
-       kernels::rms_norm, kernels::cpu::rms_norm);
+  kernels::rms_norm({.x = x.data_ptr(),
+                     .weight = weight.data_ptr(),
+                     .out = out.data_ptr(),
+                     .n_rows = x.numel() / dim,
+                     .x_stride = dim,
+                     .dim = static_cast<int>(dim),
+                     .eps = eps,
+                     .dtype = kernel_dtype(x.scalar_type())},
+                    place_of(x.device()));
   return out;
 }
 
-at::Tensor gate(const at::Tensor& gate_up) {
+at::Tensor swiglu(const at::Tensor& gate_up) {
   check(gate_up, "gate_up");
   const std::int64_t n = gate_up.size(0), dim = gate_up.size(1) / 2;
   at::Tensor out = at::empty({n, dim}, gate_up.options());
-  call(gate_up.device(),
-       kernels::GateArgs{.gate_up = gate_up.data_ptr(),
-                         .out = out.data_ptr(),
-                         .n_rows = n,
-                         .dim = static_cast<int>(dim),
-                         .dtype = kernel_dtype(gate_up.scalar_type())},
-       kernels::gate, kernels::cpu::gate);
+  kernels::swiglu({.gate_up = gate_up.data_ptr(),
+                   .out = out.data_ptr(),
+                   .n_rows = n,
+                   .dim = static_cast<int>(dim),
+                   .dtype = kernel_dtype(gate_up.scalar_type())},
+                  place_of(gate_up.device()));
   return out;
 }
 
@@ -93,15 +81,16 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   }
   at::Tensor out = at::empty({n, weight.size(0)}, x.options());
   for (std::int64_t first = 0; first < n; first += kernels::kMaxProjectTokens) {
-    kernels::cpu::project({.weight = weight.data_ptr(),
-                           .bias = bias.defined() ? bias.data_ptr() : nullptr,
-                           .x = static_cast<const char*>(x.data_ptr()) + first * x.size(1) * element,
-                           .out = static_cast<char*>(out.data_ptr()) + first * out.size(1) * element,
-                           .n_rows = weight.size(0),
-                           .dim = static_cast<int>(weight.size(1)),
-                           .n_tokens = static_cast<int>(std::min<std::int64_t>(kernels::kMaxProjectTokens, n - first)),
-                           .epilogue = kernels::Epilogue::store,
-                           .dtype = kernel_dtype(x.scalar_type())});
+    kernels::project({.weight = weight.data_ptr(),
+                      .bias = bias.defined() ? bias.data_ptr() : nullptr,
+                      .x = static_cast<const char*>(x.data_ptr()) + first * x.size(1) * element,
+                      .out = static_cast<char*>(out.data_ptr()) + first * out.size(1) * element,
+                      .n_rows = weight.size(0),
+                      .dim = static_cast<int>(weight.size(1)),
+                      .n_tokens = static_cast<int>(std::min<std::int64_t>(kernels::kMaxProjectTokens, n - first)),
+                      .epilogue = kernels::Epilogue::store,
+                      .dtype = kernel_dtype(x.scalar_type())},
+                     {});
   }
   return out;
 }
@@ -110,16 +99,15 @@ void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& i
   check(x, "x");
   check(positions, x, "positions");
   check(inv_freq, x, "inv_freq");
-  call(x.device(),
-       kernels::RopeArgs{.x = x.data_ptr(),
-                         .positions = positions.data_ptr<std::int32_t>(),
-                         .inv_freq = inv_freq.data_ptr<float>(),
-                         .n_tokens = x.size(0),
-                         .n_heads = static_cast<int>(x.size(1)),
-                         .head_dim = static_cast<int>(x.size(2)),
-                         .attention_scaling = attention_scaling,
-                         .dtype = kernel_dtype(x.scalar_type())},
-       kernels::rope, kernels::cpu::rope);
+  kernels::rope({.x = x.data_ptr(),
+                 .positions = positions.data_ptr<std::int32_t>(),
+                 .inv_freq = inv_freq.data_ptr<float>(),
+                 .n_tokens = x.size(0),
+                 .n_heads = static_cast<int>(x.size(1)),
+                 .head_dim = static_cast<int>(x.size(2)),
+                 .attention_scaling = attention_scaling,
+                 .dtype = kernel_dtype(x.scalar_type())},
+                place_of(x.device()));
 }
 
 at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
@@ -134,22 +122,21 @@ at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at
     TORCH_CHECK(evict_at.size(0) == k.size(1) && evict_at.size(1) == kv_len, "evict_at is not [n_kv_heads, kv_len]");
   }
   at::Tensor o = at::empty_like(q);
-  call(q.device(),
-       kernels::LifetimeAttentionArgs{.q = q.data_ptr(),
-                                      .k = k.data_ptr(),
-                                      .v = v.data_ptr(),
-                                      .evict_at = data_or_null<std::int32_t>(evict_at),
-                                      .o = o.data_ptr(),
-                                      .lse = data_or_null<float>(lse),
-                                      .q_start = q_start,
-                                      .q_len = q.size(0),
-                                      .kv_len = kv_len,
-                                      .n_heads = static_cast<int>(q.size(1)),
-                                      .n_kv_heads = static_cast<int>(k.size(1)),
-                                      .head_dim = static_cast<int>(q.size(2)),
-                                      .scale = attention_scale(q.size(2)),
-                                      .dtype = kernel_dtype(q.scalar_type())},
-       kernels::lifetime_attention, kernels::cpu::lifetime_attention);
+  kernels::lifetime_attention({.q = q.data_ptr(),
+                               .k = k.data_ptr(),
+                               .v = v.data_ptr(),
+                               .evict_at = data_or_null<std::int32_t>(evict_at),
+                               .o = o.data_ptr(),
+                               .lse = data_or_null<float>(lse),
+                               .q_start = q_start,
+                               .q_len = q.size(0),
+                               .kv_len = kv_len,
+                               .n_heads = static_cast<int>(q.size(1)),
+                               .n_kv_heads = static_cast<int>(k.size(1)),
+                               .head_dim = static_cast<int>(q.size(2)),
+                               .scale = attention_scale(q.size(2)),
+                               .dtype = kernel_dtype(q.scalar_type())},
+                              place_of(q.device()));
   return o;
 }
 
@@ -167,25 +154,24 @@ at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::T
     TORCH_CHECK(facts.size(0) == k.size(0) && facts.size(1) == kv_len, "facts of keys are not [n_kv_heads, n]");
   }
   at::Tensor o = at::empty_like(q);
-  call(q.device(),
-       kernels::LifetimeAttentionArgs{.q = q.data_ptr(),
-                                      .k = k.data_ptr(),
-                                      .v = v.data_ptr(),
-                                      .evict_at = data_or_null<std::int32_t>(evict_at),
-                                      .o = o.data_ptr(),
-                                      .lse = data_or_null<float>(lse),
-                                      .q_start = q_start,
-                                      .q_len = q.size(0),
-                                      .kv_len = kv_len,
-                                      .n_heads = static_cast<int>(q.size(1)),
-                                      .n_kv_heads = static_cast<int>(k.size(0)),
-                                      .head_dim = static_cast<int>(q.size(2)),
-                                      .scale = attention_scale(q.size(2)),
-                                      .dtype = kernel_dtype(q.scalar_type()),
-                                      .k_position = data_or_null<std::int32_t>(position),
-                                      .kv_token_stride = k.stride(1),
-                                      .kv_head_stride = k.stride(0)},
-       kernels::lifetime_attention, kernels::cpu::lifetime_attention);
+  kernels::lifetime_attention({.q = q.data_ptr(),
+                               .k = k.data_ptr(),
+                               .v = v.data_ptr(),
+                               .evict_at = data_or_null<std::int32_t>(evict_at),
+                               .o = o.data_ptr(),
+                               .lse = data_or_null<float>(lse),
+                               .q_start = q_start,
+                               .q_len = q.size(0),
+                               .kv_len = kv_len,
+                               .n_heads = static_cast<int>(q.size(1)),
+                               .n_kv_heads = static_cast<int>(k.size(0)),
+                               .head_dim = static_cast<int>(q.size(2)),
+                               .scale = attention_scale(q.size(2)),
+                               .dtype = kernel_dtype(q.scalar_type()),
+                               .k_position = data_or_null<std::int32_t>(position),
+                               .kv_token_stride = k.stride(1),
+                               .kv_head_stride = k.stride(0)},
+                              place_of(q.device()));
   return o;
 }
 
@@ -197,23 +183,22 @@ void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor
   check(mass, q, "mass");
   const std::int64_t kv_len = q_start + q.size(0);
   TORCH_CHECK(k.size(0) >= kv_len && mass.size(1) >= kv_len, "fewer keys than queries");
-  call(q.device(),
-       kernels::FutureAttentionArgs{.q = q.data_ptr(),
-                                    .k = k.data_ptr(),
-                                    .lse = lse.data_ptr<float>(),
-                                    .mass = mass.data_ptr<float>(),
-                                    .mass_stride = mass.size(1),
-                                    .q_start = q_start,
-                                    .q_len = q.size(0),
-                                    .kv_len = kv_len,
-                                    .n_heads = static_cast<int>(q.size(1)),
-                                    .n_kv_heads = static_cast<int>(k.size(1)),
-                                    .head_dim = static_cast<int>(q.size(2)),
-                                    .window = window,
-                                    .look_ahead = look_ahead,
-                                    .scale = attention_scale(q.size(2)),
-                                    .dtype = kernel_dtype(q.scalar_type())},
-       kernels::future_attention, kernels::cpu::future_attention);
+  kernels::future_attention({.q = q.data_ptr(),
+                             .k = k.data_ptr(),
+                             .lse = lse.data_ptr<float>(),
+                             .mass = mass.data_ptr<float>(),
+                             .mass_stride = mass.size(1),
+                             .q_start = q_start,
+                             .q_len = q.size(0),
+                             .kv_len = kv_len,
+                             .n_heads = static_cast<int>(q.size(1)),
+                             .n_kv_heads = static_cast<int>(k.size(1)),
+                             .head_dim = static_cast<int>(q.size(2)),
+                             .window = window,
+                             .look_ahead = look_ahead,
+                             .scale = attention_scale(q.size(2)),
+                             .dtype = kernel_dtype(q.scalar_type())},
+                            place_of(q.device()));
 }
 
 void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,
@@ -222,14 +207,13 @@ void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const
   check(v, k, "v");
   check(slot, k, "slot");
   check(position, k, "position");
-  call(k.device(),
-       kernels::AppendManyArgs{.cache = cache,
-                               .k = k.data_ptr(),
-                               .v = v.data_ptr(),
-                               .slot = slot.data_ptr<std::int32_t>(),
-                               .position = position.data_ptr<std::int32_t>(),
-                               .n_tokens = k.size(0)},
-       kernels::append_many, kernels::cpu::append_many);
+  kernels::append({.cache = cache,
+                   .k = k.data_ptr(),
+                   .v = v.data_ptr(),
+                   .slot = slot.data_ptr<std::int32_t>(),
+                   .position = position.data_ptr<std::int32_t>(),
+                   .n_tokens = k.size(0)},
+                  place_of(k.device()));
 }
 
 }  // namespace kvscope::engine::ops

@@ -1,24 +1,25 @@
 #pragma once
-// Tensors in, kernels out: each function fills the args of one kernel and calls the CPU or the CUDA version, by where
-// the tensors are. The only file of the engine that knows both. Includes LibTorch.
+// Tensors in, kernels out: each function fills the args of one kernel and runs it where the tensors are. Which place of
+// the kernels a device of LibTorch is, only this file knows. Includes LibTorch.
 //
 // Every tensor must be contiguous and on one device. CUDA work goes on LibTorch's current stream, so that it is ordered
 // with ATen's.
 
 #include <ATen/ATen.h>
 
+#include "kernels/operation.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::engine::ops {
 
-/// LibTorch's current stream of a CUDA device, as the kernels want it.
-kernels::Stream current_stream(c10::Device device);
+/// Where kernels on the tensors of `device` run: here and now, or on LibTorch's current stream.
+kernels::Place place_of(c10::Device device);
 
 /// x: [..., dim] -> the same shape; each row x / sqrt(mean(x^2) + eps) * weight.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps);
 
 /// silu(gate) * up of gate_up [n, 2 dim]: gate, then up. -> [n, dim].
-at::Tensor gate(const at::Tensor& gate_up);
+at::Tensor swiglu(const at::Tensor& gate_up);
 
 /// x [n, columns] times weight [rows, columns] transposed, plus bias [rows] if defined. -> [n, rows].
 ///

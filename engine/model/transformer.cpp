@@ -53,7 +53,7 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
 
 at::Tensor mlp_block(const ModelConfig& config, const LayerWeights& layer, const at::Tensor& x) {
   const at::Tensor gate_up = ops::linear(ops::rms_norm(x, layer.post_norm, config.rms_norm_eps), layer.gate_up);
-  return ops::linear(ops::gate(gate_up), layer.down);
+  return ops::linear(ops::swiglu(gate_up), layer.down);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class HeadScorer final : public TokenScorer {
     return score;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Stream stream) const override {
+  void enqueue(const DecodeToken& token, kernels::Place place) const override {
     const LayerWeights& layer = weights_.layers[static_cast<std::size_t>(token.layer)];
     const auto row = [&](const at::Tensor& tensor) {
       return tensor.defined() ? tensor[token.layer].data_ptr<float>() : nullptr;
@@ -101,11 +101,7 @@ class HeadScorer final : public TokenScorer {
                                          .offset = offset_,
                                          .sigmoid = config_.sigmoid,
                                          .out = token.score};
-    if (w2_.defined() ? w2_.is_cuda() : weights_.device.is_cuda()) {
-      kernels::gate_score(args, stream);
-    } else {
-      kernels::cpu::gate_score(args);
-    }
+    kernels::gate_score(args, place);
   }
 
  private:

@@ -56,16 +56,9 @@ class InputScorer final : public TokenScorer {
     return score;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Stream stream) const override {
+  void enqueue(const DecodeToken& token, kernels::Place place) const override {
     const kernels::DType dtype = kernel_dtype(w2_.scalar_type());
     const void* norm = norm_.defined() ? norm_[token.layer].data_ptr() : token.input_norm;
-    const auto run = [&](const kernels::ProjectArgs& args) {
-      if (w2_.is_cuda()) {
-        kernels::project(args, stream);
-      } else {
-        kernels::cpu::project(args);
-      }
-    };
     kernels::ProjectArgs last = {.weight = w2_[token.layer].data_ptr(),
                                  .bias = b2_[token.layer].data_ptr(),
                                  .x = token.x,
@@ -77,22 +70,23 @@ class InputScorer final : public TokenScorer {
                                  .epilogue = config_.sigmoid ? kernels::Epilogue::sigmoid : kernels::Epilogue::logits,
                                  .dtype = dtype};
     if (w1_.defined()) {
-      run({.weight = w1_[token.layer].data_ptr(),
-           .bias = b1_[token.layer].data_ptr(),
-           .x = token.x,
-           .norm_weight = norm,
-           .out = hidden_.data_ptr(),
-           .n_rows = w1_.size(1),
-           .dim = static_cast<int>(w1_.size(2)),
-           .eps = eps_,
-           .epilogue = config_.activation == "gelu"   ? kernels::Epilogue::gelu
-                       : config_.activation == "silu" ? kernels::Epilogue::silu
-                                                      : kernels::Epilogue::store,
-           .dtype = dtype});
+      kernels::project({.weight = w1_[token.layer].data_ptr(),
+                        .bias = b1_[token.layer].data_ptr(),
+                        .x = token.x,
+                        .norm_weight = norm,
+                        .out = hidden_.data_ptr(),
+                        .n_rows = w1_.size(1),
+                        .dim = static_cast<int>(w1_.size(2)),
+                        .eps = eps_,
+                        .epilogue = config_.activation == "gelu"   ? kernels::Epilogue::gelu
+                                    : config_.activation == "silu" ? kernels::Epilogue::silu
+                                                                   : kernels::Epilogue::store,
+                        .dtype = dtype},
+                       place);
       last.x = hidden_.data_ptr();
       last.norm_weight = nullptr;
     }
-    run(last);
+    kernels::project(last, place);
   }
 
  private:

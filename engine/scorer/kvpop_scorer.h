@@ -67,7 +67,7 @@ class KvpopScorer final : public TokenScorer {
   std::unique_ptr<ScorerMemory> new_memory() const override;
   at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory* memory) const override;
   /// admit_step runs it.
-  void enqueue(const DecodeToken&, kernels::Stream) const override {}
+  void enqueue(const DecodeToken&, kernels::Place) const override {}
   kernels::MlstmScorerView mlstm(int layer, ScorerMemory* memory) const override;
 
  private:

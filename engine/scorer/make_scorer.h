@@ -12,7 +12,7 @@ namespace kvscope::engine {
 /// Throws Error (bad input) for a kind that gives tokens no scores (duo). `weights` must stay where it is.
 std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 
-/// Uniform in [0, 1) by a hash of seed, layer, head and position (kernels/counter_random.h), known on arrival. `weights`
+/// Uniform in [0, 1) by a hash of seed, layer, head and position (kernels/rule/counter_random.h), known on arrival. `weights`
 /// must stay where it is.
 std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelConfig& config, const Weights& weights);
 

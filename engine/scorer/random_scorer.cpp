@@ -2,8 +2,8 @@
 // computed.
 #include "engine/model/weights.h"
 #include "engine/scorer/make_scorer.h"
-#include "kernels/counter_random.h"
 #include "kernels/gate_score.h"
+#include "kernels/rule/counter_random.h"
 
 namespace kvscope::engine {
 namespace {
@@ -30,7 +30,7 @@ class RandomScorer final : public TokenScorer {
     return scores;
   }
 
-  void enqueue(const DecodeToken& token, kernels::Stream stream) const override {
+  void enqueue(const DecodeToken& token, kernels::Place place) const override {
     const kernels::GateScoreArgs args = {.qkv = token.qkv,
                                          .inv_freq = weights_.inv_freq.data_ptr<float>(),
                                          .position = token.position,
@@ -42,11 +42,7 @@ class RandomScorer final : public TokenScorer {
                                          .seed = seed_,
                                          .layer = token.layer,
                                          .out = token.score};
-    if (weights_.device.is_cuda()) {
-      kernels::gate_score(args, stream);
-    } else {
-      kernels::cpu::gate_score(args);
-    }
+    kernels::gate_score(args, place);
   }
 
  private:

@@ -47,9 +47,9 @@ class TokenScorer {
   /// of token first + i - delay(), NaN before the first. They follow on what `memory` has absorbed.
   virtual at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory* memory) const = 0;
 
-  /// Of a decode step, before kernels::admit_step: writes token.score on `stream`, or on the CPU at once. Not called
+  /// Of a decode step, before kernels::admit_step: writes token.score at `place`. Not called
   /// for a scorer that admit_step runs itself.
-  virtual void enqueue(const DecodeToken& token, kernels::Stream stream) const = 0;
+  virtual void enqueue(const DecodeToken& token, kernels::Place place) const = 0;
   /// For admit_step; project is null for a scorer that it does not know.
   virtual kernels::MlstmScorerView mlstm(int layer, ScorerMemory* memory) const {
     (void)layer, (void)memory;

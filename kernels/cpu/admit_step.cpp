@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/admit_contest.h"
 #include "kernels/cpu/heads.h"
 #include "kernels/cpu/norm_rotate.h"
-#include "kernels/cpu/parallel_for.h"
-#include "kernels/cpu/slots.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/score_ring.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
+#include "kernels/rule/score_ring.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -34,8 +32,8 @@ void admit_query(const AdmitStepArgs& args, const Rotation& rotation, int q, int
 /// The score of the newcomer, given that of this step's token.
 float newcomer_score(const AdmitStepArgs& args, int head, float score) {
   if (!args.score_ring) return score;
-  float* ring = args.score_ring + static_cast<std::int64_t>(head) * (args.window + 1);
-  return through_ring(ring, args.window, args.score_delay, *args.position, score);
+  float* ring = args.score_ring + static_cast<std::int64_t>(head) * (args.policy.window + 1);
+  return through_ring(ring, args.policy.window, args.score_delay, *args.position, score);
 }
 
 void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
@@ -58,7 +56,8 @@ void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
     score = score_head(args.scorer, head, cache.head_dim, *args.position, x);
     if (args.score) args.score[head] = score;
   }
-  const RetainDecision decision = retain_head(contest_of(args), head, newcomer_score(args, head, score));
+  const RetainDecision decision =
+      retain_head(cache, args.policy, head, *args.position, newcomer_score(args, head, score));
   args.decision[head] = decision;
 
   const std::int64_t offset = slot_offset(cache, head, decision.slot);
@@ -72,13 +71,12 @@ void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
 }  // namespace
 
 void admit_step(const AdmitStepArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const Rotation rotation = rotation_at(*args.position, args.inv_freq, cache.head_dim, args.attention_scaling);
   const std::int64_t dim = cache.head_dim;
   std::int64_t cost = 8 * dim * (args.n_heads / cache.n_kv_heads + 2);
   if (args.scorer.project) cost += 16 * dim * dim;
-  if (args.rule != RetainRule::keep_all) cost += 4L * cache.n_slots[0];
+  if (args.policy.rule != RetainRule::keep_all) cost += 4L * cache.n_slots[0];
   parallel_for(cache.n_kv_heads, cost, [&](std::int64_t head) { admit_head(args, rotation, static_cast<int>(head)); });
 }
 

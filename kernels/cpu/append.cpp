@@ -2,20 +2,12 @@
 
 #include <cstring>
 
-#include "kernels/cpu/parallel_for.h"
-#include "kernels/cpu/slots.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels::cpu {
 
 void append(const AppendArgs& args) {
-  validate(args);
-  append_many(
-      {.cache = args.cache, .k = args.k, .v = args.v, .slot = args.slot, .position = &args.position, .n_tokens = 1});
-}
-
-void append_many(const AppendManyArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const std::size_t row_bytes = cache.head_dim * size_of(cache.dtype);
   const auto copy_row = [&](const void* from, std::int64_t row, void* to, std::int64_t offset) {

@@ -1,8 +1,7 @@
 #include "kernels/attention_mass.h"
 
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/slot_runs.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -74,7 +73,6 @@ void tile_mass(const AttentionMassArgs& args, std::int32_t begin) {
 }  // namespace
 
 void attention_mass(const AttentionMassArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const std::int32_t n_slots = *std::max_element(cache.n_slots, cache.n_slots + cache.n_kv_heads);
   const std::int64_t cost = 2L * kSlotTile * args.n_heads * cache.head_dim;

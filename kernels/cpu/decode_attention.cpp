@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "kernels/cpu/online_softmax.h"
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/slot_runs.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -64,7 +63,6 @@ void attend_group(const DecodeAttentionArgs& args, int kv_head) {
 }  // namespace
 
 void decode_attention(const DecodeAttentionArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const std::int32_t n_slots = *std::max_element(cache.n_slots, cache.n_slots + cache.n_kv_heads);
   const std::int64_t cost = 4L * n_slots * cache.head_dim * (args.n_heads / cache.n_kv_heads);

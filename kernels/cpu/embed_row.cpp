@@ -3,12 +3,10 @@
 #include <algorithm>
 
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::cpu {
 
 void embed_row(const EmbedRowArgs& args) {
-  validate(args);
   const std::int64_t first = static_cast<std::int64_t>(*args.id) * args.dim;
   const float* row = as_floats(args.table, first, args.dim, args.dtype, args.out);
   if (row != args.out) std::copy_n(row, args.dim, args.out);

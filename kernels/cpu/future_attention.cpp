@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -60,7 +59,6 @@ void add_mass(const FutureAttentionArgs& args, int head, std::int64_t begin) {
 }  // namespace
 
 void future_attention(const FutureAttentionArgs& args) {
-  validate(args);
   const std::int64_t n_tiles = (args.kv_len + kKeyTile - 1) / kKeyTile;
   const std::int64_t cost = args.q_len * kKeyTile * (args.head_dim + 10L);
   parallel_for(n_tiles * args.n_heads, cost, [&](std::int64_t i) {

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/counter_random.h"
 #include "kernels/cpu/gemv.h"
 #include "kernels/cpu/norm_rotate.h"
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
+#include "kernels/rule/counter_random.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -70,7 +69,6 @@ float score_of(const GateScoreArgs& args, const Rotation& rotation, int head) {
 }  // namespace
 
 void gate_score(const GateScoreArgs& args) {
-  validate(args);
   const bool has_keys = has_weights(args.source);
   const Rotation rotation =
       has_keys ? rotation_at(*args.position, args.inv_freq, args.head_dim, args.attention_scaling) : Rotation{};

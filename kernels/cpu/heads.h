@@ -3,13 +3,14 @@
 
 #include "kernels/admit_step.h"
 #include "kernels/mlstm_step.h"
-#include "kernels/retain_step.h"
+#include "kernels/retain_policy.h"
 
 namespace kvscope::kernels::cpu {
 
-/// retain_step.h for one head whose newcomer has `score` (any number where the rule asks for none); args.score,
-/// args.decision and args.slot are not touched.
-RetainDecision retain_head(const RetainStepArgs& args, int head, float score);
+/// retain_step.h for one head at query position `position`, whose newcomer has `score` (any number where the rule asks
+/// for none).
+RetainDecision retain_head(const SlotCacheView& cache, const RetainPolicy& policy, int head, std::int32_t position,
+                           float score);
 
 /// mlstm_step.h for one head.
 void mlstm_head(const MlstmStepArgs& args, int head);

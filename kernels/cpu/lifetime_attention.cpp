@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/argument_check.h"
 #include "kernels/cpu/online_softmax.h"
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -120,7 +120,6 @@ class QueryTile {
 }  // namespace
 
 void lifetime_attention(const LifetimeAttentionArgs& args) {
-  validate(args);
   if (args.head_dim % 8 != 0) refuse("lifetime_attention", "head_dim", args.head_dim, "a multiple of 8");
   const std::int64_t n_tiles = (args.q_len + kQueryTile - 1) / kQueryTile;
   const std::int64_t cost = 2L * kQueryTile * args.kv_len * args.head_dim;

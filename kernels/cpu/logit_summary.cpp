@@ -4,9 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -22,7 +21,6 @@ struct Part {
 }  // namespace
 
 void logit_summary(const LogitSummaryArgs& args) {
-  validate(args);
   const std::int64_t n_chunks = (args.n + kChunk - 1) / kChunk;
   thread_local std::vector<Part> buffer;
   buffer.resize(n_chunks);

@@ -4,9 +4,8 @@
 #include <cmath>
 
 #include "kernels/cpu/heads.h"
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 
@@ -41,7 +40,6 @@ void mlstm_head(const MlstmStepArgs& args, int head) {
 }
 
 void mlstm_step(const MlstmStepArgs& args) {
-  validate(args);
   const std::int64_t cost = 6L * args.d_key * args.d_value;
   parallel_for(args.n_heads, cost, [&](std::int64_t head) { mlstm_head(args, static_cast<int>(head)); });
 }

@@ -4,10 +4,9 @@
 #include <cmath>
 
 #include "kernels/cpu/clones.h"
-#include "kernels/cpu/parallel_for.h"
-#include "kernels/cpu/slots.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -45,7 +44,6 @@ void bound_page(const PageBoundsArgs& args, int head, std::int32_t page) {
 }  // namespace
 
 void page_bounds(const PageBoundsArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const std::int64_t page_cost = 2L * cache.page_size * cache.head_dim;
   if (args.decision) {

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "kernels/cpu/gemv.h"
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -109,7 +108,6 @@ void project_block(const ProjectArgs& args, const void* x, std::int64_t first, i
 }  // namespace
 
 void project(const ProjectArgs& args) {
-  validate(args);
   thread_local Inputs inputs;
   const void* x = inputs.prepare(args);
   const std::int64_t products = args.epilogue == Epilogue::swiglu ? 2 : 1;  // rows that an output needs

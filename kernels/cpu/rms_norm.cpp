@@ -3,14 +3,12 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 
 void rms_norm(const RmsNormArgs& args) {
-  validate(args);
   std::vector<float> weight_buffer(args.dim);
   const float* weight = as_floats(args.weight, 0, args.dim, args.dtype, weight_buffer.data());
   parallel_for(args.n_rows, 4 * args.dim, [&](std::int64_t row) {

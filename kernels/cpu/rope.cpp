@@ -2,9 +2,8 @@
 
 #include <cmath>
 
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -23,7 +22,6 @@ void rotate(float* x, const float* cosine, const float* sine, int half) {
 }  // namespace
 
 void rope(const RopeArgs& args) {
-  validate(args);
   const int half = args.head_dim / 2;
   const std::int64_t cost = 40L * half + 6L * half * args.n_heads;
   parallel_for(args.n_tokens, cost, [&](std::int64_t token) {

@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "kernels/cpu/clones.h"
-#include "kernels/cpu/parallel_for.h"
-#include "kernels/cpu/slots.h"
 #include "kernels/cpu/vector.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
@@ -96,7 +95,6 @@ void select_head(const SelectPagesArgs& args, int head) {
 }  // namespace
 
 void select_pages(const SelectPagesArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const std::int64_t cost = 4L * cache.max_pages * cache.head_dim * (args.n_heads / cache.n_kv_heads);
   parallel_for(cache.n_kv_heads, cost, [&](std::int64_t head) { select_head(args, static_cast<int>(head)); });

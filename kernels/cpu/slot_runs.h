@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/cpu/gemv.h"
-#include "kernels/cpu/slots.h"
 #include "kernels/cpu/vector.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::kernels::cpu {
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cpu/parallel_for.h"
-#include "kernels/validate.h"
+#include "kernels/parallel_for.h"
 
 namespace kvscope::kernels::cpu {
 
 void xor_words(const XorWordsArgs& args) {
-  validate(args);
   // Whole stretches a thread: a tile at a time would measure how work is handed out.
   constexpr std::int64_t kStretch = 64L * kXorTileWords;
   const std::int64_t n_stretches = (args.n + kStretch - 1) / kStretch;

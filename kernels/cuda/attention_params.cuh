@@ -1,12 +1,11 @@
 #pragma once
 // What both kernels of lifetime attention share.
 
+#include "kernels/cuda/softmax_state.cuh"
 #include "kernels/cuda/visible_keys.cuh"
 #include "kernels/lifetime_attention.h"
 
 namespace kvscope::kernels {
-
-constexpr float kLn2 = 0.69314718056f;
 
 struct AttentionParams {
   LifetimeAttentionArgs args;
@@ -25,25 +24,5 @@ __device__ inline KeySource key_source(const AttentionParams& p, int kv_head, in
           .first_q = first_q,
           .last_q = last_q};
 }
-
-/// Online softmax of one row: exp2(x - shift) of each logit follows from what this returns.
-struct RowState {
-  float m = -INFINITY;
-  float l = 0;
-  float shift = 0;  // m, or 0 while nothing was seen: -inf - -inf would be NaN
-
-  /// Takes in the maximum of a tile's row; returns the factor for what was summed before.
-  __device__ float raise(float row_max) {
-    const float m_new = fmaxf(m, row_max);
-    shift = m_new == -INFINITY ? 0.0f : m_new;
-    const float correction = exp2f(m - shift);
-    l *= correction;
-    m = m_new;
-    return correction;
-  }
-  __device__ float lse() const { return kLn2 * (m + log2f(l)); }  // -inf for a row that saw nothing
-};
-
-__device__ inline float inverse_or_zero(float l) { return l == 0 ? 0.0f : 1 / l; }
 
 }  // namespace kvscope::kernels

@@ -6,21 +6,32 @@
 // four warps found is added up in shared memory, what the blocks found by the last of them to finish, in a fixed order.
 
 #include "kernels/cuda/copy_async.cuh"
+#include "kernels/cuda/decode_split.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/slots.cuh"
+#include "kernels/cuda/softmax_state.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/decode_attention.h"
+#include "kernels/slot_cache.h"
 
-namespace kvscope::kernels::mma_split {
+namespace kvscope::kernels {
+
+/// One feature of a head's answer, from its weighted sum; with the first one the head's lse.
+template <typename T>
+__device__ inline void write_result(const DecodeAttentionArgs& args, int head, int feature, int head_dim, float o,
+                                    const SoftmaxState& state) {
+  static_cast<T*>(args.o)[head * head_dim + feature] = from_float<T>(state.mean(o));
+  if (feature == 0 && args.lse) args.lse[head] = state.lse();
+}
+
+namespace mma_split {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kSlots = 16;  // of a tile: one page
 constexpr int kHeads = 16;  // query heads of a block
 constexpr int kStages = 3;
-constexpr int kMaxSplits = 64;
 
 struct Params {
   DecodeAttentionArgs args;
@@ -43,7 +54,7 @@ struct Shared {
 template <int kHeadDim>
 struct Results {
   float o[kWarps][kHeads][kHeadDim];
-  float m[kWarps][kHeads], l[kWarps][kHeads];
+  SoftmaxState state[kWarps][kHeads];
 };
 
 /// Where a tile is and who is in it; looked up one tile ahead, since the loads depend on it.
@@ -119,7 +130,7 @@ __device__ inline void load_queries(const Params& p, int first_head, int n_group
 template <int kHeadDim>
 struct Running {
   float o[kHeadDim / 8][4] = {};
-  float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
+  SoftmaxState state[2] = {nothing_seen(), nothing_seen()};
 
   __device__ void add(const __nv_bfloat16* keys, const __nv_bfloat16* values, unsigned taken,
                       const unsigned (&q)[kHeadDim / 16][4], float log2_scale) {
@@ -149,15 +160,12 @@ struct Running {
       float greatest = fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1]));
       greatest = fmaxf(greatest, __shfl_xor_sync(kFullWarp, greatest, 1));
       greatest = fmaxf(greatest, __shfl_xor_sync(kFullWarp, greatest, 2));
-      const float m_new = fmaxf(m[half], greatest);
-      const float shift = m_new == -INFINITY ? 0.0f : m_new;  // nothing seen yet: -inf - -inf would be NaN
-      const float correction = exp2f(m[half] - shift);
-      m[half] = m_new;
-      a[0] = exp2f(a[0] - shift);
-      a[1] = exp2f(a[1] - shift);
-      b[0] = exp2f(b[0] - shift);
-      b[1] = exp2f(b[1] - shift);
-      l[half] = l[half] * correction + (a[0] + a[1]) + (b[0] + b[1]);  // of this lane's columns
+      const float correction = state[half].raise(greatest);
+      a[0] = state[half].weight(a[0]);
+      a[1] = state[half].weight(a[1]);
+      b[0] = state[half].weight(b[0]);
+      b[1] = state[half].weight(b[1]);
+      state[half].l = state[half].l + (a[0] + a[1]) + (b[0] + b[1]);  // of this lane's columns
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
         o[n][2 * half] *= correction;
@@ -181,12 +189,9 @@ struct Running {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = lane / 4 + 8 * half;
-      float sum = l[half] + __shfl_xor_sync(kFullWarp, l[half], 1);
+      float sum = state[half].l + __shfl_xor_sync(kFullWarp, state[half].l, 1);
       sum += __shfl_xor_sync(kFullWarp, sum, 2);
-      if (lane % 4 == 0) {
-        results.m[warp][row] = m[half];
-        results.l[warp][row] = sum;
-      }
+      if (lane % 4 == 0) results.state[warp][row] = {state[half].m, sum};
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
         results.o[warp][row][8 * n + lane % 4 * 2] = o[n][2 * half];
@@ -196,53 +201,42 @@ struct Running {
   }
 };
 
-/// m is the maximum of logits in base 2; -inf + log2(0) = -inf for a head without slots.
-__device__ inline void write_result(const Params& p, int head, int feature, int head_dim, float o, float m, float l) {
-  static_cast<__nv_bfloat16*>(p.args.o)[head * head_dim + feature] = __float2bfloat16_rn(l == 0 ? 0.0f : o / l);
-  if (feature == 0 && p.args.lse) p.args.lse[head] = 0.69314718056f * (m + log2f(l));
-}
-
 /// Adds the warps' results up; the head's answer if this block alone has it, else a part for merge_splits().
 template <int kHeadDim>
 __device__ void merge_warps(const Params& p, const Results<kHeadDim>& results, int first_head, int n_group,
                             int n_used) {
   for (int i = threadIdx.x; i < n_group * kHeadDim; i += kThreads) {
     const int g = i / kHeadDim, d = i % kHeadDim;
-    float m = results.m[0][g];
-    for (int w = 1; w < kWarps; ++w) m = fmaxf(m, results.m[w][g]);
-    const float shift = m == -INFINITY ? 0.0f : m;
-    float o = 0, l = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      const float factor = exp2f(results.m[w][g] - shift);
-      o += factor * results.o[w][g][d];
-      l += factor * results.l[w][g];
-    }
+    SoftmaxState state = nothing_seen();
+    for (int w = 0; w < kWarps; ++w) state.m = fmaxf(state.m, results.state[w][g].m);
+    float o = 0;
+    for (int w = 0; w < kWarps; ++w) o += state.add(results.state[w][g]) * results.o[w][g][d];
     if (n_used == 1) {
-      write_result(p, first_head + g, d, kHeadDim, o, m, l);
+      write_result<__nv_bfloat16>(p.args, first_head + g, d, kHeadDim, o, state);
       continue;
     }
     const long long at = static_cast<long long>(first_head + g) * p.n_splits + blockIdx.x;
     __stcg(p.partial + at * kHeadDim + d, o);
-    if (d == 0) __stcg(reinterpret_cast<float2*>(p.softmax) + at, make_float2(m, l));
+    if (d == 0) __stcg(reinterpret_cast<float2*>(p.softmax) + at, make_float2(state.m, state.l));
   }
 }
 
 /// By the last block: a warp a head, its lanes along the features.
 template <int kHeadDim>
-__device__ void merge_splits(const Params& p, float (*weight)[kMaxSplits], int first_head, int n_group, int n_used) {
+__device__ void merge_splits(const Params& p, float (*weight)[kMaxDecodeSplits], int first_head, int n_group,
+                             int n_used) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int g = warp; g < n_group; g += kWarps) {
     const long long first = static_cast<long long>(first_head + g) * p.n_splits;
     const auto* softmax = reinterpret_cast<const float2*>(p.softmax) + first;
-    static_assert(kMaxSplits <= 64, "two splits a lane");
+    static_assert(kMaxDecodeSplits <= 64, "two splits a lane");
     const float2 none = {-INFINITY, 0};
     const float2 a = lane < n_used ? __ldcg(softmax + lane) : none;
     const float2 b = lane + 32 < n_used ? __ldcg(softmax + lane + 32) : none;
-    const float m = warp_max(fmaxf(a.x, b.x));
-    const float shift = m == -INFINITY ? 0.0f : m;
-    weight[warp][lane] = exp2f(a.x - shift);
-    weight[warp][lane + 32] = exp2f(b.x - shift);
-    const float l = warp_sum(weight[warp][lane] * a.y + weight[warp][lane + 32] * b.y);
+    SoftmaxState state = {warp_max(fmaxf(a.x, b.x)), 0};
+    weight[warp][lane] = state.weight(a.x);
+    weight[warp][lane + 32] = state.weight(b.x);
+    state.l = warp_sum(weight[warp][lane] * a.y + weight[warp][lane + 32] * b.y);
     __syncwarp();
     if (lane < kHeadDim / 4) {
       const auto* parts = reinterpret_cast<const float4*>(p.partial + first * kHeadDim) + lane;
@@ -255,10 +249,10 @@ __device__ void merge_splits(const Params& p, float (*weight)[kMaxSplits], int f
         o.z += weight[warp][s] * part.z;
         o.w += weight[warp][s] * part.w;
       }
-      write_result(p, first_head + g, 4 * lane, kHeadDim, o.x, m, l);
-      write_result(p, first_head + g, 4 * lane + 1, kHeadDim, o.y, m, l);
-      write_result(p, first_head + g, 4 * lane + 2, kHeadDim, o.z, m, l);
-      write_result(p, first_head + g, 4 * lane + 3, kHeadDim, o.w, m, l);
+      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane, kHeadDim, o.x, state);
+      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane + 1, kHeadDim, o.y, state);
+      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane + 2, kHeadDim, o.z, state);
+      write_result<__nv_bfloat16>(p.args, first_head + g, 4 * lane + 3, kHeadDim, o.w, state);
     }
     __syncwarp();
   }
@@ -268,7 +262,7 @@ __device__ void merge_splits(const Params& p, float (*weight)[kMaxSplits], int f
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p) {
   extern __shared__ __align__(128) char dynamic[];
-  __shared__ float weight[kWarps][kMaxSplits];
+  __shared__ float weight[kWarps][kMaxDecodeSplits];
   __shared__ bool is_last;
   static_assert(sizeof(Results<kHeadDim>) <= sizeof(Shared<kHeadDim>));
   auto& shared = *reinterpret_cast<Shared<kHeadDim>*>(dynamic);
@@ -327,4 +321,5 @@ __global__ void __launch_bounds__(kThreads) decode_split_mma_kernel(Params p) {
   merge_splits<kHeadDim>(p, weight, first_head, n_group, n_used);
 }
 
-}  // namespace kvscope::kernels::mma_split
+}  // namespace mma_split
+}  // namespace kvscope::kernels

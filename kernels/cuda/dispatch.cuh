@@ -3,8 +3,10 @@
 
 #include <cuda_bf16.h>
 
+#include <string>
+
+#include "kernels/argument_check.h"
 #include "kernels/dtype.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels {
 

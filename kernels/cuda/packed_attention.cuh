@@ -162,7 +162,7 @@ __device__ inline float fast_exp2(float x) {
 
 /// Logits become weights; what was summed before is scaled to the new maximum.
 template <int kHeadDim>
-__device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], RowState (&state)[2],
+__device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], SoftmaxState (&state)[2],
                                       float (&o)[kHeadDim / 8][4]) {
   float correction[2];
 #pragma unroll
@@ -183,7 +183,7 @@ __device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], RowSta
     for (int n = 0; n < 8; ++n) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        const float w = fast_exp2(s[n][2 * half + odd] - state[half].shift);
+        const float w = fast_exp2(s[n][2 * half + odd] - state[half].shift());
         s[n][2 * half + odd] = w;
         state[half].l += w;  // of this thread's columns
       }
@@ -197,19 +197,19 @@ __device__ inline void packed_softmax(float log2_scale, float (&s)[8][4], RowSta
 }
 
 template <int kHeadDim>
-__device__ inline void write_rows(const AttentionParams& p, const PackedBlock& block, RowState (&state)[2][2],
+__device__ inline void write_rows(const AttentionParams& p, const PackedBlock& block, SoftmaxState (&state)[2][2],
                                   const float (&o)[2][kHeadDim / 8][4]) {
   const int lane = threadIdx.x % 32, pair = lane % 4 * 2;
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      RowState& row_state = state[m][half];
+      SoftmaxState& row_state = state[m][half];
       row_state.l += __shfl_xor_sync(0xffffffffu, row_state.l, 1);
       row_state.l += __shfl_xor_sync(0xffffffffu, row_state.l, 2);
       const int r = static_cast<int>(threadIdx.x) / 32 * 32 + 16 * m + 8 * half + lane / 4;
       if (r >= block.n_rows) continue;
-      const float inverse = inverse_or_zero(row_state.l);
+      const float inverse = row_state.inverse();
       __nv_bfloat16* out = static_cast<__nv_bfloat16*>(p.args.o) + block.at(p, r) + pair;
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n) {
@@ -246,9 +246,7 @@ __global__ void __launch_bounds__(kThreadsBf16, 2) lifetime_attention_bf16_kerne
   }
 
   KeyScan<kThreadsBf16> scan(key_source(p, block.kv_head, block.first_q, block.last_q), &shared->ring);
-  // One by one: nvcc 13.0 leaves the second row of `RowState state[2][2]` zero, and a maximum that starts at 0 loses
-  // all weights of a row whose logits are far below.
-  RowState state[2][2] = {{RowState(), RowState()}, {RowState(), RowState()}};
+  SoftmaxState state[2][2] = {{nothing_seen(), nothing_seen()}, {nothing_seen(), nothing_seen()}};
   float o[2][kHeadDim / 8][4] = {};
   KeyTile tile = scan.next();
   request_tile<kHeadDim>(p, block, shared, tile, 0);

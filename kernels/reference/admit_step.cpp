@@ -5,12 +5,11 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/admit_contest.h"
 #include "kernels/append.h"
 #include "kernels/mlstm_step.h"
 #include "kernels/reference/norm_rotate.h"
-#include "kernels/score_ring.h"
-#include "kernels/validate.h"
+#include "kernels/retain_step.h"
+#include "kernels/rule/score_ring.h"
 
 namespace kvscope::kernels::reference {
 namespace {
@@ -94,7 +93,6 @@ double score_head(const AdmitStepArgs& args, int head, const std::vector<double>
 }  // namespace
 
 void admit_step(const AdmitStepArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const int dim = cache.head_dim;
   const std::int64_t n = static_cast<std::int64_t>(cache.n_kv_heads) * dim,
@@ -119,15 +117,17 @@ void admit_step(const AdmitStepArgs& args) {
     if (args.score) args.score[head] = score[head];
   }
   for (int head = 0; args.score_ring && head < cache.n_kv_heads; ++head) {
-    float* ring = args.score_ring + static_cast<std::int64_t>(head) * (args.window + 1);
-    score[head] = through_ring(ring, args.window, args.score_delay, *args.position, score[head]);
+    float* ring = args.score_ring + static_cast<std::int64_t>(head) * (args.policy.window + 1);
+    score[head] = through_ring(ring, args.policy.window, args.score_delay, *args.position, score[head]);
   }
   std::vector<std::int32_t> slot(cache.n_kv_heads);
-  RetainStepArgs contest = contest_of(args);
-  contest.score = score.data();
-  contest.slot = slot.data();
-  retain_step(contest);
-  append({.cache = cache, .k = k.data(), .v = v, .slot = slot.data(), .position = *args.position});
+  retain_step({.cache = cache,
+               .policy = args.policy,
+               .score = score.data(),
+               .position = *args.position,
+               .decision = args.decision,
+               .slot = slot.data()});
+  append({.cache = cache, .k = k.data(), .v = v, .slot = slot.data(), .position = args.position, .n_tokens = 1});
 }
 
 }  // namespace kvscope::kernels::reference

@@ -3,20 +3,19 @@
 #include <cmath>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 namespace {
 
 bool is_occupied(const SlotCacheView& cache, int kv_head, std::int32_t slot) {
-  return slot < cache.n_slots[kv_head] && cache.slot_position[slot_row(cache, kv_head) + slot] >= 0;
+  return slot < cache.n_slots[kv_head] && cache.slot_position[first_slot_of(cache, kv_head) + slot] >= 0;
 }
 
 /// Sum of p over the query heads of a KV head.
 double group_mass(const AttentionMassArgs& args, int kv_head, std::int32_t slot) {
   const SlotCacheView& cache = args.cache;
   const int group_size = args.n_heads / cache.n_kv_heads;
-  const std::int64_t key = slot_offset(cache, kv_head, slot);
+  const std::int64_t key = first_element_of(cache, kv_head, slot);
   double mass = 0;
   for (int head = kv_head * group_size; head < (kv_head + 1) * group_size; ++head) {
     double dot = 0;
@@ -32,7 +31,6 @@ double group_mass(const AttentionMassArgs& args, int kv_head, std::int32_t slot)
 }  // namespace
 
 void attention_mass(const AttentionMassArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   for (std::int32_t slot = 0; slot < cache.max_pages * cache.page_size; ++slot) {
     double of_layer = 0;
@@ -41,15 +39,15 @@ void attention_mass(const AttentionMassArgs& args) {
       const double mass = group_mass(args, head, slot);
       of_layer += mass;
       if (args.rule != MassRule::sum) continue;
-      float& priority = cache.slot_priority[slot_row(cache, head) + slot];
-      const bool is_new = cache.slot_position[slot_row(cache, head) + slot] == *args.position;
+      float& priority = cache.slot_priority[first_slot_of(cache, head) + slot];
+      const bool is_new = cache.slot_position[first_slot_of(cache, head) + slot] == *args.position;
       const double mean = mass / (args.n_heads / cache.n_kv_heads);
       priority = static_cast<float>(is_new ? mean : priority + mean);
     }
     if (args.rule != MassRule::last) continue;
     for (int head = 0; head < cache.n_kv_heads; ++head) {
       if (!is_occupied(cache, head, slot)) continue;
-      cache.slot_priority[slot_row(cache, head) + slot] = static_cast<float>(of_layer / args.n_heads);
+      cache.slot_priority[first_slot_of(cache, head) + slot] = static_cast<float>(of_layer / args.n_heads);
     }
   }
 }

@@ -4,12 +4,10 @@
 #include <vector>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 
 void decode_attention(const DecodeAttentionArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   const int group_size = args.n_heads / cache.n_kv_heads;
   const int head_dim = cache.head_dim;
@@ -17,7 +15,8 @@ void decode_attention(const DecodeAttentionArgs& args) {
     const int kv_head = head / group_size;
     std::vector<std::int64_t> rows;  // of the occupied slots
     for (std::int32_t slot = 0; slot < cache.n_slots[kv_head]; ++slot) {
-      if (cache.slot_position[slot_row(cache, kv_head) + slot] >= 0) rows.push_back(slot_offset(cache, kv_head, slot));
+      if (cache.slot_position[first_slot_of(cache, kv_head) + slot] >= 0)
+        rows.push_back(first_element_of(cache, kv_head, slot));
     }
     std::vector<double> logits(rows.size(), 0.0);
     double maximum = -INFINITY;

@@ -25,14 +25,14 @@ inline void store(void* data, std::int64_t index, DType dtype, double value) {
 inline float rounded(float value, DType dtype) { return dtype == DType::f32 ? value : to_float(to_bfloat16(value)); }
 
 /// Index of the first element of slot `slot` of `head` in k_pool and v_pool.
-inline std::int64_t slot_offset(const SlotCacheView& cache, int head, std::int32_t slot) {
+inline std::int64_t first_element_of(const SlotCacheView& cache, int head, std::int32_t slot) {
   const std::int64_t page =
       cache.page_table[static_cast<std::int64_t>(head) * cache.max_pages + slot / cache.page_size];
   return (page * cache.page_size + slot % cache.page_size) * cache.head_dim;
 }
 
 /// Index of slot 0 of `head` in slot_position and slot_priority.
-inline std::int64_t slot_row(const SlotCacheView& cache, int head) {
+inline std::int64_t first_slot_of(const SlotCacheView& cache, int head) {
   return static_cast<std::int64_t>(head) * cache.max_pages * cache.page_size;
 }
 

@@ -1,12 +1,10 @@
 #include "kernels/embed_row.h"
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 
 void embed_row(const EmbedRowArgs& args) {
-  validate(args);
   const std::int64_t first = static_cast<std::int64_t>(*args.id) * args.dim;
   for (int i = 0; i < args.dim; ++i) args.out[i] = static_cast<float>(load(args.table, first + i, args.dtype));
 }

@@ -3,12 +3,10 @@
 #include <cmath>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 
 void future_attention(const FutureAttentionArgs& args) {
-  validate(args);
   const int group_size = args.n_heads / args.n_kv_heads;
   const int head_dim = args.head_dim;
   for (int head = 0; head < args.n_heads; ++head) {

@@ -1,9 +1,8 @@
 #include "kernels/gate_score.h"
 
-#include "kernels/counter_random.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/norm_rotate.h"
-#include "kernels/validate.h"
+#include "kernels/rule/counter_random.h"
 
 namespace kvscope::kernels::reference {
 namespace {
@@ -69,7 +68,6 @@ double score(const GateScoreArgs& args, int head) {
 }  // namespace
 
 void gate_score(const GateScoreArgs& args) {
-  validate(args);
   for (int head = 0; head < args.n_kv_heads; ++head) {
     const double y = args.scale * score(args, head) + args.offset;
     args.out[head] = static_cast<float>(args.sigmoid ? sigmoid(y) : y);

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 namespace {
@@ -22,7 +21,6 @@ std::vector<std::int64_t> visible_keys(const LifetimeAttentionArgs& args, int kv
 }  // namespace
 
 void lifetime_attention(const LifetimeAttentionArgs& args) {
-  validate(args);
   const int group_size = args.n_heads / args.n_kv_heads;
   const int head_dim = args.head_dim;
   for (int head = 0; head < args.n_heads; ++head) {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 namespace {
@@ -17,8 +16,8 @@ void bound_page(const PageBoundsArgs& args, int head, std::int32_t page) {
     double low = INFINITY, high = -INFINITY;
     bool is_empty = true, has_nan = false;
     for (std::int32_t slot = page * cache.page_size; slot < end; ++slot) {
-      if (cache.slot_position[slot_row(cache, head) + slot] < 0) continue;
-      const double x = load(cache.k_pool, slot_offset(cache, head, slot) + i, cache.dtype);
+      if (cache.slot_position[first_slot_of(cache, head) + slot] < 0) continue;
+      const double x = load(cache.k_pool, first_element_of(cache, head, slot) + i, cache.dtype);
       low = std::fmin(low, x);
       high = std::fmax(high, x);
       is_empty = false;
@@ -33,7 +32,6 @@ void bound_page(const PageBoundsArgs& args, int head, std::int32_t page) {
 }  // namespace
 
 void page_bounds(const PageBoundsArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   for (int head = 0; head < cache.n_kv_heads; ++head) {
     for (std::int32_t page = 0; page * cache.page_size < cache.n_slots[head]; ++page) {

@@ -5,7 +5,6 @@
 
 #include "kernels/reference/activation.h"
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 namespace {
@@ -62,7 +61,6 @@ void finish(const ProjectArgs& args, std::int64_t at, std::int64_t row, const st
 }  // namespace
 
 void project(const ProjectArgs& args) {
-  validate(args);
   const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
   for (std::int64_t token = 0; token < args.n_tokens; ++token) {
     const std::vector<double> n = input(args, token);

@@ -3,12 +3,10 @@
 #include <cmath>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 
 void rope(const RopeArgs& args) {
-  validate(args);
   const int half = args.head_dim / 2;
   for (std::int64_t token = 0; token < args.n_tokens; ++token) {
     for (int head = 0; head < args.n_heads; ++head) {

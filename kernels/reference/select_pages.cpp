@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 namespace {
@@ -18,7 +17,7 @@ std::vector<float> load_row(const void* data, std::int64_t index, int n, DType d
 
 /// Position of the token in a slot, -1 if it is free or past the end.
 std::int32_t position_in(const SlotCacheView& cache, int head, std::int32_t slot) {
-  return slot < cache.n_slots[head] ? cache.slot_position[slot_row(cache, head) + slot] : -1;
+  return slot < cache.n_slots[head] ? cache.slot_position[first_slot_of(cache, head) + slot] : -1;
 }
 
 PageRank rank_page(const SelectPagesArgs& args, int head, std::int32_t page) {
@@ -57,7 +56,6 @@ std::vector<std::int32_t> choose(const SelectPagesArgs& args, const std::vector<
 }  // namespace
 
 void select_pages(const SelectPagesArgs& args) {
-  validate(args);
   const SlotCacheView& cache = args.cache;
   for (int head = 0; head < cache.n_kv_heads; ++head) {
     std::vector<PageRank> rank;

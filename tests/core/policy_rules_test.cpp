@@ -10,7 +10,7 @@
 #include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
-#include "kernels/counter_random.h"
+#include "kernels/rule/counter_random.h"
 #include "tests/support/expect_error.h"
 
 using namespace kvscope;

@@ -62,15 +62,16 @@ at::Tensor kernel_step(const KvpopScorer& scorer, int layer, const at::Tensor& k
   const at::Tensor qkv = at::cat({at::zeros({heads, d}), k, v}, 0).contiguous(), q = at::empty({heads, d}),
                    inv_freq = at::zeros({d / 2}), score = at::empty({heads});
   std::vector<kernels::RetainDecision> decision(static_cast<std::size_t>(heads));
-  kernels::cpu::admit_step({.cache = cache.view(0),
-                            .qkv = qkv.data_ptr(),
-                            .inv_freq = inv_freq.data_ptr<float>(),
-                            .position = &position,
-                            .q = q.data_ptr(),
-                            .n_heads = static_cast<int>(heads),
-                            .scorer = scorer.view(layer, state),
-                            .score = score.data_ptr<float>(),
-                            .decision = decision.data()});
+  kernels::admit_step({.cache = cache.view(0),
+                       .qkv = qkv.data_ptr(),
+                       .inv_freq = inv_freq.data_ptr<float>(),
+                       .position = &position,
+                       .q = q.data_ptr(),
+                       .n_heads = static_cast<int>(heads),
+                       .scorer = scorer.view(layer, state),
+                       .score = score.data_ptr<float>(),
+                       .decision = decision.data()},
+                      {});
   return score;
 }
 

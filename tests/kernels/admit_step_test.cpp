@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/append.h"
+#include "kernels/retain_step.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "tests/kernels/cache_fixture.h"
@@ -112,17 +113,17 @@ Result run(Backend backend, const Problem& p, DType dtype) {
                         .zero_channel = p.zero_channel,
                         .score_ring = p.has_ring ? memory.put(poison(kHeads * (p.window + 1))) : nullptr,
                         .score_delay = p.delay,
-                        .rule = p.rule,
-                        .log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma),
-                        .threshold = p.threshold,
-                        .head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold),
-                        .strict = p.strict,
-                        .n_sink = p.n_sink,
-                        .window = p.window,
-                        .top_k = p.top_k,
-                        .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
-                        .protect = p.protect,
-                        .decay_stride = p.decay_stride};
+                        .policy = {.rule = p.rule,
+                                   .log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma),
+                                   .threshold = p.threshold,
+                                   .head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold),
+                                   .strict = p.strict,
+                                   .n_sink = p.n_sink,
+                                   .window = p.window,
+                                   .top_k = p.top_k,
+                                   .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
+                                   .protect = p.protect,
+                                   .decay_stride = p.decay_stride}};
   if (p.has_scorer) args.scorer = put_scorer(p, memory);
 
   Result result;
@@ -133,7 +134,7 @@ Result run(Backend backend, const Problem& p, DType dtype) {
     args.q = q + t * q_row * element;
     args.score = score + t * kHeads;
     args.decision = decision + t * kHeads;
-    KVSCOPE_RUN_OP(admit_step, backend, args);
+    admit_step(args, {backend});
     const auto decided = memory.get(decision);
     const auto keys = unpack(memory.get(static_cast<const std::byte*>(view.k_pool)), dtype);
     const auto values = unpack(memory.get(static_cast<const std::byte*>(view.v_pool)), dtype);
@@ -170,24 +171,26 @@ std::vector<float> naive_rotated(const Problem& p, int first_head, int n_heads, 
     std::vector<std::byte> x = pack({begin, begin + n_heads * p.head_dim}, p.dtype);
     const auto weight = pack(norm, p.dtype);
     if (p.has_norm) {
-      cpu::rms_norm({.x = x.data(),
-                     .weight = weight.data(),
-                     .out = x.data(),
-                     .n_rows = n_heads,
-                     .x_stride = p.head_dim,
-                     .dim = p.head_dim,
-                     .eps = kEps,
-                     .dtype = p.dtype});
+      rms_norm({.x = x.data(),
+                .weight = weight.data(),
+                .out = x.data(),
+                .n_rows = n_heads,
+                .x_stride = p.head_dim,
+                .dim = p.head_dim,
+                .eps = kEps,
+                .dtype = p.dtype},
+               {});
     }
     clear(x);
-    cpu::rope({.x = x.data(),
-               .positions = &t,
-               .inv_freq = p.inv_freq.data(),
-               .n_tokens = 1,
-               .n_heads = n_heads,
-               .head_dim = p.head_dim,
-               .attention_scaling = p.attention_scaling,
-               .dtype = p.dtype});
+    rope({.x = x.data(),
+          .positions = &t,
+          .inv_freq = p.inv_freq.data(),
+          .n_tokens = 1,
+          .n_heads = n_heads,
+          .head_dim = p.head_dim,
+          .attention_scaling = p.attention_scaling,
+          .dtype = p.dtype},
+         {});
     clear(x);
     const auto rotated = unpack(x, p.dtype);
     out.insert(out.end(), rotated.begin(), rotated.end());
@@ -209,23 +212,25 @@ Result contest(const Problem& p, const Result& found) {
   std::vector<std::int32_t> slot(kHeads);
   const std::vector<std::byte> row(static_cast<std::size_t>(kHeads) * p.head_dim * 4);
   for (int t = 0; t < kSteps; ++t) {
-    reference::retain_step({.cache = view,
-                            .rule = p.rule,
-                            .score = newcomer_score(p, found, t),
+    retain_step({.cache = view,
+                 .policy = {.rule = p.rule,
                             .log_gamma = p.log_gamma.empty() ? nullptr : p.log_gamma.data(),
                             .threshold = p.threshold,
                             .head_threshold = p.head_threshold.empty() ? nullptr : p.head_threshold.data(),
                             .strict = p.strict,
-                            .position = t,
                             .n_sink = p.n_sink,
                             .window = p.window,
                             .top_k = p.top_k,
                             .head_top_k = p.head_top_k.empty() ? nullptr : p.head_top_k.data(),
                             .protect = p.protect,
-                            .decay_stride = p.decay_stride,
-                            .decision = result.decision.data() + t * kHeads,
-                            .slot = slot.data()});
-    reference::append({.cache = view, .k = row.data(), .v = row.data(), .slot = slot.data(), .position = t});
+                            .decay_stride = p.decay_stride},
+                 .score = newcomer_score(p, found, t),
+                 .position = t,
+                 .decision = result.decision.data() + t * kHeads,
+                 .slot = slot.data()},
+                {Backend::reference});
+    append({.cache = view, .k = row.data(), .v = row.data(), .slot = slot.data(), .position = &t, .n_tokens = 1},
+           {Backend::reference});
   }
   result.n_slots = memory.get(view.n_slots);
   result.slot_position = memory.get(view.slot_position);
@@ -510,31 +515,31 @@ TEST_CASE("admit_step: refuses what does not fit, by name and value", "[kernels]
                         .position = i,
                         .q = x,
                         .n_heads = 1,
-                        .rule = RetainRule::top_k,
+                        .policy = {.rule = RetainRule::top_k},
                         .decision = decision};
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: cache.head_dim is 3; expected an even number");
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: cache.head_dim is 3; expected an even number");
   args.cache.head_dim = 2;
-  CHECK_THROWS_WITH(reference::admit_step(args), "admit_step: score is null");
+  CHECK_THROWS_WITH(admit_step(args, {Backend::reference}), "admit_step: score is null");
   args.scorer.project = x;
   args.scorer.delay = -1;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.delay is -1; expected 0 ... 1073741823");
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: scorer.delay is -1; expected 0 ... 1073741823");
   args.scorer.delay = 1;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.bias is null");
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: scorer.bias is null");
   args.scorer.bias = args.scorer.read = args.scorer.c = args.scorer.z = args.scorer.m = x;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: scorer.queries is null");
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: scorer.queries is null");
   args.score_ring = x;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: score_delay is 0; expected scorer.delay, 1");
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: score_delay is 0; expected scorer.delay, 1");
   args.score_delay = 2;
-  CHECK_THROWS_WITH(reference::admit_step(args), "admit_step: score_delay is 2; expected 0 ... 1");
+  CHECK_THROWS_WITH(admit_step(args, {Backend::reference}), "admit_step: score_delay is 2; expected 0 ... 1");
   args.zero_channel = 2;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: zero_channel is 2; expected -1 ... 1");
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: zero_channel is 2; expected -1 ... 1");
   args.scorer.project = nullptr;
   args.zero_channel = -1;
   args.score_delay = 1;
-  args.rule = RetainRule::keep_all;
-  CHECK_THROWS_WITH(cpu::admit_step(args), "admit_step: score is null");  // what would go into the ring?
-  args.window = 0;
-  CHECK_THROWS_WITH(cpu::admit_step(args), Catch::Matchers::Contains("window is 0; expected 1 ..."));
+  args.policy.rule = RetainRule::keep_all;
+  CHECK_THROWS_WITH(admit_step(args, {}), "admit_step: score is null");  // what would go into the ring?
+  args.policy.window = 0;
+  CHECK_THROWS_WITH(admit_step(args, {}), Catch::Matchers::Contains("window is 0; expected 1 ..."));
 }
 
 TEST_CASE("admit_step: on CUDA does what norm, rotation, scorer, contest and append do one after another",

@@ -51,13 +51,13 @@ void check(Backend backend) {
 
   Memory many(backend);
   const SlotCacheView view = upload(cache, many);
-  const AppendManyArgs all = {.cache = view,
-                              .k = many.put(pack(k, dtype)),
-                              .v = many.put(pack(v, dtype)),
-                              .slot = many.put(slots),
-                              .position = many.put(positions),
-                              .n_tokens = 4};
-  KVSCOPE_RUN_OP(append_many, backend, all);
+  const AppendArgs all = {.cache = view,
+                          .k = many.put(pack(k, dtype)),
+                          .v = many.put(pack(v, dtype)),
+                          .slot = many.put(slots),
+                          .position = many.put(positions),
+                          .n_tokens = 4};
+  append(all, {backend});
   CHECK(pools(many, view) == expected_pools(cache, k, v, slots, positions));
 
   Memory single(backend);
@@ -67,8 +67,9 @@ void check(Backend backend) {
                           .k = single.put(pack(k, dtype)),
                           .v = single.put(pack(v, dtype)),
                           .slot = single.put(one_slot),
-                          .position = 123};
-  KVSCOPE_RUN_OP(append, backend, one);
+                          .position = single.put(std::vector<std::int32_t>{123}),
+                          .n_tokens = 1};
+  append(one, {backend});
   CHECK(pools(single, view_of_one) == expected_pools(cache, k, v, one_slot, {123}));
 }
 

@@ -34,7 +34,7 @@ std::vector<float> run(Backend backend, const Problem& p, MassRule rule) {
                                   .n_heads = p.n_heads,
                                   .scale = p.scale,
                                   .rule = rule};
-  KVSCOPE_RUN_OP(attention_mass, backend, args);
+  attention_mass(args, {backend});
   return memory.get(view.slot_priority);
 }
 
@@ -51,7 +51,7 @@ std::vector<float> lse_of(Backend backend, const Problem& p) {
                                     .n_heads = p.n_heads,
                                     .scale = p.scale,
                                     .scratch = memory.put(std::vector<float>(n_scratch + 1, 0.0f))};
-  KVSCOPE_RUN_OP(decode_attention, backend, args);
+  decode_attention(args, {backend});
   return memory.get(lse);
 }
 
@@ -254,13 +254,13 @@ TEST_CASE("attention_mass: refuses what it cannot do, by name", "[kernels][atten
                             .n_heads = 1,
                             .scale = 1,
                             .rule = MassRule::sum};
-  CHECK_THROWS_WITH(cpu::attention_mass(args), "attention_mass: position is null");
+  CHECK_THROWS_WITH(attention_mass(args, {}), "attention_mass: position is null");
   args.rule = static_cast<MassRule>(2);
-  CHECK_THROWS_WITH(cpu::attention_mass(args), "attention_mass: rule is 2; expected 0 ... 1");
+  CHECK_THROWS_WITH(attention_mass(args, {}), "attention_mass: rule is 2; expected 0 ... 1");
   args.rule = MassRule::last;
-  CHECK_NOTHROW(cpu::attention_mass(args));  // needs no position
+  CHECK_NOTHROW(attention_mass(args, {}));  // needs no position
   args.cache.slot_priority = nullptr;
-  CHECK_THROWS_WITH(reference::attention_mass(args), "attention_mass: cache.slot_priority is null");
+  CHECK_THROWS_WITH(attention_mass(args, {Backend::reference}), "attention_mass: cache.slot_priority is null");
 }
 
 TEST_CASE("attention_mass: on CUDA sums and means are those found by hand", "[kernels][attention_mass][cuda]") {

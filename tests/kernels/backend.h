@@ -1,5 +1,5 @@
 #pragma once
-// The three implementations of an operation, called alike, on memory that each of them can read.
+// Memory that a version of an operation can read, each its own.
 
 #include <cstddef>
 #include <cstring>
@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "kernels/operation.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/support/skip.h"
 
 namespace kvscope::test {
 
-enum class Backend { reference, cpu, cuda };
+using kernels::Backend;
 
 /// In a [cuda] case: if (skip_without_device()) return;
 inline bool skip_without_device() {
@@ -68,21 +69,5 @@ class Memory {
   std::map<const void*, HostBlock> host_;
   std::map<const void*, std::unique_ptr<DeviceBuffer>> device_;
 };
-
-/// Calls the operation `Name` of a back end; CUDA on the default stream.
-#define KVSCOPE_RUN_OP(Name, backend, args)        \
-  do {                                             \
-    switch (backend) {                             \
-      case ::kvscope::test::Backend::reference:    \
-        ::kvscope::kernels::reference::Name(args); \
-        break;                                     \
-      case ::kvscope::test::Backend::cpu:          \
-        ::kvscope::kernels::cpu::Name(args);       \
-        break;                                     \
-      case ::kvscope::test::Backend::cuda:         \
-        ::kvscope::kernels::Name(args, nullptr);   \
-        break;                                     \
-    }                                              \
-  } while (false)
 
 }  // namespace kvscope::test

@@ -53,7 +53,7 @@ Result run(Backend backend, const Problem& p, DType dtype, bool with_scratch = t
       .n_heads = p.n_heads,
       .scale = p.scale(),
       .scratch = with_scratch && n_scratch > 0 ? memory.put(std::vector<float>(n_scratch, 0.0f)) : nullptr};
-  KVSCOPE_RUN_OP(decode_attention, backend, args);
+  decode_attention(args, {backend});
   return {unpack(memory.get(o), dtype), memory.get(lse)};
 }
 

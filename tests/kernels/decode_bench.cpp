@@ -8,9 +8,9 @@
 
 #include "kernels/admit_step.h"
 #include "kernels/cpu/gemv.h"
-#include "kernels/cpu/parallel_for.h"
 #include "kernels/decode_attention.h"
 #include "kernels/logit_summary.h"
+#include "kernels/parallel_for.h"
 #include "kernels/project.h"
 #include "tests/kernels/cache_fixture.h"
 #include "tests/kernels/numbers.h"
@@ -41,7 +41,7 @@ Seconds seconds_of(int n, const Body& body) {
 void read_all(const float* data, std::int64_t n) {
   constexpr int kRow = 4096, kRows = 16;
   static const std::vector<float> x(kRow, 1.0f);
-  cpu::parallel_for(n / (kRow * kRows), 2 * kRow * kRows, [&](std::int64_t i) {
+  parallel_for(n / (kRow * kRows), 2 * kRow * kRows, [&](std::int64_t i) {
     float y[kRows];
     cpu::best_gemv().f32(data + i * kRow * kRows, x.data(), kRow, kRows, 1, y, kRows);
   });
@@ -91,14 +91,15 @@ class Step {
  private:
   void project(std::int64_t n_rows, int dim, Epilogue epilogue) {
     const bool adds = epilogue == Epilogue::add;
-    cpu::project({.weight = weights_.data() + at_ * size_of(dtype_),
-                  .x = adds ? static_cast<const void*>(x_.data()) : residual_.data(),
-                  .norm_weight = adds ? nullptr : norm_.data(),
-                  .out = adds ? static_cast<void*>(residual_.data()) : wide_.data(),
-                  .n_rows = n_rows,
-                  .dim = dim,
-                  .epilogue = epilogue,
-                  .dtype = dtype_});
+    kvscope::kernels::project({.weight = weights_.data() + at_ * size_of(dtype_),
+                               .x = adds ? static_cast<const void*>(x_.data()) : residual_.data(),
+                               .norm_weight = adds ? nullptr : norm_.data(),
+                               .out = adds ? static_cast<void*>(residual_.data()) : wide_.data(),
+                               .n_rows = n_rows,
+                               .dim = dim,
+                               .epilogue = epilogue,
+                               .dtype = dtype_},
+                              {});
     at_ += n_rows * dim;
   }
 
@@ -153,7 +154,7 @@ TEST_CASE("decode step on CPU: attention and admission of one layer of the sampl
       auto* o = memory.put(poison(kKvHeads * kGroup * kDim, dtype));
       const DecodeAttentionArgs attention = {
           .cache = view, .q = q, .o = o, .lse = nullptr, .n_heads = kKvHeads * kGroup, .scale = 0.125f};
-      const Seconds attended = seconds_of(500, [&] { cpu::decode_attention(attention); });
+      const Seconds attended = seconds_of(500, [&] { decode_attention(attention, {}); });
 
       const auto numbers = [&](std::size_t n) { return memory.put(random_normal(n, 97, 0.1f)); };
       std::int32_t position = n_slots - 1;  // takes the last slot each time; the contest looks at all the others
@@ -164,9 +165,7 @@ TEST_CASE("decode step on CPU: attention and admission of one layer of the sampl
                              .position = &position,
                              .q = o,
                              .n_heads = kKvHeads * kGroup,
-                             .rule = RetainRule::top_k,
-                             .window = 16,
-                             .top_k = n_slots,
+                             .policy = {.rule = RetainRule::top_k, .window = 16, .top_k = n_slots},
                              .decision = decision};
       admit.scorer = {.project = numbers(kKvHeads * 2 * kDim * (2 * kDim + 3)),
                       .bias = numbers(kKvHeads * 3),
@@ -179,7 +178,7 @@ TEST_CASE("decode step on CPU: attention and admission of one layer of the sampl
                       .delay = kDelay};
       const Seconds admitted = seconds_of(500, [&] {
         std::fill_n(view.n_slots, kKvHeads, n_slots - 1);
-        cpu::admit_step(admit);
+        admit_step(admit, {});
       });
       std::printf(
           "sample layer %s, %4d slots: attention %6.1f us (median %6.1f), admit_step with scorer %6.1f us (%6.1f)\n",

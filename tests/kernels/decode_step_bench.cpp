@@ -48,27 +48,28 @@ class Model {
 
   /// Greedy: the next token is the likeliest.
   void step() {
-    cpu::embed_row({head_, &id_, x_, kVocabulary, kHidden, dtype_});
+    embed_row({head_, &id_, x_, kVocabulary, kHidden, dtype_}, {});
     for (Layer& layer : layers_) {
       project(layer.qkv, true, x_, wide_, (kHeads + 2 * kKvHeads) * kDim, kHidden, Epilogue::store);
-      cpu::admit_step({.cache = layer.cache,
-                       .qkv = wide_,
-                       .q_norm = head_norm_,
-                       .k_norm = head_norm_,
-                       .inv_freq = inv_freq_,
-                       .position = &position_,
-                       .q = q_,
-                       .n_heads = kHeads,
-                       .decision = decision_});
-      cpu::decode_attention(
-          {.cache = layer.cache, .q = q_, .o = o_, .lse = nullptr, .n_heads = kHeads, .scale = 0.125f});
+      admit_step({.cache = layer.cache,
+                  .qkv = wide_,
+                  .q_norm = head_norm_,
+                  .k_norm = head_norm_,
+                  .inv_freq = inv_freq_,
+                  .position = &position_,
+                  .q = q_,
+                  .n_heads = kHeads,
+                  .decision = decision_},
+                 {});
+      decode_attention({.cache = layer.cache, .q = q_, .o = o_, .lse = nullptr, .n_heads = kHeads, .scale = 0.125f},
+                       {});
       project(layer.o, false, o_, x_, kHidden, kHeads * kDim, Epilogue::add);
       project(layer.gate_up, true, x_, wide_, 2 * kFf, kHidden, Epilogue::swiglu);
       project(layer.down, false, wide_, x_, kHidden, kFf, Epilogue::add);
     }
     project(head_, true, x_, logits_, kVocabulary, kHidden, Epilogue::logits);
     LogitSummary summary;
-    cpu::logit_summary({.logits = logits_, .out = &summary, .n = kVocabulary});
+    logit_summary({.logits = logits_, .out = &summary, .n = kVocabulary}, {});
     id_ = summary.best;
     ++position_;
   }
@@ -82,15 +83,16 @@ class Model {
   const void* weights(std::size_t n) { return memory_.put(pack(random_normal(n, 3, 0.02f), dtype_)); }
 
   void project(const void* weight, bool has_norm, const void* x, void* out, int n_rows, int dim, Epilogue epilogue) {
-    cpu::project({.weight = weight,
-                  .x = x,
-                  .norm_weight = has_norm ? hidden_norm_ : nullptr,
-                  .out = out,
-                  .n_rows = n_rows,
-                  .dim = dim,
-                  .eps = 1e-6f,
-                  .epilogue = epilogue,
-                  .dtype = dtype_});
+    kvscope::kernels::project({.weight = weight,
+                               .x = x,
+                               .norm_weight = has_norm ? hidden_norm_ : nullptr,
+                               .out = out,
+                               .n_rows = n_rows,
+                               .dim = dim,
+                               .eps = 1e-6f,
+                               .epilogue = epilogue,
+                               .dtype = dtype_},
+                              {});
   }
 
   DType dtype_;

@@ -25,7 +25,7 @@ void check_rows(Backend backend) {
                                .n_rows = kRows,
                                .dim = dim,
                                .dtype = dtype};
-    KVSCOPE_RUN_OP(embed_row, backend, args);
+    embed_row(args, {backend});
     CHECK(memory.get(out) == std::vector<float>(table.begin() + id * dim, table.begin() + (id + 1) * dim));
   }
 }
@@ -39,7 +39,7 @@ TEST_CASE("embed_row: gives the row of an id, bit for bit", "[kernels][embed_row
 TEST_CASE("embed_row: refuses a missing pointer by name", "[kernels][embed_row][validate]") {
   float x = 0;
   const EmbedRowArgs args = {.table = &x, .id = nullptr, .out = &x, .n_rows = 1, .dim = 1};
-  CHECK_THROWS_WITH(cpu::embed_row(args), "embed_row: id is null");
+  CHECK_THROWS_WITH(embed_row(args, {}), "embed_row: id is null");
 }
 
 TEST_CASE("embed_row: on CUDA gives the row of an id, bit for bit", "[kernels][embed_row][cuda]") {

@@ -78,7 +78,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype, int chunk
                                       .look_ahead = p.look_ahead,
                                       .scale = p.scale(),
                                       .dtype = dtype};
-    KVSCOPE_RUN_OP(future_attention, backend, args);
+    future_attention(args, {backend});
   }
   return memory.get(mass);
 }

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "kernels/admit_step.h"
-#include "kernels/counter_random.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
+#include "kernels/rule/counter_random.h"
 #include "tests/kernels/cache_fixture.h"
 #include "tests/kernels/numbers.h"
 
@@ -85,7 +85,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
                               .offset = p.offset,
                               .sigmoid = p.sigmoid,
                               .out = out};
-  KVSCOPE_RUN_OP(gate_score, backend, args);
+  gate_score(args, {backend});
   return memory.get(out);
 }
 
@@ -95,24 +95,26 @@ std::vector<float> naive_rows(const Problem& p, int first, int n, const std::vec
   std::vector<std::byte> x = pack({begin, begin + n * p.head_dim}, p.dtype);
   const auto weight = pack(norm, p.dtype);
   if (p.has_norm) {
-    cpu::rms_norm({.x = x.data(),
-                   .weight = weight.data(),
-                   .out = x.data(),
-                   .n_rows = n,
-                   .x_stride = p.head_dim,
-                   .dim = p.head_dim,
-                   .eps = kEps,
-                   .dtype = p.dtype});
+    rms_norm({.x = x.data(),
+              .weight = weight.data(),
+              .out = x.data(),
+              .n_rows = n,
+              .x_stride = p.head_dim,
+              .dim = p.head_dim,
+              .eps = kEps,
+              .dtype = p.dtype},
+             {});
   }
   if (rotates) {
-    cpu::rope({.x = x.data(),
-               .positions = &p.position,
-               .inv_freq = p.inv_freq.data(),
-               .n_tokens = 1,
-               .n_heads = n,
-               .head_dim = p.head_dim,
-               .attention_scaling = p.attention_scaling,
-               .dtype = p.dtype});
+    rope({.x = x.data(),
+          .positions = &p.position,
+          .inv_freq = p.inv_freq.data(),
+          .n_tokens = 1,
+          .n_heads = n,
+          .head_dim = p.head_dim,
+          .attention_scaling = p.attention_scaling,
+          .dtype = p.dtype},
+         {});
   }
   return unpack(x, p.dtype);
 }
@@ -226,7 +228,7 @@ void check_sees_the_cache(Backend backend) {
                               .n_heads = p.n_heads(),
                               .eps = kEps,
                               .decision = memory.put(std::vector<RetainDecision>(kHeads))};
-  KVSCOPE_RUN_OP(admit_step, backend, args);
+  admit_step(args, {backend});
   const auto keys = unpack(memory.get(static_cast<const std::byte*>(args.cache.k_pool)), p.dtype);
   const auto values = unpack(memory.get(static_cast<const std::byte*>(args.cache.v_pool)), p.dtype);
   for (const int i : {0, 5, d / 2, d - 1, d, 2 * d - 1}) {
@@ -373,18 +375,18 @@ TEST_CASE("gate_score: refuses what does not fit, by name and value", "[kernels]
                         .w2 = x,
                         .n_hidden = 4097,
                         .out = x};
-  CHECK_THROWS_WITH(cpu::gate_score(args), "gate_score: n_heads is 3; expected a multiple of n_kv_heads");
+  CHECK_THROWS_WITH(gate_score(args, {}), "gate_score: n_heads is 3; expected a multiple of n_kv_heads");
   args.n_heads = 2;
-  CHECK_THROWS_WITH(cpu::gate_score(args), "gate_score: n_hidden is 4097; expected 0 ... 4096");
+  CHECK_THROWS_WITH(gate_score(args, {}), "gate_score: n_hidden is 4097; expected 0 ... 4096");
   args.n_hidden = 1;
-  CHECK_THROWS_WITH(reference::gate_score(args), "gate_score: w1 is null");
+  CHECK_THROWS_WITH(gate_score(args, {Backend::reference}), "gate_score: w1 is null");
   args.n_hidden = 0;
-  CHECK_THROWS_WITH(cpu::gate_score(args), "gate_score: pre_weight is null");
+  CHECK_THROWS_WITH(gate_score(args, {}), "gate_score: pre_weight is null");
   args.head_dim = 5;
-  CHECK_THROWS_WITH(cpu::gate_score(args), "gate_score: head_dim is 5; expected an even number");
+  CHECK_THROWS_WITH(gate_score(args, {}), "gate_score: head_dim is 5; expected an even number");
   args.layer = 4096;
   args.head_dim = 4;
-  CHECK_THROWS_WITH(cpu::gate_score(args), "gate_score: layer is 4096; expected 0 ... 4095");
+  CHECK_THROWS_WITH(gate_score(args, {}), "gate_score: layer is 4096; expected 0 ... 4095");
 }
 
 TEST_CASE("gate_score: on CUDA is as exact as a plain product, whatever the gate", "[kernels][gate_score][cuda]") {

@@ -83,7 +83,7 @@ Result run(Backend backend, const Problem& p, DType dtype) {
                                       .k_position = p.position.empty() ? nullptr : memory.put(p.position),
                                       .kv_token_stride = p.position.empty() ? 0 : p.head_dim,
                                       .kv_head_stride = p.position.empty() ? 0 : p.kv_len * p.head_dim};
-  KVSCOPE_RUN_OP(lifetime_attention, backend, args);
+  lifetime_attention(args, {backend});
   return {unpack(memory.get(o), dtype), memory.get(lse)};
 }
 

@@ -20,9 +20,9 @@ LogitSummary run(Backend backend, const std::vector<float>& logits) {
                                  .out = out,
                                  .n = static_cast<std::int64_t>(logits.size()),
                                  .scratch = memory.put(std::vector<char>(kLogitSummaryScratchBytes, 0))};
-  KVSCOPE_RUN_OP(logit_summary, backend, args);
+  logit_summary(args, {backend});
   const LogitSummary first = memory.get(out)[0];
-  KVSCOPE_RUN_OP(logit_summary, backend, args);
+  logit_summary(args, {backend});
   const LogitSummary second = memory.get(out)[0];
   CHECK(second.best == first.best);
   CHECK((second.log_sum_exp == first.log_sum_exp || std::isnan(first.log_sum_exp)));
@@ -106,7 +106,7 @@ TEST_CASE("logit_summary: does not overflow", "[kernels][logit_summary]") {
 }
 
 TEST_CASE("logit_summary: refuses an empty row", "[kernels][logit_summary][validate]") {
-  CHECK_THROWS_WITH(cpu::logit_summary({.n = 0}), "logit_summary: n is 0; expected 1 ... 2147483647");
+  CHECK_THROWS_WITH(logit_summary({.n = 0}, {}), "logit_summary: n is 0; expected 1 ... 2147483647");
 }
 
 TEST_CASE("logit_summary: on CUDA finds the greatest logit and the sum of all", "[kernels][logit_summary][cuda]") {

@@ -68,7 +68,7 @@ Result run(Backend backend, const Problem& p) {
                                 .d_key = p.d_key,
                                 .d_value = p.d_value,
                                 .guarded = p.guarded};
-    KVSCOPE_RUN_OP(mlstm_step, backend, args);
+    mlstm_step(args, {backend});
   }
   return {memory.get(h), memory.get(c), memory.get(m)};
 }
@@ -160,12 +160,9 @@ TEST_CASE("mlstm_step: closed gates let nothing in and leave no NaN", "[kernels]
   check_closed_gates(GENERATE(Backend::reference, Backend::cpu));
 }
 
-TEST_CASE("mlstm_step: on CUDA a sequence of steps equals the quadratic form", "[kernels][mlstm_step][cuda]") {
-  if (skip_without_device()) return;
-  check_against_quadratic(Backend::cuda);
-}
-
-TEST_CASE("mlstm_step: on CUDA closed gates let nothing in and leave no NaN", "[kernels][mlstm_step][cuda]") {
-  if (skip_without_device()) return;
-  check_closed_gates(Backend::cuda);
+TEST_CASE("mlstm_step: a place on CUDA is refused", "[kernels][mlstm_step]") {
+  float x = 0;
+  const MlstmStepArgs args = {
+      .c = &x, .z = &x, .m = &x, .k = &x, .v = &x, .log_i = &x, .log_f = &x, .n_heads = 1, .d_key = 1, .d_value = 1};
+  CHECK_THROWS_WITH(mlstm_step(args, {Backend::cuda}), "mlstm_step: on CUDA it is a part of admit_step");
 }

@@ -55,7 +55,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
                             .eps = kEps,
                             .epilogue = p.epilogue,
                             .dtype = dtype};
-  KVSCOPE_RUN_OP(project, backend, args);
+  project(args, {backend});
   return unpack(memory.get(out), out_dtype);
 }
 
@@ -229,19 +229,19 @@ TEST_CASE("project: the norm forgets the size of its input", "[kernels][project]
 TEST_CASE("project: refuses what does not fit, by name and value", "[kernels][project][validate]") {
   float x[16] = {};
   ProjectArgs args = {.weight = x, .x = x, .out = x, .n_rows = 3, .dim = 2, .epilogue = Epilogue::swiglu};
-  CHECK_THROWS_WITH(cpu::project(args), "project: n_rows is 3; expected an even number");
+  CHECK_THROWS_WITH(project(args, {}), "project: n_rows is 3; expected an even number");
   args.n_rows = 2;
   args.n_tokens = 9;
-  CHECK_THROWS_WITH(reference::project(args), "project: n_tokens is 9; expected 1 ... 8");
+  CHECK_THROWS_WITH(project(args, {Backend::reference}), "project: n_tokens is 9; expected 1 ... 8");
   args.n_tokens = 1;
   args.dim = kMaxProjectDim + 1;
-  CHECK_THROWS_WITH(cpu::project(args), "project: dim is 57345; expected 1 ... 57344");
+  CHECK_THROWS_WITH(project(args, {}), "project: dim is 57345; expected 1 ... 57344");
   args.dim = 2;
   args.bias = x;
-  CHECK_THROWS_WITH(cpu::project(args), "project: bias is given; expected null for the epilogues add and swiglu");
+  CHECK_THROWS_WITH(project(args, {}), "project: bias is given; expected null for the epilogues add and swiglu");
   args.bias = nullptr;
   args.x = nullptr;
-  CHECK_THROWS_WITH(cpu::project(args), "project: x is null");
+  CHECK_THROWS_WITH(project(args, {}), "project: x is null");
 }
 
 TEST_CASE("project: on CUDA is as exact as a plain product", "[kernels][project][cuda]") {

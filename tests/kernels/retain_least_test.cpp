@@ -52,18 +52,18 @@ std::vector<RetainDecision> step(Backend backend, const Problem& p, HostCache& c
   Memory memory(backend);
   const RetainStepArgs args = {
       .cache = upload(cache, memory),
-      .rule = RetainRule::least,
-      .log_gamma = memory.put(std::vector<float>(kHeads, -1.0f)),  // not asked for
+      .policy = {.rule = RetainRule::least,
+                 .log_gamma = memory.put(std::vector<float>(kHeads, -1.0f)),  // not asked for
+                 .n_sink = p.n_sink,
+                 .window = p.window,
+                 .top_k = p.top_k,
+                 .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
+                 .protect = p.protect,
+                 .decay_stride = 1},
       .position = q,
-      .n_sink = p.n_sink,
-      .window = p.window,
-      .top_k = p.top_k,
-      .head_top_k = p.head_top_k.empty() ? nullptr : memory.put(p.head_top_k),
-      .protect = p.protect,
-      .decay_stride = 1,
       .decision = memory.put(std::vector<RetainDecision>(cache.n_kv_heads, RetainDecision{-9, -9, 9, 9, 9, -9, -9})),
       .slot = memory.put(std::vector<std::int32_t>(cache.n_kv_heads, -9))};
-  KVSCOPE_RUN_OP(retain_step, backend, args);
+  retain_step(args, {backend});
   const std::vector<RetainDecision> decisions = memory.get(args.decision);
   const std::vector<std::int32_t> slots = memory.get(args.slot);
   cache.n_slots = memory.get(args.cache.n_slots);
@@ -220,26 +220,23 @@ TEST_CASE("retain_step: as many tokens as there are cannot all be protected", "[
   std::int32_t some = 0;
   float priority = 0;
   RetainDecision decision;
-  RetainStepArgs args = {.cache = {.slot_position = &some,
-                                   .n_slots = &some,
-                                   .slot_priority = &priority,
-                                   .n_kv_heads = 1,
-                                   .page_size = 16,
-                                   .max_pages = 1},
-                         .rule = RetainRule::least,
-                         .window = 4,
-                         .top_k = 3,
-                         .protect = 8,
-                         .decay_stride = 1,
-                         .decision = &decision,
-                         .slot = &some};
-  CHECK_THROWS_WITH(cpu::retain_step(args), "retain_step: protect is 8; expected 0 ... 7");
-  args.protect = 7;
-  args.head_top_k = &some;  // may be 0, and cannot be asked here
-  CHECK_THROWS_WITH(reference::retain_step(args), "retain_step: protect is 7; expected 0 ... 4");
-  args.protect = 4;
+  RetainStepArgs args = {
+      .cache = {.slot_position = &some,
+                .n_slots = &some,
+                .slot_priority = &priority,
+                .n_kv_heads = 1,
+                .page_size = 16,
+                .max_pages = 1},
+      .policy = {.rule = RetainRule::least, .window = 4, .top_k = 3, .protect = 8, .decay_stride = 1},
+      .decision = &decision,
+      .slot = &some};
+  CHECK_THROWS_WITH(retain_step(args, {}), "retain_step: protect is 8; expected 0 ... 7");
+  args.policy.protect = 7;
+  args.policy.head_top_k = &some;  // may be 0, and cannot be asked here
+  CHECK_THROWS_WITH(retain_step(args, {Backend::reference}), "retain_step: protect is 7; expected 0 ... 4");
+  args.policy.protect = 4;
   args.cache.slot_priority = nullptr;
-  CHECK_THROWS_WITH(cpu::retain_step(args), "retain_step: cache.slot_priority is null");
+  CHECK_THROWS_WITH(retain_step(args, {}), "retain_step: cache.slot_priority is null");
 }
 
 TEST_CASE("retain_step: on CUDA of a head that is full the token of least priority leaves",

@@ -61,6 +61,9 @@ History run(Backend backend, const Problem& p) {
   Memory memory(backend);
   const SlotCacheView view = upload(cache, memory);
   const float* row = memory.put(std::vector<float>(kHeads * 64, 1.0f));  // keys and values do not matter here
+  std::vector<std::int32_t> positions(kSteps);
+  std::iota(positions.begin(), positions.end(), 0);
+  const std::int32_t* position = memory.put(positions);
   const float* score = memory.put(p.score);
   const float* log_gamma = p.log_gamma.empty() ? nullptr : memory.put(p.log_gamma);
   const float* head_threshold = p.head_threshold.empty() ? nullptr : memory.put(p.head_threshold);
@@ -69,24 +72,25 @@ History run(Backend backend, const Problem& p) {
   auto* slot = memory.put(std::vector<std::int32_t>(kSteps * kHeads, -9));
   for (int q = 0; q < kSteps; ++q) {
     const RetainStepArgs step = {.cache = view,
-                                 .rule = p.rule,
+                                 .policy = {.rule = p.rule,
+                                            .log_gamma = log_gamma,
+                                            .threshold = p.threshold,
+                                            .head_threshold = head_threshold,
+                                            .strict = p.strict,
+                                            .n_sink = p.n_sink,
+                                            .window = p.window,
+                                            .top_k = p.top_k,
+                                            .head_top_k = head_top_k,
+                                            .decay_stride = p.decay_stride},
                                  // The newcomer's score; before the first one there is nothing to read.
                                  .score = score + std::max(0, q - p.window) * kHeads,
-                                 .log_gamma = log_gamma,
-                                 .threshold = p.threshold,
-                                 .head_threshold = head_threshold,
-                                 .strict = p.strict,
                                  .position = q,
-                                 .n_sink = p.n_sink,
-                                 .window = p.window,
-                                 .top_k = p.top_k,
-                                 .head_top_k = head_top_k,
-                                 .decay_stride = p.decay_stride,
                                  .decision = decision + q * kHeads,
                                  .slot = slot + q * kHeads};
-    KVSCOPE_RUN_OP(retain_step, backend, step);
-    const AppendArgs write = {.cache = view, .k = row, .v = row, .slot = slot + q * kHeads, .position = q};
-    KVSCOPE_RUN_OP(append, backend, write);
+    retain_step(step, {backend});
+    const AppendArgs write = {
+        .cache = view, .k = row, .v = row, .slot = slot + q * kHeads, .position = position + q, .n_tokens = 1};
+    append(write, {backend});
   }
   return {memory.get(decision), memory.get(view.n_slots), memory.get(view.slot_position)};
 }
@@ -259,18 +263,18 @@ Problem crowded(HostCache& cache, int n_slots) {
 RetainDecision run_crowded(Backend backend, const HostCache& cache, const Problem& p, float newcomer_score) {
   Memory memory(backend);
   const RetainStepArgs args = {.cache = upload(cache, memory),
-                               .rule = p.rule,
+                               .policy = {.rule = p.rule,
+                                          .log_gamma = memory.put(std::vector<float>{-1e-4f}),
+                                          .threshold = p.threshold,
+                                          .n_sink = p.n_sink,
+                                          .window = p.window,
+                                          .top_k = p.top_k,  // the newcomer makes it one too many
+                                          .decay_stride = 64},
                                .score = memory.put(std::vector<float>{newcomer_score}),
-                               .log_gamma = memory.put(std::vector<float>{-1e-4f}),
-                               .threshold = p.threshold,
                                .position = cache.n_slots[0],
-                               .n_sink = p.n_sink,
-                               .window = p.window,
-                               .top_k = p.top_k,  // the newcomer makes it one too many
-                               .decay_stride = 64,
                                .decision = memory.put(std::vector<RetainDecision>(1)),
                                .slot = memory.put(std::vector<std::int32_t>(1, -9))};
-  KVSCOPE_RUN_OP(retain_step, backend, args);
+  retain_step(args, {backend});
   const RetainDecision decision = memory.get(args.decision)[0];
   CHECK(memory.get(args.slot)[0] == decision.slot);
   return decision;
@@ -388,15 +392,12 @@ TEST_CASE("retain_step: keep_all and window need neither scores nor priorities",
   RetainDecision decision;
   std::int32_t slot = -9;
   RetainStepArgs args = {.cache = upload(cache, memory),
-                         .rule = RetainRule::window,
+                         .policy = {.rule = RetainRule::window, .n_sink = 4, .window = 8, .decay_stride = 1},
                          .position = 16,
-                         .n_sink = 4,
-                         .window = 8,
-                         .decay_stride = 1,
                          .decision = &decision,
                          .slot = &slot};
   args.cache.slot_priority = nullptr;
-  KVSCOPE_RUN_OP(retain_step, backend, args);
+  retain_step(args, {backend});
   CHECK(decision.evicted == 8);
   CHECK(slot == 8);
 }

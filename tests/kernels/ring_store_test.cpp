@@ -36,7 +36,7 @@ void check_rows(Backend backend) {
         .position = memory.put(std::vector<std::int32_t>{step}),
         .row_bytes = n * 4,
         .n_rows = kRows};
-    KVSCOPE_RUN_OP(ring_store, backend, args);
+    ring_store(args, {backend});
   }
   CHECK(memory.get(ring) == expected_ring(rows, n));
 }
@@ -56,7 +56,7 @@ TEST_CASE("ring_store: one row is written and no other", "[kernels][ring_store]"
                               .position = memory.put(std::vector<std::int32_t>{3'000'001}),
                               .row_bytes = 16,
                               .n_rows = kRows};
-  KVSCOPE_RUN_OP(ring_store, backend, args);
+  ring_store(args, {backend});
   CHECK(memory.get(ring) == std::vector<float>{1, 2, 3, 4, -1, -2, -3, -4, 9, 10, 11, 12});
 }
 
@@ -64,11 +64,11 @@ TEST_CASE("ring_store: refuses part of 16 bytes, an empty ring and a missing poi
           "[kernels][ring_store][validate]") {
   float x[4] = {};
   const std::int32_t position = 0;
-  CHECK_THROWS_WITH(cpu::ring_store({.row = x, .ring = x, .position = &position, .row_bytes = 24, .n_rows = 1}),
+  CHECK_THROWS_WITH(ring_store({.row = x, .ring = x, .position = &position, .row_bytes = 24, .n_rows = 1}, {}),
                     "ring_store: row_bytes is 24; expected a multiple of 16");
-  CHECK_THROWS_WITH(cpu::ring_store({.row = x, .ring = x, .position = &position, .row_bytes = 16, .n_rows = 0}),
+  CHECK_THROWS_WITH(ring_store({.row = x, .ring = x, .position = &position, .row_bytes = 16, .n_rows = 0}, {}),
                     Contains("n_rows is 0; expected 1 ..."));
-  CHECK_THROWS_WITH(cpu::ring_store({.row = x, .ring = x, .row_bytes = 16, .n_rows = 1}),
+  CHECK_THROWS_WITH(ring_store({.row = x, .ring = x, .row_bytes = 16, .n_rows = 1}, {}),
                     "ring_store: position is null");
 }
 
@@ -84,13 +84,13 @@ TEST_CASE("ring_store: one captured launch follows the position", "[kernels][rin
   const auto rows = random_normal(kSteps * kFloats, 62);
   DeviceBuffer row(kFloats * 4), ring(kRows * kFloats * 4), position(4);
   StepGraph graph;
-  graph.capture([&](Stream stream) {
+  graph.capture([&](Place recording) {
     ring_store({.row = row.data(),
                 .ring = ring.data(),
                 .position = static_cast<const std::int32_t*>(position.data()),
                 .row_bytes = kFloats * 4,
                 .n_rows = kRows},
-               stream);
+               recording);
   });
   for (std::int32_t step = 0; step < kSteps; ++step) {
     row.upload(rows.data() + step * kFloats);

@@ -41,7 +41,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype, bool in_p
                             .dim = p.dim,
                             .eps = kEps,
                             .dtype = dtype};
-  KVSCOPE_RUN_OP(rms_norm, backend, args);
+  rms_norm(args, {backend});
   return unpack(memory.get(out), dtype);
 }
 

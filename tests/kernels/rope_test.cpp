@@ -39,7 +39,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
                          .head_dim = p.head_dim,
                          .attention_scaling = p.attention_scaling,
                          .dtype = dtype};
-  KVSCOPE_RUN_OP(rope, backend, args);
+  rope(args, {backend});
   return unpack(memory.get(x), dtype);
 }
 

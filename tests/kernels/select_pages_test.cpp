@@ -51,7 +51,7 @@ SelectPagesArgs put(const Problem& p, const SlotCacheView& view, Memory& memory)
 Result run(Backend backend, const Problem& p) {
   Memory memory(backend);
   const SelectPagesArgs args = put(p, upload(p.cache, memory), memory);
-  KVSCOPE_RUN_OP(select_pages, backend, args);
+  select_pages(args, {backend});
   return {memory.get(args.page_table), memory.get(args.slot_position), memory.get(args.n_slots),
           memory.get(args.selected)};
 }
@@ -286,7 +286,7 @@ Problem cache_problem(Backend backend, DType dtype) {
   Memory memory(backend);
   auto* bounds = memory.put(poison(4 * 44 * 2 * 64, dtype));
   const PageBoundsArgs args = {.cache = upload(p.cache, memory), .decision = nullptr, .bounds = bounds};
-  KVSCOPE_RUN_OP(page_bounds, backend, args);
+  page_bounds(args, {backend});
   p.bounds = unpack(memory.get(bounds), dtype);
   return p;
 }
@@ -308,7 +308,7 @@ Attention attend(Backend backend, const Problem& p, const SlotCacheView& view, M
                                     .n_heads = p.n_heads,
                                     .scale = 0.125f,
                                     .scratch = memory.put(std::vector<float>(n_scratch + 1, 0.0f))};
-  KVSCOPE_RUN_OP(decode_attention, backend, args);
+  decode_attention(args, {backend});
   return {memory.get(o), memory.get(lse)};
 }
 
@@ -317,7 +317,7 @@ void check_all_pages(Backend backend) {
   Memory memory(backend);
   const SlotCacheView view = upload(p.cache, memory);
   const SelectPagesArgs args = put(p, view, memory);
-  KVSCOPE_RUN_OP(select_pages, backend, args);
+  select_pages(args, {backend});
   CHECK(memory.get(args.n_slots) == p.cache.n_slots);
   CHECK(memory.get(args.slot_position) == p.cache.slot_position);
   const Attention all = attend(backend, p, view, memory);
@@ -370,23 +370,23 @@ void check_graph() {
     q.push_back(memory.put(pack(random_normal(p.q.size(), 200 + step, 2), DType::bf16)));
     o.push_back(memory.put(poison(p.q.size(), DType::bf16)));
   }
-  const auto enqueue = [&](int step, Stream stream) {
+  const auto enqueue = [&](int step, Place place) {
     select.q = attention.q = q[step];
     attention.o = o[step];
-    select_pages(select, stream);
-    decode_attention(attention, stream);
+    select_pages(select, place);
+    decode_attention(attention, place);
   };
   std::vector<std::vector<std::byte>> expected;
   std::vector<std::vector<std::int32_t>> pages;
   for (int step = 0; step < kSteps; ++step) {
-    enqueue(step, nullptr);
+    enqueue(step, {Backend::cuda});
     expected.push_back(memory.get(o[step]));
     pages.push_back(memory.get(select.selected));
     if (step > 0) CHECK(pages[step] != pages[step - 1]);
   }
   StepGraph graph;
-  graph.capture([&](Stream stream) {
-    for (int step = 0; step < kSteps; ++step) enqueue(step, stream);
+  graph.capture([&](Place recording) {
+    for (int step = 0; step < kSteps; ++step) enqueue(step, recording);
   });
   for (int i = 0; i < 20; ++i) graph.launch(nullptr);
   wait_for(nullptr);
@@ -441,17 +441,17 @@ TEST_CASE("select_pages: refuses what it cannot do, by name", "[kernels][select_
   const SelectPagesArgs good = put(p, upload(p.cache, memory), memory);
   SelectPagesArgs args = good;
   args.n_pages = 0;
-  CHECK_THROWS_WITH(cpu::select_pages(args), Contains("select_pages: n_pages is 0; expected 1 ..."));
+  CHECK_THROWS_WITH(select_pages(args, {}), Contains("select_pages: n_pages is 0; expected 1 ..."));
   args = good;
   args.read_window = 0;
-  CHECK_THROWS_WITH(cpu::select_pages(args), Contains("select_pages: read_window is 0; expected 1 ..."));
+  CHECK_THROWS_WITH(select_pages(args, {}), Contains("select_pages: read_window is 0; expected 1 ..."));
   args = good;
   args.n_pages = 4;
   args.max_selected = 3;
-  CHECK_THROWS_WITH(cpu::select_pages(args), Contains("select_pages: max_selected is 3; expected 4 ..."));
+  CHECK_THROWS_WITH(select_pages(args, {}), Contains("select_pages: max_selected is 3; expected 4 ..."));
   args = good;
   args.selected = nullptr;
-  CHECK_THROWS_WITH(reference::select_pages(args), "select_pages: selected is null");
+  CHECK_THROWS_WITH(select_pages(args, {Backend::reference}), "select_pages: selected is null");
 }
 
 TEST_CASE("select_pages: on CUDA the pages are those found by hand", "[kernels][select_pages][cuda]") {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <thread>
 
-#include "kernels/cpu/parallel_for.h"
+#include "kernels/parallel_for.h"
 #include "tests/kernels/numbers.h"
 
 using namespace kvscope::kernels;
@@ -67,9 +67,9 @@ TEST_CASE("parallel_for: calls every index once, from several threads at once an
   constexpr std::int64_t kExpensive = 1'000'000;
   std::vector<std::atomic<int>> calls(500);
   const auto job = [&] {
-    cpu::parallel_for(250, kExpensive, [&](std::int64_t i) {
+    parallel_for(250, kExpensive, [&](std::int64_t i) {
       ++calls[i];
-      cpu::parallel_for(2, kExpensive, [&](std::int64_t) { ++calls[250 + i]; });
+      parallel_for(2, kExpensive, [&](std::int64_t) { ++calls[250 + i]; });
     });
   };
   {

@@ -20,7 +20,7 @@ void check_words(Backend backend) {
   Memory memory(backend);
   auto* out = memory.put(std::vector<std::uint32_t>{0xdeadbeefu});
   const XorWordsArgs args = {.data = memory.put(n > 0 ? words : std::vector<std::uint32_t>(4)), .out = out, .n = n};
-  KVSCOPE_RUN_OP(xor_words, backend, args);
+  xor_words(args, {backend});
   CHECK(memory.get(out) == std::vector<std::uint32_t>{expected});
 }
 
@@ -32,7 +32,7 @@ TEST_CASE("xor_words: every word is read once", "[kernels][xor_words]") {
 
 TEST_CASE("xor_words: refuses a part of a tile", "[kernels][xor_words][validate]") {
   std::uint32_t word = 0;
-  CHECK_THROWS_WITH(cpu::xor_words({.data = &word, .out = &word, .n = 1}),
+  CHECK_THROWS_WITH(xor_words({.data = &word, .out = &word, .n = 1}, {}),
                     "xor_words: n is 1; expected a multiple of 8192");
 }
 

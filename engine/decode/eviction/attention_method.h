@@ -21,7 +21,7 @@ struct LayerStep {
   const float* lse;                         // [n_heads], written for a method that reads_lse()
   const std::int32_t* position;             // of the new token
   const kernels::RetainDecision* decision;  // [n_kv_heads]
-  kernels::Stream stream;
+  kernels::Place place;
 };
 
 /// One object a sequence, which owns what the method has to remember. A method has a file, and a line in
@@ -51,7 +51,7 @@ class AttentionMethod {
   virtual kernels::SlotCacheView select(const LayerStep&, const kernels::SlotCacheView& cache) { return cache; }
   virtual void after_attention(const LayerStep&) {}
   /// Behind the last layer.
-  virtual void end_step(kernels::Stream) {}
+  virtual void end_step(kernels::Place) {}
 
   // Between two steps, on the host.
   /// What query q did, beside lifetimes.
@@ -69,16 +69,5 @@ class AttentionMethod {
 
 /// What the sequence's policy asks for.
 std::vector<std::unique_ptr<AttentionMethod>> make_methods(SequenceState& state);
-
-/// A kernel of the project where the tensors are: on `stream`, or here and now on the CPU.
-template <typename Args>
-void call(bool on_device, kernels::Stream stream, const Args& args, void (*on_cuda)(const Args&, kernels::Stream),
-          void (*on_cpu)(const Args&)) {
-  if (on_device) {
-    on_cuda(args, stream);
-  } else {
-    on_cpu(args);
-  }
-}
 
 }  // namespace kvscope::engine

@@ -6,15 +6,14 @@ namespace kvscope::engine {
 
 void LeastAttention::after_attention(const LayerStep& step) {
   const ModelConfig& config = state_.model.config();
-  call(state_.model.weights().device.is_cuda(), step.stream,
-       kernels::AttentionMassArgs{.cache = state_.cache.view(step.layer),
-                                  .q = step.q,
-                                  .lse = step.lse,
-                                  .position = step.position,
-                                  .n_heads = config.n_heads,
-                                  .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
-                                  .rule = rule_},
-       kernels::attention_mass, kernels::cpu::attention_mass);
+  kernels::attention_mass({.cache = state_.cache.view(step.layer),
+                           .q = step.q,
+                           .lse = step.lse,
+                           .position = step.position,
+                           .n_heads = config.n_heads,
+                           .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                           .rule = rule_},
+                          step.place);
 }
 
 void LeastAttention::after_prompt(int prompt_len, StepFacts* facts) {

@@ -23,13 +23,12 @@ void QueryRing::store(int layer, const at::Tensor& q, std::int64_t first) {
 
 void QueryRing::enqueue(const LayerStep& step) {
   const at::Tensor ring = rows_[step.layer];
-  call(ring.is_cuda(), step.stream,
-       kernels::RingStoreArgs{.row = step.q,
-                              .ring = ring.data_ptr(),
-                              .position = step.position,
-                              .row_bytes = ring.stride(0) * static_cast<std::int64_t>(ring.element_size()),
-                              .n_rows = static_cast<int>(ring.size(0))},
-       kernels::ring_store, kernels::cpu::ring_store);
+  kernels::ring_store({.row = step.q,
+                       .ring = ring.data_ptr(),
+                       .position = step.position,
+                       .row_bytes = ring.stride(0) * static_cast<std::int64_t>(ring.element_size()),
+                       .n_rows = static_cast<int>(ring.size(0))},
+                      step.place);
 }
 
 QueryRing::Queries QueryRing::newest(int layer, std::int64_t n, std::int64_t n_tokens) const {

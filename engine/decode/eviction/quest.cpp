@@ -17,7 +17,7 @@ class PageSelection final : public AttentionMethod {
   void after_prompt(int, StepFacts*) override { read_bounds(); }
   /// Brings the layer's bounds up to the token that was placed, and chooses the pages.
   kernels::SlotCacheView select(const LayerStep& step, const kernels::SlotCacheView& cache) override;
-  void end_step(kernels::Stream stream) override;
+  void end_step(kernels::Place place) override;
   void gather(std::int32_t q, StepFacts& facts) const override;
   void cache_changed() override;
 
@@ -66,10 +66,8 @@ void PageSelection::resize() {
 
 void PageSelection::read_bounds() {
   for (int layer = 0; layer < state_.model.config().n_layers; ++layer) {
-    call(is_cuda(), is_cuda() ? ops::current_stream(bounds_.device()) : nullptr,
-         kernels::PageBoundsArgs{
-             .cache = state_.cache.view(layer), .decision = nullptr, .bounds = bounds_[layer].data_ptr()},
-         kernels::page_bounds, kernels::cpu::page_bounds);
+    kernels::page_bounds({.cache = state_.cache.view(layer), .decision = nullptr, .bounds = bounds_[layer].data_ptr()},
+                         ops::place_of(bounds_.device()));
   }
 }
 
@@ -89,15 +87,13 @@ kernels::SlotCacheView PageSelection::select(const LayerStep& step, const kernel
                                          .slot_position = slot_position_.data_ptr<std::int32_t>(),
                                          .n_slots = n_slots_.data_ptr<std::int32_t>(),
                                          .selected = selected_[step.layer].data_ptr<std::int32_t>()};
-  call(is_cuda(), step.stream,
-       kernels::PageBoundsArgs{.cache = cache, .decision = step.decision, .bounds = bounds.data_ptr()},
-       kernels::page_bounds, kernels::cpu::page_bounds);
-  call(is_cuda(), step.stream, args, kernels::select_pages, kernels::cpu::select_pages);
+  kernels::page_bounds({.cache = cache, .decision = step.decision, .bounds = bounds.data_ptr()}, step.place);
+  kernels::select_pages(args, step.place);
   return selected_view(args);
 }
 
-void PageSelection::end_step(kernels::Stream stream) {
-  if (is_cuda()) kernels::copy_async(host_->data(), selected_.data_ptr(), selected_.nbytes(), stream);
+void PageSelection::end_step(kernels::Place place) {
+  if (is_cuda()) kernels::copy_async(host_->data(), selected_.data_ptr(), selected_.nbytes(), place.stream);
 }
 
 void PageSelection::gather(std::int32_t q, StepFacts& facts) const {

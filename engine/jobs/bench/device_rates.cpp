@@ -46,11 +46,7 @@ double measure_read_rate(const LoadedModel& model) {
                                       .out = reinterpret_cast<std::uint32_t*>(out.data_ptr<std::int32_t>()),
                                       .n = n};
   const Spread seconds = time_repeats(2, 10, [&] {
-    if (is_cuda) {
-      kernels::xor_words(args, ops::current_stream(model.weights().device));
-    } else {
-      kernels::cpu::xor_words(args);
-    }
+    kernels::xor_words(args, ops::place_of(model.weights().device));
     wait_for_device(model);
   });
   return static_cast<double>(words.nbytes()) / seconds.min;

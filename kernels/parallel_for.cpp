@@ -1,4 +1,4 @@
-#include "kernels/cpu/parallel_for.h"
+#include "kernels/parallel_for.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 #include <immintrin.h>
 #endif
 
-namespace kvscope::kernels::cpu {
+namespace kvscope::kernels {
 namespace {
 
 constexpr std::int64_t kCostOfSharing =
@@ -133,4 +133,4 @@ void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(st
   pool.run(n, body, wakes);
 }
 
-}  // namespace kvscope::kernels::cpu
+}  // namespace kvscope::kernels

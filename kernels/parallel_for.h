@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace kvscope::kernels::cpu {
+namespace kvscope::kernels {
 
 /// Calls body(i) once for every i in [0, n), on up to hardware_concurrency threads, and returns when all are done.
 ///
@@ -21,4 +21,4 @@ void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(st
 /// Threads among which parallel_for may share out its items, the caller included.
 int thread_count();
 
-}  // namespace kvscope::kernels::cpu
+}  // namespace kvscope::kernels

@@ -1,8 +1,7 @@
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
-#include "kernels/gate.h"
-#include "kernels/validate.h"
+#include "kernels/swiglu.h"
 
 namespace kvscope::kernels {
 namespace {
@@ -13,7 +12,7 @@ __device__ float gated(float x, float up) { return x / (1 + expf(-x)) * up; }
 
 // One thread per 16 bytes of out.
 template <typename T>
-__global__ void gate_kernel(const T* gate_up, T* out, long long n_chunks, int chunks_per_row) {
+__global__ void swiglu_kernel(const T* gate_up, T* out, long long n_chunks, int chunks_per_row) {
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n_chunks) return;
   const long long row = i / chunks_per_row;
@@ -29,7 +28,7 @@ __global__ void gate_kernel(const T* gate_up, T* out, long long n_chunks, int ch
 
 // The same, one thread per element, for rows that are not whole chunks.
 template <typename T>
-__global__ void gate_any_kernel(const T* gate_up, T* out, long long n, int dim) {
+__global__ void swiglu_any_kernel(const T* gate_up, T* out, long long n, int dim) {
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   const T* from = gate_up + i + i / dim * dim;
@@ -40,9 +39,7 @@ unsigned blocks_for(long long n) { return static_cast<unsigned>((n + kThreads - 
 
 }  // namespace
 
-void gate(const GateArgs& args, Stream stream) {
-  validate(args);
-  if (args.n_rows == 0) return;
+void cuda::swiglu(const SwigluArgs& args, Stream stream) {
   const long long n = args.n_rows * args.dim;
   dispatch_dtype(args.dtype, [&]<typename T>() {
     const T* from = static_cast<const T*>(args.gate_up);
@@ -51,9 +48,9 @@ void gate(const GateArgs& args, Stream stream) {
         reinterpret_cast<std::uintptr_t>(from) % 16 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
     if (aligned && args.dim % Chunk<T>::kSize == 0) {
       const long long n_chunks = n / Chunk<T>::kSize;
-      gate_kernel<T><<<blocks_for(n_chunks), kThreads, 0, stream>>>(from, out, n_chunks, args.dim / Chunk<T>::kSize);
+      swiglu_kernel<T><<<blocks_for(n_chunks), kThreads, 0, stream>>>(from, out, n_chunks, args.dim / Chunk<T>::kSize);
     } else {
-      gate_any_kernel<T><<<blocks_for(n), kThreads, 0, stream>>>(from, out, n, args.dim);
+      swiglu_any_kernel<T><<<blocks_for(n), kThreads, 0, stream>>>(from, out, n, args.dim);
     }
   });
   check_launch();

@@ -1,4 +1,4 @@
-#include "kernels/gate.h"
+#include "kernels/swiglu.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -24,9 +24,9 @@ Problem random_problem(int n_rows, int dim, DType dtype) {
 std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
   Memory memory(backend);
   auto* out = memory.put(poison(static_cast<std::size_t>(p.n_rows) * p.dim, dtype));
-  const GateArgs args = {
+  const SwigluArgs args = {
       .gate_up = memory.put(pack(p.gate_up, dtype)), .out = out, .n_rows = p.n_rows, .dim = p.dim, .dtype = dtype};
-  KVSCOPE_RUN_OP(gate, backend, args);
+  swiglu(args, {backend});
   return unpack(memory.get(out), dtype);
 }
 
@@ -69,18 +69,18 @@ void check_ends(Backend backend) {
 
 }  // namespace
 
-TEST_CASE("gate: large and small gates saturate", "[kernels][gate]") {
+TEST_CASE("swiglu: large and small gates saturate", "[kernels][swiglu]") {
   check_ends(GENERATE(Backend::reference, Backend::cpu));
 }
 
-TEST_CASE("gate: the CPU version is as exact as a plain one", "[kernels][gate]") { check_shapes(Backend::cpu); }
+TEST_CASE("swiglu: the CPU version is as exact as a plain one", "[kernels][swiglu]") { check_shapes(Backend::cpu); }
 
-TEST_CASE("gate: on CUDA large and small gates saturate", "[kernels][gate][cuda]") {
+TEST_CASE("swiglu: on CUDA large and small gates saturate", "[kernels][swiglu][cuda]") {
   if (skip_without_device()) return;
   check_ends(Backend::cuda);
 }
 
-TEST_CASE("gate: the CUDA version is as exact as a plain one", "[kernels][gate][cuda]") {
+TEST_CASE("swiglu: the CUDA version is as exact as a plain one", "[kernels][swiglu][cuda]") {
   if (skip_without_device()) return;
   check_shapes(Backend::cuda);
 }

@@ -1,14 +1,12 @@
-#include "kernels/gate.h"
+#include "kernels/swiglu.h"
 
 #include <cmath>
 
 #include "kernels/reference/element.h"
-#include "kernels/validate.h"
 
 namespace kvscope::kernels::reference {
 
-void gate(const GateArgs& args) {
-  validate(args);
+void swiglu(const SwigluArgs& args) {
   for (std::int64_t row = 0; row < args.n_rows; ++row) {
     for (int i = 0; i < args.dim; ++i) {
       const double x = load(args.gate_up, row * 2 * args.dim + i, args.dtype);

@@ -1,12 +1,12 @@
 #pragma once
-#include "kernels/dtype.h"
+#include "kernels/operation.h"
 
 namespace kvscope::kernels {
 
 /// The gate of an MLP, row by row: out = silu(gate) * up, silu(x) = x / (1 + exp(-x)).
 ///
 /// float32 inside, rounded once.
-struct GateArgs {
+struct SwigluArgs {
   const void* gate_up;  // [n_rows, 2 dim]: gate, then up, as one product leaves them
   void* out;            // [n_rows, dim]; must not overlap gate_up
   std::int64_t n_rows;
@@ -14,12 +14,6 @@ struct GateArgs {
   DType dtype;
 };
 
-void gate(const GateArgs& args, Stream stream);
-namespace cpu {
-void gate(const GateArgs& args);
-}
-namespace reference {
-void gate(const GateArgs& args);
-}
+KVSCOPE_OPERATION(swiglu, SwigluArgs);
 
 }  // namespace kvscope::kernels

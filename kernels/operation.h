@@ -1,0 +1,53 @@
+#pragma once
+// What all operations have in common: three versions, of which a place chooses one.
+
+#include "kernels/cuda_error.h"
+#include "kernels/dtype.h"
+
+namespace kvscope::kernels {
+
+/// The versions of an operation. The reference says what it *is*: plain loops in double.
+enum class Backend : std::uint8_t { reference, cpu, cuda };
+
+/// Where an operation runs: here and now, or enqueued on a stream of the current CUDA device.
+struct Place {
+  Backend backend = Backend::cpu;
+  Stream stream = nullptr;  // of CUDA
+
+  bool is_cuda() const { return backend == Backend::cuda; }
+};
+
+}  // namespace kvscope::kernels
+
+// Macros, since the versions are told apart by their namespaces, and in a build without CUDA one of them does not exist.
+
+/// Declares an operation. op(args, place) refuses arguments by name and value (std::invalid_argument, argument_check.h)
+/// and runs one version; a version by itself checks nothing.
+#define KVSCOPE_OPERATION(op, Args)         \
+  void op(const Args& args, Place place);   \
+  namespace reference {                     \
+  void op(const Args& args);                \
+  }                                         \
+  namespace cpu {                           \
+  void op(const Args& args);                \
+  }                                         \
+  namespace cuda {                          \
+  void op(const Args& args, Stream stream); \
+  }                                         \
+  static_assert(true, "an operation ends with ;")
+
+/// The last statement of op(args, place) in <op>.cpp, after its checks.
+#define KVSCOPE_RUN(op, args, place)                    \
+  switch ((place).backend) {                            \
+    case Backend::reference:                            \
+      return reference::op(args);                       \
+    case Backend::cpu:                                  \
+      return cpu::op(args);                             \
+    case Backend::cuda:                                 \
+      return KVSCOPE_ON_CUDA(op, args, (place).stream); \
+  }
+#ifdef KVSCOPE_HAS_CUDA
+#define KVSCOPE_ON_CUDA(op, args, stream) cuda::op(args, stream)
+#else
+#define KVSCOPE_ON_CUDA(op, args, stream) no_cuda(#op)
+#endif
