@@ -1,7 +1,6 @@
 #include "engine/decode/decode_step.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "engine/core/support/error.h"
@@ -227,7 +226,7 @@ void DecodeStep::enqueue_layer(int index, kernels::Stream stream) {
                      .out = out.data_ptr(),
                      .n_rows = weight.size(0),
                      .dim = static_cast<int>(weight.size(1)),
-                     .eps = config.rms_norm_eps,
+                     .eps = config.layers[index].norm_eps,
                      .epilogue = epilogue,
                      .dtype = dtype},
                     out.size(1), stream);
@@ -298,12 +297,12 @@ kernels::AdmitStepArgs DecodeStep::admit_args(int index, int row) {
                                  .qkv = row_of_tensor(qkv_, row),
                                  .q_norm = data_or_null(layer.q_norm),
                                  .k_norm = data_or_null(layer.k_norm),
-                                 .inv_freq = weights.inv_freq.data_ptr<float>(),
+                                 .inv_freq = layer.inv_freq.data_ptr<float>(),
                                  .position = position_of(row),
                                  .q = row_of_tensor(q_, row),
                                  .n_heads = config.n_heads,
-                                 .eps = config.rms_norm_eps,
-                                 .attention_scaling = weights.attention_scaling,
+                                 .eps = config.layers[index].norm_eps,
+                                 .attention_scaling = layer.attention_scaling,
                                  .zero_channel = weights.gate_channel,
                                  .rule = sequence.policy.rule(),
                                  .log_gamma = static_cast<const float*>(data_or_null(tensors.log_gamma)),
@@ -333,7 +332,7 @@ void DecodeStep::enqueue_attention(int index, int row, kernels::Stream stream) {
   const RetentionPlan& plan = sequence.policy.plan();
   const kernels::SlotCacheView cache = sequence.cache.view(index);
   const bool counts = plan.eviction != StepEviction::none;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+  const auto scale = static_cast<float>(config.attention_scale(index));
   const void* q = row_of_tensor(q_, row);
   auto* lse = static_cast<float*>(row_of_tensor(lse_, row));
   PageSelection* selection = selection_[static_cast<std::size_t>(inputs_of_run_[row].sequence)].get();

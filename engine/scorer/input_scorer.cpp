@@ -1,8 +1,8 @@
 // Gates on what enters attention, one network a layer with an output for each KV head: SP-KV's utility predictor,
 // KVzap, and DMS with a projection of its own.
 //
-//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2,    n = the attention input, or a norm of its own of the residual
-//     stream score = +-(scale y + offset), then its sigmoid where the method has one
+//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2,    n = the attention input, or a norm of its own of the residual stream
+//     score = +-(scale y + offset), then its sigmoid where the method has one
 //
 // Weights are rounded to the model's dtype and run by the kernels of its linear layers; scale, offset and sign are
 // folded into W2 and b2.
@@ -46,7 +46,7 @@ class InputScorer final : public TokenScorer {
 
   at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory*) const override {
     at::Tensor n = norm_.defined() ? ops::rms_norm(tokens.x, norm_[layer], eps_) : tokens.input;
-    if (w1_.defined()) n = activate(ops::linear(n, w1_[layer], b1_[layer]));
+    if (w1_.defined()) n = activate(ops::linear(n, w1_[layer], b1_[layer]), config_.activation);
     // The last product is small, and its result is compared with a threshold: float32 as the decode step has it.
     at::Tensor score = ops::linear(n.to(at::kFloat), w2_[layer].to(at::kFloat), b2_[layer].to(at::kFloat));
     if (config_.sigmoid) score = score.sigmoid();
@@ -84,9 +84,9 @@ class InputScorer final : public TokenScorer {
            .n_rows = w1_.size(1),
            .dim = static_cast<int>(w1_.size(2)),
            .eps = eps_,
-           .epilogue = config_.activation == "gelu"   ? kernels::Epilogue::gelu
-                       : config_.activation == "silu" ? kernels::Epilogue::silu
-                                                      : kernels::Epilogue::store,
+           .epilogue = config_.activation == Activation::gelu   ? kernels::Epilogue::gelu
+                       : config_.activation == Activation::silu ? kernels::Epilogue::silu
+                                                                : kernels::Epilogue::store,
            .dtype = dtype});
       last.x = hidden_.data_ptr();
       last.norm_weight = nullptr;
@@ -95,10 +95,6 @@ class InputScorer final : public TokenScorer {
   }
 
  private:
-  at::Tensor activate(const at::Tensor& x) const {
-    return config_.activation == "gelu" ? at::gelu(x) : config_.activation == "silu" ? at::silu(x) : x;
-  }
-
   GateConfig config_;
   std::string_view kind_;
   std::int64_t n_kv_heads_;

@@ -11,8 +11,7 @@ namespace {
 
 /// Probabilities [group, queries, keys] of one KV head: softmax over the keys at positions <= the query's.
 at::Tensor probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
-                         const at::Tensor& k_position) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(k.size(-1)));
+                         const at::Tensor& k_position, double scale) {
   at::Tensor logits = at::matmul(q.to(at::kFloat), k.to(at::kFloat).t()).mul_(scale);
   logits.masked_fill_(k_position.unsqueeze(0) > q_position.unsqueeze(1), -INFINITY);
   return logits.softmax(-1);
@@ -54,7 +53,7 @@ at::Tensor snapkv_scores(const SequenceState& state, int layer, const OrderedLay
     const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
     const int group = config.group_size();
     const at::Tensor p = probabilities(q.narrow(1, head * group, group).transpose(0, 1), tokens.k[head].narrow(0, 0, n),
-                                       q_position, k_position)
+                                       q_position, k_position, config.attention_scale(layer))
                              .narrow(2, 0, n_before);
     const at::Tensor score =
         compression.group_max ? pool(p.amax(0).sum(0), compression) : pool(p.mean(1).contiguous(), compression).mean(0);
@@ -72,8 +71,8 @@ at::Tensor last_attention_scores(const SequenceState& state, int layer, const Or
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
     const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
     const at::Tensor k = tokens.k[head].narrow(0, 0, static_cast<std::int64_t>(positions.size()));
-    const at::Tensor p =
-        probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position, k_position);  // [group, 1, n]
+    const at::Tensor p = probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position, k_position,
+                                       config.attention_scale(layer));  // [group, 1, n]
     sum.narrow(0, 0, k.size(0)).add_(p.select(1, 0).sum(0));
   }
   return sum.div_(config.n_heads).unsqueeze(0).expand({config.n_kv_heads, -1});

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/study/retention_metrics.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/run.h"
 #include "engine/jobs/tasks/scored_decoding.h"
