@@ -8,6 +8,7 @@
 #include "app/session/trace_open.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
