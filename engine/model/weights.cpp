@@ -3,7 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include <cmath>
-#include <string_view>
+
+#include "engine/core/support/hash.h"
 
 namespace kvscope::engine {
 namespace {
@@ -112,19 +113,6 @@ class SourceReader final : public WeightReader {
   const TensorSource& source_;
 };
 
-std::uint64_t fnv1a64(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-std::uint64_t splitmix64(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 kernels::DType kernel_dtype(at::ScalarType dtype) {
@@ -173,7 +161,7 @@ TensorSource formula_source(std::uint64_t seed) {
     float* data = out.data_ptr<float>();
     at::parallel_for(0, out.numel(), 1 << 16, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::uint64_t bits = splitmix64(start + static_cast<std::uint64_t>(i)) >> 40;
+        const std::uint64_t bits = split_mix(start + static_cast<std::uint64_t>(i)) >> 40;
         data[i] = offset + scale * (static_cast<float>(bits) * 0x1p-23f - 1.0f);
       }
     });
