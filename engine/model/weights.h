@@ -60,7 +60,8 @@ class WeightReader {
   virtual void read(const std::vector<TensorTarget>& targets) = 0;
 };
 
-/// Asks `reader` for every tensor that `config` implies, by the names of its family, and lays them out on `device` in `dtype`.
+/// Asks `reader` for every tensor that `config` implies, by its family's names, and lays them out on `device` in
+/// `dtype`.
 Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Device device, at::ScalarType dtype);
 /// The same from a source that has every tensor, one at a time.
 Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype);

@@ -37,7 +37,7 @@ std::vector<float> logits(const ModelConfig& config, int prompt_len) {
 
 TEST_CASE("layers that differ give the same logits in a prompt and token by token", "[engine][layers]") {
   const std::vector<float> at_once = logits(made_up_config(), kTokens);
-  CHECK(test::relative_difference(logits(made_up_config(), 1), at_once) < 1e-5);
+  CHECK(test::relative_difference(logits(made_up_config(), 1), at_once) < 1e-4);
 }
 
 TEST_CASE("everything that a layer is configured with has its effect", "[engine][layers]") {
@@ -55,7 +55,7 @@ TEST_CASE("everything that a layer is configured with has its effect", "[engine]
     ModelConfig other = made_up_config();
     change(other.layers[1]);
     CHECK(test::relative_difference(logits(other, 1), expected) > 1e-3);
-    CHECK(test::relative_difference(logits(other, kTokens), logits(other, 1)) < 1e-5);
+    CHECK(test::relative_difference(logits(other, kTokens), logits(other, 1)) < 1e-4);
   }
 }
 
