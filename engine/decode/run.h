@@ -13,8 +13,8 @@ struct OracleFacts {
   int horizon = 0;  // queries the teacher has seen
   HeadMap recall;   // recall(horizon - 1)
   bool final = false;
-  HeadSeries<float>
-      future_mass;  // [layer][kv_head][horizon], empty unless final; NaN for tokens without future queries
+  /// [layer][kv_head][horizon], empty unless final; NaN for tokens without future queries.
+  HeadSeries<float> future_mass;
 };
 
 /// What a run tells as it goes; any may be empty. Called on the caller's thread, in this order: started, step

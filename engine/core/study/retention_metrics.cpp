@@ -14,8 +14,8 @@ constexpr float kOracleEpsilon = 1e-6f;  // inside the log, with normalised mass
 
 constexpr MetricInfo kMetrics[] = {
     {Metric::density, "density", "Density",
-     "kept tokens outside the window / all tokens outside the window (t <= q - window); sinks count, the window does "
-     "not",
+     "kept tokens outside the window / all tokens outside the window (t <= q - window); "
+     "sinks count, the window does not",
      false},
     {Metric::evict_ratio, "evict_ratio", "Evict ratio",
      "1 - kept / all tokens between sinks and window (n_sink <= t <= q - window): 0 is dense, 1 is window only", false},
@@ -25,9 +25,8 @@ constexpr MetricInfo kMetrics[] = {
      "oracle: running top-k of the dense teacher's future attention with the same sinks, window, top_k and decay",
      true},
     {Metric::mass_recall, "mass_recall", "Mass recall",
-     "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; not bounded by 1, "
-     "as "
-     "the oracle may rank by decayed mass",
+     "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; "
+     "not bounded by 1, as the oracle may rank by decayed mass",
      true},
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
@@ -176,8 +175,7 @@ const MetricInfo* find_metric(std::string_view name) {
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   HeadMap map = empty_map(run);
-  const bool needs_oracle = metric == Metric::recall || metric == Metric::mass_recall;
-  q = last_query(run, q, needs_oracle);
+  q = last_query(run, q, std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle);
   if (q < 0) return map;
   const RetentionGeometry geometry = run.geometry();
   auto value = map.values.begin();
