@@ -70,7 +70,8 @@ std::string general_help() {
       "  --script FILE              run a list of commands from a JSON file\n"
       "  --screenshot FILE.png      write a picture of the window after the script, or at once\n"
       "  --exit                     leave after --script and --screenshot\n\n"
-      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display), 4 internal, 130 cancelled.\n";
+      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display),\n"
+      "            4 internal, 130 cancelled.\n";
   return text;
 }
 

@@ -6,7 +6,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "engine/core/study/head_selection.h"
+#include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

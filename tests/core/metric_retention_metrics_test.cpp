@@ -3,6 +3,7 @@
 #include <limits>
 #include <random>
 
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 

@@ -78,9 +78,6 @@ SamplingSpec sampling_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const RunRequest& request, int id);
 RunRequest run_request_from_json(const nlohmann::json& json);
 
-nlohmann::json to_json(const StepFacts& facts, int id);
-StepFacts step_facts_from_json(const nlohmann::json& json);
-
 /// Applies an event of a run (started, step, oracle, done, error) to the record; unknown types are ignored. The same
 /// function serves window, command line and tests, so that all see the same run. Throws Error if the event does not fit
 /// the record (an index outside the model, say): an engine is not trusted to be well.
