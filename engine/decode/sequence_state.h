@@ -3,9 +3,11 @@
 
 #include <memory>
 
+#include "engine/core/record/run_facts.h"
 #include "engine/decode/active_policy.h"
 #include "engine/decode/hooks.h"
 #include "engine/decode/slot_cache.h"
+#include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/model/model.h"
 #include "engine/model/ops.h"
 #include "kernels/page_bounds.h"
 #include "kernels/select_pages.h"
