@@ -216,10 +216,9 @@ const CommandSpec& compare_command() {
       "A B | TRACE --policy SPEC [--model PATH]",
       "where two runs part, and what another policy would cost",
       "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-      "and the NLL of the\n"
-      "tokens that both have. With --policy the model reads the trace's tokens again under both policies (teacher "
-      "forcing, so every\n"
-      "number is measured): change of NLL, first position where the likeliest token is another one, density.",
+      "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again under both "
+      "policies (teacher forcing, so every number is measured): change of NLL, first position where the likeliest "
+      "token is another one, density.",
       "  kvscope compare full.h5 kvpop.h5\n"
       "  kvscope compare a.h5 --policy streaming:sinks=4,window=508",
       1,

@@ -111,7 +111,7 @@ int figure(const Arguments& arguments) {
   if (arguments.has("json")) {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
     for (const auto& path : written) files.push_back(path.string());
-    write_json_line(nlohmann::ordered_json{{"figure", recipe.figure()}, {"files", files}});
+    write_json_line(nlohmann::ordered_json{{"figure", views::figure_name(recipe.options)}, {"files", files}});
   } else {
     for (const auto& path : written) std::printf("%s\n", path.c_str());
   }
@@ -126,8 +126,7 @@ const CommandSpec& figure_command() {
                                    "RECIPE.json [TRACE...] -o FILE | --preset NAME TRACE... -o FILE",
                                    "a figure for a paper: PDF, SVG or PNG",
                                    "The same figure model that the window draws. Beside FILE stand its numbers (.csv, "
-                                   ".npz) and its recipe (.json), which\n"
-                                   "makes the same bytes again.",
+                                   ".npz) and its recipe (.json), which makes the same bytes again.",
                                    "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full",
                                    0,
                                    1000,

@@ -50,7 +50,7 @@ ordered_json inspect_gate(const GateFile& gate) {
 
 /// A folder in which a model stands or should stand, with or without a gate beside it.
 bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
-  if (gate == "duo" || gate == "kvzap") return false;  // they have a config.json of their own
+  if (gate && has_own_config(*gate)) return false;
   std::error_code error;
   for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"}) {
     if (fs::exists(folder / name, error)) return true;
@@ -190,7 +190,7 @@ const CommandSpec& inspect_command() {
       "inspect",
       "PATH [--json]",
       "what a model, a gate, a weights file or a trace is",
-      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a\n"
+      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a "
       "trace. Of models it reads headers, not weights.",
       "  kvscope inspect samples/models/kvscope-tiny",
       1,

@@ -72,8 +72,8 @@ const CommandSpec& what_if_command() {
                                    "TRACE SPEC [--run N]",
                                    "what another policy would have kept, from recorded scores",
                                    "A preview: the scores stay as they were recorded, though evicting other tokens in "
-                                   "one layer changes the scores of the\n"
-                                   "layers above it. Decoding again (kvscope run) measures it.",
+                                   "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
+                                   "measures it.",
                                    "  kvscope what-if a.h5 kvpop:keep=10%",
                                    2,
                                    2,

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/model/device.h"
 #include "engine/model/ops.h"
 #include "kernels/device.h"

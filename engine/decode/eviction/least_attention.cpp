@@ -1,0 +1,31 @@
+#include "engine/decode/eviction/least_attention.h"
+
+namespace kvscope::engine {
+
+void LeastAttention::after_attention(const LayerStep& step) {
+  const ModelConfig& config = state_.model.config();
+  call(state_.model.weights().device.is_cuda(), step.stream,
+       kernels::AttentionMassArgs{.cache = state_.cache.view(step.layer),
+                                  .q = step.q,
+                                  .lse = step.lse,
+                                  .position = step.position,
+                                  .n_heads = config.n_heads,
+                                  .scale = static_cast<float>(config.attention_scale(step.layer)),
+                                  .rule = rule_},
+       kernels::attention_mass, kernels::cpu::attention_mass);
+}
+
+void LeastAttention::after_prompt(int prompt_len, StepFacts* facts) {
+  const RetentionPlan& plan = state_.policy.plan();
+  if (!plan.dense_prefill) return;
+  const RetentionGeometry& geometry = state_.policy.geometry();
+  keep_best(
+      state_,
+      {.n_tokens = prompt_len,
+       .budget = geometry.budget(),
+       .max_slots = state_.policy.answer_slots(),
+       .fixed_from = prompt_len - plan.protect},
+      [&](int layer, const OrderedLayer& tokens) { return prompt_scores(layer, tokens, prompt_len); }, facts);
+}
+
+}  // namespace kvscope::engine
