@@ -64,7 +64,7 @@ ordered_json inspect_model(const fs::path& folder, bool has_gate) {
   const Tokenizer tokenizer = Tokenizer::load(folder);
   const double kv_bytes = 2.0 * config.n_layers * config.n_kv_heads * config.head_dim * 2;
   ordered_json result = {{"kind", "model"},
-                         {"architecture", config.architecture},
+                         {"architecture", config.family->architecture},
                          {"dtype", config.dtype},
                          {"layers", config.n_layers},
                          {"heads", config.n_heads},

@@ -84,7 +84,6 @@ void DecodeStep::enqueue(kernels::Place place) {
 /// Six launches for one sequence: QKV; norm, rotation, score, decision and cache; attention; output; and two of the
 /// MLP.
 void DecodeStep::enqueue_layer(int index, kernels::Place place) {
-  const ModelConfig& config = model_.config();
   const LayerWeights& layer = model_.weights().layers[index];
   const auto project = [&](const at::Tensor& weight, const at::Tensor& x, const at::Tensor& norm, const at::Tensor& out,
                            kernels::Epilogue epilogue, const at::Tensor& bias = {}) {
@@ -95,7 +94,7 @@ void DecodeStep::enqueue_layer(int index, kernels::Place place) {
                      .out = out.data_ptr(),
                      .n_rows = weight.size(0),
                      .dim = static_cast<int>(weight.size(1)),
-                     .eps = config.rms_norm_eps,
+                     .eps = model_.config().layers[index].norm_eps,
                      .epilogue = epilogue,
                      .dtype = kernel_dtype(model_.weights().dtype)},
                     out.size(1), place);

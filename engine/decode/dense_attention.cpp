@@ -1,5 +1,6 @@
 #include "engine/decode/dense_attention.h"
 
+#include <cmath>
 #include <exception>
 #include <map>
 #include <tuple>
@@ -28,7 +29,8 @@ at::Tensor for_every_head(const at::Tensor& k, std::int64_t n_heads) {
   return k.unsqueeze(1).expand({n_kv_heads, n_heads / n_kv_heads, n, d}).reshape({1, n_heads, n, d});
 }
 
-Part call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
+Part call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
+                  bool causal) {
   const at::Tensor queries = as_batch_of_queries(q);
   const bool ungrouped = backend == DenseBackend::cudnn_ungrouped;
   const at::Tensor keys = ungrouped ? for_every_head(k, q.size(1)) : k.unsqueeze(0),
@@ -36,11 +38,13 @@ Part call_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k
   at::Tensor o, lse;
   if (backend != DenseBackend::flash) {
     const auto result = at::_scaled_dot_product_cudnn_attention(queries, keys, values, /*attn_bias=*/std::nullopt,
-                                                                /*compute_log_sumexp=*/true, /*dropout_p=*/0.0, causal);
+                                                                /*compute_log_sumexp=*/true, /*dropout_p=*/0.0, causal,
+                                                                /*return_debug_mask=*/false, scale);
     o = std::get<0>(result);
     lse = std::get<1>(result);
   } else {
-    const auto result = at::_scaled_dot_product_flash_attention(queries, keys, values, /*dropout_p=*/0.0, causal);
+    const auto result = at::_scaled_dot_product_flash_attention(queries, keys, values, /*dropout_p=*/0.0, causal,
+                                                                /*return_debug_mask=*/false, scale);
     o = std::get<0>(result);
     lse = std::get<1>(result);
   }
@@ -55,11 +59,11 @@ at::Tensor merge(Part own, const Part& past) {
 }
 
 at::Tensor attend_by_library(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             std::int64_t first) {
+                             std::int64_t first, double scale) {
   const std::int64_t n = q.size(0);
-  const Part own = call_library(backend, q, k.narrow(1, first, n), v.narrow(1, first, n), /*causal=*/true);
+  const Part own = call_library(backend, q, k.narrow(1, first, n), v.narrow(1, first, n), scale, /*causal=*/true);
   if (first == 0) return own.o.contiguous();
-  const Part past = call_library(backend, q, k.narrow(1, 0, first), v.narrow(1, 0, first), /*causal=*/false);
+  const Part past = call_library(backend, q, k.narrow(1, 0, first), v.narrow(1, 0, first), scale, /*causal=*/false);
   return merge(own, past).contiguous();
 }
 
@@ -74,9 +78,10 @@ bool agrees(DenseBackend backend, const at::Tensor& q, std::int64_t n_kv_heads) 
   };
   const at::Tensor small = numbers({kQueries, n_heads, d}, 0.37), k = numbers({n_kv_heads, kQueries + kPast, d}, 0.61),
                    v = numbers({n_kv_heads, kQueries + kPast, d}, 0.83);
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
   try {
-    const at::Tensor found = attend_by_library(backend, small, k, v, kPast);
-    const at::Tensor expected = ops::cache_attention(small, k, v, {}, {}, kPast);
+    const at::Tensor found = attend_by_library(backend, small, k, v, kPast, scale);
+    const at::Tensor expected = ops::lifetime_attention(small, {k, v}, kPast, scale);
     // Four roundings of bfloat16 (two parts, two of the merge) at values of at most 1.4; another mask or another head
     // would be off by tenths.
     return (found.to(at::kFloat) - expected.to(at::kFloat)).abs().max().item<float>() < 1.4f * 4 / 256;
@@ -120,9 +125,9 @@ DenseBackend choose_dense_backend(const at::Tensor& q, std::int64_t n_kv_heads) 
 }
 
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first) {
-  if (backend == DenseBackend::own) return ops::cache_attention(q, k, v, {}, {}, first);
-  return attend_by_library(backend, q, k, v, first);
+                           std::int64_t first, double scale) {
+  if (backend == DenseBackend::own) return ops::lifetime_attention(q, {k, v}, first, scale);
+  return attend_by_library(backend, q, k, v, first, scale);
 }
 
 }  // namespace kvscope::engine

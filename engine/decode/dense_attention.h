@@ -14,12 +14,12 @@ const char* name_of(DenseBackend backend);
 /// Attention of q [n, n_heads, head_dim] at positions first ... first + n - 1 over keys and values of positions 0 ...
 /// first + n - 1, k and v [n_kv_heads, >= first + n, head_dim], every row contiguous. -> [n, n_heads, head_dim].
 ///
-/// The libraries know no offset between queries and keys: the chunk's own square, causal, and its rectangle over the
-/// past are two calls, merged by their log-sum-exp, which is exact:
+/// `scale` is of q . k. The libraries know no offset between queries and keys: the chunk's own square, causal, and its
+/// rectangle over the past are two calls, merged by their log-sum-exp, which is exact:
 ///
 ///     o = o_own + (o_past - o_own) w,   w = exp(lse_past) / (exp(lse_past) + exp(lse_own))
 at::Tensor dense_attention(DenseBackend backend, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           std::int64_t first);
+                           std::int64_t first, double scale);
 
 /// The fastest backend that gives right results for n queries like q on its device. bfloat16 on CUDA only; a library
 /// that refuses these shapes, or whose result on a small problem is not that of the project's kernel, is not used. The

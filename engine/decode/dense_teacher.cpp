@@ -37,12 +37,14 @@ class TeacherSite final : public AttentionSite {
     const at::Tensor keys = keys_[layer], values = values_[layer];
     keys.narrow(0, position_, n).copy_(k);
     values.narrow(0, position_, n).copy_(v);
+    ops::KeysInSight seen{keys.transpose(0, 1), values.transpose(0, 1)};
     const at::Tensor lse = at::empty({n_heads_, n}, mass_.options());
-    const at::Tensor o = ops::lifetime_attention(q, keys, values, {}, position_, lse);
+    const at::Tensor o = ops::lifetime_attention(q, seen, position_, tokens.scale, lse);
     if (spec_.sparse_lse && kept_ != nullptr) {
-      ops::lifetime_attention(q, keys, values, lifetimes(layer, position_ + n), position_, lse);
+      seen.evict_at = lifetimes(layer, position_ + n);
+      ops::lifetime_attention(q, seen, position_, tokens.scale, lse);
     }
-    ops::future_attention(q, keys, lse, mass_[layer], position_, window_, future_queries());
+    ops::future_attention(q, keys, lse, mass_[layer], position_, tokens.scale, window_, future_queries());
     return o;
   }
 

@@ -9,7 +9,7 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/record/oracle_text.h"
-#include "engine/model/model.h"
+#include "engine/scorer/loaded_model.h"
 
 namespace kvscope::engine {
 

@@ -12,7 +12,7 @@
 #include "engine/core/record/run_facts.h"
 #include "engine/core/record/run_request.h"
 #include "engine/decode/hooks.h"
-#include "engine/model/model.h"
+#include "engine/scorer/loaded_model.h"
 
 namespace kvscope::engine {
 

@@ -1,7 +1,6 @@
 #include "engine/decode/lane.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/decode_attention.h"
 
@@ -73,12 +72,12 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                  .qkv = row_of_tensor(buffers.qkv, row),
                                  .q_norm = data_or_null(layer.q_norm),
                                  .k_norm = data_or_null(layer.k_norm),
-                                 .inv_freq = weights.inv_freq.data_ptr<float>(),
+                                 .inv_freq = layer.inv_freq.data_ptr<float>(),
                                  .position = buffers.position(row),
                                  .q = row_of_tensor(buffers.q, row),
                                  .n_heads = config.n_heads,
-                                 .eps = config.rms_norm_eps,
-                                 .attention_scaling = weights.attention_scaling,
+                                 .eps = config.layers[index].norm_eps,
+                                 .attention_scaling = layer.attention_scaling,
                                  .zero_channel = weights.gate_channel,
                                  .policy = {.rule = sequence.policy.rule(),
                                             .log_gamma = static_cast<const float*>(data_or_null(log_gamma_)),
@@ -121,7 +120,7 @@ void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, ker
                              .o = row_of_tensor(buffers.o, row),
                              .lse = reads_lse ? lse : nullptr,
                              .n_heads = config.n_heads,
-                             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                             .scale = static_cast<float>(config.attention_scale(layer)),
                              .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr},
                             place);
   for (const auto& method : methods) method->after_attention(step);

@@ -43,7 +43,7 @@ void PrefillSite::begin(std::int64_t first, std::int64_t n) {
 }
 
 at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
-  const auto& [x, input, q_unrotated, k_unrotated, q, k, v] = tokens;
+  const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
   if (hooks_.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
   const double n_layers = state_.model.config().n_layers;
   if (hooks_.progress) {
@@ -63,7 +63,7 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
     keys = at::cat({kept.k, keys}, 1);
     values = at::cat({kept.v, values}, 1);
   }
-  const at::Tensor o = ops::cache_attention(q, keys, values, facts.position, facts.evict_at, first_);
+  const at::Tensor o = ops::lifetime_attention(q, {keys, values, facts.evict_at, facts.position}, first_, tokens.scale);
   std::vector<std::int32_t> n_slots;
   for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(head(layer, i).n_slots());
   state_.cache.set_slots(layer, n_slots);
@@ -76,10 +76,12 @@ at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
   const bool needs_lse = std::any_of(state_.methods.begin(), state_.methods.end(),
                                      [](const auto& m) { return m->reads_prompt_attention(); });
-  if (!needs_lse) return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_);
+  if (!needs_lse) {
+    return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_, tokens.scale);
+  }
   const at::Tensor lse =
       at::empty({tokens.q.size(1), n_}, at::TensorOptions().device(tokens.q.device()).dtype(at::kFloat));
-  const at::Tensor o = ops::cache_attention(tokens.q, all.k, all.v, {}, {}, first_, lse);
+  const at::Tensor o = ops::lifetime_attention(tokens.q, {all.k, all.v}, first_, tokens.scale, lse);
   for (const auto& method : state_.methods) {
     if (method->reads_prompt_attention()) method->observe_attention(layer, tokens.q, all.k, lse, first_);
   }

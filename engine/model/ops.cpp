@@ -3,7 +3,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "engine/model/weights.h"
@@ -17,8 +16,6 @@
 
 namespace kvscope::engine::ops {
 namespace {
-
-float attention_scale(std::int64_t head_dim) { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 
 void check(const at::Tensor& tensor, const char* what) {
   TORCH_CHECK(tensor.is_contiguous(), what, " is not contiguous");
@@ -110,43 +107,13 @@ void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& i
                 place_of(x.device()));
 }
 
-at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
-                              std::int64_t q_start, const at::Tensor& lse) {
-  check(q, "q");
-  check(k, q, "k");
-  check(v, q, "v");
-  const std::int64_t kv_len = q_start + q.size(0);
-  TORCH_CHECK(k.size(0) >= kv_len && v.size(0) >= kv_len, "fewer keys than queries");
-  if (evict_at.defined()) {
-    check(evict_at, q, "evict_at");
-    TORCH_CHECK(evict_at.size(0) == k.size(1) && evict_at.size(1) == kv_len, "evict_at is not [n_kv_heads, kv_len]");
-  }
-  at::Tensor o = at::empty_like(q);
-  kernels::lifetime_attention({.q = q.data_ptr(),
-                               .k = k.data_ptr(),
-                               .v = v.data_ptr(),
-                               .evict_at = data_or_null<std::int32_t>(evict_at),
-                               .o = o.data_ptr(),
-                               .lse = data_or_null<float>(lse),
-                               .q_start = q_start,
-                               .q_len = q.size(0),
-                               .kv_len = kv_len,
-                               .n_heads = static_cast<int>(q.size(1)),
-                               .n_kv_heads = static_cast<int>(k.size(1)),
-                               .head_dim = static_cast<int>(q.size(2)),
-                               .scale = attention_scale(q.size(2)),
-                               .dtype = kernel_dtype(q.scalar_type())},
-                              place_of(q.device()));
-  return o;
-}
-
-at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                           const at::Tensor& evict_at, std::int64_t q_start, const at::Tensor& lse) {
+at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start, double scale,
+                              const at::Tensor& lse) {
+  const auto& [k, v, evict_at, position] = keys;
   check(q, "q");
   TORCH_CHECK(k.device() == q.device() && v.device() == q.device(), "keys and queries are on different devices");
   TORCH_CHECK(k.strides() == v.strides() && k.stride(2) == 1, "keys and values are not laid out alike");
   TORCH_CHECK(position.defined() || k.size(1) >= q_start + q.size(0), "fewer keys than queries");
-  TORCH_CHECK(position.defined() == evict_at.defined(), "positions and lifetimes come together");
   const std::int64_t kv_len = position.defined() ? k.size(1) : q_start + q.size(0);
   for (const at::Tensor& facts : {position, evict_at}) {
     if (!facts.defined()) continue;
@@ -166,7 +133,7 @@ at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                                .n_heads = static_cast<int>(q.size(1)),
                                .n_kv_heads = static_cast<int>(k.size(0)),
                                .head_dim = static_cast<int>(q.size(2)),
-                               .scale = attention_scale(q.size(2)),
+                               .scale = static_cast<float>(scale),
                                .dtype = kernel_dtype(q.scalar_type()),
                                .k_position = data_or_null<std::int32_t>(position),
                                .kv_token_stride = k.stride(1),
@@ -176,7 +143,7 @@ at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 }
 
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
-                      std::int64_t q_start, int window, std::int64_t look_ahead) {
+                      std::int64_t q_start, double scale, int window, std::int64_t look_ahead) {
   check(q, "q");
   check(k, q, "k");
   check(lse, q, "lse");
@@ -196,7 +163,7 @@ void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor
                              .head_dim = static_cast<int>(q.size(2)),
                              .window = window,
                              .look_ahead = look_ahead,
-                             .scale = attention_scale(q.size(2)),
+                             .scale = static_cast<float>(scale),
                              .dtype = kernel_dtype(q.scalar_type())},
                             place_of(q.device()));
 }

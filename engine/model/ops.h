@@ -31,21 +31,23 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 /// multiplied by `attention_scaling`.
 void rope_(const at::Tensor& x, const at::Tensor& positions, const at::Tensor& inv_freq, float attention_scaling);
 
-/// Causal attention under lifetimes. q: [q_len, n_heads, head_dim] at positions q_start ...; k, v: [>= q_start + q_len,
-/// n_kv_heads, head_dim]; evict_at: [n_kv_heads, kv_len] int32 or undefined (plain causal); lse: [n_heads, q_len]
-/// float32, filled, or undefined. kv_len is q_start + q_len. -> [q_len, n_heads, head_dim].
-at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& evict_at,
-                              std::int64_t q_start, const at::Tensor& lse = {});
+/// Keys and values [n_kv_heads, n, head_dim], each row contiguous, strides alike for both: rows of a cache, or tokens
+/// as the model has them, transposed. Key i stands at `position` [n_kv_heads, n] int32 or, without it, at i; it is seen
+/// until `evict_at`, of that shape, or for ever.
+struct KeysInSight {
+  at::Tensor k, v;
+  at::Tensor evict_at = {}, position = {};
+};
 
-/// The same over rows of a cache, every head its own. k, v: [n_kv_heads, n, head_dim], each row contiguous, strides of
-/// heads and rows alike for both; position and evict_at: [n_kv_heads, n] int32. Both undefined: key i is position i, n
-/// is q_start + q_len, plain causal. -> [q_len, n_heads, head_dim].
-at::Tensor cache_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                           const at::Tensor& evict_at, std::int64_t q_start, const at::Tensor& lse = {});
+/// Causal attention under lifetimes of q [q_len, n_heads, head_dim] at positions q_start ... Without positions of keys
+/// those from q_start + q_len on are not looked at. lse: [n_heads, q_len] float32, filled, or undefined.
+/// -> [q_len, n_heads, head_dim].
+at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start, double scale,
+                              const at::Tensor& lse = {});
 
 /// Adds the future mass of queries q_start ... to mass [n_heads, stride] (kernels/future_attention.h).
 void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
-                      std::int64_t q_start, int window, std::int64_t look_ahead = 0);
+                      std::int64_t q_start, double scale, int window, std::int64_t look_ahead = 0);
 
 /// k, v: [n, n_kv_heads, head_dim] into slot [n_kv_heads, n] int32 (-1: not kept), position [n] int32.
 void append_many(const kernels::SlotCacheView& cache, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slot,

@@ -4,7 +4,10 @@
 //     h = x + o_proj(attention(rope(norm(q)), rope(norm(k)), v))     q, k, v of rms_norm(x)
 //     y = h + down(silu(gate(n)) * up(n))                            n = rms_norm(h)
 //
-// Qwen3 alone has norms of q and k, per head; Qwen2 alone adds a bias to q, k and v.
+// What a layer has beside that, norms of q and k per head or a bias of q, k and v, its LayerConfig says.
+//
+// The same arithmetic stands twice more, each time for a reason: engine/decode/decode_step.cpp fuses it into six
+// launches for one token, engine/jobs/train/qwen3_module.cpp keeps what gradients need.
 #include "engine/model/transformer.h"
 
 #include <c10/core/InferenceMode.h>
@@ -14,20 +17,22 @@
 namespace kvscope::engine {
 namespace {
 
-at::Tensor attention_block(const ModelConfig& config, const Weights& weights, const LayerWeights& layer, int index,
-                           const at::Tensor& x, const at::Tensor& positions, AttentionSite& attention) {
+at::Tensor attention_block(const ModelConfig& config, const Weights& weights, int index, const at::Tensor& x,
+                           const at::Tensor& positions, AttentionSite& attention) {
+  const LayerWeights& layer = weights.layers[index];
+  const float eps = config.layers[index].norm_eps;
   const std::int64_t n = x.size(0), q_rows = config.n_heads * config.head_dim,
                      kv_rows = config.n_kv_heads * config.head_dim;
-  LayerTokens tokens{.x = x, .input = ops::rms_norm(x, layer.input_norm, config.rms_norm_eps)};
+  LayerTokens tokens{.x = x, .input = ops::rms_norm(x, layer.input_norm, eps)};
   const at::Tensor qkv = ops::linear(tokens.input, layer.qkv_proj, layer.qkv_bias);
   const auto heads = [&](std::int64_t from, std::int64_t rows, int n_heads) {  // [n, n_heads, head_dim]
     return qkv.narrow(1, from, rows).view({n, n_heads, config.head_dim}).contiguous();
   };
   at::Tensor q = heads(0, q_rows, config.n_heads), k = heads(q_rows, kv_rows, config.n_kv_heads);
   tokens.v = heads(q_rows + kv_rows, kv_rows, config.n_kv_heads);
-  if (config.qk_norm) {
-    q = ops::rms_norm(q, layer.q_norm, config.rms_norm_eps);
-    k = ops::rms_norm(k, layer.k_norm, config.rms_norm_eps);
+  if (layer.q_norm.defined()) {
+    q = ops::rms_norm(q, layer.q_norm, eps);
+    k = ops::rms_norm(k, layer.k_norm, eps);
   }
   if (attention.reads_unrotated()) {
     tokens.q_unrotated = q.clone();
@@ -43,16 +48,17 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, co
     }
   };
   clear_gate();
-  ops::rope_(q, positions, weights.inv_freq, weights.attention_scaling);
-  ops::rope_(k, positions, weights.inv_freq, weights.attention_scaling);
+  ops::rope_(q, positions, layer.inv_freq, layer.attention_scaling);
+  ops::rope_(k, positions, layer.inv_freq, layer.attention_scaling);
   clear_gate();
   tokens.q = q;
   tokens.k = k;
+  tokens.scale = config.attention_scale(index);
   return ops::linear(attention.attend(index, tokens).view({n, q_rows}), layer.o_proj);
 }
 
-at::Tensor mlp_block(const ModelConfig& config, const LayerWeights& layer, const at::Tensor& x) {
-  const at::Tensor gate_up = ops::linear(ops::rms_norm(x, layer.post_norm, config.rms_norm_eps), layer.gate_up);
+at::Tensor mlp_block(const LayerWeights& layer, float eps, const at::Tensor& x) {
+  const at::Tensor gate_up = ops::linear(ops::rms_norm(x, layer.post_norm, eps), layer.gate_up);
   return ops::linear(ops::swiglu(gate_up), layer.down);
 }
 
@@ -66,9 +72,8 @@ at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::
       at::arange(first_position, first_position + n, at::TensorOptions().device(weights.device).dtype(at::kInt));
   at::Tensor x = at::embedding(weights.embed, ids);
   for (int index = 0; index < config.n_layers; ++index) {
-    const LayerWeights& layer = weights.layers[index];
-    x.add_(attention_block(config, weights, layer, index, x, positions, attention));
-    x.add_(mlp_block(config, layer, x));
+    x.add_(attention_block(config, weights, index, x, positions, attention));
+    x.add_(mlp_block(weights.layers[index], config.layers[index].norm_eps, x));
   }
   return ops::rms_norm(x, weights.final_norm, config.rms_norm_eps);
 }

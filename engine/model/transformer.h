@@ -1,5 +1,5 @@
 #pragma once
-// The forward pass of a Qwen- or Llama-shaped decoder, once, for every use: what differs (prefill under a policy, a
+// The forward pass of a Llama-shaped decoder, once, for every use: what differs (prefill under a policy, a
 // decode step, a dense teacher) is behind AttentionSite. Includes LibTorch.
 
 #include "engine/model/weights.h"
@@ -13,6 +13,7 @@ struct LayerTokens {
   at::Tensor q_unrotated;  // [n, n_heads, head_dim] after the model's own norm; undefined unless asked for
   at::Tensor k_unrotated;  // [n, n_kv_heads, head_dim] likewise
   at::Tensor q, k, v;      // q [n, n_heads, head_dim], k and v [n, n_kv_heads, head_dim]; q and k rotated
+  double scale = 0;        // of q . k
 };
 
 /// What stands in the place of attention in a pass.

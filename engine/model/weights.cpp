@@ -3,7 +3,8 @@
 #include <ATen/Parallel.h>
 
 #include <cmath>
-#include <string_view>
+
+#include "engine/core/support/hash.h"
 
 namespace kvscope::engine {
 namespace {
@@ -13,11 +14,8 @@ using Part = std::pair<std::string, std::vector<std::int64_t>>;  // name, shape
 /// Collects which tensors of the checkpoint make which of the model; takes memory only when all of them are there.
 class Plan {
  public:
-  void one(at::Tensor& out, const std::string& name, std::vector<std::int64_t> shape) {
-    fused_.push_back({&out, {{name, std::move(shape)}}});
-  }
-  /// Matrices under each other, or vectors behind each other: [sum of rows, ...].
-  void stacked(at::Tensor& out, std::vector<Part> parts) { fused_.push_back({&out, std::move(parts)}); }
+  /// One tensor, or matrices under each other, or vectors behind each other: [sum of rows, ...].
+  void add(at::Tensor& out, std::vector<Part> parts) { fused_.push_back({&out, std::move(parts)}); }
 
   void execute(WeightReader& reader, Weights& weights) const {
     for (const Fused& fused : fused_) {
@@ -47,28 +45,59 @@ class Plan {
   std::vector<Fused> fused_;
 };
 
-void plan_layer(const ModelConfig& config, int layer, LayerWeights& out, Plan& plan) {
-  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-  const std::string attention = prefix + "self_attn.", mlp = prefix + "mlp.";
+void plan_layer(const ModelConfig& config, int index, LayerWeights& out, Plan& plan) {
+  const TensorNames& names = config.family->names;
+  const LayerConfig& layer = config.layers[static_cast<std::size_t>(index)];
+  const auto part = [&](const char* name, std::vector<std::int64_t> shape, const char* kind = ".weight") {
+    return Part{names.in_layer(index, name, kind), std::move(shape)};
+  };
   const std::int64_t hidden = config.hidden_size, head_dim = config.head_dim, ff = config.intermediate_size;
   const std::int64_t q_rows = config.n_heads * head_dim, kv_rows = config.n_kv_heads * head_dim;
-  plan.one(out.input_norm, prefix + "input_layernorm.weight", {hidden});
-  plan.stacked(out.qkv_proj, {{attention + "q_proj.weight", {q_rows, hidden}},
-                              {attention + "k_proj.weight", {kv_rows, hidden}},
-                              {attention + "v_proj.weight", {kv_rows, hidden}}});
-  if (config.qkv_bias) {
-    plan.stacked(out.qkv_bias, {{attention + "q_proj.bias", {q_rows}},
-                                {attention + "k_proj.bias", {kv_rows}},
-                                {attention + "v_proj.bias", {kv_rows}}});
+  plan.add(out.input_norm, {part(names.input_norm, {hidden})});
+  plan.add(out.qkv_proj,
+           {part(names.q, {q_rows, hidden}), part(names.k, {kv_rows, hidden}), part(names.v, {kv_rows, hidden})});
+  if (layer.qkv_bias) {
+    plan.add(out.qkv_bias,
+             {part(names.q, {q_rows}, ".bias"), part(names.k, {kv_rows}, ".bias"), part(names.v, {kv_rows}, ".bias")});
   }
-  if (config.qk_norm) {
-    plan.one(out.q_norm, attention + "q_norm.weight", {head_dim});
-    plan.one(out.k_norm, attention + "k_norm.weight", {head_dim});
+  if (layer.qk_norm) {
+    plan.add(out.q_norm, {part(names.q_norm, {head_dim})});
+    plan.add(out.k_norm, {part(names.k_norm, {head_dim})});
   }
-  plan.one(out.o_proj, attention + "o_proj.weight", {hidden, q_rows});
-  plan.one(out.post_norm, prefix + "post_attention_layernorm.weight", {hidden});
-  plan.stacked(out.gate_up, {{mlp + "gate_proj.weight", {ff, hidden}}, {mlp + "up_proj.weight", {ff, hidden}}});
-  plan.one(out.down, mlp + "down_proj.weight", {hidden, ff});
+  plan.add(out.o_proj, {part(names.o, {hidden, q_rows})});
+  plan.add(out.post_norm, {part(names.post_norm, {hidden})});
+  plan.add(out.gate_up, {part(names.gate, {ff, hidden}), part(names.up, {ff, hidden})});
+  plan.add(out.down, {part(names.down, {hidden, ff})});
+}
+
+/// Rotations of all layers; those alike share their tensor.
+void set_rotations(const ModelConfig& config, Weights& weights) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const LayerConfig& layer = config.layers[i];
+    LayerWeights& out = weights.layers[i];
+    const bool as_before = i > 0 && layer.rope_theta == config.layers[i - 1].rope_theta &&
+                           layer.rope_scaling == config.layers[i - 1].rope_scaling;
+    if (as_before) {
+      out.inv_freq = weights.layers[i - 1].inv_freq;
+      out.attention_scaling = weights.layers[i - 1].attention_scaling;
+      continue;
+    }
+    const RopeFrequencies rope = rope_frequencies(layer.rope_theta, config.head_dim, layer.rope_scaling);
+    out.inv_freq = at::tensor(rope.inv_freq, at::kFloat).to(weights.device);
+    out.attention_scaling = rope.attention_scaling;
+  }
+}
+
+/// A norm of the family multiplies by offset + weight: from here on the weight is the factor.
+void fold_norm_offset(const ModelConfig& config, Weights& weights) {
+  const float offset = config.family->norm_offset;
+  if (offset == 0) return;
+  weights.final_norm.add_(offset);
+  for (LayerWeights& layer : weights.layers) {
+    for (at::Tensor* norm : {&layer.input_norm, &layer.q_norm, &layer.k_norm, &layer.post_norm}) {
+      if (norm->defined()) norm->add_(offset);
+    }
+  }
 }
 
 /// A source asked for one tensor after the other.
@@ -84,19 +113,6 @@ class SourceReader final : public WeightReader {
   const TensorSource& source_;
 };
 
-std::uint64_t fnv1a64(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
-std::uint64_t splitmix64(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 kernels::DType kernel_dtype(at::ScalarType dtype) {
@@ -110,16 +126,19 @@ Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Devi
   weights.dtype = dtype;
   weights.layers.resize(static_cast<std::size_t>(config.n_layers));
   const std::int64_t vocab = config.vocab_size, hidden = config.hidden_size;
+  const TensorNames& names = config.family->names;
+  const auto part = [](const char* name, std::vector<std::int64_t> shape) {
+    return Part{std::string(name) + ".weight", std::move(shape)};
+  };
   Plan plan;
-  plan.one(weights.embed, "model.embed_tokens.weight", {vocab, hidden});
+  plan.add(weights.embed, {part(names.embedding, {vocab, hidden})});
   for (int layer = 0; layer < config.n_layers; ++layer) plan_layer(config, layer, weights.layers[layer], plan);
-  plan.one(weights.final_norm, "model.norm.weight", {hidden});
-  if (!config.tie_word_embeddings) plan.one(weights.lm_head, "lm_head.weight", {vocab, hidden});
+  plan.add(weights.final_norm, {part(names.final_norm, {hidden})});
+  if (!config.tie_word_embeddings) plan.add(weights.lm_head, {part(names.lm_head, {vocab, hidden})});
   plan.execute(reader, weights);
   if (config.tie_word_embeddings) weights.lm_head = weights.embed;
-  const RopeFrequencies rope = rope_frequencies(config.rope_theta, config.head_dim, config.rope_scaling);
-  weights.inv_freq = at::tensor(rope.inv_freq, at::kFloat).to(device);
-  weights.attention_scaling = rope.attention_scaling;
+  fold_norm_offset(config, weights);
+  set_rotations(config, weights);
   return weights;
 }
 
@@ -142,7 +161,7 @@ TensorSource formula_source(std::uint64_t seed) {
     float* data = out.data_ptr<float>();
     at::parallel_for(0, out.numel(), 1 << 16, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::uint64_t bits = splitmix64(start + static_cast<std::uint64_t>(i)) >> 40;
+        const std::uint64_t bits = split_mix(start + static_cast<std::uint64_t>(i)) >> 40;
         data[i] = offset + scale * (static_cast<float>(bits) * 0x1p-23f - 1.0f);
       }
     });

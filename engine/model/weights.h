@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a Qwen- or Llama-shaped decoder, fused where one product does the work of several. Includes LibTorch.
+// The tensors of a Llama-shaped decoder, fused where one product does the work of several. Includes LibTorch.
 
 #include <ATen/ATen.h>
 
@@ -15,22 +15,23 @@ namespace kvscope::engine {
 struct LayerWeights {
   at::Tensor input_norm;  // [hidden]
   at::Tensor qkv_proj;    // [(n_heads + 2 n_kv_heads) * head_dim, hidden] q, k and v stacked
-  at::Tensor qkv_bias;    // [(n_heads + 2 n_kv_heads) * head_dim], undefined for a model without (all but Qwen2)
-  at::Tensor q_norm;      // [head_dim], undefined for a model without
+  at::Tensor qkv_bias;    // [(n_heads + 2 n_kv_heads) * head_dim], undefined for a layer without
+  at::Tensor q_norm;      // [head_dim], undefined for a layer without
   at::Tensor k_norm;      // [head_dim]
   at::Tensor o_proj;      // [hidden, n_heads * head_dim]
   at::Tensor post_norm;   // [hidden]
   at::Tensor gate_up;     // [2 intermediate, hidden] gate and up stacked
   at::Tensor down;        // [hidden, intermediate]
+
+  at::Tensor inv_freq;          // [head_dim / 2] float32
+  float attention_scaling = 1;  // of cosine and sine; 1 but for YaRN
 };
 
 struct Weights {
-  at::Tensor embed;             // [vocab, hidden]
-  at::Tensor final_norm;        // [hidden]
-  at::Tensor lm_head;           // [vocab, hidden], the embedding itself if tied
-  at::Tensor inv_freq;          // [head_dim / 2] float32
-  float attention_scaling = 1;  // of cosine and sine; 1 but for YaRN
-  int gate_channel = -1;        // of a group's first query head, which carries a gate (DMS); -1: none does
+  at::Tensor embed;       // [vocab, hidden]
+  at::Tensor final_norm;  // [hidden]
+  at::Tensor lm_head;     // [vocab, hidden], the embedding itself if tied
+  int gate_channel = -1;  // of a group's first query head, which carries a gate (DMS); -1: none does
   std::vector<LayerWeights> layers;
   c10::Device device = c10::Device(c10::kCPU);
   at::ScalarType dtype = at::kFloat;
@@ -59,7 +60,8 @@ class WeightReader {
   virtual void read(const std::vector<TensorTarget>& targets) = 0;
 };
 
-/// Asks `reader` for every tensor that `config` implies and lays them out on `device` in `dtype`.
+/// Asks `reader` for every tensor that `config` implies, by its family's names, and lays them out on `device` in
+/// `dtype`.
 Weights build_weights(const ModelConfig& config, WeightReader& reader, c10::Device device, at::ScalarType dtype);
 /// The same from a source that has every tensor, one at a time.
 Weights build_weights(const ModelConfig& config, const TensorSource& source, c10::Device device, at::ScalarType dtype);

@@ -13,6 +13,9 @@ namespace kvscope::engine {
 /// A tensor of the gate on the model's device, float32.
 at::Tensor gate_tensor(const GateFile& gate, const char* name, const Weights& weights);
 
+/// Of a hidden layer's outputs, as the gate has it.
+at::Tensor activate(const at::Tensor& x, Activation activation);
+
 /// "wg kv, delay 0": what a trace says of the scorer.
 std::string describe(const GateFile& gate, int delay);
 

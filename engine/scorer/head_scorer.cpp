@@ -45,6 +45,9 @@ class HeadScorer final : public TokenScorer {
     // A network without memory says the same of a token now and later; DMS's mark comes with the next token.
     delay_ = config_.kind == GateKind::dms ? 1 : 0;
     text_ = describe(gate, delay_);
+    activation_ = config_.activation == Activation::gelu   ? kernels::GateActivation::gelu
+                  : config_.activation == Activation::silu ? kernels::GateActivation::silu
+                                                           : kernels::GateActivation::identity;
   }
 
   std::string_view kind() const override { return kind_; }
@@ -75,13 +78,13 @@ class HeadScorer final : public TokenScorer {
     const kernels::GateScoreArgs args = {.qkv = token.qkv,
                                          .q_norm = norm(layer.q_norm),
                                          .k_norm = norm(layer.k_norm),
-                                         .inv_freq = weights_.inv_freq.data_ptr<float>(),
+                                         .inv_freq = layer.inv_freq.data_ptr<float>(),
                                          .position = token.position,
                                          .n_heads = model_.n_heads,
                                          .n_kv_heads = model_.n_kv_heads,
                                          .head_dim = model_.head_dim,
-                                         .eps = model_.rms_norm_eps,
-                                         .attention_scaling = weights_.attention_scaling,
+                                         .eps = model_.layers[token.layer].norm_eps,
+                                         .attention_scaling = layer.attention_scaling,
                                          .dtype = kernel_dtype(weights_.dtype),
                                          .source = config_.kind == GateKind::dms ? kernels::GateSource::query_channel
                                                    : config_.kind == GateKind::wg_kv ? kernels::GateSource::key_pair
@@ -93,10 +96,7 @@ class HeadScorer final : public TokenScorer {
                                          .w2 = row(w2_),
                                          .b2 = row(b2_),
                                          .n_hidden = config_.n_hidden,
-                                         .activation = config_.activation == "gelu" ? kernels::GateActivation::gelu
-                                                       : config_.activation == "silu"
-                                                           ? kernels::GateActivation::silu
-                                                           : kernels::GateActivation::identity,
+                                         .activation = activation_,
                                          .scale = scale_,
                                          .offset = offset_,
                                          .sigmoid = config_.sigmoid,
@@ -118,7 +118,7 @@ class HeadScorer final : public TokenScorer {
     at::Tensor x = input(layer, tokens).transpose(0, 1);  // [n_kv_heads, n, 2 D]
     if (w1_.defined()) {
       x = at::baddbmm(b1_[layer].unsqueeze(1), x, w1_[layer].transpose(1, 2));
-      x = config_.activation == "gelu" ? at::gelu(x) : config_.activation == "silu" ? at::silu(x) : x;
+      x = activate(x, config_.activation);
     }
     return at::bmm(x, w2_[layer].unsqueeze(2)).squeeze(2) + b2_[layer].unsqueeze(1);
   }
@@ -138,6 +138,7 @@ class HeadScorer final : public TokenScorer {
   std::string_view kind_;
   int delay_ = 0;
   float scale_ = 1, offset_ = 0;
+  kernels::GateActivation activation_;
   std::string text_;
   at::Tensor pre_norm_, post_norm_;  // [n_layers, head_dim], of WG-KV
   at::Tensor w1_, b1_;               // [n_layers, n_kv_heads, M, 2 head_dim], [.., M]; undefined without a hidden layer

@@ -1,8 +1,7 @@
 // Gates on what enters attention, one network a layer with an output for each KV head: SP-KV's utility predictor,
 // KVzap, and DMS with a projection of its own.
 //
-//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2
-//     n = the attention input, or the residual stream under a norm of the gate's own
+//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2,    n = the attention input, or its own norm of the residual stream
 //     score = +-(scale y + offset), then its sigmoid where the method has one
 //
 // Weights are rounded to the model's dtype and run by the kernels of its linear layers; scale, offset and sign are
@@ -20,10 +19,7 @@ namespace {
 class InputScorer final : public TokenScorer {
  public:
   InputScorer(const GateFile& gate, const ModelConfig& config, const Weights& weights)
-      : config_(gate.config),
-        kind_(name_of(gate.config.kind)),
-        n_kv_heads_(config.n_kv_heads),
-        eps_(config.rms_norm_eps) {
+      : config_(gate.config), kind_(name_of(gate.config.kind)), n_kv_heads_(config.n_kv_heads), layers_(config.layers) {
     const auto get = [&](const char* name) { return gate_tensor(gate, name, weights).to(weights.dtype); };
     if (config_.n_hidden > 0) {
       w1_ = get("w1");
@@ -46,8 +42,8 @@ class InputScorer final : public TokenScorer {
   }
 
   at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory*) const override {
-    at::Tensor n = norm_.defined() ? ops::rms_norm(tokens.x, norm_[layer], eps_) : tokens.input;
-    if (w1_.defined()) n = activate(ops::linear(n, w1_[layer], b1_[layer]));
+    at::Tensor n = norm_.defined() ? ops::rms_norm(tokens.x, norm_[layer], layers_[layer].norm_eps) : tokens.input;
+    if (w1_.defined()) n = activate(ops::linear(n, w1_[layer], b1_[layer]), config_.activation);
     // The last product is small, and its result is compared with a threshold: float32 as the decode step has it.
     at::Tensor score = ops::linear(n.to(at::kFloat), w2_[layer].to(at::kFloat), b2_[layer].to(at::kFloat));
     if (config_.sigmoid) score = score.sigmoid();
@@ -66,7 +62,7 @@ class InputScorer final : public TokenScorer {
                                  .out = token.score,
                                  .n_rows = n_kv_heads_,
                                  .dim = static_cast<int>(w2_.size(2)),
-                                 .eps = eps_,
+                                 .eps = layers_[token.layer].norm_eps,
                                  .epilogue = config_.sigmoid ? kernels::Epilogue::sigmoid : kernels::Epilogue::logits,
                                  .dtype = dtype};
     if (w1_.defined()) {
@@ -77,10 +73,10 @@ class InputScorer final : public TokenScorer {
                         .out = hidden_.data_ptr(),
                         .n_rows = w1_.size(1),
                         .dim = static_cast<int>(w1_.size(2)),
-                        .eps = eps_,
-                        .epilogue = config_.activation == "gelu"   ? kernels::Epilogue::gelu
-                                    : config_.activation == "silu" ? kernels::Epilogue::silu
-                                                                   : kernels::Epilogue::store,
+                        .eps = layers_[token.layer].norm_eps,
+                        .epilogue = config_.activation == Activation::gelu   ? kernels::Epilogue::gelu
+                                    : config_.activation == Activation::silu ? kernels::Epilogue::silu
+                                                                             : kernels::Epilogue::store,
                         .dtype = dtype},
                        place);
       last.x = hidden_.data_ptr();
@@ -90,14 +86,10 @@ class InputScorer final : public TokenScorer {
   }
 
  private:
-  at::Tensor activate(const at::Tensor& x) const {
-    return config_.activation == "gelu" ? at::gelu(x) : config_.activation == "silu" ? at::silu(x) : x;
-  }
-
   GateConfig config_;
   std::string_view kind_;
   std::int64_t n_kv_heads_;
-  float eps_;
+  std::vector<LayerConfig> layers_;
   int delay_ = 0;
   std::string text_;
   at::Tensor norm_;     // [n_layers, hidden], undefined: the attention's own norm

@@ -4,59 +4,17 @@
 
 #include <limits>
 
-#include "engine/core/files/weights/safetensors.h"
-#include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
-#include "engine/model/checkpoint.h"
-
 namespace kvscope::engine {
 namespace {
 
 constexpr float kSmallestDenominator = 1e-6f;  // as in kernels/mlstm_step.h
 constexpr std::int64_t kBlock = 128;           // tokens of one quadratic block: [n_kv_heads, 128, 128] weights
 constexpr std::int64_t kBlocksAtOnce = 16;     // of one round of products: memory does not grow with the text
-constexpr char kJsonName[] = "kvpop_scorer.json";
-constexpr char kTensorsName[] = "kvpop_scorer.safetensors";
 
 /// Hedgehog's feature map: non-negative and normalised, so that q~ . k~ is a weight.
 at::Tensor phi(const at::Tensor& x) { return at::cat({x.softmax(-1), x.neg().softmax(-1)}, -1); }
 
-KvpopScorerConfig read_config(const std::filesystem::path& path) {
-  const nlohmann::json json = read_json(path);
-  const JsonObject object(json, path.string());
-  const auto must_be = [&](const char* key, const char* expected) {
-    if (const std::string found = object.text(key); found != expected) {
-      throw Error({.file = path.string(), .where = key, .found = found, .expected = expected});
-    }
-  };
-  must_be("method", "kvpop");
-  must_be("scorer", "mlstm");
-  KvpopScorerConfig config;
-  config.delay = static_cast<int>(object.integer("delay", 0, 65536));
-  config.guarded = object.text_or("denominator", "plain") == "guarded";
-  config.soft_cap = object.number_or("soft_cap", 0, 0, 1e6);
-  if (object.integer_or("window", config.delay, 1, 65536) != config.delay) {
-    throw Error({.file = path.string(),
-                 .where = "window",
-                 .found = "a window other than the delay",
-                 .expected = "a scorer that is read when the token leaves the window (delay " +
-                             std::to_string(config.delay) + ")"});
-  }
-  return config;
-}
-
 }  // namespace
-
-bool KvpopScorer::exists(const std::filesystem::path& folder) { return std::filesystem::exists(folder / kJsonName); }
-
-KvpopScorer KvpopScorer::load(const std::filesystem::path& folder, const ModelConfig& model, c10::Device device) {
-  const KvpopScorerConfig config = read_config(folder / kJsonName);
-  const SafetensorsFile file = SafetensorsFile::open(folder / kTensorsName);
-  const auto source = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-    return read_tensor(file, name, shape);
-  };
-  return KvpopScorer(config, model, source, device);
-}
 
 KvpopScorer::KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& model, const TensorSource& source,
                          c10::Device device)

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,7 +11,7 @@
 
 namespace kvscope::engine {
 
-/// What a scorer file says of itself (kvpop_scorer.json).
+/// What a scorer's file says of it; engine/core/files/gate reads it.
 struct KvpopScorerConfig {
   int delay = 64;        // tokens between a token and the state that scores it: its window, or 0 (immediate)
   double soft_cap = 0;   // c of c tanh(a / c) on both gates; 0 for none
@@ -40,10 +39,6 @@ struct ScorerState {
 /// The score of t exists once token t + delay has been absorbed, that is when t leaves the window.
 class KvpopScorer final : public TokenScorer {
  public:
-  /// Reads kvpop_scorer.json and kvpop_scorer.safetensors in `folder`. Throws Error for a missing or foreign file or a
-  /// shape that does not fit the model.
-  static KvpopScorer load(const std::filesystem::path& folder, const ModelConfig& model, c10::Device device);
-  static bool exists(const std::filesystem::path& folder);
   /// From tensors "wq", "wk", "wv", "gi", "gf", "bi", "bf", "out", "b" of `source` (shapes at kvpop_scorer.cpp).
   KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& model, const TensorSource& source,
               c10::Device device);

@@ -12,6 +12,10 @@ at::Tensor gate_tensor(const GateFile& gate, const char* name, const Weights& we
       .to(weights.device, /*non_blocking=*/false, /*copy=*/true);
 }
 
+at::Tensor activate(const at::Tensor& x, Activation activation) {
+  return activation == Activation::gelu ? at::gelu(x) : activation == Activation::silu ? at::silu(x) : x;
+}
+
 std::string describe(const GateFile& gate, int delay) {
   std::string kind = name_of(gate.config.kind);
   for (char& c : kind) c = c == '_' ? ' ' : c;

@@ -32,7 +32,7 @@ class RandomScorer final : public TokenScorer {
 
   void enqueue(const DecodeToken& token, kernels::Place place) const override {
     const kernels::GateScoreArgs args = {.qkv = token.qkv,
-                                         .inv_freq = weights_.inv_freq.data_ptr<float>(),
+                                         .inv_freq = weights_.layers[token.layer].inv_freq.data_ptr<float>(),
                                          .position = token.position,
                                          .n_heads = model_.n_heads,
                                          .n_kv_heads = model_.n_kv_heads,

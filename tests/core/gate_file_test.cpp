@@ -20,7 +20,7 @@ GateFile random_gate(GateKind kind, int n_hidden) {
   gate.config.n_hidden = n_hidden;
   gate.config.threshold = 0.25;
   gate.config.n_sink = 7;
-  if (n_hidden == 0) gate.config.activation = "identity";
+  if (n_hidden == 0) gate.config.activation = Activation::identity;
   gate.description = "made up";
   const GateSizes sizes({3, 2, 4, 10}, n_hidden);
   std::string letters = kind == GateKind::dms ? "LH" : "";

@@ -64,7 +64,7 @@ TEST_CASE("gate: KVzap's folders are read, linear and MLP, under both names of t
   const GateFile mlp = load_gate(folder.path(), small_model());
   CHECK(mlp.config.kind == GateKind::kvzap_mlp);
   CHECK(mlp.config.n_hidden == 6);
-  CHECK(mlp.config.activation == "gelu");
+  CHECK(mlp.config.activation == Activation::gelu);
   CHECK(mlp.dims == GateDims{3, 2, 0, 10});
   CHECK(mlp.tensors.at("w1") == GateTensor{{3, 6, 10}, stacked(values, prefix, ".0.weight")});
   CHECK(mlp.tensors.at("b1") == GateTensor{{3, 6}, stacked(values, prefix, ".0.bias")});

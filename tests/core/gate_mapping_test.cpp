@@ -30,7 +30,7 @@ TEST_CASE("gate: a mapping file reads a gate under any names, layer by layer or 
   const GateFile gate = load_gate(folder.path(), small_model());
   CHECK(gate.config.n_hidden == 6);
   CHECK(gate.config.threshold == 0.3);
-  CHECK(gate.config.activation == "silu");
+  CHECK(gate.config.activation == Activation::silu);
   CHECK(gate.tensors.at("w2") == GateTensor{{3, 2, 6}, b.at("down")});
   CHECK(gate.tensors.at("b1") == GateTensor{{3, 6}, stacked(a, "blocks.", ".up_bias")});
   CHECK(gate.tensors.at("b2") == GateTensor{{3, 2}, std::vector<float>(6, 0.0f)});

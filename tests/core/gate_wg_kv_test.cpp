@@ -77,7 +77,7 @@ TEST_CASE("gate wg_kv: parameters in float32 and a state_dict in bfloat16 give t
   CHECK(gate.config.threshold == 0.1);
   CHECK(gate.config.strict);
   CHECK(gate.config.sigmoid);
-  CHECK(gate.config.activation == "gelu");
+  CHECK(gate.config.activation == Activation::gelu);
   CHECK(gate.config.window == 256);
   CHECK(gate.dims == GateDims{2, 2, 4, 0});
   CHECK(gate.description == "wg_kv of 2 layers x 2 KV heads, 6 hidden units, kept if score > 0.1");

@@ -60,7 +60,7 @@ json of_family(const char* architecture) {
 
 TEST_CASE("A Qwen3 configuration is read field by field") {
   const ModelConfig c = load(good());
-  CHECK(c.architecture == "Qwen3ForCausalLM");
+  CHECK(std::string(c.family->architecture) == "Qwen3ForCausalLM");
   CHECK(c.vocab_size == 4096);
   CHECK(c.hidden_size == 256);
   CHECK(c.intermediate_size == 768);
@@ -71,11 +71,17 @@ TEST_CASE("A Qwen3 configuration is read field by field") {
   CHECK(c.head_dim == 64);
   CHECK(c.max_positions == 2048);
   CHECK(c.rms_norm_eps == 1e-6f);
-  CHECK(c.rope_theta == 1e6);
+  REQUIRE(c.layers.size() == 6);
+  CHECK(c.layers.front() == c.layers.back());
+  const kvscope::LayerConfig& layer = c.layers.front();
+  CHECK(layer.norm_eps == 1e-6f);
+  CHECK(layer.rope_theta == 1e6);
   CHECK(c.tie_word_embeddings);
-  CHECK(c.qk_norm);
-  CHECK_FALSE(c.qkv_bias);
-  CHECK(c.rope_scaling == kvscope::RopeScaling{});
+  CHECK(layer.qk_norm);
+  CHECK_FALSE(layer.qkv_bias);
+  CHECK(layer.window == 0);
+  CHECK(c.attention_scale(5) == 0.125);
+  CHECK(layer.rope_scaling == kvscope::RopeScaling{});
   CHECK(c.dtype == "bfloat16");
   CHECK(c.eos_ids == std::vector<std::int32_t>{7});
 }
@@ -88,7 +94,7 @@ TEST_CASE("What a configuration may leave out gets the value that transformers g
   llama.erase("num_key_value_heads");
   CHECK(load(llama).n_kv_heads == 8);
   CHECK(load(without("torch_dtype")).dtype == "float32");
-  CHECK(load(without("rope_theta")).rope_theta == 10000);
+  CHECK(load(without("rope_theta")).layers.front().rope_theta == 10000);
   CHECK(load(without("rms_norm_eps")).rms_norm_eps == 1e-6f);
   CHECK_FALSE(load(without("tie_word_embeddings")).tie_word_embeddings);
   CHECK(load(without("eos_token_id")).eos_ids.empty());
@@ -100,8 +106,8 @@ TEST_CASE("Both styles of dtype and of rotary parameters are read") {
   json config = without("rope_theta");
   config.erase("rope_scaling");
   config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
-  CHECK(load(config).rope_theta == 5e5);
-  CHECK(load(with("rope_scaling", {{"type", "default"}})).rope_theta == 1e6);
+  CHECK(load(config).layers.front().rope_theta == 5e5);
+  CHECK(load(with("rope_scaling", {{"type", "default"}})).layers.front().rope_theta == 1e6);
 }
 
 TEST_CASE("A window that no layer would have passes, one that a layer has is refused with its size") {
@@ -208,9 +214,9 @@ TEST_CASE("Configurations as the families publish them are read") {
   CHECK(c.group_size() == p.group_size);
   CHECK(c.head_dim == p.head_dim);
   CHECK(c.tie_word_embeddings == p.tied);
-  CHECK(c.qk_norm == p.qk_norm);
-  CHECK(c.qkv_bias == p.qkv_bias);
-  CHECK(c.rope_scaling.kind == p.rope);
+  CHECK(c.layers.back().qk_norm == p.qk_norm);
+  CHECK(c.layers.back().qkv_bias == p.qkv_bias);
+  CHECK(c.layers.back().rope_scaling.kind == p.rope);
   CHECK(c.eos_ids == p.eos_ids);
   CHECK(c.dtype == "bfloat16");
 }

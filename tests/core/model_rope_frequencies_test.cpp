@@ -26,7 +26,7 @@ RopeFrequencies frequencies_of(const nlohmann::json& config) {
   const kvscope::test::TempFolder folder;
   folder.write("config.json", config.dump());
   const ModelConfig c = ModelConfig::load(folder.path());
-  return rope_frequencies(c.rope_theta, c.head_dim, c.rope_scaling);
+  return rope_frequencies(c.layers[0].rope_theta, c.head_dim, c.layers[0].rope_scaling);
 }
 
 double greatest_relative_difference(const std::vector<float>& a, const std::vector<double>& b) {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/model/model.h"
 #include "engine/model/weights.h"
+#include "engine/scorer/loaded_model.h"
 #include "kernels/device.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/model_folder.h"
@@ -34,10 +34,10 @@ nlohmann::json wide_config(const std::string& architecture = "Qwen2ForCausalLM")
 
 /// All tensors of a model, in an order of their own.
 std::vector<at::Tensor> all_tensors(const Weights& weights) {
-  std::vector<at::Tensor> out{weights.embed, weights.final_norm, weights.lm_head, weights.inv_freq};
+  std::vector<at::Tensor> out{weights.embed, weights.final_norm, weights.lm_head};
   for (const engine::LayerWeights& layer : weights.layers) {
     for (const at::Tensor& tensor : {layer.input_norm, layer.qkv_proj, layer.qkv_bias, layer.q_norm, layer.k_norm,
-                                     layer.o_proj, layer.post_norm, layer.gate_up, layer.down}) {
+                                     layer.o_proj, layer.post_norm, layer.gate_up, layer.down, layer.inv_freq}) {
       if (tensor.defined()) out.push_back(tensor);
     }
   }

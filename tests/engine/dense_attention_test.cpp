@@ -1,6 +1,8 @@
 // Dense attention over a cache: the project's kernel on the rows as they lie there, and the library's in its place.
 #include "engine/decode/dense_attention.h"
 
+#include <cmath>
+
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/model/device.h"
 #include "engine/model/ops.h"
@@ -31,14 +33,17 @@ double max_error(const at::Tensor& a, const at::Tensor& b) {
   return (a.cpu().to(at::kDouble) - b.cpu().to(at::kDouble)).abs().max().item<double>();
 }
 
+constexpr double kScale = 0.125;  // of heads of 64
+
 at::Tensor token_major(const at::Tensor& rows) { return rows.transpose(0, 1).contiguous(); }
 
 TEST_CASE("attention over the rows of a cache is attention over the text", "[engine][attention]") {
   const std::int64_t first = GENERATE(0, 1, 90), n = GENERATE(1, 70);
   const Problem p = some_problem(n, first, 6, 2, 64);
   CHECK(engine::choose_dense_backend(p.q, 2) == DenseBackend::own);
-  const at::Tensor found = engine::dense_attention(DenseBackend::own, p.q, p.k, p.v, first);
-  const at::Tensor expected = engine::ops::lifetime_attention(p.q, token_major(p.k), token_major(p.v), {}, first);
+  const at::Tensor found = engine::dense_attention(DenseBackend::own, p.q, p.k, p.v, first, kScale);
+  const at::Tensor expected = engine::ops::lifetime_attention(
+      p.q, {token_major(p.k).transpose(0, 1), token_major(p.v).transpose(0, 1)}, first, kScale);
   CHECK(at::equal(found, expected));  // the same keys in the same tiles
 }
 
@@ -68,12 +73,13 @@ TEST_CASE("the rows of a cache are a view where pages follow each other and a co
 void check_library(DenseBackend backend, std::int64_t n, std::int64_t first, std::int64_t group,
                    std::int64_t head_dim) {
   const Problem p = some_problem(n, first, 2 * group, 2, head_dim);
+  const double scale = 1 / std::sqrt(static_cast<double>(head_dim));
   const auto there = [](const at::Tensor& x) { return x.to(c10::Device(c10::kCUDA, 0), at::kBFloat16); };
   const at::Tensor q = there(p.q), k = there(p.k), v = there(p.v);
   const at::Tensor expected =
-      engine::dense_attention(DenseBackend::own, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), first);
-  const double own = max_error(engine::dense_attention(DenseBackend::own, q, k, v, first), expected);
-  const double library = max_error(engine::dense_attention(backend, q, k, v, first), expected);
+      engine::dense_attention(DenseBackend::own, q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), first, scale);
+  const double own = max_error(engine::dense_attention(DenseBackend::own, q, k, v, first, scale), expected);
+  const double library = max_error(engine::dense_attention(backend, q, k, v, first, scale), expected);
   CHECK(library <= 2 * own + 2.0 / 256);
 }
 

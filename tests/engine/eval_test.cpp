@@ -24,7 +24,6 @@ const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-t
 
 LoadedModel small_random_model() {
   ModelConfig config;
-  config.architecture = "Qwen3ForCausalLM";
   config.vocab_size = 97;
   config.hidden_size = 64;
   config.intermediate_size = 96;
@@ -34,6 +33,7 @@ LoadedModel small_random_model() {
   config.head_dim = 64;
   config.max_positions = 256;
   config.tie_word_embeddings = true;
+  config.set_family(*find_family("Qwen3ForCausalLM"));
   return LoadedModel::random(config, 5, {.device = "cpu", .dtype = "float32"});
 }
 

@@ -17,8 +17,10 @@ constexpr int kTokens = 48;
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-double activate(const std::string& name, double x) {
-  return name == "gelu" ? x * (1 + std::erf(x / std::sqrt(2.0))) / 2 : name == "silu" ? x * sigmoid(x) : x;
+double activate(Activation activation, double x) {
+  return activation == Activation::gelu   ? x * (1 + std::erf(x / std::sqrt(2.0))) / 2
+         : activation == Activation::silu ? x * sigmoid(x)
+                                          : x;
 }
 
 /// Row `row` of a tensor whose last axis has n columns.
@@ -151,7 +153,7 @@ TEST_CASE("rules: DMS drops a token 513 keys behind unless token t + 1 left it u
 TEST_CASE("rules: attention does not see the channel that carries DMS's gate", "[engine][rules][gate]") {
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 33);
   const engine::LoadedModel with = test::gated_model({test::random_gate(GateKind::dms)}), without = test::small_model();
-  const at::Tensor inv_freq = with.weights().inv_freq;
+  const at::Tensor inv_freq = with.weights().layers[0].inv_freq;
   const int d = with.config().head_dim;
   for (const PlainLayer& layer : test::dense_layers(with, ids)) {
     for (int t = 0; t < kTokens; ++t) {
@@ -228,7 +230,7 @@ std::vector<double> mlstm_scores(const GateFile& gate, const PlainLayer& layer, 
     for (int col = 0; col < d; ++col) {
       double h = 0;
       for (int r = 0; r < d; ++r) h += q[static_cast<std::size_t>(r)] * c[r * d + col];
-      score += out[static_cast<std::size_t>(col)] * activate("silu", h / below);
+      score += out[static_cast<std::size_t>(col)] * activate(Activation::silu, h / below);
     }
     scores.push_back(score);
   }

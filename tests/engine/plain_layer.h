@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/model/model.h"
+#include "engine/scorer/loaded_model.h"
 
 namespace kvscope::test {
 

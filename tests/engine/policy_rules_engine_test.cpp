@@ -255,7 +255,7 @@ TEST_CASE("rules: a pool observes no more queries than the window protects", "[e
 
 /// Mean over positions first ... first + n - 1 of x turned to them.
 std::vector<double> turned(const std::vector<double>& x, int first, int n) {
-  const at::Tensor inv_freq = model().weights().inv_freq;
+  const at::Tensor inv_freq = model().weights().layers[0].inv_freq;
   const std::size_t half = x.size() / 2;
   std::vector<double> out(x.size());
   for (int position = first; position < first + n; ++position) {

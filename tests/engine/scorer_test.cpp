@@ -5,6 +5,7 @@
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/slot_cache.h"
 #include "engine/scorer/kvpop_scorer.h"
+#include "engine/scorer/loaded_model.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
@@ -132,13 +133,15 @@ TEST_CASE("the scorer's state goes on wherever it is cut, in blocks or in steps"
 
 TEST_CASE("a scorer file of the wrong kind or shape is refused", "[engine][scorer]") {
   const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
-  if (!KvpopScorer::exists(sample)) return test::skip("the sample model is not there");
-  const ModelConfig model = ModelConfig::load(sample);
-  CHECK(KvpopScorer::load(sample, model, c10::Device(c10::kCPU)).config().delay == 64);
-  ModelConfig other = model;
+  if (!gate_format(sample)) return test::skip("the sample model is not there");
+  const LoadedModel model = LoadedModel::load(sample, {"cpu", "float32"});
+  CHECK(model.scorer()->kind() == "kvpop_mlstm");
+  CHECK(model.scorer()->delay() == 64);
+  ModelConfig other = model.config();
   ++other.n_layers;
-  CHECK_THROWS_AS(KvpopScorer::load(sample, other, c10::Device(c10::kCPU)), Error);
-  CHECK_THROWS_AS(KvpopScorer::load("/nonexistent", model, c10::Device(c10::kCPU)), Error);
+  other.layers.push_back(other.layers.front());
+  CHECK_THROWS_AS(LoadedModel::random(other, 1, {"cpu", "float32", {sample.string()}}), Error);
+  CHECK_THROWS_AS(LoadedModel::random(model.config(), 1, {"cpu", "float32", {"/nonexistent"}}), Error);
 }
 
 }  // namespace

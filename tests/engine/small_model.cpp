@@ -12,7 +12,6 @@ namespace kvscope::test {
 
 ModelConfig small_config() {
   ModelConfig config;
-  config.architecture = "Qwen3ForCausalLM";
   config.vocab_size = 512;
   config.hidden_size = 128;
   config.intermediate_size = 192;
@@ -22,6 +21,7 @@ ModelConfig small_config() {
   config.head_dim = 64;
   config.max_positions = 1024;
   config.tie_word_embeddings = true;
+  config.set_family(*find_family("Qwen3ForCausalLM"));
   return config;
 }
 

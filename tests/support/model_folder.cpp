@@ -74,24 +74,29 @@ json small_model_config(const std::string& architecture) {
 std::vector<NamedShape> tensor_shapes(const ModelConfig& c) {
   const std::int64_t hidden = c.hidden_size, ff = c.intermediate_size, q = c.n_heads * c.head_dim,
                      kv = c.n_kv_heads * c.head_dim;
-  std::vector<NamedShape> out = {{"model.embed_tokens.weight", {c.vocab_size, hidden}},
-                                 {"model.norm.weight", {hidden}}};
-  if (!c.tie_word_embeddings) out.push_back({"lm_head.weight", {c.vocab_size, hidden}});
-  for (int layer = 0; layer < c.n_layers; ++layer) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".", attention = prefix + "self_attn.";
-    out.push_back({prefix + "input_layernorm.weight", {hidden}});
-    out.push_back({prefix + "post_attention_layernorm.weight", {hidden}});
-    const std::pair<const char*, std::int64_t> projections[] = {{"q_proj", q}, {"k_proj", kv}, {"v_proj", kv}};
+  const TensorNames& names = c.family->names;
+  const auto weight = [](const char* name) { return std::string(name) + ".weight"; };
+  std::vector<NamedShape> out = {{weight(names.embedding), {c.vocab_size, hidden}},
+                                 {weight(names.final_norm), {hidden}}};
+  if (!c.tie_word_embeddings) out.push_back({weight(names.lm_head), {c.vocab_size, hidden}});
+  for (int i = 0; i < c.n_layers; ++i) {
+    const LayerConfig& layer = c.layers[static_cast<std::size_t>(i)];
+    const auto add = [&](const char* part, std::vector<std::int64_t> shape, const char* kind = ".weight") {
+      out.push_back({names.in_layer(i, part, kind), std::move(shape)});
+    };
+    add(names.input_norm, {hidden});
+    add(names.post_norm, {hidden});
+    const std::pair<const char*, std::int64_t> projections[] = {{names.q, q}, {names.k, kv}, {names.v, kv}};
     for (const auto& [name, rows] : projections) {
-      out.push_back({attention + name + ".weight", {rows, hidden}});
-      if (c.qkv_bias) out.push_back({attention + name + ".bias", {rows}});
+      add(name, {rows, hidden});
+      if (layer.qkv_bias) add(name, {rows}, ".bias");
     }
-    if (c.qk_norm) out.push_back({attention + "q_norm.weight", {c.head_dim}});
-    if (c.qk_norm) out.push_back({attention + "k_norm.weight", {c.head_dim}});
-    out.push_back({attention + "o_proj.weight", {hidden, q}});
-    out.push_back({prefix + "mlp.gate_proj.weight", {ff, hidden}});
-    out.push_back({prefix + "mlp.up_proj.weight", {ff, hidden}});
-    out.push_back({prefix + "mlp.down_proj.weight", {hidden, ff}});
+    if (layer.qk_norm) add(names.q_norm, {c.head_dim});
+    if (layer.qk_norm) add(names.k_norm, {c.head_dim});
+    add(names.o, {hidden, q});
+    add(names.gate, {ff, hidden});
+    add(names.up, {ff, hidden});
+    add(names.down, {hidden, ff});
   }
   return out;
 }

@@ -36,7 +36,8 @@ double sum_of(std::size_t n, const Value& value) {
 }
 
 /// exp(x) for x <= 0, to 3e-7 of it, 0 below -87: 2^n times a polynomial. Plain arithmetic, so that it is the same
-/// everywhere and the compiler does several at once.
+/// everywhere and the compiler does several at once. kernels/cpu/vector.cpp has the same polynomial: what is drawn from
+/// a seed must not move with the kernels, and nothing else ties the record to them.
 inline float exp_of_negative(float x) {
   const float clamped = x < -87.0f ? -87.0f : x;
   constexpr float kRoundToInteger = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction

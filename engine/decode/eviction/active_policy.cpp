@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "engine/core/support/error.h"
-#include "engine/model/model.h"
+#include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {

@@ -1,7 +1,6 @@
 // Expected Attention (Devoto et al., 2025): the attention that a key can expect from queries distributed like those
 // seen so far, N(mu, Sigma) before rotation, at the positions to come.
 #include <algorithm>
-#include <cmath>
 
 #include "engine/decode/eviction/mass_eviction.h"
 #include "engine/decode/eviction/query_ring.h"
@@ -11,18 +10,18 @@ namespace {
 
 /// Mean of the rotations to positions first ... first + n - 1, [head_dim, head_dim]: rotation is linear, so what it
 /// makes of mu and Sigma in the mean is this matrix.
-at::Tensor mean_rotation(const Weights& weights, std::int64_t first, std::int64_t n) {
-  const at::Tensor position = at::arange(first, first + n, weights.inv_freq.options());
-  const at::Tensor angle = position.unsqueeze(1) * weights.inv_freq.unsqueeze(0);
+at::Tensor mean_rotation(const LayerWeights& layer, std::int64_t first, std::int64_t n) {
+  const at::Tensor position = at::arange(first, first + n, layer.inv_freq.options());
+  const at::Tensor angle = position.unsqueeze(1) * layer.inv_freq.unsqueeze(0);
   const at::Tensor cosine = at::diag(angle.cos().mean(0)), sine = at::diag(angle.sin().mean(0));
   const at::Tensor top = at::cat({cosine, -sine}, 1), bottom = at::cat({sine, cosine}, 1);
-  return at::cat({top, bottom}, 0) * weights.attention_scaling;
+  return at::cat({top, bottom}, 0) * layer.attention_scaling;
 }
 
 /// Queries [n, n_heads, head_dim] at `position`, turned back, float32.
-at::Tensor unrotated(const at::Tensor& q, const at::Tensor& position, const Weights& weights) {
-  const at::Tensor angle = (position.to(at::kFloat).unsqueeze(1) * weights.inv_freq.unsqueeze(0)).unsqueeze(1);
-  const at::Tensor x = q.to(at::kFloat) / weights.attention_scaling;
+at::Tensor unrotated(const at::Tensor& q, const at::Tensor& position, const LayerWeights& layer) {
+  const at::Tensor angle = (position.to(at::kFloat).unsqueeze(1) * layer.inv_freq.unsqueeze(0)).unsqueeze(1);
+  const at::Tensor x = q.to(at::kFloat) / layer.attention_scaling;
   const std::int64_t half = x.size(2) / 2;
   const at::Tensor low = x.narrow(2, 0, half), high = x.narrow(2, half, half);
   return at::cat({low * angle.cos() + high * angle.sin(), high * angle.cos() - low * angle.sin()}, 2);
@@ -109,7 +108,7 @@ void ExpectedAttention::compress(int prompt_len, int n_tokens, StepFacts* facts)
 Statistics ExpectedAttention::statistics(int layer, int n_tokens, bool of_prompt) const {
   if (of_prompt) return of_sums(query_sum_[layer], query_outer_[layer], static_cast<double>(n_queries_));
   const auto [rotated, position] = ring_.newest(layer, kObserved, n_tokens);
-  const at::Tensor q = unrotated(rotated, position, state_.model.weights()).transpose(0, 1);
+  const at::Tensor q = unrotated(rotated, position, state_.model.weights().layers[layer]).transpose(0, 1);
   return of_sums(q.sum(1), at::bmm(q.transpose(1, 2), q), static_cast<double>(q.size(1)));
 }
 
@@ -118,10 +117,10 @@ at::Tensor ExpectedAttention::scores(int layer, const OrderedLayer& tokens, int 
   const double epsilon = spec().value("epsilon");
   const ModelConfig& config = state_.model.config();
   const Statistics seen = statistics(layer, n_tokens, of_prompt);
-  const at::Tensor rotation = mean_rotation(state_.model.weights(), n_tokens, spec().count("future"));
+  const at::Tensor rotation = mean_rotation(state_.model.weights().layers[layer], n_tokens, spec().count("future"));
   const at::Tensor mean = at::matmul(seen.mean, rotation.t());
   const at::Tensor covariance = at::matmul(at::matmul(rotation, seen.covariance), rotation.t());
-  const double d = config.head_dim;
+  const double scale = config.attention_scale(layer);
   at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, at::kFloat);
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
@@ -130,10 +129,10 @@ at::Tensor ExpectedAttention::scores(int layer, const OrderedLayer& tokens, int 
     if (n == n_sinks) continue;
     const int group = config.group_size();
     const at::Tensor k = tokens.k[head].narrow(0, n_sinks, n - n_sinks).to(at::kFloat);
-    at::Tensor logits = at::matmul(mean.narrow(0, head * group, group), k.t()) / std::sqrt(d);  // [group, n - n_sinks]
+    at::Tensor logits = at::matmul(mean.narrow(0, head * group, group), k.t()) * scale;  // [group, n - n_sinks]
     if (with_covariance) {
       const at::Tensor of_head = covariance.narrow(0, head * group, group);
-      logits = logits + (at::matmul(k.unsqueeze(0), of_head) * k.unsqueeze(0)).sum(2) / (2 * d);
+      logits = logits + (at::matmul(k.unsqueeze(0), of_head) * k.unsqueeze(0)).sum(2) * (scale * scale / 2);
     }
     at::Tensor score = logits.softmax(-1).mean(0);
     if (with_values) {

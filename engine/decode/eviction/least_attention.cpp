@@ -1,7 +1,5 @@
 #include "engine/decode/eviction/least_attention.h"
 
-#include <cmath>
-
 namespace kvscope::engine {
 
 void LeastAttention::after_attention(const LayerStep& step) {
@@ -11,7 +9,7 @@ void LeastAttention::after_attention(const LayerStep& step) {
                            .lse = step.lse,
                            .position = step.position,
                            .n_heads = config.n_heads,
-                           .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                           .scale = static_cast<float>(config.attention_scale(step.layer)),
                            .rule = rule_},
                           step.place);
 }

@@ -19,8 +19,7 @@ at::Tensor pool(const at::Tensor& x, const Observation& observation) {
 }  // namespace
 
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
-                                const at::Tensor& k_position) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(k.size(-1)));
+                                const at::Tensor& k_position, double scale) {
   at::Tensor logits = at::matmul(q.to(at::kFloat), k.to(at::kFloat).t()).mul_(scale);
   logits.masked_fill_(k_position.unsqueeze(0) > q_position.unsqueeze(1), -INFINITY);
   return logits.softmax(-1);
@@ -55,9 +54,10 @@ at::Tensor ObservedAttention::scores(int layer, const OrderedLayer& tokens, int 
     if (n_before == 0) continue;
     const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
     const int group = config.group_size();
-    const at::Tensor p = causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1),
-                                              tokens.k[head].narrow(0, 0, n), q_position, k_position)
-                             .narrow(2, 0, n_before);
+    const at::Tensor p =
+        causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), tokens.k[head].narrow(0, 0, n),
+                             q_position, k_position, config.attention_scale(layer))
+            .narrow(2, 0, n_before);
     const at::Tensor score = observation_.group_max ? pool(p.amax(0).sum(0), observation_)
                                                     : pool(p.mean(1).contiguous(), observation_).mean(0);
     out[head].narrow(0, 0, n_before).copy_(score);

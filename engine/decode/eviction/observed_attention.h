@@ -21,7 +21,7 @@ Observation pool_observation(const PolicySpec& spec, const RetentionGeometry& ge
 
 /// Probabilities [group, queries, keys] of one KV head: softmax over the keys at positions <= the query's.
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
-                                const at::Tensor& k_position);
+                                const at::Tensor& k_position, double scale);
 
 /// A method that watches the newest queries.
 class ObservedAttention : public AttentionMethod {

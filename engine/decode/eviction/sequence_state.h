@@ -6,7 +6,7 @@
 #include "engine/decode/eviction/active_policy.h"
 #include "engine/decode/eviction/attention_method.h"
 #include "engine/decode/eviction/slot_cache.h"
-#include "engine/model/model.h"
+#include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {

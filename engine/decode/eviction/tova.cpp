@@ -32,7 +32,7 @@ at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int prompt
     const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
     const at::Tensor k = tokens.k[head].narrow(0, 0, static_cast<std::int64_t>(positions.size()));
     const at::Tensor p = causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position,
-                                              k_position);  // [group, 1, n]
+                                              k_position, config.attention_scale(layer));  // [group, 1, n]
     sum.narrow(0, 0, k.size(0)).add_(p.select(1, 0).sum(0));
   }
   return sum.div_(config.n_heads).unsqueeze(0).expand({config.n_kv_heads, -1});

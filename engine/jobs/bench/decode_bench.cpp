@@ -40,31 +40,12 @@ DecodeArgs read_args(const JsonObject& args) {
   return out;
 }
 
-/// Without a policy given: everything kept, and a quarter of the context where the model has a scorer.
-std::vector<std::string> default_policies(const LoadedModel& model, int prompt_tokens) {
-  std::vector<std::string> out{"full"};
-  if (const int delay = model.scorer_delay(); delay > 0) {
-    const int budget = std::max(prompt_tokens / 4, 4 + delay + 16);  // never so few that there is no long-range slot
-    out.push_back("kvpop:budget=" + std::to_string(budget) + ",sinks=4,window=" + std::to_string(delay));
-  }
-  return out;
-}
-
-RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens, int max_tokens) {
-  RunRequest request;
-  request.prompt_ids = bench_prompt(n_tokens, model.config().vocab_size);
-  request.policy = PolicySpec::parse(policy);
-  request.max_tokens = max_tokens;
-  request.stop_at_eos = false;
-  return request;
-}
-
 /// max |a - b| / max |b| of the logits after a prefill and kCheckedSteps steps, and after a prefill of all these
 /// tokens. Throws Error (internal) if that is more than rounding explains: 1e-3 in float32, 0.1 in bfloat16.
 double check_steps(const LoadedModel& model, const std::string& policy, int prompt_tokens) {
   // Past the budget, so that tokens have been evicted on both sides.
   const int n = std::min(prompt_tokens, PolicySpec::parse(policy).budget_tokens(prompt_tokens) + 256);
-  RunRequest request = request_of(model, policy, n + kCheckedSteps, 0);
+  RunRequest request = bench_request(model, policy, n + kCheckedSteps, 0);
   // A method that lets its prompt see everything does another thing with a token of the answer. With room for all it
   // does not.
   const PolicySpec& spec = request.policy;
@@ -133,7 +114,7 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
   const double error = check_steps(model, text, args.prompt_tokens);
   forget_peak(model);
   GenerationBatch runs(model, std::vector<RunRequest>(static_cast<std::size_t>(args.batch),
-                                                      request_of(model, text, args.prompt_tokens, args.n_steps())));
+                                                      bench_request(model, text, args.prompt_tokens, args.n_steps())));
   runs.prefill({}, {.logprobs = false});
   const Generation& run = runs.run(0);
   const auto seconds_of = [&](int n_steps, bool recording) {

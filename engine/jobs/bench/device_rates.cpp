@@ -81,7 +81,7 @@ Spread measure_dense_attention(const LoadedModel& model, const ModelConfig& conf
   const DenseBackend chosen = choose_dense_backend(q, config.n_kv_heads);
   *backend = name_of(chosen);
   Spread seconds = time_repeats(1, n_repeats, [&] {
-    dense_attention(chosen, q, k, v, 0);
+    dense_attention(chosen, q, k, v, 0, config.attention_scale(0));
     wait_for_device(model);
   });
   for (double* value : {&seconds.median, &seconds.min, &seconds.max}) *value *= config.n_layers;

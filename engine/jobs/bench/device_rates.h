@@ -3,9 +3,8 @@
 
 #include <cstdint>
 
-#include "engine/core/files/weights/model_config.h"
+#include "engine/decode/generation.h"
 #include "engine/jobs/bench/statistics.h"
-#include "engine/model/model.h"
 
 namespace kvscope::engine {
 

@@ -39,24 +39,6 @@ PrefillArgs read_args(const JsonObject& args) {
   return out;
 }
 
-/// Without a policy given: everything kept, and a quarter of the prompt where the model has a scorer.
-std::vector<std::string> default_policies(const LoadedModel& model, int prompt_tokens) {
-  std::vector<std::string> out{"full"};
-  if (const int delay = model.scorer_delay(); delay > 0) {
-    const int budget = std::max(prompt_tokens / 4, 4 + delay + 16);  // never so few that there is no long-range slot
-    out.push_back("kvpop:budget=" + std::to_string(budget) + ",sinks=4,window=" + std::to_string(delay));
-  }
-  return out;
-}
-
-RunRequest request_of(const LoadedModel& model, const std::string& policy, int n_tokens) {
-  RunRequest request;
-  request.prompt_ids = bench_prompt(n_tokens, model.config().vocab_size);
-  request.policy = PolicySpec::parse(policy);
-  request.max_tokens = 0;
-  return request;
-}
-
 /// (query, key) pairs of one head that see each other; of a policy without a budget, as if it kept everything.
 double visible_pairs(const PolicySpec& policy, int n) {
   const int budget = policy.budget_tokens(n);
@@ -99,13 +81,13 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
   const PrefillOptions options{.chunk = args.chunk, .logprobs = false};
   const int n_checked = tokens_to_check(model, policy, args.prompt_tokens), third = (n_checked + 2) / 3;
   const double error =
-      check_prefill(model, request_of(model, text, n_checked),
+      check_prefill(model, bench_request(model, text, n_checked, 0),
                     {.chunk = args.chunk > 0 ? std::min(args.chunk, third) : third, .logprobs = false});
 
   forget_peak(model);
   std::int64_t cache_bytes = 0;
   const Spread seconds = time_repeats(1, args.repeats, [&] {
-    Generation run(model, request_of(model, text, args.prompt_tokens));
+    Generation run(model, bench_request(model, text, args.prompt_tokens, 0));
     run.set_recording(false);
     run.prefill({}, options);  // reads the logits: the device is done
     cache_bytes = run.cache_bytes();

@@ -4,7 +4,6 @@
 
 #include <limits>
 
-#include "engine/core/policy/policy_text.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/active_policy.h"
 #include "engine/model/ops.h"
@@ -35,7 +34,7 @@ class PlainSite final : public AttentionSite {
       policy_lifetimes(policy_.spec(), n_positions_, of_head, static_cast<std::int32_t>(n),
                        {evict_at.data_ptr<std::int32_t>() + head * n, length});
     }
-    return ops::lifetime_attention(q, k, v, evict_at.to(q.device()), 0);
+    return ops::lifetime_attention(q, {k.transpose(0, 1), v.transpose(0, 1), evict_at.to(q.device())}, 0, tokens.scale);
   }
 
  private:

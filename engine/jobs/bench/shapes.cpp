@@ -12,17 +12,17 @@ struct Shape {
   const char* architecture;
   int vocab, hidden, ff, layers, heads, kv_heads, head_dim, max_positions;
   bool tied;
+  double rope_theta;
 };
 constexpr std::array<Shape, 5> kShapes{
-    {{"kvscope-tiny", "Qwen3ForCausalLM", 4096, 256, 768, 6, 8, 4, 64, 2048, true},
-     {"qwen3-0.6b", "Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, 128, 40960, true},
-     {"qwen3-4b", "Qwen3ForCausalLM", 151936, 2560, 9728, 36, 32, 8, 128, 40960, true},
-     {"qwen3-8b", "Qwen3ForCausalLM", 151936, 4096, 12288, 36, 32, 8, 128, 40960, false},
-     {"llama-3.1-8b", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 128, 131072, false}}};
+    {{"kvscope-tiny", "Qwen3ForCausalLM", 4096, 256, 768, 6, 8, 4, 64, 2048, true, 1e6},
+     {"qwen3-0.6b", "Qwen3ForCausalLM", 151936, 1024, 3072, 28, 16, 8, 128, 40960, true, 1e6},
+     {"qwen3-4b", "Qwen3ForCausalLM", 151936, 2560, 9728, 36, 32, 8, 128, 40960, true, 1e6},
+     {"qwen3-8b", "Qwen3ForCausalLM", 151936, 4096, 12288, 36, 32, 8, 128, 40960, false, 1e6},
+     {"llama-3.1-8b", "LlamaForCausalLM", 128256, 4096, 14336, 32, 32, 8, 128, 131072, false, 5e5}}};
 
 ModelConfig config_of(const Shape& shape) {
   ModelConfig config;
-  config.architecture = shape.architecture;
   config.vocab_size = shape.vocab;
   config.hidden_size = shape.hidden;
   config.intermediate_size = shape.ff;
@@ -32,8 +32,8 @@ ModelConfig config_of(const Shape& shape) {
   config.head_dim = shape.head_dim;
   config.max_positions = shape.max_positions;
   config.tie_word_embeddings = shape.tied;
-  config.qk_norm = config.architecture == "Qwen3ForCausalLM";
-  config.rope_theta = config.qk_norm ? 1e6 : 5e5;
+  config.set_family(*find_family(shape.architecture));
+  for (LayerConfig& layer : config.layers) layer.rope_theta = shape.rope_theta;
   return config;
 }
 

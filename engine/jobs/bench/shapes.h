@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/files/weights/model_config.h"
+#include "engine/model/model.h"
 
 namespace kvscope::engine {
 

@@ -39,8 +39,11 @@ class LifetimeSite final : public AttentionSite {
     const auto end = position_ + q.size(0);
     keys_[layer].narrow(0, position_, q.size(0)).copy_(k);
     values_[layer].narrow(0, position_, q.size(0)).copy_(v);
-    return ops::lifetime_attention(q, keys_[layer].narrow(0, 0, end), values_[layer].narrow(0, 0, end),
-                                   evict_at_[layer].narrow(1, 0, end).contiguous(), position_);
+    return ops::lifetime_attention(
+        q,
+        {keys_[layer].narrow(0, 0, end).transpose(0, 1), values_[layer].narrow(0, 0, end).transpose(0, 1),
+         evict_at_[layer].narrow(1, 0, end).contiguous()},
+        position_, tokens.scale);
   }
 
  private:

@@ -6,9 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/core/lifetime/lifetime_map.h"
-#include "engine/core/lifetime/running_top_k.h"
-#include "engine/model/model.h"
+#include "engine/decode/generation.h"
 
 namespace kvscope::engine {
 

@@ -35,7 +35,7 @@ void write_parameters(const std::filesystem::path& path, const FlatParameters& p
 }
 
 nlohmann::ordered_json config_json(const ModelConfig& c) {
-  return {{"architectures", {"Qwen3ForCausalLM"}},
+  return {{"architectures", {c.family->architecture}},
           {"model_type", "qwen3"},
           {"vocab_size", c.vocab_size},
           {"hidden_size", c.hidden_size},
@@ -47,7 +47,7 @@ nlohmann::ordered_json config_json(const ModelConfig& c) {
           {"hidden_act", "silu"},
           {"max_position_embeddings", c.max_positions},
           {"rms_norm_eps", 1e-6},
-          {"rope_theta", c.rope_theta},
+          {"rope_theta", c.layers.front().rope_theta},
           {"rope_scaling", nullptr},
           {"attention_bias", false},
           {"tie_word_embeddings", true},

@@ -3,17 +3,15 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include <cmath>
 #include <limits>
 
 namespace kvscope::engine {
 
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   std::int64_t chunk) {
+                                   double scale, std::int64_t chunk) {
   const c10::NoGradGuard no_grad;
   const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
   const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
-  const double scale = 1 / std::sqrt(static_cast<double>(dim));
   const auto head_first = [](const at::Tensor& x) { return x.to(at::kFloat).transpose(1, 2).contiguous(); };
   const at::Tensor queries = head_first(q).view({n_batch, n_kv_heads, group, n_positions, dim});
   const at::Tensor keys = head_first(k).unsqueeze(2), values = head_first(v).unsqueeze(2);  // [B, HK, 1, T, D]

@@ -17,9 +17,9 @@ struct TeacherAttention {
 ///     mean_t = 1 / N_t  sum_{q >= t + window} p_{q -> t}      N_t = max(1, T - (t + window))
 ///     target = max over the query heads of a group of log(1e-6 + mean_t)
 ///
-/// q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE. Goes through the queries in chunks: the largest
-/// temporary is [B, n_heads, chunk, T] float32. No gradients.
+/// q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE; scale is of q . k. Goes through the queries in
+/// chunks: the largest temporary is [B, n_heads, chunk, T] float32. No gradients.
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   std::int64_t chunk = 256);
+                                   double scale, std::int64_t chunk = 256);
 
 }  // namespace kvscope::engine

@@ -1,5 +1,6 @@
 #pragma once
-// Qwen3 as something to train: the forward pass over whole sequences, with gradients.
+// Qwen3 as something to train: the forward pass over whole sequences. It stands beside engine/model/transformer.cpp
+// because gradients want ATen's operations and every product apart, where that one fuses and writes in place.
 
 #include <ATen/core/Tensor.h>
 
@@ -45,7 +46,7 @@ class Qwen3Module {
     at::Tensor input_norm, q_proj, k_proj, v_proj, o_proj, q_norm, k_norm;
     at::Tensor post_norm, gate_proj, up_proj, down_proj;
   };
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& gain) const;
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& gain, float eps) const;
 
   ModelConfig config_;
   at::ScalarType compute_type_;

@@ -57,7 +57,6 @@ ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
   const Section section(json, "model", file,
                         {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "rope_theta"});
   ModelConfig model;
-  model.architecture = "Qwen3ForCausalLM";
   model.n_layers = section.integer("layers", 6, 1, 256);
   model.hidden_size = section.integer("hidden", 256, 8, 16384);
   model.n_heads = section.integer("heads", 8, 1, 256);
@@ -65,7 +64,9 @@ ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
   model.head_dim = section.integer("head_dim", 64, 8, 256);
   model.intermediate_size = section.integer("ffn", 768, 8, 65536);
   model.vocab_size = section.integer("vocabulary", 4096, 260, 65536);  // the corpus stores 16 bits a token
-  model.rope_theta = section->number_or("rope_theta", 10000, 1, 1e9);
+  model.set_family(*find_family("Qwen3ForCausalLM"));
+  const double theta = section->number_or("rope_theta", 10000, 1, 1e9);
+  for (LayerConfig& layer : model.layers) layer.rope_theta = theta;
   model.tie_word_embeddings = true;
   model.dtype = "bfloat16";
   model.eos_ids = {0};

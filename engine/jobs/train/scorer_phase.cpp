@@ -36,7 +36,7 @@ void teach(const Qwen3Module& base, const at::Tensor& ids, int window, const Use
     {
       const c10::NoGradGuard no_grad;
       const auto heads = base.project(layer, x);
-      const auto teacher = teacher_attention(heads.q, heads.k, heads.v, window);
+      const auto teacher = teacher_attention(heads.q, heads.k, heads.v, window, base.config().attention_scale(layer));
       lesson = {heads.k, heads.v, teacher.target};
       x = base.finish(layer, x, teacher.output);
     }

@@ -28,7 +28,7 @@ constexpr KindName kKinds[] = {
     {GateKind::duo, "duo"},
 };
 
-/// Calls f(key, field, min, max) for every number of `c`; booleans and texts have no range.
+/// Calls f(key, field, min, max) for every number of `c`; booleans and the activation have no range.
 template <class Config, class F>
 void visit_fields(Config& c, const F& f) {
   f("delay", c.delay, 0, kMaxTokens);
@@ -55,9 +55,23 @@ void read_field(const JsonObject& json, const char* key, double& field, double m
   field = json.number_or(key, field, min, max);
 }
 void read_field(const JsonObject& json, const char* key, bool& field, int, int) { field = json.boolean_or(key, field); }
-void read_field(const JsonObject& json, const char* key, std::string& field, int, int) {
-  field = json.text_or(key, field);
+constexpr const char* kActivations[] = {"identity", "silu", "gelu"};  // by their numbers
+
+void read_field(const JsonObject& json, const char* key, Activation& field, int, int) {
+  const std::string name = json.text_or(key, kActivations[static_cast<int>(field)]);
+  const auto found = std::find(std::begin(kActivations), std::end(kActivations), name);
+  if (found == std::end(kActivations)) {
+    throw Error(
+        {.file = json.file(), .where = key, .found = in_quotes(name, 40), .expected = "silu, gelu or identity"});
+  }
+  field = static_cast<Activation>(found - std::begin(kActivations));
 }
+
+template <typename Field>
+const Field& as_json(const Field& field) {
+  return field;
+}
+const char* as_json(Activation activation) { return kActivations[static_cast<int>(activation)]; }
 
 GateKind read_kind(const JsonObject& json) {
   const std::string name = json.text("kind");
@@ -71,9 +85,6 @@ void check_together(const GateConfig& c, const JsonObject& json) {
   const auto fail = [&](const char* key, std::string found, std::string expected) {
     throw Error({.file = json.file(), .where = key, .found = std::move(found), .expected = std::move(expected)});
   };
-  if (c.activation != "silu" && c.activation != "gelu" && c.activation != "identity") {
-    fail("activation", in_quotes(c.activation, 40), "silu, gelu or identity");
-  }
   if (c.delay > c.window) {
     fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
          "a score that exists when the token leaves the window");
@@ -108,20 +119,25 @@ GateConfig default_gate_config(GateKind kind) {
     case GateKind::kvpop_mlstm:  // KVpop, arXiv 2607.05061: window 256, 4 sinks; read when the token leaves the window
       return {.kind = kind, .delay = 256, .window = 256, .n_sink = 4};
     case GateKind::kvpop_mlp:
-      return {.kind = kind, .window = 256, .n_sink = 4, .activation = "silu"};
+      return {.kind = kind, .window = 256, .n_sink = 4, .activation = Activation::silu};
     case GateKind::kvpop_linear:
       return {.kind = kind, .window = 256, .n_sink = 4};
     case GateKind::sp_kv:  // SP-KV, arXiv 2605.14037, section 3
-      return {.kind = kind, .window = 128, .activation = "silu", .sigmoid = true, .threshold = 0.5};
+      return {.kind = kind, .window = 128, .activation = Activation::silu, .sigmoid = true, .threshold = 0.5};
     case GateKind::wg_kv:  // the released code compares with >, its paper with >=
-      return {.kind = kind, .window = 256, .activation = "gelu", .sigmoid = true, .threshold = 0.1, .strict = true};
+      return {.kind = kind,
+              .window = 256,
+              .activation = Activation::gelu,
+              .sigmoid = true,
+              .threshold = 0.1,
+              .strict = true};
     case GateKind::dms:
     case GateKind::dms_separate:
       return {.kind = kind, .delay = 1, .window = 513, .scale = 100, .offset = -5, .negated = true};
     case GateKind::kvzap_linear:  // thresholds in use: -3 to -6 (Qwen3-8B), -6 to -9 (Llama-3.1-8B)
       return {.kind = kind, .window = 128, .threshold = -4};
     case GateKind::kvzap_mlp:
-      return {.kind = kind, .window = 128, .activation = "gelu", .threshold = -4};
+      return {.kind = kind, .window = 128, .activation = Activation::gelu, .threshold = -4};
     case GateKind::duo:
       return {.kind = kind, .window = 256, .n_sink = 128, .threshold = 0.5};
   }
@@ -149,7 +165,7 @@ GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>&
 
 nlohmann::ordered_json gate_config_json(const GateConfig& config) {
   nlohmann::ordered_json json = {{"kind", name_of(config.kind)}};
-  visit_fields(config, [&](const char* key, const auto& field, auto, auto) { json[key] = field; });
+  visit_fields(config, [&](const char* key, const auto& field, auto, auto) { json[key] = as_json(field); });
   return json;
 }
 

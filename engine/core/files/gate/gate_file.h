@@ -47,6 +47,9 @@ enum class GateKind {
   duo
 };
 
+/// Of a hidden layer; gelu is the exact one.
+enum class Activation { identity, silu, gelu };
+
 /// From the network's output to the decision:
 ///
 ///     logit = scale * output + offset
@@ -64,10 +67,10 @@ struct GateConfig {
   int window = 0;
   int n_sink = 0;  // first tokens that are never evicted
   int n_hidden = 0;
-  std::string activation = "identity";  // of the hidden layer: "silu", "gelu" (exact) or "identity"
-  double norm_eps = 1e-6;               // of the RMSNorms
-  double soft_cap = 0;                  // c of c tanh(a / c) on the gates of an mLSTM; 0: none
-  bool guarded = false;                 // mLSTM: denominator max(|q z|, exp(-m)) instead of q z as the paper prints it
+  Activation activation = Activation::identity;
+  double norm_eps = 1e-6;  // of the RMSNorms
+  double soft_cap = 0;     // c of c tanh(a / c) on the gates of an mLSTM; 0: none
+  bool guarded = false;    // mLSTM: denominator max(|q z|, exp(-m)) instead of q z as the paper prints it
   double scale = 1, offset = 0;
   bool negated = false;
   bool sigmoid = false;

@@ -145,7 +145,8 @@ GateFile load(const fs::path& path, const GateDims& known) {
   GateFile gate = format->read(at, known);
   gate.format = format->name;
   gate.path = path;
-  if (!has_hidden_layer(gate.config)) gate.config.activation = "identity";  // it has no say: the hash must not have one
+  if (!has_hidden_layer(gate.config))
+    gate.config.activation = Activation::identity;  // it has no say: the hash must not have one
   gate.dims = own_dims(gate);
   check_finite(gate);
   if (gate.description.empty()) gate.description = gate_description(gate);

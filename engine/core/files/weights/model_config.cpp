@@ -1,6 +1,7 @@
 #include "engine/core/files/weights/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "engine/core/files/weights/rope_config.h"
@@ -11,21 +12,6 @@ namespace kvscope {
 namespace {
 
 using nlohmann::json;
-
-/// One row for each model class that can be loaded, and what differs between them.
-struct Family {
-  const char* architecture;
-  bool qk_norm;           // RMSNorm on q and k, per head
-  bool qkv_bias;          // q, k and v always have a bias
-  bool kv_heads_implied;  // num_key_value_heads may be missing: as many as heads
-  bool windows;           // knows use_sliding_window
-  int head_dim;           // where config.json has none; 0: hidden_size / num_attention_heads
-};
-constexpr Family kFamilies[] = {
-    {"Qwen3ForCausalLM", true, false, false, true, 128},
-    {"Qwen2ForCausalLM", false, true, false, true, 0},
-    {"LlamaForCausalLM", false, false, true, false, 0},
-};
 
 // Generous: several times the largest published model, small enough that no product of two overflows 64 bits and no
 // typing error allocates the machine away before the weights are compared with it.
@@ -40,10 +26,7 @@ class Reader {
 
   ModelConfig read() {
     ModelConfig c;
-    const Family& family = find_family();
-    c.architecture = family.architecture;
-    c.qk_norm = family.qk_norm;
-    c.qkv_bias = family.qkv_bias;
+    const ModelFamily& family = read_family();
     c.vocab_size = size("vocab_size", kMaxVocab);
     c.hidden_size = size("hidden_size", kMaxHidden);
     c.intermediate_size = size("intermediate_size", kMaxWidth);
@@ -52,9 +35,11 @@ class Reader {
     c.max_positions = size("max_position_embeddings", kMaxPositions);
     c.rms_norm_eps = static_cast<float>(object_.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
     c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
-    read_rope(object_, c);
+    c.set_family(family);
+    read_layers(c);
     refuse_what_is_not_computed();
-    if (family.windows) refuse_windows(c);
+    if (family.windows) read_windows(c);
+    refuse_windows(c);
     c.dtype = read_dtype();
     c.eos_ids = token_ids(object_, "eos_token_id", c.vocab_size);
     token_ids(object_, "bos_token_id", c.vocab_size);  // not used, but one out of range shows a damaged file
@@ -86,9 +71,9 @@ class Reader {
 
   int size(const char* key, std::int64_t max) const { return static_cast<int>(object_.integer(key, 1, max)); }
 
-  const Family& find_family() const {
+  const ModelFamily& read_family() const {
     std::string supported;
-    for (const Family& family : kFamilies)
+    for (const ModelFamily& family : model_families())
       supported += (supported.empty() ? "" : ", ") + std::string(family.architecture);
     const std::string expected = "one of: " + supported;
     const auto it = config_.find("architectures");
@@ -96,13 +81,20 @@ class Reader {
     if (!it->is_array() || it->size() != 1 || !it->front().is_string())
       fail("architectures", "not a list of one name", expected);
     const auto name = it->front().get<std::string>();
-    const auto row = std::find_if(std::begin(kFamilies), std::end(kFamilies),
-                                  [&](const Family& f) { return name == f.architecture; });
-    if (row == std::end(kFamilies)) fail("architectures", in_quotes(name) + " is not supported", expected);
-    return *row;
+    const ModelFamily* family = find_family(name);
+    if (family == nullptr) fail("architectures", in_quotes(name) + " is not supported", expected);
+    return *family;
   }
 
-  void read_heads(ModelConfig& c, const Family& family) const {
+  /// What config.json says of all layers; a family whose layers differ would say here how.
+  void read_layers(ModelConfig& c) const {
+    LayerConfig common = c.family->layer;
+    common.norm_eps = c.rms_norm_eps;
+    read_rope(object_, c.max_positions, common);
+    c.layers.assign(c.layers.size(), common);
+  }
+
+  void read_heads(ModelConfig& c, const ModelFamily& family) const {
     c.n_heads = size("num_attention_heads", kMaxHeads);
     const bool implied = family.kv_heads_implied && !object_.has("num_key_value_heads");
     c.n_kv_heads = implied ? c.n_heads : size("num_key_value_heads", kMaxHeads);
@@ -144,19 +136,29 @@ class Reader {
     }
   }
 
-  /// A window that no layer has, or that is as long as the context, changes nothing and is let pass: Qwen2's files
-  /// often speak of one. With layer_types (checked above) transformers does not look at these fields.
-  void refuse_windows(const ModelConfig& c) const {
+  /// With layer_types (checked above) transformers does not look at these fields.
+  void read_windows(ModelConfig& c) const {
     if (!object_.boolean_or("use_sliding_window", false) || object_.has("layer_types")) return;
     constexpr std::int64_t kDefaultWindow = 4096, kDefaultFullLayers = 28;  // of transformers
     const bool none = config_.contains("sliding_window") && config_["sliding_window"].is_null();
-    const std::int64_t window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxPositions);
+    const auto window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxPositions);
     const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
-    if (none || full >= c.n_layers || window >= c.max_positions) return;
-    fail(
-        "use_sliding_window",
-        "a window of " + std::to_string(window) + " tokens from layer " + std::to_string(full) + " on is not supported",
-        "false");
+    if (none) return;
+    for (std::int64_t i = full; i < c.n_layers; ++i)
+      c.layers[static_cast<std::size_t>(i)].window = static_cast<int>(window);
+  }
+
+  /// A window that no layer has, or that is as long as the context, changes nothing and is let pass: Qwen2's files
+  /// often speak of one.
+  void refuse_windows(ModelConfig& c) const {
+    for (LayerConfig& layer : c.layers) {
+      if (layer.window >= c.max_positions) layer.window = 0;
+      if (layer.window == 0) continue;
+      fail("use_sliding_window",
+           "a window of " + std::to_string(layer.window) + " tokens from layer " +
+               std::to_string(&layer - c.layers.data()) + " on is not supported",
+           "false");
+    }
   }
 
   std::string read_dtype() const {
@@ -190,6 +192,16 @@ GenerationDefaults read_generation(const JsonObject& object) {
 }
 
 }  // namespace
+
+double ModelConfig::attention_scale(int layer) const {
+  const double own = layers[static_cast<std::size_t>(layer)].attention_scale;
+  return own != 0 ? own : 1 / std::sqrt(static_cast<double>(head_dim));
+}
+
+void ModelConfig::set_family(const ModelFamily& of) {
+  family = &of;
+  layers.assign(static_cast<std::size_t>(n_layers), of.layer);
+}
 
 ModelConfig ModelConfig::load(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";

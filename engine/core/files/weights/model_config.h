@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/files/weights/rope_frequencies.h"
+#include "engine/core/files/weights/model_family.h"
 
 namespace kvscope {
 
@@ -22,20 +22,21 @@ struct GenerationDefaults {
 };
 
 struct ModelConfig {
-  std::string architecture;  // "Qwen3ForCausalLM", "Qwen2ForCausalLM" or "LlamaForCausalLM"
+  const ModelFamily* family = nullptr;  // of set_family()
   int vocab_size = 0, hidden_size = 0, intermediate_size = 0;
   int n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   int max_positions = 0;
-  float rms_norm_eps = 1e-6f;
-  double rope_theta = 10000;
-  RopeScaling rope_scaling;
+  float rms_norm_eps = 1e-6f;       // of the final norm
+  std::vector<LayerConfig> layers;  // [n_layers]
   bool tie_word_embeddings = false;
-  bool qk_norm = true;    // Qwen3: RMSNorm on q and k per head
-  bool qkv_bias = false;  // Qwen2: q, k and v have a bias
-  std::string dtype;      // of the file: "bfloat16", "float32", "float16"
+  std::string dtype;  // of the file: "bfloat16", "float32", "float16"
   std::vector<std::int32_t> eos_ids;
   GenerationDefaults generation;
   int group_size() const { return n_heads / n_kv_heads; }
+  /// Of q . k in a layer's attention.
+  double attention_scale(int layer) const;
+  /// Makes all layers, n_layers of them, what the family's are.
+  void set_family(const ModelFamily& of);
 
   /// Reads config.json and, if it is there, generation_config.json. Throws Error naming field, found and expected; an
   /// unknown architecture is named beside the supported ones.

@@ -24,19 +24,19 @@ class RopeReader {
   RopeReader(const JsonObject& config, const char* key)
       : config_(config), key_(key), rope_(config.raw()[key], config.file(), key) {}
 
-  void read(ModelConfig& c) {
-    for (const char* layers : {"full_attention", "sliding_attention"}) {
-      if (rope_.has(layers)) fail(layers, "an embedding of its own for one kind of layer", "one for all layers");
+  void read(int max_positions, LayerConfig& layer) {
+    for (const char* kind : {"full_attention", "sliding_attention"}) {
+      if (rope_.has(kind)) fail(kind, "an embedding of its own for one kind of layer", "one for all layers");
     }
-    c.rope_theta = rope_.number_or("rope_theta", c.rope_theta, kMinTheta, kMaxTheta);
+    layer.rope_theta = rope_.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
     if (rope_.number_or("partial_rotary_factor", 1, 0, 1) != 1) fail("partial_rotary_factor", "not 1", "1");
-    RopeScaling& scaling = c.rope_scaling;
+    RopeScaling& scaling = layer.rope_scaling;
     scaling.kind = kind();
     if (scaling.kind == RopeKind::plain) return;
     scaling.factor = rope_.number("factor", 1, kMaxFactor);
     if (scaling.kind == RopeKind::linear) return;
-    scaling.original_positions = original_positions(c.max_positions);
-    scaling.kind == RopeKind::llama3 ? read_llama3(scaling) : read_yarn(scaling, c.rope_theta);
+    scaling.original_positions = original_positions(max_positions);
+    scaling.kind == RopeKind::llama3 ? read_llama3(scaling) : read_yarn(scaling, layer.rope_theta);
   }
 
  private:
@@ -91,15 +91,15 @@ class RopeReader {
 
 }  // namespace
 
-void read_rope(const JsonObject& config, ModelConfig& c) {
-  c.rope_theta = config.number_or("rope_theta", c.rope_theta, kMinTheta, kMaxTheta);
+void read_rope(const JsonObject& config, int max_positions, LayerConfig& layer) {
+  layer.rope_theta = config.number_or("rope_theta", layer.rope_theta, kMinTheta, kMaxTheta);
   if (config.number_or("partial_rotary_factor", 1, 0, 1) != 1) {
     throw Error({.file = config.file(), .where = "partial_rotary_factor", .found = "not 1", .expected = "1"});
   }
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const json& section = config.has(key) ? config.raw()[key] : json();
     if (section.is_null() || (section.is_object() && section.empty())) continue;
-    return RopeReader(config, key).read(c);
+    return RopeReader(config, key).read(max_positions, layer);
   }
 }
 

@@ -1,15 +1,15 @@
 #pragma once
-// The rotary part of config.json; private to model/.
+// The rotary part of config.json; private to weights/.
 
-#include "engine/core/files/weights/model_config.h"
+#include "engine/core/files/weights/model_family.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope {
 
-/// Sets c.rope_theta and c.rope_scaling; c.max_positions must be there. Both styles are read: `rope_parameters`
+/// Sets the layer's rope_theta and rope_scaling, in a model of max_positions. Both styles are read: `rope_parameters`
 /// {rope_type, rope_theta, ...}, and `rope_theta` beside `rope_scaling` {rope_type or type, ...}, with the precedence
 /// of transformers: a rope_scaling that is not empty goes first, and a theta inside the section before one beside it.
 /// Throws Error for a kind that is not computed, by its name, and for numbers that make no frequencies.
-void read_rope(const JsonObject& config, ModelConfig& c);
+void read_rope(const JsonObject& config, int max_positions, LayerConfig& layer);
 
 }  // namespace kvscope

@@ -1,0 +1,53 @@
+#pragma once
+// The families of models that can be loaded. Whatever distinguishes one of them is in its row: who reads, computes or
+// trains a model asks the row and its layers, never for a name.
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/core/files/weights/rope_frequencies.h"
+
+namespace kvscope {
+
+/// What may differ from layer to layer of one model. head_dim may not: the pages of a cache are all of one size.
+struct LayerConfig {
+  float norm_eps = 1e-6f;
+  bool qk_norm = false;   // RMSNorm on q and k, per head
+  bool qkv_bias = false;  // q, k and v have a bias
+  double rope_theta = 10000;
+  RopeScaling rope_scaling;
+  double attention_scale = 0;  // of q . k; 0: 1 / sqrt(head_dim)
+  int window = 0;              // newest tokens that a query sees; 0: all, and no other is computed
+  bool operator==(const LayerConfig&) const = default;
+};
+
+/// Tensors in the files of a family, without ".weight" and ".bias"; the default is what transformers calls a Llama's.
+struct TensorNames {
+  const char *embedding = "model.embed_tokens", *final_norm = "model.norm", *lm_head = "lm_head",
+             *layers = "model.layers";
+  // within a layer
+  const char *input_norm = "input_layernorm", *q = "self_attn.q_proj", *k = "self_attn.k_proj", *v = "self_attn.v_proj",
+             *o = "self_attn.o_proj", *q_norm = "self_attn.q_norm", *k_norm = "self_attn.k_norm",
+             *post_norm = "post_attention_layernorm", *gate = "mlp.gate_proj", *up = "mlp.up_proj",
+             *down = "mlp.down_proj";
+
+  /// "model.layers.3.self_attn.q_proj.weight"
+  std::string in_layer(int layer, const char* part, const char* kind = ".weight") const;
+};
+
+struct ModelFamily {
+  const char* architecture = "";  // as config.json names it
+  LayerConfig layer;              // of every layer, where config.json does not speak of it
+  bool kv_heads_implied = false;  // num_key_value_heads may be missing: as many as heads
+  bool windows = false;           // knows use_sliding_window
+  int head_dim = 0;               // where config.json has none; 0: hidden_size / num_attention_heads
+  float norm_offset = 0;          // its norms multiply by norm_offset + weight
+  TensorNames names;
+};
+
+std::span<const ModelFamily> model_families();
+/// Null if there is none of that name.
+const ModelFamily* find_family(std::string_view architecture);
+
+}  // namespace kvscope

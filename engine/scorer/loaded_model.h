@@ -1,0 +1,48 @@
+#pragma once
+// A model and the gates it was loaded with: what runs are made on.
+
+#include "engine/scorer/gates.h"
+
+namespace kvscope::engine {
+
+/// Where and in what a model computes (model.h), and what else it is to read.
+struct LoadOptions {
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::vector<std::string> gates = {};  // files and folders with scorers, gates or head values, see docs/gates.md
+  bool operator==(const LoadOptions&) const = default;
+};
+
+/// One model on one device. Immutable once made; any number of Generations may use it, from one thread at a time.
+class LoadedModel {
+ public:
+  /// Model::load(), the gates of the options, and those beside the model.
+  static LoadedModel load(const std::filesystem::path& folder, const LoadOptions& options = {},
+                          const LoadProgress& progress = {});
+  /// Weights (and a scorer of `scorer_window` tokens' delay unless 0) drawn from a formula of names and indices, the
+  /// same on every machine: tests and benchmarks need the shape of a model, not its file.
+  static LoadedModel random(const ModelConfig& config, std::uint64_t seed, const LoadOptions& options = {},
+                            int scorer_window = 0);
+
+  const ModelConfig& config() const { return model_.config; }
+  const ModelInfo& info() const { return model_.info; }
+  const Weights& weights() const { return *model_.weights; }
+  /// Throws Error (bad input) if the model has none.
+  const Tokenizer& tokenizer() const;
+  bool has_tokenizer() const { return model_.tokenizer != nullptr; }
+  /// The first scorer of one of these kinds (of any, if none is named), in the order of LoadOptions::gates, then what
+  /// stands beside the model; null if there is none.
+  const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const { return gates_.scorer(kinds); }
+  /// The window that KVpop's scorer was trained for, 0 without one.
+  int scorer_delay() const;
+  const TokenScorer& random_scorer(std::uint64_t seed) const { return gates_.random_scorer(seed, model_); }
+  const std::vector<float>& head_alpha() const { return gates_.head_alpha(); }
+
+ private:
+  LoadedModel(Model model, Gates gates);
+
+  Model model_;
+  Gates gates_;
+};
+
+}  // namespace kvscope::engine
