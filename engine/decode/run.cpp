@@ -50,8 +50,8 @@ class Oracle {
   static nlohmann::json started_event(const Generation& run) {
     BytePool pieces;
     for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
-    return protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(),
-                             run.request().oracle_spec);
+    return protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_info(),
+                             run.request().oracle_spec, run.local_heads());
   }
 
  private:

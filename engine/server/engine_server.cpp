@@ -38,8 +38,8 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
 json started_event(const Generation& run, int id) {
   BytePool pieces;
   for (const std::int32_t token : run.ids()) pieces.push_back(run.piece(token));
-  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_description(),
-                           run.request().oracle_spec);
+  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_info(),
+                           run.request().oracle_spec, run.local_heads());
 }
 
 json oracle_event(const OracleFacts& facts, int id) {

@@ -59,7 +59,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
                           random_run(4, {.prompt_len = 3000, .n_new = 2500}),
                           random_run(9, {.page_reads = true})};
   for (auto& run : runs) run.model = runs[0].model;
-  runs[7].model.scorer = "another scorer";  // a run says by itself what scored it
+  runs[7].scorer = {.kind = "another_scorer", .text = "another scorer"};  // a run says by itself what scored it
   for (std::size_t i = 1; i < runs.size(); ++i)
     runs[i].prompt_index = 1000 - static_cast<int>(i);  // the first has none
   return runs;

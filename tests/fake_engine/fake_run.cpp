@@ -96,7 +96,8 @@ class Player {
                    .expected = "at most " + std::to_string(model_.max_positions)});
     }
     request_.policy.geometry(n_positions_);  // refuses a budget that cannot hold sinks and window
-    hooks_.send(protocol::started(id_, n_positions_, ids_, pieces_, request_.policy));
+    hooks_.send(protocol::started(id_, n_positions_, ids_, pieces_, request_.policy,
+                                  {.kind = "kvpop_mlstm", .delay = 64, .text = model_.scorer}));
   }
 
   // Facts of the first n tokens that have not been sent yet.

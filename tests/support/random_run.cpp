@@ -170,6 +170,7 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   run.n_positions = n;
   const int window = run.geometry().window;
   run.model = model_info(options, window, n);
+  if (options.scorer) run.scorer = {.kind = "kvpop_mlstm", .delay = window, .text = run.model.scorer};
   run.sampling = {
       .temperature = 0.75, .top_k = 40, .top_p = 0.5, .min_p = 0.125, .repetition_penalty = 1.25, .seed = seed};
   run.prompt_text = "A prompt, \"quoted\", of seed " + std::to_string(seed) + ".\n";
@@ -210,6 +211,11 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("model.device", a.model.device, b.model.device);
   c.field("model.weights_hash", a.model.weights_hash, b.model.weights_hash);
   c.field("model.scorer", a.model.scorer, b.model.scorer);
+  c.field("scorer.kind", a.scorer.kind, b.scorer.kind);
+  c.field("scorer.delay", a.scorer.delay, b.scorer.delay);
+  c.field("scorer.text", a.scorer.text, b.scorer.text);
+  c.field("local_heads", std::string(a.local_heads.begin(), a.local_heads.end()),
+          std::string(b.local_heads.begin(), b.local_heads.end()));
   c.field("model.n_layers", a.model.n_layers, b.model.n_layers);
   c.field("model.n_heads", a.model.n_heads, b.model.n_heads);
   c.field("model.n_kv_heads", a.model.n_kv_heads, b.model.n_kv_heads);

@@ -45,6 +45,27 @@ void check_begun(const RunRecord& run, const json& event) {
   if (run.status != RunStatus::running) bad_field(event, "type", "an event of a run that has ended", "nothing more");
 }
 
+/// A run without scores says what the model has.
+ScorerInfo scorer_of(const RunRecord& run, const json& event) {
+  if (!event.contains("scorer") || text(event, "scorer").empty()) return {.text = run.model.scorer};
+  ScorerInfo scorer{.text = text(event, "scorer")};
+  if (event.contains("scorer_kind")) scorer.kind = text(event, "scorer_kind");
+  if (event.contains("scorer_delay"))
+    scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
+  return scorer;
+}
+
+std::vector<std::uint8_t> local_heads_of(const RunRecord& run, const json& event) {
+  if (!event.contains("local_heads")) return {};
+  const std::vector<std::int32_t> local = unpack_i32(event, "local_heads");
+  const std::size_t n_heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
+  if (!local.empty() && local.size() != n_heads)
+    bad_field(event, "local_heads", std::to_string(local.size()) + " heads", std::to_string(n_heads) + ", or none");
+  for (const std::int32_t value : local)
+    if (value != 0 && value != 1) bad_field(event, "local_heads", std::to_string(value), "0 or 1");
+  return {local.begin(), local.end()};
+}
+
 void apply_started(RunRecord& run, const json& event) {
   if (run.model.n_layers < 1 || run.model.n_kv_heads < 1) {
     bad_field(event, "type", "a run before a model was loaded", "load first");
@@ -66,8 +87,8 @@ void apply_started(RunRecord& run, const json& event) {
   run.prompt_len = prompt_len;
   run.policy = std::move(policy);
   if (event.contains("oracle_spec")) run.oracle = OracleSpec::parse(text(event, "oracle_spec"));
-  // A run without scores leaves what the model says of its scorers.
-  if (event.contains("scorer") && !text(event, "scorer").empty()) run.model.scorer = text(event, "scorer");
+  run.scorer = scorer_of(run, event);
+  run.local_heads = local_heads_of(run, event);
   run.ids = std::move(ids);
   run.pieces = std::move(pieces);
   run.logprobs.clear();

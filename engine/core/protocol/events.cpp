@@ -42,7 +42,9 @@ json hello(std::string_view engine_version, std::string_view torch_version, bool
 }
 
 json started(int id, int n_positions, std::span<const std::int32_t> ids, const BytePool& pieces,
-             const PolicySpec& policy, std::string_view scorer, const OracleSpec& oracle) {
+             const PolicySpec& policy, const ScorerInfo& scorer, const OracleSpec& oracle,
+             std::span<const std::uint8_t> local_heads) {
+  const std::vector<std::int32_t> local(local_heads.begin(), local_heads.end());
   return {{"type", "started"},
           {"id", id},
           {"n_positions", n_positions},
@@ -50,7 +52,10 @@ json started(int id, int n_positions, std::span<const std::int32_t> ids, const B
           {"ids", pack(ids)},
           {"pieces", pack(pieces)},
           {"policy", policy.to_string()},
-          {"scorer", scorer},
+          {"scorer", scorer.text},
+          {"scorer_kind", scorer.kind},
+          {"scorer_delay", scorer.delay},
+          {"local_heads", pack(local)},
           {"oracle_spec", oracle.to_string()}};
 }
 

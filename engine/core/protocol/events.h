@@ -17,9 +17,10 @@ nlohmann::json hello(std::string_view engine_version, std::string_view torch_ver
                      std::string_view device);
 
 /// A run begins: its prompt as tokens. ids and pieces are equally long; prompt_len is their length.
-/// scorer: description of what gives this run's scores; empty for none.
+/// scorer: what gives this run's scores; its text is empty for none. local_heads: as RunRecord has them.
 nlohmann::json started(int id, int n_positions, std::span<const std::int32_t> ids, const BytePool& pieces,
-                       const PolicySpec& policy, std::string_view scorer = "", const OracleSpec& oracle = {});
+                       const PolicySpec& policy, const ScorerInfo& scorer = {}, const OracleSpec& oracle = {},
+                       std::span<const std::uint8_t> local_heads = {});
 
 /// Parameters of a run that goes on were changed, from query q on.
 nlohmann::json policy_changed(int id, std::int32_t q, const PolicySpec& policy);

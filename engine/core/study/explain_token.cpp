@@ -149,10 +149,10 @@ std::string explain_compression(const Question& question) {
          " attended least.";
 }
 
-/// A head of a hybrid that admits nothing has no score to show for it.
+/// Whether the head keeps sinks and window alone, whatever the policy does elsewhere.
 bool is_local(const Question& question) {
-  return policy_of(question.run.policy).local_heads != nullptr &&
-         (question.plan.admission == Admission::keep || std::isnan(question.score()));
+  const RunRecord& run = question.run;
+  return !run.local_heads.empty() && run.local_heads[question.layer * run.model.n_kv_heads + question.kv_head] != 0;
 }
 
 std::string explain_evicted(const Question& question) {
@@ -160,7 +160,7 @@ std::string explain_evicted(const Question& question) {
       question.name() + " left " + question.head() + " at query " + std::to_string(question.evict_at);
   const std::string& policy = question.run.policy.name;
   const bool on_leaving = question.evict_at == question.out();
-  const bool local = on_leaving && question.run.policy.name != "threshold" && is_local(question);
+  const bool local = on_leaving && is_local(question);
   if (question.plan.admission == Admission::threshold && on_leaving && !local) {
     return start + explain_threshold(question, true) + oracle_verdict(question, true);
   }

@@ -1,5 +1,6 @@
 #include "engine/core/trace/run_block.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -87,7 +88,7 @@ void encode_texts(RunBlock& block, const RunRecord& run, std::int64_t begin) {
   const std::array<std::string, kTextSpans.size()> texts = {
       run.prompt_text,   run.policy.to_string(), run.message,
       run.command_line,  run.started_utc,        policy_json(run.policy, run.n_positions).dump(),
-      changes_text(run), run.oracle.to_string(), run.model.scorer};
+      changes_text(run), run.oracle.to_string(), run.scorer.text};
   std::string pool;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::array<std::int64_t, 2> span = {begin + static_cast<std::int64_t>(pool.size()),
@@ -202,6 +203,19 @@ void encode_derived(RunBlock& block, const RunRecord& run) {
 }
 
 // --- columns -> record -----------------------------------------------------------------------------------------------
+
+/// Files of version 1 have the sentence alone: "kvpop mlstm, delay 64".
+ScorerInfo scorer_of(const std::string& text) {
+  ScorerInfo scorer{.kind = text.substr(0, text.find(',')), .text = text};
+  std::replace(scorer.kind.begin(), scorer.kind.end(), ' ', '_');
+  constexpr std::string_view kWord = "delay ";
+  int delay = 0;
+  if (const std::size_t at = text.find(kWord); at != std::string::npos) {
+    const char* begin = text.data() + at + kWord.size();
+    if (std::from_chars(begin, text.data() + text.size(), delay).ec == std::errc() && delay >= 0) scorer.delay = delay;
+  }
+  return scorer;
+}
 
 class Decoder {
  public:
@@ -329,7 +343,7 @@ class Decoder {
     } catch (const Error& error) {
       fail(Dataset::oracle_span, error.what(), "an oracle of this version");
     }
-    run_.model.scorer = texts[8];
+    run_.scorer = scorer_of(texts[8]);
   }
 
   void decode_changes(std::string_view rest) {

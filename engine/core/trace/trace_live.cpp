@@ -212,9 +212,7 @@ void LiveTrace::add(const RunRecord& run) {
                  .file = file,
                  .found = "could not be written before",
                  .hint = "it keeps its " + std::to_string(committed_) + " committed runs"});
-  ModelInfo model = run.model;
-  model.scorer = heading_.model.scorer;  // a run says by itself what scored it
-  if (!same_model(model, heading_.model))
+  if (!same_model(run.model, heading_.model))
     throw Error({.code = ExitCode::internal,
                  .file = file,
                  .found = "a run of model " + run.model.name,

@@ -48,9 +48,7 @@ class Merge {
     const fs::path& path = paths_[static_cast<std::size_t>(place.shard)];
     RunRecord run =
         options_.program.empty() ? load_trace(path, place.run) : load_trace_guarded(options_.program, path, place.run);
-    const std::string scorer = run.model.scorer;
-    run.model = heading_.model;  // one name and one path for all; nothing else differs but what scored the run
-    run.model.scorer = scorer;
+    run.model = heading_.model;  // one name and one path for all; nothing else differs
     return run;
   }
 
