@@ -19,37 +19,23 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr auto kFileOptions = std::to_array<OptionSpec>({
     {"o", "FILE", "the trace to write (HDF5)"},
     {"overwrite", "", "replace it if it exists"},
     kResumeOption,
     kShardOption,
-    kPolicyOption,
-    kMaxTokensOption,
-    kSeedOption,
-    kTemperatureOption,
-    kTopKOption,
-    kTopPOption,
-    kMinPOption,
-    kRepetitionPenaltyOption,
+});
+constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
     {"raw", "", "take the prompts as text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (the default if it has one)"},
-    kSystemOption,
-    kThinkingOption,
-    kDateOption,
-    kStopOption,
-    kNoOracleOption,
-    kOracleOption,
-    kGateOption,
-    kIgnoreEosOption,
-    kDeviceOption,
-    kDtypeOption,
-    kEngineOption,
-    kQuietOption,
+});
+constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "a summary of what was written, on stdout"},
     kHelpOption,
-};
+});
+constexpr auto kOptions = joined(kFileOptions, kLengthAndSamplingOptions, kPromptOptions, kChatOptions, kOracleOptions,
+                                 kDecodingEngineOptions, kOutputOptions);
 
 // Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer and
 // the chat template can be read from here; otherwise (an engine on another machine) the model's own limit serves.

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 
 #include "app/cli/progress.h"
 #include "app/cli/run_options.h"
 #include "app/cli/traces.h"
 #include "app/process/interrupt.h"
+#include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
-#include "app/session/trace_open.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 
 namespace kvscope::app {
 namespace {
@@ -33,22 +33,17 @@ Shard parse_shard(const std::string& text) {
                .hint = "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"});
 }
 
-// FNV-1a 64; a byte that no text has stands between texts, so that none can pass a letter to the next.
+// A byte that no text has stands between texts, so that none can pass a letter to the next.
 class TextHash {
  public:
   void add(std::string_view text) {
-    for (const unsigned char byte : text) add_byte(byte);
-    add_byte(0xff);
+    hash_.add(text);
+    hash_.add_word(0xff);
   }
-  std::string hex() const {
-    char text[17];
-    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash_));
-    return text;
-  }
+  std::string hex() const { return hash_.hex(); }
 
  private:
-  void add_byte(unsigned char byte) { hash_ = (hash_ ^ byte) * 0x100000001b3u; }
-  std::uint64_t hash_ = 0xcbf29ce484222325u;
+  Fnv1a hash_;
 };
 
 std::string hash_of(const Arguments& arguments, const std::vector<Prompt>& prompts) {

@@ -10,7 +10,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/session/trace_open.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 

@@ -7,7 +7,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/session/trace_open.h"
+#include "app/process/trace_open.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"

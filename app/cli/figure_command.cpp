@@ -6,7 +6,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/session/trace_open.h"
+#include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"

@@ -7,7 +7,7 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/session/trace_open.h"
+#include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
@@ -49,9 +50,7 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
 
 std::string format_number(double value, int digits) {
   if (std::isnan(value)) return "-";
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+  return fixed_text(value, digits);
 }
 
 }  // namespace kvscope::app

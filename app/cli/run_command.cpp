@@ -17,38 +17,26 @@
 namespace kvscope::app {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
+constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"prompt", "TEXT", "the prompt"},
     {"prompt-file", "FILE", "the prompt from a file; - is stdin"},
     {"messages", "JSON", "a conversation instead: [{\"role\": \"user\", \"content\": TEXT}, ...]"},
-    kPolicyOption,
-    kMaxTokensOption,
-    kSeedOption,
-    kTemperatureOption,
-    kTopKOption,
-    kTopPOption,
-    kMinPOption,
-    kRepetitionPenaltyOption,
+});
+constexpr auto kTemplateOptions = std::to_array<OptionSpec>({
     {"raw", "", "take the prompt as text even if the model has a chat template"},
     {"chat", "", "wrap the prompt in the model's chat template (the default if it has one)"},
-    kSystemOption,
-    kThinkingOption,
-    kDateOption,
-    kStopOption,
+});
+constexpr auto kTraceOptions = std::to_array<OptionSpec>({
     {"trace", "FILE", "save the run: lifetimes, scores, contests, oracle"},
     {"overwrite", "", "replace the trace if it exists"},
-    kNoOracleOption,
-    kOracleOption,
-    kChangeOption,
-    kGateOption,
-    kIgnoreEosOption,
-    kDeviceOption,
-    kDtypeOption,
-    kEngineOption,
-    kQuietOption,
+});
+constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "one object per token, then one with prompt_ids, ids, text, policy, seed, timings"},
     kHelpOption,
-};
+});
+constexpr auto kOptions =
+    joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
+           std::to_array({kChangeOption}), kDecodingEngineOptions, kOutputOptions);
 
 // Writes what has been generated since the last call: each token as an object, or the text as far as it is sure. What
 // may yet be the rest of a character, a stop string or an end-of-text token waits for what comes next.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <type_traits>
 
 #include "app/session/run_setup.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -50,6 +52,24 @@ static std::vector<PolicyChange> planned_changes(const Arguments& arguments) {
   return changes;
 }
 
+// Each field has an option of its name.
+static SamplingSpec sampling_of(const Arguments& arguments) {
+  SamplingSpec sampling;
+  visit_fields(sampling, [&](std::string_view field, auto& value, auto range) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    std::string name(field);
+    std::ranges::replace(name, '_', '-');
+    if constexpr (std::is_floating_point_v<Value>) {
+      value = arguments.real(name, value, range.min, range.max);
+    } else {
+      std::int64_t max = std::numeric_limits<std::int64_t>::max();
+      if constexpr (std::is_same_v<decltype(range), FieldRange>) max = static_cast<std::int64_t>(range.max);
+      value = static_cast<Value>(arguments.integer(name, static_cast<std::int64_t>(value), 0, max));
+    }
+  });
+  return sampling;
+}
+
 RunRequest run_request(const Arguments& arguments, const std::string& model_path, std::string prompt) {
   const auto has = [&](std::string_view name) { return arguments.has(name); };
   bool is_chat = false;
@@ -71,13 +91,7 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   StopStrings{request.stop};  // refuses here what the engine would refuse after loading
   request.policy = PolicySpec::parse(arguments.text("policy", "full"));
   request.max_tokens = static_cast<int>(arguments.integer("max-tokens", 64, 0, 1 << 24));
-  request.sampling.seed =
-      static_cast<std::uint64_t>(arguments.integer("seed", 0, 0, std::numeric_limits<std::int64_t>::max()));
-  request.sampling.temperature = arguments.real("temperature", 0, 0, 100);
-  request.sampling.top_k = static_cast<int>(arguments.integer("top-k", 0, 0, 1 << 24));
-  request.sampling.top_p = arguments.real("top-p", 1, 0, 1);
-  request.sampling.min_p = arguments.real("min-p", 0, 0, 1);
-  request.sampling.repetition_penalty = arguments.real("repetition-penalty", 1, 0.01, 100);
+  request.sampling = sampling_of(arguments);
   request.changes = planned_changes(arguments);
   request.oracle = !has("no-oracle");
   request.oracle_spec = OracleSpec::parse(arguments.text("oracle", ""));

@@ -1,37 +1,63 @@
 #pragma once
 // Options of every command that decodes (policy, length, sampling) or writes a chat.
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
 #include "app/cli/arguments.h"
+#include "app/cli/engine_job.h"
 #include "engine/core/protocol/protocol.h"
 
 namespace kvscope::app {
 
-inline constexpr OptionSpec kPolicyOption = {"policy", "SPEC", "NAME:key=value,... (full)"};
-inline constexpr OptionSpec kMaxTokensOption = {"max-tokens", "N", "new tokens at most (64)"};
-inline constexpr OptionSpec kSeedOption = {"seed", "N", "of the sampling (0)"};
-inline constexpr OptionSpec kTemperatureOption = {"temperature", "X", "0 is greedy (0)"};
-inline constexpr OptionSpec kTopKOption = {"top-k", "N", "sample from the N likeliest; 0 is all (0)"};
-inline constexpr OptionSpec kTopPOption = {"top-p", "X", "sample from the likeliest that sum to X (1)"};
-inline constexpr OptionSpec kMinPOption = {"min-p", "X",
-                                           "leave out what has less than X times the likeliest's probability (0)"};
-inline constexpr OptionSpec kRepetitionPenaltyOption = {"repetition-penalty", "X",
-                                                        "above 1 makes seen tokens rarer (1)"};
-inline constexpr OptionSpec kNoOracleOption = {"no-oracle", "", "do not compute the future-attention oracle"};
-inline constexpr OptionSpec kOracleOption = {
-    "oracle", "SPEC", "which future attention the oracle goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"};
-inline constexpr OptionSpec kChangeOption = {
-    "change", "Q:SPEC",
-    "other parameters of the policy from query position Q on, behind the prompt; may be given again", true};
-inline constexpr OptionSpec kIgnoreEosOption = {"ignore-eos", "", "go on after an end-of-text token"};
-
-inline constexpr OptionSpec kStopOption = {"stop", "TEXT", "end the answer before this text; may be given again", true};
 inline constexpr OptionSpec kSystemOption = {"system", "TEXT", "the chat's system message"};
 inline constexpr OptionSpec kThinkingOption = {"thinking", "on|off",
                                                "of Qwen3: think before the answer (as the model does)"};
 inline constexpr OptionSpec kDateOption = {"date", "TEXT", "of Llama 3.1 and later: today (the template's own date)"};
+
+inline constexpr auto kLengthAndSamplingOptions = std::to_array<OptionSpec>({
+    {"policy", "SPEC", "NAME:key=value,... (full)"},
+    {"max-tokens", "N", "new tokens at most (64)"},
+    {"seed", "N", "of the sampling (0)"},
+    {"temperature", "X", "0 is greedy (0)"},
+    {"top-k", "N", "sample from the N likeliest; 0 is all (0)"},
+    {"top-p", "X", "sample from the likeliest that sum to X (1)"},
+    {"min-p", "X", "leave out what has less than X times the likeliest's probability (0)"},
+    {"repetition-penalty", "X", "above 1 makes seen tokens rarer (1)"},
+});
+inline constexpr auto kChatOptions = std::to_array<OptionSpec>({
+    kSystemOption,
+    kThinkingOption,
+    kDateOption,
+    {"stop", "TEXT", "end the answer before this text; may be given again", true},
+});
+inline constexpr auto kOracleOptions = std::to_array<OptionSpec>({
+    {"no-oracle", "", "do not compute the future-attention oracle"},
+    {"oracle", "SPEC",
+     "which future attention the oracle goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"},
+});
+inline constexpr OptionSpec kChangeOption = {
+    "change", "Q:SPEC",
+    "other parameters of the policy from query position Q on, behind the prompt; may be given again", true};
+inline constexpr auto kDecodingEngineOptions = std::to_array<OptionSpec>({
+    kGateOption,
+    {"ignore-eos", "", "go on after an end-of-text token"},
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+});
+
+/// One list of several, in the order in which the help shows them.
+template <std::size_t... N>
+constexpr auto joined(const std::array<OptionSpec, N>&... lists) {
+  std::array<OptionSpec, (N + ...)> all;
+  auto end = all.begin();
+  ((end = std::ranges::copy(lists, end).out), ...);
+  return all;
+}
 
 /// A chat's messages as --system has them followed by `messages`. Throws Error (usage) if these have a system message
 /// too.

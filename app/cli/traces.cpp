@@ -1,6 +1,6 @@
 #include "app/cli/traces.h"
 
-#include "app/session/trace_open.h"
+#include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

@@ -1,7 +1,7 @@
 #pragma once
 #include "app/command/commands.h"
+#include "app/command/ui_state.h"
 #include "app/session/session.h"
-#include "app/session/ui_state.h"
 
 namespace kvscope::app {
 

@@ -81,11 +81,14 @@ nlohmann::json export_figure(Session& session, UiState& ui, const nlohmann::json
   // The recipe names the trace if there is one; a run that was never saved can be exported all the same.
   if (entry && !entry->trace_path.empty()) recipe.traces = {entry->trace_path};
   recipe.run = 0;
-  session.in_background("export " + path, [&session, recipe, path, run = session.shown_a()->run]() -> Worker::Finish {
-    const RunRecord* runs[] = {run.get()};
-    const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, path);
-    return [&session, written] { session.notify("exported " + written.front().string() + " and what belongs to it"); };
-  });
+  session.files().in_background(
+      "export " + path, [&session, recipe, path, run = session.shown_a()->run]() -> Worker::Finish {
+        const RunRecord* runs[] = {run.get()};
+        const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, path);
+        return [&session, written] {
+          session.messages().notify("exported " + written.front().string() + " and what belongs to it");
+        };
+      });
   return nullptr;
 }
 
@@ -103,7 +106,7 @@ nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json&
   if (!(share >= 0 && share <= 1)) bad_argument("share", "a number from 0 to 1");
   const std::string path = text_argument(arguments, "path");
   const bool overwrite = flag_argument(arguments, "overwrite", false);
-  session.in_background(
+  session.files().in_background(
       "export heads", [&session, share, path, overwrite, run = session.shown_a()->run]() -> Worker::Finish {
         const HeadSelection selection = densest_heads({run.get()}, share);
         const RetentionGeometry geometry = run->geometry();
@@ -111,7 +114,7 @@ nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json&
         char text[120];
         std::snprintf(text, sizeof text, "%d of %zu heads global, coverage %.1f %%: ", selection.n_selected(),
                       selection.full.size(), 100 * selection.coverage);
-        return [&session, message = text + path] { session.notify(message); };
+        return [&session, message = text + path] { session.messages().notify(message); };
       });
   return nullptr;
 }
@@ -143,7 +146,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model",
                                      .command = "model.open",
-                                     .path = session.model_path(),
+                                     .path = session.engine().model_path(),
                                      .hint = "a folder with config.json and safetensors"})) {
                     session.open_model(text_argument(arguments, "path"));
                   }

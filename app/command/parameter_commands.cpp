@@ -1,10 +1,12 @@
 // prompt.*, policy.*, sampling.*: what the next run will be.
 
 #include <cmath>
+#include <type_traits>
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/process/paths.h"
+#include "engine/core/record/run_fields.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
@@ -41,25 +43,35 @@ PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments
 }
 
 void set_sampling(Session& session, const nlohmann::json& arguments) {
+  constexpr FieldRange seeds{0, 9e15 - 1};  // JSON's numbers are doubles: whole up to there
   SamplingSpec sampling = session.parameters().sampling;
-  sampling.temperature = number_argument(arguments, "temperature", sampling.temperature);
-  sampling.top_p = number_argument(arguments, "top_p", sampling.top_p);
-  sampling.min_p = number_argument(arguments, "min_p", sampling.min_p);
-  sampling.repetition_penalty = number_argument(arguments, "repetition_penalty", sampling.repetition_penalty);
-  sampling.top_k = integer_argument(arguments, "top_k", sampling.top_k);
-  const double seed = number_argument(arguments, "seed", static_cast<double>(sampling.seed));
-  const bool ok = sampling.temperature >= 0 && sampling.temperature <= 100 && sampling.top_p >= 0 &&
-                  sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1 &&
-                  sampling.repetition_penalty >= 0.01 && sampling.repetition_penalty <= 100 && sampling.top_k >= 0 &&
-                  seed >= 0 && seed < 9e15 && seed == std::floor(seed);
+  bool ok = true;
+  visit_fields(sampling, [&](std::string_view name, auto& value, auto range) {
+    using Value = std::remove_reference_t<decltype(value)>;
+    FieldRange bounds = seeds;
+    if constexpr (std::is_same_v<decltype(range), FieldRange>) bounds = range;
+    const double x = number_argument(arguments, std::string(name).c_str(), static_cast<double>(value));
+    ok &= x >= bounds.min && x <= bounds.max && (std::is_floating_point_v<Value> || x == std::floor(x));
+    if (ok) value = static_cast<Value>(x);
+  });
   if (!ok)
     throw Error({.code = ExitCode::usage,
                  .file = "sampling",
                  .found = arguments.dump(),
                  .expected = "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
                              "seed 0 or more"});
-  sampling.seed = static_cast<std::uint64_t>(seed);
-  session.set_sampling(sampling);
+  session.next_run().set_sampling(sampling);
+}
+
+// `chat` alone keeps the text and says how the model gets it.
+void set_prompt(NextRun& next, const nlohmann::json& arguments) {
+  const bool chat = has_argument(arguments, "chat");
+  if (has_argument(arguments, "path")) {
+    next.set_prompt(read_file(text_argument(arguments, "path"), kMaxPromptBytes));
+  } else if (has_argument(arguments, "text") || !chat) {
+    next.set_prompt(text_argument(arguments, "text"));
+  }
+  if (chat) next.set_raw(!flag_argument(arguments, "chat", false));
 }
 
 }  // namespace
@@ -68,11 +80,9 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({.id = "prompt.set",
                 .title = "Set the prompt",
                 .group = "Prompt",
-                .arguments = "text: text | path: file",
+                .arguments = "text: text | path: file, chat: bool",
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  session.set_prompt(has_argument(arguments, "path")
-                                         ? read_file(text_argument(arguments, "path"), kMaxPromptBytes)
-                                         : text_argument(arguments, "text"));
+                  set_prompt(session.next_run(), arguments);
                   return nullptr;
                 }});
   registry.add({.id = "prompt.focus",
@@ -93,7 +103,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   const int index = integer_argument(arguments, "index", next);
                   next = index + 1;
                   const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
-                  session.set_prompt(read_file(path, kMaxPromptBytes));
+                  session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
                   return path.string();
                 }});
   registry.add(
@@ -110,7 +120,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 .group = "Run",
                 .arguments = "n: number",
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  session.set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
+                  session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
                   return nullptr;
                 }});
   registry.add({.id = "sampling.set",

@@ -4,24 +4,18 @@
 #include "app/command/command_arguments.h"
 
 namespace kvscope::app {
+namespace {
 
-void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  add_run_commands(registry, session, ui);
-  add_parameter_commands(registry, session, ui);
-  add_selection_commands(registry, session, ui);
-  add_file_commands(registry, session, ui);
-  add_view_commands(registry, session, ui);
+auto nothing(auto action) {
+  return [action](const nlohmann::json&) -> nlohmann::json {
+    action();
+    return nullptr;
+  };
 }
 
-void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto idle = [&session] { return session.model() && session.engine_state() == EngineState::ready; };
+void add_decode_commands(CommandRegistry& registry, Session& session) {
+  const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
-  const auto nothing = [](auto action) {
-    return [action](const nlohmann::json&) -> nlohmann::json {
-      action();
-      return nullptr;
-    };
-  };
   registry.add({.id = "run.start",
                 .title = "Run the prompt",
                 .group = "Run",
@@ -33,12 +27,12 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                 .group = "Run",
                 .shortcut = "Ctrl+.",
                 .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.cancel(); })});
+                .run = nothing([&session] { session.engine().cancel_run(); })});
   registry.add({.id = "run.apply_policy",
                 .title = "Go on with these parameters from the next token",
                 .group = "Run",
                 .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.apply_policy(); })});
+                .run = nothing([&session] { session.engine().change_policy(session.parameters().policy); })});
   registry.add({.id = "run.decode_again",
                 .title = "Decode again with this policy (measure B)",
                 .group = "Run",
@@ -50,29 +44,36 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                 .group = "Run",
                 .enabled = idle_with_a,
                 .run = nothing([&session] { session.replay(); })});
+}
+
+// Without ids: the two newest runs, or B out of sight if it is on show.
+void compare_runs(Session& session, const nlohmann::json& arguments) {
+  const int a = session.a() ? session.a()->id : 0, b = session.b() ? session.b()->id : 0;
+  if (arguments.contains("a") || arguments.contains("b")) {
+    return session.show(integer_argument(arguments, "a", a), integer_argument(arguments, "b", b));
+  }
+  const auto& runs = session.runs();
+  int new_b = b != 0 ? 0 : runs.size() > 1 ? runs[runs.size() - 1].id : 0;
+  if (new_b == a && new_b != 0) new_b = runs[runs.size() - 2].id;
+  session.show(a, new_b);
+}
+
+void add_list_commands(CommandRegistry& registry, Session& session) {
+  const auto any = [&session] { return !session.runs().empty(); };
   registry.add({.id = "run.compare",
                 .title = "Compare two runs",
                 .group = "Run",
                 .arguments = "a: run id, b: run id",
-                .enabled = [&session] { return !session.runs().empty(); },
+                .enabled = any,
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  const int a = session.a() ? session.a()->id : 0, b = session.b() ? session.b()->id : 0;
-                  // Without ids: the two newest runs, or B out of sight if it is on show.
-                  int new_a = a, new_b = b;
-                  if (!arguments.contains("a") && !arguments.contains("b")) {
-                    new_b = b != 0 ? 0 : session.runs().size() > 1 ? session.runs()[session.runs().size() - 1].id : 0;
-                    if (new_b == a && new_b != 0) new_b = session.runs()[session.runs().size() - 2].id;
-                  } else {
-                    new_a = integer_argument(arguments, "a", a), new_b = integer_argument(arguments, "b", b);
-                  }
-                  session.show(new_a, new_b);
+                  compare_runs(session, arguments);
                   return nullptr;
                 }});
   registry.add({.id = "run.show",
                 .title = "Show a run as A",
                 .group = "Run",
                 .arguments = "id: run id",
-                .enabled = [&session] { return !session.runs().empty(); },
+                .enabled = any,
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
                   session.show(integer_argument(arguments, "id", 0), 0);
                   return nullptr;
@@ -87,18 +88,21 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
                 .title = "Remove a run from the list",
                 .group = "Run",
                 .arguments = "id: run id (A)",
-                .enabled = [&session] { return !session.runs().empty(); },
+                .enabled = any,
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
                   return nullptr;
                 }});
+}
+
+void add_preview_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   registry.add({.id = "run.copy_command",
                 .title = "Copy as command",
                 .group = "Run",
                 .shortcut = "Ctrl+Shift+C",
                 .run = [&session, &ui](const nlohmann::json&) -> nlohmann::json {
                   ui.clipboard = session.command_line();
-                  session.notify("copied the command that does this run");
+                  session.messages().notify("copied the command that does this run");
                   return ui.clipboard;
                 }});
   registry.add({.id = "preview.apply",
@@ -114,6 +118,14 @@ void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) 
   registry.add({.id = "engine.restart", .title = "Restart the engine", .group = "Run", .run = nothing([&session] {
                                                                                          session.restart_engine();
                                                                                        })});
+}
+
+}  // namespace
+
+void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  add_decode_commands(registry, session);
+  add_list_commands(registry, session);
+  add_preview_commands(registry, session, ui);
 }
 
 }  // namespace kvscope::app

@@ -92,12 +92,12 @@ void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 .title = "Dismiss a message",
                 .group = "View",
                 .arguments = "id: number (all)",
-                .enabled = [&session] { return !session.banners().empty(); },
+                .enabled = [&session] { return !session.messages().banners().empty(); },
                 .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
                   const int id = integer_argument(arguments, "id", -1);
-                  const auto banners = session.banners();
+                  const auto banners = session.messages().banners();
                   for (const Banner& banner : banners) {
-                    if (id < 0 || banner.id == id) session.dismiss_banner(banner.id);
+                    if (id < 0 || banner.id == id) session.messages().dismiss_banner(banner.id);
                   }
                   return nullptr;
                 }});

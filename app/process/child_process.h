@@ -26,7 +26,6 @@ class ChildProcess {
   int stdin_fd() const { return stdin_fd_; }
   int stdout_fd() const { return stdout_fd_; }
   int stderr_fd() const { return stderr_fd_; }
-  void close_stdin();
   /// Sends a signal to the whole group; nothing happens after the child was reaped.
   void signal_group(int signal);
   /// The wait status once it has ended, nullopt if it has not within `timeout`.

@@ -57,7 +57,7 @@ void save_session(Session& session, bool now) {
   if (state_folder().empty()) return;
   const std::string text = session.to_json().dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   if (!now) {
-    session.in_background("autosave", [text]() -> Worker::Finish {
+    session.files().in_background("autosave", [text]() -> Worker::Finish {
       write_file_atomic(session_file(), text);
       return [] {};
     });
@@ -66,7 +66,7 @@ void save_session(Session& session, bool now) {
   try {
     write_file_atomic(session_file(), text);
   } catch (const Error& error) {
-    session.log(error.what());
+    session.messages().log(error.what());
   }
 }
 

@@ -1,19 +1,13 @@
 #include "app/session/run_setup.h"
 
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "app/process/paths.h"
 #include "engine/core/files/tokenizer/chat.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
-
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.10g", value);
-  return text;
-}
 
 std::string messages_text(const std::vector<ChatMessage>& messages) {
   auto list = nlohmann::ordered_json::array();
@@ -29,12 +23,12 @@ std::string option_line(const RunRequest& request) {
   line += " --seed " + std::to_string(request.sampling.seed);
   const SamplingSpec greedy;
   if (request.sampling.temperature != greedy.temperature)
-    line += " --temperature " + number(request.sampling.temperature);
+    line += " --temperature " + number_text(request.sampling.temperature, 10);
   if (request.sampling.top_k != greedy.top_k) line += " --top-k " + std::to_string(request.sampling.top_k);
-  if (request.sampling.top_p != greedy.top_p) line += " --top-p " + number(request.sampling.top_p);
-  if (request.sampling.min_p != greedy.min_p) line += " --min-p " + number(request.sampling.min_p);
+  if (request.sampling.top_p != greedy.top_p) line += " --top-p " + number_text(request.sampling.top_p, 10);
+  if (request.sampling.min_p != greedy.min_p) line += " --min-p " + number_text(request.sampling.min_p, 10);
   if (request.sampling.repetition_penalty != greedy.repetition_penalty)
-    line += " --repetition-penalty " + number(request.sampling.repetition_penalty);
+    line += " --repetition-penalty " + number_text(request.sampling.repetition_penalty, 10);
   line += request.raw ? " --raw" : " --chat";
   if (request.chat.thinking) line += *request.chat.thinking ? " --thinking on" : " --thinking off";
   if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
@@ -66,14 +60,5 @@ RunRecord start_record(const ModelInfo& model, const RunRequest& request) {
 }
 
 bool has_chat_template(const std::filesystem::path& model) { return ChatTemplate::exists(model); }
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 }  // namespace kvscope::app

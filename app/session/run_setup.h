@@ -17,7 +17,5 @@ std::string option_line(const RunRequest& request);
 RunRecord start_record(const ModelInfo& model, const RunRequest& request);
 /// Whether the model has a chat template, known or not; false if it cannot be read from here.
 bool has_chat_template(const std::filesystem::path& model);
-/// "2026-11-21T03:14:15Z"
-std::string utc_now();
 
 }  // namespace kvscope::app

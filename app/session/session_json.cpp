@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/session/session.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/record/run_fields.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
@@ -45,106 +45,120 @@ json selection_json(const views::Selection& selection) {
 }
 
 json sampling_json(const SamplingSpec& sampling) {
-  return {{"temperature", sampling.temperature},
-          {"top_k", sampling.top_k},
-          {"top_p", sampling.top_p},
-          {"min_p", sampling.min_p},
-          {"repetition_penalty", sampling.repetition_penalty},
-          {"seed", sampling.seed}};
+  json object;
+  visit_fields(sampling, [&](std::string_view name, const auto& value, auto) { object[std::string(name)] = value; });
+  return object;
 }
 
-}  // namespace
-
-nlohmann::json Session::state() const {
-  json runs = json::array();
-  for (const RunEntry& entry : runs_) {
-    json run = run_json(*entry.run);
-    run["id"] = entry.id;
-    run["trace"] = entry.trace_path;
-    runs.push_back(run);
+// A field that is not there keeps its default.
+struct ReadField {
+  const JsonObject& object;
+  void operator()(std::string_view name, double& value, FieldRange range) const {
+    value = object.number_or(name, value, range.min, range.max);
   }
-  json banners = json::array();
-  for (const Banner& banner : banners_) {
-    banners.push_back(
-        {{"id", banner.id}, {"kind", to_string(banner.kind)}, {"text", banner.text}, {"command", banner.command}});
+  void operator()(std::string_view name, int& value, FieldRange range) const {
+    value = static_cast<int>(
+        object.integer_or(name, value, static_cast<std::int64_t>(range.min), static_cast<std::int64_t>(range.max)));
   }
-  return {{"engine", app::to_string(engine_state_)},
-          {"engine_pid", engine_ && !engine_->ended() ? engine_->pid() : 0},
-          {"model", model_ ? json(model_->name) : json()},
-          {"running", run_in_progress()},
-          {"runs", runs},
-          {"a", shown_json(shown_a(), a_id_)},
-          {"b", shown_json(shown_b(), b_id_)},
-          {"divergence", divergence()},
-          {"selection", selection_json(selection_)},
-          {"parameters",
-           {{"prompt", parameters_.prompt},
-            {"prompt_tokens", prompt_tokens_},
-            {"policy", parameters_.policy.to_string()},
-            {"max_tokens", parameters_.max_tokens},
-            {"sampling", sampling_json(parameters_.sampling)},
-            {"raw", parameters_.raw}}},
-          {"preview", {{"shown", preview_ != nullptr}, {"pending", preview_pending_}, {"note", preview_note_}}},
-          {"progress", {{"phase", progress_.phase}, {"value", progress_.value}, {"max", progress_.max}}},
-          {"files_busy", files_.busy()},
-          {"banners", banners},
-          {"notice", notice_}};
-}
-
-nlohmann::json Session::to_json() const {
-  json traces = json::array();
-  for (const RunEntry& entry : runs_) {
-    if (!entry.trace_path.empty() && (traces.empty() || traces.back() != entry.trace_path))
-      traces.push_back(entry.trace_path);
+  void operator()(std::string_view name, std::uint64_t& value, AnyValue) const {
+    value = static_cast<std::uint64_t>(object.integer_or(name, static_cast<std::int64_t>(value), 0, INT64_MAX));
   }
-  return {{"version", 1},
-          {"model", model_path_},
-          {"prompt", parameters_.prompt},
-          {"raw", parameters_.raw},
-          {"policy", parameters_.policy.to_string()},
-          {"max_tokens", parameters_.max_tokens},
-          {"sampling", sampling_json(parameters_.sampling)},
-          {"layer", selection_.layer},
-          {"kv_head", selection_.kv_head},
-          {"traces", traces},
-          {"recent", recent_}};
-}
+};
 
-// What another program or an editor wrote is checked like any other file; nothing is taken unless all of it is right.
-void Session::restore(const nlohmann::json& json, const std::string& file) {
-  const JsonObject object(json, file);
-  object.integer("version", 1, 1);
+Parameters parameters_of(const JsonObject& object) {
   Parameters parameters;
   parameters.prompt = object.text_or("prompt", "");
   parameters.raw = object.boolean_or("raw", true);
   parameters.policy = PolicySpec::parse(object.text("policy"));
   parameters.max_tokens = static_cast<int>(object.integer_or("max_tokens", 64, 0, 1 << 24));
   if (object.has("sampling")) {
-    const JsonObject sampling(json["sampling"], file, "sampling.");
-    parameters.sampling.temperature = sampling.number_or("temperature", 0, 0, 100);
-    parameters.sampling.top_k = static_cast<int>(sampling.integer_or("top_k", 0, 0, 1 << 24));
-    parameters.sampling.top_p = sampling.number_or("top_p", 1, 0, 1);
-    parameters.sampling.min_p = sampling.number_or("min_p", 0, 0, 1);
-    parameters.sampling.repetition_penalty = sampling.number_or("repetition_penalty", 1, 0.01, 100);
-    parameters.sampling.seed = static_cast<std::uint64_t>(sampling.integer_or("seed", 0, 0, INT64_MAX));
+    const JsonObject sampling(object.raw()["sampling"], object.file(), "sampling.");
+    visit_fields(parameters.sampling, ReadField{sampling});
   }
-  const auto texts = [&](const char* key) {
-    std::vector<std::string> list;
-    if (!object.has(key) || !json[key].is_array()) return list;
-    for (const auto& item : json[key]) {
-      if (item.is_string()) list.push_back(item.get<std::string>());
-    }
-    return list;
-  };
-  parameters_ = parameters;
-  count_prompt_tokens();
-  selection_.layer = static_cast<int>(object.integer_or("layer", 0, 0, 1 << 16));
-  selection_.kv_head = static_cast<int>(object.integer_or("kv_head", 0, 0, 1 << 16));
-  const auto recent = texts("recent");
-  recent_.assign(recent.begin(), recent.end());
-  for (const std::string& trace : texts("traces")) open_trace(trace);
+  return parameters;
+}
+
+std::vector<std::string> texts(const JsonObject& object, const char* key) {
+  std::vector<std::string> list;
+  if (!object.has(key) || !object.raw()[key].is_array()) return list;
+  for (const auto& item : object.raw()[key]) {
+    if (item.is_string()) list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
+json parameters_json(const Parameters& parameters) {
+  return {{"prompt", parameters.prompt},
+          {"raw", parameters.raw},
+          {"policy", parameters.policy.to_string()},
+          {"max_tokens", parameters.max_tokens},
+          {"sampling", sampling_json(parameters.sampling)}};
+}
+
+}  // namespace
+
+nlohmann::json Session::state() const {
+  json runs = json::array();
+  for (const RunEntry& entry : runs_.all()) {
+    json run = run_json(*entry.run);
+    run["id"] = entry.id;
+    run["trace"] = entry.trace_path;
+    runs.push_back(run);
+  }
+  json banners = json::array();
+  for (const Banner& banner : messages_.banners()) {
+    banners.push_back(
+        {{"id", banner.id}, {"kind", to_string(banner.kind)}, {"text", banner.text}, {"command", banner.command}});
+  }
+  json parameters = parameters_json(next_run_.parameters());
+  parameters["prompt_tokens"] = next_run_.prompt_tokens();
+  const TaskProgress& progress = engine_.progress();
+  return {{"engine", app::to_string(engine_.state())},
+          {"engine_pid", engine_.pid()},
+          {"model", engine_.model() ? json(engine_.model()->name) : json()},
+          {"running", run_in_progress()},
+          {"runs", runs},
+          {"a", shown_json(shown_a(), a() ? a()->id : 0)},
+          {"b", shown_json(shown_b(), b() ? b()->id : 0)},
+          {"divergence", divergence()},
+          {"selection", selection_json(selection_)},
+          {"parameters", parameters},
+          {"preview", {{"shown", preview_.shown()}, {"pending", preview_.pending()}, {"note", preview_.note()}}},
+          {"progress", {{"phase", progress.phase}, {"value", progress.value}, {"max", progress.max}}},
+          {"files_busy", files_.busy()},
+          {"banners", banners},
+          {"notice", messages_.notice()}};
+}
+
+nlohmann::json Session::to_json() const {
+  json traces = json::array();
+  for (const RunEntry& entry : runs_.all()) {
+    if (!entry.trace_path.empty() && (traces.empty() || traces.back() != entry.trace_path))
+      traces.push_back(entry.trace_path);
+  }
+  json session = parameters_json(next_run_.parameters());
+  session["version"] = 1;
+  session["model"] = engine_.model_path();
+  session["layer"] = selection_.layer;
+  session["kv_head"] = selection_.kv_head;
+  session["traces"] = traces;
+  session["recent"] = files_.recent();
+  return session;
+}
+
+// What another program or an editor wrote is checked like any other file; nothing is taken unless all of it is right.
+void Session::restore(const nlohmann::json& json, const std::string& file) {
+  const JsonObject object(json, file);
+  object.integer("version", 1, 1);
+  const Parameters parameters = parameters_of(object);
+  const auto layer = static_cast<int>(object.integer_or("layer", 0, 0, 1 << 16));
+  const auto kv_head = static_cast<int>(object.integer_or("kv_head", 0, 0, 1 << 16));
+  next_run_.set(parameters);
+  selection_.layer = layer;
+  selection_.kv_head = kv_head;
+  files_.set_recent(texts(object, "recent"));
+  for (const std::string& trace : texts(object, "traces")) open_trace(trace);
   clamp_selection();
-  changed();
 }
 
 }  // namespace kvscope::app

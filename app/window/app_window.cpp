@@ -142,7 +142,7 @@ void AppWindow::wait() {
   }
   // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
   const bool blinking =
-      ImGui::GetIO().WantTextInput || session_.run_in_progress() || !session_.progress().phase.empty();
+      ImGui::GetIO().WantTextInput || session_.run_in_progress() || !session_.engine().progress().phase.empty();
   const double timeout = blinking ? 0.1 : kIdleWait;
   glfwWaitEventsTimeout(timeout);
   const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
@@ -221,7 +221,7 @@ void AppWindow::run_script_step() {
 
 void AppWindow::draw_frame() {
   apply_scale_and_theme();
-  const std::string title = session_.model() ? session_.model()->name + " - KVScope" : "KVScope";
+  const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
   ImGui_ImplOpenGL3_NewFrame();
@@ -254,9 +254,9 @@ void AppWindow::save_screenshot() {
     int width = 0, height = 0;
     const auto pixels = window_.read_pixels(width, height);
     write_png(path, width, height, pixels);
-    session_.notify("saved " + path);
+    session_.messages().notify("saved " + path);
   } catch (const Error& error) {
-    session_.notify(error.what());
+    session_.messages().notify(error.what());
     if (script_) script_error_ = error.what();
   }
 }
@@ -273,10 +273,10 @@ void AppWindow::after_first_frame() {
     session_.open_model(model);
   } else if (!options_.open.empty()) {
     panel.run("file.open", {{"path", options_.open}});
-    session_.start_engine();
+    session_.engine().start();
   }
   if (const auto saved = begin_autosave()) {
-    session_.add_banner(
+    session_.messages().add_banner(
         {.kind = Banner::Kind::info,
          .text = "The last session did not end in order. Its prompt, policy and traces can be taken up again.",
          .command = "session.restore",

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "app/command/commands.h"
+#include "app/command/ui_state.h"
 #include "app/control/control_server.h"
 #include "app/control/requests.h"
 #include "app/session/session.h"
-#include "app/session/ui_state.h"
 #include "app/window/cockpit.h"
 #include "app/window/glfw_window.h"
 #include "views/view_list.h"

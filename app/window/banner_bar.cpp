@@ -10,7 +10,7 @@ namespace kvscope::app {
 
 void draw_banners(Panel& panel) {
   const auto& palette = panel.theme().palette;
-  const std::vector<Banner> banners = panel.session.banners();  // a copy: buttons change the list
+  const std::vector<Banner> banners = panel.session.messages().banners();  // a copy: buttons change the list
   for (std::size_t i = 0; i < banners.size(); ++i) {
     const Banner& banner = banners[i];
     const views::Colour colour = banner.kind == Banner::Kind::error     ? palette.bad
@@ -36,12 +36,12 @@ void draw_banners(Panel& panel) {
     if (!banner.command.empty()) {
       if (ImGui::Button(banner.button.c_str(), {0, panel.px(28)})) {
         panel.run(banner.command);
-        panel.session.dismiss_banner(banner.id);
+        panel.session.messages().dismiss_banner(banner.id);
       }
       panel.item("banner." + std::to_string(i) + ".button");
       ImGui::SameLine(0, panel.px(6));
     }
-    if (ImGui::Button("×", {panel.px(28), panel.px(28)})) panel.session.dismiss_banner(banner.id);
+    if (ImGui::Button("×", {panel.px(28), panel.px(28)})) panel.session.messages().dismiss_banner(banner.id);
     panel.item("banner." + std::to_string(i) + ".close");
     ImGui::SetCursorScreenPos({at.x, end.y + panel.px(6)});
     ImGui::Dummy({0, 0});

@@ -180,7 +180,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, std::span<const st
              CockpitSizes().left);
     x += width + gap;
   }
-  if (!panel.session.banners().empty()) {
+  if (!panel.session.messages().banners().empty()) {
     // As high as its text: measured in the frame before.
     static float height = 48;
     const Region region(panel, "banners", {x, y}, {right - x, height}, false);

@@ -14,8 +14,8 @@ using views::text_in;
 // Model and device, one line each.
 void draw_model(Panel& panel) {
   const auto& palette = panel.theme().palette;
-  const auto& model = panel.session.model();
-  const EngineState state = panel.session.engine_state();
+  const auto& model = panel.session.engine().model();
+  const EngineState state = panel.session.engine().state();
   std::string name = "No model", detail = "open one with Ctrl+O";
   if (model) {
     char size[64];
@@ -25,7 +25,7 @@ void draw_model(Panel& panel) {
              ", " + model->dtype + " on " + model->device;
   } else if (state == EngineState::starting || state == EngineState::loading) {
     name = "Loading";
-    detail = panel.session.model_path();
+    detail = panel.session.engine().model_path();
   } else if (state == EngineState::dead) {
     name = "Engine stopped", detail = "runs and traces stay open";
   }
@@ -47,11 +47,11 @@ void draw_actions(Panel& panel) {
   if (panel.session.run_in_progress()) {
     command_button(panel, "Stop", "run.cancel", {panel.px(96), height});
   } else {
-    command_button(panel, "Run", "run.start", {panel.px(96), height}, !panel.session.preview_shown());
+    command_button(panel, "Run", "run.start", {panel.px(96), height}, !panel.session.preview().shown());
   }
   ImGui::SameLine();
   // It is the thing to do once a preview is on show, so it stands out then.
-  command_button(panel, "Decode again", "run.decode_again", {panel.px(132), height}, panel.session.preview_shown());
+  command_button(panel, "Decode again", "run.decode_again", {panel.px(132), height}, panel.session.preview().shown());
 }
 
 void draw_search(Panel& panel) {

@@ -16,7 +16,7 @@ void Panel::run(std::string_view id, const nlohmann::json& arguments) {
   try {
     commands.execute(id, arguments);
   } catch (const Error& error) {
-    session.notify(error.what());
+    session.messages().notify(error.what());
   }
 }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "app/command/commands.h"
+#include "app/command/ui_state.h"
 #include "app/session/session.h"
-#include "app/session/ui_state.h"
 #include "views/view_services.h"
 
 namespace kvscope::app {

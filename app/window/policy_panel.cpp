@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include "app/window/panel.h"
@@ -60,6 +61,36 @@ double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, in
   return kind == BudgetSpec::Kind::tokens ? tokens : kind == BudgetSpec::Kind::keep ? keep : 1 / keep;
 }
 
+// What the slider was moved to, rounded to what it shows.
+std::optional<double> budget_slider(const PolicySpec& policy, int n_positions) {
+  const auto value_of = [&](const char* name) {
+    const auto it = policy.values.find(name);
+    return it == policy.values.end() ? 0.0 : it->second;
+  };
+  const float least = static_cast<float>(value_of("sinks") + value_of("window") + 1);
+  const float n = static_cast<float>(n_positions);
+  const auto slider = [](float& value, float min, float max, const char* format, int flags = 0) {
+    return ImGui::SliderFloat("##budget", &value, min, max, format, ImGuiSliderFlags_AlwaysClamp | flags);
+  };
+  float value = static_cast<float>(policy.budget->value);
+  switch (policy.budget->kind) {
+    case BudgetSpec::Kind::tokens:
+      if (!slider(value, least, std::max(least + 1, n > 0 ? n : 4096.f), "%.0f tokens")) return std::nullopt;
+      return std::round(value);
+    case BudgetSpec::Kind::keep: {
+      float percent = value * 100;
+      const float min = n > 0 ? std::ceil(100 * least / n) : 1.f;
+      if (!slider(percent, std::clamp(min, 1.f, 99.f), 100, "%.0f %%")) return std::nullopt;
+      return std::round(percent) / 100.0;
+    }
+    case BudgetSpec::Kind::compression:
+      if (!slider(value, 1, n > 0 ? std::max(1.5f, n / least) : 32.f, "%.1f×", ImGuiSliderFlags_Logarithmic))
+        return std::nullopt;
+      return std::round(value * 10) / 10.0;
+  }
+  return std::nullopt;
+}
+
 void draw_budget(Panel& panel) {
   const PolicySpec& policy = panel.session.parameters().policy;
   if (!policy.budget) return;
@@ -77,38 +108,9 @@ void draw_budget(Panel& panel) {
   }
 
   ImGui::SetNextItemWidth(-1);
-  float value = static_cast<float>(policy.budget->value);
-  bool changed = false;
-  const auto& geometry = policy.values;
-  const auto value_of = [&](const char* name) {
-    const auto it = geometry.find(name);
-    return it == geometry.end() ? 0.0 : it->second;
-  };
-  const float least = static_cast<float>(value_of("sinks") + value_of("window") + 1);
-  switch (policy.budget->kind) {
-    case BudgetSpec::Kind::tokens:
-      changed = ImGui::SliderFloat("##budget", &value, least,
-                                   std::max(least + 1, n_positions > 0 ? static_cast<float>(n_positions) : 4096.f),
-                                   "%.0f tokens", ImGuiSliderFlags_AlwaysClamp);
-      value = std::round(value);
-      break;
-    case BudgetSpec::Kind::keep: {
-      float percent = value * 100;
-      const float min = n_positions > 0 ? std::ceil(100 * least / static_cast<float>(n_positions)) : 1.f;
-      changed = ImGui::SliderFloat("##budget", &percent, std::clamp(min, 1.f, 99.f), 100, "%.0f %%",
-                                   ImGuiSliderFlags_AlwaysClamp);
-      value = std::round(percent) / 100;
-      break;
-    }
-    case BudgetSpec::Kind::compression:
-      changed = ImGui::SliderFloat("##budget", &value, 1,
-                                   n_positions > 0 ? std::max(1.5f, static_cast<float>(n_positions) / least) : 32.f,
-                                   "%.1f×", ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_Logarithmic);
-      value = std::round(value * 10) / 10;
-      break;
-  }
+  const std::optional<double> chosen = budget_slider(policy, n_positions);
   panel.item("policy.budget");
-  if (changed) panel.run("policy.set", {{"budget", std::stod(std::to_string(value))}});
+  if (chosen) panel.run("policy.set", {{"budget", *chosen}});
   const views::FontScope font(panel.theme().fonts.small);
   text_in(panel.theme().palette.muted,
           n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
@@ -188,17 +190,17 @@ void draw_preview_note(Panel& panel) {
     return;
   }
   if (!session.shown_a()) return;
-  if (session.preview_shown()) {
+  if (session.preview().shown()) {
     wrapped_text_in(palette.preview, "Preview: scores held fixed as A recorded them. Decode again to measure it.");
     panel.item("policy.preview_note");
     if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
       wrapped_text_in(palette.warn, "But " + note + ".");
     if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
-  } else if (session.preview_pending()) {
+  } else if (session.preview().pending()) {
     text_in(palette.muted, "Computing the preview ...");
-  } else if (!session.preview_note().empty()) {
-    wrapped_text_in(palette.warn, "No preview: " + session.preview_note());
+  } else if (!session.preview().note().empty()) {
+    wrapped_text_in(palette.warn, "No preview: " + session.preview().note());
   } else if (session.shown_a()->run->policy == session.parameters().policy) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {
@@ -217,7 +219,7 @@ void draw_sampling(Panel& panel) {
     text_in(panel.theme().palette.muted, name);
     ImGui::SameLine(panel.px(110));
     ImGui::SetNextItemWidth(-1);
-    if (draw()) panel.session.set_sampling(sampling);
+    if (draw()) panel.session.next_run().set_sampling(sampling);
   };
   float temperature = static_cast<float>(sampling.temperature), top_p = static_cast<float>(sampling.top_p);
   row("Temperature", [&] {

@@ -210,7 +210,7 @@ void draw_dialog(Panel& panel) {
         text_in(panel.theme().palette.muted, dialog.hint);
       }
       if (!dialog.save) {
-        for (const std::string& recent : panel.session.recent_files()) {
+        for (const std::string& recent : panel.session.files().recent()) {
           if (ImGui::Selectable(escape_for_terminal(recent).c_str())) dialog.path = recent, done = true;
         }
       }

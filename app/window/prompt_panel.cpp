@@ -65,7 +65,7 @@ void draw_editor(Panel& panel, std::string text, bool focus, bool& editing) {
       ImGui::InputTextMultiline("##prompt", &text, {-1, panel.px(kPromptHeight)}, ImGuiInputTextFlags_AllowTabInput);
   // Escape leaves the field. ImGui takes back all that was typed then; a prompt is too long to lose by a key.
   if (edited && !ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape))) {
-    panel.session.set_prompt(text);
+    panel.session.next_run().set_prompt(text);
   }
   if (ImGui::IsItemDeactivated()) editing = false;
   panel.item("prompt.text");
@@ -91,10 +91,11 @@ void draw_prompt_panel(Panel& panel) {
   draw_samples(panel);
   draw_text(panel);
   const auto& palette = panel.theme().palette;
-  const int n = panel.session.prompt_tokens();
+  const int n = panel.session.next_run().prompt_tokens();
   std::string note =
       n < 0 ? std::to_string(panel.session.parameters().prompt.size()) + " bytes" : std::to_string(n) + " tokens";
-  if (const auto& model = panel.session.model(); model && n >= 0) note += " of " + std::to_string(model->max_positions);
+  if (const auto& model = panel.session.engine().model(); model && n >= 0)
+    note += " of " + std::to_string(model->max_positions);
   const views::FontScope font(panel.theme().fonts.small);
   ImGui::AlignTextToFramePadding();
   views::text_in(palette.muted, note);
@@ -106,7 +107,7 @@ void draw_prompt_panel(Panel& panel) {
   views::text_in(palette.muted, "answer up to");
   ImGui::SameLine();
   ImGui::SetNextItemWidth(field);
-  if (ImGui::InputInt("##max_tokens", &max_tokens, 0)) panel.session.set_max_tokens(max_tokens);
+  if (ImGui::InputInt("##max_tokens", &max_tokens, 0)) panel.session.next_run().set_max_tokens(max_tokens);
   panel.item("prompt.max_tokens");
 }
 

@@ -54,15 +54,15 @@ void draw_status_bar(Panel& panel) {
   const auto& palette = panel.theme().palette;
   Session& session = panel.session;
   ImGui::SetCursorPos({panel.px(16), panel.px(5)});
-  const TaskProgress& progress = session.progress();
-  const bool fresh = std::chrono::steady_clock::now() - session.notice_time() < kNoticeTime;
+  const TaskProgress& progress = session.engine().progress();
+  const bool fresh = std::chrono::steady_clock::now() - session.messages().notice_time() < kNoticeTime;
   if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
     views::text_in(palette.text, progress_text(progress));
-  } else if (fresh && !session.notice().empty()) {
-    views::text_in(palette.text, escape_for_terminal(session.notice(), 300));
+  } else if (fresh && !session.messages().notice().empty()) {
+    views::text_in(palette.text, escape_for_terminal(session.messages().notice(), 300));
   } else {
-    views::text_in(palette.muted, "engine " + std::string(to_string(session.engine_state())));
+    views::text_in(palette.muted, "engine " + std::string(to_string(session.engine().state())));
   }
   panel.item("status");
 
@@ -86,7 +86,7 @@ void draw_status_bar(Panel& panel) {
 void draw_log(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.mono);
   ImGui::BeginChild("log_lines", {0, 0}, false, ImGuiWindowFlags_HorizontalScrollbar);
-  for (const std::string& line : panel.session.log_lines()) {
+  for (const std::string& line : panel.session.messages().log_lines()) {
     views::text_in(panel.theme().palette.muted, escape_for_terminal(line, 1000));
   }
   if (ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1) ImGui::SetScrollHereY(1);

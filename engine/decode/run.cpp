@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 #include "engine/decode/dense_teacher.h"
 
 namespace kvscope::engine {
@@ -59,15 +59,6 @@ class Oracle {
   DenseTeacher teacher_;
   RunRecord record_;
 };
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
 
 /// Takes over other parameters, if somebody asks for them. Lifetimes that end by it are told at once.
 void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sink,

@@ -30,10 +30,10 @@ class Fixture {
                  .trace_program = test::kvscope().string(),
                  .wake = [] {}}) {
     session.open_model("some/model");
-    wait([&] { return session.model().has_value(); });
-    session.set_prompt(prompt_of(250));
+    wait([&] { return session.engine().model().has_value(); });
+    session.next_run().set_prompt(prompt_of(250));
     session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
-    session.set_max_tokens(24);
+    session.next_run().set_max_tokens(24);
   }
   template <typename Condition>
   void wait(Condition condition) {
@@ -72,7 +72,7 @@ TEST_CASE("A run becomes A, grows while it is decoded, and ends complete") {
   CHECK(run.model.name == "model");
   CHECK(run.oracle_horizon == run.n_tokens());
   CHECK(session.shown_b() == nullptr);
-  CHECK(session.engine_state() == EngineState::ready);
+  CHECK(session.engine().state() == EngineState::ready);
 }
 
 TEST_CASE("A changed policy shows the what-if of A as a preview, decode again measures it as B") {
@@ -81,27 +81,27 @@ TEST_CASE("A changed policy shows the what-if of A as a preview, decode again me
   session.start_run();
   fixture.run_to_end();
   session.set_policy(PolicySpec::parse("kvpop:keep=30%"));
-  CHECK(session.preview_pending());
-  fixture.wait([&] { return session.preview_shown(); });
+  CHECK(session.preview().pending());
+  fixture.wait([&] { return session.preview().shown(); });
   REQUIRE(session.shown_b());
   CHECK(session.shown_b()->preview);
   CHECK(session.shown_b()->run->evict_at ==
         what_if(*session.shown_a()->run, PolicySpec::parse("kvpop:keep=30%")).evict_at);
 
   session.decode_again();
-  CHECK_FALSE(session.preview_shown());
+  CHECK_FALSE(session.preview().shown());
   fixture.run_to_end();
   REQUIRE(session.shown_b());
   CHECK_FALSE(session.shown_b()->preview);
   CHECK(session.shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
   CHECK(session.runs().size() == 2);
-  CHECK_FALSE(session.preview_pending());  // measured: no preview takes its place
+  CHECK_FALSE(session.preview().pending());  // measured: no preview takes its place
   CHECK(session.shown_a()->run->policy == PolicySpec::parse("kvpop:keep=40%"));
 
   session.set_policy(PolicySpec::parse("kvpop:keep=35%"));
-  fixture.wait([&] { return session.preview_shown(); });
+  fixture.wait([&] { return session.preview().shown(); });
   session.set_policy(PolicySpec::parse("kvpop:keep=40%"));  // A's own: nothing to preview, B is back
-  CHECK_FALSE(session.preview_shown());
+  CHECK_FALSE(session.preview().shown());
   CHECK_FALSE(session.shown_b()->preview);
 }
 
@@ -112,7 +112,7 @@ TEST_CASE("Only the last of many quick changes is previewed") {
   fixture.run_to_end();
   for (int keep = 39; keep >= 30; --keep)
     session.set_policy(PolicySpec::parse("kvpop:keep=" + std::to_string(keep) + "%"));
-  fixture.wait([&] { return session.preview_shown(); });
+  fixture.wait([&] { return session.preview().shown(); });
   CHECK(session.shown_b()->run->policy == PolicySpec::parse("kvpop:keep=30%"));
 }
 
@@ -122,19 +122,19 @@ TEST_CASE("A preview that would not be honest is refused with the reason") {
   session.start_run();
   fixture.run_to_end();
   session.set_policy(PolicySpec::parse("kvpop:keep=40%,window=32"));
-  fixture.wait([&] { return !session.preview_pending(); });
-  CHECK_FALSE(session.preview_shown());
-  CHECK(session.preview_note().find("window") != std::string::npos);
+  fixture.wait([&] { return !session.preview().pending(); });
+  CHECK_FALSE(session.preview().shown());
+  CHECK(session.preview().note().find("window") != std::string::npos);
 }
 
 TEST_CASE("A cancelled run keeps what was decoded") {
   Fixture fixture("--slow 20");
   Session& session = fixture.session;
-  session.set_max_tokens(500);
+  session.next_run().set_max_tokens(500);
   session.start_run();
   fixture.wait(
       [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
-  session.cancel();
+  session.engine().cancel_run();
   fixture.run_to_end();
   const RunRecord& run = *session.shown_a()->run;
   CHECK(run.status == RunStatus::cancelled);
@@ -150,22 +150,22 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
   fixture.wait(
       [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 3; });
   const auto before = session.shown_a()->run;
-  fixture.wait([&] { return session.engine_state() == EngineState::dead; });
+  fixture.wait([&] { return session.engine().state() == EngineState::dead; });
   const RunRecord& after = *session.shown_a()->run;
   CHECK(after.status == RunStatus::failed);
   CHECK(after.message.find("signal 9") != std::string::npos);
   CHECK(after.n_tokens() == after.prompt_len + 12);  // every token that was sent
   REQUIRE(after.n_tokens() >= before->n_tokens());
   CHECK(std::equal(before->ids.begin(), before->ids.end(), after.ids.begin()));
-  REQUIRE(session.banners().size() == 1);
-  CHECK(session.banners()[0].command == "engine.restart");
-  CHECK(session.banners()[0].text.find("out of imaginary memory") != std::string::npos);
+  REQUIRE(session.messages().banners().size() == 1);
+  CHECK(session.messages().banners()[0].command == "engine.restart");
+  CHECK(session.messages().banners()[0].text.find("out of imaginary memory") != std::string::npos);
   CHECK_FALSE(session.run_in_progress());
   CHECK_THROWS_AS(session.start_run(), Error);  // it would wait for an answer that never comes
 
   session.restart_engine();
-  CHECK(session.banners().empty());
-  fixture.wait([&] { return session.model().has_value(); });
+  CHECK(session.messages().banners().empty());
+  fixture.wait([&] { return session.engine().model().has_value(); });
   session.start_run();
   fixture.run_to_end();
   CHECK(session.shown_a()->run->status == RunStatus::complete);
@@ -175,7 +175,7 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
 TEST_CASE("Restarting a live engine ends its run, keeps its tokens, and hears no more of the old one") {
   Fixture fixture("--slow 20");
   Session& session = fixture.session;
-  session.set_max_tokens(300);
+  session.next_run().set_max_tokens(300);
   session.start_run();
   fixture.wait(
       [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len; });
@@ -184,13 +184,13 @@ TEST_CASE("Restarting a live engine ends its run, keeps its tokens, and hears no
   CHECK_FALSE(session.run_in_progress());
   CHECK(session.a()->run->status == RunStatus::failed);
   CHECK(session.a()->run->n_tokens() >= before->n_tokens());
-  fixture.wait([&] { return session.model().has_value(); });
-  session.set_max_tokens(4);
+  fixture.wait([&] { return session.engine().model().has_value(); });
+  session.next_run().set_max_tokens(4);
   session.start_run();
   fixture.run_to_end();
   CHECK(session.a()->run->status == RunStatus::complete);
   CHECK(session.a()->run->n_tokens() == session.a()->run->prompt_len + 4);
-  CHECK(session.banners().empty());  // the old engine's end is no news
+  CHECK(session.messages().banners().empty());  // the old engine's end is no news
 }
 
 TEST_CASE("A failing load or run is a banner, not an end") {
@@ -198,27 +198,27 @@ TEST_CASE("A failing load or run is a banner, not an end") {
     Session session(
         {.engine_command = test::fake_engine().string() + " --fail load", .trace_program = "", .wake = [] {}});
     session.open_model("m");
-    for (int i = 0; i < 5000 && session.banners().empty(); ++i)
+    for (int i = 0; i < 5000 && session.messages().banners().empty(); ++i)
       session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    REQUIRE(session.banners().size() == 1);
-    CHECK(session.banners()[0].text.find("told to fail at load") != std::string::npos);
-    CHECK_FALSE(session.model());
+    REQUIRE(session.messages().banners().size() == 1);
+    CHECK(session.messages().banners()[0].text.find("told to fail at load") != std::string::npos);
+    CHECK_FALSE(session.engine().model());
   }
   Fixture fixture("--fail run");
   fixture.session.start_run();
   fixture.run_to_end();
-  REQUIRE(fixture.session.banners().size() == 1);
-  CHECK(fixture.session.engine_state() == EngineState::ready);
+  REQUIRE(fixture.session.messages().banners().size() == 1);
+  CHECK(fixture.session.engine().state() == EngineState::ready);
 }
 
 TEST_CASE("An engine that cannot be started is a banner with a way to try again") {
   Session session({.engine_command = "exit 9", .trace_program = "", .wake = [] {}});
   session.open_model("m");
-  for (int i = 0; i < 5000 && session.banners().empty(); ++i)
+  for (int i = 0; i < 5000 && session.messages().banners().empty(); ++i)
     session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  REQUIRE(session.banners().size() == 1);
-  CHECK(session.banners()[0].command == "engine.restart");
-  CHECK(session.engine_state() == EngineState::dead);
+  REQUIRE(session.messages().banners().size() == 1);
+  CHECK(session.messages().banners()[0].command == "engine.restart");
+  CHECK(session.engine().state() == EngineState::dead);
 }
 
 TEST_CASE("A run that was saved and opened again is the same run") {
@@ -230,7 +230,7 @@ TEST_CASE("A run that was saved and opened again is the same run") {
   fixture.run_to_end();
   const auto original = session.shown_a()->run;
   session.save_trace(session.a()->id, path, false);
-  fixture.wait([&] { return !session.files_busy(); });
+  fixture.wait([&] { return !session.files().busy(); });
   CHECK(session.a()->trace_path == path);
   session.open_trace(path);
   fixture.wait([&] { return session.runs().size() == 2; });
@@ -240,8 +240,8 @@ TEST_CASE("A run that was saved and opened again is the same run") {
   CHECK(loaded.contests == original->contests);
   CHECK(loaded.policy == original->policy);
   session.save_trace(session.a()->id, path, false);  // it exists
-  fixture.wait([&] { return !session.files_busy(); });
-  REQUIRE_FALSE(session.banners().empty());
+  fixture.wait([&] { return !session.files().busy(); });
+  REQUIRE_FALSE(session.messages().banners().empty());
 }
 
 TEST_CASE("A foreign file that is opened is a banner and changes nothing") {
@@ -249,9 +249,9 @@ TEST_CASE("A foreign file that is opened is a banner and changes nothing") {
   std::ofstream(folder / "x.h5") << "no trace";
   Fixture fixture;
   fixture.session.open_trace((folder / "x.h5").string());
-  fixture.wait([&] { return !fixture.session.banners().empty(); });
+  fixture.wait([&] { return !fixture.session.messages().banners().empty(); });
   CHECK(fixture.session.runs().empty());
-  CHECK(fixture.session.banners()[0].text.find("x.h5") != std::string::npos);
+  CHECK(fixture.session.messages().banners()[0].text.find("x.h5") != std::string::npos);
 }
 
 TEST_CASE("A and B are any two runs; removing A puts B in its place") {
@@ -293,8 +293,8 @@ TEST_CASE("The selection stays inside run A") {
 TEST_CASE("A session taken up again has the same parameters; a damaged one is refused and changes nothing") {
   Fixture fixture;
   Session& session = fixture.session;
-  session.set_prompt("it\nwas so");
-  session.set_sampling(
+  session.next_run().set_prompt("it\nwas so");
+  session.next_run().set_sampling(
       {.temperature = 0.7, .top_k = 5, .top_p = 0.9, .min_p = 0.1, .repetition_penalty = 1.5, .seed = 11});
   const auto saved = session.to_json();
   Session other({.engine_command = "exit 0", .trace_program = "", .wake = [] {}});

@@ -4,21 +4,15 @@
 #include <cmath>
 #include <filesystem>
 
+#include "engine/core/support/hash.h"
+
 namespace kvscope::fake {
 namespace {
 
 constexpr int kLayers = 6, kKvHeads = 4, kVocabulary = 4096;
 
-// splitmix64: good bits from any counter.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ull;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
-
 double uniform(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0, std::uint64_t d = 0) {
-  return static_cast<double>(mix(mix(mix(mix(a) ^ b) ^ c) ^ d) >> 11) * 0x1p-53;
+  return static_cast<double>(split_mix(split_mix(split_mix(split_mix(a) ^ b) ^ c) ^ d) >> 11) * 0x1p-53;
 }
 
 bool has_digit(std::string_view piece) {
@@ -50,11 +44,7 @@ ModelInfo model_info(const std::string& path) {
   return info;
 }
 
-std::int32_t token_id(std::string_view piece) {
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const unsigned char c : piece) hash = (hash ^ c) * 1099511628211ull;
-  return static_cast<std::int32_t>(hash % kVocabulary);
-}
+std::int32_t token_id(std::string_view piece) { return static_cast<std::int32_t>(fnv1a64(piece) % kVocabulary); }
 
 void tokenize(const std::string& text, std::vector<std::int32_t>& ids, BytePool& pieces) {
   std::size_t at = 0;
@@ -73,7 +63,7 @@ std::string answer_piece(std::uint64_t seed, int n) {
   static constexpr const char* kWords[] = {" the",  " cache", " keeps", " what", " later", " tokens",
                                            " will", " ask",   " for",   ",",     " and",   " drops",
                                            " the",  " rest",  ".",      " 42",   " 7",     " code"};
-  return kWords[mix(seed * 1000003 + n) % std::size(kWords)];
+  return kWords[split_mix(seed * 1000003 + n) % std::size(kWords)];
 }
 
 float score(int layer, int kv_head, int token, std::string_view piece) {

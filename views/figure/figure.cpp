@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "engine/core/support/text.h"
 
 namespace kvscope::views {
 
@@ -29,12 +30,7 @@ std::size_t FigureColumn::size() const {
 
 namespace {
 
-std::string csv_field(double v) {
-  if (std::isnan(v)) return "";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", v);
-  return text;
-}
+std::string csv_field(double v) { return std::isnan(v) ? "" : number_text(v, 9); }
 
 std::string csv_field(std::int64_t v) { return std::to_string(v); }
 

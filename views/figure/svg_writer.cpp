@@ -4,6 +4,7 @@
 #include <map>
 #include <numbers>
 
+#include "engine/core/support/text.h"
 #include "views/figure/base64.h"
 #include "views/figure/cell_runs.h"
 #include "views/figure/fonts.h"
@@ -148,7 +149,8 @@ class SvgWriter {
     }
     // crispEdges: no antialiasing, hence no seams between cells.
     out_ += "<g transform=\"translate(" + number(p.box.x) + " " + number(p.box.y) + ") scale(" +
-            number6(p.box.w / p.columns) + " " + number6(p.box.h / p.rows) + ")\" shape-rendering=\"crispEdges\">\n";
+            number_text(p.box.w / p.columns, 6) + " " + number_text(p.box.h / p.rows, 6) +
+            ")\" shape-rendering=\"crispEdges\">\n";
     for (const auto& [colour, d] : paths) out_ += "<path fill=\"" + colour + "\" d=\"" + d + "\"/>\n";
     out_ += "</g>\n";
   }
@@ -165,11 +167,6 @@ class SvgWriter {
   }
 
   static std::string radius(double r) { return r > 0 ? " rx=\"" + number(r) + "\"" : ""; }
-  static std::string number6(double v) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.6g", v);
-    return text;
-  }
   static std::string points(const std::vector<Point>& list) {
     std::string s;
     for (const Point& p : list) s += (s.empty() ? "" : " ") + number(p.x) + "," + number(p.y);

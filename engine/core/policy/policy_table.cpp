@@ -1,17 +1,12 @@
 #include "engine/core/policy/policy_table.h"
 
-#include <charconv>
 #include <string_view>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
-
-std::string number(double value) {
-  char buffer[32];
-  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
-}
 
 /// A bar would end a table's cell.
 std::string cell(std::string_view text) {
@@ -39,11 +34,11 @@ std::string prefill(const PolicyInfo& info) {
 
 std::string parameter_value(const ParameterInfo& parameter, double value) {
   return parameter.kind == ParameterKind::choice ? std::string(parameter.choices[static_cast<std::size_t>(value)])
-                                                 : number(value);
+                                                 : number_text(value);
 }
 
 std::string parameter_range(const ParameterInfo& parameter) {
-  if (parameter.kind != ParameterKind::choice) return number(parameter.min) + " to " + number(parameter.max);
+  if (parameter.kind != ParameterKind::choice) return number_text(parameter.min) + " to " + number_text(parameter.max);
   std::string names;
   for (const std::string_view choice : parameter.choices) names += (names.empty() ? "" : ", ") + std::string(choice);
   return names;

@@ -11,17 +11,12 @@
 
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
 
 constexpr double kMaxCompression = 1e6;
-
-std::string number_text(double value) {
-  char buffer[32];
-  const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  return std::string(buffer, result.ptr);
-}
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -37,19 +32,12 @@ std::optional<double> read_number(std::string_view text) {
   return value;
 }
 
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  result += escape_for_terminal(text);
-  result += '"';
-  return result;
-}
-
 [[noreturn]] void bad_value(std::string_view policy, std::string_view key, std::string_view value,
                             std::string expected) {
   throw Error({.code = ExitCode::usage,
                .file = "policy " + std::string(policy),
                .where = std::string(key),
-               .found = quoted(value),
+               .found = in_quotes(value, 200),
                .expected = std::move(expected)});
 }
 
@@ -121,8 +109,10 @@ void parse_pair(const PolicyInfo& info, std::string_view pair, PolicySpec& spec,
   const ParameterInfo* parameter = find_parameter(info, key);
   const std::string file = "policy " + spec.name;
   if (!budget_key && parameter == nullptr) {
-    throw Error(
-        {.code = ExitCode::usage, .file = file, .found = "no key is named " + quoted(key), .expected = key_list(info)});
+    throw Error({.code = ExitCode::usage,
+                 .file = file,
+                 .found = "no key is named " + in_quotes(key, 200),
+                 .expected = key_list(info)});
   }
   if (equals == std::string_view::npos) bad_value(spec.name, key, pair, "key=value");
   if (!seen.insert(std::string(key)).second) {

@@ -7,6 +7,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -30,12 +31,6 @@ std::string token_name(const RunRecord& run, std::int32_t t) {
   return name + " \"" + escape_for_terminal(piece, 60) + "\"";
 }
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.*f", digits, value);
-  return text;
-}
-
 /// "1 sink", "4 sinks".
 std::string counted(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 std::string counted_queries(int n) { return std::to_string(n) + (n == 1 ? " query" : " queries"); }
@@ -49,9 +44,9 @@ struct ScorePair {
     if (difference > 0 && std::isfinite(difference)) {
       digits = std::clamp(static_cast<int>(std::ceil(1 - std::log10(difference))), 2, 8);
     }
-    a = fixed(first, digits);
-    b = fixed(second, digits);
-    margin = fixed(first == second ? 0 : difference, digits);  // -inf against -inf is a tie too
+    a = fixed_text(first, digits);
+    b = fixed_text(second, digits);
+    margin = fixed_text(first == second ? 0 : difference, digits);  // -inf against -inf is a tie too
   }
 };
 

@@ -9,6 +9,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_tree.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -22,16 +23,10 @@ std::string show(const json& value) {
   return escape_for_terminal(value.dump(-1, ' ', false, json::error_handler_t::replace), 60);
 }
 
-std::string show(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.15g", value);
-  return text;
-}
-
 template <class T>
 std::string span_of(const T& min, const T& max, const std::string& what) {
   if constexpr (std::is_floating_point_v<T>) {
-    return what + " from " + show(min) + " to " + show(max);
+    return what + " from " + number_text(min, 15) + " to " + number_text(max, 15);
   } else {
     return what + " from " + std::to_string(min) + " to " + std::to_string(max);
   }

@@ -7,15 +7,9 @@
 #include <cstdint>
 #include <numbers>
 
-namespace kvscope {
+#include "engine/core/support/hash.h"
 
-/// One step of splitmix64 (Steele, Lea, Flood 2014): a well mixed 64-bit value from any 64-bit value.
-constexpr std::uint64_t split_mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+namespace kvscope {
 
 /// xoshiro256++ (Blackman, Vigna 2019). Random(seed, stream) with different streams are independent for our purposes:
 /// sequence i of a data set is Random(seed, i), whichever thread makes it.

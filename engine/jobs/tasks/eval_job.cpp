@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/text.h"
 #include "engine/jobs/job.h"
 #include "engine/jobs/tasks/eval_policy.h"
 
@@ -87,12 +87,7 @@ struct EvalRow {
   }
 };
 
-std::string share_text(double share) {
-  if (std::isnan(share)) return "";
-  char text[16];
-  std::snprintf(text, sizeof text, "%.3f", share);
-  return text;
-}
+std::string share_text(double share) { return std::isnan(share) ? "" : fixed_text(share, 3); }
 
 std::string markdown(const std::vector<EvalRow>& rows, const std::vector<TaskKind>& tasks) {
   std::string text = "| budget | policy |", rule = "|---|---|";

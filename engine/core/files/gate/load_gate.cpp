@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 
 #include "engine/core/files/gate/gate_config.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 
 namespace kvscope {
 namespace {
@@ -127,22 +127,16 @@ void check_finite(const GateFile& gate) {
   }
 }
 
-/// FNV-1a, 64 bits, over the numbers as text and the tensors by 32-bit words.
+/// Over the numbers as text and the tensors by 32-bit words.
 std::string hash_of(const GateFile& gate) {
-  std::uint64_t h = 0xCBF29CE484222325;
-  const auto mix = [&](std::uint64_t word) { h = (h ^ word) * 0x100000001B3; };
-  const auto mix_text = [&](const std::string& text) {
-    for (const char c : text) mix(static_cast<unsigned char>(c));
-  };
-  mix_text(gate_config_json(gate.config).dump());
+  Fnv1a hash;
+  hash.add(gate_config_json(gate.config).dump());
   for (const auto& [name, tensor] : gate.tensors) {
-    mix_text(name);
-    for (const std::int64_t size : tensor.shape) mix(static_cast<std::uint64_t>(size));
-    for (const float x : tensor.values) mix(std::bit_cast<std::uint32_t>(x));
+    hash.add(name);
+    for (const std::int64_t size : tensor.shape) hash.add_word(static_cast<std::uint64_t>(size));
+    for (const float x : tensor.values) hash.add_word(std::bit_cast<std::uint32_t>(x));
   }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
-  return text;
+  return hash.hex();
 }
 
 GateFile load(const fs::path& path, const GateDims& known) {
@@ -168,8 +162,6 @@ std::int64_t GateFile::n_parameters() const {
 
 std::string gate_description(const GateFile& gate) {
   const GateConfig& c = gate.config;
-  char threshold[40];
-  std::snprintf(threshold, sizeof threshold, "%s %.6g", c.strict ? ">" : ">=", c.threshold);
   std::string text = name_of(c.kind);
   if (gate.dims.n_layers > 0) {
     text +=
@@ -177,7 +169,7 @@ std::string gate_description(const GateFile& gate) {
   }
   if (c.n_hidden > 0) text += ", " + std::to_string(c.n_hidden) + " hidden units";
   if (c.delay > 0) text += ", delay " + std::to_string(c.delay);
-  return text + ", kept if score " + threshold;
+  return text + ", kept if score " + (c.strict ? "> " : ">= ") + number_text(c.threshold, 6);
 }
 
 std::optional<std::string> gate_format(const fs::path& path) {

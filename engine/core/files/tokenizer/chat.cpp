@@ -3,6 +3,7 @@
 #include "engine/core/files/tokenizer/chat_format.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope {
@@ -66,14 +67,6 @@ std::optional<TemplateText> find_template(const std::filesystem::path& folder) {
   return TemplateText{std::move(*text), bos_of(config, config_file), config_file, "chat_template"};
 }
 
-std::string hash_of(std::string_view text) {
-  std::uint64_t h = 0xCBF29CE484222325;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3;
-  char hex[17];
-  std::snprintf(hex, sizeof hex, "%016llx", static_cast<unsigned long long>(h));
-  return hex;
-}
-
 [[noreturn]] void usage(std::string file, std::string found, std::string expected) {
   throw Error(
       {.code = ExitCode::usage, .file = std::move(file), .found = std::move(found), .expected = std::move(expected)});
@@ -105,7 +98,7 @@ ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::string bos, co
                                      const std::string& where) {
   auto result = recognise_chat_format(jinja);
   if (const auto* reason = std::get_if<std::string>(&result)) {
-    fail(file, where, "a template that is not known (FNV-1a " + hash_of(jinja) + "): " + *reason,
+    fail(file, where, "a template that is not known (FNV-1a " + hex_text(fnv1a64(jinja)) + "): " + *reason,
          "that of Qwen2, Qwen2.5, Qwen3, Llama 3 or Llama 3.1 to 3.3");
   }
   return ChatTemplate(std::make_unique<ChatFormat>(std::get<ChatFormat>(std::move(result))), std::move(bos), file);

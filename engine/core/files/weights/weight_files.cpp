@@ -1,8 +1,8 @@
-#include <cstdio>
 #include <set>
 
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope {
@@ -146,15 +146,12 @@ std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const st
 }
 
 std::string WeightFiles::hash() const {
-  std::uint64_t h = 0xCBF29CE484222325;
-  const auto mix = [&](unsigned char byte) { h = (h ^ byte) * 0x100000001B3; };
+  Fnv1a hash;
   for (const SafetensorsFile& file : files_) {
-    for (const char c : file.header()) mix(static_cast<unsigned char>(c));
-    for (int i = 0; i < 8; ++i) mix(static_cast<unsigned char>(file.file_size() >> (8 * i)));
+    hash.add(file.header());
+    for (int i = 0; i < 8; ++i) hash.add_word(static_cast<unsigned char>(file.file_size() >> (8 * i)));
   }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(h));
-  return text;
+  return hash.hex();
 }
 
 }  // namespace kvscope

@@ -1,0 +1,14 @@
+#include "app/command/app_commands.h"
+
+namespace kvscope::app {
+
+// In this order they stand in menu and palette.
+void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  add_run_commands(registry, session, ui);
+  add_parameter_commands(registry, session, ui);
+  add_selection_commands(registry, session, ui);
+  add_file_commands(registry, session, ui);
+  add_view_commands(registry, session, ui);
+}
+
+}  // namespace kvscope::app

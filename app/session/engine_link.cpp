@@ -1,0 +1,246 @@
+#include "app/session/engine_link.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+
+std::string_view to_string(EngineState state) {
+  switch (state) {
+    case EngineState::none:
+      return "none";
+    case EngineState::starting:
+      return "starting";
+    case EngineState::loading:
+      return "loading";
+    case EngineState::ready:
+      return "ready";
+    case EngineState::running:
+      return "running";
+    case EngineState::dead:
+      return "dead";
+  }
+  return "?";
+}
+
+double TaskProgress::rate() const {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_start).count();
+  return seconds > 0.05 ? value / seconds : 0;
+}
+
+EngineLink::EngineLink(Options options, Messages& messages, Revision& revision, Worker& background)
+    : options_(std::move(options)),
+      messages_(messages),
+      revision_(revision),
+      background_(background),
+      assembler_(std::make_shared<RunAssembler>()) {}
+
+int EngineLink::pid() const { return client_ && !client_->ended() ? client_->pid() : 0; }
+
+// ------------------------------------------------------------------------------------------------ what it is asked
+
+void EngineLink::start() {
+  if (client_ && !client_->ended()) return;
+  discard();
+  try {
+    EngineClient::Options options;
+    options.command = options_.command;
+    options.wake = options_.wake;
+    options.sink = [assembler = assembler_](const nlohmann::json& event) { return assembler->take(event); };
+    client_ = std::make_unique<EngineClient>(std::move(options));
+    state_ = EngineState::starting;
+  } catch (const Error& error) {
+    state_ = EngineState::dead;
+    messages_.add_engine_error(
+        std::string("The engine could not be started: ") + error.what() + ". Traces can still be opened.", "Try again");
+  }
+  revision_.rise();
+}
+
+// The last events of an engine must not be taken for those of the next one, which counts its requests from 1 again:
+// each has an assembler of its own.
+void EngineLink::discard() {
+  if (!client_) return;
+  pass_snapshot();
+  assembler_ = std::make_shared<RunAssembler>();
+  load_request_ = run_request_ = -1;
+  model_.reset();
+  background_.post(
+      [old = std::shared_ptr<EngineClient>(std::move(client_))]() -> Worker::Finish {
+        old->stop();
+        return [] {};
+      },
+      [](const std::string&) {});
+}
+
+void EngineLink::load(const std::string& path) {
+  if (run_in_progress())
+    throw Error({.code = ExitCode::usage, .file = "model", .found = "a run is in progress", .hint = "cancel it first"});
+  start();
+  model_path_ = path;
+  model_.reset();
+  if (state_ == EngineState::dead) return;
+  state_ = EngineState::loading;
+  load_request_ = client_->request({{"type", "load"},
+                                    {"model", path},
+                                    {"device", options_.device},
+                                    {"dtype", options_.dtype},
+                                    {"gates", options_.gates}});
+  revision_.rise();
+}
+
+void EngineLink::check_ready() const {
+  if (run_in_progress())
+    throw Error({.code = ExitCode::usage, .file = "run", .found = "a run is in progress", .hint = "cancel it first"});
+  if (!client_ || !model_) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model is loaded"});
+  if (state_ != EngineState::ready) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "run",
+                 .found = "the engine is " + std::string(to_string(state_)),
+                 .hint = "restart it"});
+  }
+}
+
+void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
+  run_request_ = client_->next_id();
+  assembler_->begin(run_request_, std::move(record));
+  client_->request_with_id(protocol::to_json(request, run_request_), run_request_);
+  state_ = EngineState::running;
+  progress_ = {.phase = "prefill", .phase_start = std::chrono::steady_clock::now()};
+  revision_.rise();
+}
+
+void EngineLink::change_policy(const PolicySpec& policy) {
+  if (!client_ || !run_in_progress()) return;
+  client_->request({{"type", "policy"}, {"target", run_request_}, {"policy", policy.to_string()}});
+}
+
+void EngineLink::cancel_run() {
+  if (!client_ || !run_in_progress()) return;
+  client_->cancel(run_request_);
+  messages_.notify("cancelling at the next token");
+}
+
+// ------------------------------------------------------------------------------------------------ what it says
+
+void EngineLink::poll() {
+  pass_snapshot();
+  if (client_) {
+    for (const nlohmann::json& event : client_->take_events()) {
+      pass_snapshot();  // facts before the event that ends them
+      try {
+        handle(event);
+      } catch (const std::exception& error) {  // an engine is not trusted to be well
+        messages_.add_engine_error(std::string("The engine sent a message that does not fit: ") + error.what());
+      }
+    }
+  }
+  if (const auto broken = assembler_->take_broken()) {
+    pass_snapshot();
+    if (client_ && run_in_progress()) client_->cancel(run_request_);
+    messages_.add_engine_error(*broken);
+  }
+}
+
+void EngineLink::pass_snapshot() {
+  if (auto snapshot = assembler_->take_snapshot()) options_.on_snapshot(std::move(*snapshot));
+}
+
+void EngineLink::handle(const nlohmann::json& event) {
+  const std::string type = event.value("type", "");
+  if (type == "hello") {
+    greeted(event);
+  } else if (type == "progress") {
+    set_progress(event);
+  } else if (type == "log") {
+    messages_.log(event.value("text", ""));
+  } else if (type == "done") {
+    request_done(event);
+  } else if (type == "error") {
+    request_failed(event);
+  } else if (type == "ended") {
+    ended(event);
+  }
+  revision_.rise();
+}
+
+void EngineLink::greeted(const nlohmann::json& event) {
+  if (const int version = event.value("version", 0); version != protocol::kVersion) {
+    messages_.add_banner({.kind = Banner::Kind::error,
+                          .text = "The engine speaks protocol version " + std::to_string(version) +
+                                  ", this window version " + std::to_string(protocol::kVersion) +
+                                  ". Use both from the same release."});
+  }
+  messages_.log("engine " + event.value("engine", "?") + ", torch " + event.value("torch", "?") + ", " +
+                event.value("device", "?"));
+  if (state_ == EngineState::starting) state_ = EngineState::ready;
+}
+
+void EngineLink::request_done(const nlohmann::json& event) {
+  const int id = event.value("id", -1);
+  if (id == load_request_) {
+    load_request_ = -1;
+    model_ = protocol::model_info_from_json(event.at("model"));
+    state_ = EngineState::ready;
+    progress_ = {};
+    messages_.log("loaded " + model_->name + " (" + model_->architecture + ", " + model_->dtype + ") on " +
+                  model_->device);
+  } else if (id == run_request_) {
+    run_request_ = -1;
+    state_ = EngineState::ready;
+    progress_ = {};
+    options_.on_run_done();
+  }
+}
+
+void EngineLink::request_failed(const nlohmann::json& event) {
+  const Error error = protocol::error_from_event(event);
+  const int id = event.value("id", -1);
+  messages_.log(std::string("error: ") + error.what());
+  if (id == load_request_) {
+    load_request_ = -1;
+    state_ = EngineState::ready;
+    messages_.add_banner({.kind = Banner::Kind::error,
+                          .text = std::string("The model could not be loaded. ") + error.what(),
+                          .command = "model.open",
+                          .button = "Open another model"});
+  } else if (id == run_request_) {
+    run_request_ = -1;
+    state_ = EngineState::ready;
+    messages_.add_banner({.kind = Banner::Kind::error, .text = std::string("The run failed. ") + error.what()});
+  } else {
+    messages_.add_banner({.kind = Banner::Kind::warning, .text = error.what()});
+  }
+  progress_ = {};
+}
+
+void EngineLink::ended(const nlohmann::json& event) {
+  const bool was_running = run_in_progress();
+  load_request_ = run_request_ = -1;
+  state_ = EngineState::dead;
+  progress_ = {};
+  if (event.value("expected", false)) return;
+  std::string last;
+  for (const auto& line : event.value("stderr", std::vector<std::string>())) {
+    if (!line.empty()) last = line, messages_.log("engine: " + line);
+  }
+  std::string text = "The engine stopped: " + event.value("reason", "") + ".";
+  if (!last.empty()) text += " It last said: " + escape_for_terminal(last) + ".";
+  if (was_running) text += " Everything up to the last token is kept.";
+  messages_.dismiss_engine_errors();
+  messages_.add_engine_error(text);
+}
+
+void EngineLink::set_progress(const nlohmann::json& event) {
+  const std::string phase = event.value("phase", "");
+  if (phase != progress_.phase) progress_.phase_start = std::chrono::steady_clock::now();
+  progress_.phase = phase;
+  progress_.value = event.value("value", 0.0);
+  progress_.max = event.value("max", 0.0);
+  progress_.text = event.value("text", "");
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,89 @@
+#pragma once
+// The engine's life: started, greeting, loading a model, running, dead, started again. Facts of a run are passed on as
+// they come; whatever goes wrong is a message.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/process/engine_client.h"
+#include "app/session/messages.h"
+#include "app/session/run_assembler.h"
+#include "app/session/worker.h"
+#include "engine/core/record/run_request.h"
+
+namespace kvscope::app {
+
+enum class EngineState { none, starting, loading, ready, running, dead };
+std::string_view to_string(EngineState state);
+
+struct TaskProgress {
+  std::string phase, text;
+  double value = 0, max = 0;
+  std::chrono::steady_clock::time_point phase_start;
+  double rate() const;  // of value, per second since the phase began; 0 if not known
+};
+
+class EngineLink {
+ public:
+  struct Options {
+    std::string command;  // empty: kvscope-engine beside this executable
+    std::string device, dtype;
+    std::vector<std::string> gates;  // files and folders, see docs/gates.md
+    std::function<void()> wake;      // called from other threads when poll() has something to do
+    std::function<void(RunAssembler::Snapshot)> on_snapshot;  // the run in progress has grown
+    std::function<void()> on_run_done;                        // the engine has answered the run
+  };
+  /// `background` gives up engines that hang: that takes a second.
+  EngineLink(Options options, Messages& messages, Revision& revision, Worker& background);
+
+  void poll();
+  void start();  // no-op while one is alive
+  /// Lets the engine go, with its model and its run.
+  void discard();
+  /// Loads a model, starting the engine first if there is none. Throws Error (usage) while a run is in progress.
+  void load(const std::string& path);
+  /// Throws Error (usage) unless a run could begin now.
+  void check_ready() const;
+  /// `record`: what its facts are added to.
+  void begin_run(const RunRequest& request, RunRecord record);
+  /// Asks the engine to go on under this policy from the next step of the run in progress on. What came of it is an
+  /// event of the run, or a line in the log.
+  void change_policy(const PolicySpec& policy);
+  void cancel_run();
+
+  EngineState state() const { return state_; }
+  bool run_in_progress() const { return run_request_ >= 0; }
+  const std::string& model_path() const { return model_path_; }
+  const std::optional<ModelInfo>& model() const { return model_; }
+  const TaskProgress& progress() const { return progress_; }
+  int pid() const;  // 0 without an engine
+
+ private:
+  void pass_snapshot();
+  void handle(const nlohmann::json& event);
+  void greeted(const nlohmann::json& event);
+  void request_done(const nlohmann::json& event);
+  void request_failed(const nlohmann::json& event);
+  void ended(const nlohmann::json& event);
+  void set_progress(const nlohmann::json& event);
+
+  Options options_;
+  Messages& messages_;
+  Revision& revision_;
+  Worker& background_;
+  std::shared_ptr<RunAssembler> assembler_;  // shared with the reader's thread
+  std::unique_ptr<EngineClient> client_;
+  EngineState state_ = EngineState::none;
+  std::string model_path_;
+  std::optional<ModelInfo> model_;
+  int load_request_ = -1, run_request_ = -1;
+  TaskProgress progress_;
+};
+
+}  // namespace kvscope::app

@@ -1,0 +1,53 @@
+#include "app/session/messages.h"
+
+#include <utility>
+
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kLogLines = 1000;
+constexpr std::size_t kBanners = 4;
+constexpr std::string_view kRestart = "engine.restart";
+
+}  // namespace
+
+void Messages::add_banner(Banner banner) {
+  banner.id = next_banner_id_++;
+  // The same message twice is one message: a failing request that is repeated must not fill the window.
+  std::erase_if(banners_, [&](const Banner& other) { return other.text == banner.text; });
+  banners_.push_back(std::move(banner));
+  if (banners_.size() > kBanners) banners_.erase(banners_.begin());
+  revision_.rise();
+}
+
+void Messages::add_engine_error(std::string text, std::string button) {
+  add_banner({.kind = Banner::Kind::error,
+              .text = std::move(text),
+              .command = std::string(kRestart),
+              .button = std::move(button)});
+}
+
+void Messages::dismiss_banner(int id) {
+  std::erase_if(banners_, [id](const Banner& banner) { return banner.id == id; });
+  revision_.rise();
+}
+
+void Messages::dismiss_engine_errors() {
+  std::erase_if(banners_, [](const Banner& banner) { return banner.command == kRestart; });
+}
+
+void Messages::log(std::string line) {
+  log_.push_back(utc_now().substr(11, 8) + "  " + line);
+  if (log_.size() > kLogLines) log_.pop_front();
+  revision_.rise();
+}
+
+void Messages::notify(std::string text) {
+  log(text);
+  notice_ = std::move(text);
+  notice_time_ = std::chrono::steady_clock::now();
+}
+
+}  // namespace kvscope::app

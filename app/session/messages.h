@@ -1,0 +1,50 @@
+#pragma once
+// What the person is told: banners above the views, a short notice in the status line, the log.
+
+#include <chrono>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/session/revision.h"
+
+namespace kvscope::app {
+
+/// Something the person should know, with one thing to do about it.
+struct Banner {
+  enum class Kind { info, warning, error };
+  int id = 0;
+  Kind kind = Kind::info;
+  std::string text;
+  std::string command;  // "engine.restart"; empty if there is nothing to press
+  std::string button;   // "Restart engine"
+};
+
+class Messages {
+ public:
+  explicit Messages(Revision& revision) : revision_(revision) {}
+
+  const std::vector<Banner>& banners() const { return banners_; }
+  void add_banner(Banner banner);
+  /// An error which only a new engine cures.
+  void add_engine_error(std::string text, std::string button = "Restart engine");
+  void dismiss_banner(int id);
+  void dismiss_engine_errors();
+  void log(std::string line);
+  const std::deque<std::string>& log_lines() const { return log_; }
+  /// A short message that the status line shows for some seconds.
+  void notify(std::string text);
+  const std::string& notice() const { return notice_; }
+  std::chrono::steady_clock::time_point notice_time() const { return notice_time_; }
+
+ private:
+  Revision& revision_;
+  std::vector<Banner> banners_;
+  int next_banner_id_ = 1;
+  std::deque<std::string> log_;
+  std::string notice_;
+  std::chrono::steady_clock::time_point notice_time_{};
+};
+
+}  // namespace kvscope::app

@@ -1,0 +1,57 @@
+#pragma once
+// What the next run will be.
+
+#include <memory>
+#include <string>
+
+#include "app/session/revision.h"
+#include "app/session/worker.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
+#include "engine/core/record/run_record.h"
+#include "engine/core/record/run_request.h"
+
+namespace kvscope::app {
+
+struct Parameters {
+  std::string prompt;
+  bool raw = true;
+  PolicySpec policy;
+  SamplingSpec sampling;
+  int max_tokens = 64;
+};
+
+class NextRun {
+ public:
+  /// `background` reads tokenizers.
+  NextRun(Revision& revision, Worker& background);
+
+  const Parameters& parameters() const { return parameters_; }
+  void set(const Parameters& parameters);
+  void set_prompt(std::string text);
+  void set_raw(bool raw);
+  void set_policy(const PolicySpec& policy);
+  void set_sampling(const SamplingSpec& sampling);
+  void set_max_tokens(int n);
+
+  /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here.
+  void read_tokenizer(const std::string& model_path);
+  int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
+  int n_positions() const;                              // prompt and answer to come; 0 while not known
+  RunRequest request() const;
+  /// The prompt and the sampling of `run`, under the present policy.
+  RunRequest decode_again(const RunRecord& run) const;
+  /// The tokens of `run`, teacher-forced, under the present policy.
+  RunRequest replay(const RunRecord& run) const;
+
+ private:
+  void count_prompt();
+
+  Revision& revision_;
+  Worker& background_;
+  Parameters parameters_;
+  std::string tokenizer_path_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  int prompt_tokens_ = -1;
+};
+
+}  // namespace kvscope::app

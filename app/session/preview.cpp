@@ -1,0 +1,45 @@
+#include "app/session/preview.h"
+
+#include <utility>
+
+#include "engine/core/study/what_if.h"
+
+namespace kvscope::app {
+
+Preview::Preview(std::function<void()> wake, std::function<void()> answered)
+    : answered_(std::move(answered)), worker_(std::move(wake)) {}
+
+void Preview::clear() {
+  ++ticket_;  // an answer that is under way comes too late
+  run_ = nullptr;
+  pending_ = false;
+  note_.clear();
+}
+
+void Preview::request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy) {
+  clear();
+  pending_ = true;
+  worker_.post_only(
+      [this, ticket = ticket_, run = std::move(run), policy]() -> Worker::Finish {
+        auto preview = std::make_shared<const RunRecord>(what_if(*run, policy));
+        return [this, ticket, preview] {
+          if (ticket != ticket_) return;
+          run_ = preview;
+          pending_ = false;
+          ++revision_;
+          answered_();
+        };
+      },
+      [this, ticket = ticket_](const std::string& text) {
+        if (ticket != ticket_) return;
+        pending_ = false;
+        note_ = text;
+        answered_();
+      });
+}
+
+void Preview::poll() {
+  for (const auto& finish : worker_.take_finished()) finish();
+}
+
+}  // namespace kvscope::app

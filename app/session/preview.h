@@ -1,0 +1,38 @@
+#pragma once
+// What another policy would have kept of a run, by what was recorded of it: computed aside, the last question counts.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "app/session/worker.h"
+#include "engine/core/record/run_record.h"
+
+namespace kvscope::app {
+
+class Preview {
+ public:
+  /// `wake` is called from the worker's thread; `answered` by poll(), with a preview or a note to be seen.
+  Preview(std::function<void()> wake, std::function<void()> answered);
+
+  void request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy);
+  void clear();
+  void poll();
+
+  const std::shared_ptr<const RunRecord>& run() const { return run_; }  // null if none is shown
+  std::uint64_t revision() const { return revision_; }
+  bool shown() const { return run_ != nullptr; }
+  bool pending() const { return pending_; }
+  const std::string& note() const { return note_; }  // why there is none
+
+ private:
+  std::function<void()> answered_;
+  std::shared_ptr<const RunRecord> run_;
+  std::uint64_t revision_ = 0, ticket_ = 0;
+  bool pending_ = false;
+  std::string note_;
+  Worker worker_;
+};
+
+}  // namespace kvscope::app

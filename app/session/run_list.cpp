@@ -1,0 +1,80 @@
+#include "app/session/run_list.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+
+std::string summary(const RunEntry& entry) {
+  const RunRecord& run = *entry.run;
+  const RunTimings& timings = run.timings;
+  char text[160];
+  std::snprintf(text, sizeof text, "run %d %s: %d tokens, prefill %.2f s, %.1f tok/s", entry.id,
+                std::string(to_string(run.status)).c_str(), run.n_tokens(), timings.prefill_s,
+                timings.decode_s > 0 ? timings.decode_steps / timings.decode_s : 0.0);
+  return text;
+}
+
+const RunEntry* RunList::find(int id) const {
+  const auto it = std::ranges::find(runs_, id, &RunEntry::id);
+  return it == runs_.end() ? nullptr : &*it;
+}
+
+RunEntry* RunList::entry(int id) {
+  const auto it = std::ranges::find(runs_, id, &RunEntry::id);
+  return it == runs_.end() ? nullptr : &*it;
+}
+
+int RunList::add(std::shared_ptr<const RunRecord> run, std::string trace_path) {
+  runs_.push_back({.id = next_id_++, .run = std::move(run), .revision = 0, .trace_path = std::move(trace_path)});
+  return runs_.back().id;
+}
+
+void RunList::begin(RunRecord record, Place place) {
+  begun_ = add(std::make_shared<const RunRecord>(std::move(record)), "");
+  if (place == Place::b) {
+    b_id_ = begun_;
+  } else {
+    a_id_ = begun_, b_id_ = 0;
+  }
+}
+
+void RunList::grow(RunAssembler::Snapshot snapshot) {
+  RunEntry* run = entry(begun_);
+  if (!run) return;
+  run->run = std::move(snapshot.run);
+  run->revision = snapshot.revision;
+}
+
+void RunList::fail(const std::string& message) {
+  RunEntry* run = entry(begun_);
+  if (!run) return;
+  auto failed = std::make_shared<RunRecord>(*run->run);
+  failed->status = RunStatus::failed;
+  failed->message = message;
+  run->run = std::move(failed);
+  ++run->revision;
+}
+
+void RunList::set_trace_path(int id, const std::string& path) {
+  if (RunEntry* run = entry(id)) run->trace_path = path;
+}
+
+void RunList::show(int a_id, int b_id) {
+  if ((a_id != 0 && !find(a_id)) || (b_id != 0 && !find(b_id))) {
+    throw Error({.code = ExitCode::usage, .file = "run", .found = "no such run"});
+  }
+  a_id_ = a_id;
+  b_id_ = b_id == a_id ? 0 : b_id;
+}
+
+void RunList::remove(int id) {
+  std::erase_if(runs_, [id](const RunEntry& run) { return run.id == id; });
+  if (b_id_ == id) b_id_ = 0;
+  if (a_id_ == id) a_id_ = std::exchange(b_id_, 0);
+}
+
+}  // namespace kvscope::app

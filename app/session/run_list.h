@@ -1,0 +1,55 @@
+#pragma once
+// The runs, measured here or read from a trace, and which two of them are A and B.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/session/run_assembler.h"
+#include "engine/core/record/run_record.h"
+
+namespace kvscope::app {
+
+struct RunEntry {
+  int id = 0;  // 1, 2, ... in the order they came
+  std::shared_ptr<const RunRecord> run;
+  std::uint64_t revision = 0;
+  std::string trace_path;  // where it was saved or read, empty if nowhere
+};
+
+/// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
+std::string summary(const RunEntry& entry);
+
+class RunList {
+ public:
+  enum class Place { a, b };
+
+  const std::vector<RunEntry>& all() const { return runs_; }
+  const RunEntry* find(int id) const;
+  const RunEntry* a() const { return find(a_id_); }
+  const RunEntry* b() const { return find(b_id_); }
+  /// The run that was begun last; 0 if none was.
+  int newest_begun() const { return begun_; }
+
+  /// Returns the new entry's id.
+  int add(std::shared_ptr<const RunRecord> run, std::string trace_path);
+  /// Adds the record of a run that begins. As A it stands alone.
+  void begin(RunRecord record, Place place);
+  /// What has become of the run that was begun last; nothing if it was removed.
+  void grow(RunAssembler::Snapshot snapshot);
+  void fail(const std::string& message);
+  void set_trace_path(int id, const std::string& path);
+  /// 0: none. Throws Error (usage) for a run that is not there.
+  void show(int a_id, int b_id);
+  /// B takes the place of a removed A.
+  void remove(int id);
+
+ private:
+  RunEntry* entry(int id);
+
+  std::vector<RunEntry> runs_;
+  int next_id_ = 1, a_id_ = 0, b_id_ = 0, begun_ = 0;
+};
+
+}  // namespace kvscope::app

@@ -1,0 +1,39 @@
+#include "app/session/shown_runs.h"
+
+#include <algorithm>
+
+namespace kvscope::app {
+namespace {
+
+// A run without tokens is not on show: its views would have nothing to stand on.
+views::ShownRun shown(const RunEntry* entry, const char* label) {
+  if (!entry || entry->run->n_tokens() == 0) return {};
+  return {.run = entry->run, .preview = false, .label = label, .revision = entry->revision};
+}
+
+}  // namespace
+
+void ShownRuns::update(const RunList& runs, const Preview& preview) {
+  a_ = shown(runs.a(), "A");
+  b_ = {};
+  if (!a_.run) return;
+  if (preview.shown()) {
+    b_ = {.run = preview.run(), .preview = true, .label = "preview of A", .revision = preview.revision()};
+  } else {
+    b_ = shown(runs.b(), "B");
+  }
+  if (!b_.run) return;
+  const ModelInfo &model_a = a_.run->model, &model_b = b_.run->model;
+  const bool alike = model_a.n_layers == model_b.n_layers && model_a.n_kv_heads == model_b.n_kv_heads;
+  if (!alike) b_ = {};  // views compare head by head
+}
+
+int ShownRuns::divergence() const {
+  if (!a_.run || !b_.run) return -1;
+  const auto &a = a_.run->ids, &b = b_.run->ids;
+  const auto end = a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
+  const auto at = std::mismatch(a.begin(), end, b.begin()).first;
+  return at == end ? -1 : static_cast<int>(at - a.begin());
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,20 @@
+#pragma once
+// Numbers, hashes and the time as text, the same in every locale.
+
+#include <cstdint>
+#include <string>
+
+namespace kvscope {
+
+/// The shortest text that reads back as the same number: "0.1", "1e+20".
+std::string number_text(double value);
+/// At most `digits` significant digits, as printf's %.*g has them: "0.333".
+std::string number_text(double value, int digits);
+/// With so many decimals, as printf's %.*f has them: "0.50".
+std::string fixed_text(double value, int decimals);
+/// 16 hexadecimal digits.
+std::string hex_text(std::uint64_t value);
+/// The time of the day in UTC: "2026-11-21T03:14:15Z".
+std::string utc_now();
+
+}  // namespace kvscope

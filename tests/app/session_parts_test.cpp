@@ -1,0 +1,171 @@
+// The parts of a session, each by itself and without an engine.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "app/session/files.h"
+#include "app/session/messages.h"
+#include "app/session/next_run.h"
+#include "app/session/preview.h"
+#include "app/session/run_list.h"
+#include "app/session/shown_runs.h"
+#include "engine/core/support/error.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+
+namespace {
+
+std::shared_ptr<const RunRecord> run_of(std::vector<std::int32_t> ids, int n_layers = 2) {
+  auto run = std::make_shared<RunRecord>();
+  run->model.n_layers = n_layers;
+  run->model.n_kv_heads = 1;
+  run->ids = std::move(ids);
+  run->prompt_len = 2;
+  run->n_positions = 9;
+  run->prompt_text = "so it was";
+  return run;
+}
+
+void until(const std::function<bool()>& done) {
+  for (int i = 0; i < 5000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  REQUIRE(done());
+}
+
+}  // namespace
+
+TEST_CASE("A message that is repeated is one banner, and a fifth pushes the first out") {
+  Revision revision;
+  Messages messages(revision);
+  messages.add_banner({.text = "one"});
+  messages.add_banner({.text = "two"});
+  messages.add_banner({.text = "one"});
+  REQUIRE(messages.banners().size() == 2);
+  CHECK(messages.banners()[1].text == "one");
+  for (const char* text : {"three", "four", "five"}) messages.add_banner({.text = text});
+  REQUIRE(messages.banners().size() == 4);
+  CHECK(messages.banners()[0].text == "one");
+  messages.dismiss_banner(messages.banners()[0].id);
+  CHECK(messages.banners()[0].text == "three");
+}
+
+TEST_CASE("An engine's errors go together, a notice is a line of the log, and each change is counted") {
+  Revision revision;
+  Messages messages(revision);
+  messages.add_engine_error("it died");
+  messages.add_banner({.text = "other"});
+  messages.dismiss_engine_errors();
+  REQUIRE(messages.banners().size() == 1);
+  CHECK(messages.banners()[0].text == "other");
+  const auto before = revision.value();
+  messages.notify("saved");
+  CHECK(messages.notice() == "saved");
+  CHECK(messages.log_lines().back().ends_with("  saved"));
+  CHECK(revision.value() > before);
+}
+
+TEST_CASE("A run that begins as A stands alone, as B beside A; only it grows and fails") {
+  RunList runs;
+  const int read = runs.add(run_of({1, 2, 3}), "x.h5");
+  runs.begin(RunRecord(), RunList::Place::a);
+  const int first = runs.newest_begun();
+  CHECK(runs.a()->id == first);
+  CHECK(runs.b() == nullptr);
+  runs.begin(RunRecord(), RunList::Place::b);
+  CHECK(runs.a()->id == first);
+  CHECK(runs.b()->id == runs.newest_begun());
+  runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 7});
+  CHECK(runs.b()->run->n_tokens() == 2);
+  CHECK(runs.b()->revision == 7);
+  runs.fail("cut short");
+  CHECK(runs.b()->run->status == RunStatus::failed);
+  CHECK(runs.b()->run->message == "cut short");
+  CHECK(runs.b()->run->n_tokens() == 2);
+  CHECK(runs.a()->run->n_tokens() == 0);
+  CHECK(runs.find(read)->run->n_tokens() == 3);
+}
+
+TEST_CASE("A removed A gives its place to B; a run is never both; an unknown one changes nothing") {
+  RunList runs;
+  const int one = runs.add(run_of({1}), ""), two = runs.add(run_of({2}), "");
+  runs.show(one, two);
+  CHECK_THROWS_AS(runs.show(99, 0), Error);
+  CHECK(runs.a()->id == one);
+  runs.remove(one);
+  CHECK(runs.a()->id == two);
+  CHECK(runs.b() == nullptr);
+  runs.show(two, two);
+  CHECK(runs.b() == nullptr);
+}
+
+TEST_CASE("What is on show has tokens, and B the shape of A") {
+  RunList runs;
+  Preview preview([] {}, [] {});
+  ShownRuns shown;
+  const int empty = runs.add(run_of({}), ""), a = runs.add(run_of({1, 2, 3}), "");
+  const int b = runs.add(run_of({1, 2, 4, 5}), ""), deeper = runs.add(run_of({1, 2, 3}, 3), "");
+  runs.show(empty, a);
+  shown.update(runs, preview);
+  CHECK(shown.a() == nullptr);
+  CHECK(shown.b() == nullptr);
+  CHECK(shown.divergence() == -1);
+  runs.show(a, b);
+  shown.update(runs, preview);
+  CHECK(shown.divergence() == 2);
+  runs.show(a, deeper);
+  shown.update(runs, preview);
+  REQUIRE(shown.a());
+  CHECK(shown.b() == nullptr);
+}
+
+TEST_CASE("A preview that was cleared never comes; one that cannot be made says why") {
+  int answers = 0;
+  Preview preview([] {}, [&] { ++answers; });
+  const auto run = run_of({1, 2, 3});  // without scores: there is nothing to go by
+  preview.request(run, PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(preview.pending());
+  preview.clear();
+  CHECK_FALSE(preview.pending());
+  preview.request(run, PolicySpec::parse("kvpop:keep=40%"));
+  until([&] { return preview.poll(), !preview.pending(); });
+  CHECK(answers == 1);
+  CHECK_FALSE(preview.shown());
+  CHECK_FALSE(preview.note().empty());
+}
+
+TEST_CASE("The next run's requests: of its own prompt, of a run's prompt again, of a run's tokens") {
+  Revision revision;
+  Worker background([] {});
+  NextRun next(revision, background);
+  next.set_prompt("once more");
+  next.set_max_tokens(5);
+  next.set_raw(false);
+  CHECK(next.n_positions() == 0);  // no tokenizer, no length
+  CHECK(next.request().prompt == "once more");
+  CHECK_FALSE(next.request().raw);
+  const auto run = run_of({4, 5, 6, 7});
+  const RunRequest again = next.decode_again(*run);
+  CHECK(again.prompt == run->prompt_text);
+  CHECK(again.prompt_ids == std::vector<std::int32_t>{4, 5});
+  CHECK(again.max_tokens == 7);
+  const RunRequest replay = next.replay(*run);
+  CHECK(replay.prompt_ids == run->ids);
+  CHECK(replay.max_tokens == 0);
+}
+
+TEST_CASE("A job of files that throws is a banner and a line of the log; recent files are named once, newest first") {
+  Revision revision;
+  Messages messages(revision);
+  Worker background([] {});
+  Files files("", messages, revision, background);
+  files.in_background("try", []() -> Worker::Finish { throw Error({.file = "x", .found = "nothing"}); });
+  until([&] {
+    for (const auto& finish : background.take_finished()) finish();
+    return !messages.banners().empty();
+  });
+  CHECK(messages.log_lines().front().find("error: try: ") != std::string::npos);
+  for (const char* path : {"a", "b", "a"}) files.remember(path);
+  CHECK(files.recent() == std::deque<std::string>{"a", "b"});
+}
