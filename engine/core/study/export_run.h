@@ -16,9 +16,8 @@ std::set<ExportPart> parse_export_parts(const std::string& names);
 
 /// One table, its first line the names of its columns:
 ///
-///     lifetimes and scores   layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at   (lifetimes alone:
-///     without
-///                            score and future_mass; scores alone: without the lifetimes)
+///     lifetimes and scores   layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at
+///                            (lifetimes alone: without score and future_mass; scores alone: without the lifetimes)
 ///     contests               q,layer,kv_head,newcomer,boundary,newcomer_effective,boundary_effective,evicted
 ///     tokens                 token,id,logprob,piece
 ///     metrics                layer,kv_head,density,evict_ratio, ...  each metric of metric_list() at the last position
@@ -29,8 +28,11 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
 
 /// One array each, series as [layer, kv_head, token], metrics as [layer, kv_head], contests and tokens as columns:
 ///
-///     evict_at oracle_evict_at | score future_mass | contest_q contest_layer ... | token_id token_logprob token_piece
-///     | density recall ...
+///     lifetimes   evict_at oracle_evict_at
+///     scores      score future_mass
+///     contests    contest_q contest_layer ...
+///     tokens      token_id token_logprob token_piece
+///     metrics     density recall ...
 ///
 /// and always policy, model and prompt_len. A series that the run has not is left out; cells without a value are NaN,
 /// or 2147483646 in lifetimes.
