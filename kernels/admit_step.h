@@ -7,8 +7,8 @@ namespace kvscope::kernels {
 /// float32. Token p writes its row p % delay of `queries` and `direct`, after the row was read for token p - delay.
 /// With a delay of 0 a token is read by its own query as soon as it has been absorbed, and neither ring is needed.
 struct MlstmScorerView {
-  const float* project =
-      nullptr;                  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]
+  // [n_kv_heads, 2 D, 2 D + 3]: columns W_q (D/2), W_k (D/2), W_v (D), g_i, g_f, out[D:]
+  const float* project = nullptr;
   const float* bias = nullptr;  // [n_kv_heads, 3]: b_i, b_f, b
   const float* read = nullptr;  // [n_kv_heads, D]: out[:D]
   float* c = nullptr;           // [n_kv_heads, D, D] memory, updated
@@ -49,8 +49,9 @@ struct AdmitStepArgs {
   int n_heads;
   float eps = 0;                // of the norms
   float attention_scaling = 1;  // of the rotation
-  int zero_channel = -1;        // of the first query head of every group: 0 before and after the rotation (DMS, whose
-                                // gate that channel is; gate_score.h), -1 for none
+  // Channel of the first query head of every group that is 0 before and after the rotation (DMS, whose gate it is;
+  // gate_score.h); -1 for none.
+  int zero_channel = -1;
   MlstmScorerView scorer;       // scorer.project null: no scorer
   float* score = nullptr;       // [n_kv_heads]: with a scorer out (NaN while position < delay), without one in
   float* score_ring = nullptr;  // [n_kv_heads, window + 1] or null

@@ -65,8 +65,8 @@ const ImWchar* keep_ranges(std::span<const char32_t> extra) {
   static std::set<std::vector<ImWchar>> kept;
   std::vector<ImWchar> ranges(kRanges, std::end(kRanges) - 1);
   for (char32_t c : extra) {
-    if (c > IM_UNICODE_CODEPOINT_MAX || in_ranges(c))
-      continue;  // 16 bits in Debian's build: such tokens show as U+XXXXX
+    // Debian's build has characters of 16 bits: tokens beyond show as U+XXXXX.
+    if (c > IM_UNICODE_CODEPOINT_MAX || in_ranges(c)) continue;
     ranges.insert(ranges.end(), 2, static_cast<ImWchar>(c));
   }
   ranges.push_back(0);

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
-#include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
@@ -28,7 +28,7 @@ constexpr auto kFileOptions = std::to_array<OptionSpec>({
 constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
     {"raw", "", "take the prompts as text even if the model has a chat template"},
-    {"chat", "", "wrap the prompts in the model's chat template (the default if it has one)"},
+    {"chat", "", "wrap the prompts in the model's chat template (if it has one)"},
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "a summary of what was written, on stdout"},
@@ -205,14 +205,10 @@ const CommandSpec& capture_command() {
       "MODEL PROMPTS -o FILE [options]",
       "decode many prompts into one trace (HDF5)",
       "PROMPTS is a .jsonl file (one object with \"prompt\" or \"messages\" a line), a "
-      "text file (one prompt a line) or a folder\n"
-      "(each .txt file is a prompt). Every finished prompt is committed: the file opens with all of "
-      "them after Ctrl+C, which also\n"
-      "finishes it, and after kill -9. With --resume the same command goes on from there; it may be given from the "
-      "start.\n"
-      "--shard divides the prompts among machines; kvscope merge makes one trace of the shards.",
-      "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy "
-      "kvpop:keep=25% --max-tokens 128",
+      "text file (one prompt a line) or a folder of .txt files. Every finished prompt is committed: the file opens "
+      "with all of them after Ctrl+C and after kill -9. --resume goes on from there; it may be given from the start. "
+      "kvscope merge makes one trace of the shards.",
+      "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
       2,
       2,
       kOptions,

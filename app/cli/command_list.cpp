@@ -3,19 +3,37 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/core/policy/policy_table.h"
-#include "engine/core/policy/policy_text.h"
+#include "app/cli/output.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
 
 namespace kvscope::app {
 
+// A command is declared here, takes its place in the list, and is defined in a file of its own.
+const CommandSpec& run_command();
+const CommandSpec& capture_command();
+const CommandSpec& merge_command();
+const CommandSpec& score_command();
+const CommandSpec& tokenize_command();
+const CommandSpec& inspect_command();
+const CommandSpec& figure_command();
+const CommandSpec& heads_command();
+const CommandSpec& what_if_command();
+const CommandSpec& compare_command();
+const CommandSpec& export_command();
+const CommandSpec& train_command();
+const CommandSpec& eval_command();
+const CommandSpec& bench_command();
+const CommandSpec& policies_command();
+const CommandSpec& doctor_command();
+
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command(),     &capture_command(), &merge_command(), &score_command(),   &tokenize_command(),
-      &inspect_command(), &figure_command(),  &heads_command(), &what_if_command(), &compare_command(),
-      &export_command(),  &train_command(),   &eval_command(),  &bench_command(),   &doctor_command(),
+      &run_command(),      &capture_command(), &merge_command(),    &score_command(),
+      &tokenize_command(), &inspect_command(), &figure_command(),   &heads_command(),
+      &what_if_command(),  &compare_command(), &export_command(),   &train_command(),
+      &eval_command(),     &bench_command(),   &policies_command(), &doctor_command(),
   };
   return list;
 }
@@ -29,8 +47,8 @@ const CommandSpec* find_command(std::string_view name) {
 
 std::string general_help() {
   std::string text =
-      "kvscope shows which tokens a language model keeps in its KV cache, which it evicts, and whether that was "
-      "right.\n\n"
+      "kvscope shows which tokens a language model keeps in its KV cache, which it evicts, and whether that\n"
+      "was right.\n\n"
       "usage: kvscope [MODEL | TRACE]     open the window (on the sample model if nothing is given)\n"
       "       kvscope COMMAND ...         work without a window\n\n"
       "commands:\n";
@@ -50,43 +68,22 @@ std::string general_help() {
       "  --light                    light theme\n"
       "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"
       "  --script FILE              run a list of commands from a JSON file\n"
-      "  --screenshot FILE.png      write a picture of the window when the script is done, or at once without one\n"
+      "  --screenshot FILE.png      write a picture of the window after the script, or at once\n"
       "  --exit                     leave after --script and --screenshot\n\n"
-      "A policy is written NAME:key=value,key=value, e.g. kvpop:budget=512,window=64; a budget is tokens "
-      "(budget=512),\n"
-      "a kept share (keep=25%) or a factor (compression=4x).\n"
-      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display), 4 internal, 130 cancelled.\n\n"
-      "example:\n"
-      "  kvscope run samples/models/kvscope-tiny --prompt-file samples/prompts/1-reversal.txt --policy kvpop:keep=25% "
-      "--trace a.h5\n"
-      "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf\n";
-  return text;
-}
-
-// What the policies declare of themselves (engine/core/policy/policy_list.h).
-static std::string policy_help() {
-  std::string text = "\npolicies:\n";
-  for (const PolicyInfo& policy : policy_list()) {
-    text += "  " + std::string(policy.name) + ": " + std::string(policy.definition) + "\n";
-    for (const ParameterInfo& parameter : policy.parameters) {
-      text += "    " + std::string(parameter.name) + "=" + parameter_value(parameter, parameter.default_value) + "   " +
-              std::string(parameter.definition) + " (" + parameter_range(parameter) + ")\n";
-    }
-  }
+      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display),\n"
+      "            4 internal, 130 cancelled.\n";
   return text;
 }
 
 std::string command_help(const CommandSpec& spec) {
-  std::string text = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis) + "\n\n";
-  text += std::string(spec.details) + "\n\noptions:\n";
+  std::string text = wrapped("usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis), 2) + "\n";
+  text += wrapped(spec.details) + "\noptions:\n";
   for (const OptionSpec& option : spec.options) {
     std::string left = "  " + dashed(option.name);
     if (!option.value.empty()) left += " " + std::string(option.value);
     left.resize(std::max<std::size_t>(left.size() + 1, 28), ' ');
-    text += left + std::string(option.help) + "\n";
+    text += wrapped(left + std::string(option.help), 28);
   }
-  if (std::ranges::any_of(spec.options, [](const OptionSpec& option) { return option.name == "policy"; }))
-    text += policy_help();
   return text + "\nexample:\n" + std::string(spec.example) + "\n";
 }
 

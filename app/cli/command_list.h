@@ -1,5 +1,5 @@
 #pragma once
-// All commands of the command line; each is defined in a file of its name.
+// All commands of the command line. command_list.cpp names them; each is defined in a file of its own.
 
 #include <span>
 #include <string>
@@ -7,22 +7,6 @@
 #include "app/cli/arguments.h"
 
 namespace kvscope::app {
-
-const CommandSpec& run_command();
-const CommandSpec& capture_command();
-const CommandSpec& score_command();
-const CommandSpec& tokenize_command();
-const CommandSpec& inspect_command();
-const CommandSpec& figure_command();
-const CommandSpec& heads_command();
-const CommandSpec& what_if_command();
-const CommandSpec& compare_command();
-const CommandSpec& export_command();
-const CommandSpec& merge_command();
-const CommandSpec& train_command();
-const CommandSpec& eval_command();
-const CommandSpec& bench_command();
-const CommandSpec& doctor_command();
 
 std::span<const CommandSpec* const> command_list();
 const CommandSpec* find_command(std::string_view name);

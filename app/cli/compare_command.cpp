@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <map>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/compare_policies.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
@@ -219,8 +219,7 @@ const CommandSpec& compare_command() {
       "A B | TRACE --policy SPEC [--model PATH]",
       "where two runs part, and what another policy would cost",
       "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-      "and "
-      "the NLL of the\n"
+      "and the NLL of the\n"
       "tokens that both have. With --policy the model reads the trace's tokens again under both policies (teacher "
       "forcing, so every\n"
       "number is measured): change of NLL, first position where the likeliest token is another one, density.",

@@ -16,8 +16,8 @@ namespace kvscope::app {
 /// --engine, --device, --dtype, --quiet: every command that needs an engine has them.
 inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
                                              "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
-inline constexpr OptionSpec kGateOption = {
-    "gate", "PATH", "a scorer, gate or head directory for the policy (docs/gates.md); may be given again", true};
+inline constexpr OptionSpec kGateOption = {"gate", "PATH",
+                                           "scorer, gate or head directory (docs/gates.md); may be given again", true};
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
@@ -62,12 +62,11 @@ const CommandSpec& export_command() {
       "CSV is in long form, its first line names the columns: "
       "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells\n"
       "without a value are empty. NPZ has one array each, series as [layer, kv_head, token]. evict_at is the first "
-      "query "
-      "position that\n"
+      "query position that\n"
       "no longer sees the token: 2147483647 never, 2147483646 still in the window when the run ended.",
       "  kvscope export a.h5 -o a.csv\n"
       "  kvscope export a.h5 -o contests.csv --what contests\n"
-      "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(numpy.load(\"a.npz\")[\"evict_at\"].shape)'",
+      "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(*numpy.load(\"a.npz\"))'",
       1,
       1,
       kOptions,

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"

@@ -2,11 +2,11 @@
 
 #include <cstdio>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "engine/core/study/head_selection.h"
+#include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {

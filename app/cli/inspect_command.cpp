@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
-#include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"

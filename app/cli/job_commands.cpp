@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/paths.h"
@@ -89,7 +89,7 @@ int train(const Arguments& arguments) {
 constexpr OptionSpec kEvalOptions[] = {
     {"tasks", "NAME,...", "reversal, fact_recall (both)"},
     {"policies", "SPEC;...",
-     "policies, separated by ; also random:budget=N, oracle:budget=N (full and three at budget=512)"},
+     "policies, separated by semicolons; also random:budget=N, oracle:budget=N (full and three at budget=512)"},
     {"questions", "N", "questions of each task (100)"},
     {"seed", "N", "of the questions (1)"},
     {"text", "FILE", "English text between the tasks (the sample's held-out text)"},
@@ -182,7 +182,7 @@ const CommandSpec& eval_command() {
       "MODEL [options]",
       "exact match on reversal and fact recall under several policies",
       "Decodes for real (not teacher-forced) on questions that training never saw.",
-      "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:budget=512;streaming:sinks=4,window=508'",
+      "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:budget=512;streaming:window=508'",
       1,
       1,
       kEvalOptions,

@@ -22,14 +22,6 @@ void write(const Json& value, int indent) {
 
 void write_json_line(const nlohmann::ordered_json& value) { write(value, -1); }
 void write_json_line(const nlohmann::json& value) { write(value, -1); }
-void write_json_pretty(const nlohmann::ordered_json& value) { write(value, 2); }
-
-void flush_stdout() {
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
-  if (errno == EPIPE) throw Error({.code = ExitCode::done, .file = "stdout", .found = "closed by its reader"});
-  throw Error({.code = ExitCode::resource, .file = "stdout", .found = std::strerror(errno)});
-}
-
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
@@ -46,6 +38,19 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
     text += '\n';
   }
   return text;
+}
+
+std::string wrapped(std::string_view text, std::size_t indent) {
+  constexpr std::size_t kColumns = 100;
+  std::string out(text);
+  for (char& c : out) c = c == '\n' ? ' ' : c;
+  for (std::size_t begin = 0; out.size() - begin > kColumns;) {
+    const std::size_t space = out.rfind(' ', begin + kColumns);
+    if (space == std::string::npos || space <= begin + indent) break;  // a word longer than a line stays whole
+    out.replace(space, 1, "\n" + std::string(indent, ' '));
+    begin = space + 1;
+  }
+  return out + "\n";
 }
 
 std::string format_number(double value, int digits) {

@@ -3,18 +3,20 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace kvscope::app {
 
 /// One object on one line; bytes that are not UTF-8 become U+FFFD.
 void write_json_line(const nlohmann::ordered_json& value);
 void write_json_line(const nlohmann::json& value);
-/// The same over several lines, for single results that a person may read too.
-void write_json_pretty(const nlohmann::ordered_json& value);
 /// Throws Error (resource) if stdout could not take what was written: a full disk must not look like success.
 void flush_stdout();
 /// Columns of equal width, the first line is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
+/// Lines of at most 100 columns, broken at spaces, '\n' behind each; all but the first begin with `indent` spaces. A
+/// line end in the text counts as a space.
+std::string wrapped(std::string_view text, std::size_t indent = 0);
 std::string format_number(double value, int digits = 4);
 
 }  // namespace kvscope::app

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/prompts.h"
@@ -31,7 +31,7 @@ constexpr auto kTraceOptions = std::to_array<OptionSpec>({
     {"overwrite", "", "replace the trace if it exists"},
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
-    {"json", "", "one object per token, then one with prompt_ids, ids, text, policy, seed, timings"},
+    {"json", "", "one object a token, then prompt_ids, ids, text, policy, seed, timings"},
     kHelpOption,
 });
 constexpr auto kOptions =
@@ -191,7 +191,7 @@ const CommandSpec& run_command() {
       "decode a prompt under a policy and stream the answer",
       "Decodes with the policy live: the answer goes to stdout, progress to stderr. --trace keeps everything that was\n"
       "recorded for the window, for figures and for what-if.",
-      "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers: 12 57 31.' --policy kvpop:budget=128 --trace a.h5",
+      "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers: 12 57.' --policy kvpop:keep=25% --trace a.h5",
       1,
       1,
       kOptions,

@@ -18,7 +18,7 @@ inline constexpr OptionSpec kThinkingOption = {"thinking", "on|off",
 inline constexpr OptionSpec kDateOption = {"date", "TEXT", "of Llama 3.1 and later: today (the template's own date)"};
 
 inline constexpr auto kLengthAndSamplingOptions = std::to_array<OptionSpec>({
-    {"policy", "SPEC", "NAME:key=value,... (full)"},
+    {"policy", "SPEC", "NAME:key=value,... (full); kvscope policies lists them"},
     {"max-tokens", "N", "new tokens at most (64)"},
     {"seed", "N", "of the sampling (0)"},
     {"temperature", "X", "0 is greedy (0)"},
@@ -35,12 +35,10 @@ inline constexpr auto kChatOptions = std::to_array<OptionSpec>({
 });
 inline constexpr auto kOracleOptions = std::to_array<OptionSpec>({
     {"no-oracle", "", "do not compute the future-attention oracle"},
-    {"oracle", "SPEC",
-     "which future attention the oracle goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"},
+    {"oracle", "SPEC", "what it goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"},
 });
 inline constexpr OptionSpec kChangeOption = {
-    "change", "Q:SPEC",
-    "other parameters of the policy from query position Q on, behind the prompt; may be given again", true};
+    "change", "Q:SPEC", "other policy parameters from query position Q on; may be given again", true};
 inline constexpr auto kDecodingEngineOptions = std::to_array<OptionSpec>({
     kGateOption,
     {"ignore-eos", "", "go on after an end-of-text token"},

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "app/cli/command_list.h"
+#include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
@@ -83,18 +83,18 @@ int score(const Arguments& arguments) {
 }  // namespace
 
 const CommandSpec& score_command() {
-  static const CommandSpec spec = {"score",
-                                   "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
-                                   "log-probability of each token of a text under a policy",
-                                   "Teacher-forced: the text is given, the policy decides what each position may still "
-                                   "see. Special tokens in the text\n"
-                                   "become their ids.",
-                                   "  kvscope score samples/models/kvscope-tiny --text-file "
-                                   "samples/prompts/1-reversal.txt --policy streaming:sinks=4,window=171",
-                                   1,
-                                   1,
-                                   kOptions,
-                                   score};
+  static const CommandSpec spec = {
+      "score",
+      "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
+      "log-probability of each token of a text under a policy",
+      "Teacher-forced: the text is given, the policy decides what each position may still "
+      "see. Special tokens in the text\n"
+      "become their ids.",
+      "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
+      1,
+      1,
+      kOptions,
+      score};
   return spec;
 }
 

@@ -3,7 +3,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/session/autosave.h"
-#include "engine/core/study/head_selection.h"
+#include "engine/core/files/gate/duo_directory.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"
 

@@ -32,8 +32,8 @@ class EngineClient {
   struct Options {
     std::string command;         // empty: kvscope-engine beside this executable
     std::function<void()> wake;  // called from the reader's thread after new events
-    std::function<bool(const nlohmann::json& event)>
-        sink;  // sees each event first, in the reader's thread; true: taken
+    /// Sees each event first, in the reader's thread; true: taken.
+    std::function<bool(const nlohmann::json& event)> sink;
   };
   /// Starts the process. Throws Error (resource) if it cannot be started.
   explicit EngineClient(Options options);

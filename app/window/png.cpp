@@ -19,8 +19,8 @@ void write_png(const std::filesystem::path& path, int width, int height, std::sp
       const unsigned char* from = &rgba[(static_cast<std::size_t>(y) * width + x) * 4];
       const std::uint32_t pixel =
           static_cast<std::uint32_t>(from[0]) << 16 | static_cast<std::uint32_t>(from[1]) << 8 | from[2];
-      reinterpret_cast<std::uint32_t*>(data + static_cast<std::size_t>(y) * stride)[x] =
-          pixel;  // Cairo's RGB24 is native-endian
+      // Cairo's RGB24 is native-endian.
+      reinterpret_cast<std::uint32_t*>(data + static_cast<std::size_t>(y) * stride)[x] = pixel;
     }
   }
   cairo_surface_mark_dirty(surface.get());

@@ -1,10 +1,10 @@
 #include "engine/decode/run.h"
 
 #include <algorithm>
-#include <chrono>
-#include <nlohmann/json.hpp>
 
-#include "engine/core/protocol/events.h"
+#include "engine/core/record/assemble.h"
+#include "engine/core/record/oracle_lifetimes.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "engine/decode/dense_teacher.h"
@@ -22,12 +22,10 @@ class Oracle {
         teacher_(run.model(), run.n_positions(), run.request().policy.geometry(run.n_positions()).window,
                  run.request().oracle_spec) {
     record_.model = run.model().info();
-    record_.policy = run.request().policy;
-    record_.n_positions = run.n_positions();
-    protocol::apply_event(record_, started_event(run));
+    begin_run(record_, started_facts(run));
   }
 
-  void take(const StepFacts& facts) { protocol::apply_event(record_, protocol::to_json(facts, 0)); }
+  void take(const StepFacts& facts) { apply(record_, facts); }
   bool is_due() const { return static_cast<int>(run_.ids().size()) >= teacher_.horizon() + kOracleStride; }
 
   /// Lets the teacher read what is new; false if it was told to stop.
@@ -42,16 +40,9 @@ class Oracle {
     record_.future_mass = teacher_.future_mass();
     record_.oracle_horizon = out.horizon;
     compute_oracle_lifetimes(record_);
-    out.recall = head_metric(record_, Metric::recall, out.horizon - 1);
+    out.recall = head_metric(record_, Metric::recall, out.horizon - 1).values;
     if (final) out.future_mass = std::move(record_.future_mass);
     return out;
-  }
-
-  static nlohmann::json started_event(const Generation& run) {
-    BytePool pieces;
-    for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
-    return protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_info(),
-                             run.request().oracle_spec, run.local_heads());
   }
 
  private:
@@ -66,7 +57,7 @@ void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sin
   StepFacts facts;
   run.change_policy(policy, &facts);
   facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
-  if (sink.policy_changed) sink.policy_changed(facts.n_tokens, policy);
+  if (sink.policy_changed) sink.policy_changed({facts.n_tokens, policy});
   if (!facts.lifetimes.empty()) tell(facts);
 }
 
@@ -112,9 +103,21 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
 
 }  // namespace
 
-RunOutcome execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {
+RunStarted started_facts(const Generation& run) {
+  BytePool pieces;
+  for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
+  return {.n_positions = run.n_positions(),
+          .ids = run.ids(),
+          .pieces = std::move(pieces),
+          .policy = run.request().policy,
+          .scorer = run.scorer_info(),
+          .oracle = run.request().oracle_spec,
+          .local_heads = run.local_heads()};
+}
+
+RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {
   Generation run(model, request);
-  if (sink.started) sink.started(run);
+  if (sink.started) sink.started(started_facts(run));
   std::unique_ptr<Oracle> oracle = request.oracle ? std::make_unique<Oracle>(run) : nullptr;
   bool complete = false;
   try {
@@ -128,24 +131,16 @@ RunOutcome execute_run(const LoadedModel& model, const RunRequest& request, cons
 RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks) {
   RunRecord record;
   record.model = model.info();
-  record.policy = request.policy;
   record.sampling = request.sampling;
   record.prompt_text = request.prompt;
   record.started_utc = utc_now();
   RunSink sink;
   sink.hooks = hooks;
-  sink.started = [&](const Generation& run) { protocol::apply_event(record, Oracle::started_event(run)); };
-  sink.step = [&](const StepFacts& facts) { protocol::apply_event(record, protocol::to_json(facts, 0)); };
-  sink.oracle = [&](const OracleFacts& facts) {
-    protocol::apply_event(record, facts.final
-                                      ? protocol::oracle_final(0, facts.horizon, facts.recall.values, facts.future_mass)
-                                      : protocol::oracle(0, facts.horizon, facts.recall.values));
-  };
-  sink.policy_changed = [&](std::int32_t q, const PolicySpec& policy) {
-    protocol::apply_event(record, protocol::policy_changed(0, q, policy));
-  };
-  const RunOutcome outcome = execute_run(model, request, sink);
-  protocol::apply_event(record, protocol::done_run(0, outcome.status, outcome.timings, outcome.text));
+  sink.started = [&](RunStarted started) { begin_run(record, std::move(started)); };
+  sink.step = [&](const StepFacts& facts) { apply(record, facts); };
+  sink.oracle = [&](OracleFacts facts) { apply(record, std::move(facts)); };
+  sink.policy_changed = [&](const PolicyChange& change) { apply(record, change); };
+  end_run(record, execute_run(model, request, sink));
   return record;
 }
 

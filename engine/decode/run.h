@@ -3,43 +3,30 @@
 
 #include <functional>
 
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/record/run_facts.h"
 #include "engine/decode/generation.h"
 
 namespace kvscope::engine {
 
-/// Recall so far, or, when final, the future-attention target itself.
-struct OracleFacts {
-  int horizon = 0;  // queries the teacher has seen
-  HeadMap recall;   // recall(horizon - 1)
-  bool final = false;
-  HeadSeries<float>
-      future_mass;  // [layer][kv_head][horizon], empty unless final; NaN for tokens without future queries
-};
-
 /// What a run tells as it goes; any may be empty. Called on the caller's thread, in this order: started, step
 /// (prefill), oracle, (step, oracle)*, and the final oracle.
 struct RunSink {
-  std::function<void(const Generation&)> started;
+  std::function<void(RunStarted)> started;
   std::function<void(const StepFacts&)> step;
-  std::function<void(const OracleFacts&)> oracle;
+  std::function<void(OracleFacts)> oracle;
   /// Asked before each step: other parameters for the policy, as text. What came of it is told to policy_changed, or to
   /// log if the run goes on as it was.
   std::function<std::optional<std::string>()> next_policy;
-  std::function<void(std::int32_t q, const PolicySpec& policy)> policy_changed;
+  std::function<void(const PolicyChange&)> policy_changed;
   std::function<void(const std::string& text)> log;
   Hooks hooks;
 };
 
-/// How a run ended. A cancelled run is an outcome, not an error.
-struct RunOutcome {
-  RunStatus status = RunStatus::complete;
-  RunTimings timings;
-  std::string text;
-};
+/// How a run begins, as the facts that open a record.
+RunStarted started_facts(const Generation& run);
 
 /// Runs `request` to its end. Throws what Generation throws.
-RunOutcome execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink = {});
+RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink = {});
 
 /// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle).
 RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});

@@ -1,8 +1,9 @@
 // Gates on what enters attention, one network a layer with an output for each KV head: SP-KV's utility predictor,
 // KVzap, and DMS with a projection of its own.
 //
-//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2,    n = the attention input, or a norm of its own of the residual
-//     stream score = +-(scale y + offset), then its sigmoid where the method has one
+//     y = W2 act(W1 n + b1) + b2   or   W2 n + b2
+//     n = the attention input, or the residual stream under a norm of the gate's own
+//     score = +-(scale y + offset), then its sigmoid where the method has one
 //
 // Weights are rounded to the model's dtype and run by the kernels of its linear layers; scale, offset and sign are
 // folded into W2 and b2.

@@ -7,6 +7,8 @@
 
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/fields.h"
+#include "engine/core/record/assemble.h"
+#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/run.h"
 #include "engine/jobs/job.h"
@@ -35,18 +37,6 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
   return newest;
 }
 
-json started_event(const Generation& run, int id) {
-  BytePool pieces;
-  for (const std::int32_t token : run.ids()) pieces.push_back(run.piece(token));
-  return protocol::started(id, run.n_positions(), run.ids(), pieces, run.request().policy, run.scorer_info(),
-                           run.request().oracle_spec, run.local_heads());
-}
-
-json oracle_event(const OracleFacts& facts, int id) {
-  if (facts.final) return protocol::oracle_final(id, facts.horizon, facts.recall.values, facts.future_mass);
-  return protocol::oracle(id, facts.horizon, facts.recall.values);
-}
-
 std::string text_or(const json& request, const char* key, const std::string& fallback) {
   return request.contains(key) ? protocol::text(request, key) : fallback;
 }
@@ -55,8 +45,8 @@ std::string text_or(const json& request, const char* key, const std::string& fal
 std::vector<float> density_of(const Generation& run, const StepFacts& facts) {
   RunRecord record;
   record.model = run.model().info();
-  protocol::apply_event(record, started_event(run, 0));
-  protocol::apply_event(record, protocol::to_json(facts, 0));
+  begin_run(record, started_facts(run));
+  apply(record, facts);
   finish_run(record, RunStatus::complete);
   return head_metric(record, Metric::density, record.queries() - 1).values;
 }
@@ -159,20 +149,17 @@ void EngineServer::run(const json& request, int id) {
   int new_tokens = 0;
   RunSink sink;
   sink.hooks = hooks(id);
-  sink.started = [&](const Generation& run) { channel_.write(started_event(run, id)); };
+  sink.started = [&](const RunStarted& started) { channel_.write(protocol::to_json(started, id)); };
   sink.step = [&](const StepFacts& facts) {
     channel_.write(protocol::to_json(facts, id));
     new_tokens += static_cast<int>(facts.ids.size());
     if (crash_at > 0 && new_tokens >= crash_at) std::abort();
   };
   sink.next_policy = [this] { return requests_->take_policy(); };
-  sink.policy_changed = [&](std::int32_t q, const PolicySpec& policy) {
-    channel_.write(protocol::policy_changed(id, q, policy));
-  };
+  sink.policy_changed = [&](const PolicyChange& change) { channel_.write(protocol::to_json(change, id)); };
   sink.log = [&](const std::string& text) { channel_.write(protocol::log(id, text)); };
-  sink.oracle = [&](const OracleFacts& facts) { channel_.write(oracle_event(facts, id)); };
-  const RunOutcome outcome = execute_run(model(), protocol::run_request_from_json(request), sink);
-  channel_.write(protocol::done_run(id, outcome.status, outcome.timings, outcome.text));
+  sink.oracle = [&](const OracleFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
+  channel_.write(protocol::to_json(execute_run(model(), protocol::run_request_from_json(request), sink), id));
 }
 
 void EngineServer::score(const json& request, int id) {
@@ -182,8 +169,7 @@ void EngineServer::score(const json& request, int id) {
     wanted.prompt_ids = protocol::unpack_i32(request, "ids");
     if (request.contains("n_positions")) {
       const auto n_ids = static_cast<std::int64_t>(wanted.prompt_ids.size());
-      wanted.max_tokens =
-          static_cast<int>(protocol::integer(request, "n_positions", n_ids, protocol::kMaxPositions) - n_ids);
+      wanted.max_tokens = static_cast<int>(protocol::integer(request, "n_positions", n_ids, kMaxPositions) - n_ids);
     }
   } else {
     wanted.prompt = protocol::text(request, "text");

@@ -51,8 +51,7 @@ __device__ inline void tile_product(const float* a, const float* b, float (&s)[4
   }
 }
 
-// --- bfloat16: 128 threads; warp w has rows 16 w ... 16 w + 15 of a and all 64 rows of b, by mma.m16n8k16
-// -------------
+// --- bfloat16: 128 threads; warp w has rows 16 w ... 16 w + 15 of a and all 64 rows of b, by mma.m16n8k16 ---
 //
 // A thread of lane l holds, with g = l / 4 and p = 2 (l % 4), of each 16 x 8 block of the result
 //     c[0], c[1]: row g,     columns p, p + 1

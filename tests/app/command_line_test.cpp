@@ -5,8 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "app/cli/command_list.h"
+#include "engine/core/policy/policy_text.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
@@ -99,6 +101,40 @@ TEST_CASE("Every command has a help of the same build, with an example that begi
     for (const app::OptionSpec& option : spec->options)
       CHECK(result.out.find("  " + app::dashed(option.name)) != std::string::npos);
   }
+}
+
+TEST_CASE("Every help fits a screen of 40 lines and 100 columns") {
+  std::vector<std::vector<std::string>> calls = {{"--help"}};
+  for (const app::CommandSpec* spec : app::command_list()) calls.push_back({std::string(spec->name), "--help"});
+  for (const PolicyInfo& policy : policy_list()) calls.push_back({"policies", std::string(policy.name)});
+  for (const auto& words : calls) {
+    const auto result = kvscope_run(words);
+    INFO(words.front() << ' ' << words.back() << '\n' << result.out);
+    CHECK(test::count_lines(result.out) <= 40);
+    std::istringstream lines(result.out);
+    std::size_t widest = 0;
+    for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+    CHECK(widest <= 100);
+  }
+}
+
+TEST_CASE("kvscope policies says of each policy what it declares") {
+  const auto all = kvscope_run({"policies"});
+  CHECK(all.exit_code == 0);
+  CHECK(test::count_lines(all.out) == static_cast<int>(policy_list().size()));
+  for (const PolicyInfo& policy : policy_list()) {
+    const std::string name(policy.name);
+    INFO(name);
+    CHECK(all.out.find("  " + name + " ") != std::string::npos);
+    const auto one = kvscope_run({"policies", name});
+    CHECK(one.out.starts_with(name + ": " + std::string(policy.title) + "\n"));
+    for (const ParameterInfo& parameter : policy.parameters)
+      CHECK(one.out.find("\n  " + std::string(parameter.name) + "=") != std::string::npos);
+    const json object = last_json_line(kvscope_run({"policies", name, "--json"}).out);
+    CHECK(object["definition"] == std::string(policy.definition));
+    CHECK(object["parameters"].size() == policy.parameters.size());
+  }
+  check_error_line(kvscope_run({"policies", "kvpopp"}), 1, "did you mean kvpop?");
 }
 
 TEST_CASE("A typing error is named with what was meant") {

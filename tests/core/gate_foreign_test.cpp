@@ -1,7 +1,7 @@
 // The folders of KVzap, DMS and DuoAttention.
 #include <catch2/catch.hpp>
 
-#include "engine/core/study/head_selection.h"
+#include "engine/core/files/gate/duo_directory.h"
 #include "tests/core/gate_support.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"

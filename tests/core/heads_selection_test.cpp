@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/study/head_selection.h"
+#include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "tests/core/trace_support.h"

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/lifetime/running_top_k.h"
 
 using namespace kvscope;
@@ -238,17 +239,17 @@ TEST_CASE("effective_score: decay steps once every stride", "[core][lifetime]") 
   CHECK(effective_score(2, 10, 14, -0.5f, 4) == 1.5f);
 }
 
-TEST_CASE("threshold_lifetimes: a token stays if its score reaches the threshold, NaN leaves", "[core][lifetime]") {
+TEST_CASE("make_threshold_rule: a token stays if its score reaches the threshold, NaN leaves", "[core][lifetime]") {
   const std::vector<float> scores{9, -9, 0.5f, 0.49f, kNaN, -kInf, kInf, 0.5f, 0.5f};
   std::vector<std::int32_t> evict_at(9);
-  threshold_lifetimes(scores, 0.5f, 2, 2, 9, evict_at);
+  replay(*make_threshold_rule(0.5f), true, scores, 2, 2, 9, evict_at, nullptr);
   CHECK(evict_at == std::vector<std::int32_t>{kNever, kNever, kNever, 5, 6, 7, kNever, kUndecided, kUndecided});
 }
 
-TEST_CASE("streaming_lifetimes: equal running top-k with no places", "[core][lifetime]") {
+TEST_CASE("make_streaming_rule: equals running top-k with no places", "[core][lifetime]") {
   const int n_sink = GENERATE(0, 1, 4), window = GENERATE(1, 16), n = GENERATE(0, 3, 50);
   std::vector<std::int32_t> streaming(n), top_k(n);
-  streaming_lifetimes(n_sink, window, n, streaming);
+  replay(*make_streaming_rule(), false, {}, n_sink, window, n, streaming, nullptr);
   running_top_k(std::vector<float>(n, 1), {n_sink, window, 0, 0, 1}, n, top_k);
   CHECK(streaming == top_k);
   for (int t = n_sink; t < n - window; ++t) CHECK(streaming[t] == t + window);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 
@@ -53,10 +54,8 @@ TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
   const RunRecord run = hand_run();
   const std::string sentence =
       "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score -1.00) "
-      "when "
-      "token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. The oracle would have kept token 1 to the end: "
-      "wrong "
-      "eviction.";
+      "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. The oracle would have kept token 1 to the end: "
+      "wrong eviction.";
   CHECK(explain(run, 1, 6) == sentence);
   CHECK(explain(run, 1, 8) == sentence);  // at any later query too
   CHECK_THAT(explain(run, 2, 8), Catch::Matchers::EndsWith("The oracle drops token 2 already at 5: right eviction."));
@@ -95,13 +94,12 @@ TEST_CASE("explain_token: kept tokens, by contest and by a free place", "[core][
   const RunRecord run = hand_run();
   CHECK(explain(run, 6, 8) ==
         "Token 6 \"7\" is kept by layer 0 head 0 at query 8: on leaving the window at query 8 its effective score 0.70 "
-        "beat "
-        "token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. The oracle keeps token 6 too, to the end: "
+        "beat token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. The oracle keeps token 6 too, to "
+        "the end: "
         "rightly kept.");
   CHECK(explain(run, 2, 4) ==
         "Token 2 \"\\n\" is kept by layer 0 head 0 at query 4: on leaving the window at query 4 it found a free place "
-        "among "
-        "2. It leaves at query 8. The oracle keeps token 2 too, until 5: rightly kept.");
+        "among 2. It leaves at query 8. The oracle keeps token 2 too, until 5: rightly kept.");
   CHECK_THAT(explain(run, 5, 8), Catch::Matchers::EndsWith("The oracle dropped token 5 at 7: wrongly kept."));
 }
 
@@ -110,8 +108,7 @@ TEST_CASE("explain_token: sinks, the window, the future and what is not there", 
   CHECK(explain(run, 0, 8) == "Token 0 \"<s>\" is a sink, among the first 1 token: layer 0 head 0 never evicts it.");
   CHECK(explain(run, 3, 4) ==
         "Token 3 \" \\\"x\\\"\\t\" is in the window of query 4 in layer 0 head 0: the newest 2 tokens always stay. It "
-        "leaves "
-        "the window at query 5 and the cache with it.");
+        "leaves the window at query 5 and the cache with it.");
   CHECK(
       explain(run, 5, 6) ==
       "Token 5 \" Thus\" is in the window of query 6 in layer 0 head 0: the newest 2 tokens always stay. It leaves the "

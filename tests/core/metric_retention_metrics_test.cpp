@@ -3,6 +3,7 @@
 #include <limits>
 #include <random>
 
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 
@@ -179,6 +180,15 @@ TEST_CASE("head_metric: tokens alive while a run is in progress count as kept", 
   CHECK(head_metric(run, Metric::density, 179).values == finished.values);
   finish_run(run, RunStatus::complete);
   CHECK(test::run_difference(run, random_run(4)).empty());
+}
+
+TEST_CASE("head_metric: regret is 1 - mass recall while the oracle is behind the run", "[core][metric]") {
+  RunRecord run = random_run(4);
+  run.oracle_horizon = 100;
+  compute_oracle_lifetimes(run);
+  const HeadMap recall = head_metric(run, Metric::mass_recall, 179), regret = head_metric(run, Metric::regret, 179);
+  for (std::size_t i = 0; i < recall.values.size(); ++i) CHECK(regret.values[i] == Approx(1 - recall.values[i]));
+  CHECK(regret.values == head_metric(run, Metric::regret, 99).values);
 }
 
 TEST_CASE("head_metric: missing data gives NaN, not a number", "[core][metric]") {

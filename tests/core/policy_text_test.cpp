@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/policy_json.h"
 #include "engine/core/support/error.h"
 
@@ -202,10 +203,10 @@ TEST_CASE("policy: the lifetimes of every policy are those of its rule", "[core]
   const std::vector<std::int32_t> full = lifetimes("full");
   for (int t = 0; t < 120; ++t) CHECK(full[t] == (t < 120 - 64 ? kNever : kUndecided));
 
-  streaming_lifetimes(2, 16, 120, expected);
+  replay(*make_streaming_rule(), false, {}, 2, 16, 120, expected, nullptr);
   CHECK(lifetimes("streaming:sinks=2,window=16") == expected);
 
-  threshold_lifetimes(scores, 0.25f, 2, 16, 120, expected);
+  replay(*make_threshold_rule(0.25f), true, scores, 2, 16, 120, expected, nullptr);
   CHECK(lifetimes("threshold:threshold=0.25,sinks=2,window=16") == expected);
 
   std::vector<Contest> contests, expected_contests;

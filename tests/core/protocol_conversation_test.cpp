@@ -57,8 +57,13 @@ std::vector<json> conversation(const RunRecord& run) {
   BytePool pieces;
   for (int t = 0; t < run.prompt_len; ++t) pieces.push_back(run.pieces[t]);
   std::vector<json> events;
-  events.push_back(
-      protocol::started(kId, run.n_positions, std::span(run.ids).first(run.prompt_len), pieces, run.policy));
+  events.push_back(protocol::to_json(RunStarted{.n_positions = run.n_positions,
+                                                .ids = {run.ids.begin(), run.ids.begin() + run.prompt_len},
+                                                .pieces = pieces,
+                                                .policy = run.policy,
+                                                .scorer = "",
+                                                .oracle = {}},
+                                     kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));
   for (int t = run.prompt_len; t < run.n_tokens(); ++t) {
@@ -68,9 +73,9 @@ std::vector<json> conversation(const RunRecord& run) {
     events.push_back(protocol::to_json(facts, kId));
   }
   const HeadMap recall = mean_recall(run);
-  events.push_back(protocol::oracle(kId, run.queries() / 2, recall.values));
-  events.push_back(protocol::oracle_final(kId, run.queries(), recall.values, run.future_mass));
-  events.push_back(protocol::done_run(kId, run.status, run.timings, "the answer"));
+  events.push_back(protocol::to_json(OracleFacts{run.queries() / 2, recall.values, false, {}}, kId));
+  events.push_back(protocol::to_json(OracleFacts{run.queries(), recall.values, true, run.future_mass}, kId));
+  events.push_back(protocol::to_json(RunEnded{run.status, run.timings, "the answer"}, kId));
   return events;
 }
 

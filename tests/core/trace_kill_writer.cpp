@@ -2,13 +2,11 @@
 //
 //   trace_kill_writer write PATH SEED N         N runs, formula_run(SEED + i); a byte on stdout after each is committed
 //   trace_kill_writer resume PATH SEED N        the same, going on where PATH stops, if it is there
-//   trace_kill_writer fault PATH MODE N SINGLE  three runs while the N-th write fails; exit 100 + committed runs if an
-//   Error
-//                                               of kind `resource` came that names PATH, 0 if all went well
+//   trace_kill_writer fault PATH MODE N SINGLE  three runs while the N-th write fails; exit 100 + committed runs if
+//                                               an Error of kind `resource` came that names PATH, 0 if all went well
 //   trace_kill_writer limit PATH                a run, then a file-size limit, then runs; exit as for fault
-//   trace_kill_writer cut PATH                  cuts the trace byte by byte and loads it each time: every time one line
-//   of
-//                                               Error. 0 if so; a length that hangs or crashes ends the process
+//   trace_kill_writer cut PATH                  cuts the trace byte by byte and loads it each time: one line of Error
+//                                               each. 0 if so; a length that hangs or crashes ends the process
 //   trace_kill_writer --trace-child PATH RUN    trace_child_main
 
 #include <sys/resource.h>

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/generation_batch.h"
 #include "kernels/device.h"

@@ -77,13 +77,13 @@ TEST_CASE("A run ends when its answer has a stop string, and the answer ends bef
   const auto model = engine::LoadedModel::load(kSample, {"cpu", "float32"});
   RunRequest request = plain_request("\nNumbers: 12 57 31.\n\nReversed:", 16);
   request.stop_at_eos = false;
-  const engine::RunOutcome whole = engine::execute_run(model, request);
+  const RunEnded whole = engine::execute_run(model, request);
   REQUIRE(whole.text.size() >= 16);
   REQUIRE(whole.timings.decode_steps == 16);
   // Eight bytes of numbers and blanks: more than one token of this tokenizer, which cuts digits one by one.
   const std::string stop = whole.text.substr(4, 8);
   request.stop = {"never written", stop};
-  const engine::RunOutcome cut = engine::execute_run(model, request);
+  const RunEnded cut = engine::execute_run(model, request);
   CHECK(cut.status == RunStatus::complete);
   CHECK(cut.text == whole.text.substr(0, whole.text.find(stop)));
   CHECK(cut.timings.decode_steps < 16);

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/protocol/events.h"
+#include "engine/core/record/assemble.h"
+#include "engine/decode/run.h"
 #include "engine/decode/slot_cache.h"
 
 namespace kvscope::test {
@@ -54,13 +55,11 @@ Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids,
   engine::Generation run(model, request({ids.begin(), ids.begin() + prompt_len}, policy, rest));
   Fed out;
   out.record.model = model.info();
-  BytePool pieces;
-  for (int i = 0; i < prompt_len; ++i) pieces.push_back("");
-  protocol::apply_event(out.record, protocol::started(0, run.n_positions(), run.ids(), pieces, run.request().policy));
-  protocol::apply_event(out.record, protocol::to_json(run.prefill({}, options), 0));
-  for (int i = prompt_len; i < static_cast<int>(ids.size()); ++i) {
-    protocol::apply_event(out.record, protocol::to_json(run.step_forced(ids[i]), 0));
-  }
+  RunStarted started = engine::started_facts(run);
+  started.scorer = {};  // the record's model says which
+  begin_run(out.record, std::move(started));
+  apply(out.record, run.prefill({}, options));
+  for (int i = prompt_len; i < static_cast<int>(ids.size()); ++i) apply(out.record, run.step_forced(ids[i]));
   finish_run(out.record, RunStatus::complete);
   out.logits.assign(run.logits().begin(), run.logits().end());
   for (int layer = 0; layer < model.config().n_layers; ++layer) {

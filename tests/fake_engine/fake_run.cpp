@@ -5,6 +5,7 @@
 
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "tests/fake_engine/fake_model.h"
@@ -56,12 +57,12 @@ class Player {
       send_step(prompt_len_ + n + 1, piece, seconds_since(step_start));
       hooks_.send(protocol::progress(id_, "decode", n + 1, request_.max_tokens));
       if (request_.oracle && n % kOracleEvery == kOracleEvery - 1)
-        hooks_.send(protocol::oracle(id_, n_tokens(), recall()));
+        hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), false, {}}, id_));
       ++timings_.decode_steps;
     }
     timings_.decode_s = seconds_since(decode_start);
-    if (request_.oracle) hooks_.send(protocol::oracle_final(id_, n_tokens(), recall(), mass()));
-    hooks_.send(protocol::done_run(id_, status, timings_, std::string_view(text).substr(0, stops.answer_bytes())));
+    if (request_.oracle) hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), true, mass()}, id_));
+    hooks_.send(protocol::to_json(RunEnded{status, timings_, text.substr(0, stops.answer_bytes())}, id_));
   }
 
  private:
@@ -96,8 +97,14 @@ class Player {
                    .expected = "at most " + std::to_string(model_.max_positions)});
     }
     request_.policy.geometry(n_positions_);  // refuses a budget that cannot hold sinks and window
-    hooks_.send(protocol::started(id_, n_positions_, ids_, pieces_, request_.policy,
-                                  {.kind = "kvpop_mlstm", .delay = 64, .text = model_.scorer}));
+    hooks_.send(protocol::to_json(RunStarted{.n_positions = n_positions_,
+                                             .ids = ids_,
+                                             .pieces = pieces_,
+                                             .policy = request_.policy,
+                                             .scorer = {"kvpop_mlstm", 64, model_.scorer},
+                                             .oracle = {},
+                                             .local_heads = {}},
+                                  id_));
   }
 
   // Facts of the first n tokens that have not been sent yet.

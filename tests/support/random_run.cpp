@@ -6,6 +6,7 @@
 #include <random>
 #include <string_view>
 
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 
 namespace kvscope::test {

@@ -19,8 +19,8 @@ HeadlessWindow::HeadlessWindow(bool dark, ImVec2 size)
   ImGui::SetCurrentContext(context_);
   ImGuiIO& io = ImGui::GetIO();
   io.IniFilename = nullptr;
-  io.BackendFlags |=
-      ImGuiBackendFlags_RendererHasVtxOffset;  // as the OpenGL 3 back end: more than 65536 vertices a list
+  // As the OpenGL 3 back end: more than 65536 vertices a list.
+  io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;
   io.DisplaySize = size;
   io.DeltaTime = 1.f / 60;
   io.MousePos = {-1, -1};

@@ -57,13 +57,4 @@ void replay(LifetimeRule& rule, bool reads_scores, std::span<const float> scores
   }
 }
 
-void threshold_lifetimes(std::span<const float> scores, float threshold, int n_sink, int window, std::int32_t n_queries,
-                         std::span<std::int32_t> evict_at) {
-  replay(*make_threshold_rule(threshold), true, scores, n_sink, window, n_queries, evict_at, nullptr);
-}
-
-void streaming_lifetimes(int n_sink, int window, std::int32_t n_queries, std::span<std::int32_t> evict_at) {
-  replay(*make_streaming_rule(), false, {}, n_sink, window, n_queries, evict_at, nullptr);
-}
-
 }  // namespace kvscope

@@ -45,11 +45,4 @@ float effective_score(float score, std::int32_t t, std::int32_t q, float log_gam
 void running_top_k(std::span<const float> scores, const RetentionGeometry& geometry, std::int32_t n_queries,
                    std::span<std::int32_t> evict_at, std::vector<Contest>* contests = nullptr);
 
-/// The same for a score threshold: kept if score >= threshold (sinks always).
-void threshold_lifetimes(std::span<const float> scores, float threshold, int n_sink, int window, std::int32_t n_queries,
-                         std::span<std::int32_t> evict_at);
-
-/// Sinks and window only.
-void streaming_lifetimes(int n_sink, int window, std::int32_t n_queries, std::span<std::int32_t> evict_at);
-
 }  // namespace kvscope

@@ -18,8 +18,8 @@ std::string cell(std::string_view text) {
 std::string needs(const PolicyInfo& info) {
   if (info.gates.empty()) return info.needs_scorer ? "Reads the first loaded gate of any kind. " : "";
   std::string kinds;
-  for (const std::string_view gate : info.gates) kinds += (kinds.empty() ? "`" : ", `") + std::string(gate) + "`";
-  return "Reads a gate of kind " + kinds + " ([gates](gates.md)). ";
+  for (const std::string_view gate : info.gates) kinds += (kinds.empty() ? "" : ", ") + std::string(gate);
+  return "Reads a gate of kind " + kinds + " (docs/gates.md). ";
 }
 
 std::string prefill(const PolicyInfo& info) {
@@ -44,18 +44,18 @@ std::string parameter_range(const ParameterInfo& parameter) {
   return names;
 }
 
+std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(info); }
+
 std::string policy_document() {
   std::string out =
-      "# Policies\n\nMade from the declarations in `engine/core/policy/`; `core_tests \"docs/policies.md*\"` compares, "
-      "and "
-      "with KVSCOPE_WRITE_DOCS=1 in the environment writes it.\n\nA policy is written `NAME:key=value,...`; a budget "
-      "also "
+      "# Policies\n\nMade from the declarations in `engine/core/policy/`; `core_tests \"docs/policies.md*\"` compares, and "
+      "with KVSCOPE_WRITE_DOCS=1 in the environment writes it.\n\nA policy is written `NAME:key=value,...`; a budget also "
       "as `keep=25%` or `compression=4x`. Lifetimes: `evict_at[t]` is the first query that can no longer see token "
       "t.\n";
   for (const PolicyInfo& info : policy_list()) {
     out += "\n## `" + std::string(info.name) + "`: " + std::string(info.title) + "\n\n" + std::string(info.definition) +
            "\n\n";
-    if (const std::string notes = needs(info) + prefill(info); !notes.empty()) out += notes + "\n\n";
+    if (const std::string notes = policy_notes(info); !notes.empty()) out += notes + "\n\n";
     if (info.parameters.empty()) continue;
     out += "| parameter | default | range | unit | meaning |\n|---|---|---|---|---|\n";
     for (const ParameterInfo& parameter : info.parameters) {

@@ -11,6 +11,9 @@ namespace kvscope {
 std::string parameter_value(const ParameterInfo& parameter, double value);
 std::string parameter_range(const ParameterInfo& parameter);
 
+/// What it reads and how it treats the prompt, in a sentence each; empty if there is nothing to say.
+std::string policy_notes(const PolicyInfo& info);
+
 /// docs/policies.md, whole: a section for each policy with its definition and a table of its parameters. A test
 /// compares the file with this.
 std::string policy_document();

@@ -17,8 +17,7 @@ constexpr ParameterInfo kParameters[] = {
      kPooling},
     {"pool", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens,
      "As a trigger instead: tokens outside the window that the heads may hold in the mean; above it, after the prompt "
-     "or "
-     "any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."},
+     "or any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."},
     kDropParameter};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
@@ -44,8 +43,7 @@ const Policy& snapkv_policy() {
                    "After the prompt every head keeps its last `window` tokens and, of the others, those with the "
                    "greatest attention from the last `window` queries, pooled over `kernel` neighbours, budget tokens "
                    "in all; the losers have evict_at = prompt length. The answer's tokens all stay. With pool it is a "
-                   "trigger "
-                   "under a global budget, as in WG-KV App. K.",
+                   "trigger under a global budget, as in WG-KV App. K.",
                .parameters = kParameters,
                .has_budget = true,
                .needs_scorer = false},

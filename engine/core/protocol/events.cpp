@@ -11,8 +11,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr double kMaxSeconds = 1e9;
-
 std::string text_or_empty(const json& event, const char* key) {
   if (!event.is_object()) return {};
   const auto found = event.find(key);
@@ -30,8 +28,43 @@ ExitCode exit_code(const json& event) {
   return ExitCode::internal;
 }
 
-json oracle_event(int id, int horizon, std::span<const float> recall, bool final) {
-  return {{"type", "oracle"}, {"id", id}, {"horizon", horizon}, {"recall", pack(recall)}, {"final", final}};
+/// [n_layers][n_kv_heads][horizon] in one.
+std::vector<float> joined(const HeadSeries<float>& series, int horizon) {
+  std::vector<float> all;
+  all.reserve(static_cast<std::size_t>(series.n_layers()) * series.n_kv_heads() * horizon);
+  for (int layer = 0; layer < series.n_layers(); ++layer) {
+    for (int head = 0; head < series.n_kv_heads(); ++head) {
+      const std::vector<float>& row = series.row(layer, head);
+      if (row.size() < static_cast<std::size_t>(horizon)) throw std::invalid_argument("oracle: a row is short");
+      all.insert(all.end(), row.begin(), row.begin() + horizon);
+    }
+  }
+  return all;
+}
+
+HeadSeries<float> unpack_mass(const json& event, const ModelInfo& model, int horizon) {
+  const std::vector<float> mass = unpack_f32(event, "future_mass");
+  const std::size_t expected = static_cast<std::size_t>(model.n_layers) * model.n_kv_heads * horizon;
+  if (mass.size() != expected) {
+    bad_field(event, "future_mass", std::to_string(mass.size()) + " numbers",
+              std::to_string(expected) + ", heads times horizon");
+  }
+  HeadSeries<float> rows(model.n_layers, model.n_kv_heads);
+  auto from = mass.begin();
+  for (int layer = 0; layer < model.n_layers; ++layer) {
+    for (int head = 0; head < model.n_kv_heads; ++head, from += horizon) {
+      rows.row(layer, head).assign(from, from + horizon);
+    }
+  }
+  return rows;
+}
+
+RunStatus status_from(const json& event) {
+  const std::string name = text(event, "status");
+  for (const RunStatus status : {RunStatus::complete, RunStatus::cancelled, RunStatus::failed}) {
+    if (name == to_string(status)) return status;
+  }
+  bad_field(event, "status", "\"" + name + "\"", "complete, cancelled or failed");
 }
 
 }  // namespace
@@ -41,43 +74,81 @@ json hello(std::string_view engine_version, std::string_view torch_version, bool
           {"torch", torch_version}, {"cuda", cuda},        {"device", device}};
 }
 
-json started(int id, int n_positions, std::span<const std::int32_t> ids, const BytePool& pieces,
-             const PolicySpec& policy, const ScorerInfo& scorer, const OracleSpec& oracle,
-             std::span<const std::uint8_t> local_heads) {
-  const std::vector<std::int32_t> local(local_heads.begin(), local_heads.end());
+json to_json(const RunStarted& started, int id) {
+  const std::vector<std::int32_t> local(started.local_heads.begin(), started.local_heads.end());
   return {{"type", "started"},
           {"id", id},
-          {"n_positions", n_positions},
-          {"prompt_len", ids.size()},
-          {"ids", pack(ids)},
-          {"pieces", pack(pieces)},
-          {"policy", policy.to_string()},
-          {"scorer", scorer.text},
-          {"scorer_kind", scorer.kind},
-          {"scorer_delay", scorer.delay},
+          {"n_positions", started.n_positions},
+          {"prompt_len", started.ids.size()},
+          {"ids", pack(started.ids)},
+          {"pieces", pack(started.pieces)},
+          {"policy", started.policy.to_string()},
+          {"scorer", started.scorer.text},
+          {"scorer_kind", started.scorer.kind},
+          {"scorer_delay", started.scorer.delay},
           {"local_heads", pack(local)},
-          {"oracle_spec", oracle.to_string()}};
+          {"oracle_spec", started.oracle.to_string()}};
 }
 
-json policy_changed(int id, std::int32_t q, const PolicySpec& policy) {
-  return {{"type", "policy"}, {"id", id}, {"q", q}, {"policy", policy.to_string()}};
-}
-
-json oracle(int id, int horizon, std::span<const float> recall) { return oracle_event(id, horizon, recall, false); }
-
-json oracle_final(int id, int horizon, std::span<const float> recall, const HeadSeries<float>& future_mass) {
-  std::vector<float> mass;
-  mass.reserve(static_cast<std::size_t>(future_mass.n_layers()) * future_mass.n_kv_heads() * horizon);
-  for (int layer = 0; layer < future_mass.n_layers(); ++layer) {
-    for (int head = 0; head < future_mass.n_kv_heads(); ++head) {
-      const std::vector<float>& row = future_mass.row(layer, head);
-      if (row.size() < static_cast<std::size_t>(horizon)) throw std::invalid_argument("oracle_final: a row is short");
-      mass.insert(mass.end(), row.begin(), row.begin() + horizon);
-    }
+RunStarted started_from_json(const json& event) {
+  RunStarted started;
+  started.n_positions = static_cast<int>(integer(event, "n_positions", 1, kMaxPositions));
+  const std::int64_t prompt_len = integer(event, "prompt_len", 1, started.n_positions);
+  started.ids = unpack_i32(event, "ids");
+  started.pieces = unpack_pool(event, "pieces");
+  if (static_cast<std::int64_t>(started.ids.size()) != prompt_len || started.pieces.size() != started.ids.size()) {
+    bad_field(event, "ids",
+              std::to_string(started.ids.size()) + " ids and " + std::to_string(started.pieces.size()) + " pieces",
+              std::to_string(prompt_len) + " of each, as prompt_len says");
   }
-  json event = oracle_event(id, horizon, recall, true);
-  event["future_mass"] = pack(mass);
+  started.policy = PolicySpec::parse(text(event, "policy"));
+  if (event.contains("oracle_spec")) started.oracle = OracleSpec::parse(text(event, "oracle_spec"));
+  if (event.contains("scorer")) started.scorer.text = text(event, "scorer");
+  if (event.contains("scorer_kind")) started.scorer.kind = text(event, "scorer_kind");
+  if (event.contains("scorer_delay"))
+    started.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
+  if (event.contains("local_heads"))
+    for (const std::int32_t local : unpack_i32(event, "local_heads")) started.local_heads.push_back(local != 0);
+  return started;
+}
+
+json to_json(const PolicyChange& change, int id) {
+  return {{"type", "policy"}, {"id", id}, {"q", change.q}, {"policy", change.policy.to_string()}};
+}
+
+PolicyChange policy_change_from_json(const json& event) {
+  return {static_cast<std::int32_t>(integer(event, "q", 0, kMaxPositions)), PolicySpec::parse(text(event, "policy"))};
+}
+
+json to_json(const OracleFacts& facts, int id) {
+  json event = {{"type", "oracle"},
+                {"id", id},
+                {"horizon", facts.horizon},
+                {"recall", pack(facts.recall)},
+                {"final", facts.final}};
+  if (facts.final) event["future_mass"] = pack(joined(facts.future_mass, facts.horizon));
   return event;
+}
+
+OracleFacts oracle_facts_from_json(const json& event, const ModelInfo& model) {
+  OracleFacts facts;
+  facts.horizon = static_cast<int>(integer(event, "horizon", 0, kMaxPositions));
+  facts.recall = unpack_f32(event, "recall");
+  facts.final = boolean(event, "final");
+  if (facts.final) facts.future_mass = unpack_mass(event, model, facts.horizon);
+  return facts;
+}
+
+json to_json(const RunEnded& ended, int id) {
+  return done(id, {{"status", to_string(ended.status)}, {"timings", to_json(ended.timings)}, {"text", ended.text}});
+}
+
+RunEnded run_ended_from_json(const json& event) {
+  RunEnded ended;
+  ended.status = status_from(event);
+  ended.timings = timings_from_json(field(event, "timings", json::value_t::object));
+  if (event.contains("text")) ended.text = text(event, "text");
+  return ended;
 }
 
 json progress(int id, std::string_view phase, double value, double max, std::string_view text) {
@@ -99,10 +170,6 @@ json done(int id, json fields) {
 
 json done_load(int id, const ModelInfo& model, double load_s) {
   return done(id, {{"model", to_json(model)}, {"load_s", load_s}});
-}
-
-json done_run(int id, RunStatus status, const RunTimings& timings, std::string_view text) {
-  return done(id, {{"status", to_string(status)}, {"timings", to_json(timings)}, {"text", text}});
 }
 
 json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll) {
@@ -140,20 +207,7 @@ Error error_from_event(const json& event) {
   return Error(std::move(parts));
 }
 
-json to_json(const RunTimings& timings) {
-  return {{"load_s", timings.load_s},
-          {"prefill_s", timings.prefill_s},
-          {"decode_s", timings.decode_s},
-          {"decode_steps", timings.decode_steps},
-          {"instrumented", timings.instrumented}};
-}
-
-RunTimings timings_from_json(const json& j) {
-  return {.load_s = number(j, "load_s", 0, kMaxSeconds),
-          .prefill_s = number(j, "prefill_s", 0, kMaxSeconds),
-          .decode_s = number(j, "decode_s", 0, kMaxSeconds),
-          .decode_steps = static_cast<int>(integer(j, "decode_steps", 0, kMaxPositions)),
-          .instrumented = boolean(j, "instrumented")};
-}
+json to_json(const RunTimings& timings) { return fields_to_json(timings); }
+RunTimings timings_from_json(const json& j) { return fields_from_json<RunTimings>(j); }
 
 }  // namespace kvscope::protocol

@@ -7,12 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "engine/core/record/run_record.h"
+#include "engine/core/record/run_fields.h"
 
 namespace kvscope::protocol {
-
-/// Positions and counts in messages are below this; it keeps products of sizes far from overflow.
-inline constexpr std::int64_t kMaxPositions = 1 << 24;
 
 [[noreturn]] void bad_field(const nlohmann::json& message, std::string_view key, std::string found,
                             std::string expected);
@@ -27,5 +24,34 @@ bool boolean(const nlohmann::json& message, const char* key);
 std::string text(const nlohmann::json& message, const char* key);
 /// The inverse of pack(BytePool).
 BytePool unpack_pool(const nlohmann::json& message, const char* key);
+
+/// A struct that run_fields.h describes, as an object.
+template <typename T>
+nlohmann::json fields_to_json(const T& value) {
+  nlohmann::json object = nlohmann::json::object();
+  visit_fields(value, [&](const char* name, const auto& member, auto) { object[name] = member; });
+  return object;
+}
+
+/// All fields must be there, each within its range.
+template <typename T>
+T fields_from_json(const nlohmann::json& object) {
+  T value;
+  visit_fields(value, [&]<typename Member>(const char* name, Member& member, auto range) {
+    if constexpr (std::is_same_v<Member, std::string>) {
+      member = text(object, name);
+    } else if constexpr (std::is_same_v<Member, bool>) {
+      member = boolean(object, name);
+    } else if constexpr (std::is_same_v<Member, std::uint64_t>) {
+      member = unsigned_integer(object, name);
+    } else if constexpr (std::is_integral_v<Member>) {
+      member = static_cast<Member>(
+          integer(object, name, static_cast<std::int64_t>(range.min), static_cast<std::int64_t>(range.max)));
+    } else {
+      member = number(object, name, range.min, range.max);
+    }
+  });
+  return value;
+}
 
 }  // namespace kvscope::protocol

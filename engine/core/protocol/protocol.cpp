@@ -1,11 +1,12 @@
 // Requests and facts as messages and back. Every size and index is checked against what the message itself says; what
-// the model allows is checked by apply_event().
+// the model and the run allow is checked by engine/core/record/check.h.
 #include "engine/core/protocol/protocol.h"
 
 #include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/protocol/events.h"
 #include "engine/core/protocol/fields.h"
 #include "engine/core/support/error.h"
 
@@ -16,7 +17,6 @@ using nlohmann::json;
 namespace {
 
 constexpr double kMaxSeconds = 1e9;
-constexpr int kMaxModelSize = 1 << 24;  // of any one dimension
 
 /// A table of int32 with `width` columns.
 std::vector<std::int32_t> unpack_table(const json& message, const char* key, std::size_t width) {
@@ -45,17 +45,21 @@ json pack_contests(const std::vector<Contest>& contests) {
   return pack(cells);
 }
 
+/// They would change when narrowed.
+void check_narrow(const json& message, const char* key, std::int32_t layer, std::int32_t head) {
+  constexpr std::int32_t kMaxHead = std::numeric_limits<std::int16_t>::max();
+  if (layer >= 0 && layer <= kMaxHead && head >= 0 && head <= kMaxHead) return;
+  bad_field(message, key, "layer " + std::to_string(layer) + ", head " + std::to_string(head),
+            "indices from 0 to 32767");
+}
+
 std::vector<Contest> unpack_contests(const json& message) {
   const std::vector<std::int32_t> cells = unpack_table(message, "contests", 8);
-  constexpr std::int32_t kMaxHead = std::numeric_limits<std::int16_t>::max();
   std::vector<Contest> contests;
   contests.reserve(cells.size() / 8);
   for (std::size_t i = 0; i < cells.size(); i += 8) {
     const std::int32_t* c = cells.data() + i;
-    if (c[1] < 0 || c[1] > kMaxHead || c[2] < 0 || c[2] > kMaxHead) {
-      bad_field(message, "contests", "layer " + std::to_string(c[1]) + ", head " + std::to_string(c[2]),
-                "indices from 0 to 32767");  // they would change when narrowed
-    }
+    check_narrow(message, "contests", c[1], c[2]);
     contests.push_back({.q = c[0],
                         .layer = static_cast<std::int16_t>(c[1]),
                         .kv_head = static_cast<std::int16_t>(c[2]),
@@ -66,6 +70,30 @@ std::vector<Contest> unpack_contests(const json& message) {
                         .evicted = c[5]});
   }
   return contests;
+}
+
+/// (q, layer, kv_head, n, n pages), one after the other.
+json pack_reads(const std::vector<PageRead>& reads) {
+  std::vector<std::int32_t> cells;
+  for (const PageRead& read : reads) {
+    cells.insert(cells.end(), {read.q, read.layer, read.kv_head, static_cast<std::int32_t>(read.pages.size())});
+    cells.insert(cells.end(), read.pages.begin(), read.pages.end());
+  }
+  return pack(cells);
+}
+
+std::vector<PageRead> unpack_reads(const json& message) {
+  const std::vector<std::int32_t> cells = unpack_i32(message, "reads");
+  std::vector<PageRead> reads;
+  for (std::size_t i = 0; i < cells.size();) {
+    const std::int32_t* c = cells.data() + i;
+    const bool whole = i + 4 <= cells.size() && c[3] >= 0 && i + 4 + static_cast<std::size_t>(c[3]) <= cells.size();
+    if (!whole) bad_field(message, "reads", "an entry that ends in the middle", "q, layer, head, n and n pages");
+    check_narrow(message, "reads", c[1], c[2]);
+    reads.push_back({c[0], static_cast<std::int16_t>(c[1]), static_cast<std::int16_t>(c[2]), {c + 4, c + 4 + c[3]}});
+    i += 4 + static_cast<std::size_t>(c[3]);
+  }
+  return reads;
 }
 
 json to_json(const std::vector<PolicyChange>& changes) {
@@ -85,58 +113,10 @@ std::vector<PolicyChange> changes_from_json(const json& list) {
 
 }  // namespace
 
-json to_json(const ModelInfo& info) {
-  return {{"name", info.name},
-          {"path", info.path},
-          {"architecture", info.architecture},
-          {"dtype", info.dtype},
-          {"device", info.device},
-          {"weights_hash", info.weights_hash},
-          {"scorer", info.scorer},
-          {"n_layers", info.n_layers},
-          {"n_heads", info.n_heads},
-          {"n_kv_heads", info.n_kv_heads},
-          {"head_dim", info.head_dim},
-          {"vocab_size", info.vocab_size},
-          {"max_positions", info.max_positions},
-          {"n_parameters", info.n_parameters}};
-}
-
-ModelInfo model_info_from_json(const json& j) {
-  const auto size = [&](const char* key, int max) { return static_cast<int>(integer(j, key, 1, max)); };
-  return {.name = text(j, "name"),
-          .path = text(j, "path"),
-          .architecture = text(j, "architecture"),
-          .dtype = text(j, "dtype"),
-          .device = text(j, "device"),
-          .weights_hash = text(j, "weights_hash"),
-          .scorer = text(j, "scorer"),
-          .n_layers = size("n_layers", 4096),
-          .n_heads = size("n_heads", 4096),
-          .n_kv_heads = size("n_kv_heads", 4096),
-          .head_dim = size("head_dim", 65536),
-          .vocab_size = size("vocab_size", kMaxModelSize),
-          .max_positions = size("max_positions", std::numeric_limits<int>::max()),
-          .n_parameters = integer(j, "n_parameters", 0, std::numeric_limits<std::int64_t>::max())};
-}
-
-json to_json(const SamplingSpec& sampling) {
-  return {{"temperature", sampling.temperature},
-          {"top_k", sampling.top_k},
-          {"top_p", sampling.top_p},
-          {"min_p", sampling.min_p},
-          {"repetition_penalty", sampling.repetition_penalty},
-          {"seed", sampling.seed}};
-}
-
-SamplingSpec sampling_from_json(const json& j) {
-  return {.temperature = number(j, "temperature", 0, 1e6),
-          .top_k = static_cast<int>(integer(j, "top_k", 0, kMaxModelSize)),
-          .top_p = number(j, "top_p", 0, 1),
-          .min_p = number(j, "min_p", 0, 1),
-          .repetition_penalty = number(j, "repetition_penalty", 0.01, 100),
-          .seed = unsigned_integer(j, "seed")};
-}
+json to_json(const ModelInfo& info) { return fields_to_json(info); }
+ModelInfo model_info_from_json(const json& j) { return fields_from_json<ModelInfo>(j); }
+json to_json(const SamplingSpec& sampling) { return fields_to_json(sampling); }
+SamplingSpec sampling_from_json(const json& j) { return fields_from_json<SamplingSpec>(j); }
 
 json to_json(const RunRequest& request, int id) {
   json j = {{"type", "run"},
@@ -225,7 +205,7 @@ json to_json(const StepFacts& facts, int id) {
                 {"score_value", pack(score_value)},
                 {"contests", pack_contests(facts.contests)},
                 {"seconds", facts.seconds}};
-  if (!facts.reads.empty()) event["reads"] = pack(facts.reads);
+  if (!facts.reads.empty()) event["reads"] = pack_reads(facts.reads);
   return event;
 }
 
@@ -254,7 +234,7 @@ StepFacts step_facts_from_json(const json& j) {
     facts.scores.push_back({index[3 * i], index[3 * i + 1], index[3 * i + 2], value[i]});
   }
   facts.contests = unpack_contests(j);
-  if (j.contains("reads")) facts.reads = unpack_i32(j, "reads");
+  if (j.contains("reads")) facts.reads = unpack_reads(j);
   facts.seconds = number(j, "seconds", 0, kMaxSeconds);
   return facts;
 }

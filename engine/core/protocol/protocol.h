@@ -29,9 +29,10 @@
 //
 // Events of a run, in this order:
 //   started    {n_positions, prompt_len, ids: i32, pieces: [bytes...] as {bytes, offsets: i32}, policy: canonical text,
-//               scorer: text, oracle_spec: text}    what gives this run's scores; how its future mass is made; may be
-//               absent
-//                  prompt tokens; sent before prefill so that the window can draw them at once
+//               scorer: text, scorer_kind: text, scorer_delay, local_heads: i32 (0 or 1 a head, or none),
+//               oracle_spec: text}
+//                  prompt tokens; sent before prefill so that the window can draw them at once. What gives this run's
+//                  scores, its local heads, and how its future mass is made, may be absent
 //   step       one per batch of new facts (after prefill one for the whole prompt, then one per decode step):
 //                {n_tokens,                        positions whose facts are complete after this step
 //                 ids: i32, pieces: {bytes, offsets}, new tokens (empty for the prefill step)
@@ -77,9 +78,6 @@ SamplingSpec sampling_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(const RunRequest& request, int id);
 RunRequest run_request_from_json(const nlohmann::json& json);
-
-nlohmann::json to_json(const StepFacts& facts, int id);
-StepFacts step_facts_from_json(const nlohmann::json& json);
 
 /// Applies an event of a run (started, step, oracle, done, error) to the record; unknown types are ignored. The same
 /// function serves window, command line and tests, so that all see the same run. Throws Error if the event does not fit

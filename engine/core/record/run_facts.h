@@ -11,25 +11,51 @@
 
 namespace kvscope {
 
-/// Facts of one batch, as the engine gathers them and the client takes them in.
-struct StepFacts {
-  int n_tokens = 0;
+/// A run begins: its prompt as tokens, told before prefill so that they can be drawn at once.
+struct RunStarted {
+  int n_positions = 0;
   std::vector<std::int32_t> ids;
+  BytePool pieces;  // as many as ids
+  PolicySpec policy;
+  ScorerInfo scorer;                      // what gives this run's scores; without text for none
+  OracleSpec oracle;                      // how its future mass is made
+  std::vector<std::uint8_t> local_heads;  // as RunRecord has them
+};
+
+/// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.
+struct StepFacts {
+  int n_tokens = 0;               // positions whose facts are complete after this step
+  std::vector<std::int32_t> ids;  // new tokens; none of a prefill
   BytePool pieces;
   int logprobs_from = 0;
-  std::vector<float> logprobs;
+  std::vector<float> logprobs;  // of positions logprobs_from ...
   struct Lifetime {
     std::int32_t layer, kv_head, token, evict_at;
   };
-  std::vector<Lifetime> lifetimes;
+  std::vector<Lifetime> lifetimes;  // that changed
   struct Score {
     std::int32_t layer, kv_head, token;
     float value;
   };
   std::vector<Score> scores;
   std::vector<Contest> contests;
-  std::vector<std::int32_t> reads;  // (q, layer, kv_head, n, n pages of 16 slots): what a selecting query read
+  std::vector<PageRead> reads;
   double seconds = 0;
+};
+
+/// Recall so far, or, when final, the future-attention target itself.
+struct OracleFacts {
+  int horizon = 0;            // queries the teacher has seen
+  std::vector<float> recall;  // [n_layers][n_kv_heads], recall(q) of Metric::recall at q = horizon - 1; NaN for 0 / 0
+  bool final = false;
+  HeadSeries<float> future_mass;  // [n_layers][n_kv_heads][horizon], empty unless final; NaN without future queries
+};
+
+/// A cancelled run has ended too: that is an outcome, not an error.
+struct RunEnded {
+  RunStatus status = RunStatus::complete;
+  RunTimings timings;
+  std::string text;  // the answer
 };
 
 }  // namespace kvscope

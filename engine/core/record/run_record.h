@@ -109,13 +109,13 @@ struct RunRecord {
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending
   std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
-  HeadSeries<float>
-      future_mass;    // oracle target before the log: max over the group of mean future mass, [0, 1]; NaN if none
-  OracleSpec oracle;  // how future_mass is made
+  /// The oracle's target before the log: maximum over the group of the mean future mass, [0, 1]; NaN if none.
+  HeadSeries<float> future_mass;
+  OracleSpec oracle;            // how future_mass is made
   LifetimeMap oracle_evict_at;  // empty until known
   int oracle_horizon = 0;       // queries the oracle has seen; < n_tokens() means "so far"
-  std::vector<float>
-      recall_so_far;  // [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty
+  /// [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty.
+  std::vector<float> recall_so_far;
 
   /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as
   /// the last sampled token need not be fed. 0: none yet, or not known; queries() takes n_tokens() then.

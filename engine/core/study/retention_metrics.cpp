@@ -10,12 +10,11 @@ namespace kvscope {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kOracleEpsilon = 1e-6f;  // inside the log, with normalised mass (KVpop eq. 2 and 3)
 
 constexpr MetricInfo kMetrics[] = {
     {Metric::density, "density", "Density",
-     "kept tokens outside the window / all tokens outside the window (t <= q - window); sinks count, the window does "
-     "not",
+     "kept tokens outside the window / all tokens outside the window (t <= q - window); "
+     "sinks count, the window does not",
      false},
     {Metric::evict_ratio, "evict_ratio", "Evict ratio",
      "1 - kept / all tokens between sinks and window (n_sink <= t <= q - window): 0 is dense, 1 is window only", false},
@@ -25,9 +24,8 @@ constexpr MetricInfo kMetrics[] = {
      "oracle: running top-k of the dense teacher's future attention with the same sinks, window, top_k and decay",
      true},
     {Metric::mass_recall, "mass_recall", "Mass recall",
-     "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; not bounded by 1, "
-     "as "
-     "the oracle may rank by decayed mass",
+     "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; "
+     "not bounded by 1, as the oracle may rank by decayed mass",
      true},
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
@@ -176,8 +174,7 @@ const MetricInfo* find_metric(std::string_view name) {
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   HeadMap map = empty_map(run);
-  const bool needs_oracle = metric == Metric::recall || metric == Metric::mass_recall;
-  q = last_query(run, q, needs_oracle);
+  q = last_query(run, q, std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle);
   if (q < 0) return map;
   const RetentionGeometry geometry = run.geometry();
   auto value = map.values.begin();
@@ -234,27 +231,6 @@ Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {
   accumulate(window);
   accumulate(long_range);
   return {std::move(sinks), std::move(window), std::move(long_range)};
-}
-
-void compute_oracle_lifetimes(RunRecord& run) {
-  const RetentionGeometry geometry = run.geometry();
-  const int n_layers = run.future_mass.n_layers(), n_kv_heads = run.future_mass.n_kv_heads();
-  run.oracle_evict_at = LifetimeMap(n_layers, n_kv_heads);
-  run.oracle_evict_at.resize(run.ids.size(), kUndecided);
-  for (int layer = 0; layer < n_layers; ++layer) {
-    for (int head = 0; head < n_kv_heads; ++head) {
-      const std::vector<float>& mass = run.future_mass.row(layer, head);
-      const int known = std::min(static_cast<int>(mass.size()), run.n_tokens());
-      const int horizon = run.oracle_horizon > 0 ? std::min(run.oracle_horizon, known) : known;
-      std::vector<float> target(horizon);
-      std::transform(mass.begin(), mass.begin() + horizon, target.begin(),
-                     [](float m) { return std::log(kOracleEpsilon + m); });
-      running_top_k(target, geometry, horizon, run.oracle_evict_at.row(layer, head));
-    }
-  }
-  if (run.oracle_horizon == 0 && !run.future_mass.empty()) {
-    run.oracle_horizon = std::min(run.n_tokens(), static_cast<int>(run.future_mass.row(0, 0).size()));
-  }
 }
 
 }  // namespace kvscope

@@ -52,9 +52,6 @@ struct Occupancy {
 };
 Occupancy occupancy(const RunRecord& run, int layer, int kv_head);
 
-/// The oracle's lifetimes from future mass, by the same running top-k (target = log(1e-6 + mass)).
-void compute_oracle_lifetimes(RunRecord& run);
-
 /// "Why was this token evicted?" as a sentence: newcomer, boundary, both effective scores, oracle verdict. Also says so
 /// when it is kept, a sink, in the window, dropped by a threshold, or the run has no contest for it.
 std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int32_t t, std::int32_t q);

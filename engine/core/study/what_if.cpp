@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/model/model.h"
 #include "engine/model/ops.h"
 #include "kernels/page_bounds.h"
 #include "kernels/select_pages.h"
@@ -63,8 +64,7 @@ void PageSelection::gather(std::int32_t q, StepFacts& facts) const {
     for (std::int32_t head = 0; head < selected_.size(1); ++head, pages += max_selected_) {
       const auto n = static_cast<std::int32_t>(std::find(pages, pages + max_selected_, -1) - pages);
       if (n == 0) continue;
-      facts.reads.insert(facts.reads.end(), {q, layer, head, n});
-      facts.reads.insert(facts.reads.end(), pages, pages + n);
+      facts.reads.push_back({q, static_cast<std::int16_t>(layer), static_cast<std::int16_t>(head), {pages, pages + n}});
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "engine/core/record/run_facts.h"
 #include "engine/decode/sequence_state.h"
 #include "kernels/step_graph.h"
 
@@ -22,7 +23,7 @@ class PageSelection {
   bool is_dense(int layer) const { return layer < sequence_.policy.plan().selection.dense_layers; }
   /// Ends a step: what was chosen goes to the host.
   void enqueue_copy(kernels::Stream stream);
-  /// After it: appends (q, layer, kv_head, n, n pages) for every head that chose to facts.reads.
+  /// After it: appends what every head that chose did read to facts.reads.
   void gather(std::int32_t q, StepFacts& facts) const;
 
  private:

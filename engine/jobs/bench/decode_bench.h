@@ -9,8 +9,9 @@
 namespace kvscope::engine {
 
 /// Arguments: model or shape, device, dtype, prompt_tokens (the context, really prefilled), max_tokens (of one repeat),
-/// repeats, batch (sequences at once, 1 ... 32), policy (all that fit by default). One row per policy, after a check of decode steps against a prefill of the
-/// same tokens. Repeats with recording off and on take turns in one run, so that both see the same contexts:
+/// repeats, batch (sequences at once, 1 ... 32), policy (all that fit by default). One row per policy, after a check of
+/// decode steps against a prefill of the same tokens. Repeats with recording off and on take turns in one run, so that
+/// both see the same contexts:
 ///
 ///     floor   bytes that a step must read (weights, kept keys and values, scorer) at the read rate measured here
 nlohmann::json decode_bench(const JsonObject& args, JobContext& context);

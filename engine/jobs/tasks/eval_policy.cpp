@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/run.h"

@@ -1,10 +1,4 @@
-// DuoAttention's directory, the one per-KV-head format that several programs load (DuoAttention, kvpress, LServe).
-//
-//     full_attention_heads.tsv   n_layers rows of n_kv_heads tab-separated floats as numpy.savetxt writes them
-//     config.json                {"sink_size": S, "recent_size": R}
-//
-// Loaders ask for a sparsity and keep the heads at or above that quantile. With (heads - n_selected) / heads a file of
-// zeros and ones gives back exactly the chosen heads.
+#include "engine/core/files/gate/duo_directory.h"
 
 #include <algorithm>
 #include <charconv>
@@ -12,7 +6,6 @@
 #include <limits>
 #include <string_view>
 
-#include "engine/core/study/head_selection.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 

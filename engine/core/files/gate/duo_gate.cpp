@@ -1,9 +1,9 @@
 // DuoAttention's directory (engine/core/files/gate/duo_directory.cpp reads it) as a gate whose score is the same for every
 // token: a head of alpha >= threshold keeps everything, the others sinks and window.
 
+#include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_shapes.h"
-#include "engine/core/study/head_selection.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope {

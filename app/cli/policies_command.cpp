@@ -1,0 +1,108 @@
+// kvscope policies: what there is, and everything that one of them declares of itself.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/cli/arguments.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "engine/core/policy/policy_table.h"
+#include "engine/core/policy/policy_text.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr OptionSpec kOptions[] = {{"json", "", "one object a policy"}, kHelpOption};
+
+ordered_json to_json(const ParameterInfo& parameter) {
+  const bool is_choice = parameter.kind == ParameterKind::choice;
+  ordered_json json = {{"name", parameter.name}, {"unit", parameter.unit}, {"definition", parameter.definition}};
+  if (is_choice) {
+    json["default"] = parameter_value(parameter, parameter.default_value);
+    json["choices"] = std::vector(parameter.choices.begin(), parameter.choices.end());
+  } else {
+    json["default"] = parameter.default_value;
+    json["min"] = parameter.min;
+    json["max"] = parameter.max;
+  }
+  return json;
+}
+
+ordered_json to_json(const PolicyInfo& policy) {
+  ordered_json parameters = ordered_json::array();
+  for (const ParameterInfo& parameter : policy.parameters) parameters.push_back(to_json(parameter));
+  return {{"name", policy.name},
+          {"title", policy.title},
+          {"definition", policy.definition},
+          {"has_budget", policy.has_budget},
+          {"needs_scorer", policy.needs_scorer},
+          {"gates", std::vector(policy.gates.begin(), policy.gates.end())},
+          {"parameters", std::move(parameters)}};
+}
+
+std::string line_of(const PolicyInfo& policy) {
+  std::string left = "  " + std::string(policy.name);
+  left.resize(22, ' ');
+  return left + std::string(policy.title) + (policy.needs_scorer ? " (reads a gate)" : "") + "\n";
+}
+
+std::string page_of(const PolicyInfo& policy) {
+  std::string text = std::string(policy.name) + ": " + std::string(policy.title) + "\n\n" + wrapped(policy.definition);
+  if (const std::string notes = policy_notes(policy); !notes.empty()) text += wrapped(notes);
+  if (policy.parameters.empty()) return text;
+  text += "\nparameters:\n";
+  for (const ParameterInfo& parameter : policy.parameters) {
+    std::string left = "  " + std::string(parameter.name) + "=" + parameter_value(parameter, parameter.default_value);
+    left.resize(std::max<std::size_t>(left.size() + 1, 18), ' ');
+    text += wrapped(left + std::string(parameter.definition) + " (" + parameter_range(parameter) + ")", 18);
+  }
+  return text;
+}
+
+const PolicyInfo& named(const std::string& name) {
+  if (const PolicyInfo* policy = find_policy(name)) return *policy;
+  std::vector<std::string_view> names;
+  for (const PolicyInfo& policy : policy_list()) names.push_back(policy.name);
+  const std::string close = closest(name, names);
+  throw Error({.code = ExitCode::usage,
+               .file = "kvscope policies",
+               .found = "no policy is named " + in_quotes(name),
+               .hint = close.empty() ? "kvscope policies lists them" : "did you mean " + close + "?"});
+}
+
+int policies(const Arguments& arguments) {
+  const bool is_one = !arguments.positionals().empty();
+  const auto shown = is_one ? std::span(&named(arguments.positionals()[0]), 1) : policy_list();
+  for (const PolicyInfo& policy : shown) {
+    if (arguments.has("json")) {
+      write_json_line(to_json(policy));
+    } else {
+      std::fputs((is_one ? page_of(policy) : line_of(policy)).c_str(), stdout);
+    }
+  }
+  flush_stdout();
+  return 0;
+}
+
+}  // namespace
+
+const CommandSpec& policies_command() {
+  static const CommandSpec spec = {
+      "policies",
+      "[NAME] [--json]",
+      "the policies, or all that there is to know of one",
+      "A policy is written NAME:key=value,key=value, as in kvpop:budget=512,window=64. A budget is tokens "
+      "(budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: its rule, the gate that it "
+      "needs, its parameters with defaults and ranges.",
+      "  kvscope policies kvpop",
+      0,
+      1,
+      kOptions,
+      policies};
+  return spec;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,168 @@
+#include "engine/core/protocol/requests.h"
+
+#include "engine/core/protocol/fields.h"
+#include "engine/core/protocol/pack.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::protocol {
+
+using nlohmann::json;
+
+namespace {
+
+json encode(const LoadRequest& r) {
+  return {{"type", "load"}, {"model", r.model}, {"device", r.device}, {"dtype", r.dtype}, {"gates", r.gates}};
+}
+
+json changes_to_json(const std::vector<PolicyChange>& changes) {
+  json list = json::array();
+  for (const PolicyChange& change : changes) list.push_back({{"q", change.q}, {"policy", change.policy.to_string()}});
+  return list;
+}
+
+json encode(const RunRequest& r) {
+  json j = {{"type", "run"},
+            {"raw", r.raw},
+            {"policy", r.policy.to_string()},
+            {"max_tokens", r.max_tokens},
+            {"sampling", fields_to_json(r.sampling)},
+            {"oracle", r.oracle},
+            {"oracle_spec", r.oracle_spec.to_string()},
+            {"changes", changes_to_json(r.changes)},
+            {"stop_at_eos", r.stop_at_eos}};
+  if (!r.stop.empty()) j["stop"] = r.stop;
+  if (r.chat.thinking) j["thinking"] = *r.chat.thinking;
+  if (!r.chat.date.empty()) j["date"] = r.chat.date;
+  for (const ChatMessage& message : r.messages) {
+    j["messages"].push_back({{"role", message.role}, {"content", message.content}});
+  }
+  if (r.prompt_ids.empty()) {
+    j["prompt"] = r.prompt;
+  } else {
+    j["prompt_ids"] = pack(r.prompt_ids);
+  }
+  return j;
+}
+
+json encode(const ScoreRequest& r) {
+  json j = {{"type", "score"}, {"policy", r.policy.to_string()}};
+  if (r.ids.empty()) {
+    j["text"] = r.text;
+  } else {
+    j["ids"] = pack(r.ids);
+  }
+  if (r.n_positions > 0) j["n_positions"] = r.n_positions;
+  if (r.choices) j["choices"] = true;
+  return j;
+}
+
+json encode(const JobRequest& r) { return {{"type", "job"}, {"job", r.job}, {"args", r.args}}; }
+json encode(const DoctorRequest&) { return {{"type", "doctor"}}; }
+json encode(const PolicyRequest& r) { return {{"type", "policy"}, {"target", r.target}, {"policy", r.policy}}; }
+json encode(const CancelRequest& r) { return {{"type", "cancel"}, {"target", r.target}}; }
+json encode(const QuitRequest&) { return {{"type", "quit"}}; }
+
+/// Token ids; that they are the model's is checked where the model is.
+std::vector<std::int32_t> token_ids(const json& j, const char* key) {
+  std::vector<std::int32_t> ids = unpack_i32(j, key);
+  for (const std::int32_t id : ids) {
+    if (id < 0) bad_field(j, key, std::to_string(id), "token ids");
+  }
+  return ids;
+}
+
+int target(const json& j) { return static_cast<int>(integer(j, "target", INT32_MIN, INT32_MAX)); }
+
+LoadRequest load_from_json(const json& j) {
+  LoadRequest r{.model = text(j, "model"), .gates = texts(j, "gates")};
+  if (j.contains("device")) r.device = text(j, "device");
+  if (j.contains("dtype")) r.dtype = text(j, "dtype");
+  return r;
+}
+
+std::vector<PolicyChange> changes_from_json(const json& list) {
+  std::vector<PolicyChange> changes;
+  for (const json& one : list) {
+    changes.push_back(
+        {static_cast<std::int32_t>(integer(one, "q", 0, kMaxPositions)), PolicySpec::parse(text(one, "policy"))});
+  }
+  return changes;
+}
+
+RunRequest run_from_json(const json& j) {
+  RunRequest r;
+  if (j.contains("prompt_ids")) {
+    r.prompt_ids = token_ids(j, "prompt_ids");
+  } else {
+    r.prompt = text(j, "prompt");
+  }
+  r.raw = boolean(j, "raw");
+  r.policy = PolicySpec::parse(text(j, "policy"));
+  r.max_tokens = static_cast<int>(integer(j, "max_tokens", 0, kMaxPositions));
+  r.sampling = fields_from_json<SamplingSpec>(field(j, "sampling", json::value_t::object));
+  r.oracle = boolean(j, "oracle");
+  if (j.contains("oracle_spec")) r.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
+  if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
+  r.stop_at_eos = boolean(j, "stop_at_eos");
+  r.stop = texts(j, "stop");
+  if (j.contains("thinking")) r.chat.thinking = boolean(j, "thinking");
+  if (j.contains("date")) r.chat.date = text(j, "date");
+  if (j.contains("messages")) {
+    for (const json& message : field(j, "messages", json::value_t::array)) {
+      r.messages.push_back({text(message, "role"), text(message, "content")});
+    }
+  }
+  return r;
+}
+
+ScoreRequest score_from_json(const json& j) {
+  ScoreRequest r;
+  if (j.contains("ids")) {
+    r.ids = token_ids(j, "ids");
+    const auto n = static_cast<std::int64_t>(r.ids.size());
+    if (j.contains("n_positions")) r.n_positions = static_cast<int>(integer(j, "n_positions", n, kMaxPositions));
+  } else {
+    r.text = text(j, "text");
+  }
+  r.policy = PolicySpec::parse(j.contains("policy") ? text(j, "policy") : "full");
+  r.choices = j.contains("choices") && boolean(j, "choices");
+  return r;
+}
+
+JobRequest job_from_json(const json& j) {
+  JobRequest r{.job = text(j, "job")};
+  if (j.contains("args")) r.args = j.at("args");
+  return r;
+}
+
+}  // namespace
+
+json to_json(const Request& request, int id) {
+  json message = std::visit([](const auto& r) { return encode(r); }, request);
+  message["id"] = id;
+  return message;
+}
+
+Request request_from_json(const json& message) {
+  const std::string type = text(message, "type");
+  if (type == "load") return load_from_json(message);
+  if (type == "run") return run_from_json(message);
+  if (type == "score") return score_from_json(message);
+  if (type == "job") return job_from_json(message);
+  if (type == "doctor") return DoctorRequest{};
+  if (type == "policy") return PolicyRequest{target(message), text(message, "policy")};
+  if (type == "cancel") return CancelRequest{target(message)};
+  if (type == "quit") return QuitRequest{};
+  throw Error({.code = ExitCode::usage,
+               .file = "request",
+               .where = "type",
+               .found = type,
+               .expected = "load, run, score, job, doctor, cancel or quit"});
+}
+
+int message_id(const json& message) {
+  const auto found = message.find("id");
+  return found != message.end() && found->is_number_integer() ? found->get<int>() : -1;
+}
+
+}  // namespace kvscope::protocol

@@ -1,0 +1,91 @@
+#include "engine/core/record/assemble.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "engine/core/record/check.h"
+#include "engine/core/record/oracle_lifetimes.h"
+
+namespace kvscope {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+template <typename T>
+void append(std::vector<T>& to, std::vector<T>& from) {
+  to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+}
+
+}  // namespace
+
+void begin_run(RunRecord& run, RunStarted started) {
+  check_started(run, started);
+  run.n_positions = started.n_positions;
+  run.prompt_len = static_cast<int>(started.ids.size());
+  run.policy = std::move(started.policy);
+  run.oracle = started.oracle;
+  run.scorer = std::move(started.scorer);
+  if (run.scorer.text.empty()) run.scorer = {.text = run.model.scorer};  // a run without scores says what there is
+  run.local_heads = std::move(started.local_heads);
+  run.ids = std::move(started.ids);
+  run.pieces = std::move(started.pieces);
+  run.logprobs.clear();
+  run.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
+  run.evict_at.resize(run.ids.size(), kUndecided);
+  run.scores = HeadSeries<float>(run.model.n_layers, run.model.n_kv_heads);
+  run.contests.clear();
+  run.reads.clear();
+  run.changes.clear();
+  run.future_mass = HeadSeries<float>();
+  run.oracle_evict_at = LifetimeMap();
+  run.oracle_horizon = 0;
+  run.recall_so_far.clear();
+  run.n_queries = 0;
+  run.status = RunStatus::running;
+  run.message.clear();
+}
+
+void apply(RunRecord& run, StepFacts facts) {
+  check_step(run, facts);
+  append(run.ids, facts.ids);
+  for (std::size_t i = 0; i < facts.pieces.size(); ++i) run.pieces.push_back(facts.pieces[i]);
+  run.n_queries = facts.n_tokens;
+  const std::size_t logprobs_end = facts.logprobs_from + facts.logprobs.size();
+  if (run.logprobs.size() < logprobs_end) run.logprobs.resize(logprobs_end, kNaN);
+  std::copy(facts.logprobs.begin(), facts.logprobs.end(), run.logprobs.begin() + facts.logprobs_from);
+  if (!facts.ids.empty()) run.evict_at.resize(run.ids.size(), kUndecided);
+  for (const auto& l : facts.lifetimes) run.evict_at.row(l.layer, l.kv_head)[l.token] = l.evict_at;
+  for (const auto& score : facts.scores) {
+    std::vector<float>& row = run.scores.row(score.layer, score.kv_head);
+    if (row.size() <= static_cast<std::size_t>(score.token)) row.resize(score.token + 1, kNaN);
+    row[score.token] = score.value;
+  }
+  append(run.contests, facts.contests);
+  append(run.reads, facts.reads);
+}
+
+void apply(RunRecord& run, OracleFacts facts) {
+  check_oracle(run, facts);
+  run.oracle_horizon = facts.horizon;
+  if (!facts.final) {
+    run.recall_so_far = std::move(facts.recall);
+    return;
+  }
+  run.future_mass = std::move(facts.future_mass);
+  run.recall_so_far.clear();
+  compute_oracle_lifetimes(run);
+}
+
+void apply(RunRecord& run, PolicyChange change) {
+  check_change(run, change);
+  run.changes.push_back(std::move(change));
+}
+
+void end_run(RunRecord& run, const RunEnded& ended) {
+  check_ended(run);
+  run.timings = ended.timings;
+  finish_run(run, ended.status);
+}
+
+}  // namespace kvscope
