@@ -6,7 +6,6 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"
@@ -76,7 +75,7 @@ std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
   const bool all = recipe.run < 0 && std::holds_alternative<views::LayerHeadMapOptions>(recipe.options);
   for (const std::string& path : recipe.traces) {
     const int first = recipe.run < 0 ? 0 : recipe.run;
-    const int n = all ? trace_info(path, "/proc/self/exe").n_runs : first + 1;
+    const int n = all ? load_info(path).n_runs : first + 1;
     for (int i = first; i < n; ++i) runs.push_back(load_run(path, i));
   }
   return runs;
