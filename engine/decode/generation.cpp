@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "engine/core/files/tokenizer/chat.h"
 #include "engine/decode/eviction/mass_eviction.h"
 #include "engine/decode/eviction/page_selection.h"
 #include "engine/decode/generation_impl.h"
