@@ -108,7 +108,7 @@ ordered_json inspect_run(const RunRecord& run) {
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
   return {{"policy", run.policy.to_string()},
           {"changes", changes},
-          {"scorer", run.model.scorer},
+          {"scorer", run.scorer.text},
           {"oracle", run.oracle.to_string()},
           {"page_reads", run.reads.size()}};
 }

@@ -183,10 +183,12 @@ const std::vector<std::int32_t>& Generation::ids() const { return impl_->ids; }
 int Generation::prompt_len() const { return impl_->prompt_len; }
 int Generation::n_positions() const { return impl_->n_positions; }
 std::span<const float> Generation::logits() const { return impl_->next_logits(); }
-std::string Generation::scorer_description() const {
+ScorerInfo Generation::scorer_info() const {
   const TokenScorer* scorer = impl_->state.policy.scorer();
-  return scorer != nullptr ? scorer->description() : std::string();
+  if (scorer == nullptr) return {};
+  return {.kind = std::string(scorer->kind()), .delay = scorer->delay(), .text = scorer->description()};
 }
+const std::vector<std::uint8_t>& Generation::local_heads() const { return impl_->state.policy.plan().local_heads; }
 const RunTimings& Generation::timings() const { return impl_->timings; }
 std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }
 const SlotCache& Generation::cache() const { return impl_->state.cache; }

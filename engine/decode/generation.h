@@ -76,8 +76,10 @@ class Generation {
 
   /// Logits of the token that would come next, [vocab_size]. Valid after prefill().
   std::span<const float> logits() const;
-  /// Of what gives this run's scores; empty if nothing does.
-  std::string scorer_description() const;
+  /// What gives this run's scores; without text if nothing does.
+  ScorerInfo scorer_info() const;
+  /// As RunRecord has them.
+  const std::vector<std::uint8_t>& local_heads() const;
   const RunTimings& timings() const;
   /// Bytes of keys and values in the pages of the cache.
   std::int64_t cache_bytes() const;

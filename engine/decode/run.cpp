@@ -110,8 +110,9 @@ RunStarted started_facts(const Generation& run) {
           .ids = run.ids(),
           .pieces = std::move(pieces),
           .policy = run.request().policy,
-          .scorer = run.scorer_description(),
-          .oracle = run.request().oracle_spec};
+          .scorer = run.scorer_info(),
+          .oracle = run.request().oracle_spec,
+          .local_heads = run.local_heads()};
 }
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {

@@ -14,6 +14,7 @@
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_live.h"
 #include "engine/core/trace/trace_merge.h"
+#include "engine/core/trace/trace_model.h"
 #include "tests/core/trace_support.h"
 #include "tests/support/random_run.h"
 
@@ -208,7 +209,7 @@ TEST_CASE("trace damage: files of other programs are named for what they are", "
 
 TEST_CASE("trace damage: a newer version says that it is newer", "[core][trace][damage]") {
   Damaged damaged;
-  damaged.set_attribute("/", "version", 2);
+  damaged.set_attribute("/", "version", trace::kVersion + 1);
   CHECK(contains(damaged.error(), "newer"));
 }
 

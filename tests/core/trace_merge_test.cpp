@@ -58,7 +58,6 @@ struct Shards {
     for (const int prompt : prompts) {
       RunRecord run = run_of(prompt);
       run.model = model;
-      run.model.scorer = run_of(prompt).model.scorer;
       writer.add(run);
     }
     if (finish) writer.finish();

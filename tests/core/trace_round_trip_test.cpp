@@ -48,6 +48,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
   huge_seed.sampling.seed = UINT64_MAX;
   RunRecord selective = random_run(8, {.page_reads = true, .n_changes = 3});
   selective.oracle = OracleSpec::parse("agg=mean,mass=sum,lse=sparse,ahead=16");
+  selective.local_heads = {0, 1, 0, 0, 1, 1};
   auto runs = std::vector{random_run(1),
                           random_run(2, {.last_token_fed = false}),
                           failed_run(),
@@ -59,7 +60,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
                           random_run(4, {.prompt_len = 3000, .n_new = 2500}),
                           random_run(9, {.page_reads = true})};
   for (auto& run : runs) run.model = runs[0].model;
-  runs[7].model.scorer = "another scorer";  // a run says by itself what scored it
+  runs[7].scorer = {.kind = "another_scorer", .text = "another scorer"};  // a run says by itself what scored it
   for (std::size_t i = 1; i < runs.size(); ++i)
     runs[i].prompt_index = 1000 - static_cast<int>(i);  // the first has none
   return runs;

@@ -89,7 +89,7 @@ std::int32_t lifetime(std::uint64_t hash) {
 /// Two runs of three read pages and change their policy. Reads may be of no page.
 void add_reads_and_changes(RunRecord& run, std::uint64_t seed) {
   run.oracle.look_ahead = static_cast<int>(seed % 5);
-  run.model.scorer = seed % 2 ? "scorer " + std::to_string(seed) : "";
+  if (seed % 2) run.scorer = {.kind = "scorer_" + std::to_string(seed), .text = "scorer " + std::to_string(seed)};
   if (seed % 3 == 1) return;
   const int n = run.n_tokens();
   for (int t = 4; t < n; ++t) {

@@ -58,7 +58,7 @@ TEST_CASE("what_if: another window of a delayed scorer is refused with the reaso
 TEST_CASE("what_if: the delay is taken from the window where the scorer's description does not tell",
           "[core][whatif]") {
   RunRecord run = random_run(2, {.policy = "kvpop:budget=80,window=32"});
-  run.model.scorer = "kvpop mlstm";
+  run.scorer.delay = -1;
   CHECK_THROWS_AS(what_if(run, PolicySpec::parse("kvpop:budget=80,window=16")), Error);
   CHECK_NOTHROW(what_if(run, PolicySpec::parse("kvpop:budget=60,window=32")));
 }

@@ -97,7 +97,14 @@ class Player {
                    .expected = "at most " + std::to_string(model_.max_positions)});
     }
     request_.policy.geometry(n_positions_);  // refuses a budget that cannot hold sinks and window
-    hooks_.send(protocol::to_json(RunStarted{n_positions_, ids_, pieces_, request_.policy, "", {}}, id_));
+    hooks_.send(protocol::to_json(RunStarted{.n_positions = n_positions_,
+                                             .ids = ids_,
+                                             .pieces = pieces_,
+                                             .policy = request_.policy,
+                                             .scorer = {"kvpop_mlstm", 64, model_.scorer},
+                                             .oracle = {},
+                                             .local_heads = {}},
+                                  id_));
   }
 
   // Facts of the first n tokens that have not been sent yet.

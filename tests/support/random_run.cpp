@@ -189,6 +189,7 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   run.n_positions = n;
   const int window = run.geometry().window;
   run.model = model_info(options, window, n);
+  if (options.scorer) run.scorer = {.kind = "kvpop_mlstm", .delay = window, .text = run.model.scorer};
   run.sampling = {
       .temperature = 0.75, .top_k = 40, .top_p = 0.5, .min_p = 0.125, .repetition_penalty = 1.25, .seed = seed};
   run.prompt_text = "A prompt, \"quoted\", of seed " + std::to_string(seed) + ".\n";
@@ -223,6 +224,11 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
 std::string run_difference(const RunRecord& a, const RunRecord& b) {
   Comparison c;
   c.fields("model.", a.model, b.model);
+  c.field("scorer.kind", a.scorer.kind, b.scorer.kind);
+  c.field("scorer.delay", a.scorer.delay, b.scorer.delay);
+  c.field("scorer.text", a.scorer.text, b.scorer.text);
+  c.field("local_heads", std::string(a.local_heads.begin(), a.local_heads.end()),
+          std::string(b.local_heads.begin(), b.local_heads.end()));
   c.field("policy", a.policy.to_string(), b.policy.to_string());
   c.field("n_positions", a.n_positions, b.n_positions);
   c.fields("sampling.", a.sampling, b.sampling);

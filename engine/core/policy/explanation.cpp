@@ -48,19 +48,13 @@ std::string explain_threshold(const TokenQuestion& question) {
   return ": its score " + numbers.a + verb + " the threshold " + numbers.b + "; margin " + numbers.margin + ".";
 }
 
-/// A head of a hybrid that admits nothing has no score to show for it.
-bool is_local(const TokenQuestion& question) {
-  return policy_of(question.spec).local_heads != nullptr &&
-         (question.plan.admission == Admission::keep || std::isnan(question.score));
-}
-
 /// The contest in which the token left.
 bool lost_contest(const TokenQuestion& question) {
   return question.contest != nullptr && question.contest->evicted == question.t;
 }
 
 std::string explain_evicted(const TokenQuestion& question) {
-  const bool local = question.went_with_window() && is_local(question);
+  const bool local = question.went_with_window() && question.local;
   if (question.plan.admission == Admission::threshold && question.went_with_window() && !local) {
     return explain_threshold(question);
   }

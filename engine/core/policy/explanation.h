@@ -17,6 +17,7 @@ struct TokenQuestion {
   std::int32_t t;
   std::int32_t evict_at;
   bool evicted;            // else it is kept
+  bool local;              // the head keeps sinks and window alone, whatever the policy does elsewhere
   float score;             // NaN if none was recorded
   const Contest* contest;  // of the head, at evict_at or for a kept token at left_window(); null: none was recorded
   bool has_contests;       // whether the run recorded any

@@ -75,6 +75,7 @@ json hello(std::string_view engine_version, std::string_view torch_version, bool
 }
 
 json to_json(const RunStarted& started, int id) {
+  const std::vector<std::int32_t> local(started.local_heads.begin(), started.local_heads.end());
   return {{"type", "started"},
           {"id", id},
           {"n_positions", started.n_positions},
@@ -82,7 +83,10 @@ json to_json(const RunStarted& started, int id) {
           {"ids", pack(started.ids)},
           {"pieces", pack(started.pieces)},
           {"policy", started.policy.to_string()},
-          {"scorer", started.scorer},
+          {"scorer", started.scorer.text},
+          {"scorer_kind", started.scorer.kind},
+          {"scorer_delay", started.scorer.delay},
+          {"local_heads", pack(local)},
           {"oracle_spec", started.oracle.to_string()}};
 }
 
@@ -99,7 +103,12 @@ RunStarted started_from_json(const json& event) {
   }
   started.policy = PolicySpec::parse(text(event, "policy"));
   if (event.contains("oracle_spec")) started.oracle = OracleSpec::parse(text(event, "oracle_spec"));
-  if (event.contains("scorer")) started.scorer = text(event, "scorer");
+  if (event.contains("scorer")) started.scorer.text = text(event, "scorer");
+  if (event.contains("scorer_kind")) started.scorer.kind = text(event, "scorer_kind");
+  if (event.contains("scorer_delay"))
+    started.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
+  if (event.contains("local_heads"))
+    for (const std::int32_t local : unpack_i32(event, "local_heads")) started.local_heads.push_back(local != 0);
   return started;
 }
 

@@ -25,8 +25,9 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.prompt_len = static_cast<int>(started.ids.size());
   run.policy = std::move(started.policy);
   run.oracle = started.oracle;
-  // A run without scores leaves what the model says of its scorers.
-  if (!started.scorer.empty()) run.model.scorer = std::move(started.scorer);
+  run.scorer = std::move(started.scorer);
+  if (run.scorer.text.empty()) run.scorer = {.text = run.model.scorer};  // a run without scores says what there is
+  run.local_heads = std::move(started.local_heads);
   run.ids = std::move(started.ids);
   run.pieces = std::move(started.pieces);
   run.logprobs.clear();

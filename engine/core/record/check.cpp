@@ -109,6 +109,13 @@ void check_recall(const ModelInfo& model, const std::vector<float>& recall) {
   throw RunFault("recall", std::to_string(recall.size()) + " numbers", std::to_string(n_heads(model)) + ", one a head");
 }
 
+void check_local_heads(const ModelInfo& model, const std::vector<std::uint8_t>& local) {
+  if (!local.empty() && local.size() != n_heads(model)) {
+    throw RunFault("local_heads", std::to_string(local.size()) + " heads",
+                   std::to_string(n_heads(model)) + ", or none");
+  }
+}
+
 void check_begun(const RunRecord& run) {
   if (run.ids.empty()) throw RunFault("type", "an event of a run that has not started", "started");
   if (run.status != RunStatus::running) throw RunFault("type", "an event of a run that has ended", "nothing more");
@@ -177,6 +184,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
                    std::to_string(started.ids.size()) + ", one a token");
   }
   check_ids(run.model, started.ids);
+  check_local_heads(run.model, started.local_heads);
   started.policy.geometry(started.n_positions);  // throws what finish_run() and the metrics would throw later
 }
 
@@ -240,6 +248,7 @@ void check_run(const RunRecord& run) {
   check_count("n_queries", run.n_queries, 0, n);
   check_count("prompt_index", run.prompt_index, -1, std::numeric_limits<int>::max());
   check_ids(run.model, run.ids);
+  check_local_heads(run.model, run.local_heads);
   check_count("pieces", static_cast<std::int64_t>(run.pieces.size()), 0, n);
   check_count("logprobs", static_cast<std::int64_t>(run.logprobs.size()), 0, n);
   check_lifetime_rows(run, "evict_at", run.evict_at);

@@ -17,8 +17,9 @@ struct RunStarted {
   std::vector<std::int32_t> ids;
   BytePool pieces;  // as many as ids
   PolicySpec policy;
-  std::string scorer;  // what gives this run's scores; empty for none
-  OracleSpec oracle;   // how its future mass is made
+  ScorerInfo scorer;                      // what gives this run's scores; without text for none
+  OracleSpec oracle;                      // how its future mass is made
+  std::vector<std::uint8_t> local_heads;  // as RunRecord has them
 };
 
 /// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.

@@ -21,9 +21,17 @@ struct ModelInfo {
   std::string dtype;         // that it computes in: "float32", "bfloat16"
   std::string device;        // "cpu", "cuda:0 NVIDIA H200"
   std::string weights_hash;  // hex of FNV-1a 64 over every safetensors header and the file sizes
-  std::string scorer;        // "kvpop mlstm, delay 64", empty if there is none
+  std::string scorer;        // all that it has, "kvpop mlstm, delay 64", empty if there is none
   int n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, vocab_size = 0, max_positions = 0;
   std::int64_t n_parameters = 0;
+};
+
+/// What gave a run its scores.
+struct ScorerInfo {
+  std::string kind;  // "kvpop_mlstm", as in gate_file.h, or "random"; empty: not known
+  int delay = -1;    // the score of token t is read out at query t + delay; -1: not known
+  std::string text;  // "kvpop mlstm, delay 64"; of a run without scores, what the model has
+  bool operator==(const ScorerInfo&) const = default;
 };
 
 /// How the next token is drawn, see engine/core/sampling/sampler.h.
@@ -84,6 +92,7 @@ struct RunTimings {
 /// and `future_mass` may be shorter. Position i of every series is the token at position i.
 struct RunRecord {
   ModelInfo model;
+  ScorerInfo scorer;
   PolicySpec policy;
   int n_positions = 0;  // prompt + max new tokens, what keep= and compression= refer to
   SamplingSpec sampling;
@@ -94,7 +103,8 @@ struct RunRecord {
   BytePool pieces;                // their bytes
   std::vector<float> logprobs;    // natural log-probability of each token given those before; NaN for the first
 
-  LifetimeMap evict_at;      // kUndecided for tokens whose fate is open
+  LifetimeMap evict_at;                   // kUndecided for tokens whose fate is open
+  std::vector<std::uint8_t> local_heads;  // [n_layers * n_kv_heads] of a hybrid: 1 keeps sinks and window; else empty
   HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending

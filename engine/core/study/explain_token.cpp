@@ -44,6 +44,9 @@ struct Question {
     return text;
   }
   std::int32_t out() const { return t + geometry.window; }
+  bool is_local() const {
+    return !run.local_heads.empty() && run.local_heads[layer * run.model.n_kv_heads + kv_head] != 0;
+  }
 
   /// The contest of this head at query `at`, nullptr if none was recorded.
   const Contest* contest_at(std::int32_t at) const {
@@ -88,6 +91,7 @@ std::string reason(const Question& question, bool evicted) {
                             .t = question.t,
                             .evict_at = question.evict_at,
                             .evicted = evicted,
+                            .local = question.is_local(),
                             .score = question.score(),
                             .contest = question.contest_at(evicted ? question.evict_at : question.out()),
                             .has_contests = !run.contests.empty(),

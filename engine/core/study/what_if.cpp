@@ -1,7 +1,6 @@
 #include "engine/core/study/what_if.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -13,36 +12,29 @@
 namespace kvscope {
 namespace {
 
-/// The delay of the scorer that made the recorded scores: the N of "delay N" in its description, else the window of a
-/// run whose policy used it. nullopt if the run had no scorer or does not tell.
+/// The delay of the scorer that made the recorded scores; where it is not known, the window of a run whose policy used
+/// it. nullopt if the run had no scorer or does not tell.
 std::optional<int> recorded_delay(const RunRecord& run) {
-  const std::string_view scorer = run.model.scorer;
-  if (scorer.empty()) return std::nullopt;
-  constexpr std::string_view kWord = "delay ";
-  if (const std::size_t at = scorer.find(kWord); at != std::string_view::npos) {
-    int delay = 0;
-    const char* begin = scorer.data() + at + kWord.size();
-    if (std::from_chars(begin, scorer.data() + scorer.size(), delay).ec == std::errc()) return delay;
-  }
+  if (run.scorer.text.empty()) return std::nullopt;
+  if (run.scorer.delay >= 0) return run.scorer.delay;
   const PolicyInfo* info = find_policy(run.policy.name);
   if (info != nullptr && info->needs_scorer) return run.geometry().window;
   return std::nullopt;
 }
 
-/// Whether the scores of `run` are of a kind that `spec` reads. A description begins with the kind of its gate.
+/// Throws if the scores of `run` are of a kind that `spec` does not read.
 void check_gate(const RunRecord& run, const PolicySpec& spec) {
   const PolicyInfo& info = policy_of(spec).info;
-  if (info.gates.empty() || run.model.scorer.empty()) return;
+  if (info.gates.empty() || run.scorer.kind.empty()) return;
+  if (std::find(info.gates.begin(), info.gates.end(), run.scorer.kind) != info.gates.end()) return;
   std::string names;
   for (const std::string_view gate : info.gates) {
-    std::string words(gate);
-    std::replace(words.begin(), words.end(), '_', ' ');
-    if (run.model.scorer.starts_with(words)) return;
-    names += (names.empty() ? "" : " or ") + words;
+    names += (names.empty() ? "" : " or ") + std::string(gate);
   }
+  std::replace(names.begin(), names.end(), '_', ' ');
   throw Error({.file = "what-if",
                .where = "scores",
-               .found = "scores of another scorer (" + run.model.scorer + ")",
+               .found = "scores of another scorer (" + run.scorer.text + ")",
                .expected = "those of " + names,
                .hint = "decode under " + spec.name + ", or ask for top-k or threshold, which take any score"});
 }
@@ -104,6 +96,10 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
       result.contests.insert(result.contests.end(), contests.begin(), contests.end());
     }
   }
+  const Policy& policy = policy_of(spec);
+  result.local_heads.clear();
+  if (policy.local_heads != nullptr)
+    result.local_heads = policy.local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
   result.oracle_evict_at = LifetimeMap();
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.
   if (geometry.window != run.geometry().window) result.future_mass = HeadSeries<float>();

@@ -52,6 +52,13 @@ void write_raw_attribute(hid_t object, const char* name, hid_t type, hid_t space
   h5_check(H5Awrite(attribute, type, data), action);
 }
 
+H5Id write_whole(hid_t parent, const char* path, hid_t type, hid_t space, const void* values) {
+  const std::string action = std::string("write ") + path;
+  H5Id dataset(H5Dcreate2(parent, path, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
+  h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), action);
+  return dataset;
+}
+
 /// Texts of one width, one after the other.
 struct PaddedTexts {
   explicit PaddedTexts(const std::vector<std::string>& texts) {
@@ -154,23 +161,21 @@ H5Id dataset_creation() {
   return creation;
 }
 
+H5Id write_dataset(hid_t parent, const char* name, Type type, const std::vector<hsize_t>& dims, const void* values) {
+  const H5Id space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), std::string("write ") + name);
+  return write_whole(parent, name, h5_type(type), space, values);
+}
+
 void write_text_dataset(hid_t parent, const char* path, std::string_view text) {
-  const std::string action = std::string("write ") + path;
-  H5Id type = text_type(text.size());
-  H5Id space(H5Screate(H5S_SCALAR), action);
-  H5Id dataset(H5Dcreate2(parent, path, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
-  h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()), action);
+  const H5Id space(H5Screate(H5S_SCALAR), "make a scalar");
+  write_whole(parent, path, text_type(text.size()), space, text.data());
 }
 
 void write_text_list(hid_t parent, const char* name, const std::vector<std::string>& texts, const char* meaning) {
-  const std::string action = std::string("write ") + name;
   const PaddedTexts padded(texts);
   const hsize_t n = texts.size();
-  H5Id type = text_type(padded.width);
-  H5Id space(H5Screate_simple(1, &n, nullptr), action);
-  H5Id dataset(H5Dcreate2(parent, name, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
-  write_attribute(dataset, "meaning", meaning);
-  h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, padded.bytes.data()), action);
+  const H5Id space(H5Screate_simple(1, &n, nullptr), "make a list");
+  write_attribute(write_whole(parent, name, text_type(padded.width), space, padded.bytes.data()), "meaning", meaning);
 }
 
 std::vector<std::string> read_text_list(hid_t dataset, const char* name, std::size_t max_bytes, std::int64_t max_n) {

@@ -73,6 +73,9 @@ H5Id dataset_creation();
 /// A scalar string dataset.
 void write_text_dataset(hid_t parent, const char* path, std::string_view text);
 
+/// The values of a dataset that is written once, of this shape.
+H5Id write_dataset(hid_t parent, const char* name, Type type, const std::vector<hsize_t>& dims, const void* values);
+
 /// A list of strings as a dataset of fixed-length ones.
 void write_text_list(hid_t parent, const char* name, const std::vector<std::string>& texts, const char* meaning);
 /// The inverse. Throws H5Error if it is anything else, or longer than that in either direction.

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/support/error.h"
 #include "engine/core/trace/trace_schema.h"
 
 namespace kvscope::trace {
 
 struct RunBlock {
-  int run = 0;  // its number in the file
+  int run = 0;             // its number in the file
+  int version = kVersion;  // of the file: the columns of newer datasets are empty
   Slice slice;
   std::array<std::vector<std::byte>, kDatasets> columns;  // [dataset] row-major part of the run, slice.count long
 
@@ -40,23 +42,26 @@ struct RunBlock {
   }
 };
 
-/// FNV-1a 64 over what the file says of the model (its scorer apart, which every run has by itself), then all columns
-/// but the checksum's own.
+/// FNV-1a 64 over what the file says of the model (its scorer apart), then all columns but the checksum's own.
 std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 
-/// Columns of `run` as number `number` of a file whose axes are filled up to `filled`. Spans count from the file's
-/// start. Throws Error (internal) if the record does not hang together (a row longer than the run, another model's
-/// shape).
-RunBlock encode_run(const RunRecord& run, const Extents& filled, int number);
+/// Columns of `run` as number `number` of a file of that version whose axes are filled up to `filled`. Spans count from
+/// the file's start. Throws Error (internal) if the record does not hang together (a row longer than the run, another
+/// model's shape).
+RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int version = kVersion);
 
 /// The inverse. The columns may come from anywhere: every size, span, index and mark is checked, and the checksum.
-/// `file` names the source in Errors. `model` gives the shape; the scorer is the run's own.
+/// `file` names the source in Errors. `model` gives the shape.
 RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file);
 
-/// Same model, field by field.
-bool same_model(const ModelInfo& a, const ModelInfo& b);
-
-/// Shape limits that every reader and writer keeps to; Error if `model` is outside.
-void check_model(const ModelInfo& model, const std::string& file);
+/// "FILE: run 3, heads/score: found; expected ...".
+[[noreturn]] inline void malformed(const std::string& file, int run, std::string where, std::string found,
+                                   std::string expected, ExitCode code = ExitCode::bad_input) {
+  throw Error({.code = code,
+               .file = file,
+               .where = "run " + std::to_string(run) + ", " + where,
+               .found = std::move(found),
+               .expected = std::move(expected)});
+}
 
 }  // namespace kvscope::trace

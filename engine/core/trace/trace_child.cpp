@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <charconv>
 
+#include "engine/core/record/run_fields.h"
 #include "engine/core/support/file.h"
 #include "engine/core/trace/trace_message.h"
+#include "engine/core/trace/trace_model.h"
 #include "engine/core/trace/trace_reader.h"
 
 extern char** environ;
@@ -29,24 +31,12 @@ constexpr std::size_t kMaxMessage = static_cast<std::size_t>(kMaxRunBytes) + (st
 // --- what is sent ----------------------------------------------------------------------------------------------------
 
 void put_model(MessageWriter& out, const ModelInfo& model) {
-  for (const auto* text :
-       {&model.name, &model.path, &model.architecture, &model.dtype, &model.device, &model.weights_hash, &model.scorer})
-    out.put(*text);
-  for (const int value :
-       {model.n_layers, model.n_heads, model.n_kv_heads, model.head_dim, model.vocab_size, model.max_positions})
-    out.put(value);
-  out.put(model.n_parameters);
+  visit_fields(model, [&](auto, const auto& value, auto) { out.put(value); });
 }
 
 ModelInfo get_model(MessageReader& in) {
   ModelInfo model;
-  for (auto* text :
-       {&model.name, &model.path, &model.architecture, &model.dtype, &model.device, &model.weights_hash, &model.scorer})
-    *text = in.text();
-  for (int* value :
-       {&model.n_layers, &model.n_heads, &model.n_kv_heads, &model.head_dim, &model.vocab_size, &model.max_positions})
-    *value = in.get<int>();
-  model.n_parameters = in.get<std::int64_t>();
+  visit_fields(model, [&](auto, auto& value, auto) { in.get(value); });
   return model;
 }
 
@@ -71,10 +61,7 @@ void put_info(MessageWriter& out, const TraceInfo& info) {
   out.put(info.version);
   out.put(info.status);
   put_model(out, info.model);
-  const CaptureInfo& capture = info.capture;
-  for (const int value : {capture.n_prompts, capture.shard, capture.n_shards}) out.put(value);
-  out.put(capture.prompts_hash);
-  out.put(capture.request);
+  visit_fields(info.capture, [&](auto, const auto& value) { out.put(value); });
   out.put(info.n_runs);
   out.put(info.planned_runs);
   for (const auto index : info.prompt_index) out.put(index);
@@ -92,10 +79,8 @@ TraceInfo get_info(MessageReader& in) {
   info.status = in.text();
   info.model = get_model(in);
   CaptureInfo& capture = info.capture;
-  for (int* value : {&capture.n_prompts, &capture.shard, &capture.n_shards}) *value = in.get<int>();
+  visit_fields(capture, [&](auto, auto& value) { in.get(value); });
   if (capture.n_prompts < 0 || capture.shard < 0 || capture.shard >= capture.n_shards) throw BadMessage{};
-  capture.prompts_hash = in.text();
-  capture.request = in.text();
   info.n_runs = in.get<int>();
   info.planned_runs = in.get<int>();
   if (info.n_runs < 0 || info.planned_runs < 0) throw BadMessage{};
@@ -113,6 +98,8 @@ RunRecord get_run(MessageReader& in, const std::string& file) {
   check_model(model, file);
   RunBlock block;
   block.run = in.get<int>();
+  block.version = in.get<int>();
+  if (block.version < 1 || block.version > kVersion) throw BadMessage{};
   for (int axis = 0; axis < kAxes; ++axis) {
     block.slice.begin.size[axis] = in.get<std::int64_t>();
     auto& count = block.slice.count.size[axis] = in.get<std::int64_t>();
@@ -161,6 +148,7 @@ bool send_run(const ValidTrace& valid, const RunBlock& block) {
   out.put(static_cast<std::uint8_t>(MessageKind::run));
   put_model(out, valid.info.model);
   out.put(block.run);
+  out.put(block.version);
   for (int axis = 0; axis < kAxes; ++axis) {
     out.put(block.slice.begin.size[axis]);
     out.put(block.slice.count.size[axis]);

@@ -1,4 +1,4 @@
-// Why two traces cannot be one.
+// Why two captures cannot be one.
 
 #include <algorithm>
 
@@ -42,22 +42,6 @@ std::optional<TraceDifference> missing_option(const std::vector<std::string>& a,
 }
 
 }  // namespace
-
-std::optional<TraceDifference> model_difference(const ModelInfo& a, const ModelInfo& b) {
-  for (const auto& [what, text] :
-       {std::pair("architecture", &ModelInfo::architecture), std::pair("weights_hash", &ModelInfo::weights_hash),
-        std::pair("scorer", &ModelInfo::scorer), std::pair("dtype", &ModelInfo::dtype),
-        std::pair("device", &ModelInfo::device)})
-    if (a.*text != b.*text) return {{what, a.*text, b.*text}};
-  for (const auto& [what, number] :
-       {std::pair("n_layers", &ModelInfo::n_layers), std::pair("n_heads", &ModelInfo::n_heads),
-        std::pair("n_kv_heads", &ModelInfo::n_kv_heads), std::pair("head_dim", &ModelInfo::head_dim),
-        std::pair("vocab_size", &ModelInfo::vocab_size), std::pair("max_positions", &ModelInfo::max_positions)})
-    if (a.*number != b.*number) return {{what, std::to_string(a.*number), std::to_string(b.*number)}};
-  if (a.n_parameters != b.n_parameters)
-    return {{"n_parameters", std::to_string(a.n_parameters), std::to_string(b.n_parameters)}};
-  return std::nullopt;
-}
 
 std::optional<TraceDifference> capture_difference(const CaptureInfo& a, const CaptureInfo& b) {
   const auto list = [](const CaptureInfo& info) {

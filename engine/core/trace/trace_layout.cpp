@@ -4,13 +4,14 @@
 #include <numeric>
 
 #include "engine/core/support/version.h"
+#include "engine/core/trace/trace_model.h"
 
 namespace kvscope::trace {
 
 namespace {
 
 constexpr char kReadme[] =
-    R"(A KVScope trace, version 1: which tokens a language model kept in its KV cache, run by run.
+    R"(: which tokens a language model kept in its KV cache, run by run.
 
     import h5py
     f = h5py.File("trace.h5", "r")
@@ -69,41 +70,15 @@ H5Id create_dataset(hid_t file, const DatasetSchema& dataset, const Extents& ext
   return created;
 }
 
-void write_model(hid_t file, const ModelInfo& model) {
-  H5Id group = create_group(file, "model");
-  write_attribute(group, "name", model.name);
-  write_attribute(group, "path", model.path);
-  write_attribute(group, "architecture", model.architecture);
-  write_attribute(group, "dtype", model.dtype);
-  write_attribute(group, "device", model.device);
-  write_attribute(group, "weights_hash", model.weights_hash);
-  write_attribute(group, "scorer", model.scorer);
-  write_attribute(group, "n_layers", model.n_layers);
-  write_attribute(group, "n_heads", model.n_heads);
-  write_attribute(group, "n_kv_heads", model.n_kv_heads);
-  write_attribute(group, "head_dim", model.head_dim);
-  write_attribute(group, "vocab_size", model.vocab_size);
-  write_attribute(group, "max_positions", model.max_positions);
-  write_attribute(group, "n_parameters", model.n_parameters);
-}
-
 void write_capture(hid_t file, const CaptureInfo& capture) {
   H5Id group = create_group(file, "capture");
-  write_attribute(group, "n_prompts", capture.n_prompts);
-  write_attribute(group, "shard", capture.shard);
-  write_attribute(group, "n_shards", capture.n_shards);
-  write_attribute(group, "prompts_hash", capture.prompts_hash);
-  write_attribute(group, "request", capture.request);
+  visit_fields(capture, [&](const char* name, const auto& value) { write_attribute(group, name, value); });
 }
 
 void write_axis(hid_t group, const char* name, const char* long_name, hsize_t n) {
   std::vector<std::int32_t> values(n);
   std::iota(values.begin(), values.end(), 0);
-  H5Id space(H5Screate_simple(1, &n, nullptr), "create an axis");
-  H5Id dataset(H5Dcreate2(group, name, H5T_STD_I32LE, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT),
-               "create an axis");
-  h5_check(H5Dwrite(dataset, H5T_STD_I32LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "write an axis");
-  write_attribute(dataset, "long_name", long_name);
+  write_attribute(write_dataset(group, name, Type::i32, {n}, values.data()), "long_name", long_name);
 }
 
 /// What makes /heads a plot in h5web, silx and NeXpy: scores over layer, head and token, the other series beside it.
@@ -178,25 +153,26 @@ std::array<hsize_t, 3> chunk_of(const DatasetSchema& dataset, const Extents& ext
 
 OpenTrace create_trace(const std::string& path, const Heading& heading, const Extents& extents, Storage storage) {
   OpenTrace trace;
+  trace.version = heading.version;
   try {
     H5Id creation(H5Pcreate(H5P_FILE_CREATE), "prepare a file");
     h5_check(H5Pset_obj_track_times(creation, false), "prepare a file");
     trace.file = H5Id(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation, file_access()), "create the file");
     H5Id root(H5Gopen2(trace.file, "/", H5P_DEFAULT), "open /");
     write_attribute(root, "format", kFormat);
-    write_attribute(root, "version", kVersion);
+    write_attribute(root, "version", heading.version);
     write_attribute(root, "status", status_of(storage));
     write_attribute(root, "created_by", "kvscope " + std::string(version()));
     write_attribute(root, "git_revision", std::string(git_revision()));
     write_attribute(root, "planned_runs", heading.planned_runs);
     write_attribute(root, "NX_class", "NXroot");
     write_attribute(root, "default", storage == Storage::live ? "heads" : "summary");
-    write_text_dataset(root, "README", kReadme);
+    write_text_dataset(root, "README", "A KVScope trace, version " + std::to_string(heading.version) + kReadme);
     write_model(root, heading.model);
     write_capture(root, heading.capture);
     if (storage == Storage::merged) write_shards(root, heading.shards);
     for (const char* group : {"runs", "tokens", "heads", "contests", "reads"}) create_group(root, group);
-    for (const auto& dataset : kSchema)
+    for (const auto& dataset : datasets_of(trace.version))
       trace.datasets[static_cast<int>(dataset.id)] =
           create_dataset(trace.file, dataset, extents, storage, heading.shards);
     describe_heads(trace.file, heading.model);
@@ -215,11 +191,12 @@ OpenTrace create_trace(const std::string& path, const Heading& heading, const Ex
   return trace;
 }
 
-OpenTrace reopen_trace(const std::string& path) {
+OpenTrace reopen_trace(const std::string& path, int version) {
   OpenTrace trace;
+  trace.version = version;
   try {
     trace.file = H5Id(H5Fopen(path.c_str(), H5F_ACC_RDWR, file_access()), "open the file");
-    for (const auto& dataset : kSchema)
+    for (const auto& dataset : datasets_of(version))
       trace.datasets[static_cast<int>(dataset.id)] =
           H5Id(H5Dopen2(trace.file, dataset.path, H5P_DEFAULT), std::string("open ") + dataset.path);
     trace.committed = H5Id(H5Dopen2(trace.file, "committed", H5P_DEFAULT), "open committed");

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <type_traits>
 
 #include "engine/core/record/run_record.h"
 #include "engine/core/trace/h5_handle.h"
@@ -26,12 +27,25 @@ struct Heading {
   CaptureInfo capture;
   int planned_runs = 1;
   ShardTable shards = {};  // of Storage::merged
+  int version = kVersion;  // of the format
 };
+
+/// Calls visit(name, member) for the fields of a CaptureInfo (const or not): the attributes of /capture.
+template <typename Capture, typename Visit>
+requires std::is_same_v<std::remove_const_t<Capture>, CaptureInfo>
+void visit_fields(Capture& capture, Visit&& visit) {
+  visit("n_prompts", capture.n_prompts);
+  visit("shard", capture.shard);
+  visit("n_shards", capture.n_shards);
+  visit("prompts_hash", capture.prompts_hash);
+  visit("request", capture.request);
+}
 
 /// An open trace: the file and its datasets. Throws H5Error from every function.
 struct OpenTrace {
   H5Id file, committed;
-  std::array<H5Id, kDatasets> datasets;
+  std::array<H5Id, kDatasets> datasets;  // those of its version
+  int version = kVersion;
   hid_t operator[](Dataset id) const { return datasets[static_cast<int>(id)]; }
   /// Gives everything up without closing it (see RAII note in h5_handle.h): for files that could not be written.
   void leak();
@@ -41,7 +55,7 @@ struct OpenTrace {
 OpenTrace create_trace(const std::string& path, const Heading& heading, const Extents& extents, Storage storage);
 
 /// Opens a partial trace to write more rows. Its layout must have been checked before (open_valid).
-OpenTrace reopen_trace(const std::string& path);
+OpenTrace reopen_trace(const std::string& path, int version);
 
 /// Writes or reads the part of a dataset that begins at `begin` and is `count` long on each axis, row-major.
 void write_part(const OpenTrace& trace, Dataset id, const Extents& begin, const Extents& count, const void* data);

@@ -14,7 +14,8 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/trace/trace_file.h"
-#include "engine/core/trace/trace_reader.h"
+#include "engine/core/trace/trace_model.h"
+#include "engine/core/trace/trace_spans.h"
 
 namespace kvscope::trace {
 
@@ -181,6 +182,7 @@ LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t posit
     : path_(resumed.valid.file), heading_(heading), capacity_(capacity_of(heading, positions, path_)) {
   filled_ = resumed.filled;
   committed_ = resumed.valid.info.n_runs;
+  heading_.version = resumed.valid.info.version;  // a file keeps its version
   bool has_room = resumed.valid.info.status == "partial" && resumed.valid.info.planned_runs == heading.planned_runs;
   for (int axis = 0; axis < kAxes; ++axis)
     has_room = has_room && resumed.valid.extents.size[axis] >= capacity_.size[axis];
@@ -194,7 +196,7 @@ LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t posit
   lock_ = std::move(resumed.lock);
   resumed.valid.trace = OpenTrace{};
   try {
-    trace_ = reopen_trace(path_.string());
+    trace_ = reopen_trace(path_.string(), heading_.version);
   } catch (const H5Error& error) {
     give_up(error);
   }
@@ -212,19 +214,17 @@ void LiveTrace::add(const RunRecord& run) {
                  .file = file,
                  .found = "could not be written before",
                  .hint = "it keeps its " + std::to_string(committed_) + " committed runs"});
-  ModelInfo model = run.model;
-  model.scorer = heading_.model.scorer;  // a run says by itself what scored it
-  if (!same_model(model, heading_.model))
+  if (!same_model(run.model, heading_.model))
     throw Error({.code = ExitCode::internal,
                  .file = file,
                  .found = "a run of model " + run.model.name,
                  .expected = "one model a trace: " + heading_.model.name});
-  const RunBlock block = encode_run(run, filled_, committed_);
+  const RunBlock block = encode_run(run, filled_, committed_, heading_.version);
   decode_run(block, heading_.model, file);  // what could not be read back is not written
   check_capacity(block);
   make_room(block);
   try {
-    for (const auto& dataset : kSchema)
+    for (const auto& dataset : datasets_of(heading_.version))
       write_part(trace_, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
     flush_to_disk(trace_.file);
     write_committed(trace_, committed_ + 1);

@@ -8,7 +8,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_child.h"
 #include "engine/core/trace/trace_live.h"
-#include "engine/core/trace/trace_reader.h"
+#include "engine/core/trace/trace_spans.h"
 
 namespace kvscope {
 
@@ -48,9 +48,7 @@ class Merge {
     const fs::path& path = paths_[static_cast<std::size_t>(place.shard)];
     RunRecord run =
         options_.program.empty() ? load_trace(path, place.run) : load_trace_guarded(options_.program, path, place.run);
-    const std::string scorer = run.model.scorer;
-    run.model = heading_.model;  // one name and one path for all; nothing else differs but what scored the run
-    run.model.scorer = scorer;
+    run.model = heading_.model;  // one name and one path for all; nothing else differs
     return run;
   }
 
@@ -63,12 +61,16 @@ class Merge {
       if (!info.shards.empty()) fail(path, "a merged trace", "a shard", "name the shards that it was made of");
       if (info.capture.n_prompts == 0) fail(path, "a trace that no capture made", "a shard of kvscope capture");
       const TraceInfo& first = infos_.front();
+      if (info.version != first.version && !options_.copy)
+        fail(path, "a trace of version " + std::to_string(info.version),
+             std::to_string(first.version) + " as in " + paths_[0].string(), "merge with --copy");
       auto difference = model_difference(info.model, first.model);
       if (!difference) difference = capture_difference(info.capture, first.capture);
       if (difference)
         fail(path, difference->what + ": " + difference->a, difference->b + " as in " + paths_[0].string());
     }
     heading_.model = infos_[0].model;
+    if (!options_.copy) heading_.version = infos_[0].version;  // rows that stay in the shards are as they are
     heading_.capture = infos_[0].capture;
     heading_.capture.shard = 0;
     heading_.capture.n_shards = 1;
@@ -209,8 +211,8 @@ class Merge {
     Extents begin = slices_[first_slice_[place.shard] + place.run].begin;
     begin[Axis::run] = number;
     for (const Axis axis : kShardAxes) begin[axis] += heading_.shards.offset(place.shard, axis);
-    const RunBlock block = encode_run(run, begin, number);
-    for (const auto& dataset : kSchema)
+    const RunBlock block = encode_run(run, begin, number, heading_.version);
+    for (const auto& dataset : datasets_of(heading_.version))
       if (!is_in_shards(dataset))
         write_part(merged, dataset.id, block.slice.begin, block.slice.count, block[dataset.id].data());
     report_.n_tokens += run.n_tokens();

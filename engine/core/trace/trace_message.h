@@ -8,10 +8,6 @@
 #include <string_view>
 #include <type_traits>
 
-#include "engine/core/support/error.h"
-#include "engine/core/trace/run_block.h"
-#include "engine/core/trace/trace_file.h"
-
 namespace kvscope::trace {
 
 enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3 };
@@ -45,6 +41,14 @@ class MessageReader {
     T value;
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
+  }
+  template <typename T>
+  void get(T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = text();
+    } else {
+      value = get<T>();
+    }
   }
   std::string_view text() { return take(get<std::uint64_t>()); }
   bool at_end() const { return rest_.empty(); }

@@ -1,82 +1,44 @@
 #include "engine/core/trace/trace_reader.h"
 
-#include <algorithm>
-
-#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_spans.h"
 
 namespace kvscope::trace {
 
 namespace {
 
-using Span = std::array<std::int64_t, 2>;
-
-void check_span(const ValidTrace& valid, Dataset id, Axis axis, int run, Span span) {
-  if (span[0] >= 0 && span[1] >= span[0] && span[1] <= valid.extents[axis]) return;
-  throw Error({.file = valid.file,
-               .where = "run " + std::to_string(run) + ", " + schema(id).path,
-               .found = std::to_string(span[0]) + " to " + std::to_string(span[1]),
-               .expected = "within 0 to " + std::to_string(valid.extents[axis])});
-}
-
-Span read_span(const ValidTrace& valid, Dataset id, Axis axis, int run) {
-  Extents begin{{}}, count;
-  begin[Axis::run] = run;
-  count[Axis::run] = 1;
-  Span span{};
-  read_part(valid.trace, id, begin, count, span.data());
-  check_span(valid, id, axis, run, span);
-  return span;
-}
-
-/// What HDF5 refuses while a run is read, as an Error of the file.
-template <typename Read>
-auto reading(const ValidTrace& valid, int run, Read read) {
-  try {
-    return read();
-  } catch (const H5Error& error) {
-    throw Error({.file = valid.file,
-                 .where = "run " + std::to_string(run) + ", " + error.action(),
-                 .found = error.reason(),
-                 .expected = "a whole KVScope trace"});
-  }
-}
-
-Slice slice_of(const ValidTrace& valid, int run) {
-  Slice slice;
-  slice.begin[Axis::run] = run;
-  slice.count[Axis::run] = 1;
-  slice.count[Axis::layer] = valid.extents[Axis::layer];
-  slice.count[Axis::kv_head] = valid.extents[Axis::kv_head];
-  const auto own = [&](Axis axis, Span span) {
-    slice.begin[axis] = span[0];
-    slice.count[axis] = span[1] - span[0];
-  };
-  for (const auto& [span, axis] : kAxisSpans) own(axis, read_span(valid, span, axis, run));
-  // The texts stand one after the other, so the first begin and the last end hold them all.
-  const Span first = read_span(valid, kTextSpans.front(), Axis::text_byte, run);
-  const Span last = read_span(valid, kTextSpans.back(), Axis::text_byte, run);
-  own(Axis::text_byte, {first[0], std::max(first[0], last[1])});
-  return slice;
-}
-
-void check_run_index(const ValidTrace& valid, int run) {
-  if (run >= 0 && run < valid.info.n_runs) return;
-  throw Error({.code = ExitCode::usage,
-               .file = valid.file,
-               .found = "there is no run " + std::to_string(run),
-               .expected = valid.info.n_runs == 0 ? "a trace with runs; this one was stopped before its first"
-                                                  : "0 to " + std::to_string(valid.info.n_runs - 1)});
-}
-
 void check_run_size(const ValidTrace& valid, const RunBlock& block) {
   double bytes = 0;
-  for (const auto& dataset : kSchema) {
+  for (const auto& dataset : datasets_of(block.version)) {
     double part = size_of(dataset.type);
     for (int d = 0; d < dataset.rank(); ++d) part *= static_cast<double>(block.slice.count[dataset.axes[d]]);
     bytes += part;
   }
   if (bytes > static_cast<double>(kMaxRunBytes))
     throw Error({.file = valid.file, .where = "run " + std::to_string(block.run), .found = "more than 2 GiB of data"});
+}
+
+/// The file that holds the virtual rows of a merged trace: valid by itself, with its own data, of the same model and
+/// version, and with all the rows that the merged one counts on. Throws Error that names it.
+ValidTrace open_shard(const ValidTrace& merged, int shard) {
+  const auto path = std::filesystem::path(merged.file).parent_path() / merged.shards.names[shard];
+  ValidTrace source = open_valid(path);
+  const auto fail = [&](std::string found, std::string expected) {
+    throw Error({.file = path.string(),
+                 .found = std::move(found),
+                 .expected = std::move(expected),
+                 .hint = "merge the shards again: " + merged.file + " was made of other files"});
+  };
+  if (!source.info.shards.empty()) fail("a merged trace", "a shard with its own data");
+  if (const auto difference = model_difference(source.info.model, merged.info.model))
+    fail("a trace of a model with " + difference->what + " " + difference->a, difference->b);
+  if (source.info.version != merged.info.version)
+    fail("a trace of version " + std::to_string(source.info.version), std::to_string(merged.info.version));
+  const Extents filled = filled_of(source);
+  for (const Axis axis : kFilledAxes)
+    if (filled[axis] < merged.shards.filled[shard][axis])
+      fail(std::to_string(filled[axis]) + " " + kAxisNames[static_cast<int>(axis)] + "s",
+           "at least " + std::to_string(merged.shards.filled[shard][axis]));
+  return source;
 }
 
 /// `begin` on the axes of the shard that holds the run's virtual rows. Throws Error if they are not all in that shard.
@@ -102,7 +64,7 @@ void read_columns(const ValidTrace& valid, RunBlock& block) {
     source_begin = begin_in_shard(valid, block, shard);
     source = open_shard(valid, shard);
   }
-  for (const auto& dataset : kSchema) {
+  for (const auto& dataset : datasets_of(block.version)) {
     auto& column = block[dataset.id];
     column.resize(n_elements(dataset, block.slice.count) * size_of(dataset.type));
     const bool elsewhere = merged && is_in_shards(dataset);
@@ -114,40 +76,16 @@ void read_columns(const ValidTrace& valid, RunBlock& block) {
 }  // namespace
 
 RunBlock read_run(const ValidTrace& valid, int run_index) {
-  check_run_index(valid, run_index);
+  const Slice slice = run_slice(valid, run_index);
   return reading(valid, run_index, [&] {
     RunBlock block;
     block.run = run_index;
-    block.slice = slice_of(valid, run_index);
+    block.version = valid.info.version;
+    block.slice = slice;
     check_run_size(valid, block);
     read_columns(valid, block);
     return block;
   });
-}
-
-Slice run_slice(const ValidTrace& valid, int run_index) {
-  check_run_index(valid, run_index);
-  return reading(valid, run_index, [&] { return slice_of(valid, run_index); });
-}
-
-Extents filled_of(const ValidTrace& valid) {
-  Extents filled;
-  filled[Axis::run] = valid.info.n_runs;
-  filled[Axis::layer] = valid.extents[Axis::layer];
-  filled[Axis::kv_head] = valid.extents[Axis::kv_head];
-  Extents begin{{}}, count;
-  count[Axis::run] = valid.info.n_runs;
-  std::vector<Span> spans(static_cast<std::size_t>(valid.info.n_runs));
-  const auto measure = [&](Dataset id, Axis axis) {
-    reading(valid, 0, [&] { read_part(valid.trace, id, begin, count, spans.data()); });
-    for (int run = 0; run < valid.info.n_runs; ++run) {
-      check_span(valid, id, axis, run, spans[run]);
-      filled[axis] = std::max(filled[axis], spans[run][1]);
-    }
-  };
-  for (const auto& [span, axis] : kAxisSpans) measure(span, axis);
-  measure(kTextSpans.back(), Axis::text_byte);
-  return filled;
 }
 
 }  // namespace kvscope::trace

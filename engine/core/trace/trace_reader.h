@@ -10,10 +10,4 @@ namespace kvscope::trace {
 /// the file's axes or it is larger than kMaxRunBytes.
 RunBlock read_run(const ValidTrace& valid, int run_index);
 
-/// Where the parts of a committed run stand. Throws Error as read_run().
-Slice run_slice(const ValidTrace& valid, int run_index);
-
-/// How far each axis is filled by the committed runs. Throws Error if a span lies outside the file's axes.
-Extents filled_of(const ValidTrace& valid);
-
 }  // namespace kvscope::trace

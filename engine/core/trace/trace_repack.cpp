@@ -81,18 +81,16 @@ void write_summary(const OpenTrace& trace, const Extents& filled) {
   for (const char* axis : {"layer", "kv_head"})
     h5_check(H5Lcreate_hard(trace.file, (std::string("heads/") + axis).c_str(), data, axis, H5P_DEFAULT, H5P_DEFAULT),
              "link an axis");
-  const hsize_t dims[] = {static_cast<hsize_t>(filled[Axis::layer]), static_cast<hsize_t>(filled[Axis::kv_head])};
-  H5Id space(H5Screate_simple(2, dims, nullptr), "create summary");
-  H5Id dataset(H5Dcreate2(data, "density", H5T_IEEE_F32LE, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT),
-               "create summary");
+  const std::vector<hsize_t> dims = {static_cast<hsize_t>(filled[Axis::layer]),
+                                     static_cast<hsize_t>(filled[Axis::kv_head])};
+  const H5Id dataset = write_dataset(data, "density", Type::f32, dims, density.data());
   write_attribute(dataset, "long_name", "density");
   write_attribute(dataset, "meaning",
                   "mean over the runs of |kept, t <= q - window| / |{t <= q - window}| at the last q");
-  h5_check(H5Dwrite(dataset, H5T_IEEE_F32LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, density.data()), "write summary");
 }
 
 void copy_rows(const OpenTrace& from, const OpenTrace& to, const Extents& filled) {
-  for (const auto& dataset : kSchema) copy_dataset(from, to, dataset, filled);
+  for (const auto& dataset : datasets_of(to.version)) copy_dataset(from, to, dataset, filled);
 }
 
 void write_packed(const OpenTrace& from, const Extents& filled, const Heading& heading, const std::string& path) {

@@ -1,5 +1,5 @@
 #pragma once
-// The trace format, version 1. This header is the format: writer, reader, validator and repack are loops over kSchema.
+// The trace format, version 2. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
 // all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
@@ -24,15 +24,19 @@
 // deflate. "merged" has small datasets of its own, and the large ones as virtual datasets over shards in the same
 // folder. Readers need not care which one they have: they read `committed` and the spans.
 //
+// A file of an older version lacks the datasets that are newer (DatasetSchema::since); what its runs are taken to have
+// said instead stands in run_decode.cpp. A file keeps its version: whoever goes on with one writes what it has.
+//
 // Strings are bytes (UTF-8 unless a token cut a character in two): fixed-length attributes, and byte pools with spans.
 // Everything is little-endian. No variable-length types, no references, no links but hard ones, no external storage.
 
 #include <array>
 #include <cstdint>
+#include <ranges>
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
@@ -63,6 +67,7 @@ enum class Dataset : int {
   policy_json_span,
   changes_span,
   oracle_span,
+  scorer_kind_span,
   scorer_span,
   status,
   prompt_index,
@@ -83,6 +88,7 @@ enum class Dataset : int {
   decode_s,
   decode_steps,
   instrumented,
+  scorer_delay,
   n_sink,
   window,
   top_k,
@@ -92,6 +98,7 @@ enum class Dataset : int {
   score_length,
   future_mass_length,
   oracle_evict_at_length,
+  local_heads,
   density,
   recall,
   mass_recall,
@@ -131,6 +138,7 @@ struct DatasetSchema {
   std::array<Axis, 3> axes;  // outermost first; none behind the last
   const char* units;         // "" for pure numbers
   const char* meaning;
+  int since = 1;  // version of the format that it came with
   constexpr int rank() const {
     return axes[0] == Axis::none ? 0 : axes[1] == Axis::none ? 1 : axes[2] == Axis::none ? 2 : 3;
   }
@@ -158,7 +166,8 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::policy_json_span, "runs/policy_json_span", Type::i64, kRunSpan, "", "range in runs/text: the policy as JSON: name, parameters, budget in three units, geometry"},
   {Dataset::changes_span, "runs/changes_span", Type::i64, kRunSpan, "", "range in runs/text: changes of the policy during the run, a line each: first query that it holds for, tab, policy; empty if there was none"},
   {Dataset::oracle_span, "runs/oracle_span", Type::i64, kRunSpan, "", "range in runs/text: how future_mass is made, agg=...,mass=...,lse=...,ahead=..."},
-  {Dataset::scorer_span, "runs/scorer_span", Type::i64, kRunSpan, "", "range in runs/text: what gave this run's scores; empty if nothing did"},
+  {Dataset::scorer_kind_span, "runs/scorer_kind_span", Type::i64, kRunSpan, "", "range in runs/text: kind of the gate that gave this run's scores (kvpop_mlstm); empty if nothing did", 2},
+  {Dataset::scorer_span, "runs/scorer_span", Type::i64, kRunSpan, "", "range in runs/text: what gave this run's scores, in words; where nothing did, what the model has"},
   // runs: what was asked and how it went
   {Dataset::status, "runs/status", Type::u8, kPerRun, "", "0 running, 1 complete, 2 cancelled, 3 failed"},
   {Dataset::prompt_index, "runs/prompt_index", Type::i32, kPerRun, "", "which prompt of the capture's list it answers, from 0; -1: a run on its own"},
@@ -179,6 +188,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::decode_s, "runs/decode_s", Type::f64, kPerRun, "s", "all decode steps"},
   {Dataset::decode_steps, "runs/decode_steps", Type::i32, kPerRun, "", "steps that decode_s covers"},
   {Dataset::instrumented, "runs/instrumented", Type::u8, kPerRun, "", "1: recording and oracle ran beside it, so the timings are not the method's own"},
+  {Dataset::scorer_delay, "runs/scorer_delay", Type::i32, kPerRun, "tokens", "the score of token t was read out at query t + delay; -1: not known", 2},
   {Dataset::n_sink, "runs/n_sink", Type::i32, kPerRun, "tokens", "derived from the policy: sinks; -1 if it has no geometry"},
   {Dataset::window, "runs/window", Type::i32, kPerRun, "tokens", "derived from the policy: window"},
   {Dataset::top_k, "runs/top_k", Type::i32, kPerRun, "tokens", "derived from the policy: long-range slots of each head"},
@@ -188,12 +198,13 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::score_length, "runs/score_length", Type::i32, kRunHead, "tokens", "the same for heads/score"},
   {Dataset::future_mass_length, "runs/future_mass_length", Type::i32, kRunHead, "tokens", "the same for heads/future_mass"},
   {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at"},
+  {Dataset::local_heads, "runs/local_heads", Type::u8, kRunHead, "", "1: the policy keeps sinks and window alone in this head, 0: it does not; 255: it does not treat heads apart", 2},
   {Dataset::density, "runs/density", Type::f32, kRunHead, "", "|kept, t <= q - window| / |{t <= q - window}| at the last position q; NaN for 0 / 0"},
   {Dataset::recall, "runs/recall", Type::f32, kRunHead, "", "|kept and oracle kept| / |oracle kept| over n_sink <= t <= q - window at the last position q; NaN for 0 / 0 or without oracle"},
   {Dataset::mass_recall, "runs/mass_recall", Type::f32, kRunHead, "", "future mass of what is kept / that of what the oracle keeps, over the same tokens; NaN for 0 / 0 or without oracle"},
   {Dataset::recall_known, "runs/recall_known", Type::u8, kPerRun, "", "1: recall_so_far has values"},
   {Dataset::recall_so_far, "runs/recall_so_far", Type::f32, kRunHead, "", "recall as the engine last reported it; only of runs that stopped before the oracle was whole"},
-  {Dataset::checksum, "runs/checksum", Type::u64, kPerRun, "", "FNV-1a 64 over the attributes of /model but scorer, then the run's part of every other dataset, in the order of the format"},
+  {Dataset::checksum, "runs/checksum", Type::u64, kPerRun, "", "FNV-1a 64 over the attributes of /model but scorer, then the run's part of every other dataset of the file's version, in the order of the format"},
   {Dataset::text, "runs/text", Type::u8, {Axis::text_byte}, "", "UTF-8 of all texts of all runs"},
   // tokens
   {Dataset::token_id, "tokens/id", Type::i32, kPerToken, "", "token id"},
@@ -233,6 +244,11 @@ static_assert(schema_is_ordered());
 
 inline constexpr const DatasetSchema& schema(Dataset id) { return kSchema[static_cast<int>(id)]; }
 
+/// The datasets of a file of that version.
+inline auto datasets_of(int version) {
+  return std::views::filter(kSchema, [version](const DatasetSchema& dataset) { return dataset.since <= version; });
+}
+
 /// How long each axis is: of a file's datasets, or how much of each one run has.
 struct Extents {
   std::array<std::int64_t, kAxes> size{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2};
@@ -253,11 +269,8 @@ constexpr std::int64_t n_elements(const DatasetSchema& dataset, const Extents& e
   return n;
 }
 
-/// Spans of the texts of a run, in the order in which they stand in runs/text.
-inline constexpr std::array<Dataset, 9> kTextSpans = {
-    Dataset::prompt_text_span,  Dataset::policy_span,      Dataset::message_span,
-    Dataset::command_line_span, Dataset::started_utc_span, Dataset::policy_json_span,
-    Dataset::changes_span,      Dataset::oracle_span,      Dataset::scorer_span};
+/// The first and the last of the spans of a run's texts, which stand one after the other in runs/text (kRunTexts).
+inline constexpr Dataset kFirstText = Dataset::prompt_text_span, kLastText = Dataset::scorer_span;
 
 /// Spans of a run on the other growing axes.
 struct AxisSpan {

@@ -71,16 +71,6 @@ std::string text_of(auto get) {
   return text;
 }
 
-template <typename T>
-void write_table(hid_t group, const char* name, Type type, const std::vector<hsize_t>& dims, const T* values,
-                 const char* meaning) {
-  const std::string action = std::string("write shards/") + name;
-  H5Id space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr), action);
-  H5Id dataset(H5Dcreate2(group, name, h5_type(type), space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
-  write_attribute(dataset, "meaning", meaning);
-  h5_check(H5Dwrite(dataset, h5_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, values), action);
-}
-
 /// Values of a dataset that must have that type and these dimensions.
 template <typename T>
 std::vector<T> read_table(hid_t dataset, Type type, const std::vector<hsize_t>& dims, const char* name,
@@ -164,10 +154,11 @@ void write_shards(hid_t file, const ShardTable& shards) {
   for (const Extents& extents : shards.filled) {
     for (const Axis axis : kFilledAxes) filled.push_back(extents[axis]);
   }
-  write_table(group, "filled", Type::i64, {shards.names.size(), kFilledColumns}, filled.data(),
-              "runs, tokens, contests, text bytes, piece bytes, reads and pages taken of each, its first");
-  write_table(group, "of_run", Type::i32, {shards.of_run.size()}, shards.of_run.data(),
-              "which shard has the run's rows of the virtual datasets");
+  const H5Id table = write_dataset(group, "filled", Type::i64, {shards.names.size(), kFilledColumns}, filled.data());
+  write_attribute(table, "meaning",
+                  "runs, tokens, contests, text bytes, piece bytes, reads and pages taken of each, its first");
+  const H5Id of_run = write_dataset(group, "of_run", Type::i32, {shards.of_run.size()}, shards.of_run.data());
+  write_attribute(of_run, "meaning", "which shard has the run's rows of the virtual datasets");
 }
 
 ShardTable read_shards(hid_t names, hid_t filled, hid_t of_run, const Extents& extents, const std::string& file) {

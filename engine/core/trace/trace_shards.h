@@ -6,8 +6,8 @@
 // what belongs to it is real data, as are the spans, which count from the merged file's start. /shards has
 //
 //     name     [shard] strings     file names without folder; nothing but these is opened
-//     filled   [shard][7] int64    runs, tokens, contests, text bytes, piece bytes, reads and pages that are taken of
-//                                  each, its first
+//     filled   [shard][7] int64    how many runs, tokens, contests, text bytes, piece bytes, reads and pages of each
+//                                  are taken: its first ones
 //     of_run   [run] int32         which shard has the rest of the run
 //
 // Our reader goes to the one shard that it needs, through the shard's own validation; the virtual datasets are for

@@ -7,7 +7,7 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
-#include "engine/core/trace/trace_reader.h"
+#include "engine/core/trace/trace_model.h"
 
 namespace kvscope::trace {
 
@@ -24,10 +24,11 @@ class Validator {
     read_model();
     read_capture();
     for (const char* group : {"runs", "tokens", "heads", "contests", "reads"}) check_hard_link(group);
-    for (const auto& dataset : kSchema) open_dataset(dataset);
+    for (const auto& dataset : datasets_of(valid_.info.version))
+      valid_.trace.datasets[static_cast<int>(dataset.id)] = open_dataset(dataset.path);
     measure();
     if (is_merged()) read_shard_table();
-    for (const auto& dataset : kSchema) check_dataset(dataset);
+    for (const auto& dataset : datasets_of(valid_.info.version)) check_dataset(dataset);
     if (compressed_ > static_cast<double>(kMaxExpansion) * static_cast<double>(file_size_) + (1 << 20))
       fail("", "compressed data that claim to be " + std::to_string(compressed_ / file_size_) + " times the file",
            "at most " + std::to_string(kMaxExpansion));
@@ -69,7 +70,7 @@ class Validator {
       fail("/ version", std::to_string(version), "at most " + std::to_string(kVersion),
            "a newer KVScope wrote this trace; update to read it");
     if (version < 1) fail("/ version", std::to_string(version), "1 to " + std::to_string(kVersion));
-    valid_.info.version = static_cast<int>(version);
+    valid_.info.version = valid_.trace.version = static_cast<int>(version);
     valid_.info.status = read_text_attribute(root, "status");
     if (valid_.info.status != "complete" && valid_.info.status != "partial" && !is_merged())
       fail("/ status", in_quotes(valid_.info.status), "complete, partial or merged");
@@ -86,36 +87,23 @@ class Validator {
 
   void read_model() {
     check_hard_link("model");
-    H5Id group(H5Gopen2(valid_.trace.file, "model", H5P_DEFAULT), "open model");
-    auto& model = valid_.info.model;
-    model.name = read_text_attribute(group, "name");
-    model.path = read_text_attribute(group, "path");
-    model.architecture = read_text_attribute(group, "architecture");
-    model.dtype = read_text_attribute(group, "dtype");
-    model.device = read_text_attribute(group, "device");
-    model.weights_hash = read_text_attribute(group, "weights_hash");
-    model.scorer = read_text_attribute(group, "scorer");
-    model.n_layers = bounded(group, "n_layers");
-    model.n_heads = bounded(group, "n_heads");
-    model.n_kv_heads = bounded(group, "n_kv_heads");
-    model.head_dim = bounded(group, "head_dim");
-    model.vocab_size = bounded(group, "vocab_size");
-    model.max_positions = bounded(group, "max_positions");
-    model.n_parameters = read_integer_attribute(group, "n_parameters");
-    check_model(model, valid_.file);
+    valid_.info.model =
+        trace::read_model(H5Id(H5Gopen2(valid_.trace.file, "model", H5P_DEFAULT), "open model"), valid_.file);
   }
 
   void read_capture() {
     check_hard_link("capture");
     H5Id group(H5Gopen2(valid_.trace.file, "capture", H5P_DEFAULT), "open capture");
     auto& capture = valid_.info.capture;
-    capture.n_prompts = bounded(group, "n_prompts");
-    capture.shard = bounded(group, "shard");
-    capture.n_shards = bounded(group, "n_shards");
+    visit_fields(capture, [&]<typename T>(const char* name, T& value) {
+      if constexpr (std::is_same_v<T, int>) {
+        value = bounded(group, name);
+      } else {
+        value = read_text_attribute(group, name);
+      }
+    });
     if (capture.shard >= capture.n_shards)
       fail("/capture shard", std::to_string(capture.shard), "below " + std::to_string(capture.n_shards));
-    capture.prompts_hash = read_text_attribute(group, "prompts_hash");
-    capture.request = read_text_attribute(group, "request");
   }
 
   /// The shards must be there: h5py would show what they have as missing values, without a word.
@@ -124,9 +112,7 @@ class Validator {
     constexpr std::array<const char*, 3> kNames = {"shards/name", "shards/filled", "shards/of_run"};
     check_hard_link("shards");
     for (std::size_t i = 0; i < tables.size(); ++i) {
-      check_hard_link(kNames[i]);
-      tables[i] = H5Id(H5Oopen(valid_.trace.file, kNames[i], H5P_DEFAULT), std::string("open ") + kNames[i]);
-      if (H5Iget_type(tables[i]) != H5I_DATASET) fail(std::string("/") + kNames[i], "not a dataset", "a dataset");
+      tables[i] = open_dataset(kNames[i]);
       check_storage(std::string("/") + kNames[i], tables[i], 0);
     }
     valid_.shards = read_shards(tables[0], tables[1], tables[2], valid_.extents, valid_.file);
@@ -149,11 +135,11 @@ class Validator {
     if (info.type != H5L_TYPE_HARD) fail(std::string("/") + path, "a link to elsewhere", "the data themselves");
   }
 
-  void open_dataset(const DatasetSchema& dataset) {
-    check_hard_link(dataset.path);
-    H5Id object(H5Oopen(valid_.trace.file, dataset.path, H5P_DEFAULT), std::string("open ") + dataset.path);
-    if (H5Iget_type(object) != H5I_DATASET) fail(std::string("/") + dataset.path, "not a dataset", "a dataset");
-    valid_.trace.datasets[static_cast<int>(dataset.id)] = std::move(object);
+  H5Id open_dataset(const char* path) {
+    check_hard_link(path);
+    H5Id object(H5Oopen(valid_.trace.file, path, H5P_DEFAULT), std::string("open ") + path);
+    if (H5Iget_type(object) != H5I_DATASET) fail(std::string("/") + path, "not a dataset", "a dataset");
+    return object;
   }
 
   std::array<hsize_t, 3> dims_of(const DatasetSchema& dataset) {
@@ -242,10 +228,8 @@ class Validator {
   }
 
   void read_committed() {
-    check_hard_link("committed");
     auto& committed = valid_.trace.committed;
-    committed = H5Id(H5Oopen(valid_.trace.file, "committed", H5P_DEFAULT), "open committed");
-    if (H5Iget_type(committed) != H5I_DATASET) fail("/committed", "not a dataset", "a dataset");
+    committed = open_dataset("committed");
     H5Id type(H5Dget_type(committed), "look at /committed");
     H5Id space(H5Dget_space(committed), "look at /committed");
     if (H5Tequal(type, H5T_STD_I64LE) <= 0 || H5Sget_simple_extent_npoints(space) != 1)
@@ -295,26 +279,6 @@ ValidTrace open_valid(const std::filesystem::path& path) {
     throw Error(
         {.file = path.string(), .where = error.action(), .found = error.reason(), .expected = "a whole KVScope trace"});
   }
-}
-
-ValidTrace open_shard(const ValidTrace& merged, int shard) {
-  const auto path = std::filesystem::path(merged.file).parent_path() / merged.shards.names[shard];
-  ValidTrace source = open_valid(path);
-  const auto fail = [&](std::string found, std::string expected) {
-    throw Error({.file = path.string(),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = "merge the shards again: " + merged.file + " was made of other files"});
-  };
-  if (!source.info.shards.empty()) fail("a merged trace", "a shard with its own data");
-  if (const auto difference = model_difference(source.info.model, merged.info.model))
-    fail("a trace of a model with " + difference->what + " " + difference->a, difference->b);
-  const Extents filled = filled_of(source);
-  for (const Axis axis : kFilledAxes)
-    if (filled[axis] < merged.shards.filled[shard][axis])
-      fail(std::to_string(filled[axis]) + " " + kAxisNames[static_cast<int>(axis)] + "s",
-           "at least " + std::to_string(merged.shards.filled[shard][axis]));
-  return source;
 }
 
 }  // namespace kvscope::trace

@@ -29,8 +29,4 @@ struct ValidTrace {
 /// where, expected, found. The rows of a run are checked when they are read.
 ValidTrace open_valid(const std::filesystem::path& path);
 
-/// The file that holds the virtual rows of a merged trace: valid by itself, with its own data, of the same model, and
-/// with all the rows that the merged one counts on. Throws Error that names it.
-ValidTrace open_shard(const ValidTrace& merged, int shard);
-
 }  // namespace kvscope::trace

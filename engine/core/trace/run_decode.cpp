@@ -1,0 +1,250 @@
+// Columns as a run. They may come from anywhere: nothing is believed.
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/core/trace/run_block.h"
+#include "engine/core/trace/run_table.h"
+
+namespace kvscope::trace {
+
+namespace {
+
+/// What a sentence like "kvpop mlstm, delay 64" says.
+ScorerInfo scorer_of(const std::string& text) {
+  ScorerInfo scorer{.kind = text.substr(0, text.find(',')), .text = text};
+  std::replace(scorer.kind.begin(), scorer.kind.end(), ' ', '_');
+  constexpr std::string_view kWord = "delay ";
+  int delay = 0;
+  if (const std::size_t at = text.find(kWord); at != std::string::npos) {
+    const char* begin = text.data() + at + kWord.size();
+    if (std::from_chars(begin, text.data() + text.size(), delay).ec == std::errc() && delay >= 0) scorer.delay = delay;
+  }
+  return scorer;
+}
+
+/// What is taken to have been said by files that lack a dataset.
+void upgrade(RunRecord& run, int version) {
+  if (version < 2) run.scorer = scorer_of(run.scorer.text);  // local_heads: not known
+}
+
+class Decoder {
+ public:
+  Decoder(const RunBlock& block, const ModelInfo& model, const std::string& file)
+      : block_(block), model_(model), file_(file), n_(block.slice.count[Axis::token]) {}
+
+  RunRecord decode() {
+    check_columns();
+    run_.model = model_;
+    decode_scalars();
+    decode_tokens();
+    decode_texts();
+    visit_series(run_,
+                 [&](auto& series, Dataset values, Dataset lengths, auto) { decode_series(series, values, lengths); });
+    check_lifetimes(run_.evict_at, Dataset::evict_at);
+    check_lifetimes(run_.oracle_evict_at, Dataset::oracle_evict_at);
+    decode_contests();
+    decode_reads();
+    upgrade(run_, block_.version);
+    return std::move(run_);
+  }
+
+ private:
+  [[noreturn]] void fail(Dataset id, std::string found, std::string expected) const {
+    malformed(file_, block_.run, schema(id).path, std::move(found), std::move(expected));
+  }
+  std::int32_t count(Dataset id, std::int64_t min, std::int64_t max) const {
+    const auto value = block_.value<std::int32_t>(id);
+    if (value < min || value > max) fail(id, std::to_string(value), std::to_string(min) + " to " + std::to_string(max));
+    return value;
+  }
+  bool flag(Dataset id) const {
+    const auto value = block_.value<std::uint8_t>(id);
+    if (value > 1) fail(id, std::to_string(value), "0 or 1");
+    return value == 1;
+  }
+
+  void check_columns() const {
+    const auto& count = block_.slice.count;
+    if (count[Axis::run] != 1 || count[Axis::pair] != 2 || count[Axis::layer] != model_.n_layers ||
+        count[Axis::kv_head] != model_.n_kv_heads || n_ > INT32_MAX - 2)
+      malformed(file_, block_.run, "shape", "another than the model's", "one run of the model");
+    for (const auto& dataset : kSchema) {
+      const bool known = dataset.since <= block_.version;
+      const auto bytes = known ? n_elements(dataset, block_.slice.count) * size_of(dataset.type) : 0;
+      if (static_cast<std::int64_t>(block_[dataset.id].size()) != bytes)
+        fail(dataset.id, std::to_string(block_[dataset.id].size()) + " bytes", std::to_string(bytes));
+    }
+    if (block_.value<std::uint64_t>(Dataset::checksum) != checksum(block_, model_))
+      fail(Dataset::checksum, "the data do not match their checksum", "data as they were written");
+  }
+
+  void decode_scalars() {
+    visit_scalars(run_, [&]<typename T>(Dataset id, T& member, [[maybe_unused]] int min) {
+      if (schema(id).since > block_.version) return;
+      if constexpr (std::is_same_v<T, int>) {
+        member = count(id, min, INT32_MAX);
+      } else if constexpr (std::is_same_v<T, bool>) {
+        member = flag(id);
+      } else {
+        member = block_.value<T>(id);
+      }
+    });
+    for (const auto id : {Dataset::prompt_len, Dataset::oracle_horizon, Dataset::n_queries}) count(id, 0, n_);
+    const auto status = block_.value<std::uint8_t>(Dataset::status);
+    if (status > static_cast<int>(RunStatus::failed)) fail(Dataset::status, std::to_string(status), "0 to 3");
+    run_.status = static_cast<RunStatus>(status);
+    const auto recall = block_.values<float>(Dataset::recall_so_far);
+    if (flag(Dataset::recall_known)) run_.recall_so_far.assign(recall.begin(), recall.end());
+    decode_local_heads();
+  }
+
+  void decode_local_heads() {
+    const auto local = block_.values<std::uint8_t>(Dataset::local_heads);
+    if (local.empty() || local[0] == kHeadsAlike) return;
+    for (const auto value : local)
+      if (value > 1) fail(Dataset::local_heads, std::to_string(value), "0 or 1, or 255 for all heads");
+    run_.local_heads.assign(local.begin(), local.end());
+  }
+
+  void decode_tokens() {
+    const auto ids = block_.values<std::int32_t>(Dataset::token_id);
+    const std::int32_t end = model_.vocab_size > 0 ? model_.vocab_size : INT32_MAX;
+    for (const auto id : ids)
+      if (id < 0 || id >= end) fail(Dataset::token_id, std::to_string(id), "0 to " + std::to_string(end - 1));
+    run_.ids.assign(ids.begin(), ids.end());
+
+    const auto logprobs = block_.values<float>(Dataset::token_logprob);
+    run_.logprobs.assign(logprobs.begin(), logprobs.begin() + count(Dataset::n_logprobs, 0, n_));
+
+    const auto spans = block_.values<std::int64_t>(Dataset::piece_span);
+    const auto bytes = block_.values<char>(Dataset::piece_bytes);
+    const int n_pieces = count(Dataset::n_pieces, 0, n_);
+    std::int64_t end_of_last = 0;
+    for (int i = 0; i < n_pieces; ++i) {
+      const std::int64_t base = block_.slice.begin[Axis::piece_byte];
+      // Unsigned, because a hostile span may be anything: 0 <= begin == last end <= end <= size in two comparisons.
+      const auto begin = static_cast<std::uint64_t>(spans[2 * i]) - base;
+      const auto end = static_cast<std::uint64_t>(spans[2 * i + 1]) - base;
+      if (begin != static_cast<std::uint64_t>(end_of_last) || end < begin || end > bytes.size())
+        fail(Dataset::piece_span, "a span out of order at token " + std::to_string(i), "one piece after the other");
+      run_.pieces.push_back({bytes.data() + begin, static_cast<std::size_t>(end - begin)});
+      end_of_last = static_cast<std::int64_t>(end);
+    }
+  }
+
+  void decode_texts() {
+    const auto pool = block_.values<char>(Dataset::text);
+    const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::text_byte]);
+    for (const RunText& text : kRunTexts) {
+      if (schema(text.span).since > block_.version) continue;
+      const auto span = block_.values<std::int64_t>(text.span);
+      const auto begin = static_cast<std::uint64_t>(span[0]) - base, end = static_cast<std::uint64_t>(span[1]) - base;
+      if (end < begin || end > pool.size()) fail(text.span, "a span outside the run's texts", "within them");
+      try {
+        if (text.set != nullptr) text.set(run_, {pool.data() + begin, end - begin});
+      } catch (const Error& error) {
+        // A text that is not of the form has only what was found; one that names a policy says itself what is wrong.
+        const auto& parts = error.parts();
+        parts.file.empty() ? fail(text.span, parts.found, parts.expected)
+                           : fail(text.span, error.what(), text.expected);
+      }
+    }
+  }
+
+  template <typename T>
+  void decode_series(HeadSeries<T>& series, Dataset values_id, Dataset lengths_id) {
+    const auto lengths = block_.values<std::int32_t>(lengths_id);
+    const auto values = block_.values<T>(values_id);
+    const bool absent = lengths[0] == -1;
+    for (const auto length : lengths)
+      if (absent ? length != -1 : length < 0 || length > n_)
+        fail(lengths_id, std::to_string(length), "0 to " + std::to_string(n_) + ", or -1 for all heads");
+    if (absent) return;
+    series = HeadSeries<T>(model_.n_layers, model_.n_kv_heads);
+    for (std::size_t head = 0; head < lengths.size(); ++head) {
+      const auto row = values.begin() + static_cast<std::ptrdiff_t>(head * n_);
+      series.row(static_cast<int>(head) / model_.n_kv_heads, static_cast<int>(head) % model_.n_kv_heads)
+          .assign(row, row + lengths[head]);
+    }
+  }
+
+  void check_lifetimes(const LifetimeMap& map, Dataset id) const {
+    if (map.empty()) return;
+    for (int layer = 0; layer < map.n_layers(); ++layer)
+      for (int head = 0; head < map.n_kv_heads(); ++head)
+        for (const auto value : map.row(layer, head))
+          if (value < 0) fail(id, std::to_string(value), "a query position or a mark");
+  }
+
+  /// One member of all rows.
+  template <typename Row, typename T>
+  void decode_column(std::vector<Row>& rows, Dataset id, T Row::*member) const {
+    const auto values = block_.values<T>(id);
+    rows.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) rows[i].*member = values[i];
+  }
+
+  void decode_contests() {
+    visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
+    std::vector<std::int32_t> last(static_cast<std::size_t>(model_.n_layers) * model_.n_kv_heads, -1);
+    const auto check_token = [&](Dataset id, std::int32_t value) {
+      if (value < -1 || value >= n_) fail(id, std::to_string(value), "-1 to " + std::to_string(n_ - 1));
+    };
+    for (const Contest& contest : run_.contests) {
+      check_head(Dataset::contest_layer, contest.layer, Dataset::contest_kv_head, contest.kv_head);
+      check_query(Dataset::contest_q, contest.q, last[contest.layer * model_.n_kv_heads + contest.kv_head]);
+      check_token(Dataset::contest_newcomer, contest.newcomer);
+      check_token(Dataset::contest_boundary, contest.boundary);
+      check_token(Dataset::contest_evicted, contest.evicted);
+    }
+  }
+
+  void decode_reads() {
+    visit_read_columns([&](Dataset id, auto member) { decode_column(run_.reads, id, member); });
+    const auto spans = block_.values<std::int64_t>(Dataset::page_span);
+    const auto pages = block_.values<std::int32_t>(Dataset::page);
+    for (const auto page : pages)
+      if (page < 0 || page > n_) fail(Dataset::page, std::to_string(page), "0 to " + std::to_string(n_));
+    std::vector<std::int32_t> last(static_cast<std::size_t>(model_.n_layers) * model_.n_kv_heads, 0);
+    std::uint64_t end_of_last = 0;
+    for (std::size_t i = 0; i < run_.reads.size(); ++i) {
+      PageRead& read = run_.reads[i];
+      check_head(Dataset::read_layer, read.layer, Dataset::read_kv_head, read.kv_head);
+      check_query(Dataset::read_q, read.q, last[read.layer * model_.n_kv_heads + read.kv_head]);
+      const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::page]);
+      const auto begin = static_cast<std::uint64_t>(spans[2 * i]) - base;
+      const auto end = static_cast<std::uint64_t>(spans[2 * i + 1]) - base;
+      if (begin != end_of_last || end < begin || end > pages.size())
+        fail(Dataset::page_span, "a span out of order at read " + std::to_string(i), "one read after the other");
+      read.pages.assign(pages.begin() + begin, pages.begin() + end);
+      end_of_last = end;
+    }
+  }
+
+  /// Queries of a head rise; `last` is that of its row before.
+  void check_query(Dataset id, std::int32_t q, std::int32_t& last) const {
+    if (q < 0 || q >= n_ || q < last)
+      fail(id, std::to_string(q) + " after " + std::to_string(last), "ascending positions of the run");
+    last = q;
+  }
+
+  void check_head(Dataset layer_id, int layer, Dataset kv_head_id, int kv_head) const {
+    if (layer < 0 || layer >= model_.n_layers) fail(layer_id, std::to_string(layer), "a layer of the model");
+    if (kv_head < 0 || kv_head >= model_.n_kv_heads) fail(kv_head_id, std::to_string(kv_head), "a head of the model");
+  }
+
+  const RunBlock& block_;
+  const ModelInfo& model_;
+  const std::string& file_;
+  const std::int64_t n_;
+  RunRecord run_;
+};
+
+}  // namespace
+
+RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file) {
+  return Decoder(block, model, file).decode();
+}
+
+}  // namespace kvscope::trace

@@ -1,0 +1,187 @@
+// A run as columns.
+
+#include <bit>
+#include <limits>
+
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/trace/run_block.h"
+#include "engine/core/trace/run_table.h"
+
+namespace kvscope::trace {
+
+static_assert(std::endian::native == std::endian::little, "columns are little-endian in memory and in files");
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// Rows of a series, padded to the run's tokens, and how long each was.
+template <typename T>
+void encode_series(RunBlock& block, const HeadSeries<T>& series, T padding, Dataset values_id, Dataset lengths_id) {
+  const int layers = static_cast<int>(block.slice.count[Axis::layer]);
+  const int heads = static_cast<int>(block.slice.count[Axis::kv_head]);
+  const std::size_t tokens = block.slice.count[Axis::token];
+  const std::string name = schema(values_id).path;
+  std::vector<T> values(static_cast<std::size_t>(layers) * heads * tokens, padding);
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(layers) * heads, -1);
+  if (!series.empty()) {
+    if (series.n_layers() != layers || series.n_kv_heads() != heads)
+      malformed("", block.run, name,
+                std::to_string(series.n_layers()) + " x " + std::to_string(series.n_kv_heads()) + " heads",
+                std::to_string(layers) + " x " + std::to_string(heads), ExitCode::internal);
+    for (int head = 0; head < layers * heads; ++head) {
+      const auto& row = series.row(head / heads, head % heads);
+      if (row.size() > tokens)
+        malformed("", block.run, name, "a row of " + std::to_string(row.size()) + " tokens",
+                  "at most " + std::to_string(tokens), ExitCode::internal);
+      std::copy(row.begin(), row.end(), values.begin() + static_cast<std::size_t>(head) * tokens);
+      lengths[head] = static_cast<std::int32_t>(row.size());
+    }
+  }
+  block.set<T>(values_id, values);
+  block.set<std::int32_t>(lengths_id, lengths);
+}
+
+void encode_tokens(RunBlock& block, const RunRecord& run, std::int64_t piece_begin) {
+  const std::size_t n = run.ids.size();
+  if (run.pieces.size() > n || run.logprobs.size() > n)
+    malformed("", block.run, "tokens", "more pieces or logprobs than ids", "at most " + std::to_string(n),
+              ExitCode::internal);
+  block.set<std::int32_t>(Dataset::token_id, run.ids);
+  std::vector<float> logprobs(run.logprobs);
+  logprobs.resize(n, kNaN);
+  block.set<float>(Dataset::token_logprob, logprobs);
+  const auto& offsets = run.pieces.offsets();
+  std::vector<std::int64_t> spans(2 * n, piece_begin + offsets.back());  // unknown pieces are empty
+  for (std::size_t i = 0; i < run.pieces.size(); ++i) {
+    spans[2 * i] = piece_begin + offsets[i];
+    spans[2 * i + 1] = piece_begin + offsets[i + 1];
+  }
+  block.set<std::int64_t>(Dataset::piece_span, spans);
+  block.set<char>(Dataset::piece_bytes, run.pieces.bytes());
+  block.set(Dataset::n_pieces, static_cast<std::int32_t>(run.pieces.size()));
+  block.set(Dataset::n_logprobs, static_cast<std::int32_t>(run.logprobs.size()));
+}
+
+void encode_texts(RunBlock& block, const RunRecord& run, std::int64_t begin) {
+  std::string pool;
+  for (const RunText& text : kRunTexts) {
+    if (schema(text.span).since > block.version) continue;
+    const auto first = begin + static_cast<std::int64_t>(pool.size());
+    pool += text.get(run);
+    block.set<std::int64_t>(text.span,
+                            std::array<std::int64_t, 2>{first, begin + static_cast<std::int64_t>(pool.size())});
+  }
+  block.set<char>(Dataset::text, pool);
+  block.slice.count[Axis::text_byte] = static_cast<std::int64_t>(pool.size());
+}
+
+/// One member of all rows.
+template <typename Row, typename T>
+void encode_column(RunBlock& block, const std::vector<Row>& rows, Dataset id, T Row::*member) {
+  std::vector<T> values;
+  values.reserve(rows.size());
+  for (const Row& row : rows) values.push_back(row.*member);
+  block.set<T>(id, values);
+}
+
+/// `page_begin`: where the run's pages begin in the file.
+void encode_reads(RunBlock& block, const std::vector<PageRead>& reads, std::int64_t page_begin) {
+  visit_read_columns([&](Dataset id, auto member) { encode_column(block, reads, id, member); });
+  std::vector<std::int32_t> pages;
+  std::vector<std::int64_t> spans;
+  for (const auto& read : reads) {
+    spans.push_back(page_begin + static_cast<std::int64_t>(pages.size()));
+    pages.insert(pages.end(), read.pages.begin(), read.pages.end());
+    spans.push_back(page_begin + static_cast<std::int64_t>(pages.size()));
+  }
+  block.set<std::int64_t>(Dataset::page_span, spans);
+  block.set<std::int32_t>(Dataset::page, pages);
+  block.slice.count[Axis::read] = static_cast<std::int64_t>(reads.size());
+  block.slice.count[Axis::page] = static_cast<std::int64_t>(pages.size());
+}
+
+/// A value for each head; `missing` for all if the run has none.
+template <typename T>
+void encode_heads(RunBlock& block, std::vector<T> values, T missing, Dataset id) {
+  const auto heads = static_cast<std::size_t>(n_elements(schema(id), block.slice.count));
+  if (!values.empty() && values.size() != heads)
+    malformed("", block.run, schema(id).path, std::to_string(values.size()) + " values", std::to_string(heads),
+              ExitCode::internal);
+  values.resize(heads, missing);
+  block.set<T>(id, values);
+}
+
+/// Whether every query of the run can be asked about every token before it. Runs that failed may have shorter rows.
+bool has_lifetimes(const RunRecord& run) {
+  if (run.ids.empty() || run.evict_at.empty()) return false;
+  for (int layer = 0; layer < run.evict_at.n_layers(); ++layer)
+    for (int head = 0; head < run.evict_at.n_kv_heads(); ++head)
+      if (run.evict_at.row(layer, head).size() < run.ids.size()) return false;
+  return run.queries() <= run.n_tokens();
+}
+
+/// What follows from the rest, so that a reader in another language need not parse policies.
+void encode_derived(RunBlock& block, const RunRecord& run) {
+  RetentionGeometry geometry{.n_sink = -1, .window = -1, .top_k = -1, .log_gamma = 0, .decay_stride = 1};
+  std::vector<float> density(run.model.n_layers * static_cast<std::size_t>(run.model.n_kv_heads), kNaN);
+  std::vector<float> recall = density, mass_recall = density;
+  try {
+    geometry = run.geometry();
+    if (has_lifetimes(run)) {
+      density = head_metric(run, Metric::density, run.queries() - 1).values;
+      recall = head_metric(run, Metric::recall, run.queries() - 1).values;
+      mass_recall = head_metric(run, Metric::mass_recall, run.queries() - 1).values;
+    }
+  } catch (const Error&) {
+    // A run may have failed for this very reason (a budget smaller than its window): it is stored all the same.
+  }
+  block.set<std::int32_t>(Dataset::n_sink, geometry.n_sink);
+  block.set<std::int32_t>(Dataset::window, geometry.window);
+  block.set<std::int32_t>(Dataset::top_k, geometry.top_k);
+  block.set(Dataset::log_gamma, geometry.log_gamma);
+  block.set<std::int32_t>(Dataset::decay_stride, geometry.decay_stride);
+  block.set<float>(Dataset::density, density);
+  block.set<float>(Dataset::recall, recall);
+  block.set<float>(Dataset::mass_recall, mass_recall);
+}
+
+}  // namespace
+
+RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int version) {
+  RunBlock block;
+  block.run = number;
+  block.version = version;
+  block.slice.begin = filled;
+  block.slice.begin[Axis::layer] = block.slice.begin[Axis::kv_head] = block.slice.begin[Axis::pair] = 0;
+  auto& count = block.slice.count;
+  count[Axis::run] = 1;
+  count[Axis::token] = run.n_tokens();
+  count[Axis::contest] = static_cast<std::int64_t>(run.contests.size());
+  count[Axis::piece_byte] = static_cast<std::int64_t>(run.pieces.bytes().size());
+  count[Axis::layer] = run.model.n_layers;
+  count[Axis::kv_head] = run.model.n_kv_heads;
+
+  encode_tokens(block, run, filled[Axis::piece_byte]);
+  encode_texts(block, run, filled[Axis::text_byte]);
+  visit_scalars(run,
+                [&]<typename T>(Dataset id, const T& member, int) { block.set(id, static_cast<Stored<T>>(member)); });
+  block.set(Dataset::status, static_cast<std::uint8_t>(run.status));
+  block.set(Dataset::recall_known, static_cast<std::uint8_t>(!run.recall_so_far.empty()));
+  encode_heads(block, run.recall_so_far, kNaN, Dataset::recall_so_far);
+  encode_heads(block, run.local_heads, kHeadsAlike, Dataset::local_heads);
+  visit_series(run, [&](const auto& series, Dataset values, Dataset lengths, auto mark) {
+    encode_series(block, series, mark, values, lengths);
+  });
+  visit_contest_columns([&](Dataset id, auto member) { encode_column(block, run.contests, id, member); });
+  encode_reads(block, run.reads, filled[Axis::page]);
+  encode_derived(block, run);
+  for (const auto& [span, axis] : kAxisSpans)
+    block.set<std::int64_t>(span, std::array<std::int64_t, 2>{filled[axis], filled[axis] + count[axis]});
+  for (const auto& dataset : kSchema)
+    if (dataset.since > version) block[dataset.id].clear();
+  block.set(Dataset::checksum, checksum(block, run.model));
+  return block;
+}
+
+}  // namespace kvscope::trace

@@ -1,0 +1,81 @@
+#pragma once
+// Which member of a RunRecord stands in which dataset, each said once. Encoding and decoding are visits of these.
+
+#include <array>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "engine/core/record/run_fields.h"
+#include "engine/core/record/run_record.h"
+#include "engine/core/trace/trace_schema.h"
+
+namespace kvscope::trace {
+
+/// Stands in all of local_heads where the policy does not treat heads apart.
+inline constexpr std::uint8_t kHeadsAlike = 255;
+
+/// How a member is stored: whole numbers as int32, flags as a byte, the rest as it is.
+template <typename T>
+using Stored = std::conditional_t<std::is_same_v<T, int>, std::int32_t,
+                                  std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
+
+/// Calls visit(dataset, member, min) for each number of a run (const or not); a whole number is not below min.
+template <typename Run, typename Visit>
+void visit_scalars(Run& run, Visit&& visit) {
+  visit(Dataset::prompt_index, run.prompt_index, -1);
+  visit(Dataset::n_positions, run.n_positions, 0);
+  visit(Dataset::prompt_len, run.prompt_len, 0);
+  visit(Dataset::oracle_horizon, run.oracle_horizon, 0);
+  visit(Dataset::n_queries, run.n_queries, 0);
+  visit(Dataset::scorer_delay, run.scorer.delay, -1);
+  // The datasets of a struct's fields follow one another in the order of visit_fields().
+  const auto visit_struct = [&](auto& fields, Dataset first) {
+    int next = static_cast<int>(first);
+    visit_fields(fields, [&](std::string_view, auto& member, auto) { visit(static_cast<Dataset>(next++), member, 0); });
+  };
+  visit_struct(run.sampling, Dataset::temperature);
+  visit_struct(run.timings, Dataset::load_s);
+}
+
+/// Calls visit(series, values, lengths, mark of what is not recorded).
+template <typename Run, typename Visit>
+void visit_series(Run& run, Visit&& visit) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  visit(run.evict_at, Dataset::evict_at, Dataset::evict_at_length, kUndecided);
+  visit(run.scores, Dataset::score, Dataset::score_length, kNaN);
+  visit(run.future_mass, Dataset::future_mass, Dataset::future_mass_length, kNaN);
+  visit(run.oracle_evict_at, Dataset::oracle_evict_at, Dataset::oracle_evict_at_length, kUndecided);
+}
+
+/// Calls visit(dataset, member pointer) for each column of the contests, then of the reads (pages apart).
+template <typename Visit>
+void visit_contest_columns(Visit&& visit) {
+  visit(Dataset::contest_q, &Contest::q);
+  visit(Dataset::contest_layer, &Contest::layer);
+  visit(Dataset::contest_kv_head, &Contest::kv_head);
+  visit(Dataset::contest_newcomer, &Contest::newcomer);
+  visit(Dataset::contest_boundary, &Contest::boundary);
+  visit(Dataset::contest_newcomer_effective, &Contest::newcomer_effective);
+  visit(Dataset::contest_boundary_effective, &Contest::boundary_effective);
+  visit(Dataset::contest_evicted, &Contest::evicted);
+}
+template <typename Visit>
+void visit_read_columns(Visit&& visit) {
+  visit(Dataset::read_q, &PageRead::q);
+  visit(Dataset::read_layer, &PageRead::layer);
+  visit(Dataset::read_kv_head, &PageRead::kv_head);
+}
+
+/// A text of a run. `set` may throw Error for one that it cannot read; null: the text follows from the rest of the run.
+struct RunText {
+  Dataset span;
+  std::string (*get)(const RunRecord& run);
+  void (*set)(RunRecord& run, std::string_view text);
+  const char* expected;  // of what `set` refuses
+};
+/// In the order in which they stand in runs/text, kFirstText to kLastText.
+extern const std::array<RunText, 10> kRunTexts;
+
+}  // namespace kvscope::trace

@@ -1,0 +1,67 @@
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/policy/policy_json.h"
+#include "engine/core/support/error.h"
+#include "engine/core/trace/run_table.h"
+
+namespace kvscope::trace {
+
+namespace {
+
+std::string changes_text(const RunRecord& run) {
+  std::string text;
+  for (const auto& change : run.changes) text += std::to_string(change.q) + "\t" + change.policy.to_string() + "\n";
+  return text;
+}
+
+/// A line each: query, tab, policy.
+void set_changes(RunRecord& run, std::string_view rest) {
+  std::int32_t last_q = 0;
+  while (!rest.empty()) {
+    const auto line = rest.substr(0, rest.find('\n'));
+    PolicyChange change;
+    const char* end = line.data() + line.size();
+    const auto [tab, failure] = std::from_chars(line.data(), end, change.q);
+    if (line.size() == rest.size() || failure != std::errc() || tab == end || *tab != '\t')
+      throw Error({.found = in_quotes(line), .expected = "lines of query, tab and policy"});
+    if (change.q < last_q || change.q > run.n_positions)
+      throw Error({.found = "query " + std::to_string(change.q),
+                   .expected = std::to_string(last_q) + " to " + std::to_string(run.n_positions)});
+    change.policy = PolicySpec::parse({tab + 1, static_cast<std::size_t>(end - tab - 1)});
+    last_q = change.q;
+    run.changes.push_back(std::move(change));
+    rest.remove_prefix(line.size() + 1);
+  }
+}
+
+template <auto Member>
+std::string text_of(const RunRecord& run) {
+  return run.*Member;
+}
+template <auto Member>
+void set_text(RunRecord& run, std::string_view text) {
+  run.*Member = text;
+}
+
+}  // namespace
+
+const std::array<RunText, 10> kRunTexts = {{
+    {Dataset::prompt_text_span, text_of<&RunRecord::prompt_text>, set_text<&RunRecord::prompt_text>, ""},
+    {Dataset::policy_span, [](const RunRecord& run) { return run.policy.to_string(); },
+     [](RunRecord& run, std::string_view text) { run.policy = PolicySpec::parse(text); }, "a policy of this version"},
+    {Dataset::message_span, text_of<&RunRecord::message>, set_text<&RunRecord::message>, ""},
+    {Dataset::command_line_span, text_of<&RunRecord::command_line>, set_text<&RunRecord::command_line>, ""},
+    {Dataset::started_utc_span, text_of<&RunRecord::started_utc>, set_text<&RunRecord::started_utc>, ""},
+    {Dataset::policy_json_span, [](const RunRecord& run) { return policy_json(run.policy, run.n_positions).dump(); },
+     nullptr, ""},
+    {Dataset::changes_span, changes_text, set_changes, "policies of this version"},
+    {Dataset::oracle_span, [](const RunRecord& run) { return run.oracle.to_string(); },
+     [](RunRecord& run, std::string_view text) { run.oracle = OracleSpec::parse(text); }, "an oracle of this version"},
+    {Dataset::scorer_kind_span, [](const RunRecord& run) { return run.scorer.kind; },
+     [](RunRecord& run, std::string_view text) { run.scorer.kind = text; }, ""},
+    {Dataset::scorer_span, [](const RunRecord& run) { return run.scorer.text; },
+     [](RunRecord& run, std::string_view text) { run.scorer.text = text; }, ""},
+}};
+
+}  // namespace kvscope::trace

@@ -1,0 +1,89 @@
+// Traces of versions before ours: they open, go on and merge as what they are.
+
+#include <catch2/catch.hpp>
+
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_child.h"
+#include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_live.h"
+#include "engine/core/trace/trace_merge.h"
+#include "tests/core/trace_support.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+RunRecord scored_run(std::uint64_t seed, int prompt) {
+  RunRecord run = formula_run(seed);
+  run.prompt_index = prompt;
+  run.scorer = {.kind = "kvpop_mlstm", .delay = 4, .text = "kvpop mlstm, delay 4"};
+  return run;
+}
+
+void write_trace(const fs::path& path, int version, const std::vector<RunRecord>& runs, const CaptureInfo& capture,
+                 bool pack) {
+  trace::LiveTrace live(path, {.model = runs[0].model, .capture = capture, .planned_runs = 2, .version = version}, 120,
+                        false);
+  for (const RunRecord& run : runs) live.add(run);
+  if (pack) live.pack(path);
+  live.close();
+}
+
+void check_runs(const fs::path& path, const std::vector<RunRecord>& runs) {
+  REQUIRE(inspect_trace(path).n_runs == static_cast<int>(runs.size()));
+  for (int i = 0; i < static_cast<int>(runs.size()); ++i) {
+    CHECK(run_difference(load_trace(path, i), runs[i]) == "");
+    CHECK(run_difference(load_trace_guarded(KVSCOPE_TRACE_KILL_WRITER, path, i), runs[i]) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("trace version: version 1 says by a sentence what scored a run, and does not say which heads are local",
+          "[core][trace][version]") {
+  const ScratchFolder folder;
+  RunRecord run = scored_run(1, 0);
+  run.local_heads = {0, 1, 1, 0, 0, 1};
+  const bool pack = GENERATE(false, true);
+  write_trace(folder / "new.h5", 2, {run}, {}, pack);
+  check_runs(folder / "new.h5", {run});
+  write_trace(folder / "old.h5", 1, {run}, {}, pack);
+  CHECK(inspect_trace(folder / "old.h5").version == 1);
+  run.local_heads.clear();
+  check_runs(folder / "old.h5", {run});
+}
+
+TEST_CASE("trace version: a trace of version 1 goes on as one, in place or with more room", "[core][trace][version]") {
+  const ScratchFolder folder;
+  const RunRecord first = scored_run(1, 0), second = scored_run(2, 1);
+  write_trace(folder / "old.h5", 1, {first}, {}, GENERATE(false, true));
+  TraceWriter writer(folder / "old.h5", first.model, {.resume = true, .max_runs = GENERATE(2, 5), .max_positions = 60});
+  writer.add(second);
+  writer.finish();
+  CHECK(inspect_trace(folder / "old.h5").version == 1);
+  check_runs(folder / "old.h5", {first, second});
+}
+
+TEST_CASE("trace version: shards of one version merge, of two they are copied", "[core][trace][version]") {
+  const ScratchFolder folder;
+  const std::vector<RunRecord> runs = {scored_run(1, 0), scored_run(2, 1)};
+  const int second = GENERATE(1, 2);
+  const std::vector<fs::path> shards = {folder / "s0.h5", folder / "s1.h5"};
+  for (int shard = 0; shard < 2; ++shard)
+    write_trace(shards[shard], shard == 0 ? 1 : second, {runs[shard]},
+                {.n_prompts = 2, .shard = shard, .n_shards = 2, .prompts_hash = "0", .request = ""}, true);
+  merge_traces(shards, folder / "copy.h5", {.copy = true});
+  CHECK(inspect_trace(folder / "copy.h5").version == trace::kVersion);
+  check_runs(folder / "copy.h5", runs);
+  if (second == 2) {
+    CHECK_THROWS_WITH(merge_traces(shards, folder / "virtual.h5", {}), Catch::Contains("a trace of version 2"));
+  } else {
+    merge_traces(shards, folder / "virtual.h5", {});
+    CHECK(inspect_trace(folder / "virtual.h5").version == 1);
+    check_runs(folder / "virtual.h5", runs);
+  }
+}
