@@ -26,13 +26,19 @@ void CacheTimelineView::draw(ViewContext& context) {
     return;
   }
   const RunRecord& run = *context.a->run;
-  const Cursor at = clamp_selection(context, run);
+  const Cursor at = context.cursor_in(run);
   draw_why(context, at);
   const float room = ImGui::GetContentRegionAvail().y;
   const float log = run.contests.empty() ? services_.theme->px(26)
                                          : std::clamp(room * 0.34f, services_.theme->px(70), services_.theme->px(230));
   draw_picture(context, at, std::max(services_.theme->px(80), room - log - ImGui::GetStyle().ItemSpacing.y));
   draw_log(context, at);
+}
+
+std::optional<ViewFigure> CacheTimelineView::figure(const ViewContext& context) const {
+  if (!drawable(context.a)) return std::nullopt;
+  const Cursor at = context.cursor_in(*context.a->run);
+  return ViewFigure{TimelineOptions{at.layer, at.kv_head, occupancy_, context.a->preview}, {context.a->run}};
 }
 
 void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
@@ -54,8 +60,9 @@ void CacheTimelineView::draw_picture(ViewContext& context, const Cursor& at, flo
   if (room.x < services_.theme->px(120)) return;
   const PictureKey key{RunKey(context.a),     at.layer,          at.kv_head, room.x, room.y, services_.theme->scale,
                        services_.theme->dark, context.a->preview};
+  occupancy_ = room.y > services_.theme->px(180);
   if (rebuild_.due(key)) {
-    TimelineOptions options{at.layer, at.kv_head, room.y > services_.theme->px(180), context.a->preview};
+    const TimelineOptions options{at.layer, at.kv_head, occupancy_, context.a->preview};
     drawing_.set(
         timeline_figure(*context.a->run, options, services_.theme->figure_style(room.x, room.y), kWindowSide).figure);
     rebuild_.done();
@@ -101,12 +108,12 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
     const int q = std::clamp(static_cast<int>((at.x - panel.box.x) / panel.box.w * n), 0, n - 1);
     const int t = std::clamp(static_cast<int>((panel.box.bottom() - at.y) / panel.box.h * n), 0, n - 1);
     if (panel.id == "occupancy") {
-      if (ImGui::IsItemActive()) context.selection->q = q, context.selection->follow = false;
+      if (ImGui::IsItemActive()) context.selection->q = q;
       continue;
     }
     if (t > q) continue;  // not born yet
     context.selection->hovered_token = t;
-    const Cursor cursor = clamp_selection(context, run);
+    const Cursor cursor = context.cursor_in(run);
     ImGui::BeginTooltip();
     ImGui::TextUnformatted(identity_line(run, cursor.layer, cursor.kv_head, t).c_str());
     text_in(services_.theme->palette.muted, life_line(run, cursor.layer, cursor.kv_head, t));
@@ -160,7 +167,6 @@ void CacheTimelineView::draw_contest(ViewContext& context, const HeadAtQuery& he
   const bool current = c.q == head.q;
   if (ImGui::Selectable(std::to_string(c.q).c_str(), current, ImGuiSelectableFlags_SpanAllColumns)) {
     context.selection->q = c.q;
-    context.selection->follow = false;
     context.selection->token = c.evicted >= 0 ? c.evicted : c.newcomer;
   }
   services_.items->add("timeline.contest", index, last_item());

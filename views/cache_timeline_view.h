@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "views/figure/timeline_figure.h"
+#include "views/figure/token_facts.h"
+#include "views/frame/view.h"
+#include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/token_facts.h"
-#include "views/view_services.h"
-#include "views/view_state.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/why_text.h"
@@ -21,7 +21,9 @@ class CacheTimelineView final : public View {
   explicit CacheTimelineView(const ViewServices& services) : services_(services), drawing_(*services.textures) {}
   const char* id() const override { return "cache_timeline"; }
   const char* title() const override { return "Cache timeline"; }
+  Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;
+  std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
   /// Contests of the head drawn last, q ascending; for tests.
   int n_contests() const { return static_cast<int>(contests_.size()); }
@@ -51,6 +53,7 @@ class CacheTimelineView final : public View {
   FigureDrawing drawing_;
   Rebuild<PictureKey> rebuild_;
   Rebuild<LogKey> rebuild_log_;
+  bool occupancy_ = true;               // there was room for it in the frame drawn last
   std::vector<std::int32_t> contests_;  // indices into the run's contests
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "views/figure/figure.h"
-#include "views/theme.h"
+#include "views/frame/theme.h"
 #include "views/widgets/heat_map.h"
 
 namespace kvscope::views {

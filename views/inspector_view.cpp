@@ -15,7 +15,7 @@ void InspectorView::draw(ViewContext& context) {
                 "What is under the cursor is explained here.", "", "");
     return;
   }
-  const Cursor at = clamp_selection(context, *context.a->run);
+  const Cursor at = context.cursor_in(*context.a->run);
   section("Token");
   if (context.a->preview) preview_badge(services_);
   const ImVec2 min = ImGui::GetCursorScreenPos();

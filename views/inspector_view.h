@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "views/token_facts.h"
-#include "views/view_services.h"
-#include "views/view_state.h"
+#include "views/figure/token_facts.h"
+#include "views/frame/view.h"
+#include "views/frame/view_services.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/heat_map.h"
 #include "views/widgets/rebuild.h"
@@ -18,6 +18,7 @@ class InspectorView final : public View {
   explicit InspectorView(const ViewServices& services) : services_(services), heads_(*services.textures) {}
   const char* id() const override { return "inspector"; }
   const char* title() const override { return "Inspector"; }
+  Place place() const override { return Place::side; }
   void draw(ViewContext& context) override;
 
  private:

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "views/figure/figure_builder.h"
+#include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::views {
@@ -12,17 +13,6 @@ namespace {
 
 constexpr std::array kMetrics = {Metric::density, Metric::evict_ratio, Metric::cache_share,
                                  Metric::recall,  Metric::mass_recall, Metric::regret};
-
-const MetricInfo& info_of(Metric metric) {
-  for (const MetricInfo& info : metric_list()) {
-    if (info.metric == metric) return info;
-  }
-  return metric_list().front();
-}
-
-bool same_shape(const RunRecord& a, const RunRecord& b) {
-  return a.evict_at.n_layers() == b.evict_at.n_layers() && a.evict_at.n_kv_heads() == b.evict_at.n_kv_heads();
-}
 
 }  // namespace
 
@@ -36,18 +26,11 @@ void LayerHeadMapView::draw(ViewContext& context) {
   draw_header(context);
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
-  const bool with_b = drawable(context.b) && same_shape(*context.a->run, *context.b->run) && compare_ != only_a;
-  const Key key{RunKey(context.a),
-                RunKey(with_b ? context.b : nullptr),
-                context.q(),
-                context.selection->metric,
-                with_b ? compare_ : only_a,
-                room.x,
-                room.y,
-                services_.theme->scale,
-                services_.theme->dark,
-                context.a->preview,
-                with_b && context.b->preview};
+  const LayerHeadMapOptions options = options_of(context);
+  const bool with_b = options.compare != MapCompare::none;
+  const Key key{
+      RunKey(context.a),    RunKey(with_b ? context.b : nullptr), options, room.x, room.y, services_.theme->scale,
+      services_.theme->dark};
   if (rebuild_.due(key)) {
     build(context, key);
     rebuild_.done();
@@ -56,8 +39,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
   ImGui::InvisibleButton("map", room);
   draw_panel(context, "map", "map.cell", *context.a, origin);
-  if (with_b && compare_ == side_by_side) draw_panel(context, "map.b", "map.b.cell", *context.b, origin);
-  if (key.preview_a || key.preview_b)
+  if (options.compare == MapCompare::side_by_side) draw_panel(context, "map.b", "map.b.cell", *context.b, origin);
+  if (options.preview || options.preview_b)
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
 
@@ -65,7 +48,7 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   std::array<std::string_view, kMetrics.size()> names, hints;
   int chosen = 0;
   for (std::size_t i = 0; i < kMetrics.size(); ++i) {
-    const MetricInfo& info = info_of(kMetrics[i]);
+    const MetricInfo& info = metric_info(kMetrics[i]);
     names[i] = info.title, hints[i] = info.definition;
     if (kMetrics[i] == context.selection->metric) chosen = static_cast<int>(i);
   }
@@ -83,7 +66,7 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
 
 void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   const RunRecord& run = *context.a->run;
-  if (!info_of(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
+  if (!metric_info(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
   const FontScope small(services_.theme->fonts.small);
   text_in(services_.theme->palette.warn,
           run.oracle_evict_at.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
@@ -91,22 +74,33 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
                                             std::to_string(run.n_tokens()) + " queries.");
 }
 
-void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
+LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
-  options.metric = key.metric;
-  options.q = key.q;
-  options.preview = key.preview_a;
-  options.preview_b = key.preview_b;
-  options.colormap = Colormap::viridis;
+  options.metric = context.selection->metric;
+  options.q = context.q();
+  options.preview = context.a->preview;
+  if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
+  options.compare = static_cast<MapCompare>(compare_);
+  if (options.compare == MapCompare::none) return options;
+  options.preview_b = context.b->preview;
+  options.fit = options.compare == MapCompare::difference;
+  options.name_a = context.a->label;
+  options.name_b = context.b->label;
+  return options;
+}
+
+std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) const {
+  if (!drawable(context.a)) return std::nullopt;
+  const LayerHeadMapOptions options = options_of(context);
+  ViewFigure figure{options, {context.a->run}};
+  if (options.compare != MapCompare::none) figure.runs.push_back(context.b->run);
+  return figure;
+}
+
+void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
   std::vector<const RunRecord*> runs = {context.a->run.get()};
-  if (key.compare != only_a) {
-    runs.push_back(context.b->run.get());
-    options.compare = key.compare == difference ? MapCompare::difference : MapCompare::side_by_side;
-    options.fit = key.compare == difference;
-    options.name_a = context.a->label;
-    options.name_b = context.b->label;
-  }
-  BuiltFigure built = layer_head_map_figure(runs, options, services_.theme->figure_style(key.width, key.height));
+  if (key.options.compare != MapCompare::none) runs.push_back(context.b->run.get());
+  BuiltFigure built = layer_head_map_figure(runs, key.options, services_.theme->figure_style(key.width, key.height));
   const auto& values = std::get<std::vector<double>>(built.data.columns[3].values);
   const std::size_t n = static_cast<std::size_t>(runs[0]->evict_at.n_layers()) * runs[0]->evict_at.n_kv_heads();
   const auto part = [&](std::size_t from) {
@@ -116,7 +110,7 @@ void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
     return map;
   };
   map_a_ = part(0);
-  map_b_ = key.compare == side_by_side ? part(n) : HeadMap{};
+  map_b_ = key.options.compare == MapCompare::side_by_side ? part(n) : HeadMap{};
   drawing_.set(std::move(built.figure));
 }
 
@@ -138,7 +132,7 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
     const ItemRect r = screen(panel->cell(layer, head));
     list.AddRect({r.x, r.y}, {r.x + r.w, r.y + r.h}, to_imgui(colour), 0, 0, services_.theme->px(width));
   };
-  const Cursor at = clamp_selection(context, *shown.run);
+  const Cursor at = context.cursor_in(*shown.run);
   if (at.layer < panel->rows && at.kv_head < panel->columns) {
     outline(at.layer, at.kv_head, p.panel, 4);  // a light edge under a dark one stands out on every colour
     outline(at.layer, at.kv_head, p.text, 2);
@@ -158,7 +152,7 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
 
 void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, int layer, int kv_head) {
   const Palette& p = services_.theme->palette;
-  const MetricInfo& info = info_of(context.selection->metric);
+  const MetricInfo& info = metric_info(context.selection->metric);
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(services_.theme->px(380));
   {
@@ -170,7 +164,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
     const float v = map.at(layer, kv_head);
     return std::isnan(v) ? std::string("no value") : format_number(v, 4);
   };
-  const bool is_difference = drawable(context.b) && compare_ == difference;
+  const bool is_difference = options_of(context).compare == MapCompare::difference;
   std::string line = std::string(info.title) + (is_difference ? ", A − B " : " ") + value(map_a_);
   if (!map_b_.values.empty()) line += " in A, " + value(map_b_) + " in B";
   text_in(p.text, line);

@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "views/figure/layer_head_map_figure.h"
+#include "views/frame/view.h"
+#include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/view_services.h"
-#include "views/view_state.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
@@ -16,19 +16,19 @@ class LayerHeadMapView final : public View {
   explicit LayerHeadMapView(const ViewServices& services) : services_(services), drawing_(*services.textures) {}
   const char* id() const override { return "layer_head_map"; }
   const char* title() const override { return "Layer x head map"; }
+  Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;
+  std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
  private:
-  enum Compare { only_a, side_by_side, difference };
   struct Key {
     RunKey a, b;
-    std::int32_t q;
-    Metric metric;
-    int compare;
+    LayerHeadMapOptions options;
     float width, height, scale;
-    bool dark, preview_a, preview_b;
+    bool dark;
     bool operator==(const Key&) const = default;
   };
+  LayerHeadMapOptions options_of(const ViewContext& context) const;
   void draw_header(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
   void build(const ViewContext& context, const Key& key);
@@ -39,7 +39,7 @@ class LayerHeadMapView final : public View {
   FigureDrawing drawing_;
   Rebuild<Key> rebuild_;
   HeadMap map_a_, map_b_;
-  int compare_ = side_by_side;
+  int compare_ = static_cast<int>(MapCompare::side_by_side);  // where there is a B
 };
 
 }  // namespace kvscope::views

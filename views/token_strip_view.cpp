@@ -53,7 +53,7 @@ void TokenStripView::draw(ViewContext& context) {
     return;
   }
   const RunRecord& run = *context.a->run;
-  const Cursor at = clamp_selection(context, run);
+  const Cursor at = context.cursor_in(run);
   if (rebuild_scores_.due({RunKey(context.a), RunKey(context.b), at.layer, at.kv_head})) {
     scores_ = score_range(run, at.layer, at.kv_head);
     common_ = drawable(context.b) ? common_prefix(run, *context.b->run) : 0;
@@ -62,6 +62,28 @@ void TokenStripView::draw(ViewContext& context) {
   draw_header(context);
   draw_legend(context);
   draw_tokens(context, at);
+}
+
+// The text has no place on paper: its tokens become a strip, the selected head's row and below it B's, as the underlines.
+std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) const {
+  if (!drawable(context.a)) return std::nullopt;
+  const RunRecord& run = *context.a->run;
+  const Cursor at = context.cursor_in(run);
+  TokenStripOptions options;
+  options.q = at.q;
+  options.first = std::min(shown_first_, at.q);  // tokens behind q are not read yet
+  options.count = std::clamp(shown_end_ > 0 ? shown_end_ - options.first : run.n_tokens(), 1, kMaxStripTokens);
+  options.evictable_only = false;
+  options.layer = at.layer;
+  options.kv_head = at.kv_head;
+  options.colour = context.selection->colour;
+  options.preview = context.a->preview;
+  ViewFigure figure{options, {context.a->run}};
+  if (!drawable(context.b) || !same_shape(run, *context.b->run) || common_prefix(run, *context.b->run) == 0)
+    return figure;
+  options.with_b = true;
+  options.preview_b = context.b->preview;
+  return ViewFigure{options, {context.a->run, context.b->run}};
 }
 
 void TokenStripView::draw_header(ViewContext& context) {
@@ -171,13 +193,15 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
   b_.reset();
   if (common_ > 0 && drawable(context.b)) {
-    const Cursor b = clamp_selection(context, *context.b->run);
+    const Cursor b = context.cursor_in(*context.b->run);
     b_.emplace(*context.b->run, b.layer, b.kv_head, b.q);
   }
 
   const ImVec2 top = ImGui::GetCursorScreenPos(), origin{top.x + gutter, top.y + theme.px(5)};
   const int first = std::max(0, static_cast<int>((pane_min.y - origin.y) / line_height));
   const int last = std::min(n_lines() - 1, static_cast<int>((pane_min.y + pane.y - origin.y) / line_height));
+  shown_first_ = line_start_[std::min(first, n_lines() - 1)];
+  shown_end_ = last + 1 < n_lines() ? line_start_[std::max(last + 1, 0)] : run.n_tokens();
   int hovered = -1;
   if (ImGui::IsWindowHovered()) hovered = token_at(origin, ImGui::GetIO().MousePos);
   for (int line = first; line <= last; ++line) draw_line(context, head, line, origin);
@@ -191,12 +215,12 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
 }
 
 void TokenStripView::scroll_to_selection(const ViewContext& context, float line_height) {
-  const int token = clamp_selection(context, *context.a->run).token;
+  const int token = context.cursor_in(*context.a->run).token;
   const float top = ImGui::GetScrollY(), height = ImGui::GetWindowSize().y;
   if (token >= 0 && token != shown_token_) {
     const float y = static_cast<float>(line_of(token)) * line_height;
     if (y < top || y + line_height > top + height) ImGui::SetScrollY(std::max(0.f, y - height * 0.4f));
-  } else if (context.selection->follow && context.a->run->status == RunStatus::running &&
+  } else if (!context.selection->q && context.a->run->status == RunStatus::running &&
              top >= ImGui::GetScrollMaxY() - line_height) {
     ImGui::SetScrollY(static_cast<float>(n_lines()) * line_height);  // stays at the end while the end moves
   }

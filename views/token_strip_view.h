@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "views/token_facts.h"
-#include "views/view_services.h"
-#include "views/view_state.h"
+#include "views/figure/token_facts.h"
+#include "views/frame/view.h"
+#include "views/frame/view_services.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/rebuild.h"
 
@@ -19,7 +19,9 @@ class TokenStripView final : public View {
   explicit TokenStripView(const ViewServices& services) : services_(services) {}
   const char* id() const override { return "token_strip"; }
   const char* title() const override { return "Token strip"; }
+  Place place() const override { return Place::strip; }
   void draw(ViewContext& context) override;
+  std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
   /// Lines of text at the last drawn width; for tests.
   int n_lines() const { return static_cast<int>(line_start_.size()); }
@@ -63,9 +65,10 @@ class TokenStripView final : public View {
     bool operator==(const ScoresKey&) const = default;
   };
   Rebuild<ScoresKey> rebuild_scores_;
-  int common_ = 0;                 // tokens that A and B share from the start
-  std::optional<HeadAtQuery> b_;   // run B's same head, if it is on show
-  std::int32_t shown_token_ = -1;  // the selection was scrolled into view for it
+  int shown_first_ = 0, shown_end_ = 0;  // tokens on the screen in the frame drawn last
+  int common_ = 0;                       // tokens that A and B share from the start
+  std::optional<HeadAtQuery> b_;         // run B's same head, if it is on show
+  std::int32_t shown_token_ = -1;        // the selection was scrolled into view for it
 };
 
 }  // namespace kvscope::views

@@ -7,8 +7,8 @@
 
 namespace kvscope::views {
 
-std::vector<std::unique_ptr<View>> make_views(const ViewServices& services) {
-  std::vector<std::unique_ptr<View>> views;
+ViewList make_views(const ViewServices& services) {
+  ViewList views;
   views.push_back(std::make_unique<TokenStripView>(services));
   views.push_back(std::make_unique<LayerHeadMapView>(services));
   views.push_back(std::make_unique<CacheTimelineView>(services));

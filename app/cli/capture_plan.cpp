@@ -7,7 +7,6 @@
 #include "app/cli/run_options.h"
 #include "app/cli/traces.h"
 #include "app/process/interrupt.h"
-#include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
@@ -121,7 +120,7 @@ CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts
 
 TraceInfo check_beginning(CapturePlan& plan, bool quiet) {
   Progress progress(quiet);
-  TraceInfo info = trace_info(plan.file, "/proc/self/exe");
+  TraceInfo info = load_info(plan.file);
   check_heading(plan, info);
   for (int i = 0; i < info.n_runs; ++i) {
     if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled while checking " + plan.file});

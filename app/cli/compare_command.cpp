@@ -10,7 +10,6 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/process/trace_open.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 
@@ -59,13 +58,11 @@ Pairing pair_runs(const TraceInfo& a, const TraceInfo& b) {
   return result;
 }
 
-ordered_json number(double value) { return std::isnan(value) ? ordered_json() : ordered_json(value); }
-
 ordered_json rows_of(const HeadMap& map) {
   ordered_json rows = ordered_json::array();
   for (int layer = 0; layer < map.n_layers; ++layer) {
     ordered_json row = ordered_json::array();
-    for (int head = 0; head < map.n_kv_heads; ++head) row.push_back(number(map.at(layer, head)));
+    for (int head = 0; head < map.n_kv_heads; ++head) row.push_back(number_or_null(map.at(layer, head)));
     rows.push_back(row);
   }
   return rows;
@@ -85,9 +82,11 @@ ordered_json comparison_json(const RunRecord& a, const RunRecord& b, const RunCo
                          {"diverges_at", nullptr}};
   if (c.n_common < std::max(a.n_tokens(), b.n_tokens()))
     result["diverges_at"] = {{"position", c.n_common}, {"a", token_of(a, c.n_common)}, {"b", token_of(b, c.n_common)}};
-  result["nll"] = {
-      {"tokens", c.n_scored}, {"a", number(c.nll_a)}, {"b", number(c.nll_b)}, {"change", number(c.nll_b - c.nll_a)}};
-  result["overlap"] = number(mean(c.overlap));
+  result["nll"] = {{"tokens", c.n_scored},
+                   {"a", number_or_null(c.nll_a)},
+                   {"b", number_or_null(c.nll_b)},
+                   {"change", number_or_null(c.nll_b - c.nll_a)}};
+  result["overlap"] = number_or_null(mean(c.overlap));
   result["overlap_by_head"] = rows_of(c.overlap);
   return result;
 }
@@ -96,8 +95,6 @@ std::string shown_token(const ordered_json& token) {
   if (token.is_null()) return "(end)";
   return in_quotes(token["piece"].get<std::string>(), 24) + " " + std::to_string(token["id"].get<int>());
 }
-
-std::string cell(const ordered_json& value) { return value.is_null() ? "-" : format_number(value.get<double>()); }
 
 std::vector<std::string> table_row(const ordered_json& run) {
   std::string where = "same text", token_a, token_b;
@@ -111,10 +108,10 @@ std::vector<std::string> table_row(const ordered_json& run) {
           where,
           token_a,
           token_b,
-          cell(run["overlap"]),
-          cell(run["nll"]["a"]),
-          cell(run["nll"]["b"]),
-          cell(run["nll"]["change"])};
+          number_cell(run["overlap"]),
+          number_cell(run["nll"]["a"]),
+          number_cell(run["nll"]["b"]),
+          number_cell(run["nll"]["change"])};
 }
 
 // Mean over the runs, head by head, of what is not NaN.
@@ -160,7 +157,7 @@ int compare_traces(const Arguments& arguments) {
     const int run = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
     pairing.pairs = {{run, run}};
   } else {
-    pairing = pair_runs(trace_info(path_a, "/proc/self/exe"), trace_info(path_b, "/proc/self/exe"));
+    pairing = pair_runs(load_info(path_a), load_info(path_b));
     if (pairing.pairs.empty())
       throw Error({.file = path_b, .found = "no run of a prompt that " + path_a + " has", .expected = "at least one"});
   }
@@ -219,10 +216,9 @@ const CommandSpec& compare_command() {
       "A B | TRACE --policy SPEC [--model PATH]",
       "where two runs part, and what another policy would cost",
       "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-      "and the NLL of the\n"
-      "tokens that both have. With --policy the model reads the trace's tokens again under both policies (teacher "
-      "forcing, so every\n"
-      "number is measured): change of NLL, first position where the likeliest token is another one, density.",
+      "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again under both "
+      "policies (teacher forcing, so every number is measured): change of NLL, first position where the likeliest "
+      "token is another one, density.",
       "  kvscope compare full.h5 kvpop.h5\n"
       "  kvscope compare a.h5 --policy streaming:sinks=4,window=508",
       1,

@@ -7,7 +7,6 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/process/trace_open.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
@@ -51,10 +50,10 @@ double nll(const std::vector<float>& logprobs, int begin) {
   return sum / n;
 }
 
-ordered_json number(double value) { return std::isnan(value) ? ordered_json() : ordered_json(value); }
-
 ordered_json change(double recorded, double compared) {
-  return {{"recorded", number(recorded)}, {"compared", number(compared)}, {"change", number(compared - recorded)}};
+  return {{"recorded", number_or_null(recorded)},
+          {"compared", number_or_null(compared)},
+          {"change", number_or_null(compared - recorded)}};
 }
 
 // The first position of the answer where the likeliest token is another one.
@@ -68,7 +67,8 @@ ordered_json first_choice(const RunRecord& run, const Scored& recorded, const Sc
 
 ordered_json comparison_json(int index, const RunRecord& run, const Scored& recorded, const Scored& compared) {
   ordered_json per_token = ordered_json::array();
-  for (int i = 0; i < run.n_tokens(); ++i) per_token.push_back(number(compared.logprobs[i] - recorded.logprobs[i]));
+  for (int i = 0; i < run.n_tokens(); ++i)
+    per_token.push_back(number_or_null(compared.logprobs[i] - recorded.logprobs[i]));
   return {{"run", index},
           {"prompt_index", run.prompt_index},
           {"recorded_policy", run.policy.to_string()},
@@ -80,8 +80,6 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
           {"density", change(mean(recorded.density), mean(compared.density))},
           {"logprob_change", std::move(per_token)}};
 }
-
-std::string cell(const ordered_json& value) { return value.is_null() ? "-" : format_number(value.get<double>()); }
 
 class Printer {
  public:
@@ -106,12 +104,12 @@ class Printer {
     }
     return {std::to_string(run["run"].get<int>()),
             std::to_string(run["tokens"].get<int>()),
-            cell(run["nll"]["recorded"]),
-            cell(run["nll"]["compared"]),
-            cell(run["nll"]["change"]),
-            cell(run["answer_nll"]["change"]),
-            cell(run["density"]["recorded"]),
-            cell(run["density"]["compared"]),
+            number_cell(run["nll"]["recorded"]),
+            number_cell(run["nll"]["compared"]),
+            number_cell(run["nll"]["change"]),
+            number_cell(run["answer_nll"]["change"]),
+            number_cell(run["density"]["recorded"]),
+            number_cell(run["density"]["compared"]),
             choice};
   }
 
@@ -146,7 +144,7 @@ ModelInfo load_same_model(EngineJob& job, const std::string& folder, const Trace
 int compare_policies(const Arguments& arguments) {
   const std::string& path = arguments.positionals()[0];
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy"));
-  const TraceInfo info = trace_info(path, "/proc/self/exe");
+  const TraceInfo info = load_info(path);
   const std::string folder = arguments.text("model", info.model.path);
   check_model_path(arguments, folder);
   if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});

@@ -135,7 +135,7 @@ const CommandSpec& doctor_command() {
       "doctor",
       "[--engine COMMAND] [--json]",
       "what this machine can do, and what is missing",
-      "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if\n"
+      "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if "
       "something is missing.",
       "  kvscope doctor",
       0,

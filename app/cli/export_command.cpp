@@ -60,10 +60,9 @@ const CommandSpec& export_command() {
       "TRACE -o FILE.csv|FILE.npz [--run N] [--what NAME,...]",
       "write a run as CSV or as NumPy arrays",
       "CSV is in long form, its first line names the columns: "
-      "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells\n"
-      "without a value are empty. NPZ has one array each, series as [layer, kv_head, token]. evict_at is the first "
-      "query position that\n"
-      "no longer sees the token: 2147483647 never, 2147483646 still in the window when the run ended.",
+      "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells without a value are empty. NPZ has one "
+      "array each, series as [layer, kv_head, token]. evict_at is the first query position that no longer sees the "
+      "token: 2147483647 never, 2147483646 still in the window when the run ended.",
       "  kvscope export a.h5 -o a.csv\n"
       "  kvscope export a.h5 -o contests.csv --what contests\n"
       "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(*numpy.load(\"a.npz\"))'",

@@ -6,7 +6,6 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
-#include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"
@@ -76,7 +75,7 @@ std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
   const bool all = recipe.run < 0 && std::holds_alternative<views::LayerHeadMapOptions>(recipe.options);
   for (const std::string& path : recipe.traces) {
     const int first = recipe.run < 0 ? 0 : recipe.run;
-    const int n = all ? trace_info(path, "/proc/self/exe").n_runs : first + 1;
+    const int n = all ? load_info(path).n_runs : first + 1;
     for (int i = first; i < n; ++i) runs.push_back(load_run(path, i));
   }
   return runs;
@@ -112,7 +111,7 @@ int figure(const Arguments& arguments) {
   if (arguments.has("json")) {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
     for (const auto& path : written) files.push_back(path.string());
-    write_json_line(nlohmann::ordered_json{{"figure", recipe.figure()}, {"files", files}});
+    write_json_line(nlohmann::ordered_json{{"figure", views::figure_name(recipe.options)}, {"files", files}});
   } else {
     for (const auto& path : written) std::printf("%s\n", path.c_str());
   }
@@ -127,8 +126,7 @@ const CommandSpec& figure_command() {
                                    "RECIPE.json [TRACE...] -o FILE | --preset NAME TRACE... -o FILE",
                                    "a figure for a paper: PDF, SVG or PNG",
                                    "The same figure model that the window draws. Beside FILE stand its numbers (.csv, "
-                                   ".npz) and its recipe (.json), which\n"
-                                   "makes the same bytes again.",
+                                   ".npz) and its recipe (.json), which makes the same bytes again.",
                                    "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full",
                                    0,
                                    1000,

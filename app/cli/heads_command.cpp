@@ -86,8 +86,7 @@ const CommandSpec& heads_command() {
       "TRACE... [--share X] [--export duo:FOLDER]",
       "choose the heads that stay global in a hybrid, and export them",
       "Density and coverage count long-range entries (outside window and sinks) over all runs of all traces. The "
-      "folder\n"
-      "that duo: writes loads in DuoAttention and kvpress.",
+      "folder that duo: writes loads in DuoAttention and kvpress.",
       "  kvscope heads traces.h5 --strategy densest --share 0.25 --export duo:selected-heads",
       1,
       1000,

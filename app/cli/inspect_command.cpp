@@ -7,7 +7,7 @@
 #include "app/cli/capture_plan.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/process/trace_open.h"
+#include "app/cli/traces.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
@@ -50,7 +50,7 @@ ordered_json inspect_gate(const GateFile& gate) {
 
 /// A folder in which a model stands or should stand, with or without a gate beside it.
 bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
-  if (gate == "duo" || gate == "kvzap") return false;  // they have a config.json of their own
+  if (gate && has_own_config(*gate)) return false;
   std::error_code error;
   for (const char* name : {"config.json", "tokenizer.json", "model.safetensors", "model.safetensors.index.json"}) {
     if (fs::exists(folder / name, error)) return true;
@@ -114,7 +114,7 @@ ordered_json inspect_run(const RunRecord& run) {
 }
 
 ordered_json inspect_trace_file(const fs::path& path) {
-  const TraceInfo info = trace_info(path, "/proc/self/exe");
+  const TraceInfo info = load_info(path);
   const ModelInfo& model = info.model;
   ordered_json result = {{"kind", "trace"},
                          {"version", info.version},
@@ -140,7 +140,7 @@ ordered_json inspect_trace_file(const fs::path& path) {
   if (!info.shards.empty()) result["shards"] = info.shards;
   result["page_reads"] = info.page_reads;
   result["runs_with_changes"] = info.changed_runs;
-  if (info.n_runs > 0) result["first_run"] = inspect_run(load_any_trace(path, 0, "/proc/self/exe"));
+  if (info.n_runs > 0) result["first_run"] = inspect_run(load_run(path, 0));
   return result;
 }
 
@@ -190,7 +190,7 @@ const CommandSpec& inspect_command() {
       "inspect",
       "PATH [--json]",
       "what a model, a gate, a weights file or a trace is",
-      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a\n"
+      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a "
       "trace. Of models it reads headers, not weights.",
       "  kvscope inspect samples/models/kvscope-tiny",
       1,

@@ -195,8 +195,8 @@ const CommandSpec& bench_command() {
                                    "decode|prefill [options]",
                                    "speed of decoding, or of reading a prompt, on this machine",
                                    "Tokens per second, each number with its spread over the repetitions: of decoding "
-                                   "with recording off and on; of a "
-                                   "prompt beside what this device's products alone would take.",
+                                   "with recording off and on; of a prompt beside what this device's products alone "
+                                   "would take.",
                                    "  kvscope bench decode --device cpu\n"
                                    "  kvscope bench prefill --shape qwen3-8b --prompt-tokens 32768 --device cuda",
                                    1,

@@ -65,10 +65,9 @@ const CommandSpec& merge_command() {
       "SHARD... -o FILE [--copy]",
       "make one trace of the shards of a capture",
       "The runs stand in the order of their prompts. FILE has the small data itself and the large data as virtual "
-      "datasets over the\n"
-      "shards, which must stay in its folder (the folder may move); with --copy it has all data. Every run is checked. "
-      "Shards of\n"
-      "different models, options or prompts, and prompts that are missing or doubled, are errors.",
+      "datasets over the shards, which must stay in its folder (the folder may move); with --copy it has all data. "
+      "Every run is checked. Shards of different models, options or prompts, and prompts that are missing or doubled, "
+      "are errors.",
       "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
       1,
       100000,

@@ -13,15 +13,22 @@ namespace kvscope::app {
 namespace {
 
 template <typename Json>
-void write(const Json& value, int indent) {
-  const std::string line = value.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
+void write(const Json& value) {
+  const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
 }
 
 }  // namespace
 
-void write_json_line(const nlohmann::ordered_json& value) { write(value, -1); }
-void write_json_line(const nlohmann::json& value) { write(value, -1); }
+void write_json_line(const nlohmann::ordered_json& value) { write(value); }
+void write_json_line(const nlohmann::json& value) { write(value); }
+
+void flush_stdout() {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
+  if (errno == EPIPE) throw Error({.code = ExitCode::done, .file = "stdout", .found = "closed by its reader"});
+  throw Error({.code = ExitCode::resource, .file = "stdout", .found = std::strerror(errno)});
+}
+
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
@@ -56,6 +63,14 @@ std::string wrapped(std::string_view text, std::size_t indent) {
 std::string format_number(double value, int digits) {
   if (std::isnan(value)) return "-";
   return fixed_text(value, digits);
+}
+
+nlohmann::ordered_json number_or_null(double value) {
+  return std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+}
+
+std::string number_cell(const nlohmann::ordered_json& value) {
+  return value.is_null() ? "-" : format_number(value.get<double>());
 }
 
 }  // namespace kvscope::app

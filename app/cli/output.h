@@ -18,5 +18,9 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows);
 /// line end in the text counts as a space.
 std::string wrapped(std::string_view text, std::size_t indent = 0);
 std::string format_number(double value, int digits = 4);
+/// null for NaN, which JSON does not have.
+nlohmann::ordered_json number_or_null(double value);
+/// format_number() of what number_or_null() gave.
+std::string number_cell(const nlohmann::ordered_json& value);
 
 }  // namespace kvscope::app

@@ -87,9 +87,8 @@ const CommandSpec& score_command() {
       "score",
       "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
       "log-probability of each token of a text under a policy",
-      "Teacher-forced: the text is given, the policy decides what each position may still "
-      "see. Special tokens in the text\n"
-      "become their ids.",
+      "Teacher-forced: the text is given, the policy decides what each position may still see. Special tokens in the "
+      "text become their ids.",
       "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
       1,
       1,

@@ -79,9 +79,8 @@ const CommandSpec& tokenize_command() {
                                    "MODEL --text TEXT | --text-file FILE [--chat] [--json]",
                                    "ids and pieces of a text, as the tokenizers package gives them",
                                    "Special tokens in the text become their ids, but with --chat what was typed stays "
-                                   "text. Needs the tokenizer's files\n"
-                                   "only: no engine, no weights. A piece may be a part of a character; such bytes are "
-                                   "shown escaped, in JSON as\nU+FFFD.",
+                                   "text. Needs the tokenizer's files only: no engine, no weights. A piece may be a "
+                                   "part of a character; such bytes are shown escaped, in JSON as U+FFFD.",
                                    "  kvscope tokenize samples/models/kvscope-tiny --text 'The code is 4821.' --json",
                                    1,
                                    1,

@@ -10,12 +10,14 @@ constexpr const char* kSelf = "/proc/self/exe";
 
 }  // namespace
 
+TraceInfo load_info(const std::string& path) { return trace_info(path, kSelf); }
+
 RunRecord load_run(const std::string& path, int run_index) { return load_any_trace(path, run_index, kSelf); }
 
 std::vector<RunRecord> load_all_runs(std::span<const std::string> paths) {
   std::vector<RunRecord> runs;
   for (const std::string& path : paths) {
-    const TraceInfo info = trace_info(path, kSelf);
+    const TraceInfo info = load_info(path);
     if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
     for (int i = 0; i < info.n_runs; ++i) runs.push_back(load_run(path, i));
   }

@@ -32,15 +32,9 @@ const MetricInfo& info_of(Metric metric) {
 nlohmann::ordered_json means(const RunRecord& run) {
   nlohmann::ordered_json result = {{"policy", run.policy.to_string()}};
   for (const Metric metric : kMetrics) {
-    const double value = mean(head_metric(run, metric, run.n_tokens() - 1));
-    result[std::string(info_of(metric).name)] =
-        std::isnan(value) ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
+    result[std::string(info_of(metric).name)] = number_or_null(mean(head_metric(run, metric, run.n_tokens() - 1)));
   }
   return result;
-}
-
-std::string cell(const nlohmann::ordered_json& value) {
-  return value.is_null() ? "-" : format_number(value.get<double>());
 }
 
 int what_if(const Arguments& arguments) {
@@ -63,7 +57,7 @@ int what_if(const Arguments& arguments) {
     for (const Metric metric : kMetrics) {
       const MetricInfo& info = info_of(metric);
       const std::string name(info.name);
-      rows.push_back({name, cell(a[name]), cell(b[name]), std::string(info.definition)});
+      rows.push_back({name, number_cell(a[name]), number_cell(b[name]), std::string(info.definition)});
     }
     std::fputs(format_table(rows).c_str(), stdout);
   }
@@ -78,8 +72,8 @@ const CommandSpec& what_if_command() {
                                    "TRACE SPEC [--run N]",
                                    "what another policy would have kept, from recorded scores",
                                    "A preview: the scores stay as they were recorded, though evicting other tokens in "
-                                   "one layer changes the scores of the\n"
-                                   "layers above it. Decoding again (kvscope run) measures it.",
+                                   "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
+                                   "measures it.",
                                    "  kvscope what-if a.h5 kvpop:keep=10%",
                                    2,
                                    2,

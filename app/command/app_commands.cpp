@@ -3,12 +3,13 @@
 namespace kvscope::app {
 
 // In this order they stand in menu and palette.
-void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   add_run_commands(registry, session, ui);
   add_parameter_commands(registry, session, ui);
   add_selection_commands(registry, session, ui);
   add_file_commands(registry, session, ui);
-  add_view_commands(registry, session, ui);
+  add_export_commands(registry, session, ui, views);
+  add_view_commands(registry, session, ui, views);
 }
 
 }  // namespace kvscope::app

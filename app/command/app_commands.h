@@ -1,18 +1,26 @@
 #pragma once
+// The lists of commands, by subject.
+
 #include "app/command/commands.h"
 #include "app/command/ui_state.h"
 #include "app/session/session.h"
+#include "views/frame/view.h"
 
 namespace kvscope::app {
 
-/// All commands of the program. The three must outlive the registry's use.
-void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui);
+/// All commands of the program. What they are given must outlive the registry's use.
+void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
+
+/// A command that needs a path asks for one if it is called without; true if it asked. The answer calls the command
+/// again, with the same arguments and the path.
+bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialog);
 
 // One function per file of commands.
 void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui);
-void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
+void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 
 }  // namespace kvscope::app

@@ -25,7 +25,7 @@ PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments
     if (it == policy.values.end()) {
       throw Error({.code = ExitCode::usage, .file = name, .found = "no parameter of " + policy.name});
     }
-    it->second = number_argument(arguments, "value");
+    it->second = number_argument(arguments, "value") + 0.0;  // -0 would print as another text than 0
   }
   if (has_argument(arguments, "budget")) {
     if (!policy.budget) throw Error({.code = ExitCode::usage, .file = "budget", .found = policy.name + " has none"});
@@ -39,7 +39,8 @@ PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments
                                              : BudgetSpec::Kind::compression;
     }
   }
-  return PolicySpec::parse(policy.to_string());  // ranges are checked where they are declared
+  policy.check();
+  return policy;
 }
 
 void set_sampling(Session& session, const nlohmann::json& arguments) {

@@ -24,19 +24,9 @@ class Scrubber {
   explicit Scrubber(Session& session) : session_(session) {}
   bool possible() const { return session_.shown_a() != nullptr; }
   int last() const { return session_.shown_a()->run->n_tokens() - 1; }
-  int q() const {
-    const auto& selection = session_.selection();
-    return selection.follow || selection.q < 0 ? last() : selection.q;
-  }
-  void go(int q) {
-    auto& selection = session_.selection();
-    selection.q = std::clamp(q, 0, last());
-    selection.follow = false;
-  }
-  void go_live() {
-    session_.selection().follow = true;
-    session_.selection().q = -1;
-  }
+  int q() const { return views::cursor(session_.selection(), *session_.shown_a()->run).q; }
+  void go(int q) { session_.selection().q = std::clamp(q, 0, last()); }
+  void go_live() { session_.selection().q.reset(); }
   void step(int by) { go(q() + by); }
   void step_event(int direction) {
     const int at = next_eviction(*session_.shown_a()->run, session_.selection(), q(), direction);

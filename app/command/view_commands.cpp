@@ -26,89 +26,99 @@ void set_metric(Session& session, const nlohmann::json& arguments) {
   session.selection().metric = metrics[static_cast<std::size_t>(now + 1) % metrics.size()].metric;
 }
 
-}  // namespace
+void maximise(UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+  if (!ui.maximised.empty()) {
+    ui.maximised.clear();
+    return;
+  }
+  const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
+  std::string all;
+  for (const auto& view : views) {
+    if (view->place() == views::Place::side) continue;
+    if (wanted.empty() || wanted == view->id()) {
+      ui.maximised = view->id();
+      return;
+    }
+    all += (all.empty() ? "" : ", ") + std::string(view->id());
+  }
+  bad_argument("view", "one of " + all);
+}
 
-void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  const auto add = [&](std::string id, std::string title, std::string shortcut, auto action) {
-    registry.add({.id = std::move(id),
-                  .title = std::move(title),
-                  .group = "View",
-                  .shortcut = std::move(shortcut),
-                  .run = [action](const nlohmann::json& arguments) -> nlohmann::json {
-                    action(arguments);
-                    return nullptr;
-                  }});
-  };
+void dismiss_banners(Session& session, const nlohmann::json& arguments) {
+  const int id = integer_argument(arguments, "id", -1);
+  const auto banners = session.messages().banners();
+  for (const Banner& banner : banners) {
+    if (id < 0 || banner.id == id) session.messages().dismiss_banner(banner.id);
+  }
+}
+
+using Action = std::function<void(const nlohmann::json& arguments)>;
+
+// A command whose answer is that it was done.
+Command command(std::string id, std::string title, const char* group, std::string shortcut, Action action,
+                std::string arguments = "") {
+  return {.id = std::move(id),
+          .title = std::move(title),
+          .group = group,
+          .shortcut = std::move(shortcut),
+          .arguments = std::move(arguments),
+          .run = [action = std::move(action)](const nlohmann::json& given) -> nlohmann::json {
+            action(given);
+            return nullptr;
+          }};
+}
+
+// What the views show.
+void add_content_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   int number = 1;
   for (const auto& [name, mode] : kColourModes) {
     std::string title = std::string("Colour tokens by ") + name;
     std::replace(title.begin(), title.end(), '_', ' ');
-    add(std::string("view.colour_") + name, title, std::to_string(number++),
-        [&session, mode = mode](const nlohmann::json&) { session.selection().colour = mode; });
+    registry.add(command(std::string("view.colour_") + name, title, "View", std::to_string(number++),
+                         [&session, mode = mode](auto&) { session.selection().colour = mode; }));
   }
-  registry.add({.id = "view.metric",
-                .title = "Next metric of the map",
-                .group = "View",
-                .shortcut = "M",
-                .arguments = "metric: name",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  set_metric(session, arguments);
-                  return nullptr;
-                }});
-  registry.add({.id = "view.maximise",
-                .title = "Maximise a view, or back",
-                .group = "View",
-                .shortcut = "Z",
-                .arguments = "view: token_strip|layer_head_map|cache_timeline",
-                .run = [&ui](const nlohmann::json& arguments) -> nlohmann::json {
-                  const std::string view =
-                      has_argument(arguments, "view") ? text_argument(arguments, "view") : "token_strip";
-                  ui.maximised = ui.maximised.empty() ? view : "";
-                  return nullptr;
-                }});
-  add("view.left", "Show or hide prompt and policy", "Ctrl+B", [&ui](const nlohmann::json&) { ui.left = !ui.left; });
-  add("view.right", "Show or hide the inspector", "Ctrl+Shift+B",
-      [&ui](const nlohmann::json&) { ui.right = !ui.right; });
-  add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui](const nlohmann::json&) { ui.bottom = !ui.bottom; });
-  add("view.log", "Show or hide the log", "Ctrl+L", [&ui](const nlohmann::json&) { ui.log = !ui.log; });
-  add("view.theme", "Light or dark theme", "", [&ui](const nlohmann::json&) { ui.dark = !ui.dark; });
-  add("view.zoom_in", "Larger", "Ctrl+= Ctrl++",
-      [&ui](const nlohmann::json&) { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
-  add("view.zoom_out", "Smaller", "Ctrl+-", [&ui](const nlohmann::json&) { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
-  add("view.zoom_reset", "Normal size", "Ctrl+0", [&ui](const nlohmann::json&) { ui.zoom = 1; });
-  add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P",
-      [&ui](const nlohmann::json&) { ui.palette = !ui.palette; });
-  add("help.keys", "Keys", "Shift+/ F1", [&ui](const nlohmann::json&) { ui.help = !ui.help; });
-  registry.add({.id = "app.screenshot",
-                .title = "Save a picture of the window",
-                .group = "File",
-                .shortcut = "F12",
-                .arguments = "path: file.png",
-                .run = [&ui](const nlohmann::json& arguments) -> nlohmann::json {
-                  ui.screenshot = has_argument(arguments, "path") ? text_argument(arguments, "path") : "kvscope.png";
-                  return nullptr;
-                }});
-  registry.add({.id = "banner.dismiss",
-                .title = "Dismiss a message",
-                .group = "View",
-                .arguments = "id: number (all)",
-                .enabled = [&session] { return !session.messages().banners().empty(); },
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  const int id = integer_argument(arguments, "id", -1);
-                  const auto banners = session.messages().banners();
-                  for (const Banner& banner : banners) {
-                    if (id < 0 || banner.id == id) session.messages().dismiss_banner(banner.id);
-                  }
-                  return nullptr;
-                }});
-  registry.add({.id = "app.quit",
-                .title = "Quit",
-                .group = "File",
-                .shortcut = "Ctrl+Q",
-                .run = [&ui](const nlohmann::json&) -> nlohmann::json {
-                  ui.quit = true;
-                  return nullptr;
-                }});
+  registry.add(command(
+      "view.metric", "Next metric of the map", "View", "M",
+      [&session](const nlohmann::json& arguments) { set_metric(session, arguments); }, "metric: name"));
+  registry.add(command(
+      "view.maximise", "Maximise a view, or back", "View", "Z",
+      [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); }, "view: name (the first)"));
+}
+
+// What of the window is there, and how large.
+void add_layout_commands(CommandRegistry& registry, UiState& ui) {
+  const auto add = [&](const char* id, const char* title, const char* shortcut, Action action) {
+    registry.add(command(id, title, "View", shortcut, std::move(action)));
+  };
+  add("view.left", "Show or hide prompt and policy", "Ctrl+B", [&ui](auto&) { ui.left = !ui.left; });
+  add("view.right", "Show or hide the inspector", "Ctrl+Shift+B", [&ui](auto&) { ui.right = !ui.right; });
+  add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui](auto&) { ui.bottom = !ui.bottom; });
+  add("view.log", "Show or hide the log", "Ctrl+L", [&ui](auto&) { ui.log = !ui.log; });
+  add("view.theme", "Light or dark theme", "", [&ui](auto&) { ui.dark = !ui.dark; });
+  add("view.zoom_in", "Larger", "Ctrl+= Ctrl++", [&ui](auto&) { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
+  add("view.zoom_out", "Smaller", "Ctrl+-", [&ui](auto&) { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
+  add("view.zoom_reset", "Normal size", "Ctrl+0", [&ui](auto&) { ui.zoom = 1; });
+  add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui](auto&) { ui.palette = !ui.palette; });
+  add("help.keys", "Keys", "Shift+/ F1", [&ui](auto&) { ui.help = !ui.help; });
+}
+
+}  // namespace
+
+void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
+  add_content_commands(registry, session, ui, views);
+  add_layout_commands(registry, ui);
+  registry.add(command(
+      "app.screenshot", "Save a picture of the window", "File", "F12",
+      [&ui](const nlohmann::json& arguments) {
+        ui.screenshot = has_argument(arguments, "path") ? text_argument(arguments, "path") : "kvscope.png";
+      },
+      "path: file.png"));
+  Command dismiss = command(
+      "banner.dismiss", "Dismiss a message", "View", "",
+      [&session](const nlohmann::json& arguments) { dismiss_banners(session, arguments); }, "id: number (all)");
+  dismiss.enabled = [&session] { return !session.messages().banners().empty(); };
+  registry.add(std::move(dismiss));
+  registry.add(command("app.quit", "Quit", "File", "Ctrl+Q", [&ui](auto&) { ui.quit = true; }));
 }
 
 }  // namespace kvscope::app

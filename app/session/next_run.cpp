@@ -14,8 +14,8 @@ NextRun::NextRun(Revision& revision, Worker& background) : revision_(revision), 
   parameters_.policy = PolicySpec::parse("kvpop:keep=25%");
 }
 
-void NextRun::set(const Parameters& parameters) {
-  parameters_ = parameters;
+void NextRun::set(Parameters parameters) {
+  parameters_ = std::move(parameters);
   count_prompt();
   revision_.rise();
 }
@@ -23,21 +23,6 @@ void NextRun::set(const Parameters& parameters) {
 void NextRun::set_prompt(std::string text) {
   parameters_.prompt = std::move(text);
   count_prompt();
-  revision_.rise();
-}
-
-void NextRun::set_raw(bool raw) {
-  parameters_.raw = raw;
-  revision_.rise();
-}
-
-void NextRun::set_policy(const PolicySpec& policy) {
-  parameters_.policy = policy;
-  revision_.rise();
-}
-
-void NextRun::set_sampling(const SamplingSpec& sampling) {
-  parameters_.sampling = sampling;
   revision_.rise();
 }
 

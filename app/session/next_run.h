@@ -26,11 +26,11 @@ class NextRun {
   NextRun(Revision& revision, Worker& background);
 
   const Parameters& parameters() const { return parameters_; }
-  void set(const Parameters& parameters);
+  void set(Parameters parameters);
   void set_prompt(std::string text);
-  void set_raw(bool raw);
-  void set_policy(const PolicySpec& policy);
-  void set_sampling(const SamplingSpec& sampling);
+  void set_raw(bool raw) { parameters_.raw = raw, revision_.rise(); }
+  void set_policy(const PolicySpec& policy) { parameters_.policy = policy, revision_.rise(); }
+  void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, revision_.rise(); }
   void set_max_tokens(int n);
 
   /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here.

@@ -4,13 +4,9 @@
 namespace kvscope::app {
 
 /// Rises with every change that is worth drawing. The parts of a session share one.
-class Revision {
- public:
-  void rise() { ++value_; }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 1;
+struct Revision {
+  std::uint64_t value = 1;
+  void rise() { ++value; }
 };
 
 }  // namespace kvscope::app

@@ -74,7 +74,7 @@ void Session::start(const RunRequest& request, RunList::Place place) {
   const RunRecord record = start_record(*engine_.model(), request);
   runs_.begin(record, place);
   engine_.begin_run(request, record);
-  if (place == RunList::Place::a) selection_.token = -1, selection_.follow = true, selection_.q = -1;
+  if (place == RunList::Place::a) selection_.token = -1, selection_.q.reset();
   update_shown();
 }
 
@@ -124,11 +124,10 @@ void Session::update_shown() {
 void Session::clamp_selection() {
   if (!shown_a()) return;
   const RunRecord* run = shown_a()->run.get();
-  selection_.layer = std::clamp(selection_.layer, 0, std::max(0, run->model.n_layers - 1));
-  selection_.kv_head = std::clamp(selection_.kv_head, 0, std::max(0, run->model.n_kv_heads - 1));
-  selection_.token = std::clamp(selection_.token, -1, run->n_tokens() - 1);
+  const views::Cursor at = views::cursor(selection_, *run);
+  selection_.layer = at.layer, selection_.kv_head = at.kv_head, selection_.token = at.token;
   selection_.hovered_token = std::clamp(selection_.hovered_token, -1, run->n_tokens() - 1);
-  selection_.q = selection_.follow ? -1 : std::clamp(selection_.q, -1, run->n_tokens() - 1);
+  if (selection_.q) selection_.q = at.q;
 }
 
 // ------------------------------------------------------------------------------------------------ policy and preview

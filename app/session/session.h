@@ -17,7 +17,7 @@
 #include "app/session/preview.h"
 #include "app/session/run_list.h"
 #include "app/session/shown_runs.h"
-#include "views/view_state.h"
+#include "views/frame/view_state.h"
 
 namespace kvscope::app {
 
@@ -35,7 +35,7 @@ class Session {
   /// Takes in engine events, snapshots and finished work. Returns whether anything changed.
   bool poll();
   /// Rises with every change that is worth drawing.
-  std::uint64_t revision() const { return revision_.value(); }
+  std::uint64_t revision() const { return revision_.value; }
 
   Messages& messages() { return messages_; }
   Files& files() { return files_; }

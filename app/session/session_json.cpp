@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/session/session.h"
+#include "engine/core/protocol/protocol.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/json_file.h"
 
@@ -38,16 +39,10 @@ json selection_json(const views::Selection& selection) {
   return {{"layer", selection.layer},
           {"kv_head", selection.kv_head},
           {"token", selection.token},
-          {"q", selection.q},
-          {"follow", selection.follow},
+          {"q", selection.q.value_or(-1)},
+          {"follow", !selection.q},
           {"colour", static_cast<int>(selection.colour)},
           {"metric", static_cast<int>(selection.metric)}};
-}
-
-json sampling_json(const SamplingSpec& sampling) {
-  json object;
-  visit_fields(sampling, [&](std::string_view name, const auto& value, auto) { object[std::string(name)] = value; });
-  return object;
 }
 
 // A field that is not there keeps its default.
@@ -92,7 +87,7 @@ json parameters_json(const Parameters& parameters) {
           {"raw", parameters.raw},
           {"policy", parameters.policy.to_string()},
           {"max_tokens", parameters.max_tokens},
-          {"sampling", sampling_json(parameters.sampling)}};
+          {"sampling", protocol::to_json(parameters.sampling)}};
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "app/session/preview.h"
 #include "app/session/run_list.h"
-#include "views/view_state.h"
+#include "views/frame/view_state.h"
 
 namespace kvscope::app {
 

@@ -45,7 +45,7 @@ AppWindow::AppWindow(const WindowOptions& options)
   services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
-  add_all_commands(commands_, session_, ui_);
+  add_all_commands(commands_, session_, ui_, views_);
   if (!options.script.empty()) {
     script_ = read_json(options.script, {.max_bytes = 16u << 20});
     if (!script_->is_array())

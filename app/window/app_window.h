@@ -14,8 +14,8 @@
 #include "app/session/session.h"
 #include "app/window/cockpit.h"
 #include "app/window/glfw_window.h"
+#include "views/frame/view_services.h"
 #include "views/view_list.h"
-#include "views/view_services.h"
 #include "views/widgets/time_deck.h"
 
 namespace kvscope::app {
@@ -63,7 +63,7 @@ class AppWindow {
   views::ItemRegistry items_;
   std::unique_ptr<views::OpenGlTextureBackend> textures_;
   views::ViewServices services_;
-  std::vector<std::unique_ptr<views::View>> views_;
+  views::ViewList views_;
   std::unique_ptr<views::TimeDeck> time_deck_;
   Cockpit cockpit_;
 

@@ -97,48 +97,85 @@ void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
   draw_runs_panel(panel);
 }
 
-void Cockpit::draw_view(Panel& panel, views::ViewContext& context, views::View& view, ImVec2 at, ImVec2 size) {
-  const Region region(panel, view.id(), at, size, true);
+// The title, and at its right export and maximise. A double click on the title maximises too.
+void Cockpit::draw_title(Panel& panel, const views::ViewContext& context, const views::View& view, float width) {
   {
     const views::FontScope font(panel.theme().fonts.bold);
     ImGui::SetCursorPosY(panel.px(8));
     views::text_in(panel.theme().palette.text, view.title());
   }
-  // The title bar's right side: export and maximise. A double click on the title maximises too.
-  const bool title_hovered = ImGui::IsItemHovered();
-  if (title_hovered && ImGui::IsMouseDoubleClicked(0)) panel.run("view.maximise", {{"view", view.id()}});
-  {
-    const views::FontScope font(panel.theme().fonts.small);
-    const bool inspector = std::string_view(view.id()) == "inspector";
-    if (!inspector && context.a) {
-      const char* maximise = panel.ui.maximised.empty() ? "Maximise" : "Restore";
-      const float width =
-          ImGui::CalcTextSize("Export").x + ImGui::CalcTextSize(maximise).x + 4 * ImGui::GetStyle().FramePadding.x;
-      ImGui::SameLine(size.x - width - panel.px(10));
-      ImGui::SetCursorPosY(panel.px(6));
-      ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
-      ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(panel.theme().palette.muted));
-      ImGui::PushID(view.id());
-      if (ImGui::Button("Export")) panel.run("figure.export", {{"view", view.id()}});
-      panel.item(std::string("view.") + view.id() + ".export");
-      ImGui::SameLine(0, panel.px(2));
-      if (ImGui::Button(maximise)) panel.run("view.maximise", {{"view", view.id()}});
-      panel.item(std::string("view.") + view.id() + ".maximise");
-      ImGui::PopID();
-      ImGui::PopStyleColor(2);
-    }
-  }
-  ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
+  const bool maximisable = view.place() != views::Place::side, exportable = view.figure(context).has_value();
+  if (maximisable && ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0))
+    panel.run("view.maximise", {{"view", view.id()}});
+  const views::FontScope font(panel.theme().fonts.small);
+  const char* maximise = panel.ui.maximised.empty() ? "Maximise" : "Restore";
+  const float padding = 2 * ImGui::GetStyle().FramePadding.x;
+  const float buttons = (exportable ? ImGui::CalcTextSize("Export").x + padding : 0) +
+                        (maximisable ? ImGui::CalcTextSize(maximise).x + padding : 0);
+  if (buttons == 0) return;
+  ImGui::SameLine(width - buttons - panel.px(10));
+  ImGui::SetCursorPosY(panel.px(6));
+  ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
+  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(panel.theme().palette.muted));
+  ImGui::PushID(view.id());
+  const auto button = [&](const char* label, const char* command, const char* item) {
+    if (ImGui::Button(label)) panel.run(command, {{"view", view.id()}});
+    panel.item(std::string("view.") + view.id() + item);
+    ImGui::SameLine(0, panel.px(2));
+  };
+  if (exportable) button("Export", "figure.export", ".export");
+  if (maximisable) button(maximise, "view.maximise", ".maximise");
+  ImGui::NewLine();
+  ImGui::PopID();
+  ImGui::PopStyleColor(2);
+}
+
+void Cockpit::draw_view(Panel& panel, views::ViewContext& context, views::View& view, ImVec2 at, ImVec2 size) {
+  const Region region(panel, view.id(), at, size, true);
   try {
+    draw_title(panel, context, view, size.x);
+    ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
     view.draw(context);
   } catch (const std::exception& error) {  // one panel's fault; the others go on
     views::wrapped_text_in(panel.theme().palette.bad, std::string("This view cannot be drawn: ") + error.what());
   }
 }
 
-void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context,
-                          std::span<const std::unique_ptr<views::View>> views, ImVec2 at, ImVec2 size) {
-  const float gap = panel.px(kGap);
+// The views of a place side by side, in the rail one above the other, with a splitter between neighbours.
+void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::Place place,
+                         ImVec2 at, ImVec2 size) {
+  std::vector<views::View*> here;
+  for (const auto& view : views) {
+    if (view->place() == place) here.push_back(view.get());
+  }
+  if (here.empty()) return;
+  const bool across = place != views::Place::side;
+  const std::size_t n = here.size();
+  // The last of the main views has somewhat more room: time runs along it.
+  const auto initial = [&](std::size_t i) {
+    return static_cast<float>(i + 1) / static_cast<float>(n) * (place == views::Place::main ? 0.84f : 1.f);
+  };
+  std::vector<float>& cuts = cuts_[static_cast<std::size_t>(place)];
+  for (std::size_t i = cuts.size(); i + 1 < n; ++i) cuts.push_back(initial(i));
+  const float gap = panel.px(kGap), room = (across ? size.x : size.y) - gap * static_cast<float>(n - 1);
+  const float least = 0.4f / static_cast<float>(n);  // share of the smallest view
+  float from = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float to = i + 1 < n ? std::floor(room * cuts[i]) : room, start = from + gap * static_cast<float>(i);
+    const auto slice = [&](float offset) { return across ? ImVec2{at.x + offset, at.y} : ImVec2{at.x, at.y + offset}; };
+    const auto extent = [&](float length) { return across ? ImVec2{length, size.y} : ImVec2{size.x, length}; };
+    draw_view(panel, context, *here[i], slice(start), extent(to - from));
+    if (i + 1 < n) {
+      const float lo = (i > 0 ? cuts[i - 1] : 0) + least, hi = (i + 2 < n ? cuts[i + 1] : 1) - least;
+      splitter(panel, (std::string("split.") + here[i]->id()).c_str(), slice(start + to - from), extent(gap), across, 1,
+               cuts[i], lo, std::max(lo, hi), initial(i), room);
+    }
+    from = to;
+  }
+}
+
+void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at,
+                          ImVec2 size) {
   if (!context.a) {
     const Region region(panel, "welcome", at, size, true);
     draw_welcome(panel);
@@ -147,19 +184,14 @@ void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context,
   for (const auto& view : views) {
     if (view->id() == panel.ui.maximised) return draw_view(panel, context, *view, at, size);
   }
-  const float strip = std::floor((size.y - gap) * sizes_.strip), below = size.y - gap - strip;
-  const float map = std::floor((size.x - gap) * sizes_.map);
-  draw_view(panel, context, *views[0], at, {size.x, strip});
+  const float gap = panel.px(kGap), strip = std::floor((size.y - gap) * sizes_.strip);
+  draw_place(panel, context, views, views::Place::strip, at, {size.x, strip});
   splitter(panel, "split.strip", {at.x, at.y + strip}, {size.x, gap}, false, 1, sizes_.strip, 0.2f, 0.8f,
            CockpitSizes().strip, size.y - gap);
-  const float y = at.y + strip + gap;
-  draw_view(panel, context, *views[1], {at.x, y}, {map, below});
-  splitter(panel, "split.map", {at.x + map, y}, {gap, below}, true, 1, sizes_.map, 0.2f, 0.8f, CockpitSizes().map,
-           size.x - gap);
-  draw_view(panel, context, *views[2], {at.x + map + gap, y}, {size.x - gap - map, below});
+  draw_place(panel, context, views, views::Place::main, {at.x, at.y + strip + gap}, {size.x, size.y - gap - strip});
 }
 
-void Cockpit::draw(Panel& panel, views::ViewContext& context, std::span<const std::unique_ptr<views::View>> views,
+void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewList& views,
                    views::TimeDeck& time_deck) {
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
@@ -181,12 +213,10 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, std::span<const st
     x += width + gap;
   }
   if (!panel.session.messages().banners().empty()) {
-    // As high as its text: measured in the frame before.
-    static float height = 48;
-    const Region region(panel, "banners", {x, y}, {right - x, height}, false);
+    const Region region(panel, "banners", {x, y}, {right - x, banners_height_}, false);
     draw_banners(panel);
-    height = ImGui::GetCursorPosY();
-    y += height;
+    banners_height_ = ImGui::GetCursorPosY();
+    y += banners_height_;
   }
   if (ui.log) {
     const float height = panel.px(sizes_.log);
@@ -194,14 +224,9 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, std::span<const st
     draw_log(panel);
     bottom -= height + gap;
   }
-  if (ui.right && context.a) {
-    const float width = panel.px(sizes_.right);
-    right -= width;
-    draw_view(panel, context, *views[3], {right, y}, {width, bottom - y});
-    right -= gap;
-    splitter(panel, "split.right", {right, y}, {gap, bottom - y}, true, -1, sizes_.right, 220, 640,
-             CockpitSizes().right);
-  }
+  const bool rail = ui.right && context.a;
+  const ImVec2 rail_size{panel.px(sizes_.right), bottom - y};
+  if (rail) right -= rail_size.x + gap;
   if (ui.bottom && context.a) {
     const float height = panel.px(sizes_.bottom);
     const Region region(panel, "deck", {x, bottom - height}, {right - x, height}, true);
@@ -209,6 +234,11 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, std::span<const st
     bottom -= height + gap;
   }
   draw_canvas(panel, context, views, {x, y}, {right - x, bottom - y});
+  if (rail) {  // after what moves the position and the selection, so that it speaks of this frame's
+    draw_place(panel, context, views, views::Place::side, {right + gap, y}, rail_size);
+    splitter(panel, "split.right", {right, y}, {gap, rail_size.y}, true, -1, sizes_.right, 220, 640,
+             CockpitSizes().right);
+  }
   draw_popups(panel);
 }
 

@@ -1,6 +1,5 @@
 #include "app/window/panel.h"
 
-#include <set>
 #include <string>
 
 #include "engine/core/support/error.h"
@@ -25,12 +24,7 @@ bool Panel::enabled(std::string_view id) const {
   return command && commands.enabled(*command);
 }
 
-void Panel::item(std::string_view id) {
-  static std::set<std::string, std::less<>> kept;  // the registry keeps pointers only
-  auto it = kept.find(id);
-  if (it == kept.end()) it = kept.emplace(id).first;
-  services.items->add(it->c_str(), views::last_item());
-}
+void Panel::item(std::string_view id) { services.items->add(std::string(id), views::last_item()); }
 
 std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }
 

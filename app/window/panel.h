@@ -9,7 +9,7 @@
 #include "app/command/commands.h"
 #include "app/command/ui_state.h"
 #include "app/session/session.h"
-#include "views/view_services.h"
+#include "views/frame/view_services.h"
 
 namespace kvscope::app {
 
@@ -24,7 +24,7 @@ struct Panel {
   /// Runs a command; what it refuses becomes a message in the status line.
   void run(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object());
   bool enabled(std::string_view id) const;
-  /// Registers the item drawn last. `id` is kept for the process: build it from few words only.
+  /// Registers the item drawn last.
   void item(std::string_view id);
 };
 

@@ -73,11 +73,9 @@ void draw_status_bar(Panel& panel) {
       right = divergence < 0 ? "A and B: the same tokens    "
                              : "A and B differ from token " + std::to_string(divergence) + "    ";
     }
-    const int q =
-        session.selection().follow || session.selection().q < 0 ? a->run->n_tokens() - 1 : session.selection().q;
-    right += "layer " + std::to_string(session.selection().layer) + "  head " +
-             std::to_string(session.selection().kv_head) + "    query " + std::to_string(q) + " of " +
-             std::to_string(a->run->n_tokens() - 1);
+    const views::Cursor at = views::cursor(session.selection(), *a->run);
+    right += "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
+             std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
   }
   ImGui::SameLine(ImGui::GetWindowWidth() - ImGui::CalcTextSize(right.c_str()).x - panel.px(16));
   views::text_in(palette.muted, right);

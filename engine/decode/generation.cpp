@@ -5,8 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "engine/core/files/tokenizer/chat.h"
 #include "engine/decode/eviction/mass_eviction.h"
-#include "engine/decode/eviction/page_selection.h"
 #include "engine/decode/generation_impl.h"
 #include "engine/decode/prefill_site.h"
 
@@ -62,8 +62,8 @@ void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady
   sequence = index;
   note_step();
   if (records) decode->gather(sequence, facts);
-  if (evict_after_step(state, prompt_len, static_cast<int>(ids.size()), records ? &facts : nullptr)) {
-    read_page_bounds(state);
+  for (const auto& method : state.methods) {
+    method->after_step(prompt_len, static_cast<int>(ids.size()), records ? &facts : nullptr);
   }
   const std::int32_t id = ids.back();
   const std::vector<std::int32_t>& ends = model.config().eos_ids;
@@ -112,15 +112,14 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
 }
 
 void Generation::Impl::end_prefill(StepFacts& facts) {
-  evict_after_prompt(state, prompt_len, records ? &facts : nullptr);
-  read_page_bounds(state);
+  for (const auto& method : state.methods) method->after_prompt(prompt_len, records ? &facts : nullptr);
 }
 
 /// What leaves depends on the attention of every query: the prompt goes through as the answer does.
 StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   StepFacts facts;
-  if (!own_decode) own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&state});
+  own_step();
   decode = own_decode.get();
   sequence = 0;
   for (std::int32_t position = 0; position < prompt_len; ++position) {
@@ -142,7 +141,7 @@ StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOp
 
 void Generation::change_policy(const PolicySpec& spec, StepFacts* facts) {
   const c10::InferenceMode no_gradients;
-  impl_->state.policy.change(spec);
+  impl_->state.change_policy(spec);
   impl_->request.policy = spec;
   evict_to_budget(impl_->state, static_cast<int>(impl_->ids.size()), impl_->records ? facts : nullptr);
 }
@@ -155,8 +154,7 @@ StepFacts Generation::step_forced(std::int32_t id) {
   const auto start = std::chrono::steady_clock::now();
   StepFacts facts;
   const DecodeInput input = {0, id, run.begin_step(id, facts)};
-  if (!run.own_decode) run.own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&run.state});
-  run.own_decode->run({&input, 1});
+  run.own_step().run({&input, 1});
   run.end_step(*run.own_decode, 0, start, facts);
   return facts;
 }

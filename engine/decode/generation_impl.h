@@ -1,5 +1,5 @@
 #pragma once
-// What a Generation is made of; shared with GenerationBatch. Includes LibTorch; private to generate/.
+// What a Generation is made of; shared with GenerationBatch. Includes LibTorch; private to decode/.
 
 #include <algorithm>
 #include <chrono>
@@ -98,13 +98,20 @@ struct Generation::Impl {
   void end_prefill(StepFacts& facts);
   StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
 
-  /// What step() will draw.
+  /// The token that step() takes: the greatest, or one drawn.
   std::int32_t next_id() { return sampler.is_greedy() ? best : sampler.next(next_logits(), ids); }
 
-  /// A step in two halves, so that the model's pass between them may serve several runs: what the token is told to be,
+  /// The step of this run alone.
+  DecodeStep& own_step() {
+    if (!own_decode) own_decode = std::make_unique<DecodeStep>(std::vector<SequenceState*>{&state});
+    return *own_decode;
+  }
+
+  // A step is taken in two halves, so that the model's pass between them may serve several runs.
+  /// Appends the token and tells it; returns its position.
   std::int32_t begin_step(std::int32_t id, StepFacts& facts);
-  /// and what came of it. `step` has run sequence `index`; the step began at `start` and ends here, what it takes to
-  /// gather the facts included.
+  /// Takes in what came of it. `step` has run sequence `index`; the step began at `start` and ends here, what it takes
+  /// to gather the facts included.
   void end_step(DecodeStep& step, int index, std::chrono::steady_clock::time_point start, StepFacts& facts);
   std::string_view piece(std::int32_t id) const {
     return model.has_tokenizer() ? model.tokenizer().piece(id) : std::string_view();
@@ -117,13 +124,13 @@ struct Generation::Impl {
   int n_positions;
   SequenceState state;
   std::unique_ptr<DecodeStep> own_decode;  // made with the first step that is not of a batch
-  DecodeStep* decode = nullptr;            // what did the last step, and as which of its sequences
-  int sequence = 0;
+  DecodeStep* decode = nullptr;            // did the last step
+  int sequence = 0;                        // this run's number in it
   Sampler sampler;
   std::vector<float> logits;  // of the next token, if has_logits
   bool has_logits = false;
-  double normaliser = 0;   // log sum exp of them
-  std::int32_t best = -1;  // the greatest of them
+  double normaliser = 0;   // log sum exp of the logits
+  std::int32_t best = -1;  // the token of the greatest logit
   bool records = true;
   bool at_end = false;  // end of text was drawn and the request stops there
   StopStrings stops;    // has seen the answer, a final end-of-text token left out

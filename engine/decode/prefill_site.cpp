@@ -5,7 +5,6 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
-#include "engine/decode/eviction/mass_eviction.h"
 #include "engine/model/ops.h"
 #include "kernels/parallel_for.h"
 
@@ -28,7 +27,8 @@ PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* fa
 
 bool PrefillSite::reads_unrotated() const {
   const TokenScorer* scorer = state_.policy.scorer();
-  return (scorer != nullptr && scorer->reads_unrotated()) || state_.query_sum.defined();
+  return (scorer != nullptr && scorer->reads_unrotated()) ||
+         std::any_of(state_.methods.begin(), state_.methods.end(), [](const auto& m) { return m->reads_unrotated(); });
 }
 
 void PrefillSite::begin(std::int64_t first, std::int64_t n) {
@@ -50,7 +50,7 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
     hooks_.progress("prefill", static_cast<double>(chunk_) * n_layers + layer,
                     static_cast<double>(n_chunks_) * n_layers);
   }
-  observe(layer, tokens);
+  for (const auto& method : state_.methods) method->observe(layer, tokens, first_);
   if (is_dense_) return attend_dense(layer, tokens);
 
   const at::Tensor scores = score_tokens(layer, tokens);
@@ -74,28 +74,16 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
 at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
   ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
-  const bool needs_lse = state_.policy.plan().eviction == StepEviction::attention_sum;
+  const bool needs_lse = std::any_of(state_.methods.begin(), state_.methods.end(),
+                                     [](const auto& m) { return m->reads_prompt_attention(); });
   if (!needs_lse) return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_);
   const at::Tensor lse =
       at::empty({tokens.q.size(1), n_}, at::TensorOptions().device(tokens.q.device()).dtype(at::kFloat));
   const at::Tensor o = ops::cache_attention(tokens.q, all.k, all.v, {}, {}, first_, lse);
-  add_attention_sums(state_, layer, tokens.q, all.k, lse, first_);
-  return o;
-}
-
-void PrefillSite::observe(int layer, const LayerTokens& tokens) {
-  if (state_.query_ring.defined()) {
-    const std::int64_t rows = state_.query_ring.size(1), kept = std::min(rows, n_), from = n_ - kept;
-    const at::Tensor row =
-        at::arange(first_ + from, first_ + n_, state_.query_ring.options().dtype(at::kLong)).remainder_(rows);
-    state_.query_ring[layer].index_copy_(0, row, tokens.q.narrow(0, from, kept).reshape({kept, -1}));
+  for (const auto& method : state_.methods) {
+    if (method->reads_prompt_attention()) method->observe_attention(layer, tokens.q, all.k, lse, first_);
   }
-  if (!state_.query_sum.defined()) return;
-  const std::int64_t skip = std::clamp<std::int64_t>(state_.policy.plan().compression.n_sink - first_, 0, n_);
-  const at::Tensor q = tokens.q_unrotated.narrow(0, skip, n_ - skip).to(at::kFloat).transpose(0, 1);  // [heads, n, D]
-  state_.query_sum[layer].add_(q.sum(1));
-  state_.query_outer[layer].baddbmm_(q.transpose(1, 2), q);
-  if (layer == 0) state_.n_queries += n_ - skip;
+  return o;
 }
 
 at::Tensor PrefillSite::score_tokens(int layer, const LayerTokens& tokens) {

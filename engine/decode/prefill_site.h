@@ -1,11 +1,12 @@
 #pragma once
-// Attention under a policy while a prompt passes through in chunks. Includes LibTorch; private to generate/.
+// Attention under a policy while a prompt passes through in chunks. Includes LibTorch; private to decode/.
 
 #include <vector>
 
 #include "engine/decode/dense_attention.h"
+#include "engine/decode/eviction/sequence_state.h"
 #include "engine/decode/head_retention.h"
-#include "engine/decode/sequence_state.h"
+#include "engine/decode/hooks.h"
 
 namespace kvscope::engine {
 
@@ -31,8 +32,6 @@ class PrefillSite final : public AttentionSite {
   /// A policy that keeps everything, at least while the prompt lasts, needs no decisions, and nothing waits for the
   /// device.
   at::Tensor attend_dense(int layer, const LayerTokens& tokens);
-  /// What eviction after the prompt will want to know of its queries.
-  void observe(int layer, const LayerTokens& tokens);
   /// Scores that the chunk's tokens make known, [n_kv_heads, n] on the host: column i is of token first + i - delay.
   /// Undefined without scorer.
   at::Tensor score_tokens(int layer, const LayerTokens& tokens);

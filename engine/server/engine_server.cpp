@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/protocol/events.h"
-#include "engine/core/protocol/fields.h"
 #include "engine/core/record/assemble.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/version.h"
@@ -37,10 +36,6 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
   return newest;
 }
 
-std::string text_or(const json& request, const char* key, const std::string& fallback) {
-  return request.contains(key) ? protocol::text(request, key) : fallback;
-}
-
 /// Density of every head at the last position, from what the prefill told.
 std::vector<float> density_of(const Generation& run, const StepFacts& facts) {
   RunRecord record;
@@ -55,19 +50,6 @@ double mean_nll(const std::vector<float>& logprobs) {
   double sum = 0;
   for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
   return logprobs.size() > 1 ? sum / static_cast<double>(logprobs.size() - 1) : std::nan("");
-}
-
-std::vector<std::string> gates_of(const json& request) {
-  std::vector<std::string> gates;
-  if (!request.contains("gates")) return gates;
-  for (const json& gate : request.at("gates")) {
-    if (!gate.is_string()) {
-      throw Error(
-          {.code = ExitCode::usage, .file = "request", .where = "gates", .found = gate.dump(), .expected = "paths"});
-    }
-    gates.push_back(gate.get<std::string>());
-  }
-  return gates;
 }
 
 }  // namespace
@@ -92,17 +74,7 @@ void EngineServer::answer(const json& request) {
   const int id = static_cast<int>(request_id(request));
   json failure;
   try {
-    const std::string type = protocol::text(request, "type");
-    if (type == "load") return load(request, id);
-    if (type == "run") return run(request, id);
-    if (type == "score") return score(request, id);
-    if (type == "job") return job(request, id);
-    if (type == "doctor") return channel_.write(protocol::done(id, {{"checks", doctor_checks()}}));
-    throw Error({.code = ExitCode::usage,
-                 .file = "request",
-                 .where = "type",
-                 .found = type,
-                 .expected = "load, run, score, job, doctor, cancel or quit"});
+    return std::visit([&](const auto& wanted) { serve(wanted, id); }, protocol::request_from_json(request));
   } catch (...) {
     const Error error = current_failure();
     failure = error.code() == ExitCode::cancelled ? protocol::done(id, {{"status", "cancelled"}})
@@ -125,10 +97,10 @@ Hooks EngineServer::hooks(int id) {
   return hooks;
 }
 
-void EngineServer::load(const json& request, int id) {
+void EngineServer::serve(const protocol::LoadRequest& request, int id) {
   const auto start = std::chrono::steady_clock::now();
-  const std::filesystem::path path = protocol::text(request, "model");
-  Loaded wanted{path, {text_or(request, "device", "auto"), text_or(request, "dtype", "auto"), gates_of(request)}, {}};
+  const std::filesystem::path path = request.model;
+  Loaded wanted{path, {request.device, request.dtype, request.gates}, {}};
   // The cheap half of loading comes first: a wrong path must not cost the model that is there.
   ModelConfig::load(path);
   wanted.written = newest_file(path);
@@ -144,7 +116,7 @@ void EngineServer::load(const json& request, int id) {
   channel_.write(protocol::done_load(id, model_->info(), seconds.count()));
 }
 
-void EngineServer::run(const json& request, int id) {
+void EngineServer::serve(const RunRequest& request, int id) {
   const int crash_at = crash_at_token();
   int new_tokens = 0;
   RunSink sink;
@@ -159,24 +131,17 @@ void EngineServer::run(const json& request, int id) {
   sink.policy_changed = [&](const PolicyChange& change) { channel_.write(protocol::to_json(change, id)); };
   sink.log = [&](const std::string& text) { channel_.write(protocol::log(id, text)); };
   sink.oracle = [&](const OracleFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
-  channel_.write(protocol::to_json(execute_run(model(), protocol::run_request_from_json(request), sink), id));
+  channel_.write(protocol::to_json(execute_run(model(), request, sink), id));
 }
 
-void EngineServer::score(const json& request, int id) {
+void EngineServer::serve(const protocol::ScoreRequest& request, int id) {
   RunRequest wanted;
-  wanted.max_tokens = 0;
-  if (request.contains("ids")) {
-    wanted.prompt_ids = protocol::unpack_i32(request, "ids");
-    if (request.contains("n_positions")) {
-      const auto n_ids = static_cast<std::int64_t>(wanted.prompt_ids.size());
-      wanted.max_tokens = static_cast<int>(protocol::integer(request, "n_positions", n_ids, kMaxPositions) - n_ids);
-    }
-  } else {
-    wanted.prompt = protocol::text(request, "text");
-  }
-  wanted.policy = PolicySpec::parse(text_or(request, "policy", "full"));
+  wanted.prompt = request.text;
+  wanted.prompt_ids = request.ids;
+  wanted.policy = request.policy;
+  wanted.max_tokens = request.n_positions > 0 ? request.n_positions - static_cast<int>(request.ids.size()) : 0;
   Generation generation(model(), wanted);
-  if (!request.contains("choices") || !protocol::boolean(request, "choices")) {
+  if (!request.choices) {
     const std::vector<float> logprobs = generation.prefill(hooks(id)).logprobs;
     return channel_.write(protocol::done_score(id, generation.ids(), logprobs, mean_nll(logprobs)));
   }
@@ -186,8 +151,7 @@ void EngineServer::score(const json& request, int id) {
                                       density_of(generation, facts)));
 }
 
-void EngineServer::job(const json& request, int id) {
-  const std::string name = protocol::text(request, "job");
+void EngineServer::serve(const protocol::JobRequest& request, int id) {
   JobContext context;
   context.progress = [&](const std::string& phase, double value, double max, const std::string& text) {
     channel_.write(protocol::progress(id, phase, value, max, text));
@@ -196,8 +160,8 @@ void EngineServer::job(const json& request, int id) {
   context.cancelled = &requests_->cancelled();
   std::string names;
   for (const JobInfo& info : job_list()) {
-    if (name == info.name) {
-      json result = info.run(request.value("args", json::object()), context);
+    if (request.job == info.name) {
+      json result = info.run(request.args, context);
       const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
       json fields = {{"result", std::move(result)}};
       if (cancelled) fields["status"] = "cancelled";
@@ -205,7 +169,11 @@ void EngineServer::job(const json& request, int id) {
     }
     names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
-  throw Error({.code = ExitCode::usage, .file = "job", .found = name, .expected = "one of " + names});
+  throw Error({.code = ExitCode::usage, .file = "job", .found = request.job, .expected = "one of " + names});
+}
+
+void EngineServer::serve(const protocol::DoctorRequest&, int id) {
+  channel_.write(protocol::done(id, {{"checks", doctor_checks()}}));
 }
 
 }  // namespace kvscope::engine

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/requests.h"
 #include "engine/decode/generation.h"
 #include "engine/server/request_queue.h"
 
@@ -24,10 +25,14 @@ class EngineServer {
 
  private:
   void answer(const nlohmann::json& request);
-  void load(const nlohmann::json& request, int id);
-  void run(const nlohmann::json& request, int id);
-  void score(const nlohmann::json& request, int id);
-  void job(const nlohmann::json& request, int id);
+  void serve(const protocol::LoadRequest& request, int id);
+  void serve(const RunRequest& request, int id);
+  void serve(const protocol::ScoreRequest& request, int id);
+  void serve(const protocol::JobRequest& request, int id);
+  void serve(const protocol::DoctorRequest& request, int id);
+  /// policy, cancel and quit are heard by the queue.
+  template <typename Heard>
+  void serve(const Heard&, int) {}
   const LoadedModel& model() const;
   Hooks hooks(int id);
 

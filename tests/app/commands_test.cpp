@@ -2,9 +2,15 @@
 
 #include <catch2/catch.hpp>
 #include <set>
+#include <thread>
 
 #include "app/command/app_commands.h"
 #include "engine/core/support/error.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+#include "views/figure/export.h"
+#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -15,7 +21,11 @@ struct Program {
   Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
   UiState ui;
   CommandRegistry commands;
-  Program() { add_all_commands(commands, session, ui); }
+  views::NullTextureBackend textures;
+  views::ItemRegistry items;
+  views::Theme theme;
+  views::ViewList views = views::make_views({&textures, &items, &theme});
+  Program() { add_all_commands(commands, session, ui, views); }
 };
 
 }  // namespace
@@ -110,4 +120,65 @@ TEST_CASE("run.copy_command gives the line that does the run again") {
   CHECK(line.find("--policy " + program.session.parameters().policy.to_string()) != std::string::npos);
   CHECK(line.ends_with("--prompt 'it'\\''s a\nprompt'"));
   CHECK(program.ui.clipboard == line);
+}
+
+TEST_CASE("What the window exports of each view is the library's figure of what is selected, byte for byte") {
+  Program program;
+  Session& session = program.session;
+  const test::TemporaryFolder folder;
+  const auto settle = [&] {
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    session.poll();
+    REQUIRE(session.messages().banners().empty());
+  };
+  const std::string traces[] = {(folder / "a.h5").string(), (folder / "b.h5").string()};
+  save_trace(traces[0], test::random_run(3), false);
+  save_trace(traces[1], test::random_run(3, {.policy = "streaming:window=60"}), false);
+  for (const std::string& trace : traces) session.open_trace(trace), settle();
+  const bool with_b = GENERATE(false, true);
+  session.show(session.runs()[0].id, with_b ? session.runs()[1].id : 0);
+  const std::string colour = GENERATE("state", "score", "kept_heads", "oracle");
+  program.commands.execute("selection.set", {{"layer", 1}, {"kv_head", 2}, {"token", 5}});
+  program.commands.execute("scrub.to", {{"q", 90}});
+  program.commands.execute("view.colour_" + colour);
+  program.commands.execute("view.metric", {{"metric", "recall"}});
+
+  std::map<std::string, nlohmann::json> recipes;
+  recipes["token_strip"] = {{"figure", "token_strip"},
+                            {"q", 90},
+                            {"first", 0},
+                            {"count", 180},
+                            {"layer", 1},
+                            {"kv_head", 2},
+                            {"colour", colour},
+                            {"with_b", with_b},
+                            {"evictable_only", false}};
+  recipes["layer_head_map"] = {{"figure", "layer_head_map"}, {"metric", "recall"}, {"q", 90}};
+  if (with_b) recipes["layer_head_map"]["compare"] = "side_by_side";
+  recipes["cache_timeline"] = {{"figure", "timeline"}, {"layer", 1}, {"kv_head", 2}};
+  const views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
+  for (const auto& view : program.views) {
+    const std::string id = view->id();
+    INFO(id);
+    REQUIRE(view->figure(context).has_value() == recipes.contains(id));
+    if (!recipes.contains(id)) continue;
+    nlohmann::json& json = recipes[id];
+    json["run"] = 0;
+    json["traces"] = {traces[0]};
+    std::vector<const RunRecord*> runs = {session.runs()[0].run.get()};
+    if (with_b && id != "cache_timeline")
+      json["traces"].push_back(traces[1]), runs.push_back(session.runs()[1].run.get());
+    const auto recipe = views::parse_recipe(json, "test");
+    for (const std::string ending : {".svg", ".pdf", ".png"}) {
+      const auto exported = (folder / ("window" + ending)).string(),
+                 expected = (folder / ("library" + ending)).string();
+      program.commands.execute("figure.export", {{"view", id}, {"path", exported}});
+      settle();
+      const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, expected);
+      for (const std::filesystem::path& file : written) {
+        const auto same_file = folder / ("window" + file.extension().string());
+        CHECK((test::read_text(same_file) == test::read_text(file)));
+      }
+    }
+  }
 }

@@ -59,11 +59,11 @@ TEST_CASE("An engine's errors go together, a notice is a line of the log, and ea
   messages.dismiss_engine_errors();
   REQUIRE(messages.banners().size() == 1);
   CHECK(messages.banners()[0].text == "other");
-  const auto before = revision.value();
+  const auto before = revision.value;
   messages.notify("saved");
   CHECK(messages.notice() == "saved");
   CHECK(messages.log_lines().back().ends_with("  saved"));
-  CHECK(revision.value() > before);
+  CHECK(revision.value > before);
 }
 
 TEST_CASE("A run that begins as A stands alone, as B beside A; only it grows and fails") {

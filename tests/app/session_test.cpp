@@ -281,7 +281,6 @@ TEST_CASE("The selection stays inside run A") {
   session.selection().layer = 99;
   session.selection().kv_head = -3;
   session.selection().token = 1 << 20;
-  session.selection().follow = false;
   session.selection().q = 1 << 20;
   session.clamp_selection();
   CHECK(session.selection().layer == 5);

@@ -244,3 +244,34 @@ TEST_CASE("policy: as JSON it has its name, parameters, the budget in three unit
   CHECK(impossible["budget"]["tokens"] == 8);
   CHECK(impossible["budget"]["kept_fraction"].is_null());
 }
+
+TEST_CASE("policy: check() refuses what parse() refuses, in the same words", "[core][policy]") {
+  const auto words = [](const PolicySpec& spec) {
+    try {
+      spec.check();
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const PolicyInfo& info : policy_list()) CHECK(words(PolicySpec::parse(info.name)).empty());
+  PolicySpec spec = PolicySpec::parse("kvpop");
+  spec.values["decay"] = 1.5;
+  CHECK(words(spec) == parse_error("kvpop:decay=1.5"));
+  spec.values["decay"] = std::nan("");
+  CHECK_THAT(words(spec), Contains("decay"));
+  spec = PolicySpec::parse("kvpop");
+  spec.values["window"] = 2.5;
+  CHECK(words(spec) == parse_error("kvpop:window=2.5"));
+  for (const auto& [kind, value, text] : {std::tuple{BudgetSpec::Kind::tokens, 0.0, "kvpop:budget=0"},
+                                          std::tuple{BudgetSpec::Kind::keep, 1.5, "kvpop:keep=1.5"},
+                                          std::tuple{BudgetSpec::Kind::compression, 0.5, "kvpop:compression=0.5x"}}) {
+    spec = PolicySpec::parse("kvpop");
+    spec.budget = BudgetSpec{kind, value};
+    CHECK(words(spec) == parse_error(text));
+  }
+  spec = PolicySpec::parse("tova");
+  spec.values["prefill"] = 2;
+  CHECK_THAT(words(spec), Contains("one of dense, sparse"));
+}

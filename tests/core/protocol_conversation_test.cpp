@@ -120,6 +120,10 @@ json without(json event, const char* key) {
 json i32(const std::vector<std::int32_t>& values) { return protocol::pack(values); }
 json f32(const std::vector<float>& values) { return protocol::pack(values); }
 
+RunRequest run_request_from_json(const json& message) {
+  return std::get<RunRequest>(protocol::request_from_json(message));
+}
+
 }  // namespace
 
 TEST_CASE("conversation: a run told through a pipe is the same run", "[core][protocol]") {
@@ -373,7 +377,7 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
       .oracle = false,
       .stop_at_eos = false};
   const auto through_cbor = [](const json& j) { return json::from_cbor(json::to_cbor(j)); };
-  const auto back = protocol::run_request_from_json(through_cbor(protocol::to_json(request, kId)));
+  const auto back = run_request_from_json(through_cbor(protocol::to_json(request, kId)));
   CHECK(back.prompt == request.prompt);
   CHECK(back.prompt_ids.empty());
   CHECK(back.raw == request.raw);
@@ -389,20 +393,18 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
   request.chat = {.thinking = false, .date = "1 Jan 2030"};
   request.stop = {"\n\n", "END"};
   const json chat = through_cbor(protocol::to_json(request, kId));
-  const auto chat_back = protocol::run_request_from_json(chat);
+  const auto chat_back = run_request_from_json(chat);
   CHECK(chat_back.messages == request.messages);
   CHECK(chat_back.chat.thinking == false);
   CHECK(chat_back.chat.date == request.chat.date);
   CHECK(chat_back.stop == request.stop);
-  CHECK_THROWS_WITH(protocol::run_request_from_json(with(chat, "stop", json::array({7}))), Contains("stop"));
-  CHECK_THROWS_WITH(protocol::run_request_from_json(with(chat, "messages", json::array({"x"}))), Contains("role"));
+  CHECK_THROWS_WITH(run_request_from_json(with(chat, "stop", json::array({7}))), Contains("stop"));
+  CHECK_THROWS_WITH(run_request_from_json(with(chat, "messages", json::array({"x"}))), Contains("role"));
   request.prompt_ids = {1, 2, 3};
-  CHECK(protocol::run_request_from_json(through_cbor(protocol::to_json(request, kId))).prompt_ids ==
-        request.prompt_ids);
-  CHECK_THROWS_WITH(protocol::run_request_from_json(with(protocol::to_json(request, kId), "prompt_ids", i32({-5}))),
+  CHECK(run_request_from_json(through_cbor(protocol::to_json(request, kId))).prompt_ids == request.prompt_ids);
+  CHECK_THROWS_WITH(run_request_from_json(with(protocol::to_json(request, kId), "prompt_ids", i32({-5}))),
                     Contains("-5"));
-  CHECK_THROWS_WITH(protocol::run_request_from_json(with(protocol::to_json(request, kId), "policy", "kvpop:x=1")),
-                    Contains("x"));
+  CHECK_THROWS_WITH(run_request_from_json(with(protocol::to_json(request, kId), "policy", "kvpop:x=1")), Contains("x"));
 
   const RunRecord run = random_run(1);
   RunRecord other = run;

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/core/policy/policy.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/model/device.h"
 #include "tests/engine/gated_model.h"
 #include "tests/support/skip.h"
@@ -18,10 +18,9 @@ constexpr int kTokens = 140, kPrompt = 61;
 
 /// One row a policy and way of it. `dense`: the same policy so generous that nothing leaves and all is read.
 struct Case {
-  const char* policy;
-  const char* dense;
+  std::string policy, dense;
 };
-constexpr Case kCases[] = {
+const Case kCases[] = {
     {"full", "full"},
     {"streaming:sinks=4,window=32", "streaming:sinks=4,window=512"},
     {"streaming:sinks=0,window=32", "streaming:sinks=0,window=512"},
@@ -54,7 +53,34 @@ constexpr Case kCases[] = {
     {"random:budget=40,sinks=4,window=16,seed=3", "random:budget=512,window=16"},
     {"random:admit=0.4,sinks=4,window=16,seed=3", "random:admit=1,window=16"},
 };
-constexpr int kCaseCount = static_cast<int>(std::size(kCases));
+
+/// A policy that has no row above: as it is declared, with a budget and a window for runs as short as these.
+Case of_declaration(const PolicyInfo& info) {
+  const auto text = [&](int budget) {
+    std::string out;
+    for (const ParameterInfo& parameter : info.parameters) {
+      const bool is_budget = parameter.name == "budget";
+      if (!is_budget && parameter.name != "window") continue;
+      out += (out.empty() ? ":" : ",") + std::string(parameter.name) + "=" + std::to_string(is_budget ? budget : 16);
+    }
+    return std::string(info.name) + out;
+  };
+  return {text(40), info.has_budget ? text(512) : "full"};
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = [] {
+    std::vector<Case> out(std::begin(kCases), std::end(kCases));
+    for (const PolicyInfo& info : policy_list()) {
+      const bool named = std::any_of(std::begin(kCases), std::end(kCases), [&](const Case& one) {
+        return std::string_view(one.policy).substr(0, one.policy.find(':')) == info.name;
+      });
+      if (!named) out.push_back(of_declaration(info));
+    }
+    return out;
+  }();
+  return all;
+}
 
 std::vector<GateFile> gates() {
   return {test::random_gate(GateKind::kvpop_mlstm, 16), test::random_gate(GateKind::sp_kv),
@@ -71,6 +97,13 @@ RetentionPlan plan_of(const std::string& policy) {
   const PolicySpec spec = PolicySpec::parse(policy);
   return policy_of(spec).plan(spec, spec.geometry(kTokens));
 }
+
+int count_or_none(const PolicySpec& spec, const char* parameter) {
+  return spec.has(parameter) ? spec.count(parameter) : 0;
+}
+
+/// It evicts many tokens at once, between two steps.
+bool compresses(const RetentionPlan& plan) { return !plan.eviction.empty() && plan.admission != Admission::least; }
 
 /// One run, step by step, and what the cache holds after each.
 struct Watched {
@@ -116,15 +149,17 @@ bool same(const StepFacts& a, const StepFacts& b) {
          a.n_tokens == b.n_tokens;
 }
 
-TEST_CASE("conformance: the cases name every policy there is", "[engine][conformance]") {
+TEST_CASE("conformance: a policy without a row is held to its declaration", "[engine][conformance]") {
+  CHECK(of_declaration(*find_policy("kvpop")).policy == "kvpop:budget=40,window=16");
+  CHECK(of_declaration(*find_policy("kvpop")).dense == "kvpop:budget=512,window=16");
+  CHECK(of_declaration(*find_policy("full")).policy == "full");
   std::set<std::string_view> named;
-  for (const Case& one : kCases)
-    named.insert(std::string_view(one.policy).substr(0, std::string_view(one.policy).find(':')));
+  for (const Case& one : cases()) named.insert(std::string_view(one.policy).substr(0, one.policy.find(':')));
   for (const PolicyInfo& info : policy_list()) CHECK(named.contains(info.name));
 }
 
 TEST_CASE("conformance: changing later tokens never changes an earlier decision", "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens);
   constexpr int kSame = kPrompt + 40;
@@ -141,7 +176,7 @@ TEST_CASE("conformance: changing later tokens never changes an earlier decision"
 }
 
 TEST_CASE("conformance: the same run twice is the same run", "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 2);
   const Watched a = watch(model(), policy, ids), b = watch(model(), policy, ids);
@@ -151,7 +186,7 @@ TEST_CASE("conformance: the same run twice is the same run", "[engine][conforman
 }
 
 TEST_CASE("conformance: the cache holds what the told lifetimes say, and nothing comes back", "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   CAPTURE(policy);
   const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 3));
   std::vector<std::map<std::int32_t, std::int32_t>> evicted(run.kept[0].size());  // [head] token -> evict_at
@@ -180,11 +215,12 @@ TEST_CASE("conformance: the cache holds what the told lifetimes say, and nothing
 }
 
 TEST_CASE("conformance: no head is ever over its budget, and the pool is no larger", "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   CAPTURE(policy);
   const PolicySpec spec = PolicySpec::parse(policy);
   const RetentionPlan plan = plan_of(policy);
-  const int budget = spec.geometry(kTokens).budget();
+  const int budget = spec.geometry(kTokens).budget(), pool = count_or_none(spec, "pool"),
+            interval = count_or_none(spec, "interval");
   const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 4));
   for (std::size_t i = 0; i < run.kept.size(); ++i) {
     CAPTURE(i);
@@ -192,33 +228,32 @@ TEST_CASE("conformance: no head is ever over its budget, and the pool is no larg
     for (const auto& positions : run.kept[i]) {
       held += positions.size();
       const std::size_t n = positions.size();
-      if (plan.compression.kind != Compression::Kind::none && plan.compression.budget > 0) {
-        const int since =
-            plan.compression.interval > 0 ? static_cast<int>(i) % plan.compression.interval : static_cast<int>(i);
-        REQUIRE(n <= static_cast<std::size_t>(plan.compression.budget + since));
+      if (compresses(plan) && pool == 0) {
+        const int since = interval > 0 ? static_cast<int>(i) % interval : static_cast<int>(i);
+        REQUIRE(n <= static_cast<std::size_t>(budget + since));
       } else if (plan.has_fixed_budget()) {
         // The query that makes a cache too large has still seen all of it.
-        REQUIRE(n <= static_cast<std::size_t>(budget + (plan.eviction != StepEviction::none ? 1 : 0)));
+        REQUIRE(n <= static_cast<std::size_t>(budget + (plan.admission == Admission::least ? 1 : 0)));
       }
     }
-    if (plan.compression.pool > 0) {
+    if (pool > 0) {
       const RetentionGeometry geometry = spec.geometry(kTokens);
       const std::size_t fixed = run.kept[i].size() * static_cast<std::size_t>(geometry.window + geometry.n_sink);
-      REQUIRE(held <= fixed + run.kept[i].size() * static_cast<std::size_t>(plan.compression.pool));
+      REQUIRE(held <= fixed + run.kept[i].size() * static_cast<std::size_t>(pool));
     }
   }
 }
 
 TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   CAPTURE(policy);
   const PolicySpec spec = PolicySpec::parse(policy);
   const RetentionPlan plan = plan_of(policy);
   const RetentionGeometry geometry = spec.geometry(kTokens);
   // TOVA knows neither, and Expected Attention no window.
-  const int protect = plan.eviction != StepEviction::none                              ? plan.protect
-                      : plan.compression.kind == Compression::Kind::expected_attention ? 0
-                                                                                       : geometry.window;
+  const int protect = plan.admission == Admission::least  ? plan.protect
+                      : spec.name == "expected-attention" ? 0
+                                                          : geometry.window;
   const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 5));
   for (std::size_t i = 0; i < run.kept.size(); ++i) {
     const int n = tokens_after(i);
@@ -231,7 +266,7 @@ TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
 }
 
 TEST_CASE("conformance: a policy that has no reason to evict is the full cache", "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].dense;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].dense;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 6);
   const Watched full = watch(model(), "full", ids), run = watch(model(), policy, ids);
@@ -241,11 +276,11 @@ TEST_CASE("conformance: a policy that has no reason to evict is the full cache",
 
 TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits of its tokens one by one",
           "[engine][conformance]") {
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   const RetentionPlan plan = plan_of(policy);
   // Published with a dense prompt, or with an eviction that only tokens of the answer cause: there it is another
   // method.
-  if (plan.dense_prefill || plan.compression.kind != Compression::Kind::none || plan.selection.tokens > 0) return;
+  if (plan.dense_prefill || compresses(plan) || plan.selection.tokens > 0) return;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 7);
   const test::Fed at_once = test::feed(model(), ids, kTokens, policy), stepped = test::feed(model(), ids, 1, policy);
@@ -256,7 +291,7 @@ TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits o
 
 TEST_CASE("conformance: CPU and CUDA keep the same tokens", "[engine][conformance][cuda]") {
   if (engine::cuda_status().n_devices == 0) return test::skip("no CUDA device");
-  const std::string policy = kCases[GENERATE(range(0, kCaseCount))].policy;
+  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
   CAPTURE(policy);
   static const engine::LoadedModel on_cuda = test::gated_model(gates(), "cuda");
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 8);

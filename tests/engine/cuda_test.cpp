@@ -1,7 +1,7 @@
 // The same model on CPU and CUDA.
 #include <filesystem>
 
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"

@@ -1,7 +1,7 @@
 // Dense attention over a cache: the project's kernel on the rows as they lie there, and the library's in its place.
 #include "engine/decode/dense_attention.h"
 
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/model/device.h"
 #include "engine/model/ops.h"
 #include "kernels/device.h"

@@ -5,7 +5,7 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/support/error.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "tests/engine/gated_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "engine/core/lifetime/lifetime_map.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/observed_attention.h"
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_layer.h"
@@ -372,6 +372,21 @@ TEST_CASE("rules: Quest reads the newest page and those of greatest bound", "[en
     REQUIRE(std::equal(expected.begin(), expected.end(), reads.begin()));
   }
   CHECK(chosen.size() > 3);  // it did choose
+}
+
+TEST_CASE("policy rules: SnapKV and the pool watch the queries that their papers name", "[engine][policy]") {
+  const auto read = [](const char* policy, engine::ReadObservation of) {
+    const PolicySpec spec = PolicySpec::parse(policy);
+    return of(spec, spec.geometry(1000));
+  };
+  // WG-KV App. K: maximum over the group, sum over 256 queries, maximum over 5, a tenth at a time; SnapKV as kvpress.
+  CHECK(read("wg-kv:pool=100", engine::pool_observation) == engine::Observation{256, 5, true, true});
+  CHECK(PolicySpec::parse("wg-kv:pool=100").value("drop") == 0.1);
+  // Observers are not scored, so that the window has to protect all of them.
+  CHECK(read("sp-kv:pool=100", engine::pool_observation).n_queries == 128);
+  CHECK(read("sp-kv:pool=100,observe=100", engine::pool_observation).n_queries == 100);
+  CHECK(read("snapkv", engine::snapkv_observation) == engine::Observation{64, 5, false, false});
+  CHECK(PolicySpec::parse("snapkv").geometry(1000).budget() == 512);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "engine/core/lifetime/running_top_k.h"
 #include "engine/core/support/error.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "engine/core/support/error.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/skip.h"

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/record/assemble.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/decode/run.h"
-#include "engine/decode/slot_cache.h"
 
 namespace kvscope::test {
 

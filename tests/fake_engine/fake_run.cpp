@@ -212,14 +212,14 @@ RunRecord lifetimes_of(const ModelInfo& model, const std::vector<std::int32_t>& 
 
 }  // namespace
 
-void play_score(const nlohmann::json& request, int id, const ModelInfo& model, const RunHooks& hooks) {
+void play_score(const protocol::ScoreRequest& request, int id, const ModelInfo& model, const RunHooks& hooks) {
   std::vector<std::int32_t> ids;
   BytePool pieces;
-  if (request.contains("ids")) {
-    ids = protocol::unpack_i32(request, "ids");
+  if (!request.ids.empty()) {
+    ids = request.ids;
     for (const std::int32_t token : ids) pieces.push_back(" t" + std::to_string(token));
   } else {
-    tokenize(request.value("text", ""), ids, pieces);
+    tokenize(request.text, ids, pieces);
   }
   std::vector<float> logprobs;
   double sum = 0;
@@ -228,13 +228,12 @@ void play_score(const nlohmann::json& request, int id, const ModelInfo& model, c
     if (logprobs.size() > 1) sum -= value;
   };
   const auto mean = [&] { return ids.size() > 1 ? sum / static_cast<double>(ids.size() - 1) : 0; };
-  if (!request.value("choices", false)) {
+  if (!request.choices) {
     for (int i = 0; i < static_cast<int>(ids.size()); ++i) add(logprob(i, ids[i]));
     return hooks.send(protocol::done_score(id, ids, logprobs, mean()));
   }
-  const int n_positions = request.value("n_positions", static_cast<int>(ids.size()));
-  const RunRecord run =
-      lifetimes_of(model, ids, pieces, PolicySpec::parse(request.value("policy", "full")), n_positions);
+  const int n_positions = request.n_positions > 0 ? request.n_positions : static_cast<int>(ids.size());
+  const RunRecord run = lifetimes_of(model, ids, pieces, request.policy, n_positions);
   std::vector<std::int32_t> greedy;
   for (int q = 0; q < run.n_tokens(); ++q) {
     const double share = kvscope::mean(head_metric(run, Metric::cache_share, q));

@@ -111,23 +111,23 @@ class Server {
                      .found = "it was told to fail at " + type,
                      .hint = "start it without --fail"});
       }
-      if (type == "load") return load(request, id);
-      if (type == "run") return run(request, id);
-      if (type == "score") return score(request, id);
-      if (type == "job") return job(request, id);
-      if (type == "doctor") {
-        return channel_.write(protocol::done(
-            id,
-            {{"checks", {{{"name", "fake engine"}, {"ok", true}, {"text", "no model, no device"}, {"hint", ""}}}}}));
-      }
-      throw Error({.code = ExitCode::usage, .file = "request", .found = "unknown type '" + type + "'"});
+      std::visit([&](const auto& wanted) { play(wanted, id); }, protocol::request_from_json(request));
     } catch (const Error& error) {
       channel_.write(protocol::error_event(id, error));
     }
   }
 
-  void load(const nlohmann::json& request, int id) {
-    model_ = model_info(request.value("model", ""));
+  /// policy is not obeyed, cancel and quit are heard elsewhere.
+  template <typename Heard>
+  void play(const Heard&, int) {}
+
+  void play(const protocol::DoctorRequest&, int id) {
+    channel_.write(protocol::done(
+        id, {{"checks", {{{"name", "fake engine"}, {"ok", true}, {"text", "no model, no device"}, {"hint", ""}}}}}));
+  }
+
+  void play(const protocol::LoadRequest& request, int id) {
+    model_ = model_info(request.model);
     for (int i = 1; i <= 4; ++i) {
       channel_.write(protocol::progress(id, "load", i, 4));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
@@ -135,7 +135,7 @@ class Server {
     channel_.write(protocol::done_load(id, model_, 0.01));
   }
 
-  void run(const nlohmann::json& request, int id) {
+  void play(const RunRequest& request, int id) {
     if (model_.n_layers == 0) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model loaded"});
     RunHooks hooks;
     hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
@@ -144,17 +144,17 @@ class Server {
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       if (n == options_.die_at_token) die();
     };
-    play_run(protocol::run_request_from_json(request), id, model_, hooks);
+    play_run(request, id, model_, hooks);
   }
 
-  void score(const nlohmann::json& request, int id) {
+  void play(const protocol::ScoreRequest& request, int id) {
     RunHooks hooks;
     hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
     play_score(request, id, model_, hooks);
   }
 
-  void job(const nlohmann::json& request, int id) {
-    const std::string name = request.value("job", "");
+  void play(const protocol::JobRequest& request, int id) {
+    const std::string& name = request.job;
     int rows = 0;
     for (; rows < 3 && cancelled_id_ != id; ++rows) {
       channel_.write(protocol::progress(id, name, rows, 3));
@@ -162,11 +162,8 @@ class Server {
       channel_.write(protocol::row(id, name + " row " + std::to_string(rows), {{"row", rows}}));
     }
     const char* status = cancelled_id_ == id ? "cancelled" : "complete";
-    channel_.write(protocol::done(id, {{"result",
-                                        {{"job", name},
-                                         {"rows", rows},
-                                         {"args", request.value("args", nlohmann::json::object())},
-                                         {"status", status}}}}));
+    channel_.write(
+        protocol::done(id, {{"result", {{"job", name}, {"rows", rows}, {"args", request.args}, {"status", status}}}}));
   }
 
   void die() {

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <random>
 #include <string_view>
 
 #include "engine/core/record/oracle_lifetimes.h"
+#include "engine/core/record/run_fields.h"
 #include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::test {
 namespace {
@@ -149,11 +152,26 @@ std::string shown(const HeadSeries<T>& value) {
 }
 std::string shown(const BytePool& value) { return std::to_string(value.size()) + " pieces"; }
 
+std::string exact(const std::string& value) { return value; }
+std::string exact(double value) { return number_text(value); }
+template <std::integral T>
+std::string exact(T value) {
+  return std::to_string(value);
+}
+
 class Comparison {
  public:
   template <typename T>
-  void field(const char* name, const T& a, const T& b) {
-    if (difference_.empty() && !same(a, b)) difference_ = std::string(name) + ": " + shown(a) + " against " + shown(b);
+  void field(const std::string& name, const T& a, const T& b) {
+    if (difference_.empty() && !same(a, b)) difference_ = name + ": " + shown(a) + " against " + shown(b);
+  }
+  /// Of a struct that run_fields.h describes.
+  template <typename T>
+  void fields(const std::string& prefix, const T& a, const T& b) {
+    std::vector<std::string> of_b;
+    visit_fields(b, [&](const char*, const auto& value, auto) { of_b.push_back(exact(value)); });
+    std::size_t i = 0;
+    visit_fields(a, [&](const char* name, const auto& value, auto) { field(prefix + name, exact(value), of_b[i++]); });
   }
   const std::string& difference() const { return difference_; }
 
@@ -204,28 +222,10 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
 
 std::string run_difference(const RunRecord& a, const RunRecord& b) {
   Comparison c;
-  c.field("model.name", a.model.name, b.model.name);
-  c.field("model.path", a.model.path, b.model.path);
-  c.field("model.architecture", a.model.architecture, b.model.architecture);
-  c.field("model.dtype", a.model.dtype, b.model.dtype);
-  c.field("model.device", a.model.device, b.model.device);
-  c.field("model.weights_hash", a.model.weights_hash, b.model.weights_hash);
-  c.field("model.scorer", a.model.scorer, b.model.scorer);
-  c.field("model.n_layers", a.model.n_layers, b.model.n_layers);
-  c.field("model.n_heads", a.model.n_heads, b.model.n_heads);
-  c.field("model.n_kv_heads", a.model.n_kv_heads, b.model.n_kv_heads);
-  c.field("model.head_dim", a.model.head_dim, b.model.head_dim);
-  c.field("model.vocab_size", a.model.vocab_size, b.model.vocab_size);
-  c.field("model.max_positions", a.model.max_positions, b.model.max_positions);
-  c.field("model.n_parameters", a.model.n_parameters, b.model.n_parameters);
+  c.fields("model.", a.model, b.model);
   c.field("policy", a.policy.to_string(), b.policy.to_string());
   c.field("n_positions", a.n_positions, b.n_positions);
-  c.field("sampling.temperature", a.sampling.temperature, b.sampling.temperature);
-  c.field("sampling.top_k", a.sampling.top_k, b.sampling.top_k);
-  c.field("sampling.top_p", a.sampling.top_p, b.sampling.top_p);
-  c.field("sampling.min_p", a.sampling.min_p, b.sampling.min_p);
-  c.field("sampling.repetition_penalty", a.sampling.repetition_penalty, b.sampling.repetition_penalty);
-  c.field("sampling.seed", a.sampling.seed, b.sampling.seed);
+  c.fields("sampling.", a.sampling, b.sampling);
   c.field("prompt_text", a.prompt_text, b.prompt_text);
   c.field("prompt_len", a.prompt_len, b.prompt_len);
   c.field("ids", a.ids, b.ids);
@@ -244,11 +244,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("queries", a.queries(), b.queries());
   c.field("status", std::string(to_string(a.status)), std::string(to_string(b.status)));
   c.field("message", a.message, b.message);
-  c.field("timings.load_s", a.timings.load_s, b.timings.load_s);
-  c.field("timings.prefill_s", a.timings.prefill_s, b.timings.prefill_s);
-  c.field("timings.decode_s", a.timings.decode_s, b.timings.decode_s);
-  c.field("timings.decode_steps", a.timings.decode_steps, b.timings.decode_steps);
-  c.field("timings.instrumented", static_cast<int>(a.timings.instrumented), static_cast<int>(b.timings.instrumented));
+  c.fields("timings.", a.timings, b.timings);
   c.field("prompt_index", a.prompt_index, b.prompt_index);
   c.field("command_line", a.command_line, b.command_line);
   c.field("started_utc", a.started_utc, b.started_utc);

@@ -6,7 +6,7 @@
 
 #include "engine/core/support/error.h"
 #include "views/figure/state_colours.h"
-#include "views/theme.h"
+#include "views/frame/theme.h"
 
 using namespace kvscope;
 using namespace kvscope::views;

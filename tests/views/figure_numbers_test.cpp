@@ -8,8 +8,8 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/state_colours.h"
 #include "views/figure/timeline_figure.h"
+#include "views/figure/token_facts.h"
 #include "views/figure/token_strip_figure.h"
-#include "views/token_facts.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -114,6 +114,37 @@ TEST_CASE("the strip counts the heads that see each token") {
     CHECK(kept[i] == seen);
   }
   CHECK(*std::max_element(position.begin(), position.end()) == q - g.window);
+}
+
+TEST_CASE("one head's strip has what colours it, and B's fate of the tokens that both runs have") {
+  const RunRecord a = random_run(5);
+  RunRecord b = random_run(5, {.policy = "streaming:window=60"});
+  b.ids[30] += 1;  // the texts part here
+  TokenStripOptions options;
+  options.q = 90;
+  options.first = 0;
+  options.count = 91;
+  options.layer = 1;
+  options.kv_head = 2;
+  options.colour = GENERATE(ColourMode::state, ColourMode::score, ColourMode::kept_heads, ColourMode::oracle);
+  options.with_b = true;
+  const BuiltFigure built = token_strip_figure(a, options, {}, &b);
+  const auto& position = column<std::int64_t>(built.data, "position");
+  const auto& kept = column<std::int64_t>(built.data, "kept");
+  const auto& name = column<std::string>(built.data, "run");
+  REQUIRE(position.size() == 91 + 30);
+  for (std::size_t i = 0; i < position.size(); ++i) {
+    const RunRecord& run = name[i] == "A" ? a : b;
+    const std::int64_t t = position[i];
+    CHECK(kept[i] == (90 < run.evict_at.row(1, 2)[t]));
+    if (options.colour == ColourMode::score)
+      CHECK(same(column<double>(built.data, "score")[i], run.scores.row(1, 2)[t]));
+    if (options.colour == ColourMode::oracle)
+      CHECK(column<std::string>(built.data, "oracle")[i] ==
+            verdict_name(HeadAtQuery(run, 1, 2, 90).verdict(static_cast<std::int32_t>(t))));
+  }
+  CHECK_THROWS_AS(token_strip_figure(a, options, {}), Error);
+  CHECK_THROWS_AS(token_strip_figure(a, {.kv_head = 1}, {}), Error);
 }
 
 TEST_CASE("bands of a strip show all its tokens, each once") {

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "engine/core/support/utf8.h"
 #include "views/figure/fonts.h"
 
 using namespace kvscope::views;
@@ -48,7 +49,7 @@ TEST_CASE("any bytes become valid UTF-8 without control characters") {
 TEST_CASE("code points survive the way through UTF-8") {
   for (char32_t c : {U'a', U'é', U'中', U'😀', char32_t{0x10ffff}}) {
     std::string text;
-    append_utf8(text, c);
+    kvscope::append_utf8(text, c);
     std::size_t at = 0;
     CHECK(next_code_point(text, at) == c);
     CHECK(at == text.size());

@@ -115,10 +115,10 @@ TEST_CASE("dragging the time deck scrubs and ends following, the live button fol
   s.window.frame(draw);
   CHECK(s.context.q() == s.a.run->n_tokens() - 1);
   s.window.click("timeline.scrub", draw);
-  CHECK_FALSE(s.selection.follow);
+  CHECK(s.selection.q.has_value());
   CHECK(s.context.q() == Approx(s.a.run->n_tokens() / 2).margin(1));  // the middle of the bar
   s.window.click("timeline.live", draw);
-  CHECK(s.selection.follow);
+  CHECK_FALSE(s.selection.q.has_value());
   CHECK(s.context.q() == s.a.run->n_tokens() - 1);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("the contest log lists the head's contests, and clicking one goes ther
   s.window.click("timeline.contest.2", draw);
   CHECK(s.selection.q == expected[2].q);
   CHECK(s.selection.token == (expected[2].evicted >= 0 ? expected[2].evicted : expected[2].newcomer));
-  CHECK_FALSE(s.selection.follow);
+  CHECK(s.selection.q.has_value());
 }
 
 TEST_CASE("clicking the occupancy scrubs") {
@@ -145,8 +145,8 @@ TEST_CASE("clicking the occupancy scrubs") {
   const auto draw = [&] { view.draw(s.context); };
   for (int i = 0; i < 2; ++i) s.window.frame(draw);
   s.window.click("timeline.occupancy", draw);
-  CHECK_FALSE(s.selection.follow);
-  CHECK(s.selection.q == Approx(s.a.run->n_tokens() / 2).margin(1));
+  CHECK(s.selection.q.has_value());
+  CHECK(s.selection.q.value() == Approx(s.a.run->n_tokens() / 2).margin(1));
 }
 
 TEST_CASE("clicking a lifeline selects the token under the mouse") {
@@ -189,4 +189,42 @@ TEST_CASE("items are found by id in the frame drawn last, and only there") {
   CHECK(items.ids() == std::vector<std::string>{"map.cell.3.1", "map"});
   items.begin_frame();
   CHECK_FALSE(items.find("map").has_value());
+}
+
+TEST_CASE("the strip's figure has the tokens on the screen, for the selected head, in its colour, with B") {
+  Stage s;
+  const ShownRun b{std::make_shared<const RunRecord>(random_run(3, {.policy = "streaming:window=60"})), true, "B", 1};
+  s.context.b = &b;
+  s.selection = {.layer = 1, .kv_head = 2, .q = 90, .colour = ColourMode::oracle};
+  TokenStripView view(s.window.services);
+  s.window.frame([&] { view.draw(s.context); });
+  const auto figure = view.figure(s.context);
+  REQUIRE(figure);
+  TokenStripOptions expected;
+  expected.q = 90;
+  expected.first = 0;
+  expected.count = s.a.run->n_tokens();
+  expected.evictable_only = false;
+  expected.layer = 1;
+  expected.kv_head = 2;
+  expected.colour = ColourMode::oracle;
+  expected.with_b = expected.preview_b = true;
+  CHECK(std::get<TokenStripOptions>(figure->options) == expected);
+  CHECK(figure->runs == std::vector{s.a.run, b.run});
+}
+
+TEST_CASE("the map's figure is compared as the map is") {
+  Stage s;
+  const ShownRun b{std::make_shared<const RunRecord>(random_run(5)), false, "B", 1};
+  s.context.b = &b;
+  LayerHeadMapView view(s.window.services);
+  const auto draw = [&] { view.draw(s.context); };
+  const auto compared = [&] { return std::get<LayerHeadMapOptions>(view.figure(s.context)->options).compare; };
+  s.window.frame(draw);
+  CHECK(compared() == MapCompare::side_by_side);
+  s.window.click("map.compare.2", draw);
+  CHECK(compared() == MapCompare::difference);
+  s.window.click("map.compare.0", draw);
+  CHECK(compared() == MapCompare::none);
+  CHECK(view.figure(s.context)->runs.size() == 1);
 }

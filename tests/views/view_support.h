@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "views/view_services.h"
-#include "views/view_state.h"
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
 
 namespace kvscope::test {
 

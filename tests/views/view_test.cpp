@@ -4,6 +4,7 @@
 
 #include "tests/support/random_run.h"
 #include "tests/views/view_support.h"
+#include "views/figure/recipe.h"
 #include "views/imgui_renderer.h"
 #include "views/token_strip_view.h"
 #include "views/view_list.h"
@@ -64,31 +65,64 @@ TEST_CASE("every view and the time deck draw with nothing on show, and offer the
   window.frame([&] { deck.draw(context, 40); });
 }
 
-TEST_CASE("every view draws every kind of run at every scrub position and in every colour") {
+TEST_CASE("every view draws every kind of run at every scrub position, in every colour and metric") {
   const bool dark = GENERATE(true, false);
   HeadlessWindow window(dark);
   {
-    const auto views = make_views(window.services);
+    const auto kept = make_views(window.services);  // these meet every run and position one after the other
     TimeDeck deck(window.services);
     const auto runs = runs_of_every_kind();
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const ShownRun& other = runs[(i + 3) % runs.size()];
       for (const ShownRun* b : {static_cast<const ShownRun*>(nullptr), &other}) {
         for (std::int32_t q : {-1, 0, 3, 100, 1 << 20}) {
-          Selection selection{.layer = 99, .kv_head = 99, .token = q < 0 ? 2 : q, .q = q, .follow = q < 0};
-          selection.colour = static_cast<ColourMode>((q & 3));
-          selection.metric = static_cast<Metric>(i % 5);
+          Selection selection{.layer = 99, .kv_head = 99, .token = q < 0 ? 2 : q};
+          if (q >= 0) selection.q = q;
           ViewContext context{&runs[i], b, &selection, nullptr};
-          for (const auto& view : views) {
+          for (const auto& view : kept) {
             window.frame([&] { view->draw(context); });
             CHECK(window.n_vertices() > 0);
           }
           window.frame([&] { deck.draw(context, 40); });
+          for (const MetricInfo& info : metric_list()) {
+            selection.metric = info.metric;
+            selection.colour = static_cast<ColourMode>(static_cast<int>(info.metric) % 4);
+            for (const auto& view : make_views(window.services)) {  // new ones: a picture is not made in every frame
+              window.frame([&] { view->draw(context); });
+              CHECK(window.n_vertices() > 0);
+            }
+          }
         }
       }
     }
   }
   CHECK(window.textures.n_alive() == 0);  // views gave back what they took
+}
+
+TEST_CASE("what a view draws in any colour and metric makes a figure") {
+  HeadlessWindow window;
+  const auto views = make_views(window.services);
+  const auto runs = runs_of_every_kind();
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const ShownRun* b = i % 2 == 0 ? nullptr : &runs[(i + 1) % runs.size()];
+    for (const MetricInfo& info : metric_list()) {
+      Selection selection{.layer = 1, .kv_head = 1, .q = 100, .metric = info.metric};
+      selection.colour = static_cast<ColourMode>(static_cast<int>(info.metric) % 4);
+      const ViewContext context{&runs[i], b, &selection, nullptr};
+      for (const auto& view : views) {
+        const auto figure = view->figure(context);
+        if (!drawable(&runs[i])) CHECK_FALSE(figure);
+        if (!figure) continue;
+        FigureRecipe recipe;
+        recipe.options = figure->options;
+        std::vector<const RunRecord*> pointers;
+        for (const auto& run : figure->runs) pointers.push_back(run.get());
+        const BuiltFigure built = build_figure(recipe, pointers);
+        CHECK(built.data.n_rows() > 0);
+        CHECK_FALSE(built.caption.empty());
+      }
+    }
+  }
 }
 
 TEST_CASE("views draw in regions of any size") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 #include "engine/core/support/error.h"
 #include "views/figure/colormap_tables.h"
@@ -38,7 +39,6 @@ double luminance(Colour c) {
 }  // namespace
 
 std::string_view to_string(Colormap map) { return kNames[static_cast<std::size_t>(map)]; }
-std::span<const std::string_view> colormap_names() { return kNames; }
 
 Colormap parse_colormap(std::string_view name) {
   const auto it = std::find(kNames.begin(), kNames.end(), name);

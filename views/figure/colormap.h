@@ -3,7 +3,6 @@
 // with and without red-green colour blindness. Differences use blue - white - orange, centred on 0.
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +14,6 @@ namespace kvscope::views {
 enum class Colormap : std::uint8_t { viridis, cividis, diverging, grey };
 
 std::string_view to_string(Colormap map);
-/// All names, in the order in which they are offered.
-std::span<const std::string_view> colormap_names();
 /// Throws Error (usage) that lists the names.
 Colormap parse_colormap(std::string_view name);
 

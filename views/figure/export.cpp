@@ -12,9 +12,8 @@ std::string recipe_text(const BuiltFigure& built, const FigureRecipe& recipe) {
   nlohmann::ordered_json json = to_json(recipe);
   json["caption"] = built.caption;
   if (const auto* map = std::get_if<LayerHeadMapOptions>(&recipe.options)) {
-    for (const MetricInfo& info : metric_list()) {
-      if (info.metric == map->metric) json["definition"] = std::string(info.name) + ": " + std::string(info.definition);
-    }
+    const MetricInfo& info = metric_info(map->metric);
+    json["definition"] = std::string(info.name) + ": " + std::string(info.definition);
   }
   json["program"] = "kvscope figure";
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

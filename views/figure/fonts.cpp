@@ -11,6 +11,7 @@
 #include <initializer_list>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/utf8.h"
 #include "views/figure/font_files.h"
 #include "views/figure/token_text.h"
 

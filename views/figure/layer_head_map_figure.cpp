@@ -39,13 +39,6 @@ float aggregate(std::vector<float> values, Aggregate how) {
   throw Error({ExitCode::bad_input, "", "layer_head_map", found, expected, ""});
 }
 
-const MetricInfo& info_of(Metric metric) {
-  for (const MetricInfo& info : metric_list()) {
-    if (info.metric == metric) return info;
-  }
-  refuse("a metric without a definition", "a metric of the list");
-}
-
 std::string_view name_of(Aggregate how) {
   constexpr std::string_view kNames[] = {"median", "mean", "minimum", "maximum"};
   return kNames[static_cast<int>(how)];
@@ -80,7 +73,7 @@ std::vector<NamedMap> maps_to_draw(std::span<const RunRecord* const> runs, const
 }
 
 ColourScale scale_for(const std::vector<NamedMap>& maps, const LayerHeadMapOptions& o) {
-  ColourScale scale{o.colormap, o.lo, o.hi, 0, std::string(info_of(o.metric).title)};
+  ColourScale scale{o.colormap, o.lo, o.hi, 0, std::string(metric_info(o.metric).title)};
   double lo = std::numeric_limits<double>::infinity(), hi = -lo;
   for (const NamedMap& m : maps) {
     for (float v : m.map.values) {
@@ -211,7 +204,7 @@ FigureData tidy(const std::vector<NamedMap>& maps, std::size_t n_runs) {
 
 std::string describe(std::span<const RunRecord* const> runs, const std::vector<NamedMap>& maps,
                      const LayerHeadMapOptions& o) {
-  const MetricInfo& info = info_of(o.metric);
+  const MetricInfo& info = metric_info(o.metric);
   std::string text = std::string(info.title) + " of each layer and KV head";
   text += o.q < 0 ? " at the last query position" : " at query position " + std::to_string(o.q);
   if (o.compare == MapCompare::difference) text += ", A minus B";
@@ -237,6 +230,8 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
 }
 
 }  // namespace
+
+const MetricInfo& metric_info(Metric metric) { return *std::ranges::find(metric_list(), metric, &MetricInfo::metric); }
 
 HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q, Aggregate how) {
   if (runs.empty()) refuse("no run", "at least one");
@@ -292,7 +287,7 @@ BuiltFigure layer_head_map_figure(std::span<const RunRecord* const> runs, const 
     x += kMarginalGap + l.marginal_w;
   }
   b.colour_bar({x + kBarGap, l.top, 0, l.map_h}, scale);
-  b.figure().title = std::string(info_of(o.metric).title) + " by layer and KV head";
+  b.figure().title = std::string(metric_info(o.metric).title) + " by layer and KV head";
   return {std::move(b.figure()), tidy(maps, runs.size()), describe(runs, maps, o)};
 }
 

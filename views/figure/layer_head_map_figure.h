@@ -31,6 +31,8 @@ struct LayerHeadMapOptions {
   bool operator==(const LayerHeadMapOptions&) const = default;
 };
 
+const MetricInfo& metric_info(Metric metric);
+
 /// The numbers of the map: head_metric() of each run at q, aggregated over the runs that have a value (NaN if none).
 /// Throws Error (bad input) if there is no run or their shapes differ.
 HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q, Aggregate aggregate);

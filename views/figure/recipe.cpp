@@ -14,6 +14,7 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip", "timeline"};
 constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max"};
+constexpr std::string_view kColours[] = {"state", "score", "kept_heads", "oracle"};
 constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
 
 template <typename List>
@@ -58,6 +59,12 @@ void visit_fields(TokenStripOptions& o, V& v) {
   v("bands", o.bands);
   v("labels", o.labels);
   v("preview", o.preview);
+  // What only a strip of heads has is written for those that use it.
+  if (!V::kReads && o.kv_head < 0 && o.colour == ColourMode::state) return;
+  v("kv_head", o.kv_head);
+  v.choice("colour", o.colour, kColours);
+  v("with_b", o.with_b);
+  v("preview_b", o.preview_b);
 }
 template <typename V>
 void visit_fields(TimelineOptions& o, V& v) {
@@ -69,6 +76,7 @@ void visit_fields(TimelineOptions& o, V& v) {
 
 class Reader {
  public:
+  static constexpr bool kReads = true;
   Reader(const json& object, const std::string& file) : raw_(object), object_(object, file), file_(file) {}
 
   void operator()(std::string_view key, int& value) {
@@ -139,12 +147,9 @@ class Reader {
 
 class Writer {
  public:
+  static constexpr bool kReads = false;
   explicit Writer(ordered_json& out) : out_(out) {}
-  void operator()(std::string_view key, Metric value) {
-    for (const MetricInfo& m : metric_list()) {
-      if (m.metric == value) out_[std::string(key)] = m.name;
-    }
-  }
+  void operator()(std::string_view key, Metric value) { out_[std::string(key)] = metric_info(value).name; }
   void operator()(std::string_view key, Colormap value) { out_[std::string(key)] = to_string(value); }
   template <typename T>
   void operator()(std::string_view key, const T& value) {
@@ -176,14 +181,15 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
     refuse(file, "hi", std::to_string(map->hi), "more than lo = " + std::to_string(map->lo));
   }
   if (const auto* strip = std::get_if<TokenStripOptions>(&r.options)) {
-    if (strip->count < 1 || strip->count > 100000) refuse(file, "count", std::to_string(strip->count), "1 to 100000");
+    if (strip->count < 1 || strip->count > kMaxStripTokens)
+      refuse(file, "count", std::to_string(strip->count), "1 to 100000");
     if (strip->bands < 0 || strip->bands > 64) refuse(file, "bands", std::to_string(strip->bands), "0 to 64");
   }
 }
 
 }  // namespace
 
-std::string_view FigureRecipe::figure() const { return kFigures[options.index()]; }
+std::string_view figure_name(const FigureOptions& options) { return kFigures[options.index()]; }
 
 FigureStyle FigureRecipe::style() const {
   FigureStyle style = venue.empty() ? FigureStyle{} : venue_style(venue);
@@ -201,7 +207,8 @@ FigureRecipe parse_recipe(const json& root, const std::string& file) {
   read("figure", figure);
   if (!preset.empty()) recipe = preset_recipe(preset);
   if (preset.empty() && figure.empty()) refuse(file, "figure", "missing", "one of " + join(kFigures) + ", or a preset");
-  if (!figure.empty() && (preset.empty() || figure != recipe.figure())) recipe.options = default_options(figure, file);
+  if (!figure.empty() && (preset.empty() || figure != figure_name(recipe.options)))
+    recipe.options = default_options(figure, file);
 
   read("trace", trace);
   if (!trace.empty()) recipe.traces = {trace};
@@ -221,7 +228,7 @@ FigureRecipe parse_recipe(const json& root, const std::string& file) {
 
 ordered_json to_json(const FigureRecipe& recipe) {
   ordered_json out;
-  out["figure"] = recipe.figure();
+  out["figure"] = figure_name(recipe.options);
   if (!recipe.traces.empty()) out["traces"] = recipe.traces;
   out["run"] = recipe.run;
   out["venue"] = recipe.venue;
@@ -235,12 +242,13 @@ ordered_json to_json(const FigureRecipe& recipe) {
 }
 
 BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs) {
-  if (runs.empty()) throw Error({ExitCode::bad_input, "", std::string(recipe.figure()), "no run", "at least one", ""});
+  if (runs.empty())
+    throw Error({ExitCode::bad_input, "", std::string(figure_name(recipe.options)), "no run", "at least one", ""});
   const FigureStyle style = recipe.style();
   if (const auto* map = std::get_if<LayerHeadMapOptions>(&recipe.options))
     return layer_head_map_figure(runs, *map, style);
   if (const auto* strip = std::get_if<TokenStripOptions>(&recipe.options))
-    return token_strip_figure(*runs[0], *strip, style);
+    return token_strip_figure(*runs[0], *strip, style, runs.size() > 1 ? runs[1] : nullptr);
   return timeline_figure(*runs[0], std::get<TimelineOptions>(recipe.options), style);
 }
 

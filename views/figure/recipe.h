@@ -9,17 +9,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
+#include "views/figure/figure_options.h"
 #include "views/figure/figure_style.h"
-#include "views/figure/layer_head_map_figure.h"
-#include "views/figure/timeline_figure.h"
-#include "views/figure/token_strip_figure.h"
 
 namespace kvscope::views {
-
-using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions>;
 
 struct FigureRecipe {
   std::vector<std::string> traces;  // "trace": one path, or "traces": several
@@ -30,7 +25,6 @@ struct FigureRecipe {
   double dpi = 300;                 // of a PNG, and of large heat maps in PDF and SVG (at least)
   FigureOptions options = LayerHeadMapOptions{};
 
-  std::string_view figure() const;  // "layer_head_map", "token_strip", "timeline"
   FigureStyle style() const;
 };
 

@@ -8,6 +8,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"
 #include "views/figure/state_colours.h"
+#include "views/figure/token_facts.h"
 #include "views/figure/token_text.h"
 
 namespace kvscope::views {
@@ -37,11 +38,65 @@ Range shown_tokens(const RunRecord& run, const TokenStripOptions& o, std::int32_
   return {std::max(0, q + 1 - count), q + 1, false};  // nothing was evictable yet: whatever there is
 }
 
-struct Rows {
-  int n;
-  bool heads;  // KV heads of one layer instead of layers
-  ColourScale scale;
+struct Row {
+  HeadAtQuery at;  // of a whole layer: its first head
+  ColourMode colour;
+  std::string label;  // of the tick
+  int end;            // tokens from here on are not this run's
 };
+
+struct Rows {
+  std::vector<Row> rows;
+  bool heads;  // KV heads of one layer instead of layers
+  bool with_b;
+  ColourScale scale;
+  int n() const { return static_cast<int>(rows.size()); }
+  bool any(ColourMode colour) const { return std::ranges::count(rows, colour, &Row::colour) > 0; }
+  bool scaled() const { return any(ColourMode::score) || any(ColourMode::kept_heads); }
+};
+
+void check(const RunRecord& run, const TokenStripOptions& o, const RunRecord* b) {
+  const auto refuse = [](const char* key, const std::string& found, const std::string& expected) {
+    throw Error({ExitCode::bad_input, "", key, found, expected, ""});
+  };
+  const auto within = [&](const char* key, int value, int n) {
+    if (value >= n) refuse(key, std::to_string(value), "0 to " + std::to_string(n - 1));
+  };
+  within("layer", o.layer, run.evict_at.n_layers());
+  within("kv_head", o.kv_head, run.evict_at.n_kv_heads());
+  if (o.layer < 0 && (o.kv_head >= 0 || o.colour != ColourMode::state)) refuse("layer", "missing", "the heads' layer");
+  if (!o.with_b) return;
+  if (o.kv_head < 0) refuse("kv_head", "missing", "the head to compare");
+  if (b == nullptr) refuse("with_b", "one run", "exactly two");
+  if (o.layer >= b->evict_at.n_layers() || o.kv_head >= b->evict_at.n_kv_heads())
+    refuse("with_b", "runs of different shapes", "the same layers and heads");
+}
+
+Rows rows_of(const RunRecord& run, const TokenStripOptions& o, std::int32_t q, const RunRecord* b) {
+  const int n_layers = run.evict_at.n_layers(), n_heads = run.evict_at.n_kv_heads(), all = run.n_tokens();
+  Rows rows{{}, o.layer >= 0, o.with_b, {o.colormap, 0, static_cast<double>(n_heads), n_heads + 1, ""}};
+  rows.scale.label = "KV heads retaining (of " + std::to_string(n_heads) + ")";
+  if (!rows.heads) {
+    for (int l = 0; l < n_layers; ++l)
+      rows.rows.push_back({HeadAtQuery(run, l, 0, q), ColourMode::kept_heads, std::to_string(l), all});
+    return rows;
+  }
+  for (int h = std::max(o.kv_head, 0); h < (o.kv_head < 0 ? n_heads : o.kv_head + 1); ++h)
+    rows.rows.push_back({HeadAtQuery(run, o.layer, h, q), o.colour, o.with_b ? "A" : std::to_string(h), all});
+  if (o.colour == ColourMode::score) {
+    rows.scale = {o.colormap, INFINITY, -INFINITY, 0, "Retention score"};
+    for (const Row& row : rows.rows) {
+      const ScoreRange range = score_range(run, o.layer, row.at.kv_head);
+      rows.scale.lo = std::min<double>(rows.scale.lo, range.lo),
+      rows.scale.hi = std::max<double>(rows.scale.hi, range.hi);
+    }
+  }
+  if (o.with_b) {
+    rows.rows.push_back(
+        {HeadAtQuery(*b, o.layer, o.kv_head, resolve_query(*b, q)), ColourMode::state, "B", common_prefix(run, *b)});
+  }
+  return rows;
+}
 
 struct Layout {
   double left, top, band_w, strip_h, label_h, band_gap, bottom;
@@ -63,57 +118,64 @@ Layout lay_out(const RunRecord& run, const Range& range, const Rows& rows, const
   Layout l{};
   const int n = range.end - range.begin;
   l.left = s.label_size + 4 + text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
-  l.top = 2 + s.tick_size * 1.35 + (o.preview ? s.tick_size * 1.5 + 4 : 0);
+  const bool preview = o.preview || o.preview_b;
+  l.top = 2 + s.tick_size * 1.35 + (preview ? s.tick_size * 1.5 + 4 : 0);
   l.band_w = s.width - l.left - (bar_w > 0 ? bar_w + 9 : 0) - 4;
   const int wanted = static_cast<int>(std::ceil(n * kReadableColumn / l.band_w));
-  l.bands = std::clamp(o.bands > 0 ? o.bands : o.labels ? std::min(wanted, 6) : 1, 1, std::max(n, 1));
+  l.bands = std::clamp(o.bands > 0 ? o.bands
+                       : o.labels  ? std::min(wanted, o.kv_head >= 0 ? 12 : 6)
+                                   : 1,
+                       1, std::max(n, 1));
   l.per_band = (n + l.bands - 1) / l.bands;
   const double column = l.band_w / l.per_band;
   l.label_size = o.labels ? std::min(s.tick_size, column * 0.9) : 0;
   if (l.label_size < kSmallestLabel) l.label_size = 0;
-  l.label_h = l.label_size > 0 ? widest_label(run, range, l.label_size) + (o.preview ? 6 : 4) : 2;
+  l.label_h = l.label_size > 0 ? widest_label(run, range, l.label_size) + (preview ? 6 : 4) : 2;
   l.band_gap = s.tick_size * 1.35 + 5;
   l.bottom = legend_h > 0 ? legend_h + 4 : 2;
-  const double row = std::clamp(s.width * 0.28 / rows.n, 2.4, s.tick_size * 1.6);
-  l.strip_h = row * rows.n;
+  const double row = std::clamp(s.width * 0.28 / rows.n(), 2.4, s.tick_size * (o.kv_head >= 0 ? 2.4 : 1.6));
+  l.strip_h = row * rows.n();
   if (s.height > 0) {
     const double free = s.height - l.top - l.bottom - (l.bands - 1) * l.band_gap - l.bands * l.label_h;
-    l.strip_h = std::max(free / l.bands, 1.5 * rows.n);
+    l.strip_h = std::max(free / l.bands, 1.5 * rows.n());
   }
   return l;
 }
 
-TokenState state_at(const RunRecord& run, int layer, int head, int t, std::int32_t q, const RetentionGeometry& g) {
-  return token_state(q, t, lifetime_of(run, layer, head, t), g.n_sink, g.window);
-}
-
-std::vector<Colour> band_pixels(const RunRecord& run, const TokenStripOptions& o, const Rows& rows, int begin, int end,
-                                std::int32_t q, bool dark) {
-  const RetentionGeometry g = run.geometry();
-  std::vector<Colour> pixels;
-  for (int r = 0; r < rows.n; ++r) {
-    for (int t = begin; t < end; ++t) {
-      pixels.push_back(rows.heads ? state_colour(state_at(run, o.layer, r, t, q, g), dark)
-                                  : rows.scale(kept_heads(run, r, t, q)));
-    }
+Colour cell_colour(const Row& row, int t, const ColourScale& scale, bool dark) {
+  const HeadAtQuery& at = row.at;
+  if (t >= row.end) return {0, 0, 0, 0};
+  switch (row.colour) {
+    case ColourMode::state:
+      return state_colour(at.state(t), dark);
+    case ColourMode::score:
+      return scale(score_at(*at.run, at.layer, at.kv_head, t));
+    case ColourMode::kept_heads:
+      return scale(kept_heads(*at.run, at.layer, t, at.q));
+    case ColourMode::oracle:
+      break;
   }
-  return pixels;
+  return verdict_colour(at.verdict(t), dark);
 }
 
 void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& o, const Rows& rows, const Layout& l,
-               int index, const Range& range, std::int32_t q) {
+               int index, const Range& range) {
   const FigureStyle& s = b.style();
   const int begin = range.begin + index * l.per_band, end = std::min(begin + l.per_band, range.end);
   const double column = l.band_w / l.per_band;
   const Box box{l.left, l.top + index * (l.band_height() + l.band_gap), column * (end - begin), l.strip_h};
-  b.heat_map(index == 0 ? "strip" : "strip." + std::to_string(index), box, end - begin, rows.n,
-             band_pixels(run, o, rows, begin, end, q, s.dark));
+  std::vector<Colour> pixels;
+  for (const Row& row : rows.rows) {
+    for (int t = begin; t < end; ++t) pixels.push_back(cell_colour(row, t, rows.scale, s.dark));
+  }
+  b.heat_map(index == 0 ? "strip" : "strip." + std::to_string(index), box, end - begin, rows.n(), std::move(pixels));
+  const double row = box.h / rows.n();
   if (o.preview) b.preview_frame(box);
+  if (o.preview_b && !o.preview) b.preview_frame({box.x, box.bottom() - row, box.w, row});
 
   std::vector<Tick> y;
-  const double row = box.h / rows.n;
-  const int stride = tick_stride(rows.n, row, s.tick_size * 1.2);
-  for (int r = 0; r < rows.n; r += stride) y.push_back({box.y + (r + 0.5) * row, std::to_string(r)});
+  const int stride = tick_stride(rows.n(), row, s.tick_size * 1.2);
+  for (int r = 0; r < rows.n(); r += stride) y.push_back({box.y + (r + 0.5) * row, rows.rows[r].label});
   b.y_ticks(box, y);
   b.label(rows.heads ? "KV head" : "Layer", {s.label_size / 2 + 1, box.centre().y}, Anchor::middle, 90);
 
@@ -127,55 +189,90 @@ void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& 
   }
   for (int t = begin; t < end && l.label_size > 0; ++t) {
     b.text(token_label(run.pieces[t], kMaxLabel),
-           {box.x + (t - begin + 0.5) * column, box.bottom() + (o.preview ? 4.5 : 2.5)}, l.label_size, s.ink,
-           Anchor::end, Baseline::middle, 90, FontRole::mono);
+           {box.x + (t - begin + 0.5) * column, box.bottom() + (o.preview || o.preview_b ? 4.5 : 2.5)}, l.label_size,
+           s.ink, Anchor::end, Baseline::middle, 90, FontRole::mono);
   }
 }
 
-FigureData tidy(const RunRecord& run, const TokenStripOptions& o, const Rows& rows, const Range& range,
-                std::int32_t q) {
-  std::vector<std::int64_t> position, id, layer, head, kept;
-  std::vector<std::string> token;
-  for (int r = 0; r < rows.n; ++r) {
-    for (int t = range.begin; t < range.end; ++t) {
+FigureData tidy(const RunRecord& run, const Rows& rows, const Range& range) {
+  std::vector<std::int64_t> position, id, layer, head, kept, heads;
+  std::vector<std::string> token, name, verdict;
+  std::vector<double> score;
+  for (const Row& row : rows.rows) {
+    const HeadAtQuery& at = row.at;
+    for (int t = range.begin; t < std::min(range.end, row.end); ++t) {
       position.push_back(t);
       id.push_back(run.ids[t]);
       token.push_back(token_label(run.pieces[t]));
-      layer.push_back(rows.heads ? o.layer : r);
-      head.push_back(r);
-      kept.push_back(rows.heads ? visible(q, t, lifetime_of(run, o.layer, r, t)) : kept_heads(run, r, t, q));
+      name.push_back(row.label);
+      layer.push_back(at.layer), head.push_back(at.kv_head);
+      kept.push_back(visible(at.q, t, lifetime_of(*at.run, at.layer, at.kv_head, t)));
+      heads.push_back(kept_heads(*at.run, at.layer, t, at.q));
+      score.push_back(score_at(*at.run, at.layer, at.kv_head, t));
+      verdict.emplace_back(verdict_name(at.verdict(t)));
     }
   }
-  FigureData data{{{"position", position}, {"token_id", id}, {"token", token}, {"layer", layer}}};
-  if (rows.heads) data.columns.push_back({"kv_head", head});
-  data.columns.push_back({rows.heads ? "kept" : "kept_heads", kept});
+  FigureData data{{{"position", position}, {"token_id", id}, {"token", token}}};
+  if (rows.with_b) data.columns.push_back({"run", name});
+  data.columns.push_back({"layer", layer});
+  if (rows.heads) data.columns.push_back({"kv_head", head}), data.columns.push_back({"kept", kept});
+  if (rows.any(ColourMode::kept_heads)) data.columns.push_back({"kept_heads", heads});
+  if (rows.any(ColourMode::score)) data.columns.push_back({"score", score});
+  if (rows.any(ColourMode::oracle)) data.columns.push_back({"oracle", verdict});
   return data;
 }
 
-/// The states that occur, in the order of a token's life.
-std::vector<LegendEntry> state_legend(const RunRecord& run, int layer, const Range& range, std::int32_t q, bool dark) {
-  const RetentionGeometry g = run.geometry();
+/// The states and verdicts that occur, in the order of a token's life.
+std::vector<LegendEntry> legend_of(const Rows& rows, const Range& range, bool dark) {
   std::vector<LegendEntry> entries;
-  for (TokenState state : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
-    bool present = false;
-    for (int h = 0; h < run.evict_at.n_kv_heads() && !present; ++h) {
-      for (int t = range.begin; t < range.end && !present; ++t) present = state_at(run, layer, h, t, q, g) == state;
+  const auto add = [&](ColourMode colour, auto occurs, std::string_view name, Colour swatch) {
+    for (const Row& row : rows.rows) {
+      if (row.colour != colour) continue;
+      for (int t = range.begin; t < std::min(range.end, row.end); ++t) {
+        if (occurs(row.at, t)) return entries.push_back({LegendEntry::Mark::swatch, std::string(name), swatch});
+      }
     }
-    if (present)
-      entries.push_back({LegendEntry::Mark::swatch, std::string(state_name(state)), state_colour(state, dark)});
+  };
+  for (Verdict v : {Verdict::kept_rightly, Verdict::kept_wrongly, Verdict::missed, Verdict::dropped_rightly}) {
+    add(
+        ColourMode::oracle, [v](const HeadAtQuery& at, int t) { return at.verdict(t) == v; }, verdict_name(v),
+        verdict_colour(v, dark));
+  }
+  for (TokenState s : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
+    add(
+        ColourMode::state, [s](const HeadAtQuery& at, int t) { return at.state(t) == s; }, state_name(s),
+        state_colour(s, dark));
   }
   return entries;
 }
 
-std::string describe(const RunRecord& run, const TokenStripOptions& o, const Range& range, std::int32_t q) {
-  const int n_heads = run.evict_at.n_kv_heads();
-  std::string text = o.layer >= 0
-                         ? "State of each token in the cache of layer " + std::to_string(o.layer) + "'s KV heads"
-                         : "KV heads (of " + std::to_string(n_heads) + ") that retain each token, by layer";
-  text += ", at query position " + std::to_string(q) + "; tokens " + std::to_string(range.begin) + "–" +
+std::string subject(const RunRecord& run, const TokenStripOptions& o) {
+  const std::string of = "KV heads (of " + std::to_string(run.evict_at.n_kv_heads()) + ")";
+  if (o.layer < 0) return of + " that retain each token, by layer";
+  const std::string layer = "layer " + std::to_string(o.layer);
+  const std::string heads = layer + "'s KV head" + (o.kv_head < 0 ? "s" : " " + std::to_string(o.kv_head));
+  switch (o.colour) {
+    case ColourMode::state:
+      return "State of each token in the cache of " + heads;
+    case ColourMode::score:
+      return "Raw retention score of each token in " + heads + " (2nd to 98th percentile)";
+    case ColourMode::kept_heads:
+      return of + " of " + layer + " that retain each token";
+    case ColourMode::oracle:
+      break;
+  }
+  return "The policy's choice on each token against the future-attention oracle's, in " + heads;
+}
+
+std::string describe(const RunRecord& run, const TokenStripOptions& o, const Range& range, const Rows& rows) {
+  std::string text = subject(run, o);
+  text += ", at query position " + std::to_string(rows.rows[0].at.q) + "; tokens " + std::to_string(range.begin) + "–" +
           std::to_string(range.end - 1);
   text += range.evictable ? ", all of them evictable (behind the sinks, before the window). " : ". ";
-  return text + describe_run(run) + describe_preview(o.preview);
+  text += (o.with_b ? "A: " : "") + describe_run(run);
+  if (o.with_b)
+    text += " B, its state of the same token, hatched where the tokens differ: " + describe_run(*rows.rows[1].at.run);
+  return text + describe_preview(o.preview || o.preview_b);
 }
 
 }  // namespace
@@ -186,37 +283,30 @@ int kept_heads(const RunRecord& run, int layer, std::int32_t t, std::int32_t q) 
   return n;
 }
 
-BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o, const FigureStyle& style) {
+BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o, const FigureStyle& style,
+                               const RunRecord* other) {
   const std::int32_t q = resolve_query(run, o.q);
-  const int n_layers = run.evict_at.n_layers(), n_heads = run.evict_at.n_kv_heads();
-  if (o.layer >= n_layers) {
-    throw Error(
-        {ExitCode::bad_input, "", "layer", std::to_string(o.layer), "0 to " + std::to_string(n_layers - 1), ""});
-  }
+  check(run, o, other);
   const Range range = shown_tokens(run, o, q);
-  const Rows rows{o.layer >= 0 ? n_heads : n_layers,
-                  o.layer >= 0,
-                  {o.colormap, 0, static_cast<double>(n_heads), n_heads + 1,
-                   "KV heads retaining (of " + std::to_string(n_heads) + ")"}};
+  const Rows rows = rows_of(run, o, q, other);
   FigureBuilder measure(style.width, 0, style);
-  const auto legend = rows.heads ? state_legend(run, o.layer, range, q, style.dark) : std::vector<LegendEntry>{};
-  const double bar_w = rows.heads ? 0 : measure.colour_bar_width(rows.scale);
-  const double legend_h = rows.heads ? measure.legend({0, 0}, style.width - 40, legend, true) : 0;
+  const auto legend = legend_of(rows, range, style.dark);
+  const double bar_w = rows.scaled() ? measure.colour_bar_width(rows.scale) : 0;
+  const double legend_h = legend.empty() ? 0 : measure.legend({0, 0}, style.width - 40, legend, true);
   const Layout l = lay_out(run, range, rows, o, style, bar_w, legend_h);
 
   const double bands_h = l.bands * l.band_height() + (l.bands - 1) * l.band_gap;
   FigureBuilder b(style.width, l.top + bands_h + l.bottom, style);
-  for (int i = 0; i < l.bands; ++i) draw_band(b, run, o, rows, l, i, range, q);
-  if (o.preview) b.preview_badge(l.left + l.band_w + 1, style.tick_size * 1.5 + 1);
-  if (rows.heads) {
-    b.legend({l.left, l.top + bands_h + 4}, style.width - l.left, legend);
-  } else {
+  for (int i = 0; i < l.bands; ++i) draw_band(b, run, o, rows, l, i, range);
+  if (o.preview || o.preview_b) b.preview_badge(l.left + l.band_w + 1, style.tick_size * 1.5 + 1);
+  if (!legend.empty()) b.legend({l.left, l.top + bands_h + 4}, style.width - l.left, legend);
+  if (rows.scaled()) {
     const double bar_h = std::min(bands_h - l.label_h, 110.0);
     b.colour_bar({l.left + l.band_w + 9, l.top + std::max(0.0, (l.strip_h - bar_h) * 0.5) * (l.bands == 1), 0, bar_h},
                  rows.scale);
   }
   b.figure().title = rows.heads ? "Tokens in the cache, by KV head" : "KV heads retaining each token";
-  return {std::move(b.figure()), tidy(run, o, rows, range, q), describe(run, o, range, q)};
+  return {std::move(b.figure()), tidy(run, rows, range), describe(run, o, range, rows)};
 }
 
 }  // namespace kvscope::views

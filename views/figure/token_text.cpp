@@ -1,7 +1,8 @@
 #include "views/figure/token_text.h"
 
-#include <cstdint>
 #include <cstdio>
+
+#include "engine/core/support/utf8.h"
 
 namespace kvscope::views {
 namespace {
@@ -51,47 +52,9 @@ std::string readable(std::string_view bytes, bool visible_space, std::size_t max
 }  // namespace
 
 char32_t next_code_point(std::string_view utf8, std::size_t& at) {
-  const auto byte = [&](std::size_t i) { return i < utf8.size() ? static_cast<std::uint8_t>(utf8[i]) : 0u; };
-  const std::uint32_t lead = byte(at);
-  const int n = lead < 0x80                   ? 1
-                : lead >= 0xc2 && lead < 0xe0 ? 2
-                : lead >= 0xe0 && lead < 0xf0 ? 3
-                : lead >= 0xf0 && lead < 0xf5 ? 4
-                                              : 0;
-  if (n == 1) return static_cast<char32_t>(utf8[at++]);
-  char32_t c = n == 2 ? lead & 0x1f : n == 3 ? lead & 0x0f : lead & 0x07;
-  for (int i = 1; i < n; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) {
-      ++at;
-      return 0xfffd;
-    }
-    c = c << 6 | (byte(at + i) & 0x3f);
-  }
-  const bool overlong = (n == 3 && c < 0x800) || (n == 4 && c < 0x10000);
-  if (n == 0 || overlong || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
-    ++at;
-    return 0xfffd;
-  }
-  at += n;
-  return c;
-}
-
-void append_utf8(std::string& text, char32_t c) {
-  if (c < 0x80) {
-    text += static_cast<char>(c);
-  } else if (c < 0x800) {
-    text += static_cast<char>(0xc0 | c >> 6);
-    text += static_cast<char>(0x80 | (c & 0x3f));
-  } else if (c < 0x10000) {
-    text += static_cast<char>(0xe0 | c >> 12);
-    text += static_cast<char>(0x80 | (c >> 6 & 0x3f));
-    text += static_cast<char>(0x80 | (c & 0x3f));
-  } else {
-    text += static_cast<char>(0xf0 | c >> 18);
-    text += static_cast<char>(0x80 | (c >> 12 & 0x3f));
-    text += static_cast<char>(0x80 | (c >> 6 & 0x3f));
-    text += static_cast<char>(0x80 | (c & 0x3f));
-  }
+  const Utf8Char c = decode_utf8(utf8, at);
+  at += c.length;
+  return c.valid ? c.code_point : 0xfffd;
 }
 
 std::string token_label(std::string_view bytes, std::size_t max_code_points) {

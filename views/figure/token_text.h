@@ -8,7 +8,6 @@ namespace kvscope::views {
 
 /// The code point at `at`, which moves behind it. Malformed bytes give U+FFFD and advance by one.
 char32_t next_code_point(std::string_view utf8, std::size_t& at);
-void append_utf8(std::string& text, char32_t c);
 
 /// One line: space "·", newline "↵", tab "⇥", carriage return "␍", other control characters, bidirectional overrides
 /// and code points without width as ⟨U+XXXX⟩, bytes that are not UTF-8 (a token may be part of a character) as ⟨E4⟩.

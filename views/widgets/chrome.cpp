@@ -151,22 +151,10 @@ void preview_badge(const ViewServices& services) {
 
 std::string head_title(const ViewContext& context) {
   const RunRecord& run = *context.a->run;
-  const Cursor at = clamp_selection(context, run);
+  const Cursor at = context.cursor_in(run);
   std::string title = "Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head);
   if (context.b != nullptr) title = context.a->label + ": " + title;
   return title;
-}
-
-Cursor clamp_selection(const ViewContext& context, const RunRecord& run) {
-  const Selection& s = *context.selection;
-  return {.layer = std::clamp(s.layer, 0, run.evict_at.n_layers() - 1),
-          .kv_head = std::clamp(s.kv_head, 0, run.evict_at.n_kv_heads() - 1),
-          .token = s.token < run.n_tokens() ? std::max(s.token, -1) : -1,
-          .q = std::min(context.q(), run.n_tokens() - 1)};
-}
-
-bool drawable(const ShownRun* shown) {
-  return shown != nullptr && shown->run != nullptr && shown->run->n_tokens() > 0 && !shown->run->evict_at.empty();
 }
 
 }  // namespace kvscope::views

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "views/figure/figure.h"
-#include "views/view_services.h"
-#include "views/view_state.h"
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
 
 namespace kvscope::views {
 
@@ -55,14 +55,5 @@ void preview_frame(const ViewServices& services, ImVec2 min, ImVec2 max);
 void preview_badge(const ViewServices& services);
 /// "L3 H1" with the run's label in front if two runs are on show.
 std::string head_title(const ViewContext& context);
-
-/// Selection with layer, head and token inside the run's bounds. The run is never empty.
-struct Cursor {
-  int layer = 0, kv_head = 0, token = -1;
-  std::int32_t q = 0;
-};
-Cursor clamp_selection(const ViewContext& context, const RunRecord& run);
-/// A run that has something to draw: tokens and heads.
-bool drawable(const ShownRun* shown);
 
 }  // namespace kvscope::views

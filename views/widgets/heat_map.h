@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "views/figure/figure.h"
-#include "views/widgets/texture.h"
+#include "views/frame/texture.h"
 
 namespace kvscope::views {
 

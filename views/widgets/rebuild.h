@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "views/view_state.h"
+#include "views/frame/view_state.h"
 
 namespace kvscope::views {
 

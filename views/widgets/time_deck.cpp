@@ -55,24 +55,20 @@ void TimeDeck::draw(ViewContext& context, float height) {
       const int n = context.a->run->n_tokens();
       context.selection->q =
           std::clamp(static_cast<int>((ImGui::GetIO().MousePos.x - at.x) / size.x * static_cast<float>(n)), 0, n - 1);
-      context.selection->follow = false;
     }
     draw_playhead(context, at, size);
   }
   ImGui::SameLine(0, theme.px(8));
-  const bool live = context.selection->follow;
+  const bool live = !context.selection->q;
   ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(live ? theme.palette.accent : theme.palette.muted));
-  if (ImGui::Button(live ? "live" : "to live", {button, height})) {
-    context.selection->follow = true;
-    context.selection->q = -1;
-  }
+  if (ImGui::Button(live ? "live" : "to live", {button, height})) context.selection->q.reset();
   ImGui::PopStyleColor();
   services_.items->add("timeline.live", last_item());
 }
 
 void TimeDeck::draw_mini_map(ViewContext& context, ImVec2 at, ImVec2 size) {
   const RunRecord& run = *context.a->run;
-  const Cursor cursor = clamp_selection(context, run);
+  const Cursor cursor = context.cursor_in(run);
   if (rebuild_.due({RunKey(context.a), cursor.layer, cursor.kv_head, services_.theme->dark})) {
     map_.set(occupancy_image(run, cursor.layer, cursor.kv_head, services_.theme->dark));
     rebuild_.done();

@@ -3,14 +3,14 @@
 
 #include <cstdint>
 
-#include "views/view_services.h"
-#include "views/view_state.h"
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
 #include "views/widgets/heat_map.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
 
-/// Clicking or dragging scrubs (selection->q, follow off); the "live" button follows the last position again.
+/// Clicking or dragging scrubs (selection->q); the "live" button follows the last position again.
 /// Items: "timeline.scrub" (the bar), "timeline.playhead", "timeline.live".
 class TimeDeck {
  public:

@@ -2,7 +2,7 @@
 // is seen for `window` more tokens. The score is the negated logit, so that higher is kept here as everywhere.
 #include <algorithm>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -24,18 +24,10 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
 }
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .compression = pool_of(spec, geometry),
-          .selection = selection_of(spec)};
-}
-
 }  // namespace
 
-const Policy& dms_policy() {
-  static const Policy policy{
+Policy dms_policy() {
+  return {
       .info = {.name = "dms",
                .title = "DMS",
                .definition =
@@ -47,8 +39,8 @@ const Policy& dms_policy() {
                .needs_scorer = true,
                .gates = kGates},
       .geometry = geometry,
-      .plan = plan};
-  return policy;
+      .plan = gated_plan,
+      .explain = explain_gated};
 }
 
 }  // namespace kvscope

@@ -1,6 +1,6 @@
 // DuoAttention (Xiao et al., 2025): retrieval heads keep everything, streaming heads sinks and window. Which head is
 // which stands in a directory with full_attention_heads.tsv.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -19,8 +19,8 @@ std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel
 
 }  // namespace
 
-const Policy& duo_policy() {
-  static const Policy policy{
+Policy duo_policy() {
+  return {
       .info = {.name = "duo",
                .title = "DuoAttention",
                .definition = "A full head keeps everything, a streaming head sinks and window: the share `full` of the "
@@ -33,7 +33,6 @@ const Policy& duo_policy() {
       .geometry = open_geometry,
       .plan = plan,
       .local_heads = local_heads};
-  return policy;
 }
 
 }  // namespace kvscope

@@ -1,5 +1,5 @@
 // Expected Attention (Devoto et al., 2025): the attention that a key can expect from queries like those seen so far.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -18,23 +18,19 @@ constexpr ParameterInfo kParameters[] = {
     {"epsilon", ParameterKind::real, "", 0, 0, 1,
      "Added to the expected attention before it is multiplied by the norm."}};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {.compression = {.kind = Compression::Kind::expected_attention,
-                          .budget = geometry.budget(),
-                          .interval = spec.count("interval"),
-                          .n_sink = geometry.n_sink,
-                          .observe = 256,
-                          .n_future = spec.count("future"),
-                          .covariance = spec.value("covariance") == 1,
-                          .value_norm = spec.value("values") == 1,
-                          .epsilon = spec.value("epsilon")},
-          .dense_prefill = true};
+RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
+  return {.eviction = "expected-attention", .dense_prefill = true};
+}
+
+std::string explain(const TokenQuestion& question) {
+  return question.evicted ? ", with all tokens below the budget's best by expected attention."
+                          : ": no compression has dropped it.";
 }
 
 }  // namespace
 
-const Policy& expected_attention_policy() {
-  static const Policy policy{
+Policy expected_attention_policy() {
+  return {
       .info =
           {.name = "expected-attention",
            .title = "Expected Attention",
@@ -46,8 +42,8 @@ const Policy& expected_attention_policy() {
            .has_budget = true,
            .needs_scorer = false},
       .geometry = budget_geometry,
-      .plan = plan};
-  return policy;
+      .plan = plan,
+      .explain = explain};
 }
 
 }  // namespace kvscope

@@ -1,7 +1,7 @@
 // The dense cache: nothing ever leaves. The yardstick for every other policy.
 #include <algorithm>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -11,20 +11,21 @@ RetentionGeometry geometry(const PolicySpec&, int n_positions) {
 }
 
 RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {}; }
+std::string explain(const TokenQuestion&) { return ": a full cache evicts nothing."; }
 
 }  // namespace
 
-const Policy& full_policy() {
-  static const Policy policy{.info = {.name = "full",
-                                      .title = "Full cache",
-                                      .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The "
-                                                    "dense reference. Its metrics take a window of 64 tokens.",
-                                      .parameters = {},
-                                      .has_budget = false,
-                                      .needs_scorer = false},
-                             .geometry = geometry,
-                             .plan = plan};
-  return policy;
+Policy full_policy() {
+  return {.info = {.name = "full",
+                   .title = "Full cache",
+                   .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The "
+                                 "dense reference. Its metrics take a window of 64 tokens.",
+                   .parameters = {},
+                   .has_budget = false,
+                   .needs_scorer = false},
+          .geometry = geometry,
+          .plan = plan,
+          .explain = explain};
 }
 
 }  // namespace kvscope

@@ -1,6 +1,6 @@
 // H2O (Zhang et al., 2023): heavy hitters by accumulated attention. As released, sums and not means; here the mean over
 // the query heads of the group, since a KV head keeps one set of tokens.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -18,14 +18,20 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
 }
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {
-      .eviction = StepEviction::attention_sum, .protect = geometry.window, .dense_prefill = spec.value("prefill") == 0};
+  return {.admission = Admission::least,
+          .eviction = "h2o",
+          .protect = geometry.window,
+          .dense_prefill = spec.value("prefill") == 0};
+}
+
+std::string explain(const TokenQuestion& question) {
+  return explain_least_attention(question, " over all queries so far.");
 }
 
 }  // namespace
 
-const Policy& h2o_policy() {
-  static const Policy policy{
+Policy h2o_policy() {
+  return {
       .info =
           {.name = "h2o",
            .title = "H2O heavy hitters",
@@ -36,8 +42,8 @@ const Policy& h2o_policy() {
            .has_budget = true,
            .needs_scorer = false},
       .geometry = geometry,
-      .plan = plan};
-  return policy;
+      .plan = plan,
+      .explain = explain};
 }
 
 }  // namespace kvscope

@@ -2,7 +2,7 @@
 // from a directory that kvscope heads exports.
 #include <algorithm>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 #include "engine/core/support/random.h"
 
 namespace kvscope {
@@ -49,8 +49,7 @@ std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel
   }
 }
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  (void)geometry;
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   if (spec.value("on") == 0) return {};
   return {.source = ScoreSource::gate,
           .admission = Admission::threshold,
@@ -59,8 +58,8 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 
 }  // namespace
 
-const Policy& hybrid_policy() {
-  static const Policy policy{
+Policy hybrid_policy() {
+  return {
       .info = {.name = "hybrid",
                .title = "Hybrid heads",
                .definition =
@@ -73,7 +72,6 @@ const Policy& hybrid_policy() {
       .geometry = open_geometry,
       .plan = plan,
       .local_heads = local_heads};
-  return policy;
 }
 
 }  // namespace kvscope

@@ -1,6 +1,6 @@
 // KVpop (eq. 4-5): sinks, window, and top_k long-range places for which every token that leaves the window competes by
 // its decayed score; the loser is overwritten, so a head never holds more than its budget.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -9,15 +9,14 @@ constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter, kWin
                                          kStrideParameter};
 constexpr std::string_view kGates[] = {"kvpop_mlstm", "kvpop_mlp", "kvpop_linear"};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  (void)spec, (void)geometry;
+RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
   return {.source = ScoreSource::gate, .admission = Admission::top_k};
 }
 
 }  // namespace
 
-const Policy& kvpop_policy() {
-  static const Policy policy{
+Policy kvpop_policy() {
+  return {
       .info = {.name = "kvpop",
                .title = "KVpop running top-k",
                .definition = "The token that leaves the window competes for top_k = budget - sinks - window places; at "
@@ -29,7 +28,6 @@ const Policy& kvpop_policy() {
                .gates = kGates},
       .geometry = budget_geometry,
       .plan = plan};
-  return policy;
 }
 
 }  // namespace kvscope

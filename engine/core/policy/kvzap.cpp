@@ -1,6 +1,6 @@
 // KVzap with a threshold: the predicted log importance of a token, from the attention input, decides when it leaves the
 // window.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -16,18 +16,10 @@ constexpr ParameterInfo kParameters[] = {
     kObserveParameter};
 constexpr std::string_view kGates[] = {"kvzap_linear", "kvzap_mlp"};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .compression = pool_of(spec, geometry),
-          .selection = selection_of(spec)};
-}
-
 }  // namespace
 
-const Policy& kvzap_policy() {
-  static const Policy policy{
+Policy kvzap_policy() {
+  return {
       .info = {.name = "kvzap",
                .title = "KVzap",
                .definition = "score = predicted log of the KVzip+ importance, linear or MLP of the attention input; "
@@ -37,8 +29,8 @@ const Policy& kvzap_policy() {
                .needs_scorer = true,
                .gates = kGates},
       .geometry = open_geometry,
-      .plan = plan};
-  return policy;
+      .plan = gated_plan,
+      .explain = explain_gated};
 }
 
 }  // namespace kvscope

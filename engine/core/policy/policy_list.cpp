@@ -1,4 +1,5 @@
-// The list of policies. A new one is a file with its rule, a declaration in policy.h and a line here.
+// The list of policies, in the order in which they are offered. A new one is a file with its rule, a declaration and a
+// place here.
 #include <stdexcept>
 #include <vector>
 
@@ -6,26 +7,31 @@
 #include "engine/core/support/error.h"
 
 namespace kvscope {
+
+Policy full_policy(), streaming_policy(), kvpop_policy(), sp_kv_policy(), wg_kv_policy(), dms_policy(), kvzap_policy(),
+    tova_policy(), h2o_policy(), snapkv_policy(), expected_attention_policy(), duo_policy(), hybrid_policy(),
+    quest_policy(), top_k_policy(), threshold_policy(), random_policy();
+
 namespace {
 
-const std::vector<const Policy*>& policies() {
-  static const std::vector<const Policy*> list{&full_policy(),
-                                               &streaming_policy(),
-                                               &kvpop_policy(),
-                                               &sp_kv_policy(),
-                                               &wg_kv_policy(),
-                                               &dms_policy(),
-                                               &kvzap_policy(),
-                                               &tova_policy(),
-                                               &h2o_policy(),
-                                               &snapkv_policy(),
-                                               &expected_attention_policy(),
-                                               &duo_policy(),
-                                               &hybrid_policy(),
-                                               &quest_policy(),
-                                               &top_k_policy(),
-                                               &threshold_policy(),
-                                               &random_policy()};
+const std::vector<Policy>& policies() {
+  static const std::vector<Policy> list{full_policy(),
+                                        streaming_policy(),
+                                        kvpop_policy(),
+                                        sp_kv_policy(),
+                                        wg_kv_policy(),
+                                        dms_policy(),
+                                        kvzap_policy(),
+                                        tova_policy(),
+                                        h2o_policy(),
+                                        snapkv_policy(),
+                                        expected_attention_policy(),
+                                        duo_policy(),
+                                        hybrid_policy(),
+                                        quest_policy(),
+                                        top_k_policy(),
+                                        threshold_policy(),
+                                        random_policy()};
   return list;
 }
 
@@ -46,7 +52,7 @@ std::vector<std::uint8_t> recorded_heads(const Policy& policy, const PolicySpec&
 std::span<const PolicyInfo> policy_list() {
   static const std::vector<PolicyInfo> infos = [] {
     std::vector<PolicyInfo> result;
-    for (const Policy* policy : policies()) result.push_back(policy->info);
+    for (const Policy& policy : policies()) result.push_back(policy.info);
     return result;
   }();
   return infos;
@@ -61,9 +67,9 @@ const PolicyInfo* find_policy(std::string_view name) {
 
 const Policy& policy_of(const PolicySpec& spec) {
   std::string names;
-  for (const Policy* policy : policies()) {
-    if (policy->info.name == spec.name) return *policy;
-    names += (names.empty() ? "" : ", ") + std::string(policy->info.name);
+  for (const Policy& policy : policies()) {
+    if (policy.info.name == spec.name) return policy;
+    names += (names.empty() ? "" : ", ") + std::string(policy.info.name);
   }
   throw Error({.code = ExitCode::usage,
                .file = "policy",

@@ -1,10 +1,10 @@
-// What several policies share: geometries, the rule of a plan, and who is local in a hybrid.
+#include "engine/core/policy/policy_shared.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
 
-#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {
@@ -52,20 +52,19 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
                .hint = "raise the budget, or protect fewer"});
 }
 
-Selection selection_of(const PolicySpec& spec) {
-  return {.tokens = spec.count("read"), .window = spec.count("window"), .dense_layers = 0};
+RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry&) {
+  return {.source = ScoreSource::gate,
+          .admission = Admission::threshold,
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .eviction = spec.count("pool") > 0 ? "pool" : "",
+          .selection = {.tokens = spec.count("read"), .window = spec.count("window"), .dense_layers = 0}};
 }
 
-Compression pool_of(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  if (spec.count("pool") == 0) return {};
-  return {.kind = Compression::Kind::snapkv,
-          .pool = spec.count("pool"),
-          .drop = spec.value("drop"),
-          .n_sink = geometry.n_sink,
-          // Observers are not scored: one that the window does not protect would be the first to go.
-          .observe = std::min(spec.count("observe"), geometry.window),
-          .max_pooling = true,
-          .group_max = true};
+std::string explain_gated(const TokenQuestion& question) {
+  if (!question.evicted || question.went_with_window() || question.plan.eviction.empty()) {
+    return explain_by_rule(question);
+  }
+  return explain_observed_attention(question, std::min(question.spec.count("observe"), question.geometry.window));
 }
 
 std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share) {
@@ -82,7 +81,6 @@ std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double sh
 }
 
 std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const RetentionGeometry& geometry, int head) {
-  if (plan.eviction != StepEviction::none) throw std::logic_error("make_rule: this plan decides by attention");
   if (plan.is_local(head)) return make_streaming_rule();
   switch (plan.admission) {
     case Admission::keep:
@@ -93,6 +91,8 @@ std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const Retenti
       return make_threshold_rule(plan.threshold, plan.strict);
     case Admission::top_k:
       return make_running_top_k_rule(geometry);
+    case Admission::least:
+      throw std::logic_error("make_rule: this plan decides by attention");
   }
   throw std::logic_error("make_rule: no such admission");
 }

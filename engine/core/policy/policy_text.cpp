@@ -41,43 +41,57 @@ std::optional<double> read_number(std::string_view text) {
                .expected = std::move(expected)});
 }
 
-double parse_choice(std::string_view policy, const ParameterInfo& parameter, std::string_view text) {
-  std::string names;
-  for (std::size_t i = 0; i < parameter.choices.size(); ++i) {
-    if (parameter.choices[i] == text) return static_cast<double>(i);
-    names += (names.empty() ? "" : ", ") + std::string(parameter.choices[i]);
+/// Whether a parameter may have the value; not if it is NaN.
+bool allows(const ParameterInfo& parameter, double value) {
+  const bool whole = parameter.kind != ParameterKind::real;
+  return value >= parameter.min && value <= parameter.max && (!whole || value == std::floor(value));
+}
+
+[[noreturn]] void bad_parameter(std::string_view policy, const ParameterInfo& parameter, std::string_view text) {
+  std::string expected;
+  for (const std::string_view choice : parameter.choices) {
+    expected += (expected.empty() ? "one of " : ", ") + std::string(choice);
   }
-  bad_value(policy, parameter.name, text, "one of " + names);
+  if (parameter.kind != ParameterKind::choice) {
+    expected = std::string(parameter.kind != ParameterKind::real ? "a whole number" : "a number") + " from " +
+               number_text(parameter.min) + " to " + number_text(parameter.max);
+  }
+  bad_value(policy, parameter.name, text, expected);
 }
 
 double parse_value(std::string_view policy, const ParameterInfo& parameter, std::string_view text) {
-  if (parameter.kind == ParameterKind::choice) return parse_choice(policy, parameter, text);
-  const bool whole = parameter.kind != ParameterKind::real;
-  const std::optional<double> value = read_number(text);
-  if (!value || *value < parameter.min || *value > parameter.max || (whole && *value != std::floor(*value))) {
-    bad_value(policy, parameter.name, text,
-              std::string(whole ? "a whole number" : "a number") + " from " + number_text(parameter.min) + " to " +
-                  number_text(parameter.max));
+  if (parameter.kind == ParameterKind::choice) {
+    const auto choice = std::find(parameter.choices.begin(), parameter.choices.end(), text);
+    if (choice == parameter.choices.end()) bad_parameter(policy, parameter, text);
+    return static_cast<double>(choice - parameter.choices.begin());
   }
+  const std::optional<double> value = read_number(text);
+  if (!value || !allows(parameter, *value)) bad_parameter(policy, parameter, text);
   return *value == 0 ? 0 : *value;  // -0 would print as another text than 0
+}
+
+void check_keep(std::string_view policy, double fraction, std::string_view text) {
+  if (fraction > 0 && fraction <= 1) return;
+  bad_value(policy, "keep", text, "a fraction above 0 and at most 1, or a percentage above 0% and at most 100%");
+}
+
+void check_compression(std::string_view policy, double factor, std::string_view text) {
+  if (factor >= 1 && factor <= kMaxCompression) return;
+  bad_value(policy, "compression", text, "a factor from 1 to 1e6, such as 4 or 4x");
 }
 
 BudgetSpec parse_keep(std::string_view policy, std::string_view text) {
   const bool percent = text.ends_with('%');
   const std::optional<double> value = read_number(percent ? trim(text.substr(0, text.size() - 1)) : text);
   const double fraction = value ? (percent ? *value / 100 : *value) : 0;
-  if (!(fraction > 0 && fraction <= 1)) {
-    bad_value(policy, "keep", text, "a fraction above 0 and at most 1, or a percentage above 0% and at most 100%");
-  }
+  check_keep(policy, fraction, text);
   return {BudgetSpec::Kind::keep, fraction};
 }
 
 BudgetSpec parse_compression(std::string_view policy, std::string_view text) {
-  const std::optional<double> value = read_number(text.ends_with('x') ? text.substr(0, text.size() - 1) : text);
-  if (!value || *value < 1 || *value > kMaxCompression) {
-    bad_value(policy, "compression", text, "a factor from 1 to 1e6, such as 4 or 4x");
-  }
-  return {BudgetSpec::Kind::compression, *value};
+  const double factor = read_number(text.ends_with('x') ? text.substr(0, text.size() - 1) : text).value_or(0);
+  check_compression(policy, factor, text);
+  return {BudgetSpec::Kind::compression, factor};
 }
 
 const ParameterInfo* find_parameter(const PolicyInfo& info, std::string_view name) {
@@ -163,6 +177,20 @@ PolicySpec PolicySpec::parse(std::string_view text) {
   return spec;
 }
 
+void PolicySpec::check() const {
+  const PolicyInfo& info = policy_of(*this).info;
+  for (const ParameterInfo& parameter : info.parameters) {
+    const bool of_budget = is_budget(info, parameter);
+    if (of_budget && budget && budget->kind != BudgetSpec::Kind::tokens) continue;
+    const double number = !of_budget ? value(parameter.name) : budget ? budget->value : parameter.default_value;
+    if (!allows(parameter, number)) bad_parameter(name, parameter, number_text(number));
+  }
+  if (!budget) return;
+  if (budget->kind == BudgetSpec::Kind::keep) check_keep(name, budget->value, number_text(budget->value));
+  if (budget->kind == BudgetSpec::Kind::compression)
+    check_compression(name, budget->value, number_text(budget->value) + "x");
+}
+
 std::string PolicySpec::to_string() const {
   const PolicyInfo& info = policy_of(*this).info;
   std::string text;
@@ -207,7 +235,7 @@ bool PolicySpec::has(std::string_view parameter) const {
 
 int PolicySpec::budget_tokens(int n_positions) const {
   const PolicyInfo& info = policy_of(*this).info;
-  if (name == "streaming") return static_cast<int>(value("sinks") + value("window"));
+  if (const auto budget_of = policy_of(*this).budget_tokens) return budget_of(*this);
   if (!info.has_budget) return 0;
   const BudgetSpec spec =
       budget.value_or(BudgetSpec{BudgetSpec::Kind::tokens, find_parameter(info, "budget")->default_value});

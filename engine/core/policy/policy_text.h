@@ -1,5 +1,5 @@
 #pragma once
-// A policy as people write it: NAME:key=value,key=value. Policies declare their parameters once (policy_list.h);
+// A policy as people write it: NAME:key=value,key=value. Policies declare their parameters once (policy_list.cpp);
 // the command line, --help, the window's controls, traces and the docs table all read that declaration.
 
 #include <map>
@@ -58,6 +58,8 @@ struct PolicySpec {
   static PolicySpec parse(std::string_view text);
   /// The canonical text, all parameters written out; parse(to_string()) gives the same spec.
   std::string to_string() const;
+  /// Throws Error (usage), as parse() does, if a value is out of its parameter's range.
+  void check() const;
   double value(std::string_view parameter) const;
   int count(std::string_view parameter) const { return static_cast<int>(value(parameter)); }
   bool has(std::string_view parameter) const;

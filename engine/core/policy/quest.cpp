@@ -1,5 +1,5 @@
 // Quest (Tang et al., 2024): nothing leaves; a query reads only the pages whose keys could matter to it.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -10,15 +10,14 @@ constexpr ParameterInfo kParameters[] = {
     {"window", ParameterKind::tokens, "tokens", kDefaultWindow, 1, kMaxTokens,
      "Window of the metrics; the rule itself has none."}};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  (void)geometry;
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.selection = {.tokens = spec.count("read"), .dense_layers = spec.count("dense")}};
 }
 
 }  // namespace
 
-const Policy& quest_policy() {
-  static const Policy policy{
+Policy quest_policy() {
+  return {
       .info = {.name = "quest",
                .title = "Quest",
                .definition = "Nothing is evicted. A query reads `read` tokens in pages of 16: those with the greatest "
@@ -29,7 +28,6 @@ const Policy& quest_policy() {
                .needs_scorer = false},
       .geometry = open_geometry,
       .plan = plan};
-  return policy;
 }
 
 }  // namespace kvscope

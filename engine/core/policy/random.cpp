@@ -1,6 +1,6 @@
 // The chance level of everything else: random scores under a budget, or admission with a fixed probability
 // ("StreamingLLM + x % random").
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -16,8 +16,7 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return spec.value("admit") > 0 ? open_geometry(spec, n_positions) : budget_geometry(spec, n_positions);
 }
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  (void)geometry;
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   RetentionPlan plan{.source = ScoreSource::random,
                      .seed = static_cast<std::uint64_t>(spec.value("seed")),
                      .admission = Admission::top_k};
@@ -30,8 +29,8 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 
 }  // namespace
 
-const Policy& random_policy() {
-  static const Policy policy{
+Policy random_policy() {
+  return {
       .info = {.name = "random",
                .title = "Random retention",
                .definition = "Scores uniform in [0, 1), drawn from seed, layer, head and position. admit=0: they "
@@ -42,7 +41,6 @@ const Policy& random_policy() {
                .needs_scorer = false},
       .geometry = geometry,
       .plan = plan};
-  return policy;
 }
 
 }  // namespace kvscope

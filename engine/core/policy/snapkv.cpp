@@ -1,6 +1,6 @@
 // SnapKV (Li et al., 2024): after the prompt, once, by what its last queries attended to. As in kvpress (mean over the
 // window, mean pooling, mean over the group); the original pools by maximum.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -20,23 +20,18 @@ constexpr ParameterInfo kParameters[] = {
      "or any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."},
     kDropParameter};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  const int pool = spec.count("pool");
-  return {.compression = {.kind = Compression::Kind::snapkv,
-                          .budget = pool > 0 ? 0 : geometry.budget(),
-                          .pool = pool,
-                          .drop = spec.value("drop"),
-                          .observe = geometry.window,
-                          .kernel_size = spec.count("kernel"),
-                          .max_pooling = spec.value("pooling") == 1,
-                          .group_max = spec.value("group") == 1},
-          .dense_prefill = true};
+RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
+  return {.eviction = "snapkv", .dense_prefill = true};
+}
+
+std::string explain(const TokenQuestion& question) {
+  return explain_observed_attention(question, question.geometry.window);
 }
 
 }  // namespace
 
-const Policy& snapkv_policy() {
-  static const Policy policy{
+Policy snapkv_policy() {
+  return {
       .info = {.name = "snapkv",
                .title = "SnapKV",
                .definition =
@@ -48,8 +43,8 @@ const Policy& snapkv_policy() {
                .has_budget = true,
                .needs_scorer = false},
       .geometry = budget_geometry,
-      .plan = plan};
-  return policy;
+      .plan = plan,
+      .explain = explain};
 }
 
 }  // namespace kvscope

@@ -1,6 +1,6 @@
 // Self-pruned KV attention: a utility predicted from the attention input when the token is created decides whether it
 // is kept when it leaves the window. SP-KV section 2; sinks are an option (Table 4).
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -15,18 +15,10 @@ constexpr ParameterInfo kParameters[] = {
     kObserveParameter};
 constexpr std::string_view kGates[] = {"sp_kv"};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .compression = pool_of(spec, geometry),
-          .selection = selection_of(spec)};
-}
-
 }  // namespace
 
-const Policy& sp_kv_policy() {
-  static const Policy policy{
+Policy sp_kv_policy() {
+  return {
       .info = {.name = "sp-kv",
                .title = "SP-KV",
                .definition = "utility u_t = sigmoid(f(h_t)) of the attention input h_t, one f per KV head; evict_at[t] "
@@ -37,8 +29,8 @@ const Policy& sp_kv_policy() {
                .needs_scorer = true,
                .gates = kGates},
       .geometry = open_geometry,
-      .plan = plan};
-  return policy;
+      .plan = gated_plan,
+      .explain = explain_gated};
 }
 
 }  // namespace kvscope

@@ -1,6 +1,6 @@
 // StreamingLLM (Xiao et al., 2024): sinks and a sliding window; a token that leaves the window is gone. Without sinks
 // it is local attention.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -12,20 +12,21 @@ RetentionGeometry geometry(const PolicySpec& spec, int) {
 
 RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {.admission = Admission::drop}; }
 
+int budget_tokens(const PolicySpec& spec) { return spec.count("sinks") + spec.count("window"); }
+
 }  // namespace
 
-const Policy& streaming_policy() {
-  static const Policy policy{
-      .info = {.name = "streaming",
-               .title = "StreamingLLM",
-               .definition = "Sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + window. Its "
-                             "budget is sinks + window. sinks=0 is local attention.",
-               .parameters = kParameters,
-               .has_budget = false,
-               .needs_scorer = false},
-      .geometry = geometry,
-      .plan = plan};
-  return policy;
+Policy streaming_policy() {
+  return {.info = {.name = "streaming",
+                   .title = "StreamingLLM",
+                   .definition = "Sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + window. Its "
+                                 "budget is sinks + window. sinks=0 is local attention.",
+                   .parameters = kParameters,
+                   .has_budget = false,
+                   .needs_scorer = false},
+          .geometry = geometry,
+          .plan = plan,
+          .budget_tokens = budget_tokens};
 }
 
 }  // namespace kvscope

@@ -1,6 +1,6 @@
 // Admission by a score: a token that leaves the window stays for good if its score is at least the threshold. Heads
 // differ in how much they keep.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -14,18 +14,10 @@ constexpr ParameterInfo kParameters[] = {
     kDropParameter,
     kObserveParameter};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .compression = pool_of(spec, geometry),
-          .selection = selection_of(spec)};
-}
-
 }  // namespace
 
-const Policy& threshold_policy() {
-  static const Policy policy{
+Policy threshold_policy() {
+  return {
       .info = {.name = "threshold",
                .title = "Score threshold",
                .definition =
@@ -35,8 +27,8 @@ const Policy& threshold_policy() {
                .has_budget = false,
                .needs_scorer = true},
       .geometry = open_geometry,
-      .plan = plan};
-  return policy;
+      .plan = gated_plan,
+      .explain = explain_gated};
 }
 
 }  // namespace kvscope

@@ -1,5 +1,5 @@
 // TOVA (Oren et al., 2024): token omission via attention. All KV heads of a layer hold the same tokens.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -17,17 +17,19 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return geometry;
 }
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  (void)geometry;
-  return {.eviction = StepEviction::last_attention,
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
+  return {.admission = Admission::least,
+          .eviction = "tova",
           .protect = spec.count("protect"),
           .dense_prefill = spec.value("prefill") == 0};
 }
 
+std::string explain(const TokenQuestion& question) { return explain_least_attention(question, " of that query."); }
+
 }  // namespace
 
-const Policy& tova_policy() {
-  static const Policy policy{
+Policy tova_policy() {
+  return {
       .info = {.name = "tova",
                .title = "TOVA",
                .definition =
@@ -37,8 +39,8 @@ const Policy& tova_policy() {
                .has_budget = true,
                .needs_scorer = false},
       .geometry = geometry,
-      .plan = plan};
-  return policy;
+      .plan = plan,
+      .explain = explain};
 }
 
 }  // namespace kvscope

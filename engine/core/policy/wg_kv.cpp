@@ -1,7 +1,7 @@
 // Write-gated KV: a gate on the keys before and after rotation decides admission to the global cache when the token
 // leaves the local window (lazy promotion). WG-KV sections 2-4; the comparison is that of the released code, > and not
 // >=.
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
 namespace {
@@ -17,30 +17,26 @@ constexpr ParameterInfo kParameters[] = {
 constexpr std::string_view kGates[] = {"wg_kv"};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .strict = true,
-          .compression = pool_of(spec, geometry),
-          .selection = selection_of(spec)};
+  RetentionPlan plan = gated_plan(spec, geometry);
+  plan.strict = true;
+  return plan;
 }
 
 }  // namespace
 
-const Policy& wg_kv_policy() {
-  static const Policy policy{
-      .info = {.name = "wg-kv",
-               .title = "WG-KV",
-               .definition = "gate g_t = sigmoid(W2 gelu(W1 x + b1) + b2), x = [RMSNorm(k before RoPE) ; RMSNorm(k "
-                             "after RoPE)]; evict_at[t] = NEVER if g_t > threshold, otherwise t + window. pool and "
-                             "read are its App. K and section 5.4.",
-               .parameters = kParameters,
-               .has_budget = false,
-               .needs_scorer = true,
-               .gates = kGates},
-      .geometry = open_geometry,
-      .plan = plan};
-  return policy;
+Policy wg_kv_policy() {
+  return {.info = {.name = "wg-kv",
+                   .title = "WG-KV",
+                   .definition = "gate g_t = sigmoid(W2 gelu(W1 x + b1) + b2), x = [RMSNorm(k before RoPE) ; RMSNorm(k "
+                                 "after RoPE)]; evict_at[t] = NEVER if g_t > threshold, otherwise t + window. pool and "
+                                 "read are its App. K and section 5.4.",
+                   .parameters = kParameters,
+                   .has_budget = false,
+                   .needs_scorer = true,
+                   .gates = kGates},
+          .geometry = open_geometry,
+          .plan = plan,
+          .explain = explain_gated};
 }
 
 }  // namespace kvscope

@@ -84,4 +84,14 @@ std::string text(const json& message, const char* key) {
   return field(message, key, json::value_t::string).get<std::string>();
 }
 
+std::vector<std::string> texts(const json& message, const char* key) {
+  std::vector<std::string> list;
+  if (!message.contains(key)) return list;
+  for (const json& one : field(message, key, json::value_t::array)) {
+    if (!one.is_string()) bad_field(message, key, one.type_name(), "texts");
+    list.push_back(one.get<std::string>());
+  }
+  return list;
+}
+
 }  // namespace kvscope::protocol

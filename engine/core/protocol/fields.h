@@ -22,6 +22,8 @@ double number(const nlohmann::json& message, const char* key);
 double number(const nlohmann::json& message, const char* key, double min, double max);  // finite
 bool boolean(const nlohmann::json& message, const char* key);
 std::string text(const nlohmann::json& message, const char* key);
+/// A list of texts; empty if it is not there.
+std::vector<std::string> texts(const nlohmann::json& message, const char* key);
 /// The inverse of pack(BytePool).
 BytePool unpack_pool(const nlohmann::json& message, const char* key);
 

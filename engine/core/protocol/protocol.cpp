@@ -1,4 +1,4 @@
-// Requests and facts as messages and back. Every size and index is checked against what the message itself says; what
+// Facts as messages and back. Every size and index is checked against what the message itself says; what
 // the model and the run allow is checked by engine/core/record/check.h.
 #include "engine/core/protocol/protocol.h"
 
@@ -96,93 +96,12 @@ std::vector<PageRead> unpack_reads(const json& message) {
   return reads;
 }
 
-json to_json(const std::vector<PolicyChange>& changes) {
-  json list = json::array();
-  for (const PolicyChange& change : changes) list.push_back({{"q", change.q}, {"policy", change.policy.to_string()}});
-  return list;
-}
-
-std::vector<PolicyChange> changes_from_json(const json& list) {
-  std::vector<PolicyChange> changes;
-  for (const json& one : list) {
-    changes.push_back(
-        {static_cast<std::int32_t>(integer(one, "q", 0, kMaxPositions)), PolicySpec::parse(text(one, "policy"))});
-  }
-  return changes;
-}
-
 }  // namespace
 
 json to_json(const ModelInfo& info) { return fields_to_json(info); }
 ModelInfo model_info_from_json(const json& j) { return fields_from_json<ModelInfo>(j); }
 json to_json(const SamplingSpec& sampling) { return fields_to_json(sampling); }
 SamplingSpec sampling_from_json(const json& j) { return fields_from_json<SamplingSpec>(j); }
-
-json to_json(const RunRequest& request, int id) {
-  json j = {{"type", "run"},
-            {"id", id},
-            {"raw", request.raw},
-            {"policy", request.policy.to_string()},
-            {"max_tokens", request.max_tokens},
-            {"sampling", to_json(request.sampling)},
-            {"oracle", request.oracle},
-            {"oracle_spec", request.oracle_spec.to_string()},
-            {"changes", to_json(request.changes)},
-            {"stop_at_eos", request.stop_at_eos}};
-  if (!request.stop.empty()) j["stop"] = request.stop;
-  if (request.chat.thinking) j["thinking"] = *request.chat.thinking;
-  if (!request.chat.date.empty()) j["date"] = request.chat.date;
-  for (const ChatMessage& message : request.messages) {
-    j["messages"].push_back({{"role", message.role}, {"content", message.content}});
-  }
-  if (request.prompt_ids.empty()) {
-    j["prompt"] = request.prompt;
-  } else {
-    j["prompt_ids"] = pack(request.prompt_ids);
-  }
-  return j;
-}
-
-namespace {
-
-void read_chat_and_stop(const json& j, RunRequest& request) {
-  if (j.contains("thinking")) request.chat.thinking = boolean(j, "thinking");
-  if (j.contains("date")) request.chat.date = text(j, "date");
-  if (j.contains("messages")) {
-    for (const json& message : field(j, "messages", json::value_t::array)) {
-      request.messages.push_back({text(message, "role"), text(message, "content")});
-    }
-  }
-  if (!j.contains("stop")) return;
-  for (const json& text : field(j, "stop", json::value_t::array)) {
-    if (!text.is_string()) bad_field(j, "stop", text.type_name(), "texts");
-    request.stop.push_back(text.get<std::string>());
-  }
-}
-
-}  // namespace
-
-RunRequest run_request_from_json(const json& j) {
-  RunRequest request;
-  if (j.contains("prompt_ids")) {
-    request.prompt_ids = unpack_i32(j, "prompt_ids");
-    for (const std::int32_t id : request.prompt_ids) {
-      if (id < 0) bad_field(j, "prompt_ids", std::to_string(id), "token ids");
-    }
-  } else {
-    request.prompt = text(j, "prompt");
-  }
-  request.raw = boolean(j, "raw");
-  request.policy = PolicySpec::parse(text(j, "policy"));
-  request.max_tokens = static_cast<int>(integer(j, "max_tokens", 0, kMaxPositions));
-  request.sampling = sampling_from_json(field(j, "sampling", json::value_t::object));
-  request.oracle = boolean(j, "oracle");
-  if (j.contains("oracle_spec")) request.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
-  if (j.contains("changes")) request.changes = changes_from_json(j.at("changes"));
-  request.stop_at_eos = boolean(j, "stop_at_eos");
-  read_chat_and_stop(j, request);
-  return request;
-}
 
 json to_json(const StepFacts& facts, int id) {
   std::vector<std::int32_t> score_index;

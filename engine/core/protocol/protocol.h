@@ -1,54 +1,60 @@
 #pragma once
-// The conversation between kvscope and kvscope-engine. This header is its definition.
+// The conversation between kvscope and kvscope-engine. This header is its definition; requests.h has the requests as
+// structs, engine/core/record/run_facts.h the facts of a run.
 //
 // Every message is an object with "type" (string). Requests carry "id" (integer, chosen by the client); every event
 // that belongs to a request repeats it. Arrays of numbers travel as CBOR byte strings of little-endian int32 or float32
 // (pack() / unpack() below), so a message costs bytes, not tokens of text. Nothing that grows with tokens^2 crosses.
 //
 // The engine greets first:
-//   hello      {version: kProtocolVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}
+//   hello      {version: kVersion, engine: "0.1.0", torch: "2.11.0", cuda: bool, device: text}
 //
-// Requests (client -> engine); each ends in exactly one `done` or `error` event with its id:
+// Requests (client -> engine). Each ends in exactly one `done` or `error` event with its id, except that policy and
+// cancel have no answer of their own:
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
 //                  -> progress*, done{model: ModelInfo, load_s}
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
-//               oracle: bool, oracle_spec: text, changes: [{q, policy}...], stop_at_eos: bool, stop: [text...],
-//               messages: [{role, content}...], thinking: bool, date: text}    each of these and stop may be left out
+//               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
+//               {oracle_spec: text, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
+//               thinking: bool, date: text}
 //                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
-//   score      {text | ids: i32, policy: text, n_positions, choices: bool}    the last two may be left out
-//                  -> progress*, done{ids, logprobs: f32, nll}; with choices also greedy: i32, the likeliest token at each
-//                     position given the true ones before it (-1 for the first), and density: f32 [layers][kv_heads] at
-//                     the last. n_positions (with ids): what keep= and compression= refer to, if not their number
+//   score      {text | ids: i32}, and if wanted {policy: text, n_positions, choices: bool}
+//                  -> progress*, done{ids, logprobs: f32, nll}; with choices also {greedy: i32, density: f32}.
+//              greedy: the likeliest token at each position given the true ones before it, -1 for the first; density:
+//              [layers][kv_heads] at the last position. n_positions (with ids): what keep= and compression= refer to,
+//              if not their number.
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
-//   policy     {target: id, policy: text}   other parameters for a run that goes on, from its next step; no answer of
-//   its
-//                  own: a `policy` event of the run, or a `log` that says why not
-//   cancel     {target: id}   no answer of its own; the target ends with done{status: "cancelled"}
-//   quit       {}             the engine exits 0
+//   policy     {target: id, policy: text}   Other parameters for a run that goes on, from its next step: a `policy`
+//              event of the run says that they hold, or a `log` why not.
+//   cancel     {target: id}   The target ends with done{status: "cancelled"}.
+//   quit       {}             The engine exits 0.
 //
 // Events of a run, in this order:
-//   started    {n_positions, prompt_len, ids: i32, pieces: [bytes...] as {bytes, offsets: i32}, policy: canonical text,
-//               scorer: text, oracle_spec: text}    what gives this run's scores; how its future mass is made; may be
-//               absent
-//                  prompt tokens; sent before prefill so that the window can draw them at once
-//   step       one per batch of new facts (after prefill one for the whole prompt, then one per decode step):
-//                {n_tokens,                        positions whose facts are complete after this step
-//                 ids: i32, pieces: {bytes, offsets}, new tokens (empty for the prefill step)
-//                 logprobs_from, logprobs: f32,    log-probabilities of positions logprobs_from ...
-//                 lifetimes: i32 [n][4],           (layer, kv_head, token, evict_at) that changed
-//                 scores: i32 [n][3] + f32 [n]     as score_index / score_value: (layer, kv_head, token), value
-//                 contests: i32 [n][8]             (q, layer, kv_head, newcomer, boundary, evicted, bits of
-//                 newcomer_effective,
-//                                                   bits of boundary_effective)
-//                 reads: i32                       (q, layer, kv_head, n, n pages) of a policy that selects; may be
-//                 absent seconds}                         time of this step
-//              All tokens not named in `lifetimes` are alive (kUndecided until the end).
-//   policy     {q, policy: canonical text}           parameters were changed and hold from query q on
-//   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool,
-//               future_mass: f32 [layers][kv_heads][horizon] only when final}
+//   started    {n_positions, prompt_len, ids: i32, pieces: {bytes, offsets: i32}, policy: canonical text}, and from
+//              engines that say it {scorer: text, oracle_spec: text}: what gives this run's scores, and how its future
+//              mass is made. ids and pieces are the prompt's; it is sent before prefill, so that they can be drawn at
+//              once.
+//   step       One per batch of new facts: after prefill one for the whole prompt, then one per decode step.
+//                n_tokens                       positions whose facts are complete after this step
+//                ids: i32, pieces               new tokens, none of a prefill
+//                logprobs_from, logprobs: f32   log-probabilities of positions logprobs_from ...
+//                lifetimes: i32 [n][4]          (layer, kv_head, token, evict_at) that changed; all others are alive,
+//                                               and undecided until the end
+//                score_index: i32 [n][3]        (layer, kv_head, token) of each score
+//                score_value: f32 [n]           and its value
+//                contests: i32 [n][8]           (q, layer, kv_head, newcomer, boundary, evicted, bits of
+//                                               newcomer_effective, bits of boundary_effective)
+//                reads: i32                     (q, layer, kv_head, n, n pages) one after the other; only of a policy
+//                                               that selects pages
+//                seconds                        time of this step
+//   policy     {q, policy: canonical text}      parameters were changed and hold from query q on
+//   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool}, and when final
+//              {future_mass: f32 [layers][kv_heads][horizon]}
+//
+// Events of any request:
 //   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
-//   log        {text}                                      a line for the log panel
+//   log        {text}                           a line for the log panel
 //   error      {code: ExitCode, file, where, found, expected, hint}
 
 #include <cstdint>
@@ -57,8 +63,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/protocol/requests.h"
 #include "engine/core/record/run_facts.h"
-#include "engine/core/record/run_request.h"
 
 namespace kvscope::protocol {
 
@@ -74,9 +80,6 @@ nlohmann::json to_json(const ModelInfo& info);
 ModelInfo model_info_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const SamplingSpec& sampling);
 SamplingSpec sampling_from_json(const nlohmann::json& json);
-
-nlohmann::json to_json(const RunRequest& request, int id);
-RunRequest run_request_from_json(const nlohmann::json& json);
 
 /// Applies an event of a run (started, step, oracle, done, error) to the record; unknown types are ignored. The same
 /// function serves window, command line and tests, so that all see the same run. Throws Error if the event does not fit

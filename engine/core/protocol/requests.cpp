@@ -1,7 +1,7 @@
 #include "engine/core/protocol/requests.h"
 
 #include "engine/core/protocol/fields.h"
-#include "engine/core/protocol/pack.h"
+#include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::protocol {

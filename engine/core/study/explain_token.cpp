@@ -1,13 +1,11 @@
 // "Why was this token evicted?" in one or two sentences.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
-#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -31,32 +29,12 @@ std::string token_name(const RunRecord& run, std::int32_t t) {
   return name + " \"" + escape_for_terminal(piece, 60) + "\"";
 }
 
-/// "1 sink", "4 sinks".
-std::string counted(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
-std::string counted_queries(int n) { return std::to_string(n) + (n == 1 ? " query" : " queries"); }
-
-/// Two scores with as many decimals as it takes to see which is the larger.
-struct ScorePair {
-  std::string a, b, margin;
-  ScorePair(double first, double second) {
-    const double difference = std::abs(first - second);
-    int digits = 2;
-    if (difference > 0 && std::isfinite(difference)) {
-      digits = std::clamp(static_cast<int>(std::ceil(1 - std::log10(difference))), 2, 8);
-    }
-    a = fixed_text(first, digits);
-    b = fixed_text(second, digits);
-    margin = fixed_text(first == second ? 0 : difference, digits);  // -inf against -inf is a tie too
-  }
-};
-
 /// One question: a token of a head at a query.
 struct Question {
   const RunRecord& run;
   int layer, kv_head;
   std::int32_t t, q;
   RetentionGeometry geometry;
-  RetentionPlan plan;
   std::int32_t evict_at;
 
   std::string head() const { return "layer " + std::to_string(layer) + " head " + std::to_string(kv_head); }
@@ -101,106 +79,30 @@ std::string oracle_verdict(const Question& question, bool evicted) {
   return " The oracle dropped " + token + " at " + std::to_string(oracle) + ": wrongly kept.";
 }
 
-std::string weakest_of(const Question& question) {
-  return "the weakest of " + counted(question.geometry.top_k, "kept token");
-}
-
-std::string explain_lost_contest(const Question& question, const Contest& c) {
-  const ScorePair scores(c.newcomer_effective, c.boundary_effective);
-  if (c.evicted == c.boundary) {
-    return ": it was " + weakest_of(question) + " (effective score " + scores.b + ") when " +
-           token_name(question.run, c.newcomer) + " (" + scores.a + ") left the window; margin " + scores.margin + ".";
-  }
-  const bool tie = c.newcomer_effective == c.boundary_effective;
-  return ", on leaving the window: its effective score " + scores.a + (tie ? " only equalled" : " was below") +
-         " that of " + token_name(question.run, c.boundary) + " (" + scores.b + "), " + weakest_of(question) +
-         (tie ? ", and of equals the older stays." : "; margin " + scores.margin + ".");
-}
-
-std::string explain_threshold(const Question& question, bool evicted) {
-  const float score = question.score();
-  if (std::isnan(score)) return ": its score was not recorded.";
-  const ScorePair numbers(score, question.plan.threshold);
-  const char* verb =
-      question.plan.strict ? (evicted ? " is not above" : " is above") : (evicted ? " is below" : " reaches");
-  return ": its score " + numbers.a + verb + " the threshold " + numbers.b + "; margin " + numbers.margin + ".";
-}
-
-/// Of a policy that evicts by the attention of the queries so far.
-std::string explain_least_attention(const Question& question, const Contest& c) {
-  const bool sum = question.plan.eviction == StepEviction::attention_sum;
-  char attention[32];
-  std::snprintf(attention, sizeof attention, "%.3g", c.boundary_effective);
-  return std::string(": when ") + token_name(question.run, c.newcomer) + " came there were more than " +
-         std::to_string(question.geometry.budget()) + " tokens, and it had the least attention, " + attention +
-         (sum ? " over all queries so far." : " of that query.");
-}
-
-std::string explain_compression(const Question& question) {
-  if (question.plan.compression.kind == Compression::Kind::expected_attention) {
-    return ", with all tokens below the budget's best by expected attention.";
-  }
-  return ", with all tokens to which the newest " + counted_queries(question.plan.compression.observe) +
-         " attended least.";
-}
-
-/// A head of a hybrid that admits nothing has no score to show for it.
-bool is_local(const Question& question) {
-  return policy_of(question.run.policy).local_heads != nullptr &&
-         (question.plan.admission == Admission::keep || std::isnan(question.score()));
+/// The policy's own reason.
+std::string reason(const Question& question, bool evicted) {
+  const RunRecord& run = question.run;
+  const TokenQuestion asked{.spec = run.policy,
+                            .geometry = question.geometry,
+                            .plan = policy_of(run.policy).plan(run.policy, question.geometry),
+                            .t = question.t,
+                            .evict_at = question.evict_at,
+                            .evicted = evicted,
+                            .score = question.score(),
+                            .contest = question.contest_at(evicted ? question.evict_at : question.out()),
+                            .has_contests = !run.contests.empty(),
+                            .name_of = [&run](std::int32_t t) { return token_name(run, t); }};
+  return policy_of(run.policy).explain(asked);
 }
 
 std::string explain_evicted(const Question& question) {
-  const std::string start =
-      question.name() + " left " + question.head() + " at query " + std::to_string(question.evict_at);
-  const std::string& policy = question.run.policy.name;
-  const bool on_leaving = question.evict_at == question.out();
-  const bool local = on_leaving && question.run.policy.name != "threshold" && is_local(question);
-  if (question.plan.admission == Admission::threshold && on_leaving && !local) {
-    return start + explain_threshold(question, true) + oracle_verdict(question, true);
-  }
-  if (question.plan.compression.kind != Compression::Kind::none) {
-    return start + explain_compression(question) + oracle_verdict(question, true);
-  }
-  const Contest* contest = question.contest_at(question.evict_at);
-  if (contest != nullptr && contest->evicted == question.t && question.plan.eviction != StepEviction::none) {
-    return start + explain_least_attention(question, *contest) + oracle_verdict(question, true);
-  }
-  if (contest != nullptr && contest->evicted == question.t) {
-    return start + explain_lost_contest(question, *contest) + oracle_verdict(question, true);
-  }
-  if (question.evict_at == question.out() && (policy == "streaming" || local || question.geometry.top_k == 0)) {
-    return start + " with the window: this " + (local ? "head" : "policy") + " keeps only " +
-           counted(question.geometry.n_sink, "sink") + " and the newest " + counted(question.geometry.window, "token") +
-           "." + oracle_verdict(question, true);
-  }
-  return start + "; no contest was recorded for it." + oracle_verdict(question, true);
-}
-
-/// How a token came to be kept when it left the window.
-std::string explain_admission(const Question& question) {
-  if (question.run.policy.name == "full") return ": a full cache evicts nothing.";
-  if (question.plan.eviction != StepEviction::none) return ": other tokens had less attention.";
-  if (question.plan.admission == Admission::keep) {
-    const bool compresses = question.plan.compression.kind != Compression::Kind::none;
-    return compresses ? ": no compression has dropped it." : ": this head keeps everything.";
-  }
-  if (question.plan.admission == Admission::threshold) return explain_threshold(question, false);
-  const std::string start = ": on leaving the window at query " + std::to_string(question.out());
-  const Contest* contest = question.contest_at(question.out());
-  if (contest == nullptr || contest->newcomer != question.t) {
-    return question.run.contests.empty()
-               ? ": no contest was recorded for it."
-               : start + " it found a free place among " + std::to_string(question.geometry.top_k) + ".";
-  }
-  const ScorePair scores(contest->newcomer_effective, contest->boundary_effective);
-  return start + " its effective score " + scores.a + " beat " + token_name(question.run, contest->boundary) + " (" +
-         scores.b + "), " + weakest_of(question) + "; margin " + scores.margin + ".";
+  return question.name() + " left " + question.head() + " at query " + std::to_string(question.evict_at) +
+         reason(question, true) + oracle_verdict(question, true);
 }
 
 std::string explain_kept(const Question& question) {
-  std::string text = question.name() + " is kept by " + question.head() + " at query " + std::to_string(question.q) +
-                     explain_admission(question);
+  std::string text = question.name() + " is kept by " + question.head() + " at query " + std::to_string(question.q);
+  text += reason(question, false);
   if (question.evict_at < kUndecided) text += " It leaves at query " + std::to_string(question.evict_at) + ".";
   return text + oracle_verdict(question, false);
 }
@@ -237,8 +139,7 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
   const std::vector<std::int32_t>& row = run.evict_at.row(layer, kv_head);
   const std::int32_t evict_at = static_cast<std::size_t>(t) < row.size() ? row[t] : kUndecided;
   const RetentionGeometry geometry = run.geometry();
-  const Question question{run,     layer, kv_head, t, q, geometry, policy_of(run.policy).plan(run.policy, geometry),
-                          evict_at};
+  const Question question{run, layer, kv_head, t, q, geometry, evict_at};
   switch (token_state(q, t, evict_at, question.geometry.n_sink, question.geometry.window)) {
     case TokenState::future:
       return question.name() + " is not there yet at query " + std::to_string(q) + ".";

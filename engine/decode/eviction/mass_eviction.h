@@ -1,39 +1,54 @@
 #pragma once
 // Eviction of many tokens at once, between two queries: after a prompt that saw all of itself, at an interval, when the
-// pool is full, when the budget was made smaller. Includes LibTorch; private to generate/.
+// pool is full, when the budget was made smaller. What methods have in common of it. Includes LibTorch.
 
+#include <functional>
 #include <vector>
 
-#include "engine/decode/sequence_state.h"
+#include "engine/decode/eviction/sequence_state.h"
 
 namespace kvscope::engine {
 
 /// One layer of the cache in the order of positions. What lies behind a head's last token is anything.
 struct OrderedLayer {
   std::vector<std::vector<std::int32_t>> slots, positions;  // [n_kv_heads][tokens of the head]
-  at::Tensor k, v;                                          // [n_kv_heads, most tokens, head_dim]
+  at::Tensor k, v;                                          // [n_kv_heads, most tokens, head_dim]; v if asked for
   std::int64_t most() const { return k.size(1); }
 };
-OrderedLayer order_layer(const SequenceState& state, int layer, bool with_values);
 
-/// How much each token of a layer is worth to the method, [n_kv_heads, most()] float32 on the host, in the order of
-/// `tokens`; n_tokens: positions so far. One file each.
-at::Tensor snapkv_scores(const SequenceState& state, int layer, const OrderedLayer& tokens, int n_tokens);
-at::Tensor expected_attention_scores(const SequenceState& state, int layer, const OrderedLayer& tokens, int n_tokens,
-                                     bool of_prompt);
-/// TOVA: attention of the last query, the same for all heads.
-at::Tensor last_attention_scores(const SequenceState& state, int layer, const OrderedLayer& tokens, int n_tokens);
+/// Tokens of one head: who they are and what they are worth, by position.
+struct HeadTokens {
+  const std::vector<std::int32_t>& positions;
+  std::vector<float> worth;
 
-/// H2O while a dense prompt passes through: adds to each token's priority the attention of queries q [n, n_heads,
-/// head_dim] at positions first ... over keys k [n_kv_heads, first + n, head_dim], mean over the group; lse: [n_heads,
-/// n].
-void add_attention_sums(SequenceState& state, int layer, const at::Tensor& q, const at::Tensor& k,
-                        const at::Tensor& lse, std::int64_t first);
+  /// Makes tokens from position `from` on, and the sinks, worth more than anything.
+  void protect(int n_sink, int from);
+  /// How many are not protected.
+  std::int64_t n_free() const;
+  /// Whether each is among the n best; of equals the older. The protected are, whatever n is.
+  std::vector<char> best(std::int64_t n) const;
+};
 
-/// What the policy wants to leave when the prompt has passed. facts of all of these: null to note nothing.
-void evict_after_prompt(SequenceState& state, int prompt_len, StepFacts* facts);
-/// The same after each token of the answer. True if something left.
-bool evict_after_step(SequenceState& state, int prompt_len, int n_tokens, StepFacts* facts);
+/// How much each token of a layer is worth, [n_kv_heads, most()] float32, in the order of `tokens`.
+using Score = std::function<at::Tensor(int layer, const OrderedLayer& tokens)>;
+/// Who of a head stays.
+using Choose = std::function<std::vector<char>(HeadTokens tokens)>;
+
+/// Scores every layer, lets `choose` say who stays, and leaves only these, in a cache of max_slots slots a head; the
+/// others have evict_at = n_tokens, the positions so far. facts of all of these: null to note nothing.
+void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, const Score& score,
+           const Choose& choose, StepFacts* facts);
+
+/// Of every head the sinks, the tokens from position fixed_from on, and the best others stay, `budget` in all.
+struct Keep {
+  int n_tokens, budget, max_slots, fixed_from;
+  bool with_values = false;  // what score() asks for
+};
+void keep_best(SequenceState& state, const Keep& keep, const Score& score, StepFacts* facts);
+
+/// What the slots' priorities say of the tokens, as a Score.
+at::Tensor priorities(const SequenceState& state, int layer, const OrderedLayer& tokens);
+
 /// Makes a cache of a policy that was changed fit its budget.
 void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts);
 

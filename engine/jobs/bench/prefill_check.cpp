@@ -6,7 +6,7 @@
 
 #include "engine/core/policy/policy_text.h"
 #include "engine/core/support/error.h"
-#include "engine/decode/active_policy.h"
+#include "engine/decode/eviction/active_policy.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 #include "engine/scorer/token_scorer.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/core/files/weights/model_config.h"
@@ -118,6 +119,8 @@ GateConfig default_gate_config(GateKind kind);
 ///
 /// `path` is the folder or the file that names the format.
 std::optional<std::string> gate_format(const std::filesystem::path& path);
+/// Whether the config.json in a folder of that format is the gate's, not a model's.
+bool has_own_config(std::string_view format);
 
 /// Reads what stands at `path`. Throws Error naming file, tensor, found and expected for anything damaged, foreign, not
 /// finite or, in the first form, made for another model. The second form is for looking at a gate without its model.

@@ -18,15 +18,16 @@ struct Format {
   const char* name;
   const char* file;  // names the format by being there; null: found otherwise
   GateFile (*read)(const fs::path&, const GateDims&);
+  bool own_config = false;  // its folder's config.json is not a model's
 };
 /// In the order of gate_file.h.
 constexpr Format kFormats[] = {
     {"kvscope", kGateJson, read_kvscope_gate},
     {"kvscope-mapping", kMappingJson, read_gate_mapping},
     {"kvpop-scorer", kKvpopJson, read_kvpop_scorer},
-    {"duo", kDuoTable, read_duo_gate},
+    {"duo", kDuoTable, read_duo_gate, true},
     {"dms", kDmsMetadata, read_dms_gate},
-    {"kvzap", nullptr, read_kvzap_gate},
+    {"kvzap", nullptr, read_kvzap_gate, true},
     {"wg-kv", nullptr, read_wg_kv_gate},
 };
 
@@ -181,6 +182,12 @@ std::optional<std::string> gate_format(const fs::path& path) {
   } catch (const Error&) {
     return std::nullopt;  // damaged: whoever reads it will say how
   }
+}
+
+bool has_own_config(std::string_view format) {
+  const auto* found =
+      std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return format == f.name; });
+  return found != std::end(kFormats) && found->own_config;
 }
 
 GateFile load_gate(const fs::path& path, const ModelConfig& model) {

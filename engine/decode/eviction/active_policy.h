@@ -1,10 +1,11 @@
 #pragma once
 // A policy at work: its plan for one model and one run, in the terms of the kernels.
 
+#include <functional>
 #include <memory>
 
 #include "engine/core/policy/policy.h"
-#include "kernels/retain_step.h"
+#include "kernels/retain_policy.h"
 
 namespace kvscope::engine {
 
@@ -20,8 +21,9 @@ class ActivePolicy {
   ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model);
 
   /// Other parameters of the same policy from the next step on: threshold, decay, stride, drop, and a budget that is
-  /// not larger. Throws Error (usage) for anything else, and nothing has changed then.
-  void change(const PolicySpec& spec);
+  /// not larger. `accepts` is asked about parameters that the plan does not have. Throws Error (usage) for anything
+  /// else, and nothing has changed then.
+  void change(const PolicySpec& spec, const std::function<bool(const PolicySpec&)>& accepts);
   /// Counts the changes.
   int version() const { return version_; }
 
@@ -39,11 +41,11 @@ class ActivePolicy {
   /// Whether the prompt's queries see all of it, so that nothing is decided before its end.
   bool prefills_densely() const { return plan_.dense_prefill || rule() == kernels::RetainRule::keep_all; }
   /// Whether the prompt must pass token by token: what leaves depends on the attention of every query.
-  bool prefills_by_steps() const { return plan_.eviction != StepEviction::none && !plan_.dense_prefill; }
+  bool prefills_by_steps() const { return plan_.admission == Admission::least && !plan_.dense_prefill; }
 
-  /// Slots that a head may come to use while the prompt passes through, and after a prompt of prompt_len tokens.
-  int prompt_slots() const;
-  int answer_slots(int prompt_len) const;
+  /// Slots that a head may come to use while the prompt passes through, and after it unless a method says otherwise.
+  int prompt_slots() const { return prefills_densely() ? n_positions_ : answer_slots(); }
+  int answer_slots() const;
   /// Whether every head comes to use answer_slots(), so that pages may be taken once and memory stays as it is.
   bool has_fixed_budget() const { return plan_.has_fixed_budget(); }
 

@@ -1,4 +1,4 @@
-#include "views/token_facts.h"
+#include "views/figure/token_facts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -71,6 +71,10 @@ std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t
 int common_prefix(const RunRecord& a, const RunRecord& b) {
   const auto [i, j] = std::mismatch(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
   return static_cast<int>(i - a.ids.begin());
+}
+
+bool same_shape(const RunRecord& a, const RunRecord& b) {
+  return a.evict_at.n_layers() == b.evict_at.n_layers() && a.evict_at.n_kv_heads() == b.evict_at.n_kv_heads();
 }
 
 }  // namespace kvscope::views

@@ -1,4 +1,4 @@
-#include "engine/decode/sequence_state.h"
+#include "engine/decode/eviction/sequence_state.h"
 
 #include <algorithm>
 #include <limits>
@@ -24,32 +24,22 @@ SequenceState::SequenceState(const LoadedModel& model_, const PolicySpec& spec, 
           at::full({config.n_layers, config.n_kv_heads, window + 1}, std::numeric_limits<float>::quiet_NaN(), floats);
     }
   }
-  const Compression& compression = policy.plan().compression;
-  const bool tova_prompt = policy.plan().eviction == StepEviction::last_attention && policy.plan().dense_prefill;
-  if (compression.kind != Compression::Kind::none || tova_prompt) {
-    query_ring = at::zeros({config.n_layers, tova_prompt ? 1 : compression.observe, config.n_heads * config.head_dim},
-                           floats.dtype(model.weights().dtype));
-  }
-  if (compression.kind == Compression::Kind::expected_attention) {
-    query_sum = at::zeros({config.n_layers, config.n_heads, config.head_dim}, floats);
-    query_outer = at::zeros({config.n_layers, config.n_heads, config.head_dim, config.head_dim}, floats);
-  }
   // All pages at once: memory stays as it is, and every head's pages follow each other, so that rows() copies nothing.
   if (policy.has_fixed_budget() || policy.prefills_densely()) cache.reserve(policy.prompt_slots());
-  if (policy.plan().selection.tokens > 0) {
-    page_bounds = at::zeros({config.n_layers, config.n_kv_heads, cache.max_pages(), 2, config.head_dim},
-                            floats.dtype(model.weights().dtype));
-  }
+  methods = make_methods(*this);
+}
+
+void SequenceState::change_policy(const PolicySpec& next) {
+  policy.change(next, [&](const PolicySpec& spec) {
+    return std::all_of(methods.begin(), methods.end(), [&](const auto& method) { return method->accepts(spec); });
+  });
 }
 
 void SequenceState::keep_only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots) {
   std::size_t most = 0;
   for (const auto& slots : keep) most = std::max(most, slots.size());
   cache = cache.only(keep, std::max(max_slots, static_cast<int>(most)), policy.has_fixed_budget());
-  if (page_bounds.defined()) {
-    page_bounds = at::zeros({page_bounds.size(0), page_bounds.size(1), cache.max_pages(), 2, page_bounds.size(4)},
-                            page_bounds.options());
-  }
+  for (const auto& method : methods) method->cache_changed();
 }
 
 }  // namespace kvscope::engine

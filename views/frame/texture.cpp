@@ -1,4 +1,4 @@
-#include "views/widgets/texture.h"
+#include "views/frame/texture.h"
 
 #include <GL/gl.h>
 

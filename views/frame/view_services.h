@@ -1,9 +1,9 @@
 #pragma once
 // What a view needs of the window besides the runs.
 
-#include "views/item_registry.h"
-#include "views/theme.h"
-#include "views/widgets/texture.h"
+#include "views/frame/item_registry.h"
+#include "views/frame/texture.h"
+#include "views/frame/theme.h"
 
 namespace kvscope::views {
 

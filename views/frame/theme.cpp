@@ -1,4 +1,4 @@
-#include "views/theme.h"
+#include "views/frame/theme.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/slot_cache.h"
 
 #include <c10/core/InferenceMode.h>
 

@@ -1,4 +1,4 @@
-#include "views/item_registry.h"
+#include "views/frame/item_registry.h"
 
 #include <algorithm>
 

@@ -2,6 +2,7 @@
 // Where the interesting things of this frame are on the screen, by id, so that a script or a test can click
 // "strip.token.17" or "map.cell.3.1" without knowing the layout. Ids are put together only when somebody asks.
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,7 +19,9 @@ struct ItemRect {
 class ItemRegistry {
  public:
   /// Forgets the items of the frame before. Call where ImGui::NewFrame() is called.
-  void begin_frame() { items_.clear(); }
+  void begin_frame() { items_.clear(), made_up_.clear(); }
+  /// An id that was put together, kept for the frame.
+  void add(std::string id, ItemRect rect) { add(made_up_.emplace_back(std::move(id)).c_str(), rect); }
   /// `prefix` must outlive the frame: a string literal. The id is "prefix", "prefix.i" or "prefix.i.j".
   void add(const char* prefix, ItemRect rect) { items_.push_back({prefix, -1, -1, rect}); }
   void add(const char* prefix, int i, ItemRect rect) { items_.push_back({prefix, i, -1, rect}); }
@@ -37,6 +40,7 @@ class ItemRegistry {
     std::string id() const;
   };
   std::vector<Item> items_;
+  std::deque<std::string> made_up_;  // which does not move what it holds
 };
 
 }  // namespace kvscope::views

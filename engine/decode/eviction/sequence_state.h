@@ -3,15 +3,20 @@
 
 #include <memory>
 
-#include "engine/decode/active_policy.h"
-#include "engine/decode/hooks.h"
-#include "engine/decode/slot_cache.h"
+#include "engine/decode/eviction/active_policy.h"
+#include "engine/decode/eviction/attention_method.h"
+#include "engine/decode/eviction/slot_cache.h"
+#include "engine/model/model.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 
 struct SequenceState {
   SequenceState(const LoadedModel& model, const PolicySpec& policy, int n_positions);
+  SequenceState(const SequenceState&) = delete;  // the methods refer to it
+
+  /// ActivePolicy::change, if the methods agree.
+  void change_policy(const PolicySpec& next);
 
   /// Leaves in every head what stands in the slots of `keep` alone ([n_layers * n_kv_heads]), in a cache of at most
   /// max_slots slots a head.
@@ -25,16 +30,8 @@ struct SequenceState {
   /// Scores that wait for their token to leave the window: token t in cell t % (window + 1) of [n_layers, n_kv_heads,
   /// window + 1]. Undefined for a scorer that speaks just then.
   at::Tensor score_ring;
-  /// The last queries, rotated, position p in row p % n of [n_layers, n, n_heads * head_dim]; undefined unless the
-  /// policy observes them.
-  at::Tensor query_ring;
-  /// Least and greatest of the keys of each page, [n_layers, n_kv_heads, max_pages, 2, head_dim] in the model's dtype;
-  /// undefined unless the policy selects pages.
-  at::Tensor page_bounds;
-  /// Statistics of the prompt's queries before rotation, for Expected Attention: sum and sum of outer products,
-  /// [n_layers, n_heads, head_dim (, head_dim)] float32, of n_queries queries. Undefined unless the policy wants them.
-  at::Tensor query_sum, query_outer;
-  std::int64_t n_queries = 0;
+  /// What the policy does by attention, in the order in which it does it.
+  std::vector<std::unique_ptr<AttentionMethod>> methods;
 };
 
 }  // namespace kvscope::engine

@@ -1,4 +1,4 @@
-#include "engine/decode/active_policy.h"
+#include "engine/decode/eviction/active_policy.h"
 
 #include <algorithm>
 #include <limits>
@@ -73,7 +73,7 @@ RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeo
   return plan;
 }
 
-void ActivePolicy::change(const PolicySpec& spec) {
+void ActivePolicy::change(const PolicySpec& spec, const std::function<bool(const PolicySpec&)>& accepts) {
   const auto refuse = [&](const std::string& what) {
     throw Error(
         {.code = ExitCode::usage,
@@ -91,14 +91,7 @@ void ActivePolicy::change(const PolicySpec& spec) {
   RetentionPlan plan = make_plan(spec, geometry);
   RetentionPlan allowed = plan_;
   allowed.threshold = plan.threshold;
-  allowed.compression.budget = plan.compression.budget;
-  allowed.compression.drop = plan.compression.drop;
-  const bool same = plan.source == allowed.source && plan.seed == allowed.seed && plan.admission == allowed.admission &&
-                    plan.strict == allowed.strict && plan.local_heads == allowed.local_heads &&
-                    plan.eviction == allowed.eviction && plan.protect == allowed.protect &&
-                    plan.compression == allowed.compression && plan.selection == allowed.selection &&
-                    plan.dense_prefill == allowed.dense_prefill;
-  if (!same) refuse("parameters");
+  if (plan != allowed || !accepts(spec)) refuse("parameters");
   spec_ = spec;
   geometry_ = geometry;
   plan_ = std::move(plan);
@@ -106,7 +99,6 @@ void ActivePolicy::change(const PolicySpec& spec) {
 }
 
 kernels::RetainRule ActivePolicy::rule() const {
-  if (plan_.eviction != StepEviction::none) return kernels::RetainRule::least;
   switch (plan_.admission) {
     case Admission::keep:  // of a hybrid: a threshold that all scores reach, or none
       return treats_heads_apart() ? kernels::RetainRule::threshold : kernels::RetainRule::keep_all;
@@ -116,6 +108,8 @@ kernels::RetainRule ActivePolicy::rule() const {
       return kernels::RetainRule::threshold;
     case Admission::top_k:
       return kernels::RetainRule::top_k;
+    case Admission::least:
+      return kernels::RetainRule::least;
   }
   throw std::logic_error("ActivePolicy: no such admission");
 }
@@ -126,15 +120,9 @@ float ActivePolicy::threshold(int head) const {
   return plan_.admission == Admission::keep ? -kInfinity : plan_.threshold;
 }
 
-int ActivePolicy::prompt_slots() const { return prefills_densely() ? n_positions_ : answer_slots(0); }
-
-int ActivePolicy::answer_slots(int prompt_len) const {
-  if (plan_.eviction != StepEviction::none) return std::min(geometry_.budget() + 1, n_positions_);
-  if (plan_.has_fixed_budget()) return std::min(geometry_.budget(), n_positions_);
-  const Compression& compression = plan_.compression;
-  if (compression.kind == Compression::Kind::none || compression.budget == 0) return n_positions_;
-  if (compression.interval > 0) return std::min(compression.budget + compression.interval, n_positions_);
-  return std::min(std::min(compression.budget, prompt_len) + n_positions_ - prompt_len, n_positions_);
+int ActivePolicy::answer_slots() const {
+  if (plan_.admission == Admission::least) return std::min(geometry_.budget() + 1, n_positions_);
+  return plan_.has_fixed_budget() ? std::min(geometry_.budget(), n_positions_) : n_positions_;
 }
 
 }  // namespace kvscope::engine

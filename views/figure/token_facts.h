@@ -39,5 +39,7 @@ std::string identity_line(const RunRecord& run, int layer, int kv_head, std::int
 std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 /// Tokens that both runs have in common from the start: beyond them no cell-wise comparison is valid.
 int common_prefix(const RunRecord& a, const RunRecord& b);
+/// As many layers and KV heads.
+bool same_shape(const RunRecord& a, const RunRecord& b);
 
 }  // namespace kvscope::views

@@ -1,0 +1,133 @@
+// figure.*, heads.*: what is on screen, for paper and for kernels.
+
+#include <algorithm>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+#include "engine/core/files/gate/duo_directory.h"
+#include "views/figure/export.h"
+#include "views/figure/recipe.h"
+
+namespace kvscope::app {
+namespace {
+
+struct NamedFigure {
+  std::string view;
+  views::ViewFigure figure;
+};
+
+// What the named view shows, or the first of the main views. A view goes by its id and by the name of its figure.
+NamedFigure figure_on_screen(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
+  const views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
+  const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
+  std::string all;
+  for (const auto& view : views) {
+    auto figure = view->figure(context);
+    if (!figure) continue;
+    if (wanted.empty() ? view->place() == views::Place::main
+                       : wanted == view->id() || wanted == views::figure_name(figure->options)) {
+      return {view->id(), std::move(*figure)};
+    }
+    all += (all.empty() ? "" : ", ") + std::string(view->id());
+  }
+  bad_argument("view", "one of " + all);
+}
+
+// The files that the runs were read from or saved to; nothing unless each has one of its own, because a recipe with
+// other traces than the figure's would make another figure.
+std::vector<std::string> traces_of(const Session& session, const views::ViewFigure& figure) {
+  std::vector<std::string> traces;
+  for (const auto& run : figure.runs) {
+    const auto entry = std::ranges::find(session.runs(), run, &RunEntry::run);
+    if (entry == session.runs().end() || entry->trace_path.empty() ||
+        std::ranges::count(traces, entry->trace_path) > 0) {
+      return {};
+    }
+    traces.push_back(entry->trace_path);
+  }
+  return traces;
+}
+
+nlohmann::json export_figure(Session& session, UiState& ui, const views::ViewList& views,
+                             const nlohmann::json& arguments) {
+  NamedFigure shown = figure_on_screen(session, views, arguments);
+  if (ask_for_path(ui, arguments,
+                   {.title = "Export figure: " + shown.view,
+                    .command = "figure.export",
+                    .path = shown.view + ".pdf",
+                    .hint = ".pdf, .svg or .png; data and recipe are written beside it",
+                    .save = true})) {
+    return nullptr;
+  }
+  views::FigureRecipe recipe;
+  recipe.options = shown.figure.options;
+  if (has_argument(arguments, "preset")) {
+    recipe = views::preset_recipe(text_argument(arguments, "preset"));
+    shown.figure.runs = {session.shown_a()->run};
+  }
+  if (has_argument(arguments, "venue")) recipe.venue = text_argument(arguments, "venue");
+  recipe.traces = traces_of(session, shown.figure);
+  recipe.run = 0;
+  const std::string path = text_argument(arguments, "path");
+  session.files().in_background(
+      "export " + path, [&session, recipe, path, runs = shown.figure.runs]() -> Worker::Finish {
+        std::vector<const RunRecord*> pointers;
+        for (const auto& run : runs) pointers.push_back(run.get());
+        const auto written = views::export_figure(views::build_figure(recipe, pointers), recipe, path);
+        return [&session, written] {
+          session.messages().notify("exported " + written.front().string() + " and what belongs to it");
+        };
+      });
+  return nullptr;
+}
+
+nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  if (ask_for_path(ui, arguments,
+                   {.title = "Export heads (DuoAttention)",
+                    .command = "heads.export",
+                    .path = "selected-heads",
+                    .hint = "a folder; full_attention_heads.tsv and config.json are written into it",
+                    .save = true})) {
+    return nullptr;
+  }
+  const double share = number_argument(arguments, "share", 0.25);
+  if (!(share >= 0 && share <= 1)) bad_argument("share", "a number from 0 to 1");
+  const std::string path = text_argument(arguments, "path");
+  const bool overwrite = flag_argument(arguments, "overwrite", false);
+  session.files().in_background(
+      "export heads", [&session, share, path, overwrite, run = session.shown_a()->run]() -> Worker::Finish {
+        const HeadSelection selection = densest_heads({run.get()}, share);
+        const RetentionGeometry geometry = run->geometry();
+        export_duo(selection, geometry.n_sink, geometry.window, path, overwrite);
+        char text[120];
+        std::snprintf(text, sizeof text, "%d of %zu heads global, coverage %.1f %%: ", selection.n_selected(),
+                      selection.full.size(), 100 * selection.coverage);
+        return [&session, message = text + path] { session.messages().notify(message); };
+      });
+  return nullptr;
+}
+
+}  // namespace
+
+void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
+  const auto has_run = [&session] { return session.shown_a() != nullptr; };
+  registry.add({.id = "figure.export",
+                .title = "Export a figure (PDF, SVG, PNG)",
+                .group = "File",
+                .shortcut = "Ctrl+E",
+                .arguments = "path: file, view: name of a view or figure, preset: name, venue: name",
+                .enabled = has_run,
+                .run = [&session, &ui, &views](const nlohmann::json& arguments) {
+                  return export_figure(session, ui, views, arguments);
+                }});
+  registry.add(
+      {.id = "heads.export",
+       .title = "Export the densest heads (DuoAttention)",
+       .group = "File",
+       .shortcut = "Ctrl+H",
+       .arguments = "path: folder, share: number (0.25), overwrite: bool",
+       .enabled = has_run,
+       .run = [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
+}
+
+}  // namespace kvscope::app

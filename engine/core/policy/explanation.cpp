@@ -1,0 +1,113 @@
+#include "engine/core/policy/explanation.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope {
+namespace {
+
+/// Two scores with as many decimals as it takes to see which is the larger.
+struct ScorePair {
+  std::string a, b, margin;
+  ScorePair(double first, double second) {
+    const double difference = std::abs(first - second);
+    int digits = 2;
+    if (difference > 0 && std::isfinite(difference)) {
+      digits = std::clamp(static_cast<int>(std::ceil(1 - std::log10(difference))), 2, 8);
+    }
+    a = fixed_text(first, digits);
+    b = fixed_text(second, digits);
+    margin = fixed_text(first == second ? 0 : difference, digits);  // -inf against -inf is a tie too
+  }
+};
+
+std::string weakest_of(const TokenQuestion& question) {
+  return "the weakest of " + counted(question.geometry.top_k, "kept token");
+}
+
+std::string explain_lost_contest(const TokenQuestion& question, const Contest& c) {
+  const ScorePair scores(c.newcomer_effective, c.boundary_effective);
+  if (c.evicted == c.boundary) {
+    return ": it was " + weakest_of(question) + " (effective score " + scores.b + ") when " +
+           question.name_of(c.newcomer) + " (" + scores.a + ") left the window; margin " + scores.margin + ".";
+  }
+  const bool tie = c.newcomer_effective == c.boundary_effective;
+  return ", on leaving the window: its effective score " + scores.a + (tie ? " only equalled" : " was below") +
+         " that of " + question.name_of(c.boundary) + " (" + scores.b + "), " + weakest_of(question) +
+         (tie ? ", and of equals the older stays." : "; margin " + scores.margin + ".");
+}
+
+std::string explain_threshold(const TokenQuestion& question) {
+  if (std::isnan(question.score)) return ": its score was not recorded.";
+  const ScorePair numbers(question.score, question.plan.threshold);
+  const char* verb = question.plan.strict ? (question.evicted ? " is not above" : " is above")
+                                          : (question.evicted ? " is below" : " reaches");
+  return ": its score " + numbers.a + verb + " the threshold " + numbers.b + "; margin " + numbers.margin + ".";
+}
+
+/// A head of a hybrid that admits nothing has no score to show for it.
+bool is_local(const TokenQuestion& question) {
+  return policy_of(question.spec).local_heads != nullptr &&
+         (question.plan.admission == Admission::keep || std::isnan(question.score));
+}
+
+/// The contest in which the token left.
+bool lost_contest(const TokenQuestion& question) {
+  return question.contest != nullptr && question.contest->evicted == question.t;
+}
+
+std::string explain_evicted(const TokenQuestion& question) {
+  const bool local = question.went_with_window() && is_local(question);
+  if (question.plan.admission == Admission::threshold && question.went_with_window() && !local) {
+    return explain_threshold(question);
+  }
+  if (lost_contest(question)) return explain_lost_contest(question, *question.contest);
+  if (question.went_with_window() && (local || question.geometry.top_k == 0)) {
+    return std::string(" with the window: this ") + (local ? "head" : "policy") + " keeps only " +
+           counted(question.geometry.n_sink, "sink") + " and the newest " + counted(question.geometry.window, "token") +
+           ".";
+  }
+  return "; no contest was recorded for it.";
+}
+
+std::string explain_kept(const TokenQuestion& question) {
+  if (question.plan.admission == Admission::keep) return ": this head keeps everything.";
+  if (question.plan.admission == Admission::threshold) return explain_threshold(question);
+  const std::string start = ": on leaving the window at query " + std::to_string(question.left_window());
+  const Contest* contest = question.contest;
+  if (contest == nullptr || contest->newcomer != question.t) {
+    return question.has_contests
+               ? start + " it found a free place among " + std::to_string(question.geometry.top_k) + "."
+               : ": no contest was recorded for it.";
+  }
+  const ScorePair scores(contest->newcomer_effective, contest->boundary_effective);
+  return start + " its effective score " + scores.a + " beat " + question.name_of(contest->boundary) + " (" + scores.b +
+         "), " + weakest_of(question) + "; margin " + scores.margin + ".";
+}
+
+}  // namespace
+
+std::string counted(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+
+std::string explain_by_rule(const TokenQuestion& question) {
+  return question.evicted ? explain_evicted(question) : explain_kept(question);
+}
+
+std::string explain_least_attention(const TokenQuestion& question, const char* whose) {
+  if (!question.evicted) return ": other tokens had less attention.";
+  if (!lost_contest(question)) return explain_by_rule(question);
+  return ": when " + question.name_of(question.contest->newcomer) + " came there were more than " +
+         std::to_string(question.geometry.budget()) + " tokens, and it had the least attention, " +
+         number_text(question.contest->boundary_effective, 3) + whose;
+}
+
+std::string explain_observed_attention(const TokenQuestion& question, int n_queries) {
+  if (!question.evicted) return ": no compression has dropped it.";
+  return ", with all tokens to which the newest " + std::to_string(n_queries) +
+         (n_queries == 1 ? " query" : " queries") + " attended least.";
+}
+
+}  // namespace kvscope

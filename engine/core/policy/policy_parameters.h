@@ -1,0 +1,98 @@
+#pragma once
+// Ranges that several policies share, and their parameters in common.
+
+#include "engine/core/policy/policy_text.h"
+
+namespace kvscope {
+
+/// The largest number of tokens that a parameter may name; 16 Mi positions.
+inline constexpr double kMaxTokens = 1 << 24;
+/// The window of policies that name none (full): the window of the others by default, so that density, oracle and
+/// previews of a full run look at the same tokens.
+inline constexpr int kDefaultWindow = 64;
+inline constexpr int kDefaultSinks = 4;
+
+inline constexpr ParameterInfo kSinksParameter{"sinks",
+                                               ParameterKind::tokens,
+                                               "tokens",
+                                               kDefaultSinks,
+                                               0,
+                                               kMaxTokens,
+                                               "First tokens of the text that always stay."};
+inline constexpr ParameterInfo kWindowParameter{
+    "window",
+    ParameterKind::tokens,
+    "tokens",
+    kDefaultWindow,
+    1,
+    kMaxTokens,
+    "Newest tokens, the query's own included, that always stay: query q sees t > q - window."};
+
+inline constexpr ParameterInfo kBudgetParameter{
+    "budget",
+    ParameterKind::tokens,
+    "tokens",
+    512,
+    1,
+    kMaxTokens,
+    "Tokens a head may hold: sinks + window + top_k. Also as keep=25% or compression=4x of the run's positions."};
+inline constexpr ParameterInfo kDecayParameter{
+    "decay",
+    ParameterKind::real,
+    "",
+    1,
+    1e-6,
+    1,
+    "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none."};
+inline constexpr ParameterInfo kStrideParameter{
+    "stride",
+    ParameterKind::count,
+    "tokens",
+    1,
+    1,
+    kMaxTokens,
+    "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age."};
+inline constexpr ParameterInfo kSeedParameter{"seed",     ParameterKind::count,    "", 0, 0,
+                                              kMaxTokens, "Seed of what is drawn."};
+inline constexpr ParameterInfo kReadParameter{
+    "read",
+    ParameterKind::tokens,
+    "tokens",
+    0,
+    0,
+    kMaxTokens,
+    "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. 0: all."};
+inline constexpr ParameterInfo kPoolParameter{
+    "pool",
+    ParameterKind::tokens,
+    "tokens",
+    0,
+    0,
+    kMaxTokens,
+    "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "
+    "observed attention. 0: no limit."};
+inline constexpr ParameterInfo kDropParameter{
+    "drop", ParameterKind::real, "", 0.1, 0.001, 0.999, "Share of its long-range tokens that a head drops then."};
+inline constexpr ParameterInfo kObserveParameter{
+    "observe",
+    ParameterKind::tokens,
+    "tokens",
+    256,
+    1,
+    4096,
+    "Newest queries, no more than the window, whose attention decides what the pool drops: maximum over the group, sum "
+    "over these queries, maximum over 5 neighbours."};
+
+inline constexpr std::string_view kPrefillChoices[] = {"dense", "sparse"};
+inline constexpr ParameterInfo kPrefillParameter{"prefill",
+                                                 ParameterKind::choice,
+                                                 "",
+                                                 0,
+                                                 0,
+                                                 1,
+                                                 "dense: the prompt's queries see everything and eviction begins after "
+                                                 "it, as published; sparse: it goes through token "
+                                                 "by token like the answer.",
+                                                 kPrefillChoices};
+
+}  // namespace kvscope

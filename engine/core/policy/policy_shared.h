@@ -1,0 +1,24 @@
+#pragma once
+// What the files of several policies share: geometries, plans and who is local.
+
+#include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_parameters.h"
+
+namespace kvscope {
+
+/// sinks, window and, for a policy with a budget, top_k = budget - sinks - window; throws Error if that is negative.
+RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions);
+/// The same without a budget: everything may stay.
+RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions);
+/// Throws Error unless budget > n_protected: somebody must be able to leave.
+void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions);
+
+/// Admission by a gate's score and the parameter `threshold`, with what kReadParameter and kPoolParameter ask for.
+RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry& geometry);
+/// In the words of the pool for what left by it, of the threshold for the rest.
+std::string explain_gated(const TokenQuestion& question);
+
+/// All but the round(share * heads) heads of greatest alpha; of equal ones the earlier head is global.
+std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share);
+
+}  // namespace kvscope

@@ -1,0 +1,33 @@
+// H2O (Zhang et al., 2023): attention summed over all queries, in the mean over the group. A dense prompt adds it up
+// chunk by chunk, in the slots' priorities.
+#include "engine/decode/eviction/least_attention.h"
+#include "engine/model/ops.h"
+
+namespace kvscope::engine {
+namespace {
+
+class H2o final : public LeastAttention {
+ public:
+  explicit H2o(SequenceState& state) : LeastAttention(state, kernels::MassRule::sum) {}
+  bool reads_prompt_attention() const override { return true; }
+  void observe_attention(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse,
+                         std::int64_t first) override {
+    const std::int64_t n_heads = q.size(1), n_keys = k.size(1), n_kv_heads = k.size(0);
+    const at::Tensor mass = at::zeros({n_heads, n_keys}, lse.options());
+    ops::future_attention(q, k.transpose(0, 1).contiguous(), lse, mass, first, 0);
+    state_.cache.slot_priority(layer)
+        .narrow(1, 0, n_keys)
+        .add_(mass.view({n_kv_heads, n_heads / n_kv_heads, n_keys}).mean(1));
+  }
+
+ private:
+  at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int) const override {
+    return priorities(state_, layer, tokens);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionMethod> make_h2o(SequenceState& state) { return std::make_unique<H2o>(state); }
+
+}  // namespace kvscope::engine

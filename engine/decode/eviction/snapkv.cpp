@@ -1,0 +1,39 @@
+// SnapKV (Li et al., 2024): once, after the prompt. With `pool` the same scores under a global budget.
+#include <algorithm>
+
+#include "engine/decode/eviction/observed_attention.h"
+
+namespace kvscope::engine {
+namespace {
+
+class SnapKv final : public ObservedAttention {
+ public:
+  explicit SnapKv(SequenceState& state) : ObservedAttention(state, snapkv_observation) {}
+
+  void after_prompt(int prompt_len, StepFacts* facts) override {
+    const int budget = state_.policy.geometry().budget(), n_positions = state_.n_positions;
+    keep_best(
+        state_,
+        {.n_tokens = prompt_len,
+         .budget = budget,
+         .max_slots = std::min(std::min(budget, prompt_len) + n_positions - prompt_len, n_positions),
+         .fixed_from = prompt_len - observation().n_queries},
+        [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, prompt_len); }, facts);
+  }
+};
+
+}  // namespace
+
+Observation snapkv_observation(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.n_queries = geometry.window,
+          .kernel_size = spec.count("kernel"),
+          .max_pooling = spec.value("pooling") == 1,
+          .group_max = spec.value("group") == 1};
+}
+
+std::unique_ptr<AttentionMethod> make_snapkv(SequenceState& state) {
+  if (state.policy.spec().count("pool") > 0) return make_pool_of(state, snapkv_observation);
+  return std::make_unique<SnapKv>(state);
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,45 @@
+// TOVA (Oren et al., 2024): the attention of the last query, in the mean over all query heads of the layer.
+#include <optional>
+
+#include "engine/decode/eviction/least_attention.h"
+#include "engine/decode/eviction/observed_attention.h"
+
+namespace kvscope::engine {
+namespace {
+
+class Tova final : public LeastAttention {
+ public:
+  explicit Tova(SequenceState& state) : LeastAttention(state, kernels::MassRule::last) {
+    if (state.policy.plan().dense_prefill) last_query_.emplace(state, 1);
+  }
+  void observe(int layer, const LayerTokens& tokens, std::int64_t first) override {
+    if (last_query_) last_query_->store(layer, tokens.q, first);
+  }
+
+ private:
+  at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int prompt_len) const override;
+
+  std::optional<QueryRing> last_query_;  // of a dense prompt
+};
+
+at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int prompt_len) const {
+  const ModelConfig& config = state_.model.config();
+  const auto [q, q_position] = last_query_->newest(layer, 1, prompt_len);
+  at::Tensor sum = at::zeros({tokens.most()}, tokens.k.options().dtype(at::kFloat));
+  for (int head = 0; head < config.n_kv_heads; ++head) {
+    const int group = config.group_size();
+    const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
+    const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
+    const at::Tensor k = tokens.k[head].narrow(0, 0, static_cast<std::int64_t>(positions.size()));
+    const at::Tensor p = causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position,
+                                              k_position);  // [group, 1, n]
+    sum.narrow(0, 0, k.size(0)).add_(p.select(1, 0).sum(0));
+  }
+  return sum.div_(config.n_heads).unsqueeze(0).expand({config.n_kv_heads, -1});
+}
+
+}  // namespace
+
+std::unique_ptr<AttentionMethod> make_tova(SequenceState& state) { return std::make_unique<Tova>(state); }
+
+}  // namespace kvscope::engine

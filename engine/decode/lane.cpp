@@ -1,0 +1,156 @@
+#include "engine/decode/lane.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/decode_attention.h"
+
+namespace kvscope::engine {
+namespace {
+
+/// What one head decided at query position q, as facts. `newcomer` is -1 while sinks or nobody leave the window.
+void note_decision(const kernels::RetainDecision& decision, int layer, int head, std::int32_t q, StepFacts& facts) {
+  if (decision.evicted >= 0) facts.lifetimes.push_back({layer, head, decision.evicted, q});
+  if (decision.boundary < 0) return;
+  facts.contests.push_back({.q = q,
+                            .layer = static_cast<std::int16_t>(layer),
+                            .kv_head = static_cast<std::int16_t>(head),
+                            .newcomer = decision.newcomer,
+                            .boundary = decision.boundary,
+                            .newcomer_effective = decision.newcomer_effective,
+                            .boundary_effective = decision.boundary_effective,
+                            .evicted = decision.evicted});
+}
+
+}  // namespace
+
+void Lane::prepare() {
+  sequence_->cache.reserve_next();
+  const ActivePolicy& policy = sequence_->policy;
+  if (policy_version_ == policy.version()) return;
+  const ModelConfig& config = sequence_->model.config();
+  const auto floats = at::TensorOptions().device(sequence_->model.weights().device).dtype(at::kFloat);
+  const auto log_gamma = static_cast<float>(policy.geometry().log_gamma);
+  log_gamma_ = log_gamma != 0 ? at::full({config.n_kv_heads}, log_gamma, floats) : at::Tensor();
+  if (policy.treats_heads_apart()) {
+    std::vector<float> thresholds;
+    for (int i = 0; i < config.n_layers * config.n_kv_heads; ++i) thresholds.push_back(policy.threshold(i));
+    head_threshold_ =
+        at::tensor(at::ArrayRef<float>(thresholds)).to(floats.device()).view({config.n_layers, config.n_kv_heads});
+  }
+  policy_version_ = policy.version();
+}
+
+void Lane::note_slots(const kernels::RetainDecision* decisions) {
+  const ModelConfig& config = sequence_->model.config();
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    for (int head = 0; head < config.n_kv_heads; ++head) {
+      sequence_->cache.note_slot(layer, head, decisions[layer * config.n_kv_heads + head].slot);
+    }
+  }
+}
+
+void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
+  const TokenScorer* scorer = sequence_->policy.scorer();
+  if (scorer == nullptr || scorer->mlstm(layer, sequence_->memory.get()).project != nullptr) return;
+  scorer->enqueue({.layer = layer,
+                   .x = row_of_tensor(buffers.x, row),
+                   .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
+                   .qkv = row_of_tensor(buffers.qkv, row),
+                   .position = buffers.position(row),
+                   .score = buffers.scores(layer, row)},
+                  place);
+}
+
+kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& buffers) const {
+  SequenceState& sequence = *sequence_;
+  const ModelConfig& config = sequence.model.config();
+  const Weights& weights = sequence.model.weights();
+  const LayerWeights& layer = weights.layers[index];
+  const RetentionGeometry& geometry = sequence.policy.geometry();
+  const RetentionPlan& plan = sequence.policy.plan();
+  kernels::AdmitStepArgs args = {
+      .cache = sequence.cache.view(index),
+      .qkv = row_of_tensor(buffers.qkv, row),
+      .q_norm = data_or_null(layer.q_norm),
+      .k_norm = data_or_null(layer.k_norm),
+      .inv_freq = weights.inv_freq.data_ptr<float>(),
+      .position = buffers.position(row),
+      .q = row_of_tensor(buffers.q, row),
+      .n_heads = config.n_heads,
+      .eps = config.rms_norm_eps,
+      .attention_scaling = weights.attention_scaling,
+      .zero_channel = weights.gate_channel,
+      .policy = {.rule = sequence.policy.rule(),
+                 .log_gamma = static_cast<const float*>(data_or_null(log_gamma_)),
+                 .threshold = plan.threshold,
+                 .head_threshold = head_threshold_.defined() ? head_threshold_[index].data_ptr<float>() : nullptr,
+                 .strict = plan.strict,
+                 .n_sink = geometry.n_sink,
+                 .window = geometry.window,
+                 .top_k = geometry.top_k,
+                 .protect = plan.protect,
+                 .decay_stride = geometry.decay_stride},
+      .decision = buffers.decisions(index, row)};
+  args.score = buffers.scores(index, row);  // zeros where nobody writes them, which a hybrid's thresholds tell apart
+  if (const TokenScorer* scorer = sequence.policy.scorer()) {
+    args.scorer = scorer->mlstm(index, sequence.memory.get());
+    if (sequence.score_ring.defined()) {
+      args.score_ring = sequence.score_ring[index].data_ptr<float>();
+      args.score_delay = scorer->delay();
+    }
+  }
+  return args;
+}
+
+void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {
+  const ModelConfig& config = sequence_->model.config();
+  const auto& methods = sequence_->methods;
+  const bool reads_lse = std::any_of(methods.begin(), methods.end(), [](const auto& m) { return m->reads_lse(); });
+  auto* lse = static_cast<float*>(row_of_tensor(buffers.lse, row));
+  const at::Tensor& scratch = buffers.attention_scratch;
+  const LayerStep step = {.layer = layer,
+                          .q = row_of_tensor(buffers.q, row),
+                          .lse = lse,
+                          .position = buffers.position(row),
+                          .decision = buffers.decisions(layer, row),
+                          .place = place};
+  kernels::SlotCacheView cache = sequence_->cache.view(layer);
+  for (const auto& method : methods) cache = method->select(step, cache);
+  kernels::decode_attention({.cache = cache,
+                             .q = step.q,
+                             .o = row_of_tensor(buffers.o, row),
+                             .lse = reads_lse ? lse : nullptr,
+                             .n_heads = config.n_heads,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim)),
+                             .scratch = scratch.numel() > 0 ? scratch.data_ptr<float>() : nullptr},
+                            place);
+  for (const auto& method : methods) method->after_attention(step);
+}
+
+void Lane::gather(int row, std::int32_t position, const StepBuffers& buffers, StepFacts& facts) const {
+  const int layers = sequence_->model.config().n_layers, heads = sequence_->model.config().n_kv_heads;
+  const TokenScorer* scorer = sequence_->policy.scorer();
+  const std::int32_t scored = position - (scorer != nullptr ? scorer->delay() : 0);
+  const kernels::RetainDecision* decisions = buffers.host_decisions(row);
+  const float* scores = buffers.host_scores(row);
+  for (int layer = 0; layer < layers; ++layer) {
+    for (int head = 0; head < heads; ++head) {
+      const int i = layer * heads + head;
+      note_decision(decisions[i], layer, head, position, facts);
+      if (scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, scores[i]});
+    }
+  }
+  for (const auto& method : sequence_->methods) method->gather(position, facts);
+}
+
+void Lane::append_identity(std::vector<std::uintptr_t>& identity) const {
+  const kernels::SlotCacheView cache = sequence_->cache.view(0);
+  for (const void* there : {static_cast<const void*>(sequence_), static_cast<const void*>(cache.k_pool),
+                            static_cast<const void*>(cache.page_table)}) {
+    identity.push_back(reinterpret_cast<std::uintptr_t>(there));
+  }
+  identity.push_back(static_cast<std::uintptr_t>(sequence_->policy.version()));
+}
+
+}  // namespace kvscope::engine

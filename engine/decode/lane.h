@@ -1,0 +1,39 @@
+#pragma once
+// One sequence of a decode step. Includes LibTorch; private to decode/.
+
+#include "engine/decode/eviction/sequence_state.h"
+#include "engine/decode/step_buffers.h"
+#include "kernels/admit_step.h"
+
+namespace kvscope::engine {
+
+/// A sequence, and what the kernels want of its policy on the device.
+class Lane {
+ public:
+  explicit Lane(SequenceState& sequence) : sequence_(&sequence) {}
+
+  SequenceState& sequence() const { return *sequence_; }
+  /// Before a step: a page for the token, and tensors anew if the policy was changed.
+  void prepare();
+  /// After it: notes the slots that were used. decisions: [n_layers * n_kv_heads].
+  void note_slots(const kernels::RetainDecision* decisions);
+
+  /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch.
+  void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
+  kernels::AdmitStepArgs admit_args(int layer, int row, const StepBuffers& buffers) const;
+  /// Attention of a layer, and what the policy's methods do with it.
+  void enqueue_attention(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;
+  /// What the step at `position` decided.
+  void gather(int row, std::int32_t position, const StepBuffers& buffers, StepFacts& facts) const;
+
+  /// Appends everything on which a captured step depends beside the buffers.
+  void append_identity(std::vector<std::uintptr_t>& identity) const;
+
+ private:
+  SequenceState* sequence_;
+  int policy_version_ = -1;
+  at::Tensor log_gamma_;       // [n_kv_heads] float32, undefined without decay
+  at::Tensor head_threshold_;  // [n_layers, n_kv_heads] float32, undefined unless heads differ
+};
+
+}  // namespace kvscope::engine

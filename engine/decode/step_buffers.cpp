@@ -1,0 +1,84 @@
+#include "engine/decode/step_buffers.h"
+
+namespace kvscope::engine {
+namespace {
+
+using kernels::LogitSummary;
+using kernels::RetainDecision;
+constexpr std::int64_t kDecisionInts = sizeof(RetainDecision) / sizeof(std::int32_t);
+constexpr std::int64_t kSummaryInts = sizeof(LogitSummary) / sizeof(std::int32_t);
+static_assert(sizeof(RetainDecision) == 7 * sizeof(std::int32_t), "outputs_ is laid out for seven words a decision");
+
+}  // namespace
+
+StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t attention_scratch_floats)
+    : max_rows_(max_rows), n_kv_heads_(model.config().n_kv_heads) {
+  const ModelConfig& config = model.config();
+  const Weights& weights = model.weights();
+  n_heads_in_all_ = static_cast<std::int64_t>(config.n_layers) * n_kv_heads_;
+  words_ = n_heads_in_all_ * (kDecisionInts + 1) + kSummaryInts;
+  const auto options = at::TensorOptions().device(weights.device);
+  const auto rows = [&](std::int64_t elements, at::ScalarType dtype) {
+    return at::zeros({max_rows, elements}, options.dtype(dtype));
+  };
+  const std::int64_t head_dim = config.head_dim, q_rows = config.n_heads * head_dim;
+  x = rows(config.hidden_size, at::kFloat);
+  qkv = rows(q_rows + 2 * config.n_kv_heads * head_dim, weights.dtype);
+  q = rows(q_rows, weights.dtype);
+  o = rows(q_rows, weights.dtype);
+  activation = rows(config.intermediate_size, weights.dtype);
+  logits = rows(config.vocab_size, at::kFloat);
+  lse = rows(config.n_heads, at::kFloat);
+  attention_scratch = at::zeros({attention_scratch_floats}, options.dtype(at::kFloat));
+  summary_scratch = at::zeros({kernels::kLogitSummaryScratchBytes / 4}, options.dtype(at::kInt));
+  inputs_ = at::zeros({2, max_rows}, options.dtype(at::kInt));
+  outputs_ = rows(words_, at::kInt);
+  if (weights.device.is_cuda()) {
+    host_inputs_ = std::make_unique<kernels::PinnedMemory>(inputs_.nbytes());
+    host_outputs_ = std::make_unique<kernels::PinnedMemory>(outputs_.nbytes());
+  }
+  host_inputs_data_ =
+      host_inputs_ ? static_cast<std::int32_t*>(host_inputs_->data()) : inputs_.data_ptr<std::int32_t>();
+  host_outputs_data_ =
+      host_outputs_ ? static_cast<const std::int32_t*>(host_outputs_->data()) : outputs_.data_ptr<std::int32_t>();
+}
+
+void StepBuffers::set_input(int row, std::int32_t id, std::int32_t position) {
+  host_inputs_data_[row] = id;
+  host_inputs_data_[max_rows_ + row] = position;
+}
+
+void StepBuffers::enqueue_inputs(kernels::Place place) {
+  if (host_inputs_) kernels::copy_async(inputs_.data_ptr(), host_inputs_data_, inputs_.nbytes(), place.stream);
+}
+
+void StepBuffers::enqueue_outputs(kernels::Place place) {
+  if (host_outputs_) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), place.stream);
+}
+
+RetainDecision* StepBuffers::decisions(int layer, int row) const {
+  return reinterpret_cast<RetainDecision*>(output_row(row)) + static_cast<std::int64_t>(layer) * n_kv_heads_;
+}
+
+float* StepBuffers::scores(int layer, int row) const {
+  return reinterpret_cast<float*>(output_row(row) + n_heads_in_all_ * kDecisionInts) +
+         static_cast<std::int64_t>(layer) * n_kv_heads_;
+}
+
+LogitSummary* StepBuffers::summary(int row) const {
+  return reinterpret_cast<LogitSummary*>(output_row(row) + n_heads_in_all_ * (kDecisionInts + 1));
+}
+
+const RetainDecision* StepBuffers::host_decisions(int row) const {
+  return reinterpret_cast<const RetainDecision*>(host_row(row));
+}
+
+const float* StepBuffers::host_scores(int row) const {
+  return reinterpret_cast<const float*>(host_row(row) + n_heads_in_all_ * kDecisionInts);
+}
+
+const LogitSummary& StepBuffers::host_summary(int row) const {
+  return *reinterpret_cast<const LogitSummary*>(host_row(row) + n_heads_in_all_ * (kDecisionInts + 1));
+}
+
+}  // namespace kvscope::engine

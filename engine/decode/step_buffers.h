@@ -1,0 +1,62 @@
+#pragma once
+// The memory of a decode step, which stays where it is from step to step. Includes LibTorch; private to decode/.
+
+#include <memory>
+
+#include "engine/core/record/run_facts.h"
+#include "engine/model/model.h"
+#include "kernels/logit_summary.h"
+#include "kernels/retain_policy.h"
+#include "kernels/step_graph.h"
+
+namespace kvscope::engine {
+
+/// What the rows of a step, one a token, read and write: the model's activations, and a small block each way between
+/// host and device. Row pointers are device pointers unless they say otherwise.
+class StepBuffers {
+ public:
+  StepBuffers(const LoadedModel& model, int max_rows, std::int64_t attention_scratch_floats);
+
+  // Into the step. On the host:
+  void set_input(int row, std::int32_t id, std::int32_t position);
+  const std::int32_t* id(int row) const { return inputs_.data_ptr<std::int32_t>() + row; }
+  const std::int32_t* position(int row) const { return id(max_rows_ + row); }
+  void enqueue_inputs(kernels::Place place);
+
+  // Out of it.
+  kernels::RetainDecision* decisions(int layer, int row) const;  // [n_kv_heads]
+  float* scores(int layer, int row) const;                       // [n_kv_heads]
+  kernels::LogitSummary* summary(int row) const;
+  void enqueue_outputs(kernels::Place place);
+  // The same on the host when the step is over; decisions and scores [n_layers * n_kv_heads].
+  const kernels::RetainDecision* host_decisions(int row) const;
+  const float* host_scores(int row) const;
+  const kernels::LogitSummary& host_summary(int row) const;
+
+  // [rows, ...]: x and logits float32, lse [rows, n_heads] float32, the others in the model's dtype.
+  at::Tensor x, qkv, q, o, activation, logits, lse;
+  at::Tensor attention_scratch, summary_scratch;  // zeros between steps
+
+ private:
+  std::int32_t* output_row(int row) const { return outputs_.data_ptr<std::int32_t>() + row * words_; }
+  const std::int32_t* host_row(int row) const { return host_outputs_data_ + row * words_; }
+
+  int max_rows_, n_kv_heads_;
+  std::int64_t n_heads_in_all_;  // layers x KV heads
+  std::int64_t words_;           // int32 of a row of outputs_
+  at::Tensor inputs_;            // [2, rows] int32: ids, positions
+  at::Tensor outputs_;           // [rows, words] int32: decisions, scores (bits of float32), summary
+  std::unique_ptr<kernels::PinnedMemory> host_inputs_, host_outputs_;  // CUDA only
+  std::int32_t* host_inputs_data_;
+  const std::int32_t* host_outputs_data_;
+};
+
+/// Row `row` of [rows, n], without making a tensor of it: this runs thrice a layer and token.
+inline void* row_of_tensor(const at::Tensor& tensor, int row) {
+  return static_cast<char*>(tensor.data_ptr()) +
+         row * tensor.stride(0) * static_cast<std::int64_t>(tensor.element_size());
+}
+
+inline const void* data_or_null(const at::Tensor& tensor) { return tensor.defined() ? tensor.data_ptr() : nullptr; }
+
+}  // namespace kvscope::engine

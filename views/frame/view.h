@@ -1,0 +1,41 @@
+#pragma once
+// What a view is.
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "views/figure/figure_options.h"
+#include "views/frame/view_state.h"
+
+namespace kvscope::views {
+
+/// Where the window puts a view. Views of one place share it, in the order of the list.
+enum class Place : std::uint8_t {
+  strip,  // over the whole width of the canvas, at its top
+  main,   // below it, side by side
+  side,   // the rail at the right, one above the other
+};
+
+/// What is on screen, for paper: the runs in the order in which build_figure() takes them.
+struct ViewFigure {
+  FigureOptions options;
+  std::vector<std::shared_ptr<const RunRecord>> runs;
+};
+
+/// One view = one class = one file. draw() fills the current ImGui window's content region and does no slow work.
+class View {
+ public:
+  virtual ~View() = default;
+  virtual const char* id() const = 0;     // "layer_head_map"
+  virtual const char* title() const = 0;  // "Layer x head map"
+  virtual Place place() const = 0;
+  virtual void draw(ViewContext& context) = 0;
+  /// The figure that shows what draw() shows of this context; nothing if the view has none or `a` is not drawable.
+  virtual std::optional<ViewFigure> figure(const ViewContext&) const { return std::nullopt; }
+};
+
+using ViewList = std::vector<std::unique_ptr<View>>;
+
+}  // namespace kvscope::views
