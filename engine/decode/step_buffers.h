@@ -6,7 +6,7 @@
 #include "engine/core/record/run_facts.h"
 #include "engine/scorer/loaded_model.h"
 #include "kernels/logit_summary.h"
-#include "kernels/retain_step.h"
+#include "kernels/retain_policy.h"
 #include "kernels/step_graph.h"
 
 namespace kvscope::engine {

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/core/policy/policy.h"
-#include "kernels/retain_step.h"
+#include "kernels/retain_policy.h"
 
 namespace kvscope::engine {
 

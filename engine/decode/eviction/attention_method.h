@@ -8,7 +8,9 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/record/run_facts.h"
 #include "engine/model/transformer.h"
-#include "kernels/retain_step.h"
+#include "kernels/operation.h"
+#include "kernels/retain_policy.h"
+#include "kernels/slot_cache.h"
 
 namespace kvscope::engine {
 
@@ -45,7 +47,7 @@ class AttentionMethod {
   /// The prompt has passed: what is to leave leaves. facts here and below: null to note nothing.
   virtual void after_prompt(int /*prompt_len*/, StepFacts* /*facts*/) {}
 
-  // A decode step, layer by layer: launches on the step's stream.
+  // A decode step, layer by layer: launches at the step's place.
   virtual bool reads_lse() const { return false; }
   /// The cache as the layer's attention is to see it.
   virtual kernels::SlotCacheView select(const LayerStep&, const kernels::SlotCacheView& cache) { return cache; }
