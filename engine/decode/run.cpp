@@ -144,4 +144,13 @@ RunRecord record_run(const LoadedModel& model, const RunRequest& request, const 
   return record;
 }
 
+std::vector<float> prefill_density(const Generation& run, const StepFacts& prefill) {
+  RunRecord record;
+  record.model = run.model().info();
+  begin_run(record, started_facts(run));
+  apply(record, prefill);
+  finish_run(record, RunStatus::complete);
+  return head_metric(record, Metric::density, record.queries() - 1).values;
+}
+
 }  // namespace kvscope::engine

@@ -31,4 +31,7 @@ RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const 
 /// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle).
 RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
 
+/// Density of every head at the last position, [n_layers * n_kv_heads], from what the prefill told.
+std::vector<float> prefill_density(const Generation& run, const StepFacts& prefill);
+
 }  // namespace kvscope::engine

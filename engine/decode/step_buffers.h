@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/core/record/run_facts.h"
+#include "engine/model/weights.h"
 #include "engine/scorer/loaded_model.h"
 #include "kernels/logit_summary.h"
 #include "kernels/retain_policy.h"

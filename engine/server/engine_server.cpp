@@ -6,8 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/protocol/events.h"
-#include "engine/core/record/assemble.h"
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/run.h"
 #include "engine/jobs/job.h"
@@ -34,16 +32,6 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
     if (!error) newest = std::max(newest, written);
   }
   return newest;
-}
-
-/// Density of every head at the last position, from what the prefill told.
-std::vector<float> density_of(const Generation& run, const StepFacts& facts) {
-  RunRecord record;
-  record.model = run.model().info();
-  begin_run(record, started_facts(run));
-  apply(record, facts);
-  finish_run(record, RunStatus::complete);
-  return head_metric(record, Metric::density, record.queries() - 1).values;
 }
 
 double mean_nll(const std::vector<float>& logprobs) {
@@ -148,7 +136,7 @@ void EngineServer::serve(const protocol::ScoreRequest& request, int id) {
   std::vector<std::int32_t> greedy = {-1};
   const StepFacts facts = generation.prefill(hooks(id), {.greedy = &greedy});
   channel_.write(protocol::done_score(id, generation.ids(), facts.logprobs, mean_nll(facts.logprobs), greedy,
-                                      density_of(generation, facts)));
+                                      prefill_density(generation, facts)));
 }
 
 void EngineServer::serve(const protocol::JobRequest& request, int id) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/lifetime/running_top_k.h"
 
 namespace kvscope {
 namespace {

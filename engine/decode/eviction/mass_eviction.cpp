@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/core/lifetime/running_top_k.h"
 
 namespace kvscope::engine {
 namespace {

@@ -13,7 +13,6 @@
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/shapes.h"
 #include "engine/jobs/bench/statistics.h"
-#include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 namespace {

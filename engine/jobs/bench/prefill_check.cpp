@@ -8,7 +8,6 @@
 #include "engine/decode/eviction/active_policy.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
-#include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
 namespace {

@@ -26,10 +26,12 @@ std::string find_prefix(const GateSource& source, const std::string& part) {
                .hint = "for other names write gate_mapping.json (docs/gates.md)"});
 }
 
+constexpr char kModelType[] = "kvzap";
+
 }  // namespace
 
 bool is_kvzap_config(const nlohmann::json& config) {
-  return config.is_object() && ((config.contains("model_type") && config["model_type"] == "kvzap") ||
+  return config.is_object() && ((config.contains("model_type") && config["model_type"] == kModelType) ||
                                 (config.contains("n_modules") && config.contains("output_dim")));
 }
 
