@@ -5,12 +5,12 @@
 #include <memory>
 
 #include "engine/core/policy/policy.h"
+#include "engine/scorer/token_scorer.h"
 #include "kernels/retain_policy.h"
 
 namespace kvscope::engine {
 
 class LoadedModel;
-class TokenScorer;
 
 /// Who stays, for the chunks of a prompt and for decode steps. Both decide alike: for a plan with a sparse prefill, n
 /// tokens at once leave what n steps leave (tests/engine/conformance_test.cpp holds every policy to it).
