@@ -191,7 +191,7 @@ const CommandSpec& run_command() {
       "decode a prompt under a policy and stream the answer",
       "Decodes with the policy live: the answer goes to stdout, progress to stderr. --trace keeps everything that was "
       "recorded for the window, for figures and for what-if.",
-      "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers: 12 57.' --policy kvpop:keep=25% --trace a.h5",
+      "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",
       1,
       1,
       kOptions,

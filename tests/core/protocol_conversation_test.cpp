@@ -61,8 +61,9 @@ std::vector<json> conversation(const RunRecord& run) {
                                                 .ids = {run.ids.begin(), run.ids.begin() + run.prompt_len},
                                                 .pieces = pieces,
                                                 .policy = run.policy,
-                                                .scorer = "",
-                                                .oracle = {}},
+                                                .scorer = run.scorer,
+                                                .oracle = {},
+                                                .local_heads = run.local_heads},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));
