@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "engine/core/support/error.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 

@@ -345,7 +345,7 @@ TEST_CASE("gate_score: random scores are the same numbers everywhere", "[kernels
   check_random(GENERATE(Backend::reference, Backend::cpu));
 }
 
-TEST_CASE("counter_uniform: fills [0, 1) evenly, and otherwise for another head, layer or seed",
+TEST_CASE("counter_uniform: is spread evenly from 0 to 1, and otherwise for another head, layer or seed",
           "[kernels][gate_score]") {
   constexpr int kDraws = 10'000;
   std::vector<int> bins(10, 0);
