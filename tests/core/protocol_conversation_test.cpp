@@ -61,7 +61,7 @@ std::vector<json> conversation(const RunRecord& run) {
                                                 .ids = {run.ids.begin(), run.ids.begin() + run.prompt_len},
                                                 .pieces = pieces,
                                                 .policy = run.policy,
-                                                .scorer = "",
+                                                .scorer = run.scorer,
                                                 .oracle = {}},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
