@@ -59,7 +59,7 @@ int EngineServer::serve() {
 /// One request, one `done` or `error`. A write that fails ends the conversation, so that it may not end up in an error
 /// event.
 void EngineServer::answer(const json& request) {
-  const int id = static_cast<int>(request_id(request));
+  const int id = protocol::message_id(request);
   json failure;
   try {
     return std::visit([&](const auto& wanted) { serve(wanted, id); }, protocol::request_from_json(request));

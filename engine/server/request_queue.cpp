@@ -1,21 +1,26 @@
 #include "engine/server/request_queue.h"
 
+#include "engine/core/support/error.h"
+
 namespace kvscope::engine {
 namespace {
-
-std::int64_t integer_of(const nlohmann::json& request, const char* key) {
-  const auto found = request.find(key);
-  return found != request.end() && found->is_number_integer() ? found->get<std::int64_t>() : -1;
-}
 
 std::string type_of(const nlohmann::json& request) {
   const auto found = request.find("type");
   return found != request.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-}  // namespace
+/// What steers a run has no answer of its own: one that is malformed is passed over.
+template <typename Steering>
+std::optional<Steering> steering_of(const nlohmann::json& request) {
+  try {
+    return std::get<Steering>(protocol::request_from_json(request));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
 
-std::int64_t request_id(const nlohmann::json& request) { return integer_of(request, "id"); }
+}  // namespace
 
 RequestQueue::RequestQueue(Channel& channel) : channel_(channel), reader_([this] { read_all(); }) {}
 
@@ -28,15 +33,9 @@ void RequestQueue::read_all() {
       if (type == "quit") break;
       const std::lock_guard lock(mutex_);
       if (type == "cancel") {
-        const std::int64_t target = integer_of(*request, "target");
-        if (running_ == target) cancelled_ = true;
-        for (const auto& waiting : waiting_) {
-          if (request_id(waiting) == target) cancelled_ids_.insert(target);
-        }
+        if (const auto cancel = steering_of<protocol::CancelRequest>(*request)) steer(*cancel);
       } else if (type == "policy") {
-        const auto policy = request->find("policy");
-        const bool is_text = policy != request->end() && policy->is_string();
-        if (is_text && running_ == integer_of(*request, "target")) policies_.push_back(policy->get<std::string>());
+        if (const auto policy = steering_of<protocol::PolicyRequest>(*request)) steer(*policy);
       } else {
         waiting_.push_back(std::move(*request));
         changed_.notify_one();
@@ -46,6 +45,17 @@ void RequestQueue::read_all() {
   } catch (...) {
     end(std::current_exception());
   }
+}
+
+void RequestQueue::steer(const protocol::CancelRequest& request) {
+  if (running_ == request.target) cancelled_ = true;
+  for (const auto& waiting : waiting_) {
+    if (protocol::message_id(waiting) == request.target) cancelled_ids_.insert(request.target);
+  }
+}
+
+void RequestQueue::steer(const protocol::PolicyRequest& request) {
+  if (running_ == request.target) policies_.push_back(request.policy);
 }
 
 void RequestQueue::end(std::exception_ptr error) {
@@ -73,7 +83,7 @@ std::optional<nlohmann::json> RequestQueue::next() {
   if (ended_) return std::nullopt;
   nlohmann::json request = std::move(waiting_.front());
   waiting_.pop_front();
-  running_ = request_id(request);
+  running_ = protocol::message_id(request);
   cancelled_ = cancelled_ids_.erase(*running_) > 0;
   return request;
 }

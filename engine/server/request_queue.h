@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/requests.h"
 
 namespace kvscope::engine {
 
@@ -33,22 +34,22 @@ class RequestQueue {
 
  private:
   void read_all();
+  /// Both with mutex_ held.
+  void steer(const protocol::PolicyRequest& request);
+  void steer(const protocol::CancelRequest& request);
   void end(std::exception_ptr error);
 
   Channel& channel_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<nlohmann::json> waiting_;
-  std::set<std::int64_t> cancelled_ids_;  // of waiting requests
-  std::optional<std::int64_t> running_;
+  std::set<int> cancelled_ids_;  // of waiting requests
+  std::optional<int> running_;
   std::deque<std::string> policies_;  // for running_
   bool ended_ = false;
   std::exception_ptr error_;
   std::atomic<bool> cancelled_ = false;
   std::thread reader_;  // last: starts when the rest is there
 };
-
-/// "id" of a request, -1 if it has none.
-std::int64_t request_id(const nlohmann::json& request);
 
 }  // namespace kvscope::engine

@@ -16,7 +16,7 @@ import sys
 import h5py
 import numpy as np
 
-LAYERS, HEADS = 3, 2
+LAYERS, HEADS, POSITIONS = 3, 2, 64
 NEVER, UNDECIDED = 2**31 - 1, 2**31 - 2
 
 
@@ -31,8 +31,10 @@ def cell(seed, series, index):
     return split_mix(np.atleast_1d(np.asarray(index, np.uint64)) + np.uint64(seed * 1000003 + series * 500009))
 
 
-def lifetime(h):
-    return np.where(h % 5 == 0, NEVER, np.where(h % 5 == 1, UNDECIDED, h % 997)).astype(np.int32)
+def lifetime(token, h):
+    token = token.astype(np.uint64)
+    left = token + np.uint64(1) + h % (np.uint64(POSITIONS) - token)
+    return np.where(h % 5 == 0, NEVER, np.where(h % 5 == 1, UNDECIDED, left)).astype(np.int32)
 
 
 def expected(seed):
@@ -51,16 +53,16 @@ def expected(seed):
     return n, pieces, {
         "tokens/id": (cell(seed, 1, t) % 4096).astype(np.int32),
         "tokens/logprob": logprob,
-        "heads/evict_at": lifetime(cell(seed, 5, grid)).reshape(shape),
+        "heads/evict_at": lifetime(grid % n, cell(seed, 5, grid)).reshape(shape),
         "heads/score": score.reshape(shape),
         "heads/future_mass": ((cell(seed, 7, grid) % 1024).astype(np.float32) / 1024).reshape(shape),
-        "heads/oracle_evict_at": lifetime(cell(seed, 8, grid)).reshape(shape),
+        "heads/oracle_evict_at": lifetime(grid % n, cell(seed, 8, grid)).reshape(shape),
     }, {
         "q": t[4:],
         "layer": c % LAYERS,
         "kv_head": c // 8 % HEADS,
         "newcomer": t[4:] - 4,
-        "boundary": c // 64 % 4,
+        "boundary": t[4:] - (c // 64 % 4).astype(int),
         "newcomer_effective": (c // 1024 % 100).astype(np.float32) / 8,
         "boundary_effective": (c // 131072 % 100).astype(np.float32) / 8,
         "evicted": np.where(c % 2 == 1, t[4:] - 4, -1),

@@ -62,8 +62,7 @@ std::vector<json> conversation(const RunRecord& run) {
                                                 .pieces = pieces,
                                                 .policy = run.policy,
                                                 .scorer = run.scorer,
-                                                .oracle = {},
-                                                .local_heads = run.local_heads},
+                                                .oracle = {}},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));

@@ -72,7 +72,7 @@ bool succeeds(const std::vector<std::string>& arguments, bool quiet) {
 
 namespace {
 
-constexpr int kLayers = 3, kHeads = 2;
+constexpr int kLayers = 3, kHeads = 2, kPositions = 64;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// The formula: check_trace.py has the same three lines. Series: 0 length, 1 ids, 2 logprobs, 3 piece lengths, 4 piece
@@ -82,8 +82,9 @@ std::uint64_t cell(std::uint64_t seed, std::uint64_t series, std::uint64_t index
   return split_mix(seed * 1000003 + series * 500009 + index);
 }
 
-std::int32_t lifetime(std::uint64_t hash) {
-  return hash % 5 == 0 ? kNever : hash % 5 == 1 ? kUndecided : static_cast<std::int32_t>(hash % 997);
+std::int32_t lifetime(int token, std::uint64_t hash) {
+  if (hash % 5 < 2) return hash % 5 == 0 ? kNever : kUndecided;
+  return token + 1 + static_cast<std::int32_t>(hash % static_cast<std::uint64_t>(kPositions - token));
 }
 
 /// Two runs of three read pages and change their policy. Reads may be of no page.
@@ -121,7 +122,7 @@ RunRecord formula_run(std::uint64_t seed) {
                .n_parameters = 1};
   const int n = 20 + static_cast<int>(cell(seed, 0, 0) % 40);
   run.policy = PolicySpec::parse("kvpop:budget=16,sinks=2,window=4");
-  run.n_positions = 64;
+  run.n_positions = kPositions;
   run.prompt_len = n / 2;
   run.sampling.seed = seed;
   run.prompt_index = static_cast<int>(cell(seed, 10, 0) % 1000);
@@ -141,17 +142,18 @@ RunRecord formula_run(std::uint64_t seed) {
     for (int t = 0; t < n; ++t) {
       const auto i = static_cast<std::uint64_t>(head) * n + t;
       const int l = head / kHeads, h = head % kHeads;
-      run.evict_at.row(l, h).push_back(lifetime(cell(seed, 5, i)));
+      run.evict_at.row(l, h).push_back(lifetime(t, cell(seed, 5, i)));
       const auto score = cell(seed, 6, i);
       run.scores.row(l, h).push_back(score % 11 == 0 ? kNaN : (static_cast<float>(score % 2001) - 1000) / 128);
       run.future_mass.row(l, h).push_back(static_cast<float>(cell(seed, 7, i) % 1024) / 1024);
-      run.oracle_evict_at.row(l, h).push_back(lifetime(cell(seed, 8, i)));
+      run.oracle_evict_at.row(l, h).push_back(lifetime(t, cell(seed, 8, i)));
     }
   for (int t = 4; t < n; ++t) {
     const auto hash = cell(seed, 9, t);
     run.contests.push_back({t, static_cast<std::int16_t>(hash % kLayers), static_cast<std::int16_t>(hash / 8 % kHeads),
-                            t - 4, static_cast<std::int32_t>(hash / 64 % 4), static_cast<float>(hash / 1024 % 100) / 8,
-                            static_cast<float>(hash / 131072 % 100) / 8, hash % 2 ? t - 4 : -1});
+                            t - 4, t - static_cast<std::int32_t>(hash / 64 % 4),
+                            static_cast<float>(hash / 1024 % 100) / 8, static_cast<float>(hash / 131072 % 100) / 8,
+                            hash % 2 ? t - 4 : -1});
   }
   add_reads_and_changes(run, seed);
   return run;

@@ -35,8 +35,8 @@ int wait_process(pid_t pid);
 /// True if it ended by itself with status 0.
 bool succeeds(const std::vector<std::string>& arguments, bool quiet = false);
 
-/// 3 layers, 2 KV heads, 20 to 59 tokens; every value is an integer hash of (seed, series, index). Not a run that a
-/// policy would make: a row that lands in another place is seen.
+/// 3 layers, 2 KV heads, 20 to 59 tokens; every value is an integer hash of (seed, series, index). A legal run, but
+/// not one that a policy would make: a row that lands in another place is seen.
 RunRecord formula_run(std::uint64_t seed);
 
 }  // namespace kvscope::test

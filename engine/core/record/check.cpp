@@ -246,7 +246,11 @@ void check_run(const RunRecord& run) {
   check_count("n_positions", run.n_positions, n, std::numeric_limits<int>::max());
   check_count("prompt_len", run.prompt_len, 0, n);
   check_count("n_queries", run.n_queries, 0, n);
-  check_count("prompt_index", run.prompt_index, -1, std::numeric_limits<int>::max());
+  constexpr int kAny = std::numeric_limits<int>::max();
+  check_count("prompt_index", run.prompt_index, -1, kAny);
+  check_count("scorer_delay", run.scorer.delay, -1, kAny);
+  check_count("sampling_top_k", run.sampling.top_k, 0, kAny);
+  check_count("decode_steps", run.timings.decode_steps, 0, kAny);
   check_ids(run.model, run.ids);
   check_local_heads(run.model, run.local_heads);
   check_count("pieces", static_cast<std::int64_t>(run.pieces.size()), 0, n);
@@ -263,8 +267,9 @@ void check_run(const RunRecord& run) {
     last_q = change.q;
   }
   check_count("oracle_horizon", run.oracle_horizon, 0, n);
+  const int horizon = run.oracle_horizon > 0 ? run.oracle_horizon : n;
   check_rows(run, "future_mass", run.future_mass,
-             [&](const std::vector<float>& row) { check_mass(row, run.oracle, run.oracle_horizon); });
+             [&](const std::vector<float>& row) { check_mass(row, run.oracle, horizon); });
   check_lifetime_rows(run, "oracle_evict_at", run.oracle_evict_at);
   if (!run.recall_so_far.empty()) check_recall(run.model, run.recall_so_far);
 }

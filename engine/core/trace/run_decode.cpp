@@ -1,8 +1,10 @@
-// Columns as a run. They may come from anywhere: nothing is believed.
+// Columns as a run. They may come from anywhere: nothing is believed. How they are stored is checked here, what they
+// say by check_run().
 
 #include <algorithm>
 #include <charconv>
 
+#include "engine/core/record/check.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/run_table.h"
 
@@ -28,6 +30,15 @@ void upgrade(RunRecord& run, int version) {
   if (version < 2) run.scorer = scorer_of(run.scorer.text);  // local_heads: not known
 }
 
+/// Where a member of the record stands in a file; contests and reads are groups of their own names.
+std::string path_of(std::string member) {
+  if (member == "ids") return schema(Dataset::token_id).path;
+  if (member == "changes") return schema(Dataset::changes_span).path;
+  for (const auto& dataset : kSchema)
+    if (std::string_view(dataset.path).ends_with("/" + member)) return dataset.path;
+  return member;
+}
+
 class Decoder {
  public:
   Decoder(const RunBlock& block, const ModelInfo& model, const std::string& file)
@@ -41,11 +52,10 @@ class Decoder {
     decode_texts();
     visit_series(run_,
                  [&](auto& series, Dataset values, Dataset lengths, auto) { decode_series(series, values, lengths); });
-    check_lifetimes(run_.evict_at, Dataset::evict_at);
-    check_lifetimes(run_.oracle_evict_at, Dataset::oracle_evict_at);
-    decode_contests();
+    visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
     decode_reads();
     upgrade(run_, block_.version);
+    check();
     return std::move(run_);
   }
 
@@ -53,9 +63,10 @@ class Decoder {
   [[noreturn]] void fail(Dataset id, std::string found, std::string expected) const {
     malformed(file_, block_.run, schema(id).path, std::move(found), std::move(expected));
   }
-  std::int32_t count(Dataset id, std::int64_t min, std::int64_t max) const {
+  /// How many of the run's tokens have it.
+  std::int32_t count(Dataset id) const {
     const auto value = block_.value<std::int32_t>(id);
-    if (value < min || value > max) fail(id, std::to_string(value), std::to_string(min) + " to " + std::to_string(max));
+    if (value < 0 || value > n_) fail(id, std::to_string(value), "0 to " + std::to_string(n_));
     return value;
   }
   bool flag(Dataset id) const {
@@ -80,17 +91,16 @@ class Decoder {
   }
 
   void decode_scalars() {
-    visit_scalars(run_, [&]<typename T>(Dataset id, T& member, [[maybe_unused]] int min) {
+    visit_scalars(run_, [&]<typename T>(Dataset id, T& member) {
       if (schema(id).since > block_.version) return;
       if constexpr (std::is_same_v<T, int>) {
-        member = count(id, min, INT32_MAX);
+        member = block_.value<std::int32_t>(id);
       } else if constexpr (std::is_same_v<T, bool>) {
         member = flag(id);
       } else {
         member = block_.value<T>(id);
       }
     });
-    for (const auto id : {Dataset::prompt_len, Dataset::oracle_horizon, Dataset::n_queries}) count(id, 0, n_);
     const auto status = block_.value<std::uint8_t>(Dataset::status);
     if (status > static_cast<int>(RunStatus::failed)) fail(Dataset::status, std::to_string(status), "0 to 3");
     run_.status = static_cast<RunStatus>(status);
@@ -109,17 +119,14 @@ class Decoder {
 
   void decode_tokens() {
     const auto ids = block_.values<std::int32_t>(Dataset::token_id);
-    const std::int32_t end = model_.vocab_size > 0 ? model_.vocab_size : INT32_MAX;
-    for (const auto id : ids)
-      if (id < 0 || id >= end) fail(Dataset::token_id, std::to_string(id), "0 to " + std::to_string(end - 1));
     run_.ids.assign(ids.begin(), ids.end());
 
     const auto logprobs = block_.values<float>(Dataset::token_logprob);
-    run_.logprobs.assign(logprobs.begin(), logprobs.begin() + count(Dataset::n_logprobs, 0, n_));
+    run_.logprobs.assign(logprobs.begin(), logprobs.begin() + count(Dataset::n_logprobs));
 
     const auto spans = block_.values<std::int64_t>(Dataset::piece_span);
     const auto bytes = block_.values<char>(Dataset::piece_bytes);
-    const int n_pieces = count(Dataset::n_pieces, 0, n_);
+    const int n_pieces = count(Dataset::n_pieces);
     std::int64_t end_of_last = 0;
     for (int i = 0; i < n_pieces; ++i) {
       const std::int64_t base = block_.slice.begin[Axis::piece_byte];
@@ -169,14 +176,6 @@ class Decoder {
     }
   }
 
-  void check_lifetimes(const LifetimeMap& map, Dataset id) const {
-    if (map.empty()) return;
-    for (int layer = 0; layer < map.n_layers(); ++layer)
-      for (int head = 0; head < map.n_kv_heads(); ++head)
-        for (const auto value : map.row(layer, head))
-          if (value < 0) fail(id, std::to_string(value), "a query position or a mark");
-  }
-
   /// One member of all rows.
   template <typename Row, typename T>
   void decode_column(std::vector<Row>& rows, Dataset id, T Row::*member) const {
@@ -185,33 +184,13 @@ class Decoder {
     for (std::size_t i = 0; i < values.size(); ++i) rows[i].*member = values[i];
   }
 
-  void decode_contests() {
-    visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
-    std::vector<std::int32_t> last(static_cast<std::size_t>(model_.n_layers) * model_.n_kv_heads, -1);
-    const auto check_token = [&](Dataset id, std::int32_t value) {
-      if (value < -1 || value >= n_) fail(id, std::to_string(value), "-1 to " + std::to_string(n_ - 1));
-    };
-    for (const Contest& contest : run_.contests) {
-      check_head(Dataset::contest_layer, contest.layer, Dataset::contest_kv_head, contest.kv_head);
-      check_query(Dataset::contest_q, contest.q, last[contest.layer * model_.n_kv_heads + contest.kv_head]);
-      check_token(Dataset::contest_newcomer, contest.newcomer);
-      check_token(Dataset::contest_boundary, contest.boundary);
-      check_token(Dataset::contest_evicted, contest.evicted);
-    }
-  }
-
   void decode_reads() {
     visit_read_columns([&](Dataset id, auto member) { decode_column(run_.reads, id, member); });
     const auto spans = block_.values<std::int64_t>(Dataset::page_span);
     const auto pages = block_.values<std::int32_t>(Dataset::page);
-    for (const auto page : pages)
-      if (page < 0 || page > n_) fail(Dataset::page, std::to_string(page), "0 to " + std::to_string(n_));
-    std::vector<std::int32_t> last(static_cast<std::size_t>(model_.n_layers) * model_.n_kv_heads, 0);
     std::uint64_t end_of_last = 0;
     for (std::size_t i = 0; i < run_.reads.size(); ++i) {
       PageRead& read = run_.reads[i];
-      check_head(Dataset::read_layer, read.layer, Dataset::read_kv_head, read.kv_head);
-      check_query(Dataset::read_q, read.q, last[read.layer * model_.n_kv_heads + read.kv_head]);
       const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::page]);
       const auto begin = static_cast<std::uint64_t>(spans[2 * i]) - base;
       const auto end = static_cast<std::uint64_t>(spans[2 * i + 1]) - base;
@@ -222,16 +201,13 @@ class Decoder {
     }
   }
 
-  /// Queries of a head rise; `last` is that of its row before.
-  void check_query(Dataset id, std::int32_t q, std::int32_t& last) const {
-    if (q < 0 || q >= n_ || q < last)
-      fail(id, std::to_string(q) + " after " + std::to_string(last), "ascending positions of the run");
-    last = q;
-  }
-
-  void check_head(Dataset layer_id, int layer, Dataset kv_head_id, int kv_head) const {
-    if (layer < 0 || layer >= model_.n_layers) fail(layer_id, std::to_string(layer), "a layer of the model");
-    if (kv_head < 0 || kv_head >= model_.n_kv_heads) fail(kv_head_id, std::to_string(kv_head), "a head of the model");
+  /// What the columns say must be a run.
+  void check() const {
+    try {
+      check_run(run_);
+    } catch (const RunFault& fault) {
+      malformed(file_, block_.run, path_of(fault.parts().where), fault.parts().found, fault.parts().expected);
+    }
   }
 
   const RunBlock& block_;

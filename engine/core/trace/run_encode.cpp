@@ -164,8 +164,7 @@ RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int
 
   encode_tokens(block, run, filled[Axis::piece_byte]);
   encode_texts(block, run, filled[Axis::text_byte]);
-  visit_scalars(run,
-                [&]<typename T>(Dataset id, const T& member, int) { block.set(id, static_cast<Stored<T>>(member)); });
+  visit_scalars(run, [&]<typename T>(Dataset id, const T& member) { block.set(id, static_cast<Stored<T>>(member)); });
   block.set(Dataset::status, static_cast<std::uint8_t>(run.status));
   block.set(Dataset::recall_known, static_cast<std::uint8_t>(!run.recall_so_far.empty()));
   encode_heads(block, run.recall_so_far, kNaN, Dataset::recall_so_far);

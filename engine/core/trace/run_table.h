@@ -21,19 +21,19 @@ template <typename T>
 using Stored = std::conditional_t<std::is_same_v<T, int>, std::int32_t,
                                   std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>>;
 
-/// Calls visit(dataset, member, min) for each number of a run (const or not); a whole number is not below min.
+/// Calls visit(dataset, member) for each number of a run (const or not).
 template <typename Run, typename Visit>
 void visit_scalars(Run& run, Visit&& visit) {
-  visit(Dataset::prompt_index, run.prompt_index, -1);
-  visit(Dataset::n_positions, run.n_positions, 0);
-  visit(Dataset::prompt_len, run.prompt_len, 0);
-  visit(Dataset::oracle_horizon, run.oracle_horizon, 0);
-  visit(Dataset::n_queries, run.n_queries, 0);
-  visit(Dataset::scorer_delay, run.scorer.delay, -1);
+  visit(Dataset::prompt_index, run.prompt_index);
+  visit(Dataset::n_positions, run.n_positions);
+  visit(Dataset::prompt_len, run.prompt_len);
+  visit(Dataset::oracle_horizon, run.oracle_horizon);
+  visit(Dataset::n_queries, run.n_queries);
+  visit(Dataset::scorer_delay, run.scorer.delay);
   // The datasets of a struct's fields follow one another in the order of visit_fields().
   const auto visit_struct = [&](auto& fields, Dataset first) {
     int next = static_cast<int>(first);
-    visit_fields(fields, [&](std::string_view, auto& member, auto) { visit(static_cast<Dataset>(next++), member, 0); });
+    visit_fields(fields, [&](std::string_view, auto& member, auto) { visit(static_cast<Dataset>(next++), member); });
   };
   visit_struct(run.sampling, Dataset::temperature);
   visit_struct(run.timings, Dataset::load_s);

@@ -17,7 +17,6 @@ std::string changes_text(const RunRecord& run) {
 
 /// A line each: query, tab, policy.
 void set_changes(RunRecord& run, std::string_view rest) {
-  std::int32_t last_q = 0;
   while (!rest.empty()) {
     const auto line = rest.substr(0, rest.find('\n'));
     PolicyChange change;
@@ -25,11 +24,7 @@ void set_changes(RunRecord& run, std::string_view rest) {
     const auto [tab, failure] = std::from_chars(line.data(), end, change.q);
     if (line.size() == rest.size() || failure != std::errc() || tab == end || *tab != '\t')
       throw Error({.found = in_quotes(line), .expected = "lines of query, tab and policy"});
-    if (change.q < last_q || change.q > run.n_positions)
-      throw Error({.found = "query " + std::to_string(change.q),
-                   .expected = std::to_string(last_q) + " to " + std::to_string(run.n_positions)});
     change.policy = PolicySpec::parse({tab + 1, static_cast<std::size_t>(end - tab - 1)});
-    last_q = change.q;
     run.changes.push_back(std::move(change));
     rest.remove_prefix(line.size() + 1);
   }

@@ -8,7 +8,7 @@
 namespace kvscope {
 namespace {
 
-constexpr int kMaxTokens = 1 << 30, kMaxHidden = 1 << 16;
+constexpr int kMaxFileTokens = 1 << 30, kMaxHidden = 1 << 16;
 constexpr double kMaxNumber = 1e9;
 
 struct KindName {
@@ -31,9 +31,9 @@ constexpr KindName kKinds[] = {
 /// Calls f(key, field, min, max) for every number of `c`; booleans and the activation have no range.
 template <class Config, class F>
 void visit_fields(Config& c, const F& f) {
-  f("delay", c.delay, 0, kMaxTokens);
-  f("window", c.window, 0, kMaxTokens);
-  f("n_sink", c.n_sink, 0, kMaxTokens);
+  f("delay", c.delay, 0, kMaxFileTokens);
+  f("window", c.window, 0, kMaxFileTokens);
+  f("n_sink", c.n_sink, 0, kMaxFileTokens);
   f("n_hidden", c.n_hidden, 0, kMaxHidden);
   f("activation", c.activation, 0, 0);
   f("norm_eps", c.norm_eps, 1e-12, 0.1);

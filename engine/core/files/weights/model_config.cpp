@@ -18,7 +18,7 @@ using nlohmann::json;
 // hidden_size and head_dim: the widest row and head of the kernels.
 constexpr std::int64_t kMaxVocab = 1 << 22, kMaxHidden = 1 << 14, kMaxWidth = 1 << 20, kMaxLayers = 1024,
                        kMaxHeads = 1024, kMaxHeadDim = 256;
-constexpr std::int64_t kMaxPositions = 1 << 30;
+constexpr std::int64_t kMaxFilePositions = 1 << 30;
 
 class Reader {
  public:
@@ -32,7 +32,7 @@ class Reader {
     c.intermediate_size = size("intermediate_size", kMaxWidth);
     c.n_layers = size("num_hidden_layers", kMaxLayers);
     read_heads(c, family);
-    c.max_positions = size("max_position_embeddings", kMaxPositions);
+    c.max_positions = size("max_position_embeddings", kMaxFilePositions);
     c.rms_norm_eps = static_cast<float>(object_.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
     c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
     c.set_family(family);
@@ -141,7 +141,7 @@ class Reader {
     if (!object_.boolean_or("use_sliding_window", false) || object_.has("layer_types")) return;
     constexpr std::int64_t kDefaultWindow = 4096, kDefaultFullLayers = 28;  // of transformers
     const bool none = config_.contains("sliding_window") && config_["sliding_window"].is_null();
-    const auto window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxPositions);
+    const auto window = object_.integer_or("sliding_window", kDefaultWindow, 1, kMaxFilePositions);
     const std::int64_t full = object_.integer_or("max_window_layers", kDefaultFullLayers, 0, kMaxLayers);
     if (none) return;
     for (std::int64_t i = full; i < c.n_layers; ++i)

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kMinTheta = 1, kMaxTheta = 1e12, kMaxFactor = 1e6, kMaxPositions = 1 << 30;
+constexpr double kMinTheta = 1, kMaxTheta = 1e12, kMaxFactor = 1e6, kMaxFilePositions = 1 << 30;
 
 struct KindName {
   const char* name;
@@ -60,7 +60,7 @@ class RopeReader {
   /// Beside the section before inside it, as transformers has it; the context itself if neither says it.
   double original_positions(int max_positions) const {
     constexpr const char* kKey = "original_max_position_embeddings";
-    return config_.number_or(kKey, rope_.number_or(kKey, max_positions, 1, kMaxPositions), 1, kMaxPositions);
+    return config_.number_or(kKey, rope_.number_or(kKey, max_positions, 1, kMaxFilePositions), 1, kMaxFilePositions);
   }
 
   void read_llama3(RopeScaling& scaling) const {
