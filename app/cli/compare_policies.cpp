@@ -26,11 +26,11 @@ struct Scored {
 struct Cancelled {};
 
 Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy) {
-  const auto done = job.call({{"type", "score"},
-                              {"ids", protocol::pack(run.ids)},
-                              {"policy", policy.to_string()},
-                              {"n_positions", std::max(run.n_positions, run.n_tokens())},
-                              {"choices", true}});
+  const auto done = job.call(protocol::ScoreRequest{.text = "",
+                                                    .ids = run.ids,
+                                                    .policy = policy,
+                                                    .n_positions = std::max(run.n_positions, run.n_tokens()),
+                                                    .choices = true});
   if (done.value("status", "") == "cancelled") throw Cancelled{};
   Scored scored{protocol::unpack_f32(done, "logprobs"),
                 protocol::unpack_i32(done, "greedy"),

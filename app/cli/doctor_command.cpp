@@ -87,11 +87,8 @@ ordered_json check_font(const char* family) {
 void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
   try {
     EngineJob job(arguments);
-    const auto& hello = job.hello();
-    checks.push_back(check("engine", true,
-                           "kvscope-engine " + hello.value("engine", "") + ", torch " + hello.value("torch", "") +
-                               ", " + hello.value("device", "")));
-    for (const auto& item : job.call({{"type", "doctor"}}).value("checks", nlohmann::json::array())) {
+    checks.push_back(check("engine", true, "kvscope-engine " + job.greeting().engine));
+    for (const auto& item : job.call(protocol::DoctorRequest{}).value("checks", nlohmann::json::array())) {
       checks.push_back(
           check(item.value("name", ""), item.value("ok", false), item.value("text", ""), item.value("hint", "")));
     }

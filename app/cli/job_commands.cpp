@@ -17,7 +17,7 @@ namespace {
 int run_job(const Arguments& arguments, const std::string& name, const nlohmann::json& args) {
   EngineJob job(arguments);
   const bool json = arguments.has("json");
-  const auto done = job.call({{"type", "job"}, {"job", name}, {"args", args}}, [&](const nlohmann::json& event) {
+  const auto done = job.call(protocol::JobRequest{name, args}, [&](const nlohmann::json& event) {
     if (event.value("type", "") != "row") return;
     job.progress().clear();
     if (json) {

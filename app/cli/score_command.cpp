@@ -56,7 +56,7 @@ int score(const Arguments& arguments) {
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy", "full"));
   EngineJob job(arguments);
   job.load(model_path);
-  const auto done = job.call({{"type", "score"}, {"text", text}, {"policy", policy.to_string()}});
+  const auto done = job.call(protocol::ScoreRequest{.text = text, .ids = {}, .policy = policy});
   job.progress().clear();
   if (done.value("status", "") == "cancelled") return static_cast<int>(ExitCode::cancelled);
   const auto ids = protocol::unpack_i32(done, "ids");

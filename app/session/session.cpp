@@ -22,9 +22,7 @@ Session::Session(Options options)
 
 EngineLink::Options Session::engine_options(Options& options) {
   return {.command = options.engine_command,
-          .device = options.device,
-          .dtype = options.dtype,
-          .gates = options.gates,
+          .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
           .wake = options.wake,
           .on_snapshot =
               [this](RunAssembler::Snapshot snapshot) {
