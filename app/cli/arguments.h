@@ -26,8 +26,10 @@ struct CommandSpec {
   std::string_view summary;   // one line, for the list of commands
   std::string_view details;   // a paragraph for the command's own help
   std::string_view example;   // whole lines that can be pasted
-  int min_positionals, max_positionals;
-  std::span<const OptionSpec> options;
+  struct {
+    int min, max;
+  } positionals;
+  std::span<const OptionSpec> options;     // besides --help, which all have
   int (*run)(const Arguments& arguments);  // returns the exit code; throws Error
 };
 
@@ -56,6 +58,7 @@ class Arguments {
   std::vector<std::string> positionals_;
 };
 
+[[noreturn]] void usage_error(std::string where, std::string found, std::string expected, std::string hint = "");
 /// "--max-tokens", "-o": an option's name as it is typed.
 std::string dashed(std::string_view option_name);
 /// The candidate closest to `word` if it is close enough to be meant, else empty.

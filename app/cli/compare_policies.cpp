@@ -183,7 +183,6 @@ int compare_policies(const Arguments& arguments) {
         "\nmeasured: the model read the recorded tokens under each policy; nll in nats per token; density is %s\n",
         std::string(find_metric("density")->definition).c_str());
   }
-  flush_stdout();
   return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/paths.h"
-#include "app/window/window_probe.h"
+#include "app/window/glfw_window.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -22,7 +22,6 @@ using nlohmann::ordered_json;
 constexpr OptionSpec kOptions[] = {
     kEngineOption,
     {"json", "", "one object: ok, checks"},
-    kHelpOption,
 };
 
 ordered_json check(const std::string& name, bool ok, const std::string& text, const std::string& hint = "") {
@@ -31,9 +30,14 @@ ordered_json check(const std::string& name, bool ok, const std::string& text, co
 }
 
 ordered_json check_display() {
-  const WindowProbe probe = probe_window();
-  return check("display", probe.ok, probe.text,
-               "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without");
+  try {
+    const GlfwWindow window({.width = 64, .height = 64, .visible = false, .title = "kvscope doctor"});
+    return check("display", true, window.description());
+  } catch (const Error& error) {
+    return check(
+        "display", false, error.what(),
+        "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without");
+  }
 }
 
 ordered_json check_disk() {
@@ -121,25 +125,20 @@ int doctor(const Arguments& arguments) {
       if (!ok && !hint.empty()) std::printf("         %-20s hint: %s\n", "", escape_for_terminal(hint).c_str());
     }
   }
-  flush_stdout();
   return static_cast<int>(all_ok ? ExitCode::done : ExitCode::resource);
 }
 
 }  // namespace
 
-const CommandSpec& doctor_command() {
-  static const CommandSpec spec = {
-      "doctor",
-      "[--engine COMMAND] [--json]",
-      "what this machine can do, and what is missing",
-      "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if "
-      "something is missing.",
-      "  kvscope doctor",
-      0,
-      0,
-      kOptions,
-      doctor};
-  return spec;
-}
+extern const CommandSpec doctor_command = {
+    "doctor",
+    "[--engine COMMAND] [--json]",
+    "what this machine can do, and what is missing",
+    "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if "
+    "something is missing.",
+    "  kvscope doctor",
+    {0, 0},
+    kOptions,
+    doctor};
 
 }  // namespace kvscope::app

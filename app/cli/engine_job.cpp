@@ -21,7 +21,7 @@ std::string choice(const Arguments& arguments, std::string_view option,
     if (name == value) return value;
     list += (list.empty() ? "" : ", ") + std::string(name);
   }
-  throw Error({.code = ExitCode::usage, .file = dashed(option), .found = "'" + value + "'", .expected = list});
+  usage_error(dashed(option), "'" + value + "'", list);
 }
 
 }  // namespace

@@ -22,7 +22,6 @@ inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cud
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
 inline constexpr OptionSpec kJsonOption = {"json", "", "machine-readable output"};
-inline constexpr OptionSpec kHelpOption = {"help", "", "this text"};
 
 class EngineJob {
  public:

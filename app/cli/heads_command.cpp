@@ -3,11 +3,9 @@
 #include <cstdio>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/traces.h"
 #include "engine/core/files/gate/duo_directory.h"
-#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {
@@ -18,15 +16,12 @@ constexpr OptionSpec kOptions[] = {
     {"export", "FORMAT:PATH", "duo:FOLDER writes DuoAttention's full_attention_heads.tsv and config.json"},
     {"overwrite", "", "replace files of those names"},
     {"json", "", "one object: heads, coverage, full [layers][kv_heads]"},
-    kHelpOption,
 };
 
 std::string export_folder(const Arguments& arguments) {
   const std::string target = arguments.text("export");
   if (target.empty()) return "";
-  if (!target.starts_with("duo:") || target.size() == 4) {
-    throw Error({.code = ExitCode::usage, .file = "--export", .found = "'" + target + "'", .expected = "duo:FOLDER"});
-  }
+  if (!target.starts_with("duo:") || target.size() == 4) usage_error("--export", "'" + target + "'", "duo:FOLDER");
   return target.substr(4);
 }
 
@@ -45,10 +40,7 @@ void print_selection(const HeadSelection& selection) {
 
 int heads(const Arguments& arguments) {
   const std::string strategy = arguments.text("strategy", "densest");
-  if (strategy != "densest" && strategy != "D") {
-    throw Error(
-        {.code = ExitCode::usage, .file = "--strategy", .found = "'" + strategy + "'", .expected = "densest (or D)"});
-  }
+  if (strategy != "densest" && strategy != "D") usage_error("--strategy", "'" + strategy + "'", "densest (or D)");
   const double share = arguments.real("share", 0.25, 0, 1);
   const std::string folder = export_folder(arguments);
   const std::vector<RunRecord> runs = load_all_runs(arguments.positionals());
@@ -74,25 +66,20 @@ int heads(const Arguments& arguments) {
   } else {
     print_selection(selection);
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& heads_command() {
-  static const CommandSpec spec = {
-      "heads",
-      "TRACE... [--share X] [--export duo:FOLDER]",
-      "choose the heads that stay global in a hybrid, and export them",
-      "Density and coverage count long-range entries (outside window and sinks) over all runs of all traces. The "
-      "folder that duo: writes loads in DuoAttention and kvpress.",
-      "  kvscope heads traces.h5 --strategy densest --share 0.25 --export duo:selected-heads",
-      1,
-      1000,
-      kOptions,
-      heads};
-  return spec;
-}
+extern const CommandSpec heads_command = {
+    "heads",
+    "TRACE... [--share X] [--export duo:FOLDER]",
+    "choose the heads that stay global in a hybrid, and export them",
+    "Density and coverage count long-range entries (outside window and sinks) over all runs of all traces. The "
+    "folder that duo: writes loads in DuoAttention and kvpress.",
+    "  kvscope heads traces.h5 --strategy densest --share 0.25 --export duo:selected-heads",
+    {1, 1000},
+    kOptions,
+    heads};
 
 }  // namespace kvscope::app

@@ -23,7 +23,6 @@ constexpr OptionSpec kOptions[] = {
     kEngineOption,
     kQuietOption,
     {"json", "", "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token)"},
-    kHelpOption,
 };
 
 nlohmann::json logprobs_to_json(const std::vector<float>& logprobs) {
@@ -76,25 +75,20 @@ int score(const Arguments& arguments) {
   } else {
     print_table(model_path, ids, logprobs, nll);
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& score_command() {
-  static const CommandSpec spec = {
-      "score",
-      "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
-      "log-probability of each token of a text under a policy",
-      "Teacher-forced: the text is given, the policy decides what each position may still see. Special tokens in the "
-      "text become their ids.",
-      "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
-      1,
-      1,
-      kOptions,
-      score};
-  return spec;
-}
+extern const CommandSpec score_command = {
+    "score",
+    "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
+    "log-probability of each token of a text under a policy",
+    "Teacher-forced: the text is given, the policy decides what each position may still see. Special tokens in the "
+    "text become their ids.",
+    "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
+    {1, 1},
+    kOptions,
+    score};
 
 }  // namespace kvscope::app

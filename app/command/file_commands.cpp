@@ -39,40 +39,38 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 .group = "File",
                 .shortcut = "Ctrl+O",
                 .arguments = "path: file or folder",
-                .run = [&session, &ui, &registry](const nlohmann::json& arguments) -> nlohmann::json {
+                .run = [&session, &ui, &registry](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model, trace or prompt",
                                      .command = "file.open",
                                      .hint = "a model's folder, a trace (.h5) or a prompt (.txt)"})) {
                     open_anything(session, registry, text_argument(arguments, "path"));
                   }
-                  return nullptr;
                 }});
   registry.add({.id = "model.open",
                 .title = "Open a model",
                 .group = "File",
                 .arguments = "path: folder",
                 .enabled = [&session] { return !session.run_in_progress(); },
-                .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
-                  if (!ask_for_path(ui, arguments,
-                                    {.title = "Open model",
-                                     .command = "model.open",
-                                     .path = session.engine().model_path(),
-                                     .hint = "a folder with config.json and safetensors"})) {
-                    session.open_model(text_argument(arguments, "path"));
-                  }
-                  return nullptr;
-                }});
+                .run =
+                    [&session, &ui](const nlohmann::json& arguments) {
+                      if (!ask_for_path(ui, arguments,
+                                        {.title = "Open model",
+                                         .command = "model.open",
+                                         .path = session.engine().model_path(),
+                                         .hint = "a folder with config.json and safetensors"})) {
+                        session.open_model(text_argument(arguments, "path"));
+                      }
+                    }});
   registry.add(
       {.id = "trace.open",
        .title = "Open a trace",
        .group = "File",
        .arguments = "path: file",
-       .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+       .run = [&session, &ui](const nlohmann::json& arguments) {
          if (!ask_for_path(ui, arguments, {.title = "Open trace", .command = "trace.open", .hint = "a trace (.h5)"})) {
            session.open_trace(text_argument(arguments, "path"));
          }
-         return nullptr;
        }});
   registry.add(
       {.id = "trace.save",
@@ -81,23 +79,18 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
        .shortcut = "Ctrl+S",
        .arguments = "path: file, overwrite: bool, id: run id (A)",
        .enabled = has_run,
-       .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+       .run = [&session, &ui](const nlohmann::json& arguments) {
          if (ask_for_path(
                  ui, arguments,
                  {.title = "Save trace", .command = "trace.save", .path = "run.h5", .hint = "HDF5", .save = true})) {
-           return nullptr;
          }
          session.save_trace(integer_argument(arguments, "id", session.a()->id), text_argument(arguments, "path"),
                             flag_argument(arguments, "overwrite", false));
-         return nullptr;
        }});
   registry.add({.id = "session.save",
                 .title = "Save prompt, policy and open traces for the next start",
                 .group = "File",
-                .run = [&session](const nlohmann::json&) -> nlohmann::json {
-                  save_session(session, false);
-                  return nullptr;
-                }});
+                .run = [&session] { save_session(session, false); }});
 }
 
 }  // namespace kvscope::app

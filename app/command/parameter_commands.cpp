@@ -82,37 +82,30 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 .title = "Set the prompt",
                 .group = "Prompt",
                 .arguments = "text: text | path: file, chat: bool",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  set_prompt(session.next_run(), arguments);
-                  return nullptr;
-                }});
-  registry.add({.id = "prompt.focus",
-                .title = "Type a prompt",
-                .group = "Prompt",
-                .shortcut = "Ctrl+P",
-                .run = [&ui](const nlohmann::json&) -> nlohmann::json {
+                .run = [&session](const nlohmann::json& arguments) { set_prompt(session.next_run(), arguments); }});
+  registry.add({.id = "prompt.focus", .title = "Type a prompt", .group = "Prompt", .shortcut = "Ctrl+P", .run = [&ui] {
                   ui.left = true, ui.focus_prompt = true, ui.maximised.clear();
-                  return nullptr;
                 }});
   registry.add({.id = "prompt.sample",
                 .title = "Next sample prompt",
                 .group = "Prompt",
                 .arguments = "index: number",
                 .enabled = [] { return !sample_prompts().empty(); },
-                .run = [&session, next = 0](const nlohmann::json& arguments) mutable -> nlohmann::json {
-                  const auto prompts = sample_prompts();
-                  const int index = integer_argument(arguments, "index", next);
-                  next = index + 1;
-                  const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
-                  session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
-                  return path.string();
-                }});
+                .run =
+                    [&session, next = 0](const nlohmann::json& arguments) mutable {
+                      const auto prompts = sample_prompts();
+                      const int index = integer_argument(arguments, "index", next);
+                      next = index + 1;
+                      const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
+                      session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
+                      return path.string();
+                    }});
   registry.add(
       {.id = "policy.set",
        .title = "Change the policy",
        .group = "Policy",
        .arguments = "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
-       .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+       .run = [&session](const nlohmann::json& arguments) {
          session.set_policy(changed_policy(session.parameters().policy, arguments));
          return session.parameters().policy.to_string();
        }});
@@ -120,18 +113,14 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 .title = "Set how many tokens to generate",
                 .group = "Run",
                 .arguments = "n: number",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                .run = [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
-                  return nullptr;
                 }});
   registry.add({.id = "sampling.set",
                 .title = "Change the sampling",
                 .group = "Policy",
                 .arguments = "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  set_sampling(session, arguments);
-                  return nullptr;
-                }});
+                .run = [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});
 }
 
 }  // namespace kvscope::app

@@ -6,13 +6,6 @@
 namespace kvscope::app {
 namespace {
 
-auto nothing(auto action) {
-  return [action](const nlohmann::json&) -> nlohmann::json {
-    action();
-    return nullptr;
-  };
-}
-
 void add_decode_commands(CommandRegistry& registry, Session& session) {
   const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
@@ -21,29 +14,29 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
                 .group = "Run",
                 .shortcut = "Ctrl+R Ctrl+Enter",
                 .enabled = idle,
-                .run = nothing([&session] { session.start_run(); })});
+                .run = [&session] { session.start_run(); }});
   registry.add({.id = "run.cancel",
                 .title = "Cancel the run",
                 .group = "Run",
                 .shortcut = "Ctrl+.",
                 .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.engine().cancel_run(); })});
+                .run = [&session] { session.engine().cancel_run(); }});
   registry.add({.id = "run.apply_policy",
                 .title = "Go on with these parameters from the next token",
                 .group = "Run",
                 .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.engine().change_policy(session.parameters().policy); })});
+                .run = [&session] { session.engine().change_policy(session.parameters().policy); }});
   registry.add({.id = "run.decode_again",
                 .title = "Decode again with this policy (measure B)",
                 .group = "Run",
                 .shortcut = "Ctrl+Shift+R",
                 .enabled = idle_with_a,
-                .run = nothing([&session] { session.decode_again(); })});
+                .run = [&session] { session.decode_again(); }});
   registry.add({.id = "run.replay",
                 .title = "Replay A's tokens under this policy",
                 .group = "Run",
                 .enabled = idle_with_a,
-                .run = nothing([&session] { session.replay(); })});
+                .run = [&session] { session.replay(); }});
 }
 
 // Without ids: the two newest runs, or B out of sight if it is on show.
@@ -65,33 +58,27 @@ void add_list_commands(CommandRegistry& registry, Session& session) {
                 .group = "Run",
                 .arguments = "a: run id, b: run id",
                 .enabled = any,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  compare_runs(session, arguments);
-                  return nullptr;
-                }});
-  registry.add({.id = "run.show",
-                .title = "Show a run as A",
-                .group = "Run",
-                .arguments = "id: run id",
-                .enabled = any,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  session.show(integer_argument(arguments, "id", 0), 0);
-                  return nullptr;
-                }});
+                .run = [&session](const nlohmann::json& arguments) { compare_runs(session, arguments); }});
+  registry.add(
+      {.id = "run.show",
+       .title = "Show a run as A",
+       .group = "Run",
+       .arguments = "id: run id",
+       .enabled = any,
+       .run = [&session](const nlohmann::json& arguments) { session.show(integer_argument(arguments, "id", 0), 0); }});
   registry.add({.id = "run.swap",
                 .title = "Swap A and B",
                 .group = "Run",
                 .shortcut = "X",
                 .enabled = [&session] { return session.b() != nullptr; },
-                .run = nothing([&session] { session.swap(); })});
+                .run = [&session] { session.swap(); }});
   registry.add({.id = "run.remove",
                 .title = "Remove a run from the list",
                 .group = "Run",
                 .arguments = "id: run id (A)",
                 .enabled = any,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                .run = [&session](const nlohmann::json& arguments) {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
-                  return nullptr;
                 }});
 }
 
@@ -100,7 +87,7 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                 .title = "Copy as command",
                 .group = "Run",
                 .shortcut = "Ctrl+Shift+C",
-                .run = [&session, &ui](const nlohmann::json&) -> nlohmann::json {
+                .run = [&session, &ui] {
                   ui.clipboard = session.command_line();
                   session.messages().notify("copied the command that does this run");
                   return ui.clipboard;
@@ -109,15 +96,15 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                 .title = "Preview this policy on A's scores",
                 .group = "Run",
                 .enabled = [&session] { return session.shown_a() != nullptr; },
-                .run = nothing([&session] { session.request_preview(); })});
+                .run = [&session] { session.request_preview(); }});
   registry.add({.id = "preview.discard",
                 .title = "Back to A's policy",
                 .group = "Run",
                 .enabled = [&session] { return session.shown_a() != nullptr; },
-                .run = nothing([&session] { session.set_policy(session.shown_a()->run->policy); })});
-  registry.add({.id = "engine.restart", .title = "Restart the engine", .group = "Run", .run = nothing([&session] {
-                                                                                         session.restart_engine();
-                                                                                       })});
+                .run = [&session] { session.set_policy(session.shown_a()->run->policy); }});
+  registry.add({.id = "engine.restart", .title = "Restart the engine", .group = "Run", .run = [&session] {
+                  session.restart_engine();
+                }});
 }
 
 }  // namespace

@@ -42,15 +42,7 @@ class Scrubber {
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState&) {
   const auto scrubbing = [&session] { return session.shown_a() != nullptr; };
   const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, auto action) {
-    registry.add({.id = id,
-                  .title = title,
-                  .group = group,
-                  .shortcut = shortcut,
-                  .enabled = scrubbing,
-                  .run = [action](const nlohmann::json&) mutable -> nlohmann::json {
-                    action();
-                    return nullptr;
-                  }});
+    registry.add({.id = id, .title = title, .group = group, .shortcut = shortcut, .enabled = scrubbing, .run = action});
   };
   const auto move = [&session](int views::Selection::*member, int by, int n) {
     auto& selection = session.selection();
@@ -69,13 +61,12 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                 .group = "Select",
                 .arguments = "layer, kv_head, token: numbers",
                 .enabled = scrubbing,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+                .run = [&session](const nlohmann::json& arguments) {
                   auto& selection = session.selection();
                   selection.layer = integer_argument(arguments, "layer", selection.layer);
                   selection.kv_head = integer_argument(arguments, "kv_head", selection.kv_head);
                   selection.token = integer_argument(arguments, "token", selection.token);
                   session.clamp_selection();
-                  return nullptr;
                 }});
   add("selection.clear", "Clear the cursor", "Select", "", [&session] { session.selection().token = -1; });
 
@@ -96,7 +87,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                 .group = "Time",
                 .arguments = "q: number",
                 .enabled = scrubbing,
-                .run = [scrubber](const nlohmann::json& arguments) mutable -> nlohmann::json {
+                .run = [scrubber](const nlohmann::json& arguments) mutable {
                   scrubber.go(integer_argument(arguments, "q", scrubber.q()));
                   return scrubber.q();
                 }});

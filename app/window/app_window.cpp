@@ -281,13 +281,10 @@ void AppWindow::after_first_frame() {
          .text = "The last session did not end in order. Its prompt, policy and traces can be taken up again.",
          .command = "session.restore",
          .button = "Restore"});
-    commands_.add({.id = "session.restore",
-                   .title = "Restore the last session",
-                   .group = "File",
-                   .run = [this, saved = *saved](const nlohmann::json&) -> nlohmann::json {
-                     session_.restore(saved, "session.json");
-                     return nullptr;
-                   }});
+    commands_.add(
+        {.id = "session.restore", .title = "Restore the last session", .group = "File", .run = [this, saved = *saved] {
+           session_.restore(saved, "session.json");
+         }});
   }
 }
 
