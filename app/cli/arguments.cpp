@@ -45,14 +45,6 @@ const OptionSpec* find_option(const CommandSpec& spec, std::string_view name) {
 
 }  // namespace
 
-void usage_error(std::string where, std::string found, std::string expected, std::string hint) {
-  throw Error({.code = ExitCode::usage,
-               .file = std::move(where),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .hint = std::move(hint)});
-}
-
 std::string dashed(std::string_view option_name) {
   return (option_name.size() == 1 ? "-" : "--") + std::string(option_name);
 }
@@ -92,16 +84,16 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
     }
     std::string value;
     if (option->value.empty()) {
-      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value: it is a flag", "");
+      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value: it is a flag");
     } else if (equals != std::string::npos) {
       value = word.substr(equals + 1);
     } else if (i + 1 < words.size()) {
       value = words[++i];
     } else {
-      usage_error(dashed(name), "nothing after it", std::string(option->value), "");
+      usage_error(dashed(name), "nothing after it", std::string(option->value));
     }
     const bool is_first = arguments.values_.emplace(name, value).second;
-    if (!is_first && !option->repeats) usage_error(dashed(name), "given twice", "", "");
+    if (!is_first && !option->repeats) usage_error(dashed(name), "given twice");
     if (option->repeats) arguments.repeated_[name].push_back(value);
   }
   const int n = static_cast<int>(arguments.positionals_.size());
@@ -132,7 +124,7 @@ std::int64_t Arguments::integer(std::string_view name, std::int64_t fallback, st
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < min || value > max)
     usage_error(dashed(name), "'" + text + "'",
-                "a whole number from " + std::to_string(min) + " to " + std::to_string(max), "");
+                "a whole number from " + std::to_string(min) + " to " + std::to_string(max));
   return value;
 }
 
@@ -146,7 +138,7 @@ double Arguments::real(std::string_view name, double fallback, double min, doubl
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < min || value > max) {
     char range[80];
     std::snprintf(range, sizeof range, "a number from %g to %g", min, max);
-    usage_error(dashed(name), "'" + text + "'", range, "");
+    usage_error(dashed(name), "'" + text + "'", range);
   }
   return value;
 }
@@ -155,7 +147,7 @@ std::string Arguments::text_or_file(std::string_view name) const {
   const std::string file_option = std::string(name) + "-file";
   if (has(name) == has(file_option))
     usage_error("kvscope " + std::string(spec_->name), has(name) ? "both given" : "neither given",
-                "one of " + dashed(name) + " TEXT and " + dashed(file_option) + " FILE", "");
+                "one of " + dashed(name) + " TEXT and " + dashed(file_option) + " FILE");
   if (has(name)) return text(name);
   const std::string path = text(file_option);
   if (path != "-") return read_file(path, kMaxTextBytes);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "app/process/usage.h"
+
 namespace kvscope::app {
 
 struct OptionSpec {
@@ -58,7 +60,6 @@ class Arguments {
   std::vector<std::string> positionals_;
 };
 
-[[noreturn]] void usage_error(std::string where, std::string found, std::string expected, std::string hint = "");
 /// "--max-tokens", "-o": an option's name as it is typed.
 std::string dashed(std::string_view option_name);
 /// The candidate closest to `word` if it is close enough to be meant, else empty.

@@ -1,7 +1,6 @@
 #include "app/cli/compare_policies.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "app/cli/engine_job.h"

@@ -13,6 +13,7 @@
 #include "app/process/paths.h"
 #include "app/window/glfw_window.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
@@ -44,8 +45,7 @@ ordered_json check_disk() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   if (error) return check("disk", false, error.message(), "the working folder cannot be read");
-  char text[80];
-  std::snprintf(text, sizeof text, "%.1f GB free in the working folder", static_cast<double>(space.available) / 1e9);
+  const std::string text = fixed_text(static_cast<double>(space.available) / 1e9, 1) + " GB free in the working folder";
   return check("disk", space.available > 1'000'000'000u, text, "traces of long runs need hundreds of megabytes");
 }
 

@@ -1,6 +1,5 @@
 // kvscope export: a run of a trace as CSV or NumPy arrays.
 
-#include <cstdio>
 #include <filesystem>
 
 #include "app/cli/arguments.h"

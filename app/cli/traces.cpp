@@ -1,18 +1,8 @@
 #include "app/cli/traces.h"
 
-#include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
-namespace {
-
-constexpr const char* kSelf = "/proc/self/exe";
-
-}  // namespace
-
-TraceInfo load_info(const std::string& path) { return trace_info(path, kSelf); }
-
-RunRecord load_run(const std::string& path, int run_index) { return load_any_trace(path, run_index, kSelf); }
 
 std::vector<RunRecord> load_all_runs(std::span<const std::string> paths) {
   std::vector<RunRecord> runs;

@@ -1,7 +1,6 @@
 // kvscope what-if: another policy on recorded scores, without the model.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "app/cli/arguments.h"

@@ -22,13 +22,11 @@ PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments
   if (has_argument(arguments, "parameter")) {
     const std::string name = text_argument(arguments, "parameter");
     const auto it = policy.values.find(name);
-    if (it == policy.values.end()) {
-      throw Error({.code = ExitCode::usage, .file = name, .found = "no parameter of " + policy.name});
-    }
+    if (it == policy.values.end()) usage_error(name, "no parameter of " + policy.name);
     it->second = number_argument(arguments, "value") + 0.0;  // -0 would print as another text than 0
   }
   if (has_argument(arguments, "budget")) {
-    if (!policy.budget) throw Error({.code = ExitCode::usage, .file = "budget", .found = policy.name + " has none"});
+    if (!policy.budget) usage_error("budget", policy.name + " has none");
     policy.budget->value = number_argument(arguments, "budget");
     if (has_argument(arguments, "kind")) {
       const std::string kind = text_argument(arguments, "kind");
@@ -56,11 +54,9 @@ void set_sampling(Session& session, const nlohmann::json& arguments) {
     if (ok) value = static_cast<Value>(x);
   });
   if (!ok)
-    throw Error({.code = ExitCode::usage,
-                 .file = "sampling",
-                 .found = arguments.dump(),
-                 .expected = "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
-                             "seed 0 or more"});
+    usage_error("sampling", arguments.dump(),
+                "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
+                "seed 0 or more");
   session.next_run().set_sampling(sampling);
 }
 

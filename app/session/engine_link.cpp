@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/process/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 
@@ -63,8 +64,7 @@ void EngineLink::discard() {
 }
 
 void EngineLink::load(const std::string& path) {
-  if (run_in_progress())
-    throw Error({.code = ExitCode::usage, .file = "model", .found = "a run is in progress", .hint = "cancel it first"});
+  if (run_in_progress()) usage_error("model", "a run is in progress", "", "cancel it first");
   start();
   options_.load.model = path;
   model_.reset();
@@ -75,15 +75,10 @@ void EngineLink::load(const std::string& path) {
 }
 
 void EngineLink::check_ready() const {
-  if (run_in_progress())
-    throw Error({.code = ExitCode::usage, .file = "run", .found = "a run is in progress", .hint = "cancel it first"});
-  if (!client_ || !model_) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model is loaded"});
-  if (state_ != EngineState::ready) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "run",
-                 .found = "the engine is " + std::string(to_string(state_)),
-                 .hint = "restart it"});
-  }
+  if (run_in_progress()) usage_error("run", "a run is in progress", "", "cancel it first");
+  if (!client_ || !model_) usage_error("run", "no model is loaded");
+  if (state_ != EngineState::ready)
+    usage_error("run", "the engine is " + std::string(to_string(state_)), "", "restart it");
 }
 
 void EngineLink::begin_run(const RunRequest& request, RunRecord record) {

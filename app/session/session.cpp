@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/process/usage.h"
 #include "app/session/run_setup.h"
-#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 
@@ -64,10 +64,8 @@ void Session::restart_engine() {
 
 void Session::start(const RunRequest& request, RunList::Place place) {
   engine_.check_ready();
-  if (request.prompt.empty() && request.prompt_ids.empty()) {
-    throw Error(
-        {.code = ExitCode::usage, .file = "prompt", .found = "nothing in it", .expected = "at least one token"});
-  }
+  if (request.prompt.empty() && request.prompt_ids.empty())
+    usage_error("prompt", "nothing in it", "at least one token");
   clear_preview();
   const RunRecord record = start_record(*engine_.model(), request);
   runs_.begin(record, place);
@@ -84,7 +82,7 @@ void Session::decode_again() {
 }
 
 void Session::replay() {
-  if (!a() || a()->run->n_tokens() == 0) throw Error({.code = ExitCode::usage, .file = "replay", .found = "no run A"});
+  if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
   start(next_run_.replay(*a()->run), RunList::Place::b);
 }
 
@@ -106,8 +104,7 @@ void Session::swap() {
 }
 
 void Session::remove_run(int id) {
-  if (id == runs_.newest_begun() && run_in_progress())
-    throw Error({.code = ExitCode::usage, .file = "run", .found = "it is in progress", .hint = "cancel it first"});
+  if (id == runs_.newest_begun() && run_in_progress()) usage_error("run", "it is in progress", "", "cancel it first");
   if (a() && a()->id == id) preview_.clear();
   runs_.remove(id);
   update_shown();
@@ -173,14 +170,9 @@ void Session::open_trace(const std::string& path) {
 
 void Session::save_trace(int run_id, const std::string& path, bool overwrite) {
   const RunEntry* entry = find_run(run_id);
-  if (!entry || entry->run->n_tokens() == 0)
-    throw Error({.code = ExitCode::usage, .file = "trace", .found = "no run to save"});
-  if (run_id == runs_.newest_begun() && run_in_progress()) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "trace",
-                 .found = "the run is in progress",
-                 .hint = "save it when it has ended"});
-  }
+  if (!entry || entry->run->n_tokens() == 0) usage_error("trace", "no run to save");
+  if (run_id == runs_.newest_begun() && run_in_progress())
+    usage_error("trace", "the run is in progress", "", "save it when it has ended");
   files_.save_trace(path, entry->run, overwrite, [this, run_id, path] { runs_.set_trace_path(run_id, path); });
 }
 

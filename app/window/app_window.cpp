@@ -8,8 +8,6 @@
 #include <GLFW/glfw3.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <filesystem>
 
 #include "app/command/app_commands.h"
