@@ -5,8 +5,8 @@
 
 #include "app/cli/progress.h"
 #include "app/cli/run_options.h"
-#include "app/cli/traces.h"
 #include "app/process/interrupt.h"
+#include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"

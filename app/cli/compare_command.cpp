@@ -9,7 +9,7 @@
 #include "app/cli/compare_policies.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 

@@ -5,8 +5,7 @@
 
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
@@ -82,13 +81,7 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
 
 class Printer {
  public:
-  explicit Printer(const std::string& model) {
-    try {
-      tokenizer_ = Tokenizer::load(model);
-    } catch (const Error&) {
-      // The model may be on another machine: ids alone then.
-    }
-  }
+  explicit Printer(const std::string& model) : tokenizer_(tokenizer_of(model)) {}
 
   std::string token(int id) const {
     const std::string number = std::to_string(id);

@@ -102,6 +102,14 @@ std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, Ru
   }
 }
 
+std::optional<Tokenizer> tokenizer_of(const std::string& model) {
+  try {
+    return Tokenizer::load(model);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 void check_model_path(const Arguments& arguments, const std::string& model) {
   std::error_code error;
   if (arguments.has("engine") || std::filesystem::is_directory(model, error)) return;

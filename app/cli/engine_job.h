@@ -9,6 +9,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/progress.h"
 #include "app/process/engine_client.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/protocol/protocol.h"
 
 namespace kvscope::app {
@@ -55,6 +56,8 @@ class EngineJob {
   EngineGreeting greeting_;
 };
 
+/// Nothing if it cannot be read from here: the model may be on another machine.
+std::optional<Tokenizer> tokenizer_of(const std::string& model);
 /// Throws Error (bad input) unless the path is there; spares starting an engine for a typing error. Does nothing when
 /// --engine is given: the path may be on another machine then.
 void check_model_path(const Arguments& arguments, const std::string& model);

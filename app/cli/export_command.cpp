@@ -4,7 +4,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/export_run.h"
 #include "engine/core/support/error.h"
 

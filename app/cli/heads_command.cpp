@@ -4,7 +4,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/files/gate/duo_directory.h"
 
 namespace kvscope::app {
@@ -25,6 +25,16 @@ std::string export_folder(const Arguments& arguments) {
   return target.substr(4);
 }
 
+std::vector<RunRecord> all_runs(const std::vector<std::string>& paths) {
+  std::vector<RunRecord> runs;
+  for (const std::string& path : paths) {
+    const TraceInfo info = load_info(path);
+    if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
+    for (int i = 0; i < info.n_runs; ++i) runs.push_back(load_run(path, i));
+  }
+  return runs;
+}
+
 void print_selection(const HeadSelection& selection) {
   for (int layer = 0; layer < selection.n_layers; ++layer) {
     std::printf("layer %2d  ", layer);
@@ -43,7 +53,7 @@ int heads(const Arguments& arguments) {
   if (strategy != "densest" && strategy != "D") usage_error("--strategy", "'" + strategy + "'", "densest (or D)");
   const double share = arguments.real("share", 0.25, 0, 1);
   const std::string folder = export_folder(arguments);
-  const std::vector<RunRecord> runs = load_all_runs(arguments.positionals());
+  const std::vector<RunRecord> runs = all_runs(arguments.positionals());
   const std::vector<const RunRecord*> pointers = run_pointers(runs);
   const HeadSelection selection = densest_heads(pointers, share);
   if (!folder.empty()) {

@@ -6,7 +6,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"

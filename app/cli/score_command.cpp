@@ -7,7 +7,6 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -33,12 +32,7 @@ nlohmann::json logprobs_to_json(const std::vector<float>& logprobs) {
 
 void print_table(const std::string& model, const std::vector<std::int32_t>& ids, const std::vector<float>& logprobs,
                  double nll) {
-  std::optional<Tokenizer> tokenizer;
-  try {
-    tokenizer = Tokenizer::load(model);
-  } catch (const Error&) {
-    // The model may be on another machine: ids alone then.
-  }
+  const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
   std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
   for (std::size_t i = 0; i < ids.size(); ++i) {
     rows.push_back({std::to_string(i), std::to_string(ids[i]), format_number(logprobs[i]),

@@ -5,7 +5,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/what_if.h"
 

@@ -46,10 +46,11 @@ int window_main(const std::vector<std::string>& words) {
     throw Error(
         {.file = options.open, .found = "no such file or folder", .expected = "a model's folder, a trace or a prompt"});
   }
-  options.engine_command = arguments.text("engine");
-  options.device = arguments.text("device", "auto");
-  options.gates = arguments.texts("gate");
-  options.dtype = arguments.text("dtype", "auto");
+  options.session = {.engine_command = arguments.text("engine"),
+                     .device = arguments.text("device", "auto"),
+                     .dtype = arguments.text("dtype", "auto"),
+                     .gates = arguments.texts("gate"),
+                     .wake = {}};
   if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
   options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));
   options.light = arguments.has("light");

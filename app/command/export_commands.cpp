@@ -106,23 +106,14 @@ void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments
 
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
-  registry.add({.id = "figure.export",
-                .title = "Export a figure (PDF, SVG, PNG)",
-                .group = "File",
-                .shortcut = "Ctrl+E",
-                .arguments = "path: file, view: name of a view or figure, preset: name, venue: name",
-                .enabled = has_run,
-                .run = [&session, &ui, &views](const nlohmann::json& arguments) {
+  registry.add({"figure.export", "Export a figure (PDF, SVG, PNG)", "File", "Ctrl+E",
+                "path: file, view: name of a view or figure, preset: name, venue: name", has_run,
+                [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
-  registry.add(
-      {.id = "heads.export",
-       .title = "Export the densest heads (DuoAttention)",
-       .group = "File",
-       .shortcut = "Ctrl+H",
-       .arguments = "path: folder, share: number (0.25), overwrite: bool",
-       .enabled = has_run,
-       .run = [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
+  registry.add({"heads.export", "Export the densest heads (DuoAttention)", "File", "Ctrl+H",
+                "path: folder, share: number (0.25), overwrite: bool", has_run,
+                [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
 }
 
 }  // namespace kvscope::app

@@ -74,49 +74,33 @@ void set_prompt(NextRun& next, const nlohmann::json& arguments) {
 }  // namespace
 
 void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({.id = "prompt.set",
-                .title = "Set the prompt",
-                .group = "Prompt",
-                .arguments = "text: text | path: file, chat: bool",
-                .run = [&session](const nlohmann::json& arguments) { set_prompt(session.next_run(), arguments); }});
-  registry.add({.id = "prompt.focus", .title = "Type a prompt", .group = "Prompt", .shortcut = "Ctrl+P", .run = [&ui] {
-                  ui.left = true, ui.focus_prompt = true, ui.maximised.clear();
+  registry.add({"prompt.set", "Set the prompt", "Prompt", "", "text: text | path: file, chat: bool", nullptr,
+                [&session](const nlohmann::json& arguments) { set_prompt(session.next_run(), arguments); }});
+  registry.add({"prompt.focus", "Type a prompt", "Prompt", "Ctrl+P", "", nullptr,
+                [&ui] { ui.left = true, ui.focus_prompt = true, ui.maximised.clear(); }});
+  registry.add({"prompt.sample", "Next sample prompt", "Prompt", "", "index: number",
+                [] { return !sample_prompts().empty(); },
+                [&session, next = 0](const nlohmann::json& arguments) mutable {
+                  const auto prompts = sample_prompts();
+                  const int index = integer_argument(arguments, "index", next);
+                  next = index + 1;
+                  const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
+                  session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
+                  return path.string();
                 }});
-  registry.add({.id = "prompt.sample",
-                .title = "Next sample prompt",
-                .group = "Prompt",
-                .arguments = "index: number",
-                .enabled = [] { return !sample_prompts().empty(); },
-                .run =
-                    [&session, next = 0](const nlohmann::json& arguments) mutable {
-                      const auto prompts = sample_prompts();
-                      const int index = integer_argument(arguments, "index", next);
-                      next = index + 1;
-                      const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
-                      session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
-                      return path.string();
-                    }});
-  registry.add(
-      {.id = "policy.set",
-       .title = "Change the policy",
-       .group = "Policy",
-       .arguments = "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
-       .run = [&session](const nlohmann::json& arguments) {
-         session.set_policy(changed_policy(session.parameters().policy, arguments));
-         return session.parameters().policy.to_string();
-       }});
-  registry.add({.id = "run.max_tokens",
-                .title = "Set how many tokens to generate",
-                .group = "Run",
-                .arguments = "n: number",
-                .run = [&session](const nlohmann::json& arguments) {
+  registry.add({"policy.set", "Change the policy", "Policy", "",
+                "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
+                nullptr, [&session](const nlohmann::json& arguments) {
+                  session.set_policy(changed_policy(session.parameters().policy, arguments));
+                  return session.parameters().policy.to_string();
+                }});
+  registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", "n: number", nullptr,
+                [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
                 }});
-  registry.add({.id = "sampling.set",
-                .title = "Change the sampling",
-                .group = "Policy",
-                .arguments = "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers",
-                .run = [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});
+  registry.add({"sampling.set", "Change the sampling", "Policy", "",
+                "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers", nullptr,
+                [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});
 }
 
 }  // namespace kvscope::app

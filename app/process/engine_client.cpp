@@ -15,13 +15,12 @@ namespace {
 
 constexpr std::size_t kStderrLines = 40;
 
-}  // namespace
-
 std::vector<std::string> engine_argv(const std::string& command) {
   if (!command.empty()) return {"/bin/sh", "-c", command};
-  const auto beside = executable_folder() / "kvscope-engine";
-  return {beside.string()};
+  return {executable_folder() / "kvscope-engine"};
 }
+
+}  // namespace
 
 EngineGreeting EngineGreeting::read(const nlohmann::json& event) {
   if (event.value("type", "") != "hello") {
@@ -107,11 +106,6 @@ bool EngineClient::ended() const {
   return ended_;
 }
 
-std::vector<std::string> EngineClient::last_stderr() const {
-  const std::scoped_lock lock(mutex_);
-  return {stderr_lines_.begin(), stderr_lines_.end()};
-}
-
 void EngineClient::push_event(nlohmann::json event) {
   if (!options_.sink || !options_.sink(event)) {
     const std::scoped_lock lock(mutex_);
@@ -134,14 +128,15 @@ void EngineClient::read_events() {
   }
   const std::string reason = end_reason(error);
   stderr_reader_.join();  // its last words are part of the reason
-  bool expected;
+  nlohmann::json ended = {{"type", "ended"}, {"reason", reason}};
   {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
-    expected = stopping_;
+    ended["expected"] = stopping_;
+    ended["stderr"] = stderr_lines_;
   }
   requests_changed_.notify_all();
-  push_event({{"type", "ended"}, {"reason", reason}, {"expected", expected}, {"stderr", last_stderr()}});
+  push_event(std::move(ended));
 }
 
 // The stream has ended or is torn: find out how the process ended, and make sure that it has.

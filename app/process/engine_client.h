@@ -22,10 +22,6 @@
 
 namespace kvscope::app {
 
-/// What `--engine` says, or kvscope-engine beside this executable. A command goes through /bin/sh -c, so that
-/// "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work.
-std::vector<std::string> engine_argv(const std::string& command);
-
 /// An engine's first message.
 struct EngineGreeting {
   int version = 0;
@@ -49,7 +45,9 @@ struct EngineEnd {
 class EngineClient {
  public:
   struct Options {
-    std::string command;         // empty: kvscope-engine beside this executable
+    /// Goes through /bin/sh -c, so that "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work; empty:
+    /// kvscope-engine beside this executable.
+    std::string command;
     std::function<void()> wake;  // called from the reader's thread after new events
     /// Sees each event first, in the reader's thread; true: taken.
     std::function<bool(const nlohmann::json& event)> sink;
@@ -73,8 +71,6 @@ class EngineClient {
   std::optional<nlohmann::json> wait_event(std::chrono::milliseconds timeout);
   bool ended() const;
   pid_t pid() const { return child_.pid(); }
-  /// The last lines that the engine wrote to stderr.
-  std::vector<std::string> last_stderr() const;
   /// Asks it to quit, and kills it if it has not after `patience`. Joins the threads.
   void stop(std::chrono::milliseconds patience = std::chrono::milliseconds(1500));
 

@@ -2,6 +2,7 @@
 // Traces of strangers: read in a child process, which a damaged file may crash or hang.
 
 #include <filesystem>
+#include <vector>
 
 #include "engine/core/trace/trace_child.h"
 
@@ -16,6 +17,11 @@ inline RunRecord load_run(const std::filesystem::path& path, int run_index,
 /// What is in a trace, without its runs.
 inline TraceInfo load_info(const std::filesystem::path& path, const std::filesystem::path& program = "/proc/self/exe") {
   return program.empty() ? inspect_trace(path) : inspect_trace_guarded(program, path);
+}
+inline std::vector<const RunRecord*> run_pointers(const std::vector<RunRecord>& runs) {
+  std::vector<const RunRecord*> pointers;
+  for (const RunRecord& run : runs) pointers.push_back(&run);
+  return pointers;
 }
 
 }  // namespace kvscope::app

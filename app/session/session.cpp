@@ -12,26 +12,18 @@ Session::Session(Options options)
     : messages_(revision_),
       files_(options.trace_program, messages_, revision_, background_),
       next_run_(revision_, background_),
-      engine_(engine_options(options), messages_, revision_, background_),
-      preview_(options.wake,
-               [this] {
-                 update_shown();
-                 revision_.rise();
-               }),
+      engine_({.command = options.engine_command,
+               .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
+               .wake = options.wake,
+               .on_snapshot =
+                   [this](RunAssembler::Snapshot snapshot) {
+                     runs_.grow(std::move(snapshot));
+                     update_shown();
+                   },
+               .on_run_done = [this] { run_done(); }},
+              messages_, revision_, background_),
+      preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
-
-EngineLink::Options Session::engine_options(Options& options) {
-  return {.command = options.engine_command,
-          .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
-          .wake = options.wake,
-          .on_snapshot =
-              [this](RunAssembler::Snapshot snapshot) {
-                runs_.grow(std::move(snapshot));
-                update_shown();
-                revision_.rise();
-              },
-          .on_run_done = [this] { run_done(); }};
-}
 
 bool Session::poll() {
   const std::uint64_t before = revision();
@@ -96,7 +88,6 @@ void Session::show(int a_id, int b_id) {
   runs_.show(a_id, b_id);
   if (a_id != old_a) preview_.clear();
   update_shown();
-  revision_.rise();
 }
 
 void Session::swap() {
@@ -108,12 +99,12 @@ void Session::remove_run(int id) {
   if (a() && a()->id == id) preview_.clear();
   runs_.remove(id);
   update_shown();
-  revision_.rise();
 }
 
 void Session::update_shown() {
   shown_.update(runs_, preview_);
   clamp_selection();
+  revision_.rise();
 }
 
 void Session::clamp_selection() {

@@ -27,16 +27,17 @@ constexpr double kFrameTime = 1.0 / 60;
 constexpr int kFramesAfterInput = 3;  // ImGui settles within three
 constexpr std::chrono::seconds kAutosaveInterval(30);
 
+Session::Options woken_by_events(Session::Options options) {
+  options.wake = glfwPostEmptyEvent;
+  return options;
+}
+
 }  // namespace
 
 AppWindow::AppWindow(const WindowOptions& options)
     : options_(options),
       window_({.width = options.width, .height = options.height, .visible = true, .title = "KVScope"}),
-      session_({.engine_command = options.engine_command,
-                .device = options.device,
-                .dtype = options.dtype,
-                .gates = options.gates,
-                .wake = glfwPostEmptyEvent}),
+      session_(woken_by_events(options.session)),
       requests_(request_host()) {
   ui_.dark = !options.light;
   set_up_imgui();
