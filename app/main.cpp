@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "app/cli/command_list.h"
-#include "app/cli/window_command.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_child.h"
 

@@ -14,14 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = 64u << 20;
 
-[[noreturn]] void usage_error(std::string where, std::string found, std::string expected, std::string hint) {
-  throw Error({.code = ExitCode::usage,
-               .file = std::move(where),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .hint = std::move(hint)});
-}
-
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
@@ -44,6 +36,7 @@ const OptionSpec* find_option(const CommandSpec& spec, std::string_view name) {
 [[noreturn]] void unknown_option(const CommandSpec& spec, std::string_view name, const std::string& typed) {
   std::vector<std::string_view> names;
   for (const OptionSpec& option : spec.options) names.push_back(option.name);
+  names.push_back("help");
   const std::string close = closest(name, names);
   const std::string help = "see kvscope " + std::string(spec.name) + " --help";
   usage_error(typed, "unknown option of kvscope " + std::string(spec.name), "",
@@ -91,25 +84,23 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
     }
     std::string value;
     if (option->value.empty()) {
-      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value: it is a flag", "");
+      if (equals != std::string::npos) usage_error(dashed(name), "a value", "no value: it is a flag");
     } else if (equals != std::string::npos) {
       value = word.substr(equals + 1);
     } else if (i + 1 < words.size()) {
       value = words[++i];
     } else {
-      usage_error(dashed(name), "nothing after it", std::string(option->value), "");
+      usage_error(dashed(name), "nothing after it", std::string(option->value));
     }
     const bool is_first = arguments.values_.emplace(name, value).second;
-    if (!is_first && !option->repeats) usage_error(dashed(name), "given twice", "", "");
+    if (!is_first && !option->repeats) usage_error(dashed(name), "given twice");
     if (option->repeats) arguments.repeated_[name].push_back(value);
   }
   const int n = static_cast<int>(arguments.positionals_.size());
   const std::string usage = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis);
-  if (n < spec.min_positionals) {
-    usage_error("kvscope " + std::string(spec.name), "too few arguments", "", usage);
-  }
-  if (n > spec.max_positionals) {
-    usage_error(arguments.positionals_[spec.max_positionals], "one argument too many", "", usage);
+  if (n < spec.positionals.min) usage_error("kvscope " + std::string(spec.name), "too few arguments", "", usage);
+  if (n > spec.positionals.max) {
+    usage_error(arguments.positionals_[spec.positionals.max], "one argument too many", "", usage);
   }
   return arguments;
 }
@@ -131,10 +122,9 @@ std::int64_t Arguments::integer(std::string_view name, std::int64_t fallback, st
   const std::string& text = it->second;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max) {
+  if (error != std::errc() || end != text.data() + text.size() || value < min || value > max)
     usage_error(dashed(name), "'" + text + "'",
-                "a whole number from " + std::to_string(min) + " to " + std::to_string(max), "");
-  }
+                "a whole number from " + std::to_string(min) + " to " + std::to_string(max));
   return value;
 }
 
@@ -148,17 +138,16 @@ double Arguments::real(std::string_view name, double fallback, double min, doubl
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < min || value > max) {
     char range[80];
     std::snprintf(range, sizeof range, "a number from %g to %g", min, max);
-    usage_error(dashed(name), "'" + text + "'", range, "");
+    usage_error(dashed(name), "'" + text + "'", range);
   }
   return value;
 }
 
 std::string Arguments::text_or_file(std::string_view name) const {
   const std::string file_option = std::string(name) + "-file";
-  if (has(name) == has(file_option)) {
+  if (has(name) == has(file_option))
     usage_error("kvscope " + std::string(spec_->name), has(name) ? "both given" : "neither given",
-                "one of " + dashed(name) + " TEXT and " + dashed(file_option) + " FILE", "");
-  }
+                "one of " + dashed(name) + " TEXT and " + dashed(file_option) + " FILE");
   if (has(name)) return text(name);
   const std::string path = text(file_option);
   if (path != "-") return read_file(path, kMaxTextBytes);

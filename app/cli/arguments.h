@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "app/process/usage.h"
+
 namespace kvscope::app {
 
 struct OptionSpec {
@@ -26,8 +28,10 @@ struct CommandSpec {
   std::string_view summary;   // one line, for the list of commands
   std::string_view details;   // a paragraph for the command's own help
   std::string_view example;   // whole lines that can be pasted
-  int min_positionals, max_positionals;
-  std::span<const OptionSpec> options;
+  struct {
+    int min, max;
+  } positionals;
+  std::span<const OptionSpec> options;     // besides --help, which all have
   int (*run)(const Arguments& arguments);  // returns the exit code; throws Error
 };
 

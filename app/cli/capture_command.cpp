@@ -32,7 +32,6 @@ constexpr auto kPromptOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "a summary of what was written, on stdout"},
-    kHelpOption,
 });
 constexpr auto kOptions = joined(kFileOptions, kLengthAndSamplingOptions, kPromptOptions, kChatOptions, kOracleOptions,
                                  kDecodingEngineOptions, kOutputOptions);
@@ -65,10 +64,8 @@ int longest_run(const Arguments& arguments, const std::string& folder, const Mod
 void check_conversations(const std::vector<Prompt>& prompts, const std::string& file) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (prompts[i].messages.empty()) continue;
-    throw Error({.code = ExitCode::usage,
-                 .file = file,
-                 .found = "prompt " + std::to_string(i + 1) + " is a conversation",
-                 .expected = "raw text: the model has no chat template, or --raw is given"});
+    usage_error(file, "prompt " + std::to_string(i + 1) + " is a conversation",
+                "raw text: the model has no chat template, or --raw is given");
   }
 }
 
@@ -79,10 +76,7 @@ void check_target(const Arguments& arguments, const CapturePlan& plan) {
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   if (!std::filesystem::is_directory(folder, error)) throw Error({.file = folder.string(), .found = "no such folder"});
   if (arguments.has("resume") && arguments.has("overwrite"))
-    throw Error({.code = ExitCode::usage,
-                 .file = "--resume and --overwrite",
-                 .found = "both given",
-                 .expected = "one of them"});
+    usage_error("--resume and --overwrite", "both given", "one of them");
   if (std::filesystem::exists(path, error) && !arguments.has("resume") && !arguments.has("overwrite"))
     throw Error({.file = plan.file, .found = "it exists", .hint = "--resume goes on with it, --overwrite replaces it"});
 }
@@ -126,7 +120,6 @@ int report(const Arguments& arguments, const CapturePlan& plan, const RunRequest
                                            {"tokens", tokens},
                                            {"policy", request.policy.to_string()},
                                            {"status", whole ? "complete" : "cancelled"}});
-    flush_stdout();
   } else if (!arguments.has("quiet")) {
     const std::string file = escape_for_terminal(plan.file);
     if (plan.is_whole() && tokens == 0) {
@@ -150,10 +143,7 @@ CapturePlan plan_of(const Arguments& arguments, const RunRequest& request) {
 int capture(const Arguments& arguments) {
   const std::string model_path = arguments.positionals()[0];
   check_model_path(arguments, model_path);
-  if (!arguments.has("o")) {
-    throw Error(
-        {.code = ExitCode::usage, .file = "kvscope capture", .found = "no -o FILE", .hint = "name the trace to write"});
-  }
+  if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "name the trace to write");
   const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);
   check_target(arguments, plan);
@@ -199,21 +189,17 @@ int capture(const Arguments& arguments) {
 
 }  // namespace
 
-const CommandSpec& capture_command() {
-  static const CommandSpec spec = {
-      "capture",
-      "MODEL PROMPTS -o FILE [options]",
-      "decode many prompts into one trace (HDF5)",
-      "PROMPTS is a .jsonl file (one object with \"prompt\" or \"messages\" a line), a text file (one prompt a line) "
-      "or a folder of .txt files. Every finished prompt is committed: the file opens with all of them after Ctrl+C "
-      "and after kill -9. --resume goes on from there; it may be given from the start. kvscope merge makes one trace "
-      "of the shards.",
-      "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
-      2,
-      2,
-      kOptions,
-      capture};
-  return spec;
-}
+extern const CommandSpec capture_command = {
+    "capture",
+    "MODEL PROMPTS -o FILE [options]",
+    "decode many prompts into one trace (HDF5)",
+    "PROMPTS is a .jsonl file (one object with \"prompt\" or \"messages\" a line), a text file (one prompt a line) "
+    "or a folder of .txt files. Every finished prompt is committed: the file opens with all of them after Ctrl+C "
+    "and after kill -9. --resume goes on from there; it may be given from the start. kvscope merge makes one trace "
+    "of the shards.",
+    "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
+    {2, 2},
+    kOptions,
+    capture};
 
 }  // namespace kvscope::app

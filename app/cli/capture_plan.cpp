@@ -5,8 +5,8 @@
 
 #include "app/cli/progress.h"
 #include "app/cli/run_options.h"
-#include "app/cli/traces.h"
 #include "app/process/interrupt.h"
+#include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
@@ -25,11 +25,8 @@ Shard parse_shard(const std::string& text) {
   const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
   const auto of = std::from_chars(slash ? index.ptr + 1 : end, end, shard.of);
   if (slash && of.ec == std::errc() && of.ptr == end && shard.index >= 0 && shard.index < shard.of) return shard;
-  throw Error({.code = ExitCode::usage,
-               .file = "--shard",
-               .found = in_quotes(text),
-               .expected = "I/N with I from 0 to N - 1, as 0/4",
-               .hint = "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT"});
+  usage_error("--shard", in_quotes(text), "I/N with I from 0 to N - 1, as 0/4",
+              "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT");
 }
 
 // A byte that no text has stands between texts, so that none can pass a letter to the next.

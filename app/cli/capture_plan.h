@@ -1,7 +1,6 @@
 #pragma once
 // Which prompts a capture answers, and whether a trace that is there is the beginning of it.
 
-#include <filesystem>
 #include <string>
 #include <vector>
 

@@ -11,29 +11,28 @@
 namespace kvscope::app {
 
 // A command is declared here, takes its place in the list, and is defined in a file of its own.
-const CommandSpec& run_command();
-const CommandSpec& capture_command();
-const CommandSpec& merge_command();
-const CommandSpec& score_command();
-const CommandSpec& tokenize_command();
-const CommandSpec& inspect_command();
-const CommandSpec& figure_command();
-const CommandSpec& heads_command();
-const CommandSpec& what_if_command();
-const CommandSpec& compare_command();
-const CommandSpec& export_command();
-const CommandSpec& train_command();
-const CommandSpec& eval_command();
-const CommandSpec& bench_command();
-const CommandSpec& policies_command();
-const CommandSpec& doctor_command();
+extern const CommandSpec run_command;
+extern const CommandSpec capture_command;
+extern const CommandSpec merge_command;
+extern const CommandSpec score_command;
+extern const CommandSpec tokenize_command;
+extern const CommandSpec inspect_command;
+extern const CommandSpec figure_command;
+extern const CommandSpec heads_command;
+extern const CommandSpec what_if_command;
+extern const CommandSpec compare_command;
+extern const CommandSpec export_command;
+extern const CommandSpec train_command;
+extern const CommandSpec eval_command;
+extern const CommandSpec bench_command;
+extern const CommandSpec policies_command;
+extern const CommandSpec doctor_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command(),      &capture_command(), &merge_command(),    &score_command(),
-      &tokenize_command(), &inspect_command(), &figure_command(),   &heads_command(),
-      &what_if_command(),  &compare_command(), &export_command(),   &train_command(),
-      &eval_command(),     &bench_command(),   &policies_command(), &doctor_command(),
+      &run_command,    &capture_command, &merge_command,    &score_command,   &tokenize_command, &inspect_command,
+      &figure_command, &heads_command,   &what_if_command,  &compare_command, &export_command,   &train_command,
+      &eval_command,   &bench_command,   &policies_command, &doctor_command,
   };
   return list;
 }
@@ -78,12 +77,14 @@ std::string general_help() {
 std::string command_help(const CommandSpec& spec) {
   std::string text = wrapped("usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis), 2) + "\n";
   text += wrapped(spec.details) + "\noptions:\n";
-  for (const OptionSpec& option : spec.options) {
+  const auto add = [&](const OptionSpec& option) {
     std::string left = "  " + dashed(option.name);
     if (!option.value.empty()) left += " " + std::string(option.value);
     left.resize(std::max<std::size_t>(left.size() + 1, 28), ' ');
     text += wrapped(left + std::string(option.help), 28);
-  }
+  };
+  for (const OptionSpec& option : spec.options) add(option);
+  add({"help", "", "this text"});
   return text + "\nexample:\n" + std::string(spec.example) + "\n";
 }
 
@@ -94,15 +95,15 @@ std::string version_text() {
 
 int run_command_line(std::span<const std::string> words) {
   const CommandSpec* spec = find_command(words[0]);
-  if (!spec) {
-    throw Error({.code = ExitCode::usage, .file = words[0], .found = "no such command", .hint = "see kvscope --help"});
-  }
+  if (!spec) usage_error(words[0], "no such command", "", "see kvscope --help");
   const auto rest = words.subspan(1);
   if (std::ranges::find(rest, "--help") != rest.end()) {
     std::fputs(command_help(*spec).c_str(), stdout);
     return 0;
   }
-  return spec->run(Arguments::parse(*spec, rest));
+  const int code = spec->run(Arguments::parse(*spec, rest));
+  flush_stdout();
+  return code;
 }
 
 }  // namespace kvscope::app

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "app/cli/arguments.h"
 
@@ -17,6 +18,8 @@ std::string command_help(const CommandSpec& spec);
 /// "kvscope 0.1.0 ..." with the versions of what it is built from.
 std::string version_text();
 
+/// Opens the window with "[MODEL | TRACE] [options]"; the exit code.
+int window_main(const std::vector<std::string>& words);
 /// Runs `words[0]` with the rest; throws Error.
 int run_command_line(std::span<const std::string> words);
 

@@ -9,7 +9,7 @@
 #include "app/cli/compare_policies.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 
@@ -28,7 +28,6 @@ constexpr OptionSpec kOptions[] = {
     kEngineOption,
     kQuietOption,
     {"json", "", "one object: runs, each with what is printed and more"},
-    kHelpOption,
 };
 
 constexpr const char* kOverlapDefinition =
@@ -194,38 +193,30 @@ int compare_traces(const Arguments& arguments) {
     if (const auto n = pairing.only_b.size()) std::printf("%zu runs only in B\n", n);
     print_overlap(overlap.mean());
   }
-  flush_stdout();
   return 0;
 }
 
 int compare(const Arguments& arguments) {
   const bool two = arguments.positionals().size() == 2;
   if (two == arguments.has("policy"))
-    throw Error({.code = ExitCode::usage,
-                 .file = "kvscope compare",
-                 .found = two ? "a second trace and --policy" : "one trace",
-                 .expected = "A B, or TRACE --policy SPEC"});
+    usage_error("kvscope compare", two ? "a second trace and --policy" : "one trace", "A B, or TRACE --policy SPEC");
   return two ? compare_traces(arguments) : compare_policies(arguments);
 }
 
 }  // namespace
 
-const CommandSpec& compare_command() {
-  static const CommandSpec spec = {
-      "compare",
-      "A B | TRACE --policy SPEC [--model PATH]",
-      "where two runs part, and what another policy would cost",
-      "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-      "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again under both "
-      "policies (teacher forcing, so every number is measured): change of NLL, first position where the likeliest "
-      "token is another one, density.",
-      "  kvscope compare full.h5 kvpop.h5\n"
-      "  kvscope compare a.h5 --policy streaming:sinks=4,window=508",
-      1,
-      2,
-      kOptions,
-      compare};
-  return spec;
-}
+extern const CommandSpec compare_command = {
+    "compare",
+    "A B | TRACE --policy SPEC [--model PATH]",
+    "where two runs part, and what another policy would cost",
+    "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
+    "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again under both "
+    "policies (teacher forcing, so every number is measured): change of NLL, first position where the likeliest "
+    "token is another one, density.",
+    "  kvscope compare full.h5 kvpop.h5\n"
+    "  kvscope compare a.h5 --policy streaming:sinks=4,window=508",
+    {1, 2},
+    kOptions,
+    compare};
 
 }  // namespace kvscope::app

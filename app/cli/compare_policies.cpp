@@ -1,13 +1,11 @@
 #include "app/cli/compare_policies.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
@@ -26,11 +24,11 @@ struct Scored {
 struct Cancelled {};
 
 Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy) {
-  const auto done = job.call({{"type", "score"},
-                              {"ids", protocol::pack(run.ids)},
-                              {"policy", policy.to_string()},
-                              {"n_positions", std::max(run.n_positions, run.n_tokens())},
-                              {"choices", true}});
+  const auto done = job.call(protocol::ScoreRequest{.text = "",
+                                                    .ids = run.ids,
+                                                    .policy = policy,
+                                                    .n_positions = std::max(run.n_positions, run.n_tokens()),
+                                                    .choices = true});
   if (done.value("status", "") == "cancelled") throw Cancelled{};
   Scored scored{protocol::unpack_f32(done, "logprobs"),
                 protocol::unpack_i32(done, "greedy"),
@@ -83,13 +81,7 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
 
 class Printer {
  public:
-  explicit Printer(const std::string& model) {
-    try {
-      tokenizer_ = Tokenizer::load(model);
-    } catch (const Error&) {
-      // The model may be on another machine: ids alone then.
-    }
-  }
+  explicit Printer(const std::string& model) : tokenizer_(tokenizer_of(model)) {}
 
   std::string token(int id) const {
     const std::string number = std::to_string(id);
@@ -183,7 +175,6 @@ int compare_policies(const Arguments& arguments) {
         "\nmeasured: the model read the recorded tokens under each policy; nll in nats per token; density is %s\n",
         std::string(find_metric("density")->definition).c_str());
   }
-  flush_stdout();
   return 0;
 }
 

@@ -11,8 +11,9 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/paths.h"
-#include "app/window/window_probe.h"
+#include "app/window/glfw_window.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
@@ -22,7 +23,6 @@ using nlohmann::ordered_json;
 constexpr OptionSpec kOptions[] = {
     kEngineOption,
     {"json", "", "one object: ok, checks"},
-    kHelpOption,
 };
 
 ordered_json check(const std::string& name, bool ok, const std::string& text, const std::string& hint = "") {
@@ -31,17 +31,21 @@ ordered_json check(const std::string& name, bool ok, const std::string& text, co
 }
 
 ordered_json check_display() {
-  const WindowProbe probe = probe_window();
-  return check("display", probe.ok, probe.text,
-               "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without");
+  try {
+    const GlfwWindow window({.width = 64, .height = 64, .visible = false, .title = "kvscope doctor"});
+    return check("display", true, window.description());
+  } catch (const Error& error) {
+    return check(
+        "display", false, error.what(),
+        "the window needs X11 and OpenGL 3.3; run, capture, figure, heads and all other commands work without");
+  }
 }
 
 ordered_json check_disk() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   if (error) return check("disk", false, error.message(), "the working folder cannot be read");
-  char text[80];
-  std::snprintf(text, sizeof text, "%.1f GB free in the working folder", static_cast<double>(space.available) / 1e9);
+  const std::string text = fixed_text(static_cast<double>(space.available) / 1e9, 1) + " GB free in the working folder";
   return check("disk", space.available > 1'000'000'000u, text, "traces of long runs need hundreds of megabytes");
 }
 
@@ -87,11 +91,8 @@ ordered_json check_font(const char* family) {
 void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
   try {
     EngineJob job(arguments);
-    const auto& hello = job.hello();
-    checks.push_back(check("engine", true,
-                           "kvscope-engine " + hello.value("engine", "") + ", torch " + hello.value("torch", "") +
-                               ", " + hello.value("device", "")));
-    for (const auto& item : job.call({{"type", "doctor"}}).value("checks", nlohmann::json::array())) {
+    checks.push_back(check("engine", true, "kvscope-engine " + job.greeting().engine));
+    for (const auto& item : job.call(protocol::DoctorRequest{}).value("checks", nlohmann::json::array())) {
       checks.push_back(
           check(item.value("name", ""), item.value("ok", false), item.value("text", ""), item.value("hint", "")));
     }
@@ -124,25 +125,20 @@ int doctor(const Arguments& arguments) {
       if (!ok && !hint.empty()) std::printf("         %-20s hint: %s\n", "", escape_for_terminal(hint).c_str());
     }
   }
-  flush_stdout();
   return static_cast<int>(all_ok ? ExitCode::done : ExitCode::resource);
 }
 
 }  // namespace
 
-const CommandSpec& doctor_command() {
-  static const CommandSpec spec = {
-      "doctor",
-      "[--engine COMMAND] [--json]",
-      "what this machine can do, and what is missing",
-      "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if "
-      "something is missing.",
-      "  kvscope doctor",
-      0,
-      0,
-      kOptions,
-      doctor};
-  return spec;
-}
+extern const CommandSpec doctor_command = {
+    "doctor",
+    "[--engine COMMAND] [--json]",
+    "what this machine can do, and what is missing",
+    "Display and OpenGL, fonts, HDF5, disk, samples, and what the engine says of its devices. Exit code 3 if "
+    "something is missing.",
+    "  kvscope doctor",
+    {0, 0},
+    kOptions,
+    doctor};
 
 }  // namespace kvscope::app

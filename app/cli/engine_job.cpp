@@ -13,8 +13,6 @@ namespace {
 constexpr std::chrono::milliseconds kPoll(50);
 constexpr std::chrono::seconds kCancelPatience(20);
 
-bool is_for(const nlohmann::json& event, int id) { return event.value("id", -1) == id; }
-
 std::string choice(const Arguments& arguments, std::string_view option,
                    std::initializer_list<std::string_view> allowed) {
   const std::string value = arguments.text(option, *allowed.begin());
@@ -23,75 +21,53 @@ std::string choice(const Arguments& arguments, std::string_view option,
     if (name == value) return value;
     list += (list.empty() ? "" : ", ") + std::string(name);
   }
-  throw Error({.code = ExitCode::usage, .file = dashed(option), .found = "'" + value + "'", .expected = list});
-}
-
-Error engine_ended(const nlohmann::json& event) {
-  std::string last;
-  for (const auto& line : event.value("stderr", std::vector<std::string>())) {
-    if (!line.empty()) last = line;
-  }
-  // A batch system's TERM goes to the engine too: then its end is what was asked for.
-  return Error({.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
-                .file = "engine",
-                .found = "it ended: " + event.value("reason", "") + (last.empty() ? "" : "; it last said: " + last)});
+  usage_error(dashed(option), "'" + value + "'", list);
 }
 
 }  // namespace
 
 EngineJob::EngineJob(const Arguments& arguments)
     : progress_(arguments.has("quiet")),
-      device_(choice(arguments, "device", {"auto", "cpu", "cuda"})),
-      dtype_(choice(arguments, "dtype", {"auto", "float32", "bfloat16"})),
-      gates_(arguments.texts("gate")),
+      load_{.model = "",
+            .device = choice(arguments, "device", {"auto", "cpu", "cuda"}),
+            .dtype = choice(arguments, "dtype", {"auto", "float32", "bfloat16"}),
+            .gates = arguments.texts("gate")},
       client_({.command = arguments.text("engine")}) {
   catch_interrupts();
-  hello_ = wait_event();
-  if (hello_.value("type", "") != "hello") {
-    throw Error({.code = ExitCode::resource,
-                 .file = "engine",
-                 .found = "a first message that is no greeting",
-                 .expected = "hello"});
-  }
-  if (const int version = hello_.value("version", 0); version != protocol::kVersion) {
-    throw Error({.code = ExitCode::resource,
-                 .file = "engine",
-                 .found = "protocol version " + std::to_string(version),
-                 .expected = "version " + std::to_string(protocol::kVersion),
-                 .hint = "use the kvscope-engine of the same release"});
-  }
+  std::optional<nlohmann::json> first;
+  while (!first && !interrupted()) first = wait_event();
+  greeting_ = EngineGreeting::read(first.value_or(nlohmann::json::object()));
+  greeting_.check_version();
 }
 
 // Every event passes here. The engine's end is an error wherever it comes, since no command of ours ends so.
-nlohmann::json EngineJob::wait_event() {
-  while (true) {
-    if (auto event = client_.wait_event(kPoll)) {
-      if (event->value("type", "") == "ended") throw engine_ended(*event);
-      return std::move(*event);
-    }
-    if (interrupted()) return {{"type", "interrupted"}};
-  }
+std::optional<nlohmann::json> EngineJob::wait_event() {
+  auto event = client_.wait_event(kPoll);
+  if (!event || event->value("type", "") != "ended") return event;
+  const EngineEnd end = EngineEnd::read(*event);
+  // A batch system's TERM goes to the engine too: then its end is what was asked for.
+  throw Error({.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
+               .file = "engine",
+               .found = "it ended: " + end.reason + (end.said.empty() ? "" : "; it last said: " + end.said.back())});
 }
 
-nlohmann::json EngineJob::call(nlohmann::json request, const Handler& handler) {
-  const int id = client_.next_id();
-  client_.request_with_id(std::move(request), id);
+nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
+  const int id = client_.request(request);
   std::optional<std::chrono::steady_clock::time_point> give_up;
   while (true) {
     if (interrupted() && !give_up) {
       client_.cancel(id);
       give_up = std::chrono::steady_clock::now() + kCancelPatience;
     }
-    const auto event = client_.wait_event(kPoll);
+    const auto event = wait_event();
     if (!event) {
       if (!give_up || std::chrono::steady_clock::now() < *give_up) continue;
       throw Error({.code = ExitCode::cancelled,
                    .file = "engine",
                    .found = "it did not answer the cancellation; it was killed"});
     }
+    if (protocol::message_id(*event) != id) continue;
     const std::string type = event->value("type", "");
-    if (type == "ended") throw engine_ended(*event);
-    if (!is_for(*event, id)) continue;
     if (type == "progress" && show_engine_progress_) {
       progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
                        event->value("text", ""));
@@ -103,8 +79,8 @@ nlohmann::json EngineJob::call(nlohmann::json request, const Handler& handler) {
 }
 
 ModelInfo EngineJob::load(const std::string& model) {
-  const auto done =
-      call({{"type", "load"}, {"model", model}, {"device", device_}, {"dtype", dtype_}, {"gates", gates_}});
+  load_.model = model;
+  const auto done = call(load_);
   if (done.value("status", "") == "cancelled")
     throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return protocol::model_info_from_json(done.at("model"));
@@ -114,7 +90,7 @@ std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, Ru
                            const std::function<void()>& on_step) {
   record = start_record(model, request);
   try {
-    const nlohmann::json done = call(protocol::to_json(request, 0), [&](const nlohmann::json& event) {
+    const nlohmann::json done = call(request, [&](const nlohmann::json& event) {
       protocol::apply_event(record, event);
       if (on_step) on_step();
     });
@@ -123,6 +99,14 @@ std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, Ru
     record.status = RunStatus::failed;
     record.message = error.what();
     throw;
+  }
+}
+
+std::optional<Tokenizer> tokenizer_of(const std::string& model) {
+  try {
+    return Tokenizer::load(model);
+  } catch (const Error&) {
+    return std::nullopt;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/progress.h"
 #include "app/process/engine_client.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/protocol/protocol.h"
 
 namespace kvscope::app {
@@ -22,7 +23,6 @@ inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cud
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
 inline constexpr OptionSpec kJsonOption = {"json", "", "machine-readable output"};
-inline constexpr OptionSpec kHelpOption = {"help", "", "this text"};
 
 class EngineJob {
  public:
@@ -30,12 +30,12 @@ class EngineJob {
 
   /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
   explicit EngineJob(const Arguments& arguments);
-  const nlohmann::json& hello() const { return hello_; }
+  const EngineGreeting& greeting() const { return greeting_; }
 
   ModelInfo load(const std::string& model);
   /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
   /// cancels the request, which then ends with status "cancelled". Throws Error for an `error` event or a dead engine.
-  nlohmann::json call(nlohmann::json request, const Handler& handler = {});
+  nlohmann::json call(const protocol::Request& request, const Handler& handler = {});
   /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
   /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
   /// came until then and says failed.
@@ -46,16 +46,18 @@ class EngineJob {
   void show_engine_progress(bool on) { show_engine_progress_ = on; }
 
  private:
-  nlohmann::json wait_event();
+  /// The next event, or nothing after a while. Throws Error if it is the engine's end.
+  std::optional<nlohmann::json> wait_event();
 
   Progress progress_;
   bool show_engine_progress_ = true;
-  std::string device_, dtype_;
-  std::vector<std::string> gates_;
+  protocol::LoadRequest load_;
   EngineClient client_;
-  nlohmann::json hello_;
+  EngineGreeting greeting_;
 };
 
+/// Nothing if it cannot be read from here: the model may be on another machine.
+std::optional<Tokenizer> tokenizer_of(const std::string& model);
 /// Throws Error (bad input) unless the path is there; spares starting an engine for a typing error. Does nothing when
 /// --engine is given: the path may be on another machine then.
 void check_model_path(const Arguments& arguments, const std::string& model);

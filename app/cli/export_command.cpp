@@ -1,12 +1,10 @@
 // kvscope export: a run of a trace as CSV or NumPy arrays.
 
-#include <cstdio>
 #include <filesystem>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/export_run.h"
 #include "engine/core/support/error.h"
 
@@ -19,17 +17,13 @@ constexpr OptionSpec kOptions[] = {
     {"run", "N", "which run of the trace (0)"},
     {"what", "NAME,...", "lifetimes, scores, contests, tokens, metrics (.csv: lifetimes,scores; .npz: all)"},
     {"json", "", "one object: file, run, bytes"},
-    kHelpOption,
 };
 
 std::filesystem::path target_of(const Arguments& arguments) {
   const std::filesystem::path path = arguments.text("o");
   const auto extension = path.extension();
   if (extension != ".csv" && extension != ".npz")
-    throw Error({.code = ExitCode::usage,
-                 .file = "-o",
-                 .found = path.empty() ? "not given" : in_quotes(path.string()),
-                 .expected = "a name that ends in .csv or .npz"});
+    usage_error("-o", path.empty() ? "not given" : in_quotes(path.string()), "a name that ends in .csv or .npz");
   std::error_code error;
   if (std::filesystem::exists(path, error) && !arguments.has("overwrite"))
     throw Error({.file = path.string(), .found = "it exists", .hint = "--overwrite replaces it"});
@@ -47,30 +41,25 @@ int export_run(const Arguments& arguments) {
   if (arguments.has("json")) {
     write_json_line(
         nlohmann::ordered_json{{"file", path.string()}, {"run", index}, {"bytes", std::filesystem::file_size(path)}});
-    flush_stdout();
   }
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& export_command() {
-  static const CommandSpec spec = {
-      "export",
-      "TRACE -o FILE.csv|FILE.npz [--run N] [--what NAME,...]",
-      "write a run as CSV or as NumPy arrays",
-      "CSV is in long form, its first line names the columns: "
-      "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells without a value are empty. NPZ has one "
-      "array each, series as [layer, kv_head, token]. evict_at is the first query position that no longer sees the "
-      "token: 2147483647 never, 2147483646 still in the window when the run ended.",
-      "  kvscope export a.h5 -o a.csv\n"
-      "  kvscope export a.h5 -o contests.csv --what contests\n"
-      "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(*numpy.load(\"a.npz\"))'",
-      1,
-      1,
-      kOptions,
-      export_run};
-  return spec;
-}
+extern const CommandSpec export_command = {
+    "export",
+    "TRACE -o FILE.csv|FILE.npz [--run N] [--what NAME,...]",
+    "write a run as CSV or as NumPy arrays",
+    "CSV is in long form, its first line names the columns: "
+    "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells without a value are empty. NPZ has one "
+    "array each, series as [layer, kv_head, token]. evict_at is the first query position that no longer sees the "
+    "token: 2147483647 never, 2147483646 still in the window when the run ended.",
+    "  kvscope export a.h5 -o a.csv\n"
+    "  kvscope export a.h5 -o contests.csv --what contests\n"
+    "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(*numpy.load(\"a.npz\"))'",
+    {1, 1},
+    kOptions,
+    export_run};
 
 }  // namespace kvscope::app

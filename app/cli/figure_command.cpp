@@ -3,10 +3,8 @@
 #include <cstdio>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
-#include "engine/core/support/error.h"
+#include "app/process/trace_open.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"
@@ -28,7 +26,6 @@ constexpr OptionSpec kOptions[] = {
     {"no-data", "", "do not write .csv, .npz and the recipe beside it"},
     {"list", "", "list the presets"},
     {"json", "", "the written files, as one object"},
-    kHelpOption,
 };
 
 void list_presets() {
@@ -46,13 +43,9 @@ nlohmann::json recipe_json(const Arguments& arguments, std::vector<std::string>&
   if (arguments.has("preset")) {
     recipe["preset"] = arguments.text("preset");
   } else {
-    if (traces.empty() || !traces[0].ends_with(".json")) {
-      throw Error({.code = ExitCode::usage,
-                   .file = "kvscope figure",
-                   .found = "neither a recipe nor a preset",
-                   .expected = "RECIPE.json or --preset NAME TRACE...",
-                   .hint = "kvscope figure --list names the presets"});
-    }
+    if (traces.empty() || !traces[0].ends_with(".json"))
+      usage_error("kvscope figure", "neither a recipe nor a preset", "RECIPE.json or --preset NAME TRACE...",
+                  "kvscope figure --list names the presets");
     recipe = read_json(traces[0]);
     traces.erase(traces.begin());
   }
@@ -84,26 +77,15 @@ std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
 int figure(const Arguments& arguments) {
   if (arguments.has("list")) {
     list_presets();
-    flush_stdout();
     return 0;
   }
-  if (!arguments.has("o")) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "kvscope figure",
-                 .found = "no -o FILE",
-                 .expected = "a .pdf, .svg or .png to write"});
-  }
+  if (!arguments.has("o")) usage_error("kvscope figure", "no -o FILE", "a .pdf, .svg or .png to write");
   std::vector<std::string> traces;
   const nlohmann::json json = recipe_json(arguments, traces);
   views::FigureRecipe recipe =
       views::parse_recipe(json, arguments.has("preset") ? "--preset" : arguments.positionals()[0]);
   if (!traces.empty()) recipe.traces = traces;
-  if (recipe.traces.empty()) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "kvscope figure",
-                 .found = "no trace",
-                 .expected = "TRACE after the recipe or preset"});
-  }
+  if (recipe.traces.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
   const std::vector<RunRecord> runs = runs_of(recipe);
   const views::BuiltFigure built = views::build_figure(recipe, run_pointers(runs));
   const bool data = !arguments.has("no-data");
@@ -115,24 +97,20 @@ int figure(const Arguments& arguments) {
   } else {
     for (const auto& path : written) std::printf("%s\n", path.c_str());
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& figure_command() {
-  static const CommandSpec spec = {"figure",
-                                   "RECIPE.json [TRACE...] -o FILE | --preset NAME TRACE... -o FILE",
-                                   "a figure for a paper: PDF, SVG or PNG",
-                                   "The same figure model that the window draws. Beside FILE stand its numbers (.csv, "
-                                   ".npz) and its recipe (.json), which makes the same bytes again.",
-                                   "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full",
-                                   0,
-                                   1000,
-                                   kOptions,
-                                   figure};
-  return spec;
-}
+extern const CommandSpec figure_command = {
+    "figure",
+    "RECIPE.json [TRACE...] -o FILE | --preset NAME TRACE... -o FILE",
+    "a figure for a paper: PDF, SVG or PNG",
+    "The same figure model that the window draws. Beside FILE stand its numbers (.csv, "
+    ".npz) and its recipe (.json), which makes the same bytes again.",
+    "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full",
+    {0, 1000},
+    kOptions,
+    figure};
 
 }  // namespace kvscope::app

@@ -3,11 +3,9 @@
 #include <cstdio>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/files/gate/duo_directory.h"
-#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {
@@ -18,16 +16,23 @@ constexpr OptionSpec kOptions[] = {
     {"export", "FORMAT:PATH", "duo:FOLDER writes DuoAttention's full_attention_heads.tsv and config.json"},
     {"overwrite", "", "replace files of those names"},
     {"json", "", "one object: heads, coverage, full [layers][kv_heads]"},
-    kHelpOption,
 };
 
 std::string export_folder(const Arguments& arguments) {
   const std::string target = arguments.text("export");
   if (target.empty()) return "";
-  if (!target.starts_with("duo:") || target.size() == 4) {
-    throw Error({.code = ExitCode::usage, .file = "--export", .found = "'" + target + "'", .expected = "duo:FOLDER"});
-  }
+  if (!target.starts_with("duo:") || target.size() == 4) usage_error("--export", "'" + target + "'", "duo:FOLDER");
   return target.substr(4);
+}
+
+std::vector<RunRecord> all_runs(const std::vector<std::string>& paths) {
+  std::vector<RunRecord> runs;
+  for (const std::string& path : paths) {
+    const TraceInfo info = load_info(path);
+    if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
+    for (int i = 0; i < info.n_runs; ++i) runs.push_back(load_run(path, i));
+  }
+  return runs;
 }
 
 void print_selection(const HeadSelection& selection) {
@@ -45,13 +50,10 @@ void print_selection(const HeadSelection& selection) {
 
 int heads(const Arguments& arguments) {
   const std::string strategy = arguments.text("strategy", "densest");
-  if (strategy != "densest" && strategy != "D") {
-    throw Error(
-        {.code = ExitCode::usage, .file = "--strategy", .found = "'" + strategy + "'", .expected = "densest (or D)"});
-  }
+  if (strategy != "densest" && strategy != "D") usage_error("--strategy", "'" + strategy + "'", "densest (or D)");
   const double share = arguments.real("share", 0.25, 0, 1);
   const std::string folder = export_folder(arguments);
-  const std::vector<RunRecord> runs = load_all_runs(arguments.positionals());
+  const std::vector<RunRecord> runs = all_runs(arguments.positionals());
   const std::vector<const RunRecord*> pointers = run_pointers(runs);
   const HeadSelection selection = densest_heads(pointers, share);
   if (!folder.empty()) {
@@ -74,25 +76,20 @@ int heads(const Arguments& arguments) {
   } else {
     print_selection(selection);
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& heads_command() {
-  static const CommandSpec spec = {
-      "heads",
-      "TRACE... [--share X] [--export duo:FOLDER]",
-      "choose the heads that stay global in a hybrid, and export them",
-      "Density and coverage count long-range entries (outside window and sinks) over all runs of all traces. The "
-      "folder that duo: writes loads in DuoAttention and kvpress.",
-      "  kvscope heads traces.h5 --strategy densest --share 0.25 --export duo:selected-heads",
-      1,
-      1000,
-      kOptions,
-      heads};
-  return spec;
-}
+extern const CommandSpec heads_command = {
+    "heads",
+    "TRACE... [--share X] [--export duo:FOLDER]",
+    "choose the heads that stay global in a hybrid, and export them",
+    "Density and coverage count long-range entries (outside window and sinks) over all runs of all traces. The "
+    "folder that duo: writes loads in DuoAttention and kvpress.",
+    "  kvscope heads traces.h5 --strategy densest --share 0.25 --export duo:selected-heads",
+    {1, 1000},
+    kOptions,
+    heads};
 
 }  // namespace kvscope::app

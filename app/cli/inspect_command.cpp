@@ -5,9 +5,8 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
@@ -21,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {{"json", "", "one object"}, kHelpOption};
+constexpr OptionSpec kOptions[] = {{"json", "", "one object"}};
 
 ordered_json inspect_gate(const GateFile& gate) {
   const GateConfig& config = gate.config;
@@ -179,25 +178,20 @@ int inspect(const Arguments& arguments) {
   } else {
     print_lines(result, "");
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& inspect_command() {
-  static const CommandSpec spec = {
-      "inspect",
-      "PATH [--json]",
-      "what a model, a gate, a weights file or a trace is",
-      "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a "
-      "trace. Of models it reads headers, not weights.",
-      "  kvscope inspect samples/models/kvscope-tiny",
-      1,
-      1,
-      kOptions,
-      inspect};
-  return spec;
-}
+extern const CommandSpec inspect_command = {
+    "inspect",
+    "PATH [--json]",
+    "what a model, a gate, a weights file or a trace is",
+    "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a "
+    "trace. Of models it reads headers, not weights.",
+    "  kvscope inspect samples/models/kvscope-tiny",
+    {1, 1},
+    kOptions,
+    inspect};
 
 }  // namespace kvscope::app

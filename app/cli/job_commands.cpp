@@ -17,7 +17,7 @@ namespace {
 int run_job(const Arguments& arguments, const std::string& name, const nlohmann::json& args) {
   EngineJob job(arguments);
   const bool json = arguments.has("json");
-  const auto done = job.call({{"type", "job"}, {"job", name}, {"args", args}}, [&](const nlohmann::json& event) {
+  const auto done = job.call(protocol::JobRequest{name, args}, [&](const nlohmann::json& event) {
     if (event.value("type", "") != "row") return;
     job.progress().clear();
     if (json) {
@@ -34,7 +34,6 @@ int run_job(const Arguments& arguments, const std::string& name, const nlohmann:
   } else if (result.is_object() && result.contains("markdown") && result["markdown"].is_string()) {
     std::printf("\n%s", result["markdown"].get<std::string>().c_str());
   }
-  flush_stdout();
   const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
   return static_cast<int>(cancelled || done.value("status", "") == "cancelled" ? ExitCode::cancelled : ExitCode::done);
 }
@@ -67,19 +66,13 @@ constexpr OptionSpec kTrainOptions[] = {
     kEngineOption,
     kQuietOption,
     kRowsJsonOption,
-    kHelpOption,
 };
 
 int train(const Arguments& arguments) {
   nlohmann::json args = given_options(arguments, {"phase", "seed", "threads", "device"});
   args["recipe"] = arguments.positionals()[0];
   for (const auto& [option, key] : {std::pair("o", "output"), std::pair("data", "data")}) {
-    if (!arguments.has(option)) {
-      throw Error({.code = ExitCode::usage,
-                   .file = "kvscope train",
-                   .found = "no " + dashed(option),
-                   .expected = dashed(option) + " FOLDER"});
-    }
+    if (!arguments.has(option)) usage_error("kvscope train", "no " + dashed(option), dashed(option) + " FOLDER");
     args[key] = arguments.text(option);
   }
   if (arguments.has("overrides")) args["overrides"] = parse_json(arguments.text("overrides"), "--overrides");
@@ -98,7 +91,6 @@ constexpr OptionSpec kEvalOptions[] = {
     kEngineOption,
     kQuietOption,
     kRowsJsonOption,
-    kHelpOption,
 };
 
 int evaluate(const Arguments& arguments) {
@@ -140,14 +132,11 @@ constexpr OptionSpec kBenchOptions[] = {
     kEngineOption,
     kQuietOption,
     kRowsJsonOption,
-    kHelpOption,
 };
 
 int bench(const Arguments& arguments) {
   const std::string name = arguments.positionals()[0];
-  if (name != "decode" && name != "prefill") {
-    throw Error({.code = ExitCode::usage, .file = name, .found = "no such benchmark", .expected = "decode or prefill"});
-  }
+  if (name != "decode" && name != "prefill") usage_error(name, "no such benchmark", "decode or prefill");
   nlohmann::json args = given_options(
       arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "batch", "chunk", "repeats", "device", "dtype"});
   args["name"] = name;
@@ -161,49 +150,38 @@ int bench(const Arguments& arguments) {
 
 }  // namespace
 
-const CommandSpec& train_command() {
-  static const CommandSpec spec = {
-      "train",
-      "RECIPE.json --data FOLDER -o FOLDER [options]",
-      "train a model and its scorers from a recipe",
-      "Next-token pretraining, then KVpop scorer distillation against the future-attention oracle with the base "
-      "frozen.",
-      "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda",
-      1,
-      1,
-      kTrainOptions,
-      train};
-  return spec;
-}
+extern const CommandSpec train_command = {
+    "train",
+    "RECIPE.json --data FOLDER -o FOLDER [options]",
+    "train a model and its scorers from a recipe",
+    "Next-token pretraining, then KVpop scorer distillation against the future-attention oracle with the base "
+    "frozen.",
+    "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda",
+    {1, 1},
+    kTrainOptions,
+    train};
 
-const CommandSpec& eval_command() {
-  static const CommandSpec spec = {
-      "eval",
-      "MODEL [options]",
-      "exact match on reversal and fact recall under several policies",
-      "Decodes for real (not teacher-forced) on questions that training never saw.",
-      "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:budget=512;streaming:window=508'",
-      1,
-      1,
-      kEvalOptions,
-      evaluate};
-  return spec;
-}
+extern const CommandSpec eval_command = {
+    "eval",
+    "MODEL [options]",
+    "exact match on reversal and fact recall under several policies",
+    "Decodes for real (not teacher-forced) on questions that training never saw.",
+    "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:budget=512;streaming:window=508'",
+    {1, 1},
+    kEvalOptions,
+    evaluate};
 
-const CommandSpec& bench_command() {
-  static const CommandSpec spec = {"bench",
-                                   "decode|prefill [options]",
-                                   "speed of decoding, or of reading a prompt, on this machine",
-                                   "Tokens per second, each number with its spread over the repetitions: of decoding "
-                                   "with recording off and on; of a prompt beside what this device's products alone "
-                                   "would take.",
-                                   "  kvscope bench decode --device cpu\n"
-                                   "  kvscope bench prefill --shape qwen3-8b --prompt-tokens 32768 --device cuda",
-                                   1,
-                                   1,
-                                   kBenchOptions,
-                                   bench};
-  return spec;
-}
+extern const CommandSpec bench_command = {
+    "bench",
+    "decode|prefill [options]",
+    "speed of decoding, or of reading a prompt, on this machine",
+    "Tokens per second, each number with its spread over the repetitions: of decoding "
+    "with recording off and on; of a prompt beside what this device's products alone "
+    "would take.",
+    "  kvscope bench decode --device cpu\n"
+    "  kvscope bench prefill --shape qwen3-8b --prompt-tokens 32768 --device cuda",
+    {1, 1},
+    kBenchOptions,
+    bench};
 
 }  // namespace kvscope::app

@@ -20,14 +20,10 @@ constexpr OptionSpec kOptions[] = {
     {"allow-missing", "", "leave out prompts that no shard has answered"},
     kQuietOption,
     {"json", "", "one object: trace, runs, prompts, tokens, missing"},
-    kHelpOption,
 };
 
 int merge(const Arguments& arguments) {
-  if (!arguments.has("o")) {
-    throw Error(
-        {.code = ExitCode::usage, .file = "kvscope merge", .found = "no -o FILE", .hint = "name the trace to write"});
-  }
+  if (!arguments.has("o")) usage_error("kvscope merge", "no -o FILE", "", "name the trace to write");
   catch_interrupts();
   Progress progress(arguments.has("quiet"));
   const auto show = [&](int done, int total) {
@@ -49,7 +45,6 @@ int merge(const Arguments& arguments) {
                                            {"prompts", report.n_prompts},
                                            {"tokens", report.n_tokens},
                                            {"missing", report.missing}});
-    flush_stdout();
   } else if (!arguments.has("quiet")) {
     std::fprintf(stderr, "%s: %d of %d prompts, %lld tokens\n", escape_for_terminal(arguments.text("o")).c_str(),
                  report.n_runs, report.n_prompts, static_cast<long long>(report.n_tokens));
@@ -59,21 +54,17 @@ int merge(const Arguments& arguments) {
 
 }  // namespace
 
-const CommandSpec& merge_command() {
-  static const CommandSpec spec = {
-      "merge",
-      "SHARD... -o FILE [--copy]",
-      "make one trace of the shards of a capture",
-      "The runs stand in the order of their prompts. FILE has the small data itself and the large data as virtual "
-      "datasets over the shards, which must stay in its folder (the folder may move); with --copy it has all data. "
-      "Every run is checked. Shards of different models, options or prompts, and prompts that are missing or doubled, "
-      "are errors.",
-      "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
-      1,
-      100000,
-      kOptions,
-      merge};
-  return spec;
-}
+extern const CommandSpec merge_command = {
+    "merge",
+    "SHARD... -o FILE [--copy]",
+    "make one trace of the shards of a capture",
+    "The runs stand in the order of their prompts. FILE has the small data itself and the large data as virtual "
+    "datasets over the shards, which must stay in its folder (the folder may move); with --copy it has all data. "
+    "Every run is checked. Shards of different models, options or prompts, and prompts that are missing or doubled, "
+    "are errors.",
+    "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
+    {1, 100000},
+    kOptions,
+    merge};
 
 }  // namespace kvscope::app

@@ -4,7 +4,6 @@
 #include <cstdio>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "engine/core/policy/policy_table.h"
 #include "engine/core/policy/policy_text.h"
@@ -15,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr OptionSpec kOptions[] = {{"json", "", "one object a policy"}, kHelpOption};
+constexpr OptionSpec kOptions[] = {{"json", "", "one object a policy"}};
 
 ordered_json to_json(const ParameterInfo& parameter) {
   const bool is_choice = parameter.kind == ParameterKind::choice;
@@ -67,10 +66,8 @@ const PolicyInfo& named(const std::string& name) {
   std::vector<std::string_view> names;
   for (const PolicyInfo& policy : policy_list()) names.push_back(policy.name);
   const std::string close = closest(name, names);
-  throw Error({.code = ExitCode::usage,
-               .file = "kvscope policies",
-               .found = "no policy is named " + in_quotes(name),
-               .hint = close.empty() ? "kvscope policies lists them" : "did you mean " + close + "?"});
+  usage_error("kvscope policies", "no policy is named " + in_quotes(name), "",
+              close.empty() ? "kvscope policies lists them" : "did you mean " + close + "?");
 }
 
 int policies(const Arguments& arguments) {
@@ -83,26 +80,21 @@ int policies(const Arguments& arguments) {
       std::fputs((is_one ? page_of(policy) : line_of(policy)).c_str(), stdout);
     }
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& policies_command() {
-  static const CommandSpec spec = {
-      "policies",
-      "[NAME] [--json]",
-      "the policies, or all that there is to know of one",
-      "A policy is written NAME:key=value,key=value, as in kvpop:budget=512,window=64. A budget is tokens "
-      "(budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: its rule, the gate that it "
-      "needs, its parameters with defaults and ranges.",
-      "  kvscope policies kvpop",
-      0,
-      1,
-      kOptions,
-      policies};
-  return spec;
-}
+extern const CommandSpec policies_command = {
+    "policies",
+    "[NAME] [--json]",
+    "the policies, or all that there is to know of one",
+    "A policy is written NAME:key=value,key=value, as in kvpop:budget=512,window=64. A budget is tokens "
+    "(budget=512), a kept share (keep=25%) or a factor (compression=4x). With NAME: its rule, the gate that it "
+    "needs, its parameters with defaults and ranges.",
+    "  kvscope policies kvpop",
+    {0, 1},
+    kOptions,
+    policies};
 
 }  // namespace kvscope::app

@@ -15,8 +15,7 @@ constexpr int kBarWidth = 24;
 constexpr std::chrono::milliseconds kTerminalInterval(100);
 constexpr std::chrono::milliseconds kPlainInterval(5000);
 
-}  // namespace
-
+// "0:07", "12:05", "1:02:03".
 std::string format_duration(double seconds) {
   const long s = std::lround(std::clamp(seconds, 0.0, 3.6e8));
   char text[32];
@@ -27,6 +26,8 @@ std::string format_duration(double seconds) {
   }
   return text;
 }
+
+}  // namespace
 
 Progress::Progress(bool quiet) : quiet_(quiet), terminal_(::isatty(STDERR_FILENO) != 0) {}
 

@@ -24,7 +24,4 @@ class Progress {
   std::chrono::steady_clock::time_point phase_start_, last_;
 };
 
-/// "0:07", "12:05", "1:02:03".
-std::string format_duration(double seconds);
-
 }  // namespace kvscope::app

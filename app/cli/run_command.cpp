@@ -32,7 +32,6 @@ constexpr auto kTraceOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "one object a token, then prompt_ids, ids, text, policy, seed, timings"},
-    kHelpOption,
 });
 constexpr auto kOptions =
     joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
@@ -132,10 +131,7 @@ RunRequest request_of(const Arguments& arguments, const std::string& model_path)
   if (!arguments.has("messages")) return run_request(arguments, model_path, arguments.text_or_file("prompt"));
   for (const char* name : {"prompt", "prompt-file"}) {
     if (!arguments.has(name)) continue;
-    throw Error({.code = ExitCode::usage,
-                 .file = "--messages and " + dashed(name),
-                 .found = "both given",
-                 .expected = "one of them"});
+    usage_error("--messages and " + dashed(name), "both given", "one of them");
   }
   const std::vector<ChatMessage> messages = read_messages(arguments.text("messages"), "--messages");
   RunRequest request = run_request(arguments, model_path, messages.back().content);
@@ -184,19 +180,15 @@ int run(const Arguments& arguments) {
 
 }  // namespace
 
-const CommandSpec& run_command() {
-  static const CommandSpec spec = {
-      "run",
-      "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON [options]",
-      "decode a prompt under a policy and stream the answer",
-      "Decodes with the policy live: the answer goes to stdout, progress to stderr. --trace keeps everything that was "
-      "recorded for the window, for figures and for what-if.",
-      "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",
-      1,
-      1,
-      kOptions,
-      run};
-  return spec;
-}
+extern const CommandSpec run_command = {
+    "run",
+    "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON [options]",
+    "decode a prompt under a policy and stream the answer",
+    "Decodes with the policy live: the answer goes to stdout, progress to stderr. --trace keeps everything that was "
+    "recorded for the window, for figures and for what-if.",
+    "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",
+    {1, 1},
+    kOptions,
+    run};
 
 }  // namespace kvscope::app

@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "app/session/run_setup.h"
+#include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/support/error.h"
@@ -14,12 +14,8 @@ namespace kvscope::app {
 
 std::vector<ChatMessage> with_system(const Arguments& arguments, std::vector<ChatMessage> messages) {
   if (!arguments.has("system")) return messages;
-  if (!messages.empty() && messages.front().role == "system") {
-    throw Error({.code = ExitCode::usage,
-                 .file = "--system",
-                 .found = "the conversation has a system message",
-                 .expected = "one of them"});
-  }
+  if (!messages.empty() && messages.front().role == "system")
+    usage_error("--system", "the conversation has a system message", "one of them");
   messages.insert(messages.begin(), {"system", arguments.text("system")});
   return messages;
 }
@@ -28,9 +24,7 @@ ChatOptions chat_options(const Arguments& arguments) {
   ChatOptions options{.date = arguments.text("date")};
   if (!arguments.has("thinking")) return options;
   const std::string thinking = arguments.text("thinking");
-  if (thinking != "on" && thinking != "off") {
-    throw Error({.code = ExitCode::usage, .file = "--thinking", .found = in_quotes(thinking), .expected = "on or off"});
-  }
+  if (thinking != "on" && thinking != "off") usage_error("--thinking", in_quotes(thinking), "on or off");
   options.thinking = thinking == "on";
   return options;
 }
@@ -41,12 +35,8 @@ static std::vector<PolicyChange> planned_changes(const Arguments& arguments) {
     const std::size_t colon = text.find(':');
     std::int32_t q = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + std::min(colon, text.size()), q);
-    if (colon == std::string::npos || error != std::errc() || end != text.data() + colon || q < 1) {
-      throw Error({.code = ExitCode::usage,
-                   .file = "--change",
-                   .found = in_quotes(text),
-                   .expected = "a query position, a colon and a policy, as in 128:kvpop:budget=256"});
-    }
+    if (colon == std::string::npos || error != std::errc() || end != text.data() + colon || q < 1)
+      usage_error("--change", in_quotes(text), "a query position, a colon and a policy, as in 128:kvpop:budget=256");
     changes.push_back({q, PolicySpec::parse(text.substr(colon + 1))});
   }
   return changes;
@@ -77,14 +67,11 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
     if (!has(name)) continue;
     is_chat = true;
     if (!has("raw")) continue;
-    throw Error({.code = ExitCode::usage,
-                 .file = "--raw and --" + std::string(name),
-                 .found = "both given",
-                 .expected = "one of them"});
+    usage_error("--raw and --" + std::string(name), "both given", "one of them");
   }
   RunRequest request;
   request.prompt = std::move(prompt);
-  request.raw = has("raw") || (!is_chat && !has_chat_template(model_path));
+  request.raw = has("raw") || (!is_chat && !ChatTemplate::exists(model_path));
   request.chat = chat_options(arguments);
   if (has("system")) request.messages = with_system(arguments, {{"user", request.prompt}});
   request.stop = arguments.texts("stop");

@@ -7,7 +7,6 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -23,7 +22,6 @@ constexpr OptionSpec kOptions[] = {
     kEngineOption,
     kQuietOption,
     {"json", "", "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token)"},
-    kHelpOption,
 };
 
 nlohmann::json logprobs_to_json(const std::vector<float>& logprobs) {
@@ -34,12 +32,7 @@ nlohmann::json logprobs_to_json(const std::vector<float>& logprobs) {
 
 void print_table(const std::string& model, const std::vector<std::int32_t>& ids, const std::vector<float>& logprobs,
                  double nll) {
-  std::optional<Tokenizer> tokenizer;
-  try {
-    tokenizer = Tokenizer::load(model);
-  } catch (const Error&) {
-    // The model may be on another machine: ids alone then.
-  }
+  const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
   std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
   for (std::size_t i = 0; i < ids.size(); ++i) {
     rows.push_back({std::to_string(i), std::to_string(ids[i]), format_number(logprobs[i]),
@@ -56,7 +49,7 @@ int score(const Arguments& arguments) {
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy", "full"));
   EngineJob job(arguments);
   job.load(model_path);
-  const auto done = job.call({{"type", "score"}, {"text", text}, {"policy", policy.to_string()}});
+  const auto done = job.call(protocol::ScoreRequest{.text = text, .ids = {}, .policy = policy});
   job.progress().clear();
   if (done.value("status", "") == "cancelled") return static_cast<int>(ExitCode::cancelled);
   const auto ids = protocol::unpack_i32(done, "ids");
@@ -76,25 +69,20 @@ int score(const Arguments& arguments) {
   } else {
     print_table(model_path, ids, logprobs, nll);
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& score_command() {
-  static const CommandSpec spec = {
-      "score",
-      "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
-      "log-probability of each token of a text under a policy",
-      "Teacher-forced: the text is given, the policy decides what each position may still see. Special tokens in the "
-      "text become their ids.",
-      "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
-      1,
-      1,
-      kOptions,
-      score};
-  return spec;
-}
+extern const CommandSpec score_command = {
+    "score",
+    "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
+    "log-probability of each token of a text under a policy",
+    "Teacher-forced: the text is given, the policy decides what each position may still see. Special tokens in the "
+    "text become their ids.",
+    "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
+    {1, 1},
+    kOptions,
+    score};
 
 }  // namespace kvscope::app

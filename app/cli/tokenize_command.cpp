@@ -22,13 +22,11 @@ constexpr OptionSpec kOptions[] = {
     kThinkingOption,
     kDateOption,
     {"json", "", "one object: ids and pieces"},
-    kHelpOption,
 };
 
 void check_options(const Arguments& arguments) {
   const auto fail = [](std::string file, std::string found, std::string expected) {
-    throw Error(
-        {.code = ExitCode::usage, .file = std::move(file), .found = std::move(found), .expected = std::move(expected)});
+    usage_error(file, std::move(found), std::move(expected));
   };
   if (arguments.has("chat") && arguments.has("add-special")) {
     fail("--chat and --add-special", "both given", "one of them: a chat has the template's own");
@@ -68,25 +66,21 @@ int tokenize(const Arguments& arguments) {
   } else {
     for (const std::int32_t id : ids) std::printf("%d\t%s\n", id, escape_for_terminal(tokenizer.piece(id)).c_str());
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& tokenize_command() {
-  static const CommandSpec spec = {"tokenize",
-                                   "MODEL --text TEXT | --text-file FILE [--chat] [--json]",
-                                   "ids and pieces of a text, as the tokenizers package gives them",
-                                   "Special tokens in the text become their ids, but with --chat what was typed stays "
-                                   "text. Needs the tokenizer's files only: no engine, no weights. A piece may be a "
-                                   "part of a character; such bytes are shown escaped, in JSON as U+FFFD.",
-                                   "  kvscope tokenize samples/models/kvscope-tiny --text 'The code is 4821.' --json",
-                                   1,
-                                   1,
-                                   kOptions,
-                                   tokenize};
-  return spec;
-}
+extern const CommandSpec tokenize_command = {
+    "tokenize",
+    "MODEL --text TEXT | --text-file FILE [--chat] [--json]",
+    "ids and pieces of a text, as the tokenizers package gives them",
+    "Special tokens in the text become their ids, but with --chat what was typed stays "
+    "text. Needs the tokenizer's files only: no engine, no weights. A piece may be a "
+    "part of a character; such bytes are shown escaped, in JSON as U+FFFD.",
+    "  kvscope tokenize samples/models/kvscope-tiny --text 'The code is 4821.' --json",
+    {1, 1},
+    kOptions,
+    tokenize};
 
 }  // namespace kvscope::app

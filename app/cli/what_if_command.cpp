@@ -1,16 +1,13 @@
 // kvscope what-if: another policy on recorded scores, without the model.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 
 #include "app/cli/arguments.h"
-#include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/traces.h"
+#include "app/process/trace_open.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/what_if.h"
-#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {
@@ -18,7 +15,6 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"run", "N", "which run of the trace (0)"},
     {"json", "", "one object: recorded and preview, each metric's mean over the heads"},
-    kHelpOption,
 };
 
 constexpr Metric kMetrics[] = {Metric::density, Metric::evict_ratio, Metric::cache_share, Metric::recall,
@@ -61,25 +57,21 @@ int what_if(const Arguments& arguments) {
     }
     std::fputs(format_table(rows).c_str(), stdout);
   }
-  flush_stdout();
   return 0;
 }
 
 }  // namespace
 
-const CommandSpec& what_if_command() {
-  static const CommandSpec spec = {"what-if",
-                                   "TRACE SPEC [--run N]",
-                                   "what another policy would have kept, from recorded scores",
-                                   "A preview: the scores stay as they were recorded, though evicting other tokens in "
-                                   "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
-                                   "measures it.",
-                                   "  kvscope what-if a.h5 kvpop:keep=10%",
-                                   2,
-                                   2,
-                                   kOptions,
-                                   what_if};
-  return spec;
-}
+extern const CommandSpec what_if_command = {
+    "what-if",
+    "TRACE SPEC [--run N]",
+    "what another policy would have kept, from recorded scores",
+    "A preview: the scores stay as they were recorded, though evicting other tokens in "
+    "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
+    "measures it.",
+    "  kvscope what-if a.h5 kvpop:keep=10%",
+    {2, 2},
+    kOptions,
+    what_if};
 
 }  // namespace kvscope::app

@@ -1,9 +1,8 @@
-#include "app/cli/window_command.h"
-
 #include <charconv>
 #include <filesystem>
 
 #include "app/cli/arguments.h"
+#include "app/cli/command_list.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
 
@@ -24,7 +23,7 @@ constexpr OptionSpec kOptions[] = {
     {"exit", "", "leave after script and picture"},
 };
 
-constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", 0, 1, kOptions, nullptr};
+constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kOptions, nullptr};
 
 void parse_size(const std::string& text, int& width, int& height) {
   const auto x = text.find('x');
@@ -32,10 +31,8 @@ void parse_size(const std::string& text, int& width, int& height) {
   const bool ok = x != std::string::npos &&
                   std::from_chars(text.data(), text.data() + x, width).ptr == text.data() + x &&
                   std::from_chars(text.data() + x + 1, end, height).ptr == end;
-  if (!ok || width < 320 || height < 240 || width > 16384 || height > 16384) {
-    throw Error(
-        {.code = ExitCode::usage, .file = "--size", .found = "'" + text + "'", .expected = "WxH, such as 1600x1000"});
-  }
+  if (!ok || width < 320 || height < 240 || width > 16384 || height > 16384)
+    usage_error("--size", "'" + text + "'", "WxH, such as 1600x1000");
 }
 
 }  // namespace
@@ -49,10 +46,11 @@ int window_main(const std::vector<std::string>& words) {
     throw Error(
         {.file = options.open, .found = "no such file or folder", .expected = "a model's folder, a trace or a prompt"});
   }
-  options.engine_command = arguments.text("engine");
-  options.device = arguments.text("device", "auto");
-  options.gates = arguments.texts("gate");
-  options.dtype = arguments.text("dtype", "auto");
+  options.session = {.engine_command = arguments.text("engine"),
+                     .device = arguments.text("device", "auto"),
+                     .dtype = arguments.text("dtype", "auto"),
+                     .gates = arguments.texts("gate"),
+                     .wake = {}};
   if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
   options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));
   options.light = arguments.has("light");

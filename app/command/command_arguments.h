@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/core/support/error.h"
+#include "app/process/usage.h"
 
 namespace kvscope::app {
 
 [[noreturn]] inline void bad_argument(const char* key, const std::string& expected) {
-  throw Error({.code = ExitCode::usage, .file = key, .found = "missing or of the wrong kind", .expected = expected});
+  usage_error(key, "missing or of the wrong kind", expected);
 }
 
 inline bool has_argument(const nlohmann::json& arguments, const char* key) {

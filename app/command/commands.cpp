@@ -5,7 +5,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "engine/core/support/error.h"
+#include "app/process/usage.h"
 
 namespace kvscope::app {
 
@@ -56,14 +56,9 @@ const Command* CommandRegistry::find(const Shortcut& shortcut) const {
 
 nlohmann::json CommandRegistry::execute(std::string_view id, const nlohmann::json& arguments) const {
   const Command* command = find(id);
-  if (!command) {
-    throw Error({.code = ExitCode::usage,
-                 .file = std::string(id),
-                 .found = "no such command",
-                 .hint = "the palette (Ctrl+K) lists all"});
-  }
+  if (!command) usage_error(std::string(id), "no such command", "", "the palette (Ctrl+K) lists all");
   if (!enabled(*command)) {
-    throw Error({.code = ExitCode::usage, .file = std::string(id), .found = "not possible now"});
+    usage_error(std::string(id), "not possible now");
   }
   return command->run(arguments);
 }

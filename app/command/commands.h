@@ -1,10 +1,13 @@
 #pragma once
 // Everything that can be done, by id: menu, shortcut, palette, script and test call the same thing.
 
+#include <concepts>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace kvscope::app {
@@ -18,6 +21,33 @@ struct Shortcut {
   static Shortcut parse(std::string_view text);
 };
 
+/// What a command does: any callable, with or without arguments, with or without an answer (null). May throw Error.
+class Action {
+ public:
+  Action() = default;
+  template <typename F>
+  requires(!std::same_as<F, Action>) Action(F f)
+      : call_([f = std::move(f)](const nlohmann::json& arguments) mutable -> nlohmann::json {
+          const auto call = [&] {
+            if constexpr (std::invocable<F&, const nlohmann::json&>) {
+              return f(arguments);
+            } else {
+              return f();
+            }
+          };
+          if constexpr (std::is_void_v<decltype(call())>) {
+            call();
+            return nullptr;
+          } else {
+            return call();
+          }
+        }) {}
+  nlohmann::json operator()(const nlohmann::json& arguments) const { return call_(arguments); }
+
+ private:
+  std::function<nlohmann::json(const nlohmann::json& arguments)> call_;
+};
+
 struct Command {
   std::string id;                 // "run.start"
   std::string title;              // "Run"
@@ -25,7 +55,7 @@ struct Command {
   std::string shortcut;           // "Ctrl+R", or several separated by a space; empty for none
   std::string arguments;          // what `run` takes, for the help: "policy: text"; empty for none
   std::function<bool()> enabled;  // null: always
-  std::function<nlohmann::json(const nlohmann::json& arguments)> run;  // throws Error
+  Action run;
 };
 
 class CommandRegistry {

@@ -48,17 +48,15 @@ std::vector<std::string> traces_of(const Session& session, const views::ViewFigu
   return traces;
 }
 
-nlohmann::json export_figure(Session& session, UiState& ui, const views::ViewList& views,
-                             const nlohmann::json& arguments) {
+void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   NamedFigure shown = figure_on_screen(session, views, arguments);
   if (ask_for_path(ui, arguments,
                    {.title = "Export figure: " + shown.view,
                     .command = "figure.export",
                     .path = shown.view + ".pdf",
                     .hint = ".pdf, .svg or .png; data and recipe are written beside it",
-                    .save = true})) {
-    return nullptr;
-  }
+                    .save = true}))
+    return;
   views::FigureRecipe recipe;
   recipe.options = shown.figure.options;
   if (has_argument(arguments, "preset")) {
@@ -78,18 +76,16 @@ nlohmann::json export_figure(Session& session, UiState& ui, const views::ViewLis
           session.messages().notify("exported " + written.front().string() + " and what belongs to it");
         };
       });
-  return nullptr;
 }
 
-nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
+void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
   if (ask_for_path(ui, arguments,
                    {.title = "Export heads (DuoAttention)",
                     .command = "heads.export",
                     .path = "selected-heads",
                     .hint = "a folder; full_attention_heads.tsv and config.json are written into it",
-                    .save = true})) {
-    return nullptr;
-  }
+                    .save = true}))
+    return;
   const double share = number_argument(arguments, "share", 0.25);
   if (!(share >= 0 && share <= 1)) bad_argument("share", "a number from 0 to 1");
   const std::string path = text_argument(arguments, "path");
@@ -104,30 +100,20 @@ nlohmann::json export_heads(Session& session, UiState& ui, const nlohmann::json&
                       selection.full.size(), 100 * selection.coverage);
         return [&session, message = text + path] { session.messages().notify(message); };
       });
-  return nullptr;
 }
 
 }  // namespace
 
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
-  registry.add({.id = "figure.export",
-                .title = "Export a figure (PDF, SVG, PNG)",
-                .group = "File",
-                .shortcut = "Ctrl+E",
-                .arguments = "path: file, view: name of a view or figure, preset: name, venue: name",
-                .enabled = has_run,
-                .run = [&session, &ui, &views](const nlohmann::json& arguments) {
+  registry.add({"figure.export", "Export a figure (PDF, SVG, PNG)", "File", "Ctrl+E",
+                "path: file, view: name of a view or figure, preset: name, venue: name", has_run,
+                [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
-  registry.add(
-      {.id = "heads.export",
-       .title = "Export the densest heads (DuoAttention)",
-       .group = "File",
-       .shortcut = "Ctrl+H",
-       .arguments = "path: folder, share: number (0.25), overwrite: bool",
-       .enabled = has_run,
-       .run = [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
+  registry.add({"heads.export", "Export the densest heads (DuoAttention)", "File", "Ctrl+H",
+                "path: folder, share: number (0.25), overwrite: bool", has_run,
+                [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
 }
 
 }  // namespace kvscope::app

@@ -34,26 +34,18 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
-  registry.add({.id = "file.open",
-                .title = "Open model, trace or prompt",
-                .group = "File",
-                .shortcut = "Ctrl+O",
-                .arguments = "path: file or folder",
-                .run = [&session, &ui, &registry](const nlohmann::json& arguments) -> nlohmann::json {
+  registry.add({"file.open", "Open model, trace or prompt", "File", "Ctrl+O", "path: file or folder", nullptr,
+                [&session, &ui, &registry](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model, trace or prompt",
                                      .command = "file.open",
                                      .hint = "a model's folder, a trace (.h5) or a prompt (.txt)"})) {
                     open_anything(session, registry, text_argument(arguments, "path"));
                   }
-                  return nullptr;
                 }});
-  registry.add({.id = "model.open",
-                .title = "Open a model",
-                .group = "File",
-                .arguments = "path: folder",
-                .enabled = [&session] { return !session.run_in_progress(); },
-                .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+  registry.add({"model.open", "Open a model", "File", "", "path: folder",
+                [&session] { return !session.run_in_progress(); },
+                [&session, &ui](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model",
                                      .command = "model.open",
@@ -61,43 +53,26 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                                      .hint = "a folder with config.json and safetensors"})) {
                     session.open_model(text_argument(arguments, "path"));
                   }
-                  return nullptr;
                 }});
   registry.add(
-      {.id = "trace.open",
-       .title = "Open a trace",
-       .group = "File",
-       .arguments = "path: file",
-       .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+      {"trace.open", "Open a trace", "File", "", "path: file", nullptr,
+       [&session, &ui](const nlohmann::json& arguments) {
          if (!ask_for_path(ui, arguments, {.title = "Open trace", .command = "trace.open", .hint = "a trace (.h5)"})) {
            session.open_trace(text_argument(arguments, "path"));
          }
-         return nullptr;
        }});
   registry.add(
-      {.id = "trace.save",
-       .title = "Save run A as a trace",
-       .group = "File",
-       .shortcut = "Ctrl+S",
-       .arguments = "path: file, overwrite: bool, id: run id (A)",
-       .enabled = has_run,
-       .run = [&session, &ui](const nlohmann::json& arguments) -> nlohmann::json {
+      {"trace.save", "Save run A as a trace", "File", "Ctrl+S", "path: file, overwrite: bool, id: run id (A)", has_run,
+       [&session, &ui](const nlohmann::json& arguments) {
          if (ask_for_path(
                  ui, arguments,
-                 {.title = "Save trace", .command = "trace.save", .path = "run.h5", .hint = "HDF5", .save = true})) {
-           return nullptr;
-         }
+                 {.title = "Save trace", .command = "trace.save", .path = "run.h5", .hint = "HDF5", .save = true}))
+           return;
          session.save_trace(integer_argument(arguments, "id", session.a()->id), text_argument(arguments, "path"),
                             flag_argument(arguments, "overwrite", false));
-         return nullptr;
        }});
-  registry.add({.id = "session.save",
-                .title = "Save prompt, policy and open traces for the next start",
-                .group = "File",
-                .run = [&session](const nlohmann::json&) -> nlohmann::json {
-                  save_session(session, false);
-                  return nullptr;
-                }});
+  registry.add({"session.save", "Save prompt, policy and open traces for the next start", "File", "", "", nullptr,
+                [&session] { save_session(session, false); }});
 }
 
 }  // namespace kvscope::app

@@ -22,13 +22,11 @@ PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments
   if (has_argument(arguments, "parameter")) {
     const std::string name = text_argument(arguments, "parameter");
     const auto it = policy.values.find(name);
-    if (it == policy.values.end()) {
-      throw Error({.code = ExitCode::usage, .file = name, .found = "no parameter of " + policy.name});
-    }
+    if (it == policy.values.end()) usage_error(name, "no parameter of " + policy.name);
     it->second = number_argument(arguments, "value") + 0.0;  // -0 would print as another text than 0
   }
   if (has_argument(arguments, "budget")) {
-    if (!policy.budget) throw Error({.code = ExitCode::usage, .file = "budget", .found = policy.name + " has none"});
+    if (!policy.budget) usage_error("budget", policy.name + " has none");
     policy.budget->value = number_argument(arguments, "budget");
     if (has_argument(arguments, "kind")) {
       const std::string kind = text_argument(arguments, "kind");
@@ -56,11 +54,9 @@ void set_sampling(Session& session, const nlohmann::json& arguments) {
     if (ok) value = static_cast<Value>(x);
   });
   if (!ok)
-    throw Error({.code = ExitCode::usage,
-                 .file = "sampling",
-                 .found = arguments.dump(),
-                 .expected = "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
-                             "seed 0 or more"});
+    usage_error("sampling", arguments.dump(),
+                "temperature 0 to 100, top_p and min_p 0 to 1, repetition_penalty 0.01 to 100, top_k and "
+                "seed 0 or more");
   session.next_run().set_sampling(sampling);
 }
 
@@ -78,28 +74,13 @@ void set_prompt(NextRun& next, const nlohmann::json& arguments) {
 }  // namespace
 
 void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({.id = "prompt.set",
-                .title = "Set the prompt",
-                .group = "Prompt",
-                .arguments = "text: text | path: file, chat: bool",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  set_prompt(session.next_run(), arguments);
-                  return nullptr;
-                }});
-  registry.add({.id = "prompt.focus",
-                .title = "Type a prompt",
-                .group = "Prompt",
-                .shortcut = "Ctrl+P",
-                .run = [&ui](const nlohmann::json&) -> nlohmann::json {
-                  ui.left = true, ui.focus_prompt = true, ui.maximised.clear();
-                  return nullptr;
-                }});
-  registry.add({.id = "prompt.sample",
-                .title = "Next sample prompt",
-                .group = "Prompt",
-                .arguments = "index: number",
-                .enabled = [] { return !sample_prompts().empty(); },
-                .run = [&session, next = 0](const nlohmann::json& arguments) mutable -> nlohmann::json {
+  registry.add({"prompt.set", "Set the prompt", "Prompt", "", "text: text | path: file, chat: bool", nullptr,
+                [&session](const nlohmann::json& arguments) { set_prompt(session.next_run(), arguments); }});
+  registry.add({"prompt.focus", "Type a prompt", "Prompt", "Ctrl+P", "", nullptr,
+                [&ui] { ui.left = true, ui.focus_prompt = true, ui.maximised.clear(); }});
+  registry.add({"prompt.sample", "Next sample prompt", "Prompt", "", "index: number",
+                [] { return !sample_prompts().empty(); },
+                [&session, next = 0](const nlohmann::json& arguments) mutable {
                   const auto prompts = sample_prompts();
                   const int index = integer_argument(arguments, "index", next);
                   next = index + 1;
@@ -107,31 +88,19 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
                   return path.string();
                 }});
-  registry.add(
-      {.id = "policy.set",
-       .title = "Change the policy",
-       .group = "Policy",
-       .arguments = "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
-       .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-         session.set_policy(changed_policy(session.parameters().policy, arguments));
-         return session.parameters().policy.to_string();
-       }});
-  registry.add({.id = "run.max_tokens",
-                .title = "Set how many tokens to generate",
-                .group = "Run",
-                .arguments = "n: number",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+  registry.add({"policy.set", "Change the policy", "Policy", "",
+                "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
+                nullptr, [&session](const nlohmann::json& arguments) {
+                  session.set_policy(changed_policy(session.parameters().policy, arguments));
+                  return session.parameters().policy.to_string();
+                }});
+  registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", "n: number", nullptr,
+                [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
-                  return nullptr;
                 }});
-  registry.add({.id = "sampling.set",
-                .title = "Change the sampling",
-                .group = "Policy",
-                .arguments = "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers",
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  set_sampling(session, arguments);
-                  return nullptr;
-                }});
+  registry.add({"sampling.set", "Change the sampling", "Policy", "",
+                "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers", nullptr,
+                [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});
 }
 
 }  // namespace kvscope::app

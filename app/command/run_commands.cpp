@@ -6,44 +6,20 @@
 namespace kvscope::app {
 namespace {
 
-auto nothing(auto action) {
-  return [action](const nlohmann::json&) -> nlohmann::json {
-    action();
-    return nullptr;
-  };
-}
-
 void add_decode_commands(CommandRegistry& registry, Session& session) {
   const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
-  registry.add({.id = "run.start",
-                .title = "Run the prompt",
-                .group = "Run",
-                .shortcut = "Ctrl+R Ctrl+Enter",
-                .enabled = idle,
-                .run = nothing([&session] { session.start_run(); })});
-  registry.add({.id = "run.cancel",
-                .title = "Cancel the run",
-                .group = "Run",
-                .shortcut = "Ctrl+.",
-                .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.engine().cancel_run(); })});
-  registry.add({.id = "run.apply_policy",
-                .title = "Go on with these parameters from the next token",
-                .group = "Run",
-                .enabled = [&session] { return session.run_in_progress(); },
-                .run = nothing([&session] { session.engine().change_policy(session.parameters().policy); })});
-  registry.add({.id = "run.decode_again",
-                .title = "Decode again with this policy (measure B)",
-                .group = "Run",
-                .shortcut = "Ctrl+Shift+R",
-                .enabled = idle_with_a,
-                .run = nothing([&session] { session.decode_again(); })});
-  registry.add({.id = "run.replay",
-                .title = "Replay A's tokens under this policy",
-                .group = "Run",
-                .enabled = idle_with_a,
-                .run = nothing([&session] { session.replay(); })});
+  registry.add(
+      {"run.start", "Run the prompt", "Run", "Ctrl+R Ctrl+Enter", "", idle, [&session] { session.start_run(); }});
+  registry.add({"run.cancel", "Cancel the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
+                [&session] { session.engine().cancel_run(); }});
+  registry.add({"run.apply_policy", "Go on with these parameters from the next token", "Run", "", "",
+                [&session] { return session.run_in_progress(); },
+                [&session] { session.engine().change_policy(session.parameters().policy); }});
+  registry.add({"run.decode_again", "Decode again with this policy (measure B)", "Run", "Ctrl+Shift+R", "", idle_with_a,
+                [&session] { session.decode_again(); }});
+  registry.add({"run.replay", "Replay A's tokens under this policy", "Run", "", "", idle_with_a,
+                [&session] { session.replay(); }});
 }
 
 // Without ids: the two newest runs, or B out of sight if it is on show.
@@ -60,64 +36,32 @@ void compare_runs(Session& session, const nlohmann::json& arguments) {
 
 void add_list_commands(CommandRegistry& registry, Session& session) {
   const auto any = [&session] { return !session.runs().empty(); };
-  registry.add({.id = "run.compare",
-                .title = "Compare two runs",
-                .group = "Run",
-                .arguments = "a: run id, b: run id",
-                .enabled = any,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  compare_runs(session, arguments);
-                  return nullptr;
-                }});
-  registry.add({.id = "run.show",
-                .title = "Show a run as A",
-                .group = "Run",
-                .arguments = "id: run id",
-                .enabled = any,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
-                  session.show(integer_argument(arguments, "id", 0), 0);
-                  return nullptr;
-                }});
-  registry.add({.id = "run.swap",
-                .title = "Swap A and B",
-                .group = "Run",
-                .shortcut = "X",
-                .enabled = [&session] { return session.b() != nullptr; },
-                .run = nothing([&session] { session.swap(); })});
-  registry.add({.id = "run.remove",
-                .title = "Remove a run from the list",
-                .group = "Run",
-                .arguments = "id: run id (A)",
-                .enabled = any,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+  registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
+                [&session](const nlohmann::json& arguments) { compare_runs(session, arguments); }});
+  registry.add(
+      {"run.show", "Show a run as A", "Run", "", "id: run id", any,
+       [&session](const nlohmann::json& arguments) { session.show(integer_argument(arguments, "id", 0), 0); }});
+  registry.add({"run.swap", "Swap A and B", "Run", "X", "", [&session] { return session.b() != nullptr; },
+                [&session] { session.swap(); }});
+  registry.add({"run.remove", "Remove a run from the list", "Run", "", "id: run id (A)", any,
+                [&session](const nlohmann::json& arguments) {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
-                  return nullptr;
                 }});
 }
 
 void add_preview_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({.id = "run.copy_command",
-                .title = "Copy as command",
-                .group = "Run",
-                .shortcut = "Ctrl+Shift+C",
-                .run = [&session, &ui](const nlohmann::json&) -> nlohmann::json {
+  registry.add({"run.copy_command", "Copy as command", "Run", "Ctrl+Shift+C", "", nullptr, [&session, &ui] {
                   ui.clipboard = session.command_line();
                   session.messages().notify("copied the command that does this run");
                   return ui.clipboard;
                 }});
-  registry.add({.id = "preview.apply",
-                .title = "Preview this policy on A's scores",
-                .group = "Run",
-                .enabled = [&session] { return session.shown_a() != nullptr; },
-                .run = nothing([&session] { session.request_preview(); })});
-  registry.add({.id = "preview.discard",
-                .title = "Back to A's policy",
-                .group = "Run",
-                .enabled = [&session] { return session.shown_a() != nullptr; },
-                .run = nothing([&session] { session.set_policy(session.shown_a()->run->policy); })});
-  registry.add({.id = "engine.restart", .title = "Restart the engine", .group = "Run", .run = nothing([&session] {
-                                                                                         session.restart_engine();
-                                                                                       })});
+  registry.add({"preview.apply", "Preview this policy on A's scores", "Run", "", "",
+                [&session] { return session.shown_a() != nullptr; }, [&session] { session.request_preview(); }});
+  registry.add({"preview.discard", "Back to A's policy", "Run", "", "",
+                [&session] { return session.shown_a() != nullptr; },
+                [&session] { session.set_policy(session.shown_a()->run->policy); }});
+  registry.add(
+      {"engine.restart", "Restart the engine", "Run", "", "", nullptr, [&session] { session.restart_engine(); }});
 }
 
 }  // namespace

@@ -42,15 +42,7 @@ class Scrubber {
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState&) {
   const auto scrubbing = [&session] { return session.shown_a() != nullptr; };
   const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, auto action) {
-    registry.add({.id = id,
-                  .title = title,
-                  .group = group,
-                  .shortcut = shortcut,
-                  .enabled = scrubbing,
-                  .run = [action](const nlohmann::json&) mutable -> nlohmann::json {
-                    action();
-                    return nullptr;
-                  }});
+    registry.add({id, title, group, shortcut, "", scrubbing, action});
   };
   const auto move = [&session](int views::Selection::*member, int by, int n) {
     auto& selection = session.selection();
@@ -64,18 +56,13 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
       [=] { move(&views::Selection::kv_head, 1, n_heads()); });
   add("selection.head_prev", "Previous KV head", "Select", "Shift+[",
       [=] { move(&views::Selection::kv_head, -1, n_heads()); });
-  registry.add({.id = "selection.set",
-                .title = "Select layer, head and token",
-                .group = "Select",
-                .arguments = "layer, kv_head, token: numbers",
-                .enabled = scrubbing,
-                .run = [&session](const nlohmann::json& arguments) -> nlohmann::json {
+  registry.add({"selection.set", "Select layer, head and token", "Select", "", "layer, kv_head, token: numbers",
+                scrubbing, [&session](const nlohmann::json& arguments) {
                   auto& selection = session.selection();
                   selection.layer = integer_argument(arguments, "layer", selection.layer);
                   selection.kv_head = integer_argument(arguments, "kv_head", selection.kv_head);
                   selection.token = integer_argument(arguments, "token", selection.token);
                   session.clamp_selection();
-                  return nullptr;
                 }});
   add("selection.clear", "Clear the cursor", "Select", "", [&session] { session.selection().token = -1; });
 
@@ -91,12 +78,8 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
   scrub("scrub.prev_eviction", "Previous eviction of this head", "Ctrl+left", [](Scrubber& s) { s.step_event(-1); });
   scrub("scrub.home", "First position", "home", [](Scrubber& s) { s.go(0); });
   scrub("scrub.end", "Live edge", "end L", [](Scrubber& s) { s.go_live(); });
-  registry.add({.id = "scrub.to",
-                .title = "Go to a position",
-                .group = "Time",
-                .arguments = "q: number",
-                .enabled = scrubbing,
-                .run = [scrubber](const nlohmann::json& arguments) mutable -> nlohmann::json {
+  registry.add({"scrub.to", "Go to a position", "Time", "", "q: number", scrubbing,
+                [scrubber](const nlohmann::json& arguments) mutable {
                   scrubber.go(integer_argument(arguments, "q", scrubber.q()));
                   return scrubber.q();
                 }});

@@ -52,8 +52,6 @@ void dismiss_banners(Session& session, const nlohmann::json& arguments) {
   }
 }
 
-using Action = std::function<void(const nlohmann::json& arguments)>;
-
 // A command whose answer is that it was done.
 Command command(std::string id, std::string title, const char* group, std::string shortcut, Action action,
                 std::string arguments = "") {
@@ -62,10 +60,7 @@ Command command(std::string id, std::string title, const char* group, std::strin
           .group = group,
           .shortcut = std::move(shortcut),
           .arguments = std::move(arguments),
-          .run = [action = std::move(action)](const nlohmann::json& given) -> nlohmann::json {
-            action(given);
-            return nullptr;
-          }};
+          .run = std::move(action)};
 }
 
 // What the views show.
@@ -75,7 +70,7 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
     std::string title = std::string("Colour tokens by ") + name;
     std::replace(title.begin(), title.end(), '_', ' ');
     registry.add(command(std::string("view.colour_") + name, title, "View", std::to_string(number++),
-                         [&session, mode = mode](auto&) { session.selection().colour = mode; }));
+                         [&session, mode = mode] { session.selection().colour = mode; }));
   }
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
@@ -90,16 +85,16 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   const auto add = [&](const char* id, const char* title, const char* shortcut, Action action) {
     registry.add(command(id, title, "View", shortcut, std::move(action)));
   };
-  add("view.left", "Show or hide prompt and policy", "Ctrl+B", [&ui](auto&) { ui.left = !ui.left; });
-  add("view.right", "Show or hide the inspector", "Ctrl+Shift+B", [&ui](auto&) { ui.right = !ui.right; });
-  add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui](auto&) { ui.bottom = !ui.bottom; });
-  add("view.log", "Show or hide the log", "Ctrl+L", [&ui](auto&) { ui.log = !ui.log; });
-  add("view.theme", "Light or dark theme", "", [&ui](auto&) { ui.dark = !ui.dark; });
-  add("view.zoom_in", "Larger", "Ctrl+= Ctrl++", [&ui](auto&) { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
-  add("view.zoom_out", "Smaller", "Ctrl+-", [&ui](auto&) { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
-  add("view.zoom_reset", "Normal size", "Ctrl+0", [&ui](auto&) { ui.zoom = 1; });
-  add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui](auto&) { ui.palette = !ui.palette; });
-  add("help.keys", "Keys", "Shift+/ F1", [&ui](auto&) { ui.help = !ui.help; });
+  add("view.left", "Show or hide prompt and policy", "Ctrl+B", [&ui] { ui.left = !ui.left; });
+  add("view.right", "Show or hide the inspector", "Ctrl+Shift+B", [&ui] { ui.right = !ui.right; });
+  add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui] { ui.bottom = !ui.bottom; });
+  add("view.log", "Show or hide the log", "Ctrl+L", [&ui] { ui.log = !ui.log; });
+  add("view.theme", "Light or dark theme", "", [&ui] { ui.dark = !ui.dark; });
+  add("view.zoom_in", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
+  add("view.zoom_out", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
+  add("view.zoom_reset", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
+  add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui] { ui.palette = !ui.palette; });
+  add("help.keys", "Keys", "Shift+/ F1", [&ui] { ui.help = !ui.help; });
 }
 
 }  // namespace
@@ -118,7 +113,7 @@ void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui,
       [&session](const nlohmann::json& arguments) { dismiss_banners(session, arguments); }, "id: number (all)");
   dismiss.enabled = [&session] { return !session.messages().banners().empty(); };
   registry.add(std::move(dismiss));
-  registry.add(command("app.quit", "Quit", "File", "Ctrl+Q", [&ui](auto&) { ui.quit = true; }));
+  registry.add(command("app.quit", "Quit", "File", "Ctrl+Q", [&ui] { ui.quit = true; }));
 }
 
 }  // namespace kvscope::app

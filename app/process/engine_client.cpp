@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/process/paths.h"
+#include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -14,12 +15,40 @@ namespace {
 
 constexpr std::size_t kStderrLines = 40;
 
-}  // namespace
-
 std::vector<std::string> engine_argv(const std::string& command) {
   if (!command.empty()) return {"/bin/sh", "-c", command};
-  const auto beside = executable_folder() / "kvscope-engine";
-  return {beside.string()};
+  return {executable_folder() / "kvscope-engine"};
+}
+
+}  // namespace
+
+EngineGreeting EngineGreeting::read(const nlohmann::json& event) {
+  if (event.value("type", "") != "hello") {
+    throw Error({.code = ExitCode::resource,
+                 .file = "engine",
+                 .found = "a first message that is no greeting",
+                 .expected = "hello"});
+  }
+  return {.version = event.value("version", 0),
+          .engine =
+              event.value("engine", "?") + ", torch " + event.value("torch", "?") + ", " + event.value("device", "?")};
+}
+
+void EngineGreeting::check_version() const {
+  if (version == protocol::kVersion) return;
+  throw Error({.code = ExitCode::resource,
+               .file = "engine",
+               .found = "protocol version " + std::to_string(version),
+               .expected = "version " + std::to_string(protocol::kVersion),
+               .hint = "use the kvscope-engine of the same release"});
+}
+
+EngineEnd EngineEnd::read(const nlohmann::json& event) {
+  EngineEnd end{.reason = event.value("reason", ""),
+                .expected = event.value("expected", false),
+                .said = event.value("stderr", std::vector<std::string>())};
+  std::erase(end.said, "");
+  return end;
 }
 
 EngineClient::EngineClient(Options options)
@@ -39,8 +68,8 @@ int EngineClient::next_id() {
   return next_id_++;
 }
 
-void EngineClient::request_with_id(nlohmann::json message, int id) {
-  message["id"] = id;
+void EngineClient::request_with_id(const protocol::Request& request, int id) {
+  nlohmann::json message = protocol::to_json(request, id);
   {
     const std::scoped_lock lock(mutex_);
     if (ended_) return;
@@ -49,13 +78,13 @@ void EngineClient::request_with_id(nlohmann::json message, int id) {
   requests_changed_.notify_one();
 }
 
-int EngineClient::request(nlohmann::json message) {
+int EngineClient::request(const protocol::Request& request) {
   const int id = next_id();
-  request_with_id(std::move(message), id);
+  request_with_id(request, id);
   return id;
 }
 
-void EngineClient::cancel(int target_id) { request({{"type", "cancel"}, {"target", target_id}}); }
+void EngineClient::cancel(int target_id) { request(protocol::CancelRequest{target_id}); }
 
 std::vector<nlohmann::json> EngineClient::take_events() {
   const std::scoped_lock lock(mutex_);
@@ -75,11 +104,6 @@ std::optional<nlohmann::json> EngineClient::wait_event(std::chrono::milliseconds
 bool EngineClient::ended() const {
   const std::scoped_lock lock(mutex_);
   return ended_;
-}
-
-std::vector<std::string> EngineClient::last_stderr() const {
-  const std::scoped_lock lock(mutex_);
-  return {stderr_lines_.begin(), stderr_lines_.end()};
 }
 
 void EngineClient::push_event(nlohmann::json event) {
@@ -104,14 +128,15 @@ void EngineClient::read_events() {
   }
   const std::string reason = end_reason(error);
   stderr_reader_.join();  // its last words are part of the reason
-  bool expected;
+  nlohmann::json ended = {{"type", "ended"}, {"reason", reason}};
   {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
-    expected = stopping_;
+    ended["expected"] = stopping_;
+    ended["stderr"] = stderr_lines_;
   }
   requests_changed_.notify_all();
-  push_event({{"type", "ended"}, {"reason", reason}, {"expected", expected}, {"stderr", last_stderr()}});
+  push_event(std::move(ended));
 }
 
 // The stream has ended or is torn: find out how the process ended, and make sure that it has.
@@ -169,7 +194,7 @@ void EngineClient::stop(std::chrono::milliseconds patience) {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
-    requests_.push_back({{"type", "quit"}, {"id", next_id_++}});
+    requests_.push_back(protocol::to_json(protocol::QuitRequest{}, next_id_++));
   }
   requests_changed_.notify_all();
   const auto deadline = std::chrono::steady_clock::now() + patience;

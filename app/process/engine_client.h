@@ -18,19 +18,36 @@
 
 #include "app/process/child_process.h"
 #include "engine/core/protocol/channel.h"
+#include "engine/core/protocol/requests.h"
 
 namespace kvscope::app {
 
-/// What `--engine` says, or kvscope-engine beside this executable. A command goes through /bin/sh -c, so that
-/// "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work.
-std::vector<std::string> engine_argv(const std::string& command);
+/// An engine's first message.
+struct EngineGreeting {
+  int version = 0;
+  std::string engine;  // "0.1.0, torch 2.11.0, cuda:0"
+  /// Throws Error (resource) for another message than a greeting.
+  static EngineGreeting read(const nlohmann::json& event);
+  /// Throws Error (resource) unless the engine speaks this program's version of the protocol.
+  void check_version() const;
+};
+
+/// The last event of an engine, in words.
+struct EngineEnd {
+  std::string reason;
+  bool expected = false;
+  std::vector<std::string> said;  // the last lines of its stderr that are not empty
+  static EngineEnd read(const nlohmann::json& event);
+};
 
 /// One engine process. Events are the protocol's, and one of our own at the end, always the last:
 ///   ended {reason: text, expected: bool, stderr: [last lines]}
 class EngineClient {
  public:
   struct Options {
-    std::string command;         // empty: kvscope-engine beside this executable
+    /// Goes through /bin/sh -c, so that "ssh gpu01 kvscope-engine" and "cd x && ./engine" both work; empty:
+    /// kvscope-engine beside this executable.
+    std::string command;
     std::function<void()> wake;  // called from the reader's thread after new events
     /// Sees each event first, in the reader's thread; true: taken.
     std::function<bool(const nlohmann::json& event)> sink;
@@ -43,10 +60,10 @@ class EngineClient {
   EngineClient& operator=(const EngineClient&) = delete;
 
   /// Queues a request and returns its id. After the engine's end it goes nowhere; `ended` tells.
-  int request(nlohmann::json message);
+  int request(const protocol::Request& request);
   /// Reserves an id, for a caller that must know it before the request is on its way.
   int next_id();
-  void request_with_id(nlohmann::json message, int id);
+  void request_with_id(const protocol::Request& request, int id);
   void cancel(int target_id);
   /// All events that have come; never waits.
   std::vector<nlohmann::json> take_events();
@@ -54,8 +71,6 @@ class EngineClient {
   std::optional<nlohmann::json> wait_event(std::chrono::milliseconds timeout);
   bool ended() const;
   pid_t pid() const { return child_.pid(); }
-  /// The last lines that the engine wrote to stderr.
-  std::vector<std::string> last_stderr() const;
   /// Asks it to quit, and kills it if it has not after `patience`. Joins the threads.
   void stop(std::chrono::milliseconds patience = std::chrono::milliseconds(1500));
 

@@ -8,13 +8,10 @@
 namespace kvscope::app {
 namespace fs = std::filesystem;
 
-fs::path executable_path() {
+fs::path executable_folder() {
   std::error_code error;
-  const fs::path path = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::path() : path;
+  return fs::read_symlink("/proc/self/exe", error).parent_path();  // empty on an error
 }
-
-fs::path executable_folder() { return executable_path().parent_path(); }
 
 fs::path shipped_folder(const std::string& name) {
   std::string variable = "KVSCOPE_" + name;

@@ -7,7 +7,6 @@
 
 namespace kvscope::app {
 
-std::filesystem::path executable_path();
 std::filesystem::path executable_folder();
 
 /// The folder `name` ("samples", "assets") that came with the program: $KVSCOPE_SAMPLES or $KVSCOPE_ASSETS,

@@ -3,27 +3,15 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/process/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
 
 std::string_view to_string(EngineState state) {
-  switch (state) {
-    case EngineState::none:
-      return "none";
-    case EngineState::starting:
-      return "starting";
-    case EngineState::loading:
-      return "loading";
-    case EngineState::ready:
-      return "ready";
-    case EngineState::running:
-      return "running";
-    case EngineState::dead:
-      return "dead";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"none", "starting", "loading", "ready", "running", "dead"};
+  return kNames[static_cast<int>(state)];
 }
 
 double TaskProgress::rate() const {
@@ -46,11 +34,10 @@ void EngineLink::start() {
   if (client_ && !client_->ended()) return;
   discard();
   try {
-    EngineClient::Options options;
-    options.command = options_.command;
-    options.wake = options_.wake;
-    options.sink = [assembler = assembler_](const nlohmann::json& event) { return assembler->take(event); };
-    client_ = std::make_unique<EngineClient>(std::move(options));
+    client_ = std::make_unique<EngineClient>(EngineClient::Options{
+        .command = options_.command,
+        .wake = options_.wake,
+        .sink = [assembler = assembler_](const nlohmann::json& event) { return assembler->take(event); }});
     state_ = EngineState::starting;
   } catch (const Error& error) {
     state_ = EngineState::dead;
@@ -77,37 +64,27 @@ void EngineLink::discard() {
 }
 
 void EngineLink::load(const std::string& path) {
-  if (run_in_progress())
-    throw Error({.code = ExitCode::usage, .file = "model", .found = "a run is in progress", .hint = "cancel it first"});
+  if (run_in_progress()) usage_error("model", "a run is in progress", "", "cancel it first");
   start();
-  model_path_ = path;
+  options_.load.model = path;
   model_.reset();
   if (state_ == EngineState::dead) return;
   state_ = EngineState::loading;
-  load_request_ = client_->request({{"type", "load"},
-                                    {"model", path},
-                                    {"device", options_.device},
-                                    {"dtype", options_.dtype},
-                                    {"gates", options_.gates}});
+  load_request_ = client_->request(options_.load);
   revision_.rise();
 }
 
 void EngineLink::check_ready() const {
-  if (run_in_progress())
-    throw Error({.code = ExitCode::usage, .file = "run", .found = "a run is in progress", .hint = "cancel it first"});
-  if (!client_ || !model_) throw Error({.code = ExitCode::usage, .file = "run", .found = "no model is loaded"});
-  if (state_ != EngineState::ready) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "run",
-                 .found = "the engine is " + std::string(to_string(state_)),
-                 .hint = "restart it"});
-  }
+  if (run_in_progress()) usage_error("run", "a run is in progress", "", "cancel it first");
+  if (!client_ || !model_) usage_error("run", "no model is loaded");
+  if (state_ != EngineState::ready)
+    usage_error("run", "the engine is " + std::string(to_string(state_)), "", "restart it");
 }
 
 void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
   run_request_ = client_->next_id();
   assembler_->begin(run_request_, std::move(record));
-  client_->request_with_id(protocol::to_json(request, run_request_), run_request_);
+  client_->request_with_id(request, run_request_);
   state_ = EngineState::running;
   progress_ = {.phase = "prefill", .phase_start = std::chrono::steady_clock::now()};
   revision_.rise();
@@ -115,7 +92,7 @@ void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
 
 void EngineLink::change_policy(const PolicySpec& policy) {
   if (!client_ || !run_in_progress()) return;
-  client_->request({{"type", "policy"}, {"target", run_request_}, {"policy", policy.to_string()}});
+  client_->request(protocol::PolicyRequest{run_request_, policy.to_string()});
 }
 
 void EngineLink::cancel_run() {
@@ -168,15 +145,14 @@ void EngineLink::handle(const nlohmann::json& event) {
 }
 
 void EngineLink::greeted(const nlohmann::json& event) {
-  if (const int version = event.value("version", 0); version != protocol::kVersion) {
-    messages_.add_banner({.kind = Banner::Kind::error,
-                          .text = "The engine speaks protocol version " + std::to_string(version) +
-                                  ", this window version " + std::to_string(protocol::kVersion) +
-                                  ". Use both from the same release."});
-  }
-  messages_.log("engine " + event.value("engine", "?") + ", torch " + event.value("torch", "?") + ", " +
-                event.value("device", "?"));
+  const EngineGreeting greeting = EngineGreeting::read(event);
+  messages_.log("engine " + greeting.engine);
   if (state_ == EngineState::starting) state_ = EngineState::ready;
+  try {
+    greeting.check_version();
+  } catch (const Error& error) {
+    messages_.add_banner({.kind = Banner::Kind::error, .text = error.what()});
+  }
 }
 
 void EngineLink::request_done(const nlohmann::json& event) {
@@ -222,13 +198,11 @@ void EngineLink::ended(const nlohmann::json& event) {
   load_request_ = run_request_ = -1;
   state_ = EngineState::dead;
   progress_ = {};
-  if (event.value("expected", false)) return;
-  std::string last;
-  for (const auto& line : event.value("stderr", std::vector<std::string>())) {
-    if (!line.empty()) last = line, messages_.log("engine: " + line);
-  }
-  std::string text = "The engine stopped: " + event.value("reason", "") + ".";
-  if (!last.empty()) text += " It last said: " + escape_for_terminal(last) + ".";
+  const EngineEnd end = EngineEnd::read(event);
+  if (end.expected) return;
+  for (const std::string& line : end.said) messages_.log("engine: " + line);
+  std::string text = "The engine stopped: " + end.reason + ".";
+  if (!end.said.empty()) text += " It last said: " + escape_for_terminal(end.said.back()) + ".";
   if (was_running) text += " Everything up to the last token is kept.";
   messages_.dismiss_engine_errors();
   messages_.add_engine_error(text);

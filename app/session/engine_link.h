@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "app/process/engine_client.h"
 #include "app/session/messages.h"
@@ -32,10 +31,9 @@ struct TaskProgress {
 class EngineLink {
  public:
   struct Options {
-    std::string command;  // empty: kvscope-engine beside this executable
-    std::string device, dtype;
-    std::vector<std::string> gates;  // files and folders, see docs/gates.md
-    std::function<void()> wake;      // called from other threads when poll() has something to do
+    std::string command;         // empty: kvscope-engine beside this executable
+    protocol::LoadRequest load;  // of every model, but for its path
+    std::function<void()> wake;  // called from other threads when poll() has something to do
     std::function<void(RunAssembler::Snapshot)> on_snapshot;  // the run in progress has grown
     std::function<void()> on_run_done;                        // the engine has answered the run
   };
@@ -59,7 +57,7 @@ class EngineLink {
 
   EngineState state() const { return state_; }
   bool run_in_progress() const { return run_request_ >= 0; }
-  const std::string& model_path() const { return model_path_; }
+  const std::string& model_path() const { return options_.load.model; }
   const std::optional<ModelInfo>& model() const { return model_; }
   const TaskProgress& progress() const { return progress_; }
   int pid() const;  // 0 without an engine
@@ -80,7 +78,6 @@ class EngineLink {
   std::shared_ptr<RunAssembler> assembler_;  // shared with the reader's thread
   std::unique_ptr<EngineClient> client_;
   EngineState state_ = EngineState::none;
-  std::string model_path_;
   std::optional<ModelInfo> model_;
   int load_request_ = -1, run_request_ = -1;
   TaskProgress progress_;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <deque>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "app/session/revision.h"

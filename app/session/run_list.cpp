@@ -1,21 +1,20 @@
 #include "app/session/run_list.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
-#include "engine/core/support/error.h"
+#include "app/process/usage.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 
 std::string summary(const RunEntry& entry) {
   const RunRecord& run = *entry.run;
   const RunTimings& timings = run.timings;
-  char text[160];
-  std::snprintf(text, sizeof text, "run %d %s: %d tokens, prefill %.2f s, %.1f tok/s", entry.id,
-                std::string(to_string(run.status)).c_str(), run.n_tokens(), timings.prefill_s,
-                timings.decode_s > 0 ? timings.decode_steps / timings.decode_s : 0.0);
-  return text;
+  const double rate = timings.decode_s > 0 ? timings.decode_steps / timings.decode_s : 0;
+  return "run " + std::to_string(entry.id) + " " + std::string(to_string(run.status)) + ": " +
+         std::to_string(run.n_tokens()) + " tokens, prefill " + fixed_text(timings.prefill_s, 2) + " s, " +
+         fixed_text(rate, 1) + " tok/s";
 }
 
 const RunEntry* RunList::find(int id) const {
@@ -23,10 +22,7 @@ const RunEntry* RunList::find(int id) const {
   return it == runs_.end() ? nullptr : &*it;
 }
 
-RunEntry* RunList::entry(int id) {
-  const auto it = std::ranges::find(runs_, id, &RunEntry::id);
-  return it == runs_.end() ? nullptr : &*it;
-}
+RunEntry* RunList::entry(int id) { return const_cast<RunEntry*>(find(id)); }
 
 int RunList::add(std::shared_ptr<const RunRecord> run, std::string trace_path) {
   runs_.push_back({.id = next_id_++, .run = std::move(run), .revision = 0, .trace_path = std::move(trace_path)});
@@ -64,9 +60,7 @@ void RunList::set_trace_path(int id, const std::string& path) {
 }
 
 void RunList::show(int a_id, int b_id) {
-  if ((a_id != 0 && !find(a_id)) || (b_id != 0 && !find(b_id))) {
-    throw Error({.code = ExitCode::usage, .file = "run", .found = "no such run"});
-  }
+  if ((a_id != 0 && !find(a_id)) || (b_id != 0 && !find(b_id))) usage_error("run", "no such run");
   a_id_ = a_id;
   b_id_ = b_id == a_id ? 0 : b_id;
 }

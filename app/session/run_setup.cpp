@@ -59,6 +59,4 @@ RunRecord start_record(const ModelInfo& model, const RunRequest& request) {
   return run;
 }
 
-bool has_chat_template(const std::filesystem::path& model) { return ChatTemplate::exists(model); }
-
 }  // namespace kvscope::app

@@ -1,7 +1,6 @@
 #pragma once
 // What window and command line share when they start a run.
 
-#include <filesystem>
 #include <string>
 
 #include "engine/core/protocol/protocol.h"
@@ -15,7 +14,5 @@ std::string run_command_line(const std::string& model, const RunRequest& request
 std::string option_line(const RunRequest& request);
 /// An empty record of a run that is about to start, for protocol::apply_event to fill.
 RunRecord start_record(const ModelInfo& model, const RunRequest& request);
-/// Whether the model has a chat template, known or not; false if it cannot be read from here.
-bool has_chat_template(const std::filesystem::path& model);
 
 }  // namespace kvscope::app

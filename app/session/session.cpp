@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/process/usage.h"
 #include "app/session/run_setup.h"
-#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 
@@ -12,28 +12,18 @@ Session::Session(Options options)
     : messages_(revision_),
       files_(options.trace_program, messages_, revision_, background_),
       next_run_(revision_, background_),
-      engine_(engine_options(options), messages_, revision_, background_),
-      preview_(options.wake,
-               [this] {
-                 update_shown();
-                 revision_.rise();
-               }),
+      engine_({.command = options.engine_command,
+               .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
+               .wake = options.wake,
+               .on_snapshot =
+                   [this](RunAssembler::Snapshot snapshot) {
+                     runs_.grow(std::move(snapshot));
+                     update_shown();
+                   },
+               .on_run_done = [this] { run_done(); }},
+              messages_, revision_, background_),
+      preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
-
-EngineLink::Options Session::engine_options(Options& options) {
-  return {.command = options.engine_command,
-          .device = options.device,
-          .dtype = options.dtype,
-          .gates = options.gates,
-          .wake = options.wake,
-          .on_snapshot =
-              [this](RunAssembler::Snapshot snapshot) {
-                runs_.grow(std::move(snapshot));
-                update_shown();
-                revision_.rise();
-              },
-          .on_run_done = [this] { run_done(); }};
-}
 
 bool Session::poll() {
   const std::uint64_t before = revision();
@@ -66,10 +56,8 @@ void Session::restart_engine() {
 
 void Session::start(const RunRequest& request, RunList::Place place) {
   engine_.check_ready();
-  if (request.prompt.empty() && request.prompt_ids.empty()) {
-    throw Error(
-        {.code = ExitCode::usage, .file = "prompt", .found = "nothing in it", .expected = "at least one token"});
-  }
+  if (request.prompt.empty() && request.prompt_ids.empty())
+    usage_error("prompt", "nothing in it", "at least one token");
   clear_preview();
   const RunRecord record = start_record(*engine_.model(), request);
   runs_.begin(record, place);
@@ -86,7 +74,7 @@ void Session::decode_again() {
 }
 
 void Session::replay() {
-  if (!a() || a()->run->n_tokens() == 0) throw Error({.code = ExitCode::usage, .file = "replay", .found = "no run A"});
+  if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
   start(next_run_.replay(*a()->run), RunList::Place::b);
 }
 
@@ -100,7 +88,6 @@ void Session::show(int a_id, int b_id) {
   runs_.show(a_id, b_id);
   if (a_id != old_a) preview_.clear();
   update_shown();
-  revision_.rise();
 }
 
 void Session::swap() {
@@ -108,17 +95,16 @@ void Session::swap() {
 }
 
 void Session::remove_run(int id) {
-  if (id == runs_.newest_begun() && run_in_progress())
-    throw Error({.code = ExitCode::usage, .file = "run", .found = "it is in progress", .hint = "cancel it first"});
+  if (id == runs_.newest_begun() && run_in_progress()) usage_error("run", "it is in progress", "", "cancel it first");
   if (a() && a()->id == id) preview_.clear();
   runs_.remove(id);
   update_shown();
-  revision_.rise();
 }
 
 void Session::update_shown() {
   shown_.update(runs_, preview_);
   clamp_selection();
+  revision_.rise();
 }
 
 void Session::clamp_selection() {
@@ -175,14 +161,9 @@ void Session::open_trace(const std::string& path) {
 
 void Session::save_trace(int run_id, const std::string& path, bool overwrite) {
   const RunEntry* entry = find_run(run_id);
-  if (!entry || entry->run->n_tokens() == 0)
-    throw Error({.code = ExitCode::usage, .file = "trace", .found = "no run to save"});
-  if (run_id == runs_.newest_begun() && run_in_progress()) {
-    throw Error({.code = ExitCode::usage,
-                 .file = "trace",
-                 .found = "the run is in progress",
-                 .hint = "save it when it has ended"});
-  }
+  if (!entry || entry->run->n_tokens() == 0) usage_error("trace", "no run to save");
+  if (run_id == runs_.newest_begun() && run_in_progress())
+    usage_error("trace", "the run is in progress", "", "save it when it has ended");
   files_.save_trace(path, entry->run, overwrite, [this, run_id, path] { runs_.set_trace_path(run_id, path); });
 }
 

@@ -90,7 +90,6 @@ class Session {
   void restore(const nlohmann::json& json, const std::string& file);
 
  private:
-  EngineLink::Options engine_options(Options& options);
   void start(const RunRequest& request, RunList::Place place);
   void run_done();
   void clear_preview();

@@ -8,8 +8,6 @@
 #include <GLFW/glfw3.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <filesystem>
 
 #include "app/command/app_commands.h"
@@ -29,16 +27,17 @@ constexpr double kFrameTime = 1.0 / 60;
 constexpr int kFramesAfterInput = 3;  // ImGui settles within three
 constexpr std::chrono::seconds kAutosaveInterval(30);
 
+Session::Options woken_by_events(Session::Options options) {
+  options.wake = glfwPostEmptyEvent;
+  return options;
+}
+
 }  // namespace
 
 AppWindow::AppWindow(const WindowOptions& options)
     : options_(options),
       window_({.width = options.width, .height = options.height, .visible = true, .title = "KVScope"}),
-      session_({.engine_command = options.engine_command,
-                .device = options.device,
-                .dtype = options.dtype,
-                .gates = options.gates,
-                .wake = glfwPostEmptyEvent}),
+      session_(woken_by_events(options.session)),
       requests_(request_host()) {
   ui_.dark = !options.light;
   set_up_imgui();
@@ -281,13 +280,10 @@ void AppWindow::after_first_frame() {
          .text = "The last session did not end in order. Its prompt, policy and traces can be taken up again.",
          .command = "session.restore",
          .button = "Restore"});
-    commands_.add({.id = "session.restore",
-                   .title = "Restore the last session",
-                   .group = "File",
-                   .run = [this, saved = *saved](const nlohmann::json&) -> nlohmann::json {
-                     session_.restore(saved, "session.json");
-                     return nullptr;
-                   }});
+    commands_.add(
+        {.id = "session.restore", .title = "Restore the last session", .group = "File", .run = [this, saved = *saved] {
+           session_.restore(saved, "session.json");
+         }});
   }
 }
 

@@ -22,8 +22,7 @@ namespace kvscope::app {
 
 struct WindowOptions {
   std::string open;  // model, trace or prompt; empty: the sample model
-  std::string engine_command, device = "auto", dtype = "auto";
-  std::vector<std::string> gates;  // files and folders, see docs/gates.md
+  Session::Options session;
   int width = 1600, height = 1000;
   float scale = 0;  // user interface; 0: the display's
   bool light = false;

@@ -3,12 +3,12 @@
 #include <string>
 
 #include "app/window/panel.h"
+#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {
 
-using views::FontScope;
 using views::text_in;
 
 // Model and device, one line each.
@@ -18,11 +18,10 @@ void draw_model(Panel& panel) {
   const EngineState state = panel.session.engine().state();
   std::string name = "No model", detail = "open one with Ctrl+O";
   if (model) {
-    char size[64];
-    std::snprintf(size, sizeof size, "%.1f M parameters", static_cast<double>(model->n_parameters) / 1e6);
     name = model->name;
-    detail = std::to_string(model->n_layers) + " layers × " + std::to_string(model->n_kv_heads) + " KV heads, " + size +
-             ", " + model->dtype + " on " + model->device;
+    detail = std::to_string(model->n_layers) + " layers × " + std::to_string(model->n_kv_heads) + " KV heads, " +
+             fixed_text(static_cast<double>(model->n_parameters) / 1e6, 1) + " M parameters, " + model->dtype + " on " +
+             model->device;
   } else if (state == EngineState::starting || state == EngineState::loading) {
     name = "Loading";
     detail = panel.session.engine().model_path();
@@ -30,15 +29,9 @@ void draw_model(Panel& panel) {
     name = "Engine stopped", detail = "runs and traces stay open";
   }
   ImGui::BeginGroup();
-  {
-    const FontScope font(panel.theme().fonts.bold);
-    text_in(palette.text, name);
-  }
-  {
-    const FontScope font(panel.theme().fonts.small);
-    ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
-    text_in(palette.muted, detail);
-  }
+  draw_text(panel.theme().fonts.bold, palette.text, name);
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
+  draw_text(panel.theme().fonts.small, palette.muted, detail);
   ImGui::EndGroup();
 }
 
@@ -71,10 +64,7 @@ void draw_search(Panel& panel) {
 void draw_command_bar(Panel& panel) {
   const float top = panel.px(10);
   ImGui::SetCursorPos({panel.px(16), top + panel.px(3)});
-  {
-    const FontScope font(panel.theme().fonts.title);
-    text_in(panel.theme().palette.text, "KVScope");
-  }
+  draw_text(panel.theme().fonts.title, panel.theme().palette.text, "KVScope");
   ImGui::SameLine(panel.px(132));
   ImGui::SetCursorPosY(top);
   draw_menu(panel);

@@ -24,39 +24,14 @@ Function gl(const char* name) {
 
 // Keys without a printable name. Letters and marks are named by the layout, not by their place on an American keyboard.
 std::string special_key_name(int key) {
-  switch (key) {
-    case GLFW_KEY_SPACE:
-      return "space";
-    case GLFW_KEY_ESCAPE:
-      return "escape";
-    case GLFW_KEY_ENTER:
-    case GLFW_KEY_KP_ENTER:
-      return "enter";
-    case GLFW_KEY_TAB:
-      return "tab";
-    case GLFW_KEY_BACKSPACE:
-      return "backspace";
-    case GLFW_KEY_DELETE:
-      return "delete";
-    case GLFW_KEY_LEFT:
-      return "left";
-    case GLFW_KEY_RIGHT:
-      return "right";
-    case GLFW_KEY_UP:
-      return "up";
-    case GLFW_KEY_DOWN:
-      return "down";
-    case GLFW_KEY_HOME:
-      return "home";
-    case GLFW_KEY_END:
-      return "end";
-    case GLFW_KEY_PAGE_UP:
-      return "pageup";
-    case GLFW_KEY_PAGE_DOWN:
-      return "pagedown";
-    default:
-      break;
-  }
+  static constexpr std::pair<int, const char*> kNames[] = {
+      {GLFW_KEY_SPACE, "space"},    {GLFW_KEY_ESCAPE, "escape"},  {GLFW_KEY_ENTER, "enter"},
+      {GLFW_KEY_KP_ENTER, "enter"}, {GLFW_KEY_TAB, "tab"},        {GLFW_KEY_BACKSPACE, "backspace"},
+      {GLFW_KEY_DELETE, "delete"},  {GLFW_KEY_LEFT, "left"},      {GLFW_KEY_RIGHT, "right"},
+      {GLFW_KEY_UP, "up"},          {GLFW_KEY_DOWN, "down"},      {GLFW_KEY_HOME, "home"},
+      {GLFW_KEY_END, "end"},        {GLFW_KEY_PAGE_UP, "pageup"}, {GLFW_KEY_PAGE_DOWN, "pagedown"}};
+  const auto* const found = std::ranges::find(kNames, key, &std::pair<int, const char*>::first);
+  if (found != std::end(kNames)) return found->second;
   if (key >= GLFW_KEY_F1 && key <= GLFW_KEY_F25) return "f" + std::to_string(key - GLFW_KEY_F1 + 1);
   return "";
 }

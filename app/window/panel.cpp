@@ -7,10 +7,6 @@
 
 namespace kvscope::app {
 
-using views::Colour;
-using views::FontScope;
-using views::to_imgui;
-
 void Panel::run(std::string_view id, const nlohmann::json& arguments) {
   try {
     commands.execute(id, arguments);
@@ -65,8 +61,19 @@ bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size
 void section(Panel& panel, const char* title) {
   ImGui::Dummy({0, panel.px(4)});
   ImGui::AlignTextToFramePadding();
-  const FontScope font(panel.theme().fonts.bold);
-  views::text_in(panel.theme().palette.text, title);
+  draw_text(panel.theme().fonts.bold, panel.theme().palette.text, title);
+}
+
+void draw_text(ImFont* font, views::Colour colour, std::string_view text) {
+  const views::FontScope scope(font);
+  views::text_in(colour, text);
+}
+
+void setting(Panel& panel, std::string_view name) {
+  ImGui::AlignTextToFramePadding();
+  views::text_in(panel.theme().palette.muted, name);
+  ImGui::SameLine(panel.px(110));
+  ImGui::SetNextItemWidth(-1);
 }
 
 }  // namespace kvscope::app

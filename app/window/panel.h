@@ -30,6 +30,10 @@ struct Panel {
 
 /// A button for a command: its title (or `label`), greyed where it is not possible, with its keys in the tooltip.
 bool command_button(Panel& panel, const char* label, const char* command, ImVec2 size = {0, 0}, bool primary = false);
+/// One line in another font.
+void draw_text(ImFont* font, views::Colour colour, std::string_view text);
+/// The name of a setting, and room for its control.
+void setting(Panel& panel, std::string_view name);
 /// A heading of the left panel.
 void section(Panel& panel, const char* title);
 /// Tooltip of the last item, wrapped.

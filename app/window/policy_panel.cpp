@@ -96,9 +96,7 @@ void draw_budget(Panel& panel) {
   if (!policy.budget) return;
   const int n_positions = panel.session.n_positions();
   const int tokens = n_positions > 0 ? policy.budget_tokens(n_positions) : 0;
-  ImGui::AlignTextToFramePadding();
-  text_in(panel.theme().palette.muted, "Budget");
-  ImGui::SameLine(panel.px(110));
+  setting(panel, "Budget");
   static constexpr std::array<std::string_view, 3> kNames = {"tokens", "kept share", "factor"};
   int kind = static_cast<int>(policy.budget->kind);
   if (views::segmented(panel.services, "policy.budget_kind", kNames, {}, kind)) {
@@ -111,9 +109,8 @@ void draw_budget(Panel& panel) {
   const std::optional<double> chosen = budget_slider(policy, n_positions);
   panel.item("policy.budget");
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
-  const views::FontScope font(panel.theme().fonts.small);
-  text_in(panel.theme().palette.muted,
-          n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
+  draw_text(panel.theme().fonts.small, panel.theme().palette.muted,
+            n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
 }
 
 bool draw_choice(const ParameterInfo& info, const std::string& label, double& value) {
@@ -215,10 +212,7 @@ void draw_sampling(Panel& panel) {
   if (!open) return;
   SamplingSpec sampling = panel.session.parameters().sampling;
   const auto row = [&](const char* name, auto draw) {
-    ImGui::AlignTextToFramePadding();
-    text_in(panel.theme().palette.muted, name);
-    ImGui::SameLine(panel.px(110));
-    ImGui::SetNextItemWidth(-1);
+    setting(panel, name);
     if (draw()) panel.session.next_run().set_sampling(sampling);
   };
   float temperature = static_cast<float>(sampling.temperature), top_p = static_cast<float>(sampling.top_p);

@@ -136,10 +136,7 @@ void draw_palette(Panel& panel) {
 void draw_help(Panel& panel) {
   if (!panel.ui.help) return;
   if (begin_popup(panel, "keys", 760, 560)) {
-    {
-      const views::FontScope font(panel.theme().fonts.title);
-      text_in(panel.theme().palette.text, "Keys");
-    }
+    draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Keys");
     ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.help = false;
     ImGui::BeginChild("list");
@@ -152,8 +149,7 @@ void draw_help(Panel& panel) {
           ImGui::TableNextRow(0, panel.px(30));
           ImGui::TableNextColumn();
           ImGui::SetCursorPosY(ImGui::GetCursorPosY() + panel.px(6));
-          const views::FontScope font(panel.theme().fonts.bold);
-          text_in(panel.theme().palette.text, group);
+          draw_text(panel.theme().fonts.bold, panel.theme().palette.text, group);
         }
         ImGui::TableNextRow();
         ImGui::TableNextColumn();
@@ -185,10 +181,7 @@ void draw_dialog(Panel& panel) {
   }
   if (begin_popup(panel, "dialog", 640, 0)) {
     FileDialog& dialog = *panel.ui.dialog;
-    {
-      const views::FontScope font(panel.theme().fonts.bold);
-      text_in(panel.theme().palette.text, dialog.title);
-    }
+    draw_text(panel.theme().fonts.bold, panel.theme().palette.text, dialog.title);
     if (!was_open) ImGui::SetKeyboardFocusHere(), ImGui::SetWindowFocus();
     was_open = true;
     ImGui::SetNextItemWidth(-1);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "app/window/panel.h"
+#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -37,9 +38,7 @@ std::string detail_of(const RunRecord& run) {
   std::string text =
       std::to_string(run.prompt_len) + " + " + std::to_string(std::max(0, run.n_tokens() - run.prompt_len)) + " tokens";
   if (run.status == RunStatus::complete && run.timings.decode_s > 0) {
-    char speed[40];
-    std::snprintf(speed, sizeof speed, ", %.0f tok/s", run.timings.decode_steps / run.timings.decode_s);
-    text += speed;
+    text += ", " + fixed_text(run.timings.decode_steps / run.timings.decode_s, 0) + " tok/s";
   } else if (run.status != RunStatus::complete) {
     text += ", " + std::string(to_string(run.status));
   }
@@ -77,11 +76,8 @@ void draw_run(Panel& panel, const RunEntry& entry) {
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(3));
   text_in(palette.text, std::to_string(entry.id) + "   " + short_policy(run.policy));
   if (ImGui::IsItemHovered()) tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message));
-  {
-    const views::FontScope font(panel.theme().fonts.small);
-    ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
-    text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, detail_of(run));
-  }
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
+  draw_text(panel.theme().fonts.small, run.status == RunStatus::failed ? palette.bad : palette.muted, detail_of(run));
   ImGui::EndGroup();
   if (ImGui::BeginPopupContextItem("run_menu")) {
     if (ImGui::MenuItem("Save as trace ...")) panel.run("trace.save", {{"id", entry.id}});

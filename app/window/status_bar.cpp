@@ -6,6 +6,7 @@
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -21,15 +22,10 @@ std::string duration(double seconds) {
 }
 
 std::string progress_text(const TaskProgress& progress) {
-  char text[160];
   const double rate = progress.rate();
   if (progress.max <= 0) return progress.phase;
-  std::snprintf(text, sizeof text, "%s  %.0f / %.0f", progress.phase.c_str(), progress.value, progress.max);
-  std::string line = text;
-  if (progress.phase == "decode" && rate > 0) {
-    std::snprintf(text, sizeof text, "    %.1f tok/s", rate);
-    line += text;
-  }
+  std::string line = progress.phase + "  " + fixed_text(progress.value, 0) + " / " + fixed_text(progress.max, 0);
+  if (progress.phase == "decode" && rate > 0) line += "    " + fixed_text(rate, 1) + " tok/s";
   if (rate > 0 && progress.value < progress.max)
     line += "    " + duration((progress.max - progress.value) / rate) + " left";
   return line;

@@ -47,7 +47,7 @@ TEST_CASE("An engine greets, serves requests by id and quits with its client") {
     EngineClient client({.command = fake()});
     pid = client.pid();
     CHECK(wait_for(client, "hello")["version"] == 1);
-    const int id = client.request({{"type", "load"}, {"model", "m"}});
+    const int id = client.request(protocol::LoadRequest{.model = "m"});
     const json done = wait_for(client, "done");
     CHECK(done["id"] == id);
     CHECK(done["model"]["n_layers"] == 6);
@@ -62,7 +62,7 @@ TEST_CASE("The end of an engine is its last event, with the reason and its last 
   CHECK(ended["expected"] == false);
   CHECK(ended["stderr"] == json{"first", "last"});
   CHECK(client.ended());
-  client.request({{"type", "load"}});  // goes nowhere and harms nobody
+  client.request(protocol::LoadRequest{});  // goes nowhere and harms nobody
 }
 
 TEST_CASE("A killed engine is reported with the signal's name") {
@@ -84,7 +84,7 @@ TEST_CASE("An engine that hangs is killed when it is asked to stop, with all it 
   auto client = std::make_unique<EngineClient>(EngineClient::Options{.command = fake("--hang") + " & wait"});
   wait_for(*client, "hello");
   // More than a pipe holds: requests must not block the caller though nobody reads them.
-  for (int i = 0; i < 8; ++i) client->request({{"type", "load"}, {"model", std::string(100'000, 'x')}});
+  for (int i = 0; i < 8; ++i) client->request(protocol::LoadRequest{.model = std::string(100'000, 'x')});
   const pid_t pid = client->pid();
   client->stop(milliseconds(300));
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
@@ -100,9 +100,9 @@ TEST_CASE("An engine that cannot be started is an error that names it") {
 TEST_CASE("A cancelled request ends at the next step with status cancelled") {
   EngineClient client({.command = fake("--slow 20")});
   wait_for(client, "hello");
-  client.request({{"type", "load"}, {"model", "m"}});
+  client.request(protocol::LoadRequest{.model = "m"});
   wait_for(client, "done");
-  const int id = client.request({{"type", "job"}, {"job", "eval"}, {"args", json::object()}});
+  const int id = client.request(protocol::JobRequest{.job = "eval"});
   wait_for(client, "progress");
   client.cancel(id);
   CHECK(wait_for(client, "done")["result"]["status"] == "cancelled");
@@ -115,7 +115,7 @@ TEST_CASE("The sink sees every event first and may keep it from the queue") {
                          return event.value("type", "") == "progress";
                        }});
   wait_for(client, "hello");
-  client.request({{"type", "load"}, {"model", "m"}});
+  client.request(protocol::LoadRequest{.model = "m"});
   const json next = *client.wait_event(std::chrono::seconds(20));
   CHECK(next["type"] == "done");
   CHECK(seen >= 6);  // hello, four times progress, done

@@ -11,6 +11,7 @@
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
+#include "engine/core/support/error.h"
 #include "tests/app/process.h"
 
 using namespace kvscope;
