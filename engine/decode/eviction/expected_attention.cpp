@@ -2,8 +2,7 @@
 // seen so far, N(mu, Sigma) before rotation, at the positions to come.
 #include <algorithm>
 
-#include "engine/decode/eviction/mass_eviction.h"
-#include "engine/decode/eviction/query_ring.h"
+#include "engine/decode/eviction/observed_attention.h"
 
 namespace kvscope::engine {
 namespace {
