@@ -45,7 +45,7 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
   } else {
     enqueue({});
   }
-  for (int row = 0; row < n_rows(); ++row) lane_of(row).note_slots(buffers_.host_decisions(row));
+  for (int row = 0; row < n_rows(); ++row) lane_of(row).note_slots(buffers_.decided_on_host(row).decisions);
 }
 
 void DecodeStep::run_graph() {
@@ -125,7 +125,7 @@ void DecodeStep::enqueue_logits(kernels::Place place) {
                   config.vocab_size, place);
   for (int row = 0; row < n_rows(); ++row) {
     kernels::logit_summary({.logits = static_cast<const float*>(row_of_tensor(buffers_.logits, row)),
-                            .out = buffers_.summary(row),
+                            .out = buffers_.decided(row).summary,
                             .n = config.vocab_size,
                             .scratch = buffers_.summary_scratch.data_ptr()},
                            place);

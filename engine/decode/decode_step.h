@@ -29,7 +29,9 @@ class DecodeStep {
   void run(std::span<const DecodeInput> inputs);
 
   /// Of the last run() with this sequence: greatest logit and normaliser.
-  const kernels::LogitSummary& summary(int sequence) const { return buffers_.host_summary(row_of(sequence)); }
+  const kernels::LogitSummary& summary(int sequence) const {
+    return *buffers_.decided_on_host(row_of(sequence)).summary;
+  }
   /// Logits of its next token after the last run(), [vocab], copied from the device if they are there.
   std::vector<float> logits(int sequence) const;
   /// What the last run() decided: lifetimes, contests and scores.

@@ -57,7 +57,7 @@ void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels
                    .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
                    .qkv = row_of_tensor(buffers.qkv, row),
                    .position = buffers.position(row),
-                   .score = buffers.scores(layer, row)},
+                   .score = buffers.decided(row).scores + layer * sequence_->model.config().n_kv_heads},
                   place);
 }
 
@@ -68,6 +68,7 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
   const LayerWeights& layer = weights.layers[index];
   const RetentionGeometry& geometry = sequence.policy.geometry();
   const RetentionPlan& plan = sequence.policy.plan();
+  const StepBuffers::Decided out = buffers.decided(row);
   kernels::AdmitStepArgs args = {.cache = sequence.cache.view(index),
                                  .qkv = row_of_tensor(buffers.qkv, row),
                                  .q_norm = data_or_null(layer.q_norm),
@@ -88,9 +89,10 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                             .top_k = geometry.top_k,
                                             .protect = plan.protect,
                                             .decay_stride = geometry.decay_stride},
-                                 .decision = buffers.decisions(index, row)};
+                                 .decision = out.decisions + index * config.n_kv_heads};
   if (head_threshold_.defined()) args.policy.head_threshold = head_threshold_[index].data_ptr<float>();
-  args.score = buffers.scores(index, row);  // zeros where nobody writes them, which a hybrid's thresholds tell apart
+  args.score =
+      out.scores + index * config.n_kv_heads;  // zeros where nobody writes them, which a hybrid's thresholds tell apart
   if (const TokenScorer* scorer = sequence.policy.scorer()) {
     args.scorer = scorer->mlstm(index, sequence.memory.get());
     if (sequence.score_ring.defined()) {
@@ -111,7 +113,7 @@ void Lane::enqueue_attention(int layer, int row, const StepBuffers& buffers, ker
                           .q = row_of_tensor(buffers.q, row),
                           .lse = lse,
                           .position = buffers.position(row),
-                          .decision = buffers.decisions(layer, row),
+                          .decision = buffers.decided(row).decisions + layer * config.n_kv_heads,
                           .place = place};
   kernels::SlotCacheView cache = sequence_->cache.view(layer);
   for (const auto& method : methods) cache = method->select(step, cache);
@@ -130,13 +132,12 @@ void Lane::gather(int row, std::int32_t position, const StepBuffers& buffers, St
   const int layers = sequence_->model.config().n_layers, heads = sequence_->model.config().n_kv_heads;
   const TokenScorer* scorer = sequence_->policy.scorer();
   const std::int32_t scored = position - (scorer != nullptr ? scorer->delay() : 0);
-  const kernels::RetainDecision* decisions = buffers.host_decisions(row);
-  const float* scores = buffers.host_scores(row);
+  const StepBuffers::Decided decided = buffers.decided_on_host(row);
   for (int layer = 0; layer < layers; ++layer) {
     for (int head = 0; head < heads; ++head) {
       const int i = layer * heads + head;
-      note_decision(decisions[i], layer, head, position, facts);
-      if (scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, scores[i]});
+      note_decision(decided.decisions[i], layer, head, position, facts);
+      if (scorer != nullptr && scored >= 0) facts.scores.push_back({layer, head, scored, decided.scores[i]});
     }
   }
   for (const auto& method : sequence_->methods) method->gather(position, facts);

@@ -12,10 +12,10 @@ static_assert(sizeof(RetainDecision) == 7 * sizeof(std::int32_t), "outputs_ is l
 }  // namespace
 
 StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t attention_scratch_floats)
-    : max_rows_(max_rows), n_kv_heads_(model.config().n_kv_heads) {
+    : max_rows_(max_rows) {
   const ModelConfig& config = model.config();
   const Weights& weights = model.weights();
-  n_heads_in_all_ = static_cast<std::int64_t>(config.n_layers) * n_kv_heads_;
+  n_heads_in_all_ = static_cast<std::int64_t>(config.n_layers) * config.n_kv_heads;
   words_ = n_heads_in_all_ * (kDecisionInts + 1) + kSummaryInts;
   const auto options = at::TensorOptions().device(weights.device);
   const auto rows = [&](std::int64_t elements, at::ScalarType dtype) {
@@ -37,10 +37,8 @@ StepBuffers::StepBuffers(const LoadedModel& model, int max_rows, std::int64_t at
     host_inputs_ = std::make_unique<kernels::PinnedMemory>(inputs_.nbytes());
     host_outputs_ = std::make_unique<kernels::PinnedMemory>(outputs_.nbytes());
   }
-  host_inputs_data_ =
-      host_inputs_ ? static_cast<std::int32_t*>(host_inputs_->data()) : inputs_.data_ptr<std::int32_t>();
-  host_outputs_data_ =
-      host_outputs_ ? static_cast<const std::int32_t*>(host_outputs_->data()) : outputs_.data_ptr<std::int32_t>();
+  host_inputs_data_ = static_cast<std::int32_t*>(host_inputs_ ? host_inputs_->data() : inputs_.data_ptr());
+  host_outputs_data_ = static_cast<std::int32_t*>(host_outputs_ ? host_outputs_->data() : outputs_.data_ptr());
 }
 
 void StepBuffers::set_input(int row, std::int32_t id, std::int32_t position) {
@@ -56,29 +54,10 @@ void StepBuffers::enqueue_outputs(kernels::Place place) {
   if (host_outputs_) kernels::copy_async(host_outputs_->data(), outputs_.data_ptr(), outputs_.nbytes(), place.stream);
 }
 
-RetainDecision* StepBuffers::decisions(int layer, int row) const {
-  return reinterpret_cast<RetainDecision*>(output_row(row)) + static_cast<std::int64_t>(layer) * n_kv_heads_;
-}
-
-float* StepBuffers::scores(int layer, int row) const {
-  return reinterpret_cast<float*>(output_row(row) + n_heads_in_all_ * kDecisionInts) +
-         static_cast<std::int64_t>(layer) * n_kv_heads_;
-}
-
-LogitSummary* StepBuffers::summary(int row) const {
-  return reinterpret_cast<LogitSummary*>(output_row(row) + n_heads_in_all_ * (kDecisionInts + 1));
-}
-
-const RetainDecision* StepBuffers::host_decisions(int row) const {
-  return reinterpret_cast<const RetainDecision*>(host_row(row));
-}
-
-const float* StepBuffers::host_scores(int row) const {
-  return reinterpret_cast<const float*>(host_row(row) + n_heads_in_all_ * kDecisionInts);
-}
-
-const LogitSummary& StepBuffers::host_summary(int row) const {
-  return *reinterpret_cast<const LogitSummary*>(host_row(row) + n_heads_in_all_ * (kDecisionInts + 1));
+StepBuffers::Decided StepBuffers::decided(std::int32_t* outputs, int row) const {
+  std::int32_t* words = outputs + row * words_;
+  return {reinterpret_cast<RetainDecision*>(words), reinterpret_cast<float*>(words + n_heads_in_all_ * kDecisionInts),
+          reinterpret_cast<LogitSummary*>(words + n_heads_in_all_ * (kDecisionInts + 1))};
 }
 
 }  // namespace kvscope::engine

@@ -24,32 +24,31 @@ class StepBuffers {
   const std::int32_t* position(int row) const { return id(max_rows_ + row); }
   void enqueue_inputs(kernels::Place place);
 
-  // Out of it.
-  kernels::RetainDecision* decisions(int layer, int row) const;  // [n_kv_heads]
-  float* scores(int layer, int row) const;                       // [n_kv_heads]
-  kernels::LogitSummary* summary(int row) const;
+  // Out of it; decisions and scores: [n_layers * n_kv_heads].
+  struct Decided {
+    kernels::RetainDecision* decisions;
+    float* scores;
+    kernels::LogitSummary* summary;
+  };
+  Decided decided(int row) const { return decided(outputs_.data_ptr<std::int32_t>(), row); }
   void enqueue_outputs(kernels::Place place);
-  // The same on the host when the step is over; decisions and scores [n_layers * n_kv_heads].
-  const kernels::RetainDecision* host_decisions(int row) const;
-  const float* host_scores(int row) const;
-  const kernels::LogitSummary& host_summary(int row) const;
+  /// The same on the host when the step is over.
+  Decided decided_on_host(int row) const { return decided(host_outputs_data_, row); }
 
   // [rows, ...]: x and logits float32, lse [rows, n_heads] float32, the others in the model's dtype.
   at::Tensor x, qkv, q, o, activation, logits, lse;
   at::Tensor attention_scratch, summary_scratch;  // zeros between steps
 
  private:
-  std::int32_t* output_row(int row) const { return outputs_.data_ptr<std::int32_t>() + row * words_; }
-  const std::int32_t* host_row(int row) const { return host_outputs_data_ + row * words_; }
+  Decided decided(std::int32_t* outputs, int row) const;
 
-  int max_rows_, n_kv_heads_;
+  int max_rows_;
   std::int64_t n_heads_in_all_;  // layers x KV heads
   std::int64_t words_;           // int32 of a row of outputs_
   at::Tensor inputs_;            // [2, rows] int32: ids, positions
   at::Tensor outputs_;           // [rows, words] int32: decisions, scores (bits of float32), summary
   std::unique_ptr<kernels::PinnedMemory> host_inputs_, host_outputs_;  // CUDA only
-  std::int32_t* host_inputs_data_;
-  const std::int32_t* host_outputs_data_;
+  std::int32_t *host_inputs_data_, *host_outputs_data_;
 };
 
 /// Row `row` of [rows, n], without making a tensor of it: this runs thrice a layer and token.

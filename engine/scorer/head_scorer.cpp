@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "engine/core/support/error.h"
-#include "engine/scorer/gate_tensors.h"
 #include "engine/scorer/make_scorer.h"
 #include "kernels/gate_score.h"
 

@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "engine/model/ops.h"
-#include "engine/scorer/gate_tensors.h"
 #include "engine/scorer/make_scorer.h"
 #include "kernels/project.h"
 

@@ -1,34 +1,77 @@
 #include "engine/scorer/loaded_model.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+
 #include "engine/core/support/error.h"
-#include "engine/model/weights.h"
 #include "engine/scorer/kvpop_scorer.h"
+#include "engine/scorer/make_scorer.h"
 
 namespace kvscope::engine {
 
-LoadedModel::LoadedModel(Model model, Gates gates) : model_(std::move(model)), gates_(std::move(gates)) {
-  model_.info.scorer = gates_.description();
+namespace {
+
+/// Gates that belong to a model's folder: its own, and one a folder in gates/, in the order of their names.
+std::vector<std::filesystem::path> gates_beside(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  if (gate_format(folder)) found.push_back(folder);
+  std::error_code none;
+  std::set<std::filesystem::path> inside;  // in the order of their names
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "gates", none)) inside.insert(entry.path());
+  std::copy_if(inside.begin(), inside.end(), std::back_inserter(found),
+               [](const auto& path) { return gate_format(path).has_value(); });
+  return found;
+}
+
+}  // namespace
+
+void LoadedModel::add(std::shared_ptr<TokenScorer> scorer) {
+  scorers_.push_back(std::move(scorer));
+  std::string& text = model_.info.scorer;  // of all scorers, "; " between them
+  text += (text.empty() ? "" : "; ") + scorers_.back()->description();
+}
+
+void LoadedModel::add(const std::filesystem::path& path) {
+  const GateFile gate = load_gate(path, config());
+  if (gate.config.kind == GateKind::duo) {
+    head_alpha_ = gate.tensors.at("alpha").values;
+    return;
+  }
+  add(make_scorer(gate, config(), weights()));
+  if (gate.config.kind == GateKind::dms) model_.weights->gate_channel = config().head_dim - 1;
 }
 
 LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOptions& options,
                               const LoadProgress& progress) {
-  Model model = Model::load(folder, options.device, options.dtype, progress);
-  Gates gates;
-  for (const std::string& path : options.gates) gates.add(load_gate(path, model.config), model);
-  for (const std::filesystem::path& path : gates_beside(folder)) gates.add(load_gate(path, model.config), model);
-  return {std::move(model), std::move(gates)};
+  LoadedModel model(Model::load(folder, options.device, options.dtype, progress));
+  for (const std::string& path : options.gates) model.add(path);
+  for (const std::filesystem::path& path : gates_beside(folder)) model.add(path);
+  return model;
 }
 
 LoadedModel LoadedModel::random(const ModelConfig& config, std::uint64_t seed, const LoadOptions& options,
                                 int scorer_window) {
-  Model model = Model::random(config, seed, options.device, options.dtype);
-  Gates gates;
+  LoadedModel model(Model::random(config, seed, options.device, options.dtype));
   if (scorer_window > 0) {
-    gates.add(std::make_shared<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config, formula_source(seed),
-                                            model.weights->device));
+    model.add(std::make_shared<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config, formula_source(seed),
+                                            model.weights().device));
   }
-  for (const std::string& path : options.gates) gates.add(load_gate(path, config), model);
-  return {std::move(model), std::move(gates)};
+  for (const std::string& path : options.gates) model.add(path);
+  return model;
+}
+
+const TokenScorer* LoadedModel::scorer(std::span<const std::string_view> kinds) const {
+  for (const auto& scorer : scorers_) {
+    if (kinds.empty() || std::find(kinds.begin(), kinds.end(), scorer->kind()) != kinds.end()) return scorer.get();
+  }
+  return nullptr;
+}
+
+const TokenScorer& LoadedModel::random_scorer(std::uint64_t seed) const {
+  std::shared_ptr<TokenScorer>& scorer = random_[seed];
+  if (!scorer) scorer = make_random_scorer(seed, config(), weights());
+  return *scorer;
 }
 
 int LoadedModel::scorer_delay() const {

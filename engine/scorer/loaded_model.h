@@ -1,9 +1,18 @@
 #pragma once
 // A model and the gates it was loaded with: what runs are made on.
 
-#include "engine/scorer/gates.h"
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/model/model.h"
 
 namespace kvscope::engine {
+
+class TokenScorer;
 
 /// Where and in what a model computes (model.h), and what else it is to read.
 struct LoadOptions {
@@ -32,17 +41,25 @@ class LoadedModel {
   bool has_tokenizer() const { return model_.tokenizer != nullptr; }
   /// The first scorer of one of these kinds (of any, if none is named), in the order of LoadOptions::gates, then what
   /// stands beside the model; null if there is none.
-  const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const { return gates_.scorer(kinds); }
+  const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const;
   /// The window that KVpop's scorer was trained for, 0 without one.
   int scorer_delay() const;
-  const TokenScorer& random_scorer(std::uint64_t seed) const { return gates_.random_scorer(seed, model_); }
-  const std::vector<float>& head_alpha() const { return gates_.head_alpha(); }
+  /// Uniform scores drawn from this seed; made when first asked for.
+  const TokenScorer& random_scorer(std::uint64_t seed) const;
+  /// Values of a head directory, [n_layers * n_kv_heads]; empty if none was loaded.
+  const std::vector<float>& head_alpha() const { return head_alpha_; }
 
  private:
-  LoadedModel(Model model, Gates gates);
+  explicit LoadedModel(Model model) : model_(std::move(model)) {}
+  void add(std::shared_ptr<TokenScorer> scorer);
+  /// A gate's file. DMS also tells the weights its channel of the query: attention was trained without it, whatever
+  /// policy runs.
+  void add(const std::filesystem::path& path);
 
   Model model_;
-  Gates gates_;
+  std::vector<std::shared_ptr<TokenScorer>> scorers_;  // each points to the model's weights
+  std::vector<float> head_alpha_;
+  mutable std::map<std::uint64_t, std::shared_ptr<TokenScorer>> random_;  // by seed
 };
 
 }  // namespace kvscope::engine

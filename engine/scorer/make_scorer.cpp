@@ -1,7 +1,6 @@
 #include "engine/scorer/make_scorer.h"
 
 #include "engine/core/support/error.h"
-#include "engine/scorer/gate_tensors.h"
 #include "engine/scorer/kvpop_scorer.h"
 
 namespace kvscope::engine {

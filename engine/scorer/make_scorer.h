@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/model/weights.h"
 #include "engine/scorer/token_scorer.h"
 
 namespace kvscope::engine {
@@ -16,8 +18,17 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
 /// must stay where it is.
 std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelConfig& config, const Weights& weights);
 
-// One file each.
+// One file each, and what they share.
 std::unique_ptr<TokenScorer> make_head_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
 std::unique_ptr<TokenScorer> make_input_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights);
+
+/// A tensor of the gate on the model's device, float32.
+at::Tensor gate_tensor(const GateFile& gate, const char* name, const Weights& weights);
+
+/// Of a hidden layer's outputs, as the gate has it.
+at::Tensor activate(const at::Tensor& x, Activation activation);
+
+/// "wg kv, delay 0": what a trace says of the scorer.
+std::string describe(const GateFile& gate, int delay);
 
 }  // namespace kvscope::engine

@@ -1,6 +1,5 @@
 // Scores that know nothing: uniform in [0, 1), the same for the same seed, layer, head and position wherever they are
 // computed.
-#include "engine/model/weights.h"
 #include "engine/scorer/make_scorer.h"
 #include "kernels/gate_score.h"
 #include "kernels/rule/counter_random.h"

@@ -17,7 +17,7 @@
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/checkpoint_writer.h"
-#include "engine/jobs/train/schedule.h"
+#include "engine/jobs/train/optimizer.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;

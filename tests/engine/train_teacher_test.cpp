@@ -10,7 +10,6 @@
 
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/future_target.h"
-#include "engine/jobs/train/recall.h"
 #include "engine/jobs/train/scorer_module.h"
 
 using namespace kvscope;

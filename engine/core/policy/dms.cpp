@@ -7,15 +7,12 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
+constexpr auto kParameters = gated_parameters(
     {"threshold", ParameterKind::real, "", 0, -1e6, 1e6, "A token stays if its negated logit is at least this."},
-    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", 512, 1, kMaxTokens,
-     "Tokens behind the query that are always seen, the query's own apart: q - t <= window, DMS's own way to count."},
-    kReadParameter,
-    kPoolParameter,
-    kDropParameter,
-    kObserveParameter};
+    sinks_parameter(0),
+    tokens_parameter("window", 512, 1,
+                     "Tokens behind the query that are always seen, the query's own apart: q - t <= window, DMS's own "
+                     "way to count."));
 constexpr std::string_view kGates[] = {"dms", "dms_separate"};
 
 /// DMS counts the tokens behind the query: its window is one less than ours.
@@ -35,7 +32,6 @@ Policy dms_policy() {
                    "and before rotation, of token t + 1; score = -logit; evict_at[t] = NEVER if score >= threshold, "
                    "otherwise t + window + 1 (q - t <= window is seen: 513 keys for 512).",
                .parameters = kParameters,
-               .has_budget = false,
                .needs_scorer = true,
                .gates = kGates},
       .geometry = geometry,

@@ -7,11 +7,9 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     {"full", ParameterKind::real, "", 0.5, 0, 1, "Share of the KV heads that keep everything."},
-    {"sinks", ParameterKind::tokens, "tokens", 64, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", 256, 1, kMaxTokens, kWindowParameter.definition}};
+    sinks_parameter(64),
+    window_parameter(256)};
 constexpr std::string_view kGates[] = {"duo"};
-
-RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {}; }
 
 std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
   return least_heads_local(heads, spec.value("full"));
@@ -27,11 +25,8 @@ Policy duo_policy() {
                              "heads with the greatest alpha of the loaded DuoAttention directory are full. Of equal "
                              "alphas the lower layer, then the lower head.",
                .parameters = kParameters,
-               .has_budget = false,
-               .needs_scorer = false,
                .gates = kGates},
       .geometry = open_geometry,
-      .plan = plan,
       .local_heads = local_heads};
 }
 

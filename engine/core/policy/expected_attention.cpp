@@ -6,13 +6,10 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
-    {"sinks", ParameterKind::tokens, "tokens", 4, 0, kMaxTokens,
-     "First tokens, which always stay; their queries are left out of the statistics."},
-    {"window", ParameterKind::tokens, "tokens", 1, 1, kMaxTokens, "Window of the metrics; the rule itself has none."},
-    {"future", ParameterKind::tokens, "tokens", 512, 1, 1 << 20,
-     "Positions ahead over which the rotation is averaged."},
-    {"interval", ParameterKind::tokens, "tokens", 512, 0, kMaxTokens,
-     "Tokens of the answer between two compressions; 0: only after the prompt."},
+    tokens_parameter("sinks", 4, 0, "First tokens, which always stay; their queries are left out of the statistics."),
+    tokens_parameter("window", 1, 1, kWindowOfMetrics),
+    tokens_parameter("future", 512, 1, "Positions ahead over which the rotation is averaged.", 1 << 20),
+    tokens_parameter("interval", 512, 0, "Tokens of the answer between two compressions; 0: only after the prompt."),
     {"covariance", ParameterKind::count, "", 1, 0, 1, "1: with the term in Sigma."},
     {"values", ParameterKind::count, "", 1, 0, 1, "1: times the norm of the value."},
     {"epsilon", ParameterKind::real, "", 0, 0, 1,
@@ -39,8 +36,7 @@ Policy expected_attention_policy() {
                "|v|, mu and Sigma of the queries before rotation, turned to the mean of the next `future` positions. "
                "After the prompt, and every `interval` tokens, a head keeps the budget tokens of highest score.",
            .parameters = kParameters,
-           .has_budget = true,
-           .needs_scorer = false},
+           .has_budget = true},
       .geometry = budget_geometry,
       .plan = plan,
       .explain = explain};

@@ -10,7 +10,6 @@ RetentionGeometry geometry(const PolicySpec&, int n_positions) {
   return {.n_sink = 0, .window = kDefaultWindow, .top_k = std::max(0, n_positions - kDefaultWindow)};
 }
 
-RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) { return {}; }
 std::string explain(const TokenQuestion&) { return ": a full cache evicts nothing."; }
 
 }  // namespace
@@ -19,12 +18,8 @@ Policy full_policy() {
   return {.info = {.name = "full",
                    .title = "Full cache",
                    .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The "
-                                 "dense reference. Its metrics take a window of 64 tokens.",
-                   .parameters = {},
-                   .has_budget = false,
-                   .needs_scorer = false},
+                                 "dense reference. Its metrics take a window of 64 tokens."},
           .geometry = geometry,
-          .plan = plan,
           .explain = explain};
 }
 

@@ -7,8 +7,9 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
-    {"window", ParameterKind::tokens, "tokens", 256, 1, kMaxTokens,
-     "Recent tokens, the query's own included, that never leave; the heavy hitters have the rest of the budget."},
+    tokens_parameter(
+        "window", 256, 1,
+        "Recent tokens, the query's own included, that never leave; the heavy hitters have the rest of the budget."),
     kPrefillParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
@@ -39,8 +40,7 @@ Policy h2o_policy() {
                "When a head holds more than budget tokens after a query, the one of least attention summed over all "
                "queries so far (mean over the group), among those outside the recent window, leaves: evict_at = q + 1.",
            .parameters = kParameters,
-           .has_budget = true,
-           .needs_scorer = false},
+           .has_budget = true},
       .geometry = geometry,
       .plan = plan,
       .explain = explain};

@@ -17,8 +17,8 @@ constexpr ParameterInfo kParameters[] = {
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
     {"threshold", ParameterKind::real, "", 0.5, -1e6, 1e6,
      "Of on=threshold, for the first loaded gate that scores tokens."},
-    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", 128, 1, kMaxTokens, kWindowParameter.definition},
+    sinks_parameter(0),
+    window_parameter(128),
     kSeedParameter};
 
 std::vector<std::uint8_t> whole_layers(const HeadsOfModel& heads, int first) {
@@ -66,9 +66,7 @@ Policy hybrid_policy() {
                    "A global head keeps everything, or what a gate's threshold admits; a local head sinks and window. "
                    "Global are, by `heads`: every fourth layer from layer 0 (a) or from layer 3 (b), and the last; a "
                    "share `full` drawn with `seed` (c); those of greatest value in the loaded head directory (d).",
-               .parameters = kParameters,
-               .has_budget = false,
-               .needs_scorer = false},
+               .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan,
       .local_heads = local_heads};

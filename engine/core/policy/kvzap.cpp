@@ -5,15 +5,10 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
-    {"threshold", ParameterKind::real, "", -4, -100, 100,
-     "A token stays if its predicted log importance is at least this; about -3 to -6 for Qwen3-8B."},
-    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", 128, 1, kMaxTokens, kWindowParameter.definition},
-    kReadParameter,
-    kPoolParameter,
-    kDropParameter,
-    kObserveParameter};
+constexpr auto kParameters =
+    gated_parameters({"threshold", ParameterKind::real, "", -4, -100, 100,
+                      "A token stays if its predicted log importance is at least this; about -3 to -6 for Qwen3-8B."},
+                     sinks_parameter(0), window_parameter(128));
 constexpr std::string_view kGates[] = {"kvzap_linear", "kvzap_mlp"};
 
 }  // namespace
@@ -25,7 +20,6 @@ Policy kvzap_policy() {
                .definition = "score = predicted log of the KVzip+ importance, linear or MLP of the attention input; "
                              "evict_at[t] = NEVER if score >= threshold, otherwise t + window.",
                .parameters = kParameters,
-               .has_budget = false,
                .needs_scorer = true,
                .gates = kGates},
       .geometry = open_geometry,

@@ -17,11 +17,13 @@ struct HeadsOfModel {
   std::vector<float> alpha;  // [n_layers * n_kv_heads] from a loaded head directory; empty: none is loaded
 };
 
+inline RetentionPlan keep_everything(const PolicySpec&, const RetentionGeometry&) { return {}; }
+
 struct Policy {
   PolicyInfo info;
   /// Geometry of a run of n_positions; may throw Error.
   RetentionGeometry (*geometry)(const PolicySpec& spec, int n_positions);
-  RetentionPlan (*plan)(const PolicySpec& spec, const RetentionGeometry& geometry);
+  RetentionPlan (*plan)(const PolicySpec& spec, const RetentionGeometry& geometry) = keep_everything;
   /// Of a policy that treats heads apart, RetentionPlan::local_heads. Throws std::invalid_argument if it wants alpha
   /// and there is none.
   std::vector<std::uint8_t> (*local_heads)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;

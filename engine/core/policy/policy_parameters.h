@@ -1,6 +1,8 @@
 #pragma once
 // Ranges that several policies share, and their parameters in common.
 
+#include <array>
+
 #include "engine/core/policy/policy_text.h"
 
 namespace kvscope {
@@ -12,87 +14,59 @@ inline constexpr double kMaxTokens = 1 << 24;
 inline constexpr int kDefaultWindow = 64;
 inline constexpr int kDefaultSinks = 4;
 
-inline constexpr ParameterInfo kSinksParameter{"sinks",
-                                               ParameterKind::tokens,
-                                               "tokens",
-                                               kDefaultSinks,
-                                               0,
-                                               kMaxTokens,
-                                               "First tokens of the text that always stay."};
-inline constexpr ParameterInfo kWindowParameter{
-    "window",
-    ParameterKind::tokens,
-    "tokens",
-    kDefaultWindow,
-    1,
-    kMaxTokens,
-    "Newest tokens, the query's own included, that always stay: query q sees t > q - window."};
+/// A parameter that counts tokens.
+constexpr ParameterInfo tokens_parameter(std::string_view name, double default_value, double min,
+                                         std::string_view definition, double max = kMaxTokens) {
+  return {name, ParameterKind::tokens, "tokens", default_value, min, max, definition};
+}
+constexpr ParameterInfo sinks_parameter(double default_value) {
+  return tokens_parameter("sinks", default_value, 0, "First tokens of the text that always stay.");
+}
+constexpr ParameterInfo window_parameter(double default_value) {
+  return tokens_parameter("window", default_value, 1,
+                          "Newest tokens, the query's own included, that always stay: query q sees t > q - window.");
+}
 
-inline constexpr ParameterInfo kBudgetParameter{
-    "budget",
-    ParameterKind::tokens,
-    "tokens",
-    512,
-    1,
-    kMaxTokens,
-    "Tokens a head may hold: sinks + window + top_k. Also as keep=25% or compression=4x of the run's positions."};
-inline constexpr ParameterInfo kDecayParameter{
-    "decay",
-    ParameterKind::real,
-    "",
-    1,
-    1e-6,
-    1,
-    "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none."};
-inline constexpr ParameterInfo kStrideParameter{
-    "stride",
-    ParameterKind::count,
-    "tokens",
-    1,
-    1,
-    kMaxTokens,
-    "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age."};
-inline constexpr ParameterInfo kSeedParameter{"seed",     ParameterKind::count,    "", 0, 0,
-                                              kMaxTokens, "Seed of what is drawn."};
-inline constexpr ParameterInfo kReadParameter{
-    "read",
-    ParameterKind::tokens,
-    "tokens",
-    0,
-    0,
-    kMaxTokens,
-    "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. 0: all."};
-inline constexpr ParameterInfo kPoolParameter{
-    "pool",
-    ParameterKind::tokens,
-    "tokens",
-    0,
-    0,
-    kMaxTokens,
+inline constexpr ParameterInfo kSinksParameter = sinks_parameter(kDefaultSinks);
+inline constexpr ParameterInfo kWindowParameter = window_parameter(kDefaultWindow);
+/// Of a policy whose rule has no window.
+inline constexpr std::string_view kWindowOfMetrics = "Window of the metrics; the rule itself has none.";
+inline constexpr ParameterInfo kBudgetParameter = tokens_parameter(
+    "budget", 512, 1,
+    "Tokens a head may hold: sinks + window + top_k. Also as keep=25% or compression=4x of the run's positions.");
+inline constexpr ParameterInfo kDecayParameter(
+    "decay", ParameterKind::real, "", 1, 1e-6, 1,
+    "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none.");
+inline constexpr ParameterInfo kStrideParameter(
+    "stride", ParameterKind::count, "tokens", 1, 1, kMaxTokens,
+    "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age.");
+inline constexpr ParameterInfo kSeedParameter("seed", ParameterKind::count, "", 0, 0, kMaxTokens,
+                                              "Seed of what is drawn.");
+inline constexpr ParameterInfo kReadParameter = tokens_parameter(
+    "read", 0, 0, "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. 0: all.");
+inline constexpr ParameterInfo kPoolParameter = tokens_parameter(
+    "pool", 0, 0,
     "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "
-    "observed attention. 0: no limit."};
+    "observed attention. 0: no limit.");
 inline constexpr ParameterInfo kDropParameter{
     "drop", ParameterKind::real, "", 0.1, 0.001, 0.999, "Share of its long-range tokens that a head drops then."};
-inline constexpr ParameterInfo kObserveParameter{
-    "observe",
-    ParameterKind::tokens,
-    "tokens",
-    256,
-    1,
-    4096,
+inline constexpr ParameterInfo kObserveParameter = tokens_parameter(
+    "observe", 256, 1,
     "Newest queries, no more than the window, whose attention decides what the pool drops: maximum over the group, sum "
-    "over these queries, maximum over 5 neighbours."};
+    "over these queries, maximum over 5 neighbours.",
+    4096);
+
+/// Of a policy whose gate admits by a threshold: see gated_plan().
+constexpr std::array<ParameterInfo, 7> gated_parameters(const ParameterInfo& threshold, const ParameterInfo& sinks,
+                                                        const ParameterInfo& window) {
+  return {threshold, sinks, window, kReadParameter, kPoolParameter, kDropParameter, kObserveParameter};
+}
 
 inline constexpr std::string_view kPrefillChoices[] = {"dense", "sparse"};
-inline constexpr ParameterInfo kPrefillParameter{"prefill",
-                                                 ParameterKind::choice,
-                                                 "",
-                                                 0,
-                                                 0,
-                                                 1,
-                                                 "dense: the prompt's queries see everything and eviction begins after "
-                                                 "it, as published; sparse: it goes through token "
-                                                 "by token like the answer.",
-                                                 kPrefillChoices};
+inline constexpr ParameterInfo kPrefillParameter(
+    "prefill", ParameterKind::choice, "", 0, 0, 1,
+    "dense: the prompt's queries see everything and eviction begins after it, as published; sparse: it goes through "
+    "token by token like the answer.",
+    kPrefillChoices);
 
 }  // namespace kvscope

@@ -30,8 +30,8 @@ struct PolicyInfo {
   std::string_view title;       // "KVpop running top-k"
   std::string_view definition;  // the rule in one or two sentences, with the paper's equation
   std::span<const ParameterInfo> parameters;
-  bool has_budget;                               // has budget | keep | compression
-  bool needs_scorer;                             // reads the scores of a gate or scorer that is loaded with the model
+  bool has_budget = false;                       // has budget | keep | compression
+  bool needs_scorer = false;                     // reads the scores of a gate or scorer that is loaded with the model
   std::span<const std::string_view> gates = {};  // kinds of gate that it can read, see gate_file.h; empty: any
 };
 

@@ -5,10 +5,9 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    {"read", ParameterKind::tokens, "tokens", 1024, 16, kMaxTokens, kReadParameter.definition},
+    tokens_parameter("read", 1024, 16, kReadParameter.definition),
     {"dense", ParameterKind::count, "layers", 2, 0, 1024, "First layers, which read everything."},
-    {"window", ParameterKind::tokens, "tokens", kDefaultWindow, 1, kMaxTokens,
-     "Window of the metrics; the rule itself has none."}};
+    tokens_parameter("window", kDefaultWindow, 1, kWindowOfMetrics)};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.selection = {.tokens = spec.count("read"), .dense_layers = spec.count("dense")}};
@@ -23,9 +22,7 @@ Policy quest_policy() {
                .definition = "Nothing is evicted. A query reads `read` tokens in pages of 16: those with the greatest "
                              "bound sum_c max(q_c min_c, q_c max_c) on a page's attention, maximum over the group, the "
                              "newest page always. The first `dense` layers read all; so does the prompt.",
-               .parameters = kParameters,
-               .has_budget = false,
-               .needs_scorer = false},
+               .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan};
 }

@@ -37,8 +37,7 @@ Policy random_policy() {
                              "compete for the budget as kvpop's do; admit=x: a token that leaves the window stays for "
                              "good with probability x, and there is no budget.",
                .parameters = kParameters,
-               .has_budget = true,
-               .needs_scorer = false},
+               .has_budget = true},
       .geometry = geometry,
       .plan = plan};
 }

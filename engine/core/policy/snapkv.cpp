@@ -8,16 +8,16 @@ namespace {
 constexpr std::string_view kPooling[] = {"mean", "max"};
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
-    {"window", ParameterKind::tokens, "tokens", 64, 1, 4096,
-     "Last queries of the prompt, which are observed and stay."},
+    tokens_parameter("window", 64, 1, "Last queries of the prompt, which are observed and stay.", 4096),
     {"kernel", ParameterKind::count, "tokens", 5, 1, 255, "Neighbours over which the attention is pooled; odd."},
     {"pooling", ParameterKind::choice, "", 0, 0, 1,
      "Over neighbours: their mean (kvpress) or their maximum (as published).", kPooling},
     {"group", ParameterKind::choice, "", 0, 0, 1, "Over the query heads of the group: their mean or their maximum.",
      kPooling},
-    {"pool", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens,
-     "As a trigger instead: tokens outside the window that the heads may hold in the mean; above it, after the prompt "
-     "or any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."},
+    tokens_parameter(
+        "pool", 0, 0,
+        "As a trigger instead: tokens outside the window that the heads may hold in the mean; above it, after the prompt "
+        "or any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."),
     kDropParameter};
 
 RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
@@ -40,8 +40,7 @@ Policy snapkv_policy() {
                    "in all; the losers have evict_at = prompt length. The answer's tokens all stay. With pool it is a "
                    "trigger under a global budget, as in WG-KV App. K.",
                .parameters = kParameters,
-               .has_budget = true,
-               .needs_scorer = false},
+               .has_budget = true},
       .geometry = budget_geometry,
       .plan = plan,
       .explain = explain};

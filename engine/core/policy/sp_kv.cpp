@@ -5,14 +5,9 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
+constexpr auto kParameters = gated_parameters(
     {"threshold", ParameterKind::real, "", 0.5, 0, 1, "tau: a token stays if its utility is at least this."},
-    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", 128, 1, kMaxTokens, kWindowParameter.definition},
-    kReadParameter,
-    kPoolParameter,
-    kDropParameter,
-    kObserveParameter};
+    sinks_parameter(0), window_parameter(128));
 constexpr std::string_view kGates[] = {"sp_kv"};
 
 }  // namespace
@@ -25,7 +20,6 @@ Policy sp_kv_policy() {
                              "= NEVER if u_t >= threshold, otherwise t + window (0 <= q - t < window is seen). The "
                              "cache grows with what the predictor keeps.",
                .parameters = kParameters,
-               .has_budget = false,
                .needs_scorer = true,
                .gates = kGates},
       .geometry = open_geometry,

@@ -21,9 +21,7 @@ Policy streaming_policy() {
                    .title = "StreamingLLM",
                    .definition = "Sinks and window only: evict_at[t] = NEVER if t < sinks, otherwise t + window. Its "
                                  "budget is sinks + window. sinks=0 is local attention.",
-                   .parameters = kParameters,
-                   .has_budget = false,
-                   .needs_scorer = false},
+                   .parameters = kParameters},
           .geometry = geometry,
           .plan = plan,
           .budget_tokens = budget_tokens};

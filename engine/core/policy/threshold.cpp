@@ -5,14 +5,9 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
+constexpr auto kParameters = gated_parameters(
     {"threshold", ParameterKind::real, "", 0, -1e6, 1e6, "A token stays if its score is at least this."},
-    {"sinks", ParameterKind::tokens, "tokens", kDefaultSinks, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", kDefaultWindow, 1, kMaxTokens, kWindowParameter.definition},
-    kReadParameter,
-    kPoolParameter,
-    kDropParameter,
-    kObserveParameter};
+    kSinksParameter, kWindowParameter);
 
 }  // namespace
 
@@ -24,7 +19,6 @@ Policy threshold_policy() {
                    "Admission by the score of the first loaded gate, decided once on leaving the window: evict_at[t] = "
                    "NEVER if t < sinks or score >= threshold, otherwise t + window. The cache grows with the text.",
                .parameters = kParameters,
-               .has_budget = false,
                .needs_scorer = true},
       .geometry = open_geometry,
       .plan = gated_plan,

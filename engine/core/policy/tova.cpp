@@ -5,10 +5,8 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    kBudgetParameter,
-    {"window", ParameterKind::tokens, "tokens", 1, 1, kMaxTokens, "Window of the metrics; the rule itself has none."},
-    {"protect", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens,
-     "Newest tokens that never leave; as published the newest may, with 0."},
+    kBudgetParameter, tokens_parameter("window", 1, 1, kWindowOfMetrics),
+    tokens_parameter("protect", 0, 0, "Newest tokens that never leave; as published the newest may, with 0."),
     kPrefillParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
@@ -36,8 +34,7 @@ Policy tova_policy() {
                    "When a layer holds more than budget tokens after a query, the token to which that query attended "
                    "least, in the mean over all query heads of the layer, leaves all its heads: evict_at = q + 1.",
                .parameters = kParameters,
-               .has_budget = true,
-               .needs_scorer = false},
+               .has_budget = true},
       .geometry = geometry,
       .plan = plan,
       .explain = explain};

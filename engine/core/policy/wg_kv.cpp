@@ -6,14 +6,9 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
+constexpr auto kParameters = gated_parameters(
     {"threshold", ParameterKind::real, "", 0.1, 0, 1, "tau: a token is admitted if its gate is above this."},
-    {"sinks", ParameterKind::tokens, "tokens", 0, 0, kMaxTokens, kSinksParameter.definition},
-    {"window", ParameterKind::tokens, "tokens", 256, 1, kMaxTokens, kWindowParameter.definition},
-    kReadParameter,
-    kPoolParameter,
-    kDropParameter,
-    kObserveParameter};
+    sinks_parameter(0), window_parameter(256));
 constexpr std::string_view kGates[] = {"wg_kv"};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
@@ -31,7 +26,6 @@ Policy wg_kv_policy() {
                                  "after RoPE)]; evict_at[t] = NEVER if g_t > threshold, otherwise t + window. pool and "
                                  "read are its App. K and section 5.4.",
                    .parameters = kParameters,
-                   .has_budget = false,
                    .needs_scorer = true,
                    .gates = kGates},
           .geometry = open_geometry,

@@ -2,8 +2,7 @@
 // seen so far, N(mu, Sigma) before rotation, at the positions to come.
 #include <algorithm>
 
-#include "engine/decode/eviction/mass_eviction.h"
-#include "engine/decode/eviction/query_ring.h"
+#include "engine/decode/eviction/observed_attention.h"
 
 namespace kvscope::engine {
 namespace {
@@ -120,7 +119,7 @@ at::Tensor ExpectedAttention::scores(int layer, const OrderedLayer& tokens, int 
   const at::Tensor rotation = mean_rotation(state_.model.weights().layers[layer], n_tokens, spec().count("future"));
   const at::Tensor mean = at::matmul(seen.mean, rotation.t());
   const at::Tensor covariance = at::matmul(at::matmul(rotation, seen.covariance), rotation.t());
-  const double scale = config.attention_scale(layer);
+  const double root = 1 / config.attention_scale(layer);  // sqrt(d): dividing by it rounds once, as in the paper's code
   at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, at::kFloat);
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
@@ -129,10 +128,10 @@ at::Tensor ExpectedAttention::scores(int layer, const OrderedLayer& tokens, int 
     if (n == n_sinks) continue;
     const int group = config.group_size();
     const at::Tensor k = tokens.k[head].narrow(0, n_sinks, n - n_sinks).to(at::kFloat);
-    at::Tensor logits = at::matmul(mean.narrow(0, head * group, group), k.t()) * scale;  // [group, n - n_sinks]
+    at::Tensor logits = at::matmul(mean.narrow(0, head * group, group), k.t()) / root;  // [group, n - n_sinks]
     if (with_covariance) {
       const at::Tensor of_head = covariance.narrow(0, head * group, group);
-      logits = logits + (at::matmul(k.unsqueeze(0), of_head) * k.unsqueeze(0)).sum(2) * (scale * scale / 2);
+      logits = logits + (at::matmul(k.unsqueeze(0), of_head) * k.unsqueeze(0)).sum(2) / (2 * root * root);
     }
     at::Tensor score = logits.softmax(-1).mean(0);
     if (with_values) {

@@ -1,6 +1,6 @@
 // H2O (Zhang et al., 2023): attention summed over all queries, in the mean over the group. A dense prompt adds it up
 // chunk by chunk, in the slots' priorities.
-#include "engine/decode/eviction/least_attention.h"
+#include "engine/decode/eviction/observed_attention.h"
 #include "engine/model/ops.h"
 
 namespace kvscope::engine {

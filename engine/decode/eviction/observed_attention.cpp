@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/ring_store.h"
+
 namespace kvscope::engine {
 namespace {
 
@@ -17,6 +19,61 @@ at::Tensor pool(const at::Tensor& x, const Observation& observation) {
 }
 
 }  // namespace
+
+QueryRing::QueryRing(const SequenceState& state, int n_rows)
+    : n_heads_(state.model.config().n_heads), head_dim_(state.model.config().head_dim) {
+  const Weights& weights = state.model.weights();
+  rows_ = at::zeros({state.model.config().n_layers, n_rows, n_heads_ * head_dim_},
+                    at::TensorOptions().device(weights.device).dtype(weights.dtype));
+}
+
+void QueryRing::store(int layer, const at::Tensor& q, std::int64_t first) {
+  const std::int64_t n = q.size(0), kept = std::min(rows_.size(1), n), from = n - kept;
+  const at::Tensor row =
+      at::arange(first + from, first + n, rows_.options().dtype(at::kLong)).remainder_(rows_.size(1));
+  rows_[layer].index_copy_(0, row, q.narrow(0, from, kept).reshape({kept, -1}));
+}
+
+void QueryRing::enqueue(const LayerStep& step) {
+  const at::Tensor ring = rows_[step.layer];
+  kernels::ring_store({.row = step.q,
+                       .ring = ring.data_ptr(),
+                       .position = step.position,
+                       .row_bytes = ring.stride(0) * static_cast<std::int64_t>(ring.element_size()),
+                       .n_rows = static_cast<int>(ring.size(0))},
+                      step.place);
+}
+
+QueryRing::Queries QueryRing::newest(int layer, std::int64_t n, std::int64_t n_tokens) const {
+  n = std::min({n, rows_.size(1), n_tokens});
+  const at::Tensor position = at::arange(n_tokens - n, n_tokens, rows_.options().dtype(at::kLong));
+  return {rows_[layer].index_select(0, position.remainder(rows_.size(1))).view({n, n_heads_, head_dim_}), position};
+}
+
+void LeastAttention::after_attention(const LayerStep& step) {
+  const ModelConfig& config = state_.model.config();
+  kernels::attention_mass({.cache = state_.cache.view(step.layer),
+                           .q = step.q,
+                           .lse = step.lse,
+                           .position = step.position,
+                           .n_heads = config.n_heads,
+                           .scale = static_cast<float>(config.attention_scale(step.layer)),
+                           .rule = rule_},
+                          step.place);
+}
+
+void LeastAttention::after_prompt(int prompt_len, StepFacts* facts) {
+  const RetentionPlan& plan = state_.policy.plan();
+  if (!plan.dense_prefill) return;
+  const RetentionGeometry& geometry = state_.policy.geometry();
+  keep_best(
+      state_,
+      {.n_tokens = prompt_len,
+       .budget = geometry.budget(),
+       .max_slots = state_.policy.answer_slots(),
+       .fixed_from = prompt_len - plan.protect},
+      [&](int layer, const OrderedLayer& tokens) { return prompt_scores(layer, tokens, prompt_len); }, facts);
+}
 
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
                                 const at::Tensor& k_position, double scale) {

@@ -1,12 +1,52 @@
 #pragma once
-// The attention that the newest queries paid to each token: SnapKV (Li et al., 2024) and WG-KV's variant (App. K).
-// Includes LibTorch.
+// What methods remember of the attention that queries paid: the last queries themselves, or a sum in the priorities of
+// the slots. Includes LibTorch.
 
 #include "engine/decode/eviction/mass_eviction.h"
-#include "engine/decode/eviction/query_ring.h"
+#include "kernels/attention_mass.h"
 
 namespace kvscope::engine {
 
+/// Rotated queries, that of position p in row p % n of [n_layers, n, n_heads * head_dim].
+class QueryRing {
+ public:
+  QueryRing(const SequenceState& state, int n_rows);
+
+  /// The newest of q [n, n_heads, head_dim], at positions first ... first + n - 1.
+  void store(int layer, const at::Tensor& q, std::int64_t first);
+  /// That of a decode step.
+  void enqueue(const LayerStep& step);
+
+  struct Queries {
+    at::Tensor q, position;  // [n, n_heads, head_dim], [n]
+  };
+  /// The newest n of n_tokens, or as many as there are; the oldest first.
+  Queries newest(int layer, std::int64_t n, std::int64_t n_tokens) const;
+
+ private:
+  int n_heads_, head_dim_;
+  at::Tensor rows_;
+};
+
+/// What TOVA and H2O share: the attention of each query becomes the priority of the slots, and the kernel's rule `least`
+/// evicts by it.
+class LeastAttention : public AttentionMethod {
+ public:
+  LeastAttention(SequenceState& state, kernels::MassRule rule) : AttentionMethod(state), rule_(rule) {}
+  bool reads_lse() const override { return true; }
+  void after_attention(const LayerStep& step) override;
+  /// A dense prompt is thinned out to the budget.
+  void after_prompt(int prompt_len, StepFacts* facts) override;
+
+ protected:
+  /// Of a layer's tokens when a dense prompt has passed, as Score wants it.
+  virtual at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int prompt_len) const = 0;
+
+ private:
+  kernels::MassRule rule_;
+};
+
+/// The attention that the newest queries paid to each token: SnapKV (Li et al., 2024) and WG-KV's variant (App. K).
 struct Observation {
   int n_queries = 64;  // the newest; they are not scored themselves
   int kernel_size = 5;

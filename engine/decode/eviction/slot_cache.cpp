@@ -122,11 +122,10 @@ std::int64_t SlotCache::page_stride(int layer, int n) const {
 }
 
 SlotCache::Rows SlotCache::rows(int layer, int n) const {
-  const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + index(layer, 0) * max_pages_;
   if (const std::int64_t pages = page_stride(layer, n); pages > 0) {
-    const std::int64_t row = head_dim_, page = kPageSize * row;
+    const std::int64_t row = head_dim_, page = kPageSize * row, first = pool_row(index(layer, 0), 0) * row;
     const auto view = [&](const at::Tensor& pool) {
-      return pool.as_strided({n_kv_heads_, n, head_dim_}, {pages * page, row, 1}, table[0] * page);
+      return pool.as_strided({n_kv_heads_, n, head_dim_}, {pages * page, row, 1}, first);
     };
     return {view(k_pool_), view(v_pool_)};
   }
@@ -134,9 +133,7 @@ SlotCache::Rows SlotCache::rows(int layer, int n) const {
   for (int head = 0; head < n_kv_heads_; ++head) {
     std::int64_t* row = index_host.data_ptr<std::int64_t>() + static_cast<std::int64_t>(head) * n;
     const int mapped = std::min(n, pages_of_head_[index(layer, head)] * kPageSize);
-    for (int slot = 0; slot < mapped; ++slot) {
-      row[slot] = static_cast<std::int64_t>(table[head * max_pages_ + slot / kPageSize]) * kPageSize + slot % kPageSize;
-    }
+    for (int slot = 0; slot < mapped; ++slot) row[slot] = pool_row(index(layer, head), slot);
   }
   const at::Tensor wanted = index_host.view({-1}).to(k_pool_.device(), /*non_blocking=*/true);
   const auto copy = [&](const at::Tensor& pool) {
@@ -204,13 +201,10 @@ void SlotCache::poison_free_rows() {
   at::Tensor used = at::zeros({k_pool_.size(0), kPageSize}, at::kBool);
   bool* rows = used.data_ptr<bool>();
   const at::Tensor positions = slot_position_.cpu();
-  const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>();
   for (std::size_t head = 0; head < n_slots_host_.size(); ++head) {
     const std::int32_t* position = positions.data_ptr<std::int32_t>() + head * max_pages_ * kPageSize;
     for (int slot = 0; slot < n_slots_host_[head]; ++slot) {
-      if (position[slot] < 0) continue;
-      rows[static_cast<std::int64_t>(table[head * max_pages_ + slot / kPageSize]) * kPageSize + slot % kPageSize] =
-          true;
+      if (position[slot] >= 0) rows[pool_row(head, slot)] = true;
     }
   }
   const at::Tensor free = used.logical_not().unsqueeze(-1).to(k_pool_.device());

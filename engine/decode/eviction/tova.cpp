@@ -1,7 +1,6 @@
 // TOVA (Oren et al., 2024): the attention of the last query, in the mean over all query heads of the layer.
 #include <optional>
 
-#include "engine/decode/eviction/least_attention.h"
 #include "engine/decode/eviction/observed_attention.h"
 
 namespace kvscope::engine {

@@ -6,13 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/error.h"
-#include "engine/decode/eviction/active_policy.h"
-#include "engine/decode/eviction/slot_cache.h"
+#include "engine/decode/eviction/sequence_state.h"
 #include "engine/decode/generation_batch.h"
 #include "engine/jobs/bench/bench_model.h"
 #include "engine/jobs/bench/device_rates.h"
 #include "engine/jobs/bench/shapes.h"
-#include "engine/jobs/bench/statistics.h"
 
 namespace kvscope::engine {
 namespace {

@@ -2,11 +2,26 @@
 // What this device can do, measured beside every benchmark: the floors that its figures are divided by.
 
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "engine/decode/generation.h"
-#include "engine/jobs/bench/statistics.h"
 
 namespace kvscope::engine {
+
+/// How repeated measurements are told: the median and how far they lie apart.
+struct Spread {
+  double median = 0, min = 0, max = 0;
+};
+/// Of at least one value.
+Spread spread_of(std::vector<double> values);
+/// {"median", "min", "max"}
+nlohmann::json to_json(const Spread& spread);
+
+/// Seconds of `body`, which must have waited for the device when it returns: after `n_warm_up` calls, the spread of
+/// n_repeats.
+Spread time_repeats(int n_warm_up, int n_repeats, const std::function<void()>& body);
 
 /// Returns when everything that was enqueued on the model's device is done.
 void wait_for_device(const LoadedModel& model);

@@ -4,9 +4,6 @@
 #include <set>
 
 #include "engine/core/support/error.h"
-#include "engine/core/support/random.h"
-#include "engine/jobs/tasks/fact_recall.h"
-#include "engine/jobs/tasks/reversal.h"
 
 namespace kvscope::engine {
 namespace {

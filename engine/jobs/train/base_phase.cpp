@@ -3,10 +3,8 @@
 #include <cstdio>
 
 #include "engine/jobs/train/checkpoint_writer.h"
-#include "engine/jobs/train/loss_curve.h"
 #include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/phase.h"
-#include "engine/jobs/train/schedule.h"
 #include "engine/jobs/train/weighted_cross_entropy.h"
 
 namespace kvscope::engine {

@@ -1,5 +1,6 @@
 #pragma once
-// KVpop's boundary loss: the one comparison at a query that changes what the cache holds.
+// KVpop's boundary loss: the one comparison at a query that changes what the cache holds; and how much of what the
+// oracle keeps a scorer keeps too, for the end of training.
 
 #include <ATen/core/Tensor.h>
 
@@ -34,5 +35,10 @@ BoundaryPairs boundary_pairs(const at::Tensor& target, const std::vector<std::in
 /// Scores [n_kv_heads, B, Q], effective ones; without decay those are the raw scores.
 at::Tensor boundary_loss(const at::Tensor& newcomer_score, const at::Tensor& boundary_score, const BoundaryPairs& pairs,
                          double temperature);
+
+/// scores, target [n_kv_heads, B, T] -> [n_kv_heads] float32 on the CPU: the share of the oracle's long-range tokens
+/// that running top-k by `scores` keeps, mean over q from n_sink + window + top_k on and over sequences. The numerator
+/// and the denominator both exclude sinks and window.
+at::Tensor oracle_recall(const at::Tensor& scores, const at::Tensor& target, int n_sink, int window, int top_k);
 
 }  // namespace kvscope::engine

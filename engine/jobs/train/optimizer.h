@@ -1,5 +1,6 @@
 #pragma once
-// AdamW (Loshchilov and Hutter 2019) with clipping of the gradient's norm, over flat parameters.
+// AdamW (Loshchilov and Hutter 2019) with clipping of the gradient's norm, over flat parameters; when a phase ends and
+// what the learning rate is until then.
 
 #include "engine/jobs/train/flat_parameters.h"
 #include "engine/jobs/train/recipe.h"
@@ -19,5 +20,11 @@ class AdamW {
   at::Tensor mean_, square_;              // running moments, [n_elements]
   at::Tensor decayed_step_, other_step_;  // counts on the device, one a group
 };
+
+/// How far a phase is, in [0, 1]: the greater of the shares of steps and of seconds.
+double phase_progress(const PhaseLength& length, std::int64_t steps_done, double seconds);
+
+/// peak * min(1, (step + 1) / warm_up) * (final + (1 - final) * (1 + cos(pi * progress)) / 2)
+double learning_rate(const OptimizerOptions& options, std::int64_t step, double progress);
 
 }  // namespace kvscope::engine

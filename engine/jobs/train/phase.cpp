@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <cstdio>
 #include <map>
+
+#include "engine/core/support/error.h"
 
 namespace kvscope::engine {
 
@@ -42,6 +45,24 @@ nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator&
     result[std::string(to_string(kind))] = {{"right", count.first}, {"asked", count.second}};
   }
   return result;
+}
+
+LossCurve::LossCurve(const std::filesystem::path& path, std::vector<std::string> columns)
+    : columns_(std::move(columns)), file_(path) {
+  for (std::size_t i = 0; i < columns_.size(); ++i) file_ << (i == 0 ? "" : ",") << columns_[i];
+  file_ << '\n' << std::flush;
+  if (!file_) {
+    throw Error({.code = ExitCode::resource, .file = path.string(), .found = "the file cannot be written"});
+  }
+}
+
+void LossCurve::add(const std::vector<double>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%s%.7g", i == 0 ? "" : ",", values[i]);
+    file_ << text;
+  }
+  file_ << '\n' << std::flush;
 }
 
 }  // namespace kvscope::engine

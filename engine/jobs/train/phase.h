@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/jobs/job.h"
@@ -45,6 +46,20 @@ nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator&
 /// Seeds of the streams that must not meet.
 constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
 constexpr std::uint64_t kScorerSalt = 0x73636f7265720000;   // "scorer"
+
+/// The numbers of a training run as a CSV file, one line a logged step, on disk as soon as it is known.
+class LossCurve {
+ public:
+  /// Replaces the file and writes the header line. Throws Error (resource) if that fails.
+  LossCurve(const std::filesystem::path& path, std::vector<std::string> columns);
+  /// One value a column.
+  void add(const std::vector<double>& values);
+  const std::vector<std::string>& columns() const { return columns_; }
+
+ private:
+  std::vector<std::string> columns_;
+  std::ofstream file_;
+};
 
 /// Seconds since it was made.
 class Stopwatch {

@@ -38,6 +38,13 @@ class Section {
   JsonObject object_;
 };
 
+/// The keys of a phase: its own, and those that all phases have.
+std::set<std::string> phase_keys(std::set<std::string> own) {
+  own.insert({"steps", "max_seconds", "batch", "learning_rate", "beta1", "beta2", "weight_decay", "clip", "warm_up",
+              "final_share", "log_every", "heldout_sequences"});
+  return own;
+}
+
 PhaseLength parse_length(const Section& section) {
   return {section->integer("steps", 0, 100'000'000), section->number_or("max_seconds", 0, 0, 1e7)};
 }
@@ -94,10 +101,8 @@ SequenceOptions parse_data(const nlohmann::json& json, const std::string& file, 
 }
 
 BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
-  const Section section(
-      json, "base", file,
-      {"steps", "max_seconds", "batch", "micro_batch", "learning_rate", "beta1", "beta2", "weight_decay", "clip",
-       "warm_up", "final_share", "weight_text", "weight_statement", "weight_answer", "log_every", "heldout_sequences"});
+  const Section section(json, "base", file,
+                        phase_keys({"micro_batch", "weight_text", "weight_statement", "weight_answer"}));
   BaseOptions base;
   base.length = parse_length(section);
   base.optimizer = parse_optimizer(section, base.optimizer);
@@ -138,29 +143,8 @@ std::vector<int> parse_top_k(const Section& section, const std::string& file, in
 
 ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, int length) {
   const Section section(json, "scorer", file,
-                        {"steps",
-                         "max_seconds",
-                         "batch",
-                         "learning_rate",
-                         "beta1",
-                         "beta2",
-                         "weight_decay",
-                         "clip",
-                         "warm_up",
-                         "final_share",
-                         "sinks",
-                         "window",
-                         "top_k",
-                         "queries",
-                         "late_share",
-                         "temperature",
-                         "margin",
-                         "margin_min",
-                         "margin_temperature",
-                         "balance_min",
-                         "balance_max",
-                         "log_every",
-                         "heldout_sequences"});
+                        phase_keys({"sinks", "window", "top_k", "queries", "late_share", "temperature", "margin",
+                                    "margin_min", "margin_temperature", "balance_min", "balance_max"}));
   ScorerOptions scorer;
   scorer.length = parse_length(section);
   scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};

@@ -7,11 +7,8 @@
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/future_target.h"
-#include "engine/jobs/train/loss_curve.h"
 #include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/phase.h"
-#include "engine/jobs/train/recall.h"
-#include "engine/jobs/train/schedule.h"
 #include "engine/jobs/train/scorer_module.h"
 
 namespace kvscope::engine {
