@@ -13,14 +13,13 @@ void check_scorer(const ArgumentCheck& check, const AdmitStepArgs& args) {
   if (args.score_ring && args.score_delay != scorer.delay) {
     refuse("admit_step", "score_delay", args.score_delay, ("scorer.delay, " + std::to_string(scorer.delay)).c_str());
   }
-  check.pointer("scorer.bias", scorer.bias);
-  check.pointer("scorer.read", scorer.read);
-  check.pointer("scorer.c", scorer.c);
-  check.pointer("scorer.z", scorer.z);
-  check.pointer("scorer.m", scorer.m);
+  check.pointers({{"scorer.bias", scorer.bias},
+                  {"scorer.read", scorer.read},
+                  {"scorer.c", scorer.c},
+                  {"scorer.z", scorer.z},
+                  {"scorer.m", scorer.m}});
   if (scorer.delay == 0) return;
-  check.pointer("scorer.queries", scorer.queries);
-  check.pointer("scorer.direct", scorer.direct);
+  check.pointers({{"scorer.queries", scorer.queries}, {"scorer.direct", scorer.direct}});
 }
 
 }  // namespace
@@ -31,10 +30,7 @@ void admit_step(const AdmitStepArgs& args, Place place) {
   check.heads(args.n_heads, args.cache.n_kv_heads);
   check.even("cache.head_dim", args.cache.head_dim);
   check.retention(args.policy, args.cache, args.decision);
-  check.pointer("qkv", args.qkv);
-  check.pointer("inv_freq", args.inv_freq);
-  check.pointer("position", args.position);
-  check.pointer("q", args.q);
+  check.pointers({{"qkv", args.qkv}, {"inv_freq", args.inv_freq}, {"position", args.position}, {"q", args.q}});
   check.range("zero_channel", args.zero_channel, -1, args.cache.head_dim - 1);
   if (args.score_ring) check.range("score_delay", args.score_delay, 0, args.policy.window);
   if (args.scorer.project) {

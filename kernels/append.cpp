@@ -9,10 +9,7 @@ void append(const AppendArgs& args, Place place) {
   check.pools(args.cache);
   check.range("n_tokens", args.n_tokens, 0, kMaxTokens);
   if (args.n_tokens == 0) return;
-  check.pointer("k", args.k);
-  check.pointer("v", args.v);
-  check.pointer("slot", args.slot);
-  check.pointer("position", args.position);
+  check.pointers({{"k", args.k}, {"v", args.v}, {"slot", args.slot}, {"position", args.position}});
   KVSCOPE_RUN(append, args, place);
 }
 

@@ -36,8 +36,7 @@ void ArgumentCheck::keys(const SlotCacheView& cache) const {
   geometry(cache);
   range("cache.head_dim", cache.head_dim, 1, 256);
   dtype(cache.dtype);
-  pointer("cache.k_pool", cache.k_pool);
-  pointer("cache.page_table", cache.page_table);
+  pointers({{"cache.k_pool", cache.k_pool}, {"cache.page_table", cache.page_table}});
 }
 
 void ArgumentCheck::pools(const SlotCacheView& cache) const {

@@ -4,7 +4,9 @@
 // Each throws std::invalid_argument with operation, argument, value found and value expected. Which head_dim a kernel
 // was compiled for is not asked here: cuda/dispatch.cuh and the CPU files refuse what they lack.
 
+#include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "kernels/retain_policy.h"
 #include "kernels/slot_cache.h"
@@ -28,6 +30,9 @@ class ArgumentCheck {
   }
   void even(const char* name, std::int64_t value) const { multiple(name, value, 2, "an even number"); }
   void pointer(const char* name, const void* value) const;
+  void pointers(std::initializer_list<std::pair<const char*, const void*>> named) const {
+    for (const auto& [name, value] : named) pointer(name, value);
+  }
   void dtype(DType value) const { range("dtype", static_cast<int>(value), 0, static_cast<int>(DType::bf16)); }
   void heads(int n_heads, int n_kv_heads) const;
 

@@ -9,10 +9,10 @@ void attention_mass(const AttentionMassArgs& args, Place place) {
   check.keys(args.cache);
   check.heads(args.n_heads, args.cache.n_kv_heads);
   check.range("rule", static_cast<int>(args.rule), 0, static_cast<int>(MassRule::last));
-  check.pointer("cache.n_slots", args.cache.n_slots);
-  check.pointer("cache.slot_priority", args.cache.slot_priority);
-  check.pointer("q", args.q);
-  check.pointer("lse", args.lse);
+  check.pointers({{"cache.n_slots", args.cache.n_slots},
+                  {"cache.slot_priority", args.cache.slot_priority},
+                  {"q", args.q},
+                  {"lse", args.lse}});
   if (args.rule == MassRule::sum) check.pointer("position", args.position);
   KVSCOPE_RUN(attention_mass, args, place);
 }

@@ -15,9 +15,7 @@ void decode_attention(const DecodeAttentionArgs& args, Place place) {
   const ArgumentCheck check("decode_attention");
   check.pools(args.cache);
   check.heads(args.n_heads, args.cache.n_kv_heads);
-  check.pointer("cache.n_slots", args.cache.n_slots);
-  check.pointer("q", args.q);
-  check.pointer("o", args.o);
+  check.pointers({{"cache.n_slots", args.cache.n_slots}, {"q", args.q}, {"o", args.o}});
   KVSCOPE_RUN(decode_attention, args, place);
 }
 

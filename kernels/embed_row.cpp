@@ -11,9 +11,7 @@ void embed_row(const EmbedRowArgs& args, Place place) {
   check.dtype(args.dtype);
   check.range("dim", args.dim, 1, 65536);
   check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
-  check.pointer("table", args.table);
-  check.pointer("id", args.id);
-  check.pointer("out", args.out);
+  check.pointers({{"table", args.table}, {"id", args.id}, {"out", args.out}});
   KVSCOPE_RUN(embed_row, args, place);
 }
 

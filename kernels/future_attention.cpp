@@ -18,10 +18,7 @@ void future_attention(const FutureAttentionArgs& args, Place place) {
   check.range("window", args.window, 0, kMaxTokens);
   check.range("look_ahead", args.look_ahead, 0, kMaxTokens);
   if (args.q_len == 0 || args.kv_len == 0) return;
-  check.pointer("q", args.q);
-  check.pointer("k", args.k);
-  check.pointer("lse", args.lse);
-  check.pointer("mass", args.mass);
+  check.pointers({{"q", args.q}, {"k", args.k}, {"lse", args.lse}, {"mass", args.mass}});
   KVSCOPE_RUN(future_attention, args, place);
 }
 

@@ -13,8 +13,7 @@ void check_inputs(const ArgumentCheck& check, const GateScoreArgs& args) {
   if (args.n_hidden > 0) check.pointer("w1", args.w1);
   check.pointer("w2", args.w2);
   if (args.source != GateSource::key_pair) return;
-  check.pointer("pre_weight", args.pre_weight);
-  check.pointer("post_weight", args.post_weight);
+  check.pointers({{"pre_weight", args.pre_weight}, {"post_weight", args.post_weight}});
 }
 
 }  // namespace

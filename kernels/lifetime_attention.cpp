@@ -15,10 +15,7 @@ void lifetime_attention(const LifetimeAttentionArgs& args, Place place) {
   check.range("kv_token_stride", token_stride(args), args.head_dim, INT64_MAX);
   check.range("kv_head_stride", head_stride(args), args.head_dim, INT64_MAX);
   if (args.q_len == 0) return;
-  check.pointer("q", args.q);
-  check.pointer("k", args.k);
-  check.pointer("v", args.v);
-  check.pointer("o", args.o);
+  check.pointers({{"q", args.q}, {"k", args.k}, {"v", args.v}, {"o", args.o}});
   KVSCOPE_RUN(lifetime_attention, args, place);
 }
 

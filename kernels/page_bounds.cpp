@@ -7,8 +7,7 @@ namespace kvscope::kernels {
 void page_bounds(const PageBoundsArgs& args, Place place) {
   const ArgumentCheck check("page_bounds");
   check.keys(args.cache);
-  check.pointer("cache.n_slots", args.cache.n_slots);
-  check.pointer("bounds", args.bounds);
+  check.pointers({{"cache.n_slots", args.cache.n_slots}, {"bounds", args.bounds}});
   KVSCOPE_RUN(page_bounds, args, place);
 }
 

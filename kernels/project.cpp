@@ -15,9 +15,7 @@ void project(const ProjectArgs& args, Place place) {
   check.range("n_rows", args.n_rows, 1, std::numeric_limits<std::int32_t>::max());
   if (args.epilogue == Epilogue::swiglu) check.even("n_rows", args.n_rows);
   check.range("n_tokens", args.n_tokens, 1, kMaxProjectTokens);
-  check.pointer("weight", args.weight);
-  check.pointer("x", args.x);
-  check.pointer("out", args.out);
+  check.pointers({{"weight", args.weight}, {"x", args.x}, {"out", args.out}});
   if (args.bias && !takes_bias(args.epilogue)) {
     throw std::invalid_argument("project: bias is given; expected null for the epilogues add and swiglu");
   }

@@ -9,9 +9,7 @@ void ring_store(const RingStoreArgs& args, Place place) {
   check.range("row_bytes", args.row_bytes, 16, std::int64_t{1} << 31);
   check.multiple("row_bytes", args.row_bytes, 16, "a multiple of 16");
   check.range("n_rows", args.n_rows, 1, kMaxTokens);
-  check.pointer("row", args.row);
-  check.pointer("ring", args.ring);
-  check.pointer("position", args.position);
+  check.pointers({{"row", args.row}, {"ring", args.ring}, {"position", args.position}});
   KVSCOPE_RUN(ring_store, args, place);
 }
 

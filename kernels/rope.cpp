@@ -12,9 +12,7 @@ void rope(const RopeArgs& args, Place place) {
   check.range("n_heads", args.n_heads, 1, 65535);
   check.range("n_tokens", args.n_tokens, 0, kMaxTokens);
   if (args.n_tokens == 0) return;
-  check.pointer("x", args.x);
-  check.pointer("positions", args.positions);
-  check.pointer("inv_freq", args.inv_freq);
+  check.pointers({{"x", args.x}, {"positions", args.positions}, {"inv_freq", args.inv_freq}});
   KVSCOPE_RUN(rope, args, place);
 }
 

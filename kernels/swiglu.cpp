@@ -12,8 +12,7 @@ void swiglu(const SwigluArgs& args, Place place) {
   check.range("dim", args.dim, 1, 1 << 20);
   check.range("n_rows", args.n_rows, 0, std::numeric_limits<std::int32_t>::max());
   if (args.n_rows == 0) return;
-  check.pointer("gate_up", args.gate_up);
-  check.pointer("out", args.out);
+  check.pointers({{"gate_up", args.gate_up}, {"out", args.out}});
   KVSCOPE_RUN(swiglu, args, place);
 }
 

@@ -10,8 +10,7 @@ void xor_words(const XorWordsArgs& args, Place place) {
   const ArgumentCheck check("xor_words");
   check.range("n", args.n, 0, std::int64_t{std::numeric_limits<std::int32_t>::max()} * kXorTileWords);
   check.multiple("n", args.n, kXorTileWords, "a multiple of 8192");
-  check.pointer("data", args.data);
-  check.pointer("out", args.out);
+  check.pointers({{"data", args.data}, {"out", args.out}});
   KVSCOPE_RUN(xor_words, args, place);
 }
 

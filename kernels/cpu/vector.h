@@ -60,6 +60,9 @@ inline const float* as_floats(const void* data, std::int64_t index, std::int64_t
   return buffer;
 }
 
+/// The same, copied into `out` in any case.
+void copy_floats(const void* data, std::int64_t index, std::int64_t n, DType dtype, float* out);
+
 /// Writes n floats as elements [index, index + n) of `data`.
 void store(const float* x, void* data, std::int64_t index, std::int64_t n, DType dtype);
 
