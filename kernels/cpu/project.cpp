@@ -67,31 +67,14 @@ void project_block(const ProjectArgs& args, const void* x, std::int64_t first, i
   for (int t = 0; t < args.n_tokens; ++t) {
     const std::int64_t at = t * n_out + first;
     if (bias) add_scaled(y[t], 1, bias, n);
-    switch (args.epilogue) {
-      case Epilogue::store:
-        store(y[t], args.out, at, n, args.dtype);
-        break;
-      case Epilogue::add:
-        add_scaled(static_cast<float*>(args.out) + at, 1, y[t], n);
-        break;
-      case Epilogue::swiglu:
-        swiglu(y[t], other[t], n);
-        store(y[t], args.out, at, n, args.dtype);
-        break;
-      case Epilogue::logits:
-        std::copy_n(y[t], n, static_cast<float*>(args.out) + at);
-        break;
-      case Epilogue::silu:
-        silu(y[t], n);
-        store(y[t], args.out, at, n, args.dtype);
-        break;
-      case Epilogue::sigmoid:
-        for (std::int64_t i = 0; i < n; ++i) static_cast<float*>(args.out)[at + i] = 1.0f / (1.0f + std::exp(-y[t][i]));
-        break;
-      case Epilogue::gelu:
-        gelu(y[t], n);
-        store(y[t], args.out, at, n, args.dtype);
-        break;
+    if (args.epilogue == Epilogue::swiglu) swiglu(y[t], other[t], n);
+    if (args.epilogue == Epilogue::silu) silu(y[t], n);
+    if (args.epilogue == Epilogue::gelu) gelu(y[t], n);
+    for (int i = 0; args.epilogue == Epilogue::sigmoid && i < n; ++i) y[t][i] = 1.0f / (1.0f + std::exp(-y[t][i]));
+    if (args.epilogue == Epilogue::add) {
+      add_scaled(static_cast<float*>(args.out) + at, 1, y[t], n);
+    } else {
+      store(y[t], args.out, at, n, writes_floats(args.epilogue) ? DType::f32 : args.dtype);
     }
   }
 }

@@ -9,6 +9,8 @@
 
 namespace kvscope::kernels::cpu {
 
+inline constexpr int kMaxHeadDim = 256;  // elements of a head
+
 /// sum_i x[i] y[i]
 float dot(const float* x, const float* y, std::int64_t n);
 
