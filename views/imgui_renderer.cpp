@@ -85,8 +85,7 @@ class Pen {
                                                      : -width,
                         p.baseline == Baseline::alphabetic ? -cap.bottom
                         : p.baseline == Baseline::middle   ? -(cap.top + cap.bottom) / 2
-                        : p.baseline == Baseline::top      ? -cap.top
-                                                           : -cap.bottom - 0.24f * px(p.size)};
+                                                           : -cap.top};
     if (p.angle != 0) return rotated(p, font, size, offset);
     const ImVec2 pos = at(p.at);
     list_.AddText(font, size, snap({pos.x + offset.x, pos.y + offset.y}), to_imgui(p.colour), p.utf8.c_str());

@@ -115,10 +115,7 @@ class Painter {
     const std::vector<GlyphRun> runs = place_glyphs(p.utf8, p.role, p.size);
     const double width = text_width(p.utf8, p.role, p.size), cap = cap_height(p.role, p.size);
     const double dx = p.anchor == Anchor::start ? 0 : p.anchor == Anchor::middle ? -width / 2 : -width;
-    const double dy = p.baseline == Baseline::alphabetic ? 0
-                      : p.baseline == Baseline::middle   ? cap / 2
-                      : p.baseline == Baseline::top      ? cap
-                                                         : -0.24 * p.size;  // bottom: room for descenders
+    const double dy = p.baseline == Baseline::middle ? cap / 2 : p.baseline == Baseline::top ? cap : 0;
     cairo_save(cr_);
     cairo_translate(cr_, p.at.x, p.at.y);
     cairo_rotate(cr_, -p.angle * std::numbers::pi / 180);

@@ -34,8 +34,8 @@ struct Box {
 };
 
 enum class FontRole : std::uint8_t { text, bold, mono };
-enum class Anchor : std::uint8_t { start, middle, end };                 // along the writing direction
-enum class Baseline : std::uint8_t { alphabetic, middle, top, bottom };  // across it; middle is half the cap height
+enum class Anchor : std::uint8_t { start, middle, end };         // along the writing direction
+enum class Baseline : std::uint8_t { alphabetic, middle, top };  // across it; middle is half the cap height
 
 struct FillBox {
   Box box;

@@ -35,21 +35,11 @@ std::string opacity(const char* attribute, Colour c) {
 std::string escape(std::string_view text) {
   std::string out;
   for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // not allowed in XML
+    const char* entity = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : nullptr;
+    if (entity) {
+      out += entity;
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // not allowed in XML
     }
   }
   return out;
@@ -112,10 +102,7 @@ class SvgWriter {
                                          "'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"};
     constexpr const char* kAnchors[] = {"start", "middle", "end"};
     const double cap = cap_height(p.role, p.size);
-    const double dy = p.baseline == Baseline::middle   ? cap / 2
-                      : p.baseline == Baseline::top    ? cap
-                      : p.baseline == Baseline::bottom ? -0.24 * p.size
-                                                       : 0;
+    const double dy = p.baseline == Baseline::middle ? cap / 2 : p.baseline == Baseline::top ? cap : 0;
     out_ += "<text ";
     if (p.angle == 0) {
       out_ += "x=\"" + number(p.at.x) + "\" y=\"" + number(p.at.y + dy) + "\"";
