@@ -8,10 +8,11 @@ namespace {
 
 constexpr int kThreads = 64;
 
-// One block per (token, KV head).
+// One block per (token, KV head). 32 blocks a multiprocessor: no more than 32 registers.
 template <typename T>
-__global__ void append_kernel(SlotCacheView cache, const T* k, const T* v, const std::int32_t* slots,
-                              const std::int32_t* positions) {
+__global__ void __launch_bounds__(kThreads, 32)
+    append_kernel(SlotCacheView cache, const T* k, const T* v, const std::int32_t* slots,
+                  const std::int32_t* positions) {
   const long long token = blockIdx.x;
   const int head = blockIdx.y;
   const std::int32_t slot = slots[head * static_cast<long long>(gridDim.x) + token];

@@ -1,6 +1,6 @@
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/future_attention.h"
 
@@ -150,13 +150,6 @@ __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Par
   }
 }
 
-/// Shared memory above 48 KiB has to be asked for, per kernel.
-void launch(void (*kernel)(Params), dim3 grid, int threads, int shared_bytes, const Params& p, Stream stream) {
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  kernel<<<grid, threads, shared_bytes, stream>>>(p);
-  check_launch();
-}
-
 }  // namespace
 
 void cuda::future_attention(const FutureAttentionArgs& args, Stream stream) {
@@ -166,9 +159,9 @@ void cuda::future_attention(const FutureAttentionArgs& args, Stream stream) {
   const dim3 grid(static_cast<unsigned>((args.kv_len + kTileRows - 1) / kTileRows), args.n_heads);
   dispatch_head_dim("future_attention", args.head_dim, [&]<int kHeadDim>() {
     if (args.dtype == DType::f32) {
-      launch(future_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, kSharedBytesF32<kHeadDim>, p, stream);
+      launch_shared(future_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, kSharedBytesF32<kHeadDim>, stream, p);
     } else {
-      launch(future_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, kSharedBytesBf16<kHeadDim>, p, stream);
+      launch_shared(future_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, kSharedBytesBf16<kHeadDim>, stream, p);
     }
   });
 }

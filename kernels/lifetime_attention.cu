@@ -1,7 +1,7 @@
 #include "kernels/cuda/attention_params.cuh"
-#include "kernels/cuda/check.h"
 #include "kernels/cuda/dispatch.cuh"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/packed_attention.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/cuda/visible_keys.cuh"
@@ -141,14 +141,6 @@ __global__ void __launch_bounds__(kThreadsF32) lifetime_attention_f32_kernel(Att
   }
 }
 
-/// Shared memory above 48 KiB has to be asked for, per kernel.
-template <typename... Args>
-void launch(void (*kernel)(Args...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream, Args... args) {
-  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
-  kernel<<<grid, threads, shared_bytes, stream>>>(args...);
-  check_launch();
-}
-
 unsigned blocks_for(std::int64_t n, int per_block) { return static_cast<unsigned>((n + per_block - 1) / per_block); }
 
 }  // namespace
@@ -167,12 +159,12 @@ void cuda::lifetime_attention(const LifetimeAttentionArgs& args, Stream stream) 
   dispatch_head_dim("lifetime_attention", args.head_dim, [&]<int kHeadDim>() {
     if (args.dtype == DType::f32) {
       const dim3 grid(blocks_for(args.q_len, kTileRows), args.n_heads);
-      launch(lifetime_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, sizeof(SharedF32<kHeadDim>), stream, p);
+      launch_shared(lifetime_attention_f32_kernel<kHeadDim>, grid, kThreadsF32, sizeof(SharedF32<kHeadDim>), stream, p);
     } else {
       const int pack = group_size <= kPackedRows ? group_size : 1;
       const dim3 grid(blocks_for(args.q_len, kPackedRows / pack), args.n_heads / pack);
-      launch(lifetime_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, sizeof(PackedShared<kHeadDim>), stream, p,
-             pack);
+      launch_shared(lifetime_attention_bf16_kernel<kHeadDim>, grid, kThreadsBf16, sizeof(PackedShared<kHeadDim>),
+                    stream, p, pack);
     }
   });
 }

@@ -68,17 +68,13 @@ class Pen {
     list_.Flags = flags;
   }
   void operator()(const Hatch& p) {
-    (*this)(PushClip{p.box});
+    list_.PushClipRect(at({p.box.x, p.box.y}), at({p.box.right(), p.box.bottom()}), true);
     const double first = std::ceil((p.box.x + p.box.y) / p.spacing) * p.spacing;
     for (double k = first; k < p.box.right() + p.box.bottom(); k += p.spacing) {
       list_.AddLine(at({k - p.box.y, p.box.y}), at({k - p.box.bottom(), p.box.bottom()}), to_imgui(p.colour), 1.f);
     }
-    (*this)(PopClip{});
+    list_.PopClipRect();
   }
-  void operator()(const PushClip& p) {
-    list_.PushClipRect(at({p.box.x, p.box.y}), at({p.box.right(), p.box.bottom()}), true);
-  }
-  void operator()(const PopClip&) { list_.PopClipRect(); }
   void operator()(const Text& p) {
     ImFont* font = fonts_[static_cast<std::size_t>(p.role)];
     const float size = px(p.size) * factor_[static_cast<std::size_t>(p.role)];
@@ -89,8 +85,7 @@ class Pen {
                                                      : -width,
                         p.baseline == Baseline::alphabetic ? -cap.bottom
                         : p.baseline == Baseline::middle   ? -(cap.top + cap.bottom) / 2
-                        : p.baseline == Baseline::top      ? -cap.top
-                                                           : -cap.bottom - 0.24f * px(p.size)};
+                                                           : -cap.top};
     if (p.angle != 0) return rotated(p, font, size, offset);
     const ImVec2 pos = at(p.at);
     list_.AddText(font, size, snap({pos.x + offset.x, pos.y + offset.y}), to_imgui(p.colour), p.utf8.c_str());

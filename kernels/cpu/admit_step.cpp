@@ -51,8 +51,7 @@ void admit_head(const AdmitStepArgs& args, const Rotation& rotation, int head) {
 
   float score = args.score ? args.score[head] : 0.0f;
   if (args.scorer.project) {
-    const float* v = as_floats(args.qkv, v_index, dim, cache.dtype, x + dim);
-    if (v != x + dim) std::memcpy(x + dim, v, dim * sizeof(float));
+    copy_floats(args.qkv, v_index, dim, cache.dtype, x + dim);
     score = score_head(args.scorer, head, cache.head_dim, *args.position, x);
     if (args.score) args.score[head] = score;
   }

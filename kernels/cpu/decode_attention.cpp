@@ -16,16 +16,6 @@ struct Buffers {
   std::vector<OnlineSoftmax> softmax;
 };
 
-void add_values(const SlotCacheView& cache, const SlotRun& run, const float* weights, int group_size, float* o) {
-  if (cache.dtype == DType::f32) {
-    best_gemv().add_f32(static_cast<const float*>(cache.v_pool) + run.offset, weights, kSlotTile, cache.head_dim, run.n,
-                        group_size, o);
-  } else {
-    best_gemv().add_bf16(static_cast<const BFloat16*>(cache.v_pool) + run.offset, weights, kSlotTile, cache.head_dim,
-                         run.n, group_size, o);
-  }
-}
-
 /// All query heads of one KV head, so that each key and value is read once.
 void attend_group(const DecodeAttentionArgs& args, int kv_head) {
   const SlotCacheView& cache = args.cache;
@@ -51,7 +41,10 @@ void attend_group(const DecodeAttentionArgs& args, int kv_head) {
       scale(o + g * cache.head_dim, correction, cache.head_dim);
     }
     n_keys = 0;
-    for (int i = 0; i < n_runs; n_keys += runs[i++].n) add_values(cache, runs[i], logits + n_keys, group_size, o);
+    for (int i = 0; i < n_runs; n_keys += runs[i++].n) {
+      best_gemv().add(cache.dtype, cache.v_pool, runs[i].offset, logits + n_keys, kSlotTile, cache.head_dim, runs[i].n,
+                      group_size, o);
+    }
   }
   for (int g = 0; g < group_size; ++g) {
     scale(o + g * cache.head_dim, buffers.softmax[g].normaliser(), cache.head_dim);

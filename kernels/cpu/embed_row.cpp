@@ -1,15 +1,12 @@
 #include "kernels/embed_row.h"
 
-#include <algorithm>
-
 #include "kernels/cpu/vector.h"
 
 namespace kvscope::kernels::cpu {
 
 void embed_row(const EmbedRowArgs& args) {
   const std::int64_t first = static_cast<std::int64_t>(*args.id) * args.dim;
-  const float* row = as_floats(args.table, first, args.dim, args.dtype, args.out);
-  if (row != args.out) std::copy_n(row, args.dim, args.out);
+  copy_floats(args.table, first, args.dim, args.dtype, args.out);
 }
 
 }  // namespace kvscope::kernels::cpu

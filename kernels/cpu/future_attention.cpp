@@ -35,7 +35,7 @@ void add_mass(const FutureAttentionArgs& args, int head, std::int64_t begin) {
     const int n = static_cast<int>(std::min<std::int64_t>(kQueryTile, end_row - r));
     for (int i = 0; i < n; ++i) {
       const std::int64_t index = ((r + i) * args.n_heads + head) * head_dim;
-      std::copy_n(as_floats(args.q, index, head_dim, args.dtype, row.data()), head_dim, q.data() + i * head_dim);
+      copy_floats(args.q, index, head_dim, args.dtype, q.data() + i * head_dim);
     }
     multiply(q.data(), head_dim, k_columns.data(), kKeyTile, logits.data(), kKeyTile, n, head_dim, kKeyTile, false);
     for (int i = 0; i < n; ++i) {

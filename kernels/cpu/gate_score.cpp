@@ -27,9 +27,7 @@ void fill_inputs(const GateScoreArgs& args, const Rotation& rotation, int head, 
   rotate(before, rotation, dim, after);
   round_to(after, dim, args.dtype);
   if (!is_pair) {
-    const float* v = as_floats(args.qkv, v_index, dim, args.dtype, x + dim);
-    if (v != x + dim) std::copy_n(v, dim, x + dim);
-    return;
+    return copy_floats(args.qkv, v_index, dim, args.dtype, x + dim);
   }
   const auto inverse = [&](const float* k) { return 1 / std::sqrt(dot(k, k, dim) / static_cast<float>(dim) + 1e-6f); };
   scale_by(x, before, inverse(before), args.pre_weight, dim);
@@ -50,7 +48,7 @@ float score_from_weights(const GateScoreArgs& args, const Rotation& rotation, in
   for (int begin = 0; begin < args.n_hidden; begin += kPiece) {
     const int n = std::min(kPiece, args.n_hidden - begin);
     const std::int64_t first = static_cast<std::int64_t>(head) * args.n_hidden + begin;
-    best_gemv().f32(args.w1 + first * n_inputs, x, n_inputs, n, 1, hidden, kPiece);
+    best_gemv().multiply(DType::f32, args.w1, first * n_inputs, x, n_inputs, n, 1, hidden, kPiece);
     if (args.b1) add_scaled(hidden, 1, args.b1 + first, n);
     activate(args.activation, hidden, n);
     score += dot(args.w2 + first, hidden, n);

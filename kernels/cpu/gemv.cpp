@@ -8,42 +8,37 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-void rows_f32(const float* rows, const float* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
+constexpr std::int64_t kPart = 512;  // columns of a narrow row that are widened at a time
+
+void rows_f32(const void* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
   for (int r = 0; r < n_rows; ++r) {
-    for (int t = 0; t < n_tokens; ++t) y[t * y_stride + r] = dot(rows + r * dim, x + t * dim, dim);
+    const float* row = static_cast<const float*>(rows) + r * dim;
+    for (int t = 0; t < n_tokens; ++t) y[t * y_stride + r] = dot(row, static_cast<const float*>(x) + t * dim, dim);
   }
 }
 
-void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
-               int y_stride) {
-  constexpr std::int64_t kPart = 512;
+void rows_bf16(const void* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
   float part[kPart];
   for (int r = 0; r < n_rows; ++r) {
     for (int t = 0; t < n_tokens; ++t) y[t * y_stride + r] = 0;
     for (std::int64_t c = 0; c < dim; c += kPart) {
       const std::int64_t n = std::min(kPart, dim - c);
-      widen(rows + r * dim + c, part, n);
+      widen(static_cast<const BFloat16*>(rows) + r * dim + c, part, n);
       for (int t = 0; t < n_tokens; ++t)
         y[t * y_stride + r] += dot(part, static_cast<const float*>(x) + t * dim + c, n);
     }
   }
 }
 
-void add_f32(const float* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
-             float* o) {
-  for (int r = 0; r < n_rows; ++r) {
-    for (int t = 0; t < n_tokens; ++t) add_scaled(o + t * dim, weights[t * w_stride + r], rows + r * dim, dim);
-  }
-}
-
-void add_bf16(const BFloat16* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+/// float rows in one piece, narrow ones in parts: an element of o has one term a row either way.
+template <DType kDType>
+void add_rows(const void* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
               float* o) {
-  constexpr std::int64_t kPart = 512;
-  float part[kPart];
+  float buffer[kPart];
   for (int r = 0; r < n_rows; ++r) {
     for (std::int64_t c = 0; c < dim; c += kPart) {
       const std::int64_t n = std::min(kPart, dim - c);
-      widen(rows + r * dim + c, part, n);
+      const float* part = as_floats(rows, r * dim + c, n, kDType, buffer);
       for (int t = 0; t < n_tokens; ++t) add_scaled(o + t * dim + c, weights[t * w_stride + r], part, n);
     }
   }
@@ -67,7 +62,7 @@ std::vector<const Gemv*> detect() { return {&kGemvPlain}; }
 
 }  // namespace
 
-const Gemv kGemvPlain = {"plain", false, rows_f32, rows_bf16, add_f32, add_bf16};
+const Gemv kGemvPlain = {"plain", false, {rows_f32, rows_bf16}, {add_rows<DType::f32>, add_rows<DType::bf16>}};
 
 std::span<const Gemv* const> available_gemv() {
   static const std::vector<const Gemv*> available = detect();

@@ -98,28 +98,9 @@ struct Avx2Tile {
   }
 };
 
-void rows_f32(const float* rows, const float* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
-  for_each_tile<Avx2Tile>(rows, x, dim, n_rows, n_tokens, y, y_stride);
-}
-
-void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
-               int y_stride) {
-  for_each_tile<Avx2Tile>(rows, static_cast<const float*>(x), dim, n_rows, n_tokens, y, y_stride);
-}
-
-void add_f32(const float* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
-             float* o) {
-  add_each_tile<Avx2Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
-}
-
-void add_bf16(const BFloat16* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
-              float* o) {
-  add_each_tile<Avx2Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
-}
-
 }  // namespace
 
-const Gemv kGemvAvx2 = {"avx2", false, rows_f32, rows_bf16, add_f32, add_bf16};
+const Gemv kGemvAvx2 = gemv_of_tiles<Avx2Tile>("avx2");
 
 }  // namespace kvscope::kernels::cpu
 #endif

@@ -133,34 +133,10 @@ struct Avx512Bf16Tile {
   }
 };
 
-void rows_f32(const float* rows, const float* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
-  for_each_tile<Avx512Tile>(rows, x, dim, n_rows, n_tokens, y, y_stride);
-}
-
-void rows_bf16(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
-               int y_stride) {
-  for_each_tile<Avx512Tile>(rows, static_cast<const float*>(x), dim, n_rows, n_tokens, y, y_stride);
-}
-
-void rows_bf16_pairs(const BFloat16* rows, const void* x, std::int64_t dim, int n_rows, int n_tokens, float* y,
-                     int y_stride) {
-  for_each_tile<Avx512Bf16Tile>(rows, static_cast<const BFloat16*>(x), dim, n_rows, n_tokens, y, y_stride);
-}
-
-void add_f32(const float* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
-             float* o) {
-  add_each_tile<Avx512Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
-}
-
-void add_bf16(const BFloat16* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
-              float* o) {
-  add_each_tile<Avx512Tile>(rows, weights, w_stride, dim, n_rows, n_tokens, o);
-}
-
 }  // namespace
 
-const Gemv kGemvAvx512 = {"avx512", false, rows_f32, rows_bf16, add_f32, add_bf16};
-const Gemv kGemvAvx512Bf16 = {"avx512-bf16", true, rows_f32, rows_bf16_pairs, add_f32, add_bf16};
+const Gemv kGemvAvx512 = gemv_of_tiles<Avx512Tile>("avx512");
+const Gemv kGemvAvx512Bf16 = gemv_of_tiles<Avx512Tile, Avx512Bf16Tile, BFloat16>("avx512-bf16");
 
 }  // namespace kvscope::kernels::cpu
 #endif

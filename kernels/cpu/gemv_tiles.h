@@ -1,7 +1,9 @@
 #pragma once
 // How a product of rows and vectors is cut into tiles whose sums stay in registers.
 
-#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/gemv.h"
 
 namespace kvscope::kernels::cpu {
 
@@ -17,7 +19,10 @@ std::int64_t prefetch_distance(std::int64_t dim, int n_rows) {
 /// has at least eight sums, because an addition takes as long as eight can be begun in; Tile::kRowsOfFour rows times
 /// four vectors are as many as there are registers for.
 template <typename Tile, typename Row, typename X>
-void for_each_tile(const Row* rows, const X* x, std::int64_t dim, int n_rows, int n_tokens, float* y, int y_stride) {
+void for_each_tile(const void* from, const void* vectors, std::int64_t dim, int n_rows, int n_tokens, float* y,
+                   int y_stride) {
+  const auto* rows = static_cast<const Row*>(from);
+  const auto* x = static_cast<const X*>(vectors);
   constexpr int kOfFour = Tile::kRowsOfFour;
   const auto run = [&]<int R>(int r) {
     int t = 0;
@@ -40,8 +45,9 @@ void for_each_tile(const Row* rows, const X* x, std::int64_t dim, int n_rows, in
 /// Tile::add<T, C>(rows, weights, w_stride, dim, n_rows, column, o) does T vectors times C registers of columns from
 /// `column` on; the last register of a row may be a part of one. C = 4 wherever registers and columns are there.
 template <typename Tile, typename Row>
-void add_each_tile(const Row* rows, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
+void add_each_tile(const void* from, const float* weights, int w_stride, std::int64_t dim, int n_rows, int n_tokens,
                    float* o) {
+  const auto* rows = static_cast<const Row*>(from);
   const auto run = [&]<int T>(int t) {
     constexpr int kWide = T * 4 <= Tile::kSums ? 4 : Tile::kSums / T;
     std::int64_t c = 0;
@@ -56,6 +62,15 @@ void add_each_tile(const Row* rows, const float* weights, int w_stride, std::int
   for (; t + 4 <= n_tokens; t += 4) run.template operator()<4>(t);
   for (; t + 2 <= n_tokens; t += 2) run.template operator()<2>(t);
   for (; t < n_tokens; ++t) run.template operator()<1>(t);
+}
+
+/// What a file of an instruction set offers: PairTile multiplies rows of BFloat16 with vectors of X.
+template <typename Tile, typename PairTile = Tile, typename X = float>
+constexpr Gemv gemv_of_tiles(const char* name) {
+  return {name,
+          std::is_same_v<X, BFloat16>,
+          {for_each_tile<Tile, float, float>, for_each_tile<PairTile, BFloat16, X>},
+          {add_each_tile<Tile, float>, add_each_tile<Tile, BFloat16>}};
 }
 
 }  // namespace kvscope::kernels::cpu

@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/argument_check.h"
 #include "kernels/cpu/online_softmax.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/parallel_for.h"
+#include "kernels/refuse.h"
 
 namespace kvscope::kernels::cpu {
 namespace {
 
 constexpr int kQueryTile = 32;
 constexpr int kKeyTile = 64;
-
-/// Row `row` of `head_dim` elements that begins at element `at`, as floats.
-void gather_row(const void* data, std::int64_t at, int head_dim, DType dtype, float* out) {
-  const float* from = as_floats(data, at, head_dim, dtype, out);
-  if (from != out) std::copy_n(from, head_dim, out);
-}
 
 /// kQueryTile queries of one head against all keys that any of them sees.
 class QueryTile {
@@ -37,8 +31,8 @@ class QueryTile {
         logits_(kQueryTile * kKeyTile),
         o_(q_.size(), 0.0f) {
     for (int i = 0; i < n_; ++i) {
-      gather_row(args.q, ((first_row + i) * args.n_heads + head) * args.head_dim, args.head_dim, args.dtype,
-                 q_.data() + i * args.head_dim);
+      copy_floats(args.q, ((first_row + i) * args.n_heads + head) * args.head_dim, args.head_dim, args.dtype,
+                  q_.data() + i * args.head_dim);
     }
   }
 
@@ -67,7 +61,7 @@ class QueryTile {
   void gather(const void* data, const std::int64_t* keys, int n_keys) {
     const std::int64_t head_at = kv_head_ * head_stride(args_), stride = token_stride(args_);
     for (int j = 0; j < n_keys; ++j) {
-      gather_row(data, head_at + keys[j] * stride, args_.head_dim, args_.dtype, rows_.data() + j * args_.head_dim);
+      copy_floats(data, head_at + keys[j] * stride, args_.head_dim, args_.dtype, rows_.data() + j * args_.head_dim);
     }
   }
 

@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-#include "kernels/dtype.h"
+#include "kernels/cpu/vector.h"
 
 namespace kvscope::kernels::cpu {
-
-inline constexpr int kMaxHeadDim = 256;
 
 /// cos and sin of position * inv_freq, times the attention scaling.
 struct Rotation {

@@ -11,8 +11,6 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kMaxDim = 256;  // of a head
-
 /// low[i], high[i]: stretched so far that x[i] lies between them. A NaN takes their place and stays.
 KVSCOPE_CLONES void stretch(float* low, float* high, const float* x, int n) {
   for (int i = 0; i < n; ++i) {
@@ -26,7 +24,7 @@ void bound_page(const PageBoundsArgs& args, int head, std::int32_t page) {
   const int dim = cache.head_dim;
   const std::int32_t* position = cache.slot_position + slot_row(cache, head);
   const std::int32_t end = std::min(cache.n_slots[head], (page + 1) * cache.page_size);
-  float bounds[2 * kMaxDim], buffer[kMaxDim];
+  float bounds[2 * kMaxHeadDim], buffer[kMaxHeadDim];
   float* high = bounds + dim;
   std::fill_n(bounds, dim, INFINITY);
   std::fill_n(high, dim, -INFINITY);

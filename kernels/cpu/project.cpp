@@ -53,54 +53,28 @@ class Inputs {
   std::vector<BFloat16> narrow_;
 };
 
-/// y[t][i] = products of rows first ... first + n - 1.
-void multiply_rows(const ProjectArgs& args, const void* x, std::int64_t first, int n,
-                   float (&y)[kMaxProjectTokens][kBlock]) {
-  const std::int64_t at = first * args.dim;
-  if (args.dtype == DType::f32) {
-    best_gemv().f32(static_cast<const float*>(args.weight) + at, static_cast<const float*>(x), args.dim, n,
-                    args.n_tokens, y[0], kBlock);
-  } else {
-    best_gemv().bf16(static_cast<const BFloat16*>(args.weight) + at, x, args.dim, n, args.n_tokens, y[0], kBlock);
-  }
-}
-
 /// Outputs first ... first + n - 1 of every token, n <= kBlock.
 void project_block(const ProjectArgs& args, const void* x, std::int64_t first, int n) {
   const std::int64_t n_out = args.epilogue == Epilogue::swiglu ? args.n_rows / 2 : args.n_rows;
   float y[kMaxProjectTokens][kBlock];
   float other[kMaxProjectTokens][kBlock];  // up, or the bias in row 0
-  multiply_rows(args, x, first, n, y);
-  if (args.epilogue == Epilogue::swiglu) multiply_rows(args, x, n_out + first, n, other);
+  const auto multiply_rows = [&](std::int64_t row, float* products) {
+    best_gemv().multiply(args.dtype, args.weight, row * args.dim, x, args.dim, n, args.n_tokens, products, kBlock);
+  };
+  multiply_rows(first, y[0]);
+  if (args.epilogue == Epilogue::swiglu) multiply_rows(n_out + first, other[0]);
   const float* bias = args.bias ? as_floats(args.bias, first, n, args.dtype, other[0]) : nullptr;
   for (int t = 0; t < args.n_tokens; ++t) {
     const std::int64_t at = t * n_out + first;
     if (bias) add_scaled(y[t], 1, bias, n);
-    switch (args.epilogue) {
-      case Epilogue::store:
-        store(y[t], args.out, at, n, args.dtype);
-        break;
-      case Epilogue::add:
-        add_scaled(static_cast<float*>(args.out) + at, 1, y[t], n);
-        break;
-      case Epilogue::swiglu:
-        swiglu(y[t], other[t], n);
-        store(y[t], args.out, at, n, args.dtype);
-        break;
-      case Epilogue::logits:
-        std::copy_n(y[t], n, static_cast<float*>(args.out) + at);
-        break;
-      case Epilogue::silu:
-        silu(y[t], n);
-        store(y[t], args.out, at, n, args.dtype);
-        break;
-      case Epilogue::sigmoid:
-        for (std::int64_t i = 0; i < n; ++i) static_cast<float*>(args.out)[at + i] = 1.0f / (1.0f + std::exp(-y[t][i]));
-        break;
-      case Epilogue::gelu:
-        gelu(y[t], n);
-        store(y[t], args.out, at, n, args.dtype);
-        break;
+    if (args.epilogue == Epilogue::swiglu) swiglu(y[t], other[t], n);
+    if (args.epilogue == Epilogue::silu) silu(y[t], n);
+    if (args.epilogue == Epilogue::gelu) gelu(y[t], n);
+    for (int i = 0; args.epilogue == Epilogue::sigmoid && i < n; ++i) y[t][i] = 1.0f / (1.0f + std::exp(-y[t][i]));
+    if (args.epilogue == Epilogue::add) {
+      add_scaled(static_cast<float*>(args.out) + at, 1, y[t], n);
+    } else {
+      store(y[t], args.out, at, n, writes_floats(args.epilogue) ? DType::f32 : args.dtype);
     }
   }
 }

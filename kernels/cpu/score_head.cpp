@@ -9,10 +9,8 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kMaxDim = 256;  // of a head
-
 struct Features {
-  float q[kMaxDim], k[kMaxDim], v[kMaxDim];  // q~, k~, v~
+  float q[kMaxHeadDim], k[kMaxHeadDim], v[kMaxHeadDim];  // q~, k~, v~
   float log_i, log_f;
   float direct;  // x . out[D:] + b
 };
@@ -38,7 +36,7 @@ void compute_features(const MlstmScorerView& scorer, int head, int dim, const fl
   const int n_inputs = 2 * dim, stride = 2 * dim + 3;
   const float* weight = scorer.project + static_cast<std::int64_t>(head) * n_inputs * stride;
   const float* bias = scorer.bias + head * 3;
-  float y[2 * kMaxDim + 3] = {};
+  float y[2 * kMaxHeadDim + 3] = {};
   for (int i = 0; i < n_inputs; ++i) add_scaled(y, x[i], weight + i * stride, stride);
   hedgehog(y, dim / 2, features.q);
   hedgehog(y + dim / 2, dim / 2, features.k);
@@ -51,7 +49,7 @@ void compute_features(const MlstmScorerView& scorer, int head, int dim, const fl
 
 /// SiLU(h) . out[:D]
 float read_out(float* h, const float* weight, int dim) {
-  float ones[kMaxDim];
+  float ones[kMaxHeadDim];
   std::fill_n(ones, dim, 1.0f);
   swiglu(h, ones, dim);
   return dot(h, weight, dim);
@@ -67,7 +65,7 @@ float score_head(const MlstmScorerView& scorer, int head, int head_dim, std::int
   const std::int64_t row = waits ? static_cast<std::int64_t>(head) * scorer.delay + position % scorer.delay : 0;
   float* query = waits ? scorer.queries + row * dim : features.q;
   float* direct = waits ? scorer.direct + row : &features.direct;
-  float h[kMaxDim];
+  float h[kMaxHeadDim];
   mlstm_head({.c = scorer.c + head * dim * dim,
               .z = scorer.z + head * dim,
               .m = scorer.m + head,

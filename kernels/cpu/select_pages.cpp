@@ -11,8 +11,6 @@
 namespace kvscope::kernels::cpu {
 namespace {
 
-constexpr int kMaxDim = 256;  // of a head
-
 /// The greatest rank that a query of the group gives the page; q [group_size, head_dim], bounds [2, head_dim].
 KVSCOPE_CLONES PageRank best_rank(const float* q, const float* bounds, int group_size, int head_dim) {
   PageRank best = kNoTokens;
@@ -31,7 +29,7 @@ PageRank rank_page(const SelectPagesArgs& args, int head, std::int32_t page, con
   const std::int32_t newest = *std::max_element(position + first, position + end);
   if (newest < 0) return kNoTokens;
   if (newest > *args.position - args.read_window) return rank_of_age(*args.position - newest);
-  float buffer[2 * kMaxDim];
+  float buffer[2 * kMaxHeadDim];
   const std::int64_t at = (static_cast<std::int64_t>(head) * cache.max_pages + page) * 2 * cache.head_dim;
   const float* bounds = as_floats(args.bounds, at, 2 * cache.head_dim, cache.dtype, buffer);
   return best_rank(q, bounds, args.n_heads / cache.n_kv_heads, cache.head_dim);

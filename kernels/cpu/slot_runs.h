@@ -48,13 +48,7 @@ inline const void* queries_for_keys(const void* q, std::int64_t first, std::int6
 /// logits[g * kSlotTile + i] = q_g . k_i for the keys of a run.
 inline void multiply_keys(const SlotCacheView& cache, const SlotRun& run, const void* q, int group_size,
                           float* logits) {
-  if (cache.dtype == DType::f32) {
-    best_gemv().f32(static_cast<const float*>(cache.k_pool) + run.offset, static_cast<const float*>(q), cache.head_dim,
-                    run.n, group_size, logits, kSlotTile);
-  } else {
-    best_gemv().bf16(static_cast<const BFloat16*>(cache.k_pool) + run.offset, q, cache.head_dim, run.n, group_size,
-                     logits, kSlotTile);
-  }
+  best_gemv().multiply(cache.dtype, cache.k_pool, run.offset, q, cache.head_dim, run.n, group_size, logits, kSlotTile);
 }
 
 }  // namespace kvscope::kernels::cpu

@@ -11,13 +11,10 @@ namespace {
 constexpr int kPiece = 1024;  // elements at a time, on the stack
 
 void swiglu_piece(const SwigluArgs& args, std::int64_t from, std::int64_t to, int n) {
-  float x_buffer[kPiece], up_buffer[kPiece], e[kPiece];
-  const float* x = as_floats(args.gate_up, from, n, args.dtype, x_buffer);
-  const float* up = as_floats(args.gate_up, from + args.dim, n, args.dtype, up_buffer);
-  for (int i = 0; i < n; ++i) e[i] = -x[i];
-  exp_and_sum(e, 0, n);
-  for (int i = 0; i < n; ++i) e[i] = x[i] / (1 + e[i]) * up[i];
-  store(e, args.out, to, n, args.dtype);
+  float gate[kPiece], up[kPiece];
+  copy_floats(args.gate_up, from, n, args.dtype, gate);
+  swiglu(gate, as_floats(args.gate_up, from + args.dim, n, args.dtype, up), n);
+  store(gate, args.out, to, n, args.dtype);
 }
 
 }  // namespace

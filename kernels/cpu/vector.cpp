@@ -151,6 +151,11 @@ KVSCOPE_CLONES void narrow(const float* x, BFloat16* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = to_bfloat16(x[i]);
 }
 
+void copy_floats(const void* data, std::int64_t index, std::int64_t n, DType dtype, float* out) {
+  const float* from = as_floats(data, index, n, dtype, out);
+  if (from != out) std::copy_n(from, n, out);
+}
+
 void store(const float* x, void* data, std::int64_t index, std::int64_t n, DType dtype) {
   if (dtype == DType::bf16) {
     narrow(x, static_cast<BFloat16*>(data) + index, n);

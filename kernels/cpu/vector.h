@@ -9,6 +9,8 @@
 
 namespace kvscope::kernels::cpu {
 
+inline constexpr int kMaxHeadDim = 256;  // elements of a head
+
 /// sum_i x[i] y[i]
 float dot(const float* x, const float* y, std::int64_t n);
 
@@ -59,6 +61,9 @@ inline const float* as_floats(const void* data, std::int64_t index, std::int64_t
   widen(static_cast<const BFloat16*>(data) + index, buffer, n);
   return buffer;
 }
+
+/// The same, copied into `out` in any case.
+void copy_floats(const void* data, std::int64_t index, std::int64_t n, DType dtype, float* out);
 
 /// Writes n floats as elements [index, index + n) of `data`.
 void store(const float* x, void* data, std::int64_t index, std::int64_t n, DType dtype);

@@ -43,6 +43,15 @@ __device__ inline void wait_for_previous() {
 /// writes: nothing is read.
 __device__ inline void prefetch_to_l2(const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address)); }
 
+/// Launches a kernel by itself. Shared memory above 48 KiB has to be asked for, per kernel.
+template <typename... Args>
+void launch_shared(void (*kernel)(Args...), dim3 grid, int threads, std::size_t shared_bytes, Stream stream,
+                   Args... args) {
+  cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)));
+  kernel<<<grid, threads, shared_bytes, stream>>>(args...);
+  check_launch();
+}
+
 namespace detail {
 /// With `cluster_blocks` 0 there are no clusters.
 template <typename Kernel, typename... Args>

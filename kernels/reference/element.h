@@ -1,5 +1,7 @@
 #pragma once
-// How the references read and write elements: whatever the dtype, one double at a time.
+// How the references read and write elements, whatever the dtype, one double at a time; the activations.
+
+#include <cmath>
 
 #include "kernels/bfloat16.h"
 #include "kernels/dtype.h"
@@ -23,6 +25,10 @@ inline void store(void* data, std::int64_t index, DType dtype, double value) {
 
 /// What `dtype` can hold of a value.
 inline float rounded(float value, DType dtype) { return dtype == DType::f32 ? value : to_float(to_bfloat16(value)); }
+
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+inline double silu(double x) { return x / (1 + std::exp(-x)); }
+inline double gelu(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 
 /// Index of the first element of slot `slot` of `head` in k_pool and v_pool.
 inline std::int64_t first_element_of(const SlotCacheView& cache, int head, std::int32_t slot) {

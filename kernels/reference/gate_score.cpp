@@ -1,6 +1,5 @@
 #include "kernels/gate_score.h"
 
-#include "kernels/reference/activation.h"
 #include "kernels/reference/norm_rotate.h"
 #include "kernels/rule/counter_random.h"
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/reference/activation.h"
 #include "kernels/reference/element.h"
 
 namespace kvscope::kernels::reference {
@@ -21,12 +20,8 @@ std::vector<double> input(const ProjectArgs& args, std::int64_t token) {
   for (int c = 0; c < args.dim; ++c) sum += std::pow(load(args.x, first + c, DType::f32), 2);
   const double inverse = 1 / std::sqrt(sum / args.dim + args.eps);
   for (int c = 0; c < args.dim; ++c) {
-    float rounded;
-    BFloat16 half;
-    void* element = args.dtype == DType::f32 ? static_cast<void*>(&rounded) : &half;
     const double x = load(args.x, first + c, DType::f32);
-    store(element, 0, args.dtype, x * inverse * load(args.norm_weight, c, args.dtype));
-    n[c] = load(element, 0, args.dtype);
+    n[c] = rounded(static_cast<float>(x * inverse * load(args.norm_weight, c, args.dtype)), args.dtype);
   }
   return n;
 }

@@ -43,7 +43,7 @@ void read_all(const float* data, std::int64_t n) {
   static const std::vector<float> x(kRow, 1.0f);
   parallel_for(n / (kRow * kRows), 2 * kRow * kRows, [&](std::int64_t i) {
     float y[kRows];
-    cpu::best_gemv().f32(data + i * kRow * kRows, x.data(), kRow, kRows, 1, y, kRows);
+    cpu::best_gemv().multiply(DType::f32, data, i * kRow * kRows, x.data(), kRow, kRows, 1, y, kRows);
   });
 }
 

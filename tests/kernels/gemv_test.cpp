@@ -24,12 +24,7 @@ std::vector<float> products(const cpu::Gemv& gemv, DType dtype, const std::vecto
   const auto* weight = memory.put(pack(rows, dtype));
   const bool narrow = dtype == DType::bf16 && gemv.narrow_vectors;
   const auto* vectors = memory.put(pack({x.begin(), x.begin() + n_tokens * dim}, narrow ? DType::bf16 : DType::f32));
-  if (dtype == DType::f32) {
-    gemv.f32(reinterpret_cast<const float*>(weight), reinterpret_cast<const float*>(vectors), dim, n_rows, n_tokens, y,
-             n_rows);
-  } else {
-    gemv.bf16(reinterpret_cast<const BFloat16*>(weight), vectors, dim, n_rows, n_tokens, y, n_rows);
-  }
+  gemv.multiply(dtype, weight, 0, vectors, dim, n_rows, n_tokens, y, n_rows);
   return memory.get(y);
 }
 
@@ -41,11 +36,7 @@ std::vector<float> combination(const cpu::Gemv& gemv, DType dtype, const std::ve
   float* o = memory.put(std::vector<float>(before.begin(), before.begin() + n_tokens * dim));
   const auto* data = memory.put(pack(rows, dtype));
   const float* w = memory.put(weights);
-  if (dtype == DType::f32) {
-    gemv.add_f32(reinterpret_cast<const float*>(data), w, w_stride, dim, n_rows, n_tokens, o);
-  } else {
-    gemv.add_bf16(reinterpret_cast<const BFloat16*>(data), w, w_stride, dim, n_rows, n_tokens, o);
-  }
+  gemv.add(dtype, data, 0, w, w_stride, dim, n_rows, n_tokens, o);
   return memory.get(o);
 }
 

@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "views/figure/base64.h"
 #include "views/figure/cell_runs.h"
 #include "views/figure/figure.h"
 #include "views/figure/figure_builder.h"
+#include "views/figure/render.h"
 
 using namespace kvscope::views;
 

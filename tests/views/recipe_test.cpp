@@ -9,7 +9,6 @@
 #include "tests/support/random_run.h"
 #include "tests/views/view_support.h"
 #include "views/figure/export.h"
-#include "views/figure/npz.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -124,7 +123,7 @@ TEST_CASE("a figure is not exported under a name that is none, nor into a folder
 TEST_CASE("an NPZ is a stored ZIP of arrays whose bytes are the columns") {
   const FigureData data{
       {{"value", std::vector<double>{1.5, -2, 0}}, {"token", std::vector<std::string>{"é", "abc", ""}}}};
-  const std::string zip = to_npz(data);
+  const std::string zip = data.to_npz();
   const auto word = [&](std::size_t at, int n) {
     std::uint32_t v = 0;
     for (int i = n - 1; i >= 0; --i) v = v << 8 | static_cast<unsigned char>(zip[at + i]);

@@ -97,15 +97,10 @@ class Painter {
     source(p.colour);
     cairo_fill(cr_);
   }
-  void paint(const PushClip& p) {
+  void paint(const Hatch& p) {
     cairo_save(cr_);
     path(p.box, 0);
     cairo_clip(cr_);
-  }
-  void paint(const PopClip&) { cairo_restore(cr_); }
-
-  void paint(const Hatch& p) {
-    paint(PushClip{p.box});
     // Lines of x + y = k * spacing in the figure's own coordinates, so that neighbouring cells join.
     const double first = std::ceil((p.box.x + p.box.y) / p.spacing) * p.spacing;
     for (double k = first; k < p.box.right() + p.box.bottom(); k += p.spacing) {
@@ -113,17 +108,14 @@ class Painter {
       cairo_line_to(cr_, k - p.box.bottom(), p.box.bottom());
     }
     stroke(p.colour, p.width, 0);
-    paint(PopClip{});
+    cairo_restore(cr_);
   }
 
   void paint(const Text& p) {
     const std::vector<GlyphRun> runs = place_glyphs(p.utf8, p.role, p.size);
     const double width = text_width(p.utf8, p.role, p.size), cap = cap_height(p.role, p.size);
     const double dx = p.anchor == Anchor::start ? 0 : p.anchor == Anchor::middle ? -width / 2 : -width;
-    const double dy = p.baseline == Baseline::alphabetic ? 0
-                      : p.baseline == Baseline::middle   ? cap / 2
-                      : p.baseline == Baseline::top      ? cap
-                                                         : -0.24 * p.size;  // bottom: room for descenders
+    const double dy = p.baseline == Baseline::middle ? cap / 2 : p.baseline == Baseline::top ? cap : 0;
     cairo_save(cr_);
     cairo_translate(cr_, p.at.x, p.at.y);
     cairo_rotate(cr_, -p.angle * std::numbers::pi / 180);
@@ -240,6 +232,19 @@ std::string render_png(const Figure& figure, double dpi) {
   std::string bytes;
   check(cairo_surface_write_to_png_stream(surface.get(), append, &bytes), "PNG");
   return with_resolution(bytes, dpi);
+}
+
+FigureFormat figure_format(std::string_view path) {
+  if (path.ends_with(".pdf")) return FigureFormat::pdf;
+  if (path.ends_with(".svg")) return FigureFormat::svg;
+  if (path.ends_with(".png")) return FigureFormat::png;
+  throw Error({ExitCode::usage, std::string(path), "", "not the name of a figure",
+               "a name that ends in .pdf, .svg or .png", ""});
+}
+
+std::string render_figure(const Figure& figure, FigureFormat format, double dpi) {
+  if (format == FigureFormat::pdf) return render_pdf(figure, dpi);
+  return format == FigureFormat::svg ? render_svg(figure, dpi) : render_png(figure, dpi);
 }
 
 }  // namespace kvscope::views

@@ -1,7 +1,6 @@
 #include "views/figure/export.h"
 
 #include "engine/core/support/json_file.h"
-#include "views/figure/npz.h"
 #include "views/figure/render.h"
 
 namespace kvscope::views {
@@ -34,7 +33,7 @@ std::vector<std::filesystem::path> export_figure(const BuiltFigure& built, const
   write("", render_figure(built.figure, format, recipe.dpi));
   if (options.data) {
     write(".csv", built.data.to_csv());
-    write(".npz", to_npz(built.data));
+    write(".npz", built.data.to_npz());
   }
   if (options.recipe) write(".json", recipe_text(built, recipe));
   return written;

@@ -34,8 +34,8 @@ struct Box {
 };
 
 enum class FontRole : std::uint8_t { text, bold, mono };
-enum class Anchor : std::uint8_t { start, middle, end };                 // along the writing direction
-enum class Baseline : std::uint8_t { alphabetic, middle, top, bottom };  // across it; middle is half the cap height
+enum class Anchor : std::uint8_t { start, middle, end };         // along the writing direction
+enum class Baseline : std::uint8_t { alphabetic, middle, top };  // across it; middle is half the cap height
 
 struct FillBox {
   Box box;
@@ -85,12 +85,8 @@ struct Hatch {
   Colour colour;
   double spacing = 3, width = 0.4;
 };
-struct PushClip {
-  Box box;
-};
-struct PopClip {};
 
-using Primitive = std::variant<FillBox, StrokeBox, Polyline, Polygon, Text, Image, Hatch, PushClip, PopClip>;
+using Primitive = std::variant<FillBox, StrokeBox, Polyline, Polygon, Text, Image, Hatch>;
 
 /// The data area of one set of axes, so that a view knows what is under the mouse. columns x rows of cells, or 0 x 0 if
 /// the axes are continuous.
@@ -123,6 +119,9 @@ struct FigureData {
   std::size_t n_rows() const { return columns.empty() ? 0 : columns.front().size(); }
   /// RFC 4180, '\n' line ends, NaN as an empty field, %.9g.
   std::string to_csv() const;
+  /// An array per column as numpy.load() reads it: a ZIP of .npy files, stored, with fixed dates; float64, int64, or
+  /// fixed-width unicode (invalid bytes as U+FFFD).
+  std::string to_npz() const;
 };
 
 /// A figure, its numbers, and what a caption must say: model, policy, n, query position, definition, aggregation.

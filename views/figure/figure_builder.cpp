@@ -183,14 +183,8 @@ double FigureBuilder::legend(Point at, double width, const std::vector<LegendEnt
       const double middle = box.centre().y;
       if (entry.mark == LegendEntry::Mark::line) {
         line({box.x, middle}, {box.right(), middle}, entry.colour, 1, 2);
-      } else if (entry.mark == LegendEntry::Mark::hatch) {
-        add(Hatch{box, entry.colour, 3, 0.4});
-        frame(box);
       } else {
         add(FillBox{box, entry.colour});
-        if (entry.mark == LegendEntry::Mark::struck) {
-          line({box.x + 1, middle}, {box.right() - 1, middle}, style_.muted, 0.6);
-        }
         add(StrokeBox{box, with_alpha(style_.rule, 150), style_.rule_width * 0.8});
       }
       text(entry.label, {box.right() + size * 0.5, middle}, size, style_.ink, Anchor::start, Baseline::middle);

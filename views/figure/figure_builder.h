@@ -25,7 +25,7 @@ std::vector<double> nice_values(double lo, double hi, int target, bool whole = f
 int tick_stride(int n, double pitch, double need);
 
 struct LegendEntry {
-  enum class Mark { swatch, struck, hatch, line } mark = Mark::swatch;
+  enum class Mark { swatch, line } mark = Mark::swatch;
   std::string label;
   Colour colour;
 };

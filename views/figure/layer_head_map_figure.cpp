@@ -20,16 +20,9 @@ float aggregate(std::vector<float> values, Aggregate how) {
   if (values.empty()) return kNan;
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
-  switch (how) {
-    case Aggregate::min:
-      return values.front();
-    case Aggregate::max:
-      return values.back();
-    case Aggregate::median:
-      return (values[(n - 1) / 2] + values[n / 2]) / 2;
-    case Aggregate::mean:
-      break;
-  }
+  if (how == Aggregate::min) return values.front();
+  if (how == Aggregate::max) return values.back();
+  if (how == Aggregate::median) return (values[(n - 1) / 2] + values[n / 2]) / 2;
   double sum = 0;
   for (float v : values) sum += v;
   return static_cast<float>(sum / n);

@@ -22,4 +22,7 @@ std::string render_pdf(const Figure& figure, double dpi = 300);
 std::string render_svg(const Figure& figure, double dpi = 300);
 std::string render_png(const Figure& figure, double dpi = 300);
 
+/// Base64 of RFC 4648, as the data URLs of an SVG have it.
+std::string base64(std::string_view bytes);
+
 }  // namespace kvscope::views

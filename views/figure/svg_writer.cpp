@@ -1,11 +1,11 @@
 // SVG by hand: text stays text, and a cell costs some ten bytes.
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <numbers>
 
 #include "engine/core/support/text.h"
-#include "views/figure/base64.h"
 #include "views/figure/cell_runs.h"
 #include "views/figure/fonts.h"
 #include "views/figure/render.h"
@@ -35,21 +35,11 @@ std::string opacity(const char* attribute, Colour c) {
 std::string escape(std::string_view text) {
   std::string out;
   for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // not allowed in XML
+    const char* entity = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : nullptr;
+    if (entity) {
+      out += entity;
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // not allowed in XML
     }
   }
   return out;
@@ -94,23 +84,16 @@ class SvgWriter {
     out_ += "<polygon points=\"" + points(p.points) + "\" fill=\"" + hex(p.colour) + "\"" +
             opacity("fill-opacity", p.colour) + "/>\n";
   }
-  void write(const PushClip& p) {
-    const std::string id = "clip" + std::to_string(n_clips_++);
-    out_ +=
-        "<clipPath id=\"" + id + "\"><rect " + geometry(p.box) + "/></clipPath>\n<g clip-path=\"url(#" + id + ")\">\n";
-  }
-  void write(const PopClip&) { out_ += "</g>\n"; }
-
   void write(const Hatch& p) {
-    write(PushClip{p.box});
+    const std::string id = "clip" + std::to_string(n_clips_++);
     std::string d;
     const double first = std::ceil((p.box.x + p.box.y) / p.spacing) * p.spacing;
     for (double k = first; k < p.box.right() + p.box.bottom(); k += p.spacing) {
       d += "M" + number(k - p.box.y) + " " + number(p.box.y) + "L" + number(k - p.box.bottom()) + " " +
            number(p.box.bottom());
     }
-    out_ += "<path d=\"" + d + "\"" + stroke(p.colour, p.width, 0) + "/>\n";
-    write(PopClip{});
+    out_ += "<clipPath id=\"" + id + "\"><rect " + geometry(p.box) + "/></clipPath>\n<g clip-path=\"url(#" + id +
+            ")\">\n<path d=\"" + d + "\"" + stroke(p.colour, p.width, 0) + "/>\n</g>\n";
   }
 
   void write(const Text& p) {
@@ -119,10 +102,7 @@ class SvgWriter {
                                          "'JetBrains Mono', 'DejaVu Sans Mono', Menlo, Consolas, monospace"};
     constexpr const char* kAnchors[] = {"start", "middle", "end"};
     const double cap = cap_height(p.role, p.size);
-    const double dy = p.baseline == Baseline::middle   ? cap / 2
-                      : p.baseline == Baseline::top    ? cap
-                      : p.baseline == Baseline::bottom ? -0.24 * p.size
-                                                       : 0;
+    const double dy = p.baseline == Baseline::middle ? cap / 2 : p.baseline == Baseline::top ? cap : 0;
     out_ += "<text ";
     if (p.angle == 0) {
       out_ += "x=\"" + number(p.at.x) + "\" y=\"" + number(p.at.y + dy) + "\"";
@@ -179,6 +159,20 @@ class SvgWriter {
 };
 
 }  // namespace
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      group = group << 8 | (i + k < bytes.size() ? static_cast<std::uint8_t>(bytes[i + k]) : 0u);
+    for (std::size_t k = 0; k < 4; ++k) {
+      text += k <= bytes.size() - i ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+    }
+  }
+  return text;
+}
 
 std::string render_svg(const Figure& figure, double dpi) { return SvgWriter(dpi).write(figure); }
 
