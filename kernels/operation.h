@@ -21,7 +21,7 @@ struct Place {
 
 // Macros, since the versions are told apart by their namespaces, and in a build without CUDA one of them does not exist.
 
-/// Declares an operation. op(args, place) refuses arguments by name and value (std::invalid_argument, operations.cpp)
+/// Declares an operation. op(args, place) refuses arguments by name and value (std::invalid_argument, argument_check.h)
 /// and runs one version; a version by itself checks nothing.
 #define KVSCOPE_OPERATION(op, Args)         \
   void op(const Args& args, Place place);   \

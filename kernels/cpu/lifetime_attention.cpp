@@ -6,7 +6,7 @@
 #include "kernels/cpu/online_softmax.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/parallel_for.h"
-#include "kernels/refuse.h"
+#include "kernels/argument_check.h"
 
 namespace kvscope::kernels::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "kernels/dtype.h"
-#include "kernels/refuse.h"
+#include "kernels/argument_check.h"
 
 namespace kvscope::kernels {
 

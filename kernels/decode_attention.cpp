@@ -1,0 +1,22 @@
+#include "kernels/decode_attention.h"
+
+#include "kernels/argument_check.h"
+#include "kernels/cuda/decode_split.h"
+
+namespace kvscope::kernels {
+
+std::int64_t decode_attention_scratch_floats(int n_heads, const SlotCacheView& cache) {
+  const int n_splits = decode_splits(cache.max_pages * cache.page_size);
+  if (n_splits == 1) return 0;
+  return decode_counter_floats(n_heads) + static_cast<std::int64_t>(n_heads) * n_splits * (cache.head_dim + 2);
+}
+
+void decode_attention(const DecodeAttentionArgs& args, Place place) {
+  const ArgumentCheck check("decode_attention");
+  check.pools(args.cache);
+  check.heads(args.n_heads, args.cache.n_kv_heads);
+  check.pointers({{"cache.n_slots", args.cache.n_slots}, {"q", args.q}, {"o", args.o}});
+  KVSCOPE_RUN(decode_attention, args, place);
+}
+
+}  // namespace kvscope::kernels

@@ -1,0 +1,19 @@
+#include "kernels/swiglu.h"
+
+#include <limits>
+
+#include "kernels/argument_check.h"
+
+namespace kvscope::kernels {
+
+void swiglu(const SwigluArgs& args, Place place) {
+  const ArgumentCheck check("swiglu");
+  check.dtype(args.dtype);
+  check.range("dim", args.dim, 1, 1 << 20);
+  check.range("n_rows", args.n_rows, 0, std::numeric_limits<std::int32_t>::max());
+  if (args.n_rows == 0) return;
+  check.pointers({{"gate_up", args.gate_up}, {"out", args.out}});
+  KVSCOPE_RUN(swiglu, args, place);
+}
+
+}  // namespace kvscope::kernels
