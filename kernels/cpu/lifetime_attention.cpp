@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/argument_check.h"
 #include "kernels/cpu/online_softmax.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/parallel_for.h"
-#include "kernels/argument_check.h"
 
 namespace kvscope::kernels::cpu {
 namespace {

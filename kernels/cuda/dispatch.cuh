@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "kernels/dtype.h"
 #include "kernels/argument_check.h"
+#include "kernels/dtype.h"
 
 namespace kvscope::kernels {
 

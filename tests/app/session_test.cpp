@@ -11,7 +11,6 @@
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
-#include "engine/core/support/error.h"
 #include "tests/app/process.h"
 
 using namespace kvscope;
