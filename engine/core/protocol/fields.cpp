@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope::protocol {
 
@@ -33,10 +33,8 @@ const json& require(const json& message, const char* key, const char* expected) 
 
 void bad_field(const json& message, std::string_view key, std::string found, std::string expected) {
   const json* type = find(message, "type");
-  throw Error({.file = "message" + (type != nullptr && type->is_string() ? " " + type->get<std::string>() : ""),
-               .where = std::string(key),
-               .found = std::move(found),
-               .expected = std::move(expected)});
+  refuse("message" + (type != nullptr && type->is_string() ? " " + type->get<std::string>() : ""), std::string(key),
+         std::move(found), std::move(expected));
 }
 
 const json& field(const json& message, const char* key, json::value_t type) {

@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -99,10 +99,8 @@ class Guard {
     const std::string_view before = text_.substr(0, read == 0 ? 0 : read - 1);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-    throw Error({.file = file_,
-                 .where = "line " + std::to_string(line) + ", column " + std::to_string(before.size() - line_start + 1),
-                 .found = std::move(found),
-                 .expected = std::move(expected)});
+    refuse(file_, "line " + std::to_string(line) + ", column " + std::to_string(before.size() - line_start + 1),
+           std::move(found), std::move(expected));
   }
 
   std::string_view text_;

@@ -1,7 +1,7 @@
 #pragma once
 // Where the rows of runs stand in a valid trace.
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_validate.h"
 
 namespace kvscope::trace {
@@ -19,10 +19,7 @@ auto reading(const ValidTrace& valid, int run, Read read) {
   try {
     return read();
   } catch (const H5Error& error) {
-    throw Error({.file = valid.file,
-                 .where = "run " + std::to_string(run) + ", " + error.action(),
-                 .found = error.reason(),
-                 .expected = "a whole KVScope trace"});
+    refuse(valid.file, "run " + std::to_string(run) + ", " + error.action(), error.reason(), "a whole KVScope trace");
   }
 }
 
