@@ -1,21 +1,13 @@
 #include "engine/core/protocol/fields.h"
 
-#include <cmath>
-#include <cstdio>
-
 #include "engine/core/support/refuse.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::protocol {
 
 using nlohmann::json;
 
 namespace {
-
-std::string number_text(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%.9g", value);
-  return buffer;
-}
 
 const json* find(const json& message, const char* key) {
   if (!message.is_object()) return nullptr;
@@ -71,7 +63,8 @@ double number(const json& message, const char* key) {
 double number(const json& message, const char* key, double min, double max) {
   const double value = number(message, key);
   if (!(value >= min && value <= max)) {
-    bad_field(message, key, number_text(value), "a number from " + number_text(min) + " to " + number_text(max));
+    bad_field(message, key, number_text(value, 9),
+              "a number from " + number_text(min, 9) + " to " + number_text(max, 9));
   }
   return value;
 }

@@ -116,9 +116,7 @@ class Guard {
 
 void stream_json(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events) {
   if (text.size() > limits.max_bytes) {
-    throw Error({.file = file,
-                 .found = std::to_string(text.size()) + " bytes of JSON",
-                 .expected = "at most " + std::to_string(limits.max_bytes)});
+    refuse(file, "", std::to_string(text.size()) + " bytes of JSON", "at most " + std::to_string(limits.max_bytes));
   }
   // nlohmann skips a byte order mark and takes a NUL for the end of the text. RFC 8259 knows neither.
   if (text.starts_with("\xEF\xBB\xBF")) {

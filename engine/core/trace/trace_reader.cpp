@@ -1,5 +1,3 @@
-#include "engine/core/trace/trace_reader.h"
-
 #include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_spans.h"
 

@@ -93,9 +93,7 @@ void check_replaceable(const std::filesystem::path& path, bool overwrite) {
       parse_table(read_file(path, kMaxBytes), path.string());
     }
   } catch (const Error&) {
-    throw Error({.file = path.string(),
-                 .found = "a file that is not a head list",
-                 .expected = "an empty folder, or one with a head list to replace"});
+    refuse(path.string(), "", "a file that is not a head list", "an empty folder, or one with a head list to replace");
   }
 }
 

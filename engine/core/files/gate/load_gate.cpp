@@ -101,9 +101,8 @@ std::pair<const Format*, fs::path> find_format(const fs::path& path) {
   if (!folder) return {format, path};
   const auto files = weights_of(path);
   if (files.size() == 1) return {format, files[0]};
-  throw Error({.file = path.string(),
-               .found = std::to_string(files.size()) + " files of weights",
-               .expected = "one, or the path of one: " + files[0].filename().string() + ", ..."});
+  refuse(path.string(), "", std::to_string(files.size()) + " files of weights",
+         "one, or the path of one: " + files[0].filename().string() + ", ...");
 }
 
 /// Keeps the sizes on which the kind depends.

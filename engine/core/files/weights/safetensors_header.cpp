@@ -287,9 +287,8 @@ void check_tiling(const std::map<std::string, TensorEntry>& tensors, std::uint64
     before = &name;
   }
   if (next != data_bytes) {
-    throw Error({.file = file,
-                 .found = std::to_string(data_bytes - next) + " trailing bytes after the last tensor",
-                 .expected = "the end of the file"});
+    refuse(file, "", std::to_string(data_bytes - next) + " trailing bytes after the last tensor",
+           "the end of the file");
   }
 }
 

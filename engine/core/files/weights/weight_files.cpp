@@ -46,9 +46,8 @@ WeightMap read_index(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     const bool exists = std::filesystem::exists(folder, error);
-    throw Error({.file = folder.string(),
-                 .found = exists ? "not a folder" : "no such folder",
-                 .expected = "a folder with config.json and safetensors weights"});
+    refuse(folder.string(), "", exists ? "not a folder" : "no such folder",
+           "a folder with config.json and safetensors weights");
   }
   std::string hint;
   for (const auto& item : std::filesystem::directory_iterator(folder, error)) {
