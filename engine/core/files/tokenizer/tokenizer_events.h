@@ -101,8 +101,9 @@ class TokenizerEvents : public JsonEvents {
 
   [[noreturn]] void refuse(std::string found) const {
     const bool in_vocab = place_ == Place::vocab;
-    refuse(file_, in_vocab ? "model.vocab." + key_ : "model.merges[" + std::to_string(n_merges_) + "]",
-           std::move(found), in_vocab ? "an id from 0 to " + std::to_string(kMaxTokenId) : "\"a b\" or [\"a\", \"b\"]");
+    kvscope::refuse(file_, in_vocab ? "model.vocab." + key_ : "model.merges[" + std::to_string(n_merges_) + "]",
+                    std::move(found),
+                    in_vocab ? "an id from 0 to " + std::to_string(kMaxTokenId) : "\"a b\" or [\"a\", \"b\"]");
   }
   void add_line(const std::string& line) {
     if (n_merges_ == 0 && line.starts_with("#version")) return;  // the first line of a merges.txt
