@@ -1,21 +1,13 @@
 #include "engine/core/protocol/fields.h"
 
-#include <cmath>
-#include <cstdio>
-
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::protocol {
 
 using nlohmann::json;
 
 namespace {
-
-std::string number_text(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof(buffer), "%.9g", value);
-  return buffer;
-}
 
 const json* find(const json& message, const char* key) {
   if (!message.is_object()) return nullptr;
@@ -33,10 +25,8 @@ const json& require(const json& message, const char* key, const char* expected) 
 
 void bad_field(const json& message, std::string_view key, std::string found, std::string expected) {
   const json* type = find(message, "type");
-  throw Error({.file = "message" + (type != nullptr && type->is_string() ? " " + type->get<std::string>() : ""),
-               .where = std::string(key),
-               .found = std::move(found),
-               .expected = std::move(expected)});
+  refuse("message" + (type != nullptr && type->is_string() ? " " + type->get<std::string>() : ""), std::string(key),
+         std::move(found), std::move(expected));
 }
 
 const json& field(const json& message, const char* key, json::value_t type) {
@@ -73,7 +63,8 @@ double number(const json& message, const char* key) {
 double number(const json& message, const char* key, double min, double max) {
   const double value = number(message, key);
   if (!(value >= min && value <= max)) {
-    bad_field(message, key, number_text(value), "a number from " + number_text(min) + " to " + number_text(max));
+    bad_field(message, key, number_text(value, 9),
+              "a number from " + number_text(min, 9) + " to " + number_text(max, 9));
   }
   return value;
 }

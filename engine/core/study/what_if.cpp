@@ -7,7 +7,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -32,36 +32,29 @@ void check_gate(const RunRecord& run, const PolicySpec& spec) {
     names += (names.empty() ? "" : " or ") + std::string(gate);
   }
   std::replace(names.begin(), names.end(), '_', ' ');
-  throw Error({.file = "what-if",
-               .where = "scores",
-               .found = "scores of another scorer (" + run.scorer.text + ")",
-               .expected = "those of " + names,
-               .hint = "decode under " + spec.name + ", or ask for top-k or threshold, which take any score"});
+  refuse("what-if", "scores", "scores of another scorer (" + run.scorer.text + ")", "those of " + names,
+         "decode under " + spec.name + ", or ask for top-k or threshold, which take any score");
 }
 
 /// Only for a spec that reads scores: a preview of sinks and window alone is exact for any window.
 void check_window(const RunRecord& run, int window) {
   const std::optional<int> delay = recorded_delay(run);
   if (!delay || *delay == window || *delay <= 1) return;  // scored on arrival: any window may wait for it
-  throw Error({.file = "what-if",
-               .where = "window",
-               .found = "a window of " + std::to_string(window) + " tokens, but the scores were recorded with " +
-                        std::to_string(*delay),
-               .expected = "window=" + std::to_string(*delay) +
-                           ": this scorer is delayed, it reads the score of token t "
-                           "at query t + window, so another window would have given other scores",
-               .hint = "decode again with the new window"});
+  refuse(
+      "what-if", "window",
+      "a window of " + std::to_string(window) + " tokens, but the scores were recorded with " + std::to_string(*delay),
+      "window=" + std::to_string(*delay) +
+          ": this scorer is delayed, it reads the score of token t "
+          "at query t + window, so another window would have given other scores",
+      "decode again with the new window");
 }
 
 /// Throws unless a head has a score for every token that competes before query n_queries.
 void check_scores(const std::vector<float>& scores, int n_queries, const RetentionGeometry& geometry) {
   for (int t = geometry.n_sink; t < n_queries - geometry.window; ++t) {
     if (t < static_cast<int>(scores.size()) && !std::isnan(scores[t])) continue;
-    throw Error({.file = "what-if",
-                 .where = "scores",
-                 .found = "the run has no recorded score for token " + std::to_string(t),
-                 .expected = "a score for every token that left the window",
-                 .hint = "run again with a scorer beside the model"});
+    refuse("what-if", "scores", "the run has no recorded score for token " + std::to_string(t),
+           "a score for every token that left the window", "run again with a scorer beside the model");
   }
 }
 

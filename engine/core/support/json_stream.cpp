@@ -6,7 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -99,10 +99,8 @@ class Guard {
     const std::string_view before = text_.substr(0, read == 0 ? 0 : read - 1);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-    throw Error({.file = file_,
-                 .where = "line " + std::to_string(line) + ", column " + std::to_string(before.size() - line_start + 1),
-                 .found = std::move(found),
-                 .expected = std::move(expected)});
+    refuse(file_, "line " + std::to_string(line) + ", column " + std::to_string(before.size() - line_start + 1),
+           std::move(found), std::move(expected));
   }
 
   std::string_view text_;
@@ -118,9 +116,7 @@ class Guard {
 
 void stream_json(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events) {
   if (text.size() > limits.max_bytes) {
-    throw Error({.file = file,
-                 .found = std::to_string(text.size()) + " bytes of JSON",
-                 .expected = "at most " + std::to_string(limits.max_bytes)});
+    refuse(file, "", std::to_string(text.size()) + " bytes of JSON", "at most " + std::to_string(limits.max_bytes));
   }
   // nlohmann skips a byte order mark and takes a NUL for the end of the text. RFC 8259 knows neither.
   if (text.starts_with("\xEF\xBB\xBF")) {

@@ -15,7 +15,7 @@
 #include "engine/core/support/file.h"
 #include "engine/core/trace/trace_message.h"
 #include "engine/core/trace/trace_model.h"
-#include "engine/core/trace/trace_reader.h"
+#include "engine/core/trace/trace_spans.h"
 
 extern char** environ;
 

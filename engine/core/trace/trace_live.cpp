@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <charconv>
 
-#include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_model.h"
 #include "engine/core/trace/trace_spans.h"
@@ -168,10 +168,7 @@ LiveTrace LiveTrace::resume(const std::filesystem::path& path, const Heading& he
   Resumed resumed{std::move(lock), open_valid(target), {}};
   const std::string file = target.string();
   if (!resumed.valid.info.shards.empty())
-    throw Error({.file = file,
-                 .found = "a merged trace",
-                 .expected = "one with its own data",
-                 .hint = "go on with its shards"});
+    refuse(file, "", "a merged trace", "one with its own data", "go on with its shards");
   if (!same_model(resumed.valid.info.model, heading.model) || resumed.valid.info.capture != heading.capture)
     throw Error({.code = ExitCode::internal, .file = file, .found = "a trace of another model or list of prompts"});
   resumed.filled = filled_of(resumed.valid);

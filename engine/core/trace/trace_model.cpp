@@ -1,7 +1,7 @@
 #include "engine/core/trace/trace_model.h"
 
 #include "engine/core/record/run_fields.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope {
@@ -64,10 +64,8 @@ void check_model(const ModelInfo& model, const std::string& file) {
     if constexpr (std::is_same_v<Range, FieldRange>) {
       const auto min = static_cast<std::int64_t>(range.min), max = static_cast<std::int64_t>(range.max);
       if (value >= min && value <= max) return;
-      throw Error({.file = file,
-                   .where = std::string("/model ") + name,
-                   .found = std::to_string(value),
-                   .expected = std::to_string(min) + " to " + std::to_string(max)});
+      refuse(file, std::string("/model ") + name, std::to_string(value),
+             std::to_string(min) + " to " + std::to_string(max));
     }
   });
 }

@@ -1,5 +1,4 @@
-#include "engine/core/trace/trace_reader.h"
-
+#include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_spans.h"
 
 namespace kvscope::trace {
@@ -23,10 +22,8 @@ ValidTrace open_shard(const ValidTrace& merged, int shard) {
   const auto path = std::filesystem::path(merged.file).parent_path() / merged.shards.names[shard];
   ValidTrace source = open_valid(path);
   const auto fail = [&](std::string found, std::string expected) {
-    throw Error({.file = path.string(),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = "merge the shards again: " + merged.file + " was made of other files"});
+    refuse(path.string(), "", std::move(found), std::move(expected),
+           "merge the shards again: " + merged.file + " was made of other files");
   };
   if (!source.info.shards.empty()) fail("a merged trace", "a shard with its own data");
   if (const auto difference = model_difference(source.info.model, merged.info.model))
@@ -47,10 +44,8 @@ Extents begin_in_shard(const ValidTrace& merged, const RunBlock& block, int shar
   for (const Axis axis : kShardAxes) {
     begin[axis] -= merged.shards.offset(shard, axis);
     if (begin[axis] < 0 || begin[axis] + block.slice.count[axis] > merged.shards.filled[shard][axis])
-      throw Error({.file = merged.file,
-                   .where = "run " + std::to_string(block.run) + ", axis " + kAxisNames[static_cast<int>(axis)],
-                   .found = "rows outside its shard",
-                   .expected = "all in " + merged.shards.names[shard]});
+      refuse(merged.file, "run " + std::to_string(block.run) + ", axis " + kAxisNames[static_cast<int>(axis)],
+             "rows outside its shard", "all in " + merged.shards.names[shard]);
   }
   return begin;
 }

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope::trace {
 
@@ -135,16 +135,12 @@ void check_sources(hid_t creation, const DatasetSchema& dataset, const ShardTabl
              is_box(source, dataset, Dims{}, count);
     }
     if (!same)
-      throw Error({.file = file,
-                   .where = std::string("/") + dataset.path,
-                   .found = "a virtual dataset over other data",
-                   .expected = "rows of " + shards.names[shard] + ", as /shards says"});
+      refuse(file, std::string("/") + dataset.path, "a virtual dataset over other data",
+             "rows of " + shards.names[shard] + ", as /shards says");
   });
   if (n != expected)
-    throw Error({.file = file,
-                 .where = std::string("/") + dataset.path,
-                 .found = "a virtual dataset over " + std::to_string(n) + " sources",
-                 .expected = std::to_string(expected) + ", as /shards says"});
+    refuse(file, std::string("/") + dataset.path, "a virtual dataset over " + std::to_string(n) + " sources",
+           std::to_string(expected) + ", as /shards says");
 }
 
 void write_shards(hid_t file, const ShardTable& shards) {

@@ -10,10 +10,9 @@ using Span = std::array<std::int64_t, 2>;
 
 void check_span(const ValidTrace& valid, Dataset id, Axis axis, int run, Span span) {
   if (span[0] >= 0 && span[1] >= span[0] && span[1] <= valid.extents[axis]) return;
-  throw Error({.file = valid.file,
-               .where = "run " + std::to_string(run) + ", " + schema(id).path,
-               .found = std::to_string(span[0]) + " to " + std::to_string(span[1]),
-               .expected = "within 0 to " + std::to_string(valid.extents[axis])});
+  refuse(valid.file, "run " + std::to_string(run) + ", " + schema(id).path,
+         std::to_string(span[0]) + " to " + std::to_string(span[1]),
+         "within 0 to " + std::to_string(valid.extents[axis]));
 }
 
 Span read_span(const ValidTrace& valid, Dataset id, Axis axis, int run) {

@@ -1,7 +1,9 @@
 #pragma once
-// Where the rows of runs stand in a valid trace.
+// Where the rows of runs stand in a valid trace, and the rows as columns. What the columns mean is checked by
+// decode_run().
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
+#include "engine/core/trace/run_block.h"
 #include "engine/core/trace/trace_validate.h"
 
 namespace kvscope::trace {
@@ -19,11 +21,12 @@ auto reading(const ValidTrace& valid, int run, Read read) {
   try {
     return read();
   } catch (const H5Error& error) {
-    throw Error({.file = valid.file,
-                 .where = "run " + std::to_string(run) + ", " + error.action(),
-                 .found = error.reason(),
-                 .expected = "a whole KVScope trace"});
+    refuse(valid.file, "run " + std::to_string(run) + ", " + error.action(), error.reason(), "a whole KVScope trace");
   }
 }
+
+/// The columns of run `run_index`. Throws Error (usage) if there is no such run, (bad input) if its spans lie outside
+/// the file's axes or it is larger than kMaxRunBytes.
+RunBlock read_run(const ValidTrace& valid, int run_index);
 
 }  // namespace kvscope::trace

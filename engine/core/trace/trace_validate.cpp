@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/refuse.h"
 #include "engine/core/trace/trace_model.h"
 
 namespace kvscope::trace {
@@ -42,11 +42,7 @@ class Validator {
   bool is_merged() const { return valid_.info.status == "merged"; }
 
   [[noreturn]] void fail(std::string where, std::string found, std::string expected, std::string hint = "") const {
-    throw Error({.file = valid_.file,
-                 .where = std::move(where),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = std::move(hint)});
+    refuse(valid_.file, std::move(where), std::move(found), std::move(expected), std::move(hint));
   }
 
   /// Regular file and HDF5 signature, so that everyday mistakes get a better line than HDF5's.

@@ -10,8 +10,8 @@
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
 #include "engine/core/files/weights/safetensors.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -93,10 +93,7 @@ GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& know
   if (separate) gate.config.norm_eps = model.number_or("rms_norm_eps", gate.config.norm_eps, 1e-12, 0.1);
   gate.config.per_layer = read_per_layer(model);
   if (model.boolean_or("dms_disable_eviction", false)) {
-    throw Error({.file = model_path.string(),
-                 .where = "dms_disable_eviction",
-                 .found = "true: the model evicts nothing",
-                 .expected = "a model with its gates on"});
+    refuse(model_path.string(), "dms_disable_eviction", "true: the model evicts nothing", "a model with its gates on");
   }
   const std::int64_t n_heads = model.integer("num_attention_heads", 1, kMaxSize);
   gate.dims = {.n_layers = model.integer("num_hidden_layers", 1, 4096),
@@ -110,11 +107,8 @@ GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& know
     const nlohmann::json json = read_json(path);
     const JsonObject top(json, path.string());
     if (top.has("sidecar")) {
-      throw Error({.file = path.string(),
-                   .where = "sidecar",
-                   .found = "a gate in a file of its own",
-                   .expected = "the model's own query channel",
-                   .hint = "write gate_mapping.json for it (docs/gates.md)"});
+      refuse(path.string(), "sidecar", "a gate in a file of its own", "the model's own query channel",
+             "write gate_mapping.json for it (docs/gates.md)");
     }
     const bool nested = top.has("config");
     read_numbers(JsonObject(nested ? json["config"] : json, path.string(), nested ? "config" : ""), 256, gate.config,

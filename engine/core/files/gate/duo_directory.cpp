@@ -6,8 +6,8 @@
 #include <limits>
 #include <string_view>
 
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 
@@ -41,10 +41,7 @@ std::vector<float> parse_row(std::string_view line, const std::string& file, int
     double value = 0;
     const auto end = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     if (cell.empty() || end.ec != std::errc() || end.ptr != cell.data() + cell.size() || !std::isfinite(value))
-      throw Error({.file = file,
-                   .where = where,
-                   .found = "\"" + std::string(cell.substr(0, 40)) + "\"",
-                   .expected = "a number"});
+      refuse(file, where, "\"" + std::string(cell.substr(0, 40)) + "\"", "a number");
     row.push_back(static_cast<float>(std::clamp(value, 0.0, 1.0)));
     if (row.size() > kMaxSide)
       throw Error({.file = file, .where = where, .found = "more than 4096 columns", .expected = "one a KV head"});
@@ -64,10 +61,8 @@ HeadSelection parse_table(std::string_view text, const std::string& file) {
     const auto row = parse_row(line, file, number);
     if (selection.n_kv_heads == 0) selection.n_kv_heads = static_cast<int>(row.size());
     if (row.size() != static_cast<std::size_t>(selection.n_kv_heads))
-      throw Error({.file = file,
-                   .where = "line " + std::to_string(number),
-                   .found = std::to_string(row.size()) + " columns",
-                   .expected = std::to_string(selection.n_kv_heads) + ", as in the first line"});
+      refuse(file, "line " + std::to_string(number), std::to_string(row.size()) + " columns",
+             std::to_string(selection.n_kv_heads) + ", as in the first line");
     selection.full.insert(selection.full.end(), row.begin(), row.end());
     if (++selection.n_layers > static_cast<int>(kMaxSide))
       throw Error({.file = file, .found = "more than 4096 rows", .expected = "one a layer"});
@@ -98,9 +93,7 @@ void check_replaceable(const std::filesystem::path& path, bool overwrite) {
       parse_table(read_file(path, kMaxBytes), path.string());
     }
   } catch (const Error&) {
-    throw Error({.file = path.string(),
-                 .found = "a file that is not a head list",
-                 .expected = "an empty folder, or one with a head list to replace"});
+    refuse(path.string(), "", "a file that is not a head list", "an empty folder, or one with a head list to replace");
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -154,10 +154,8 @@ GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>&
   });
   for (const auto& [key, value] : json.raw().items()) {
     if (known.contains(key)) continue;
-    throw Error({.file = json.file(),
-                 .where = escape_for_terminal(key, 60),
-                 .found = "a key that gates do not have",
-                 .expected = "a number of gates; see docs/gates.md"});
+    refuse(json.file(), escape_for_terminal(key, 60), "a key that gates do not have",
+           "a number of gates; see docs/gates.md");
   }
   check_together(config, json);
   return config;

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -135,11 +135,8 @@ void GateSizes::check(const std::string& letters, const std::vector<std::int64_t
     }
   }
   if (!fits) {
-    throw Error({.file = file,
-                 .where = tensor,
-                 .found = "shape " + show_shape(found),
-                 .expected = show(letters),
-                 .hint = "the gate was made for another model, or is of another kind"});
+    refuse(file, tensor, "shape " + show_shape(found), show(letters),
+           "the gate was made for another model, or is of another kind");
   }
   *this = now;
 }
@@ -169,10 +166,8 @@ void GateSizes::check_layers(std::int64_t found, const std::string& file) {
 void check_dims(const GateDims& found, const GateDims& known, const std::string& file) {
   const auto check = [&](const char* what, std::int64_t a, std::int64_t b) {
     if (a == 0 || b == 0 || a == b) return;
-    throw Error({.file = file,
-                 .found = std::string("a gate of ") + what + " " + std::to_string(a),
-                 .expected = std::to_string(b) + ", as the model has",
-                 .hint = "the gate was made for another model"});
+    refuse(file, "", std::string("a gate of ") + what + " " + std::to_string(a),
+           std::to_string(b) + ", as the model has", "the gate was made for another model");
   };
   check("n_layers", found.n_layers, known.n_layers);
   check("n_kv_heads", found.n_kv_heads, known.n_kv_heads);

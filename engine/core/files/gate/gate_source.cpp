@@ -11,8 +11,8 @@
 
 #include "engine/core/files/gate/pt_reader.h"
 #include "engine/core/files/weights/safetensors.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -86,10 +86,7 @@ void GateSource::add_safetensors(const std::filesystem::path& path) {
   for (const auto& [name, entry] : file->tensors()) {
     const auto read = [file, &name = name, &entry = entry] {
       if (entry.type == TensorType::other) {
-        throw Error({.file = file->path().string(),
-                     .where = name,
-                     .found = "dtype " + entry.type_name + " is not supported",
-                     .expected = "F32, F16 or BF16"});
+        refuse(file->path().string(), name, "dtype " + entry.type_name + " is not supported", "F32, F16 or BF16");
       }
       std::string bytes(entry.end - entry.begin, '\0');
       file->read(entry, std::as_writable_bytes(std::span(bytes)));

@@ -3,8 +3,8 @@
 
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 
@@ -27,10 +27,8 @@ GateFile read_kvpop_scorer(const std::filesystem::path& folder, const GateDims& 
   config.n_sink = static_cast<int>(object.integer_or("n_sink", config.n_sink, 0, 65536));
   config.soft_cap = object.number_or("soft_cap", 0, 0, 1e6);
   if (config.window != config.delay) {
-    throw Error({.file = path.string(),
-                 .where = "window",
-                 .found = std::to_string(config.window) + ", other than the delay",
-                 .expected = std::to_string(config.delay) + ": the score is read when the token leaves the window"});
+    refuse(path.string(), "window", std::to_string(config.window) + ", other than the delay",
+           std::to_string(config.delay) + ": the score is read when the token leaves the window");
   }
   const GateSource source(folder / kKvpopTensors);
   GateSizes sizes(known);

@@ -6,7 +6,7 @@
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
 #include "engine/core/files/weights/safetensors.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -30,11 +30,8 @@ void check_version(const JsonObject& json, const char* format) {
     throw Error({.file = json.file(), .where = "format", .found = in_quotes(found, 40), .expected = format});
   }
   if (const std::int64_t version = json.integer("version", 1, 1 << 30); version != kVersion) {
-    throw Error({.file = json.file(),
-                 .where = "version",
-                 .found = std::to_string(version),
-                 .expected = std::to_string(kVersion),
-                 .hint = "the file was written by a newer program"});
+    refuse(json.file(), "version", std::to_string(version), std::to_string(kVersion),
+           "the file was written by a newer program");
   }
 }
 
@@ -47,10 +44,8 @@ void read_stacked(const GateSource& source, GateSizes& sizes, GateFile& gate) {
   }
   for (const auto& [name, item] : source.items()) {
     if (gate.tensors.contains(name)) continue;
-    throw Error({.file = item.file,
-                 .where = name,
-                 .found = "a tensor that " + std::string(name_of(gate.config.kind)) + " does not have",
-                 .expected = std::to_string(specs.size()) + " tensors; see docs/gates.md"});
+    refuse(item.file, name, "a tensor that " + std::string(name_of(gate.config.kind)) + " does not have",
+           std::to_string(specs.size()) + " tensors; see docs/gates.md");
   }
   gate.config.n_hidden = has_hidden_layer(gate.config) ? static_cast<int>(sizes.n_hidden()) : 0;
   gate.dims = sizes.dims();

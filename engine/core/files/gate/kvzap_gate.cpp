@@ -8,8 +8,8 @@
 
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -20,10 +20,8 @@ std::string find_prefix(const GateSource& source, const std::string& part) {
   for (const char* prefix : {"layers.", "module_list."}) {
     if (count_layers(source, prefix, part) > 0) return prefix;
   }
-  throw Error({.file = source.file(),
-               .found = "no tensor layers.{layer}" + part,
-               .expected = "the modules of KVzap",
-               .hint = "for other names write gate_mapping.json (docs/gates.md)"});
+  refuse(source.file(), "", "no tensor layers.{layer}" + part, "the modules of KVzap",
+         "for other names write gate_mapping.json (docs/gates.md)");
 }
 
 constexpr char kModelType[] = "kvzap";

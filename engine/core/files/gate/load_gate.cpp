@@ -6,8 +6,8 @@
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/weights/safetensors.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -101,9 +101,8 @@ std::pair<const Format*, fs::path> find_format(const fs::path& path) {
   if (!folder) return {format, path};
   const auto files = weights_of(path);
   if (files.size() == 1) return {format, files[0]};
-  throw Error({.file = path.string(),
-               .found = std::to_string(files.size()) + " files of weights",
-               .expected = "one, or the path of one: " + files[0].filename().string() + ", ..."});
+  refuse(path.string(), "", std::to_string(files.size()) + " files of weights",
+         "one, or the path of one: " + files[0].filename().string() + ", ...");
 }
 
 /// Keeps the sizes on which the kind depends.
@@ -120,11 +119,8 @@ void check_finite(const GateFile& gate) {
     const auto odd =
         std::count_if(tensor.values.begin(), tensor.values.end(), [](float x) { return !std::isfinite(x); });
     if (odd == 0) continue;
-    throw Error(
-        {.file = gate.path.string(),
-         .where = name,
-         .found = std::to_string(odd) + " of " + std::to_string(tensor.values.size()) + " values are not finite",
-         .expected = "numbers"});
+    refuse(gate.path.string(), name,
+           std::to_string(odd) + " of " + std::to_string(tensor.values.size()) + " values are not finite", "numbers");
   }
 }
 

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <optional>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 #include "engine/core/support/utf8.h"
 
 namespace kvscope {
@@ -39,11 +39,7 @@ class Machine {
   using Place = std::uint32_t;
 
   [[noreturn]] void fail(std::string found, std::string expected, std::string hint = "") const {
-    throw Error({.file = file_,
-                 .where = "data.pkl byte " + std::to_string(start_),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = std::move(hint)});
+    refuse(file_, "data.pkl byte " + std::to_string(start_), std::move(found), std::move(expected), std::move(hint));
   }
 
   std::string_view take(std::size_t n) {

@@ -4,7 +4,7 @@
 
 #include "engine/core/files/gate/gate_source.h"
 #include "engine/core/files/gate/pickle_reader.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -41,11 +41,7 @@ class TensorReader {
  private:
   const PickleValue& at(std::uint32_t place) const { return pickle_.values[place]; }
   [[noreturn]] void fail(std::string found, std::string expected, std::string hint = "") const {
-    throw Error({.file = zip_.path().string(),
-                 .where = name_,
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = std::move(hint)});
+    refuse(zip_.path().string(), name_, std::move(found), std::move(expected), std::move(hint));
   }
 
   std::vector<std::int64_t> integers(std::uint32_t place, const char* what) const {
@@ -104,11 +100,7 @@ class TensorReader {
 
 void check_archive(const ZipFile& zip) {
   const auto fail = [&](std::string where, std::string found, std::string expected, std::string hint = "") {
-    throw Error({.file = zip.path().string(),
-                 .where = std::move(where),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = std::move(hint)});
+    refuse(zip.path().string(), std::move(where), std::move(found), std::move(expected), std::move(hint));
   };
   for (const auto& [name, entry] : zip.entries()) {
     if (name.starts_with("code/") || name == "constants.pkl") {

@@ -13,7 +13,7 @@
 
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -41,11 +41,8 @@ void refuse_other_parts(const GateSource& source) {
     const std::string part = name.substr(at + sizeof kPredictor - 1);
     if (std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return part == row.file_name; }))
       continue;
-    throw Error({.file = item.file,
-                 .where = name,
-                 .found = "a part of the gate that is not known",
-                 .expected = "pre_key_norm, post_key_norm, conv1 and conv2",
-                 .hint = part.starts_with("value_norm") ? "gates that read values too are not supported" : ""});
+    refuse(item.file, name, "a part of the gate that is not known", "pre_key_norm, post_key_norm, conv1 and conv2",
+           part.starts_with("value_norm") ? "gates that read values too are not supported" : "");
   }
 }
 
@@ -55,10 +52,8 @@ GateFile read_wg_kv_gate(const std::filesystem::path& path, const GateDims& know
   const GateSource source(path);
   const std::int64_t layers = count_layers(source, kPrefix, std::string(kPredictor) + kRows[0].file_name);
   if (layers == 0) {
-    throw Error({.file = path.string(),
-                 .found = "no tensor " + std::string(kPrefix) + "{layer}" + kPredictor + kRows[0].file_name,
-                 .expected = "the gates of WG-KV",
-                 .hint = "for other names write gate_mapping.json (docs/gates.md)"});
+    refuse(path.string(), "", "no tensor " + std::string(kPrefix) + "{layer}" + kPredictor + kRows[0].file_name,
+           "the gates of WG-KV", "for other names write gate_mapping.json (docs/gates.md)");
   }
   refuse_other_parts(source);
   GateSizes sizes(known);

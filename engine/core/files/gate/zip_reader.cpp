@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "engine/core/support/crc32.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -34,15 +34,6 @@ std::uint16_t u16(std::string_view bytes, std::size_t at) { return number_at<std
 std::uint32_t u32(std::string_view bytes, std::size_t at) { return number_at<std::uint32_t>(bytes, at); }
 std::uint64_t u64(std::string_view bytes, std::size_t at) { return number_at<std::uint64_t>(bytes, at); }
 
-[[noreturn]] void fail(const std::filesystem::path& path, std::string where, std::string found, std::string expected,
-                       std::string hint = "") {
-  throw Error({.file = path.string(),
-               .where = std::move(where),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .hint = std::move(hint)});
-}
-
 std::string read_at(const FileHandle& file, std::uint64_t offset, std::uint64_t size,
                     const std::filesystem::path& path) {
   std::string bytes(size, '\0');
@@ -52,7 +43,8 @@ std::string read_at(const FileHandle& file, std::uint64_t offset, std::uint64_t 
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_errno(errno, path, "cannot be read");
     if (n == 0)
-      fail(path, "", "the file ended at byte " + std::to_string(offset + done), "the size it had when opened");
+      refuse(path.string(), "", "the file ended at byte " + std::to_string(offset + done),
+             "the size it had when opened");
     done += static_cast<std::size_t>(n);
   }
   return bytes;
@@ -124,7 +116,7 @@ class Opener {
 
  private:
   [[noreturn]] void refuse(std::string where, std::string found, std::string expected, std::string hint = "") const {
-    fail(path_, std::move(where), std::move(found), std::move(expected), std::move(hint));
+    kvscope::refuse(path_.string(), std::move(where), std::move(found), std::move(expected), std::move(hint));
   }
   std::string read(std::uint64_t offset, std::uint64_t size) const { return read_at(file_, offset, size, path_); }
 
@@ -286,12 +278,15 @@ ZipFile ZipFile::open(const std::filesystem::path& path) {
   for (const auto& [name, entry] : opener.read_directory(opener.find_directory())) {
     const std::size_t slash = name.find('/');
     const std::string root = name.substr(0, slash);
-    if (slash == name.npos || slash == 0) fail(path, name, "an entry outside of a folder", "one root folder");
+    if (slash == name.npos || slash == 0)
+      refuse(path.string(), name, "an entry outside of a folder", "one root folder");
     if (zip.root_.empty()) zip.root_ = root;
-    if (root != zip.root_) fail(path, name, "a second root folder", escape_for_terminal(zip.root_, 80) + "/...");
+    if (root != zip.root_)
+      refuse(path.string(), name, "a second root folder", escape_for_terminal(zip.root_, 80) + "/...");
     zip.entries_.emplace(name.substr(slash + 1), entry);
   }
-  if (zip.entries_.empty()) fail(path, "", "an archive without entries", "a .pt file as torch.save writes it");
+  if (zip.entries_.empty())
+    refuse(path.string(), "", "an archive without entries", "a .pt file as torch.save writes it");
   return zip;
 }
 
@@ -299,8 +294,8 @@ std::string ZipFile::read(const std::string& name) const {
   const ZipEntry& entry = entries_.at(name);
   std::string bytes = read_at(file_, entry.begin, entry.size, path_);
   if (entry.crc != 0 && entry.crc != crc32(bytes)) {
-    fail(path_, root_ + "/" + name, "CRC-32 of the data is wrong", "what the directory says",
-         "the file was damaged; download it again");
+    refuse(path_.string(), root_ + "/" + name, "CRC-32 of the data is wrong", "what the directory says",
+           "the file was damaged; download it again");
   }
   return bytes;
 }

@@ -2,9 +2,9 @@
 
 #include "engine/core/files/tokenizer/chat_format.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -20,11 +20,7 @@ struct TemplateText {
 };
 
 [[noreturn]] void fail(const std::string& file, std::string where, std::string found, std::string expected) {
-  throw Error({.file = file,
-               .where = std::move(where),
-               .found = std::move(found),
-               .expected = std::move(expected),
-               .hint = kHint});
+  refuse(file, std::move(where), std::move(found), std::move(expected), kHint);
 }
 
 /// "chat_template" is the text, or a list of {name, template} of which "default" is meant.

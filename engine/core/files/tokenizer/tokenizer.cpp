@@ -9,7 +9,7 @@
 #include "engine/core/files/tokenizer/normalizer.h"
 #include "engine/core/files/tokenizer/tokenizer_json.h"
 #include "engine/core/files/tokenizer/word_encoder.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 #include "engine/core/support/utf8.h"
 
 namespace kvscope {
@@ -36,14 +36,6 @@ struct Tokenizer::Impl {
   void check_template(const std::string& file) const;
 };
 
-namespace {
-
-[[noreturn]] void fail(const std::string& file, std::string where, std::string found, std::string expected) {
-  throw Error({.file = file, .where = std::move(where), .found = std::move(found), .expected = std::move(expected)});
-}
-
-}  // namespace
-
 void Tokenizer::Impl::set_piece(std::int32_t id, std::string bytes) {
   const auto i = static_cast<std::size_t>(id);
   if (pieces.size() <= i) pieces.resize(i + 1), special.resize(i + 1);
@@ -56,7 +48,7 @@ Tokenizer::Impl::Ids Tokenizer::Impl::add_vocab(const TokenizerJson& spec, const
   std::vector<bool> taken;
   for (const auto& [token, id] : spec.vocab) {
     if (taken.size() <= static_cast<std::size_t>(id)) taken.resize(static_cast<std::size_t>(id) + 1);
-    if (taken[id]) fail(file, "model.vocab." + token, "id " + std::to_string(id) + " again", "every id once");
+    if (taken[id]) refuse(file, "model.vocab." + token, "id " + std::to_string(id) + " again", "every id once");
     taken[id] = true;
     ids.emplace(token, id);
     std::optional<std::string> bytes = bytes_of_token(token);
@@ -68,7 +60,7 @@ Tokenizer::Impl::Ids Tokenizer::Impl::add_vocab(const TokenizerJson& spec, const
     append_utf8(token, byte_char(static_cast<unsigned char>(byte)));
     const auto it = ids.find(token);
     // The package would drop such bytes from the text without a word.
-    if (it == ids.end()) fail(file, "model.vocab", "no token for byte " + std::to_string(byte), "all 256 bytes");
+    if (it == ids.end()) refuse(file, "model.vocab", "no token for byte " + std::to_string(byte), "all 256 bytes");
     bpe.byte_ids[byte] = it->second;
   }
   return ids;
@@ -80,8 +72,8 @@ void Tokenizer::Impl::add_merges(const TokenizerJson& spec, const Ids& ids, cons
     const auto id_of = [&](const std::string& token) {
       const auto it = ids.find(token);
       if (it == ids.end()) {
-        fail(file, "model.merges[" + std::to_string(rank) + "]", in_quotes(token) + " is not in the vocabulary",
-             "a token");
+        refuse(file, "model.merges[" + std::to_string(rank) + "]", in_quotes(token) + " is not in the vocabulary",
+               "a token");
       }
       return it->second;
     };
@@ -101,12 +93,12 @@ void Tokenizer::Impl::add_added(std::vector<AddedToken> tokens, const Ids& ids, 
     const auto it = ids.find(token.content);
     const bool in_vocab = it != ids.end();
     if (in_vocab && it->second != token.id) {
-      fail(file, where + ".id", std::to_string(token.id), std::to_string(it->second) + " as in model.vocab");
+      refuse(file, where + ".id", std::to_string(token.id), std::to_string(it->second) + " as in model.vocab");
     }
     const bool id_taken = !in_vocab && static_cast<std::size_t>(token.id) < pieces.size() && !pieces[token.id].empty();
     if (id_taken || !added.emplace(token.content, token.id).second) {
-      fail(file, where, in_quotes(token.content) + " with id " + std::to_string(token.id) + " again",
-           "every token and id once");
+      refuse(file, where, in_quotes(token.content) + " with id " + std::to_string(token.id) + " again",
+             "every token and id once");
     }
     set_piece(token.id, token.content);
     special[token.id] = token.special;
@@ -122,8 +114,8 @@ void Tokenizer::Impl::check_template(const std::string& file) const {
   for (const auto* list : {&before, &after}) {
     for (const std::int32_t id : *list) {
       if (static_cast<std::size_t>(id) >= pieces.size()) {
-        fail(file, "post_processor.special_tokens", "id " + std::to_string(id),
-             "below " + std::to_string(pieces.size()));
+        refuse(file, "post_processor.special_tokens", "id " + std::to_string(id),
+               "below " + std::to_string(pieces.size()));
       }
     }
   }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/core/files/tokenizer/tokenizer_json.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_tree.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 
@@ -101,11 +101,9 @@ class TokenizerEvents : public JsonEvents {
 
   [[noreturn]] void refuse(std::string found) const {
     const bool in_vocab = place_ == Place::vocab;
-    throw Error(
-        {.file = file_,
-         .where = in_vocab ? "model.vocab." + key_ : "model.merges[" + std::to_string(n_merges_) + "]",
-         .found = std::move(found),
-         .expected = in_vocab ? "an id from 0 to " + std::to_string(kMaxTokenId) : "\"a b\" or [\"a\", \"b\"]"});
+    kvscope::refuse(file_, in_vocab ? "model.vocab." + key_ : "model.merges[" + std::to_string(n_merges_) + "]",
+                    std::move(found),
+                    in_vocab ? "an id from 0 to " + std::to_string(kMaxTokenId) : "\"a b\" or [\"a\", \"b\"]");
   }
   void add_line(const std::string& line) {
     if (n_merges_ == 0 && line.starts_with("#version")) return;  // the first line of a merges.txt

@@ -5,8 +5,8 @@
 #include <iterator>
 
 #include "engine/core/files/weights/rope_config.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -62,11 +62,7 @@ class Reader {
 
  private:
   [[noreturn]] void fail(std::string where, std::string found, std::string expected, std::string hint = "") const {
-    throw Error({.file = file_,
-                 .where = std::move(where),
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = std::move(hint)});
+    refuse(file_, std::move(where), std::move(found), std::move(expected), std::move(hint));
   }
 
   int size(const char* key, std::int64_t max) const { return static_cast<int>(object_.integer(key, 1, max)); }

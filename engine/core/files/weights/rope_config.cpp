@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/core/support/error.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -41,10 +41,7 @@ class RopeReader {
 
  private:
   [[noreturn]] void fail(const char* key, std::string found, std::string expected) const {
-    throw Error({.file = config_.file(),
-                 .where = std::string(key_) + "." + key,
-                 .found = std::move(found),
-                 .expected = std::move(expected)});
+    refuse(config_.file(), std::string(key_) + "." + key, std::move(found), std::move(expected));
   }
 
   RopeKind kind() const {

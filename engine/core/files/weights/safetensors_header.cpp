@@ -5,8 +5,8 @@
 #include <optional>
 #include <tuple>
 
-#include "engine/core/support/error.h"
 #include "engine/core/support/json_stream.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -267,11 +267,7 @@ void check_tiling(const std::map<std::string, TensorEntry>& tensors, std::uint64
   for (const auto* item : order) {
     const auto& [name, entry] = *item;
     const auto fail = [&, &name = name](std::string found, std::string expected, std::string hint = "") {
-      throw Error({.file = file,
-                   .where = name,
-                   .found = std::move(found),
-                   .expected = std::move(expected),
-                   .hint = std::move(hint)});
+      refuse(file, name, std::move(found), std::move(expected), std::move(hint));
     };
     const std::string starts = "data starts at " + std::to_string(entry.begin);
     if (entry.begin > next) {
@@ -291,9 +287,8 @@ void check_tiling(const std::map<std::string, TensorEntry>& tensors, std::uint64
     before = &name;
   }
   if (next != data_bytes) {
-    throw Error({.file = file,
-                 .found = std::to_string(data_bytes - next) + " trailing bytes after the last tensor",
-                 .expected = "the end of the file"});
+    refuse(file, "", std::to_string(data_bytes - next) + " trailing bytes after the last tensor",
+           "the end of the file");
   }
 }
 

@@ -1,9 +1,9 @@
 #include <set>
 
 #include "engine/core/files/weights/safetensors.h"
-#include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/refuse.h"
 
 namespace kvscope {
 namespace {
@@ -20,10 +20,7 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   bool escapes = shard.empty() || path.is_absolute() || shard.find('\0') != shard.npos;
   for (const auto& part : path) escapes = escapes || part == "..";
   if (escapes) {
-    throw Error({.file = index,
-                 .where = "weight_map." + tensor,
-                 .found = in_quotes(shard) + " leads out of the model's folder",
-                 .expected = "a file in it"});
+    refuse(index, "weight_map." + tensor, in_quotes(shard) + " leads out of the model's folder", "a file in it");
   }
 }
 
@@ -49,9 +46,8 @@ WeightMap read_index(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     const bool exists = std::filesystem::exists(folder, error);
-    throw Error({.file = folder.string(),
-                 .found = exists ? "not a folder" : "no such folder",
-                 .expected = "a folder with config.json and safetensors weights"});
+    refuse(folder.string(), "", exists ? "not a folder" : "no such folder",
+           "a folder with config.json and safetensors weights");
   }
   std::string hint;
   for (const auto& item : std::filesystem::directory_iterator(folder, error)) {
@@ -60,10 +56,7 @@ WeightMap read_index(const std::filesystem::path& path) {
       hint = "there is " + item.path().filename().string() + "; convert it to safetensors";
     }
   }
-  throw Error({.file = folder.string(),
-               .found = "no weights",
-               .expected = std::string(kSingle) + " or " + kIndex,
-               .hint = std::move(hint)});
+  refuse(folder.string(), "", "no weights", std::string(kSingle) + " or " + kIndex, std::move(hint));
 }
 
 std::string show_shape(const std::vector<std::int64_t>& shape) {
@@ -99,19 +92,15 @@ WeightFiles WeightFiles::open(const std::filesystem::path& folder) {
     for (const auto& [name, entry] : weights.files_[i].tensors()) {
       const auto [first, is_new] = seen.emplace(name, i);
       if (is_new) continue;
-      throw Error({.file = weights.files_[i].path().string(),
-                   .where = name,
-                   .found = "also in " + weights.files_[first->second].path().filename().string(),
-                   .expected = "every tensor in one shard"});
+      refuse(weights.files_[i].path().string(), name,
+             "also in " + weights.files_[first->second].path().filename().string(), "every tensor in one shard");
     }
   }
   for (const auto& [tensor, shard] : map) {
     const std::size_t i = shards.at(shard);
     if (!weights.files_[i].tensors().contains(tensor)) {
-      throw Error({.file = weights.files_[i].path().string(),
-                   .where = tensor,
-                   .found = "tensor missing",
-                   .expected = std::string("it here, as ") + kIndex + " says"});
+      refuse(weights.files_[i].path().string(), tensor, "tensor missing",
+             std::string("it here, as ") + kIndex + " says");
     }
     weights.where_.emplace(tensor, i);
   }
@@ -124,19 +113,13 @@ std::pair<const SafetensorsFile*, const TensorEntry*> WeightFiles::find(const st
                                                                         const std::vector<std::int64_t>& shape) const {
   const auto it = where_.find(name);
   if (it == where_.end()) {
-    throw Error({.file = files_.size() == 1 ? files_[0].path().string() : (folder_ / kIndex).string(),
-                 .where = name,
-                 .found = "tensor missing",
-                 .expected = "shape " + show_shape(shape)});
+    refuse(files_.size() == 1 ? files_[0].path().string() : (folder_ / kIndex).string(), name, "tensor missing",
+           "shape " + show_shape(shape));
   }
   const SafetensorsFile& file = files_[it->second];
   const TensorEntry& entry = file.tensors().at(name);
   const auto fail = [&](std::string found, std::string expected, std::string hint = "") {
-    throw Error({.file = file.path().string(),
-                 .where = name,
-                 .found = std::move(found),
-                 .expected = std::move(expected),
-                 .hint = std::move(hint)});
+    refuse(file.path().string(), name, std::move(found), std::move(expected), std::move(hint));
   };
   if (entry.shape != shape) {
     fail("shape " + show_shape(entry.shape), show_shape(shape), "weights and config.json are of different models");
