@@ -43,10 +43,7 @@ std::optional<ViewFigure> CacheTimelineView::figure(const ViewContext& context) 
 
 void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
   const Palette& p = services_.theme->palette;
-  {
-    const FontScope bold(services_.theme->fonts.bold);
-    text_in(p.text, head_title(context));
-  }
+  draw_text(services_.theme->fonts.bold, p.text, head_title(context));
   if (at.token < 0) {
     text_in(p.muted, "Click a token to read why it was kept or evicted.");
   } else {

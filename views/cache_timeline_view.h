@@ -2,7 +2,6 @@
 // The selected head's cache over time: lifelines, occupancy, every contest at the boundary, and why a token went.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "views/figure/timeline_figure.h"

@@ -33,8 +33,7 @@ void InspectorView::draw(ViewContext& context) {
 }
 
 void InspectorView::section(const std::string& title) {
-  const FontScope bold(services_.theme->fonts.bold);
-  text_in(services_.theme->palette.text, title);
+  draw_text(services_.theme->fonts.bold, services_.theme->palette.text, title);
 }
 
 void InspectorView::row(const char* name, const std::string& value) {

@@ -1,6 +1,5 @@
 #include "views/layer_head_map_view.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -155,10 +154,8 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   const MetricInfo& info = metric_info(context.selection->metric);
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(services_.theme->px(380));
-  {
-    const FontScope bold(services_.theme->fonts.bold);
-    text_in(p.text, "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
-  }
+  draw_text(services_.theme->fonts.bold, p.text,
+            "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
   const auto value = [&](const HeadMap& map) {
     if (map.values.empty()) return std::string();
     const float v = map.at(layer, kv_head);

@@ -1,8 +1,6 @@
 #pragma once
 // The layer x head map: one metric of every head at the scrub position, A and B side by side or their difference.
 
-#include <cstdint>
-
 #include "views/figure/layer_head_map_figure.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"

@@ -89,10 +89,7 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
 void TokenStripView::draw_header(ViewContext& context) {
   const RunRecord& run = *context.a->run;
   const Theme& theme = *services_.theme;
-  {
-    const FontScope bold(theme.fonts.bold);
-    text_in(theme.palette.text, head_title(context));
-  }
+  draw_text(theme.fonts.bold, theme.palette.text, head_title(context));
   ImGui::SameLine();
   text_in(theme.palette.muted,
           "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
@@ -331,10 +328,7 @@ void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   const Palette& p = services_.theme->palette;
   const RunRecord& run = *head.run;
   ImGui::BeginTooltip();
-  {
-    const FontScope bold(services_.theme->fonts.bold);
-    text_in(p.text, identity_line(run, head.layer, head.kv_head, token));
-  }
+  draw_text(services_.theme->fonts.bold, p.text, identity_line(run, head.layer, head.kv_head, token));
   text_in(p.text, std::string(state_name(head.state(token))) + "; " + life_line(run, head.layer, head.kv_head, token));
   const float score = score_at(run, head.layer, head.kv_head, token),
               mass = mass_at(run, head.layer, head.kv_head, token);

@@ -69,18 +69,6 @@ void check_conversations(const std::vector<Prompt>& prompts, const std::string& 
   }
 }
 
-// Found out before minutes of loading, not after them.
-void check_target(const Arguments& arguments, const CapturePlan& plan) {
-  const std::filesystem::path path = plan.file;
-  std::error_code error;
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder, error)) throw Error({.file = folder.string(), .found = "no such folder"});
-  if (arguments.has("resume") && arguments.has("overwrite"))
-    usage_error("--resume and --overwrite", "both given", "one of them");
-  if (std::filesystem::exists(path, error) && !arguments.has("resume") && !arguments.has("overwrite"))
-    throw Error({.file = plan.file, .found = "it exists", .hint = "--resume goes on with it, --overwrite replaces it"});
-}
-
 // Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
 std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const CapturePlan& plan,
                          RunRequest request, TraceWriter& writer) {
@@ -146,7 +134,10 @@ int capture(const Arguments& arguments) {
   if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "name the trace to write");
   const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);
-  check_target(arguments, plan);
+  check_target(plan.file, arguments.has("resume") || arguments.has("overwrite"),
+               "--resume goes on with it, --overwrite replaces it");
+  if (arguments.has("resume") && arguments.has("overwrite"))
+    usage_error("--resume and --overwrite", "both given", "one of them");
   const bool resumes = arguments.has("resume") && std::filesystem::exists(plan.file);
 
   catch_interrupts();

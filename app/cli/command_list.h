@@ -18,6 +18,9 @@ std::string command_help(const CommandSpec& spec);
 /// "kvscope 0.1.0 ..." with the versions of what it is built from.
 std::string version_text();
 
+/// The second half of kvscope compare: has the model score the tokens of TRACE's runs under their own policy and under
+/// --policy. Returns the exit code.
+int compare_policies(const Arguments& arguments);
 /// Opens the window with "[MODEL | TRACE] [options]"; the exit code.
 int window_main(const std::vector<std::string>& words);
 /// Runs `words[0]` with the rest; throws Error.

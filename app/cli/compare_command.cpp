@@ -6,7 +6,7 @@
 #include <map>
 
 #include "app/cli/arguments.h"
-#include "app/cli/compare_policies.h"
+#include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"

@@ -1,8 +1,9 @@
-#include "app/cli/compare_policies.h"
+// The second half of kvscope compare: TRACE --policy SPEC.
 
 #include <algorithm>
 #include <cstdio>
 
+#include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"

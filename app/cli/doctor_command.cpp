@@ -4,7 +4,6 @@
 #include <fontconfig/fontconfig.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "app/cli/arguments.h"

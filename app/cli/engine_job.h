@@ -22,7 +22,6 @@ inline constexpr OptionSpec kGateOption = {"gate", "PATH",
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
-inline constexpr OptionSpec kJsonOption = {"json", "", "machine-readable output"};
 
 class EngineJob {
  public:

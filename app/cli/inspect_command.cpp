@@ -77,11 +77,8 @@ ordered_json inspect_model(const fs::path& folder, bool has_gate) {
                          {"weights_hash", weights.hash()},
                          {"kv_cache_bytes_per_token_16bit", kv_bytes}};
   std::error_code error;
-  if (fs::exists(folder / "kvpop_scorer.json", error)) {
-    result["scorer"] = ordered_json::parse(read_json(folder / "kvpop_scorer.json").dump());
-  } else {
-    result["scorer"] = nullptr;
-  }
+  const fs::path scorer = folder / "kvpop_scorer.json";
+  result["scorer"] = fs::exists(scorer, error) ? ordered_json::parse(read_json(scorer).dump()) : ordered_json();
   result["gate"] = has_gate ? inspect_gate(load_gate(folder, config)) : ordered_json();
   return result;
 }

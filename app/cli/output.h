@@ -1,6 +1,7 @@
 #pragma once
 // Results on stdout.
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ void write_json_line(const nlohmann::ordered_json& value);
 void write_json_line(const nlohmann::json& value);
 /// Throws Error (resource) if stdout could not take what was written: a full disk must not look like success.
 void flush_stdout();
+/// Throws Error (bad input), before minutes of work, unless the file can be written: it is new, or `replace` says that it
+/// may be there, and its folder is there.
+void check_target(const std::filesystem::path& path, bool replace, const std::string& hint = "--overwrite replaces it");
 /// Columns of equal width, the first line is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 /// Lines of at most 100 columns, broken at spaces, '\n' behind each; all but the first begin with `indent` spaces. A

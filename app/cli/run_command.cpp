@@ -1,7 +1,6 @@
 // kvscope run: decode a prompt, stream the answer, keep the trace.
 
 #include <cstdio>
-#include <filesystem>
 
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
@@ -112,21 +111,6 @@ nlohmann::ordered_json result_object(const RunRecord& run, const std::string& te
             {"instrumented", run.timings.instrumented}}}};
 }
 
-// Found out before minutes of decoding, not after them.
-void check_trace_path(const Arguments& arguments) {
-  const std::filesystem::path path = arguments.text("trace");
-  std::error_code error;
-  if (path.empty()) return;
-  if (std::filesystem::exists(path, error) && !arguments.has("overwrite")) {
-    throw Error(
-        {.code = ExitCode::bad_input, .file = path.string(), .found = "it exists", .hint = "--overwrite replaces it"});
-  }
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder, error)) {
-    throw Error({.code = ExitCode::bad_input, .file = folder.string(), .found = "no such folder"});
-  }
-}
-
 RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
   if (!arguments.has("messages")) return run_request(arguments, model_path, arguments.text_or_file("prompt"));
   for (const char* name : {"prompt", "prompt-file"}) {
@@ -142,7 +126,8 @@ RunRequest request_of(const Arguments& arguments, const std::string& model_path)
 int run(const Arguments& arguments) {
   const std::string model_path = arguments.positionals()[0];
   check_model_path(arguments, model_path);
-  check_trace_path(arguments);
+  const std::string trace = arguments.text("trace");
+  if (!trace.empty()) check_target(trace, arguments.has("overwrite"));
   const RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
   const ModelInfo model = job.load(model_path);

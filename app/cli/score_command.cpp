@@ -24,12 +24,6 @@ constexpr OptionSpec kOptions[] = {
     {"json", "", "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token)"},
 };
 
-nlohmann::json logprobs_to_json(const std::vector<float>& logprobs) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const float value : logprobs) list.push_back(std::isnan(value) ? nlohmann::json() : nlohmann::json(value));
-  return list;
-}
-
 void print_table(const std::string& model, const std::vector<std::int32_t>& ids, const std::vector<float>& logprobs,
                  double nll) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
@@ -62,10 +56,10 @@ int score(const Arguments& arguments) {
   }
   const double nll = done.at("nll").is_number() ? done["nll"].get<double>() : std::nan("");
   if (arguments.has("json")) {
-    nlohmann::ordered_json result = {
-        {"ids", ids}, {"logprobs", logprobs_to_json(logprobs)}, {"nll", nullptr}, {"policy", policy.to_string()}};
-    if (std::isfinite(nll)) result["nll"] = nll;
-    write_json_line(result);
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const float value : logprobs) list.push_back(number_or_null(value));
+    write_json_line(nlohmann::ordered_json{
+        {"ids", ids}, {"logprobs", list}, {"nll", number_or_null(nll)}, {"policy", policy.to_string()}});
   } else {
     print_table(model_path, ids, logprobs, nll);
   }

@@ -1,6 +1,5 @@
 // kvscope what-if: another policy on recorded scores, without the model.
 
-#include <algorithm>
 #include <cstdio>
 
 #include "app/cli/arguments.h"
@@ -17,18 +16,12 @@ constexpr OptionSpec kOptions[] = {
     {"json", "", "one object: recorded and preview, each metric's mean over the heads"},
 };
 
-constexpr Metric kMetrics[] = {Metric::density, Metric::evict_ratio, Metric::cache_share, Metric::recall,
-                               Metric::mass_recall};
-
-const MetricInfo& info_of(Metric metric) {
-  const auto metrics = metric_list();
-  return *std::ranges::find(metrics, metric, &MetricInfo::metric);
-}
+constexpr const char* kMetrics[] = {"density", "evict_ratio", "cache_share", "recall", "mass_recall"};
 
 nlohmann::ordered_json means(const RunRecord& run) {
   nlohmann::ordered_json result = {{"policy", run.policy.to_string()}};
-  for (const Metric metric : kMetrics) {
-    result[std::string(info_of(metric).name)] = number_or_null(mean(head_metric(run, metric, run.n_tokens() - 1)));
+  for (const char* name : kMetrics) {
+    result[name] = number_or_null(mean(head_metric(run, find_metric(name)->metric, run.n_tokens() - 1)));
   }
   return result;
 }
@@ -50,10 +43,8 @@ int what_if(const Arguments& arguments) {
     if (!note.empty()) std::printf("note      %s\n", note.c_str());
     std::printf("\n");
     std::vector<std::vector<std::string>> rows = {{"mean over heads", "recorded", "preview", "definition"}};
-    for (const Metric metric : kMetrics) {
-      const MetricInfo& info = info_of(metric);
-      const std::string name(info.name);
-      rows.push_back({name, number_cell(a[name]), number_cell(b[name]), std::string(info.definition)});
+    for (const char* name : kMetrics) {
+      rows.push_back({name, number_cell(a[name]), number_cell(b[name]), std::string(find_metric(name)->definition)});
     }
     std::fputs(format_table(rows).c_str(), stdout);
   }

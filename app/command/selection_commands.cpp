@@ -22,7 +22,6 @@ int next_eviction(const RunRecord& run, const views::Selection& selection, int q
 class Scrubber {
  public:
   explicit Scrubber(Session& session) : session_(session) {}
-  bool possible() const { return session_.shown_a() != nullptr; }
   int last() const { return session_.shown_a()->run->n_tokens() - 1; }
   int q() const { return views::cursor(session_.selection(), *session_.shown_a()->run).q; }
   void go(int q) { session_.selection().q = std::clamp(q, 0, last()); }

@@ -14,7 +14,6 @@
 #include "app/process/interrupt.h"
 #include "app/process/paths.h"
 #include "app/session/autosave.h"
-#include "app/window/panel.h"
 #include "app/window/png.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -154,8 +153,7 @@ void AppWindow::wait() {
 
 void AppWindow::take_input() {
   for (const std::string& path : window_.take_dropped_files()) {
-    Panel panel{session_, commands_, ui_, services_};
-    panel.run("file.open", {{"path", path}});
+    panel_.run("file.open", {{"path", path}});
   }
   for (const KeyPress& press : window_.take_keys()) {
     frames_due_ = kFramesAfterInput;
@@ -179,8 +177,7 @@ void AppWindow::take_input() {
     if (ImGui::GetIO().WantTextInput && ((!press.ctrl && !function_key) || edits_text)) continue;
     const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
     if (!command) continue;
-    Panel panel{session_, commands_, ui_, services_};
-    if (commands_.enabled(*command)) panel.run(command->id);
+    if (commands_.enabled(*command)) panel_.run(command->id);
   }
 }
 
@@ -227,15 +224,14 @@ void AppWindow::draw_frame() {
   ImGui_ImplGlfw_NewFrame();
   ImGui::NewFrame();
   session_.clamp_selection();
-  Panel panel{session_, commands_, ui_, services_};
   views::ViewContext context;
   // Copies: a command that a view runs may change the session while the others still draw.
   views::ShownRun a, b;
   if (session_.shown_a()) a = *session_.shown_a(), context.a = &a;
   if (session_.shown_b()) b = *session_.shown_b(), context.b = &b;
   context.selection = &session_.selection();
-  context.command = [&panel](const std::string& id) { panel.run(id); };
-  cockpit_.draw(panel, context, views_, *time_deck_);
+  context.command = [this](const std::string& id) { panel_.run(id); };
+  cockpit_.draw(panel_, context, views_, *time_deck_);
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
   ImGui::Render();
   const auto& background = theme_.palette.background;
@@ -262,16 +258,15 @@ void AppWindow::save_screenshot() {
 
 // The window is there before anything slow begins.
 void AppWindow::after_first_frame() {
-  Panel panel{session_, commands_, ui_, services_};
   const std::string sample = sample_model().string();
   std::error_code error;
   const bool names_model = options_.open.empty() || std::filesystem::is_directory(options_.open, error);
-  if (!sample_prompts().empty()) panel.run("prompt.sample", {{"index", 0}});
+  if (!sample_prompts().empty()) panel_.run("prompt.sample", {{"index", 0}});
   const std::string model = options_.open.empty() ? sample : options_.open;
   if (names_model && !model.empty()) {
     session_.open_model(model);
   } else if (!options_.open.empty()) {
-    panel.run("file.open", {{"path", options_.open}});
+    panel_.run("file.open", {{"path", options_.open}});
     session_.engine().start();
   }
   if (const auto saved = begin_autosave()) {

@@ -62,6 +62,7 @@ class AppWindow {
   views::ItemRegistry items_;
   std::unique_ptr<views::OpenGlTextureBackend> textures_;
   views::ViewServices services_;
+  Panel panel_{session_, commands_, ui_, services_};
   views::ViewList views_;
   std::unique_ptr<views::TimeDeck> time_deck_;
   Cockpit cockpit_;

@@ -62,18 +62,13 @@ void splitter(Panel& panel, const char* id, ImVec2 at, ImVec2 size, bool vertica
   if (hovered && ImGui::IsMouseDoubleClicked(0)) value = initial;
 }
 
-}  // namespace
-
 void draw_welcome(Panel& panel) {
   const auto& palette = panel.theme().palette;
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float width = std::min(panel.px(520), room.x), left = ImGui::GetCursorPosX() + (room.x - width) / 2;
   ImGui::SetCursorPos({left, ImGui::GetCursorPosY() + std::max(0.f, room.y * 0.30f)});
   ImGui::BeginGroup();
-  {
-    const views::FontScope font(panel.theme().fonts.title);
-    views::text_in(palette.text, "Which tokens does the model keep?");
-  }
+  draw_text(panel.theme().fonts.title, palette.text, "Which tokens does the model keep?");
   ImGui::PushTextWrapPos(left + width);
   views::text_in(
       palette.muted,
@@ -89,6 +84,8 @@ void draw_welcome(Panel& panel) {
   if (ImGui::Button("Keys", {panel.px(80), panel.px(34)})) panel.run("help.keys");
   ImGui::EndGroup();
 }
+
+}  // namespace
 
 void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
   const Region region(panel, "left", at, size, true, true);

@@ -15,11 +15,6 @@ void Panel::run(std::string_view id, const nlohmann::json& arguments) {
   }
 }
 
-bool Panel::enabled(std::string_view id) const {
-  const Command* command = commands.find(id);
-  return command && commands.enabled(*command);
-}
-
 void Panel::item(std::string_view id) { services.items->add(std::string(id), views::last_item()); }
 
 std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }
@@ -62,11 +57,6 @@ void section(Panel& panel, const char* title) {
   ImGui::Dummy({0, panel.px(4)});
   ImGui::AlignTextToFramePadding();
   draw_text(panel.theme().fonts.bold, panel.theme().palette.text, title);
-}
-
-void draw_text(ImFont* font, views::Colour colour, std::string_view text) {
-  const views::FontScope scope(font);
-  views::text_in(colour, text);
 }
 
 void setting(Panel& panel, std::string_view name) {

@@ -23,15 +23,12 @@ struct Panel {
   float px(float design_pixels) const { return services.theme->px(design_pixels); }
   /// Runs a command; what it refuses becomes a message in the status line.
   void run(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object());
-  bool enabled(std::string_view id) const;
   /// Registers the item drawn last.
   void item(std::string_view id);
 };
 
 /// A button for a command: its title (or `label`), greyed where it is not possible, with its keys in the tooltip.
 bool command_button(Panel& panel, const char* label, const char* command, ImVec2 size = {0, 0}, bool primary = false);
-/// One line in another font.
-void draw_text(ImFont* font, views::Colour colour, std::string_view text);
 /// The name of a setting, and room for its control.
 void setting(Panel& panel, std::string_view name);
 /// A heading of the left panel.
@@ -51,6 +48,5 @@ void draw_banners(Panel& panel);
 void draw_status_bar(Panel& panel);
 void draw_log(Panel& panel);
 void draw_popups(Panel& panel);
-void draw_welcome(Panel& panel);
 
 }  // namespace kvscope::app

@@ -1,7 +1,6 @@
 #include "views/figure/figure_builder.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <map>

@@ -2,7 +2,6 @@
 // Sizes, inks and fonts' sizes of a figure: a journal's column or a pane of the window.
 
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "views/figure/figure.h"

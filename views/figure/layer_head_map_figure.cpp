@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <optional>
 
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"

@@ -1,7 +1,6 @@
 #include "views/figure/recipe.h"
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "engine/core/support/error.h"

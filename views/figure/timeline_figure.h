@@ -1,8 +1,6 @@
 #pragma once
 // The cache of one head over time: a line per token from its birth to its eviction, and the occupancy beneath.
 
-#include <cstdint>
-
 #include "engine/core/record/run_record.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure_style.h"

@@ -1,7 +1,5 @@
 #include "views/frame/item_registry.h"
 
-#include <algorithm>
-
 namespace kvscope::views {
 
 std::string ItemRegistry::Item::id() const {

@@ -13,38 +13,23 @@
 namespace kvscope::views {
 namespace {
 
-constexpr Colour rgb(std::uint32_t v) {
-  return {static_cast<std::uint8_t>(v >> 16), static_cast<std::uint8_t>(v >> 8), static_cast<std::uint8_t>(v), 255};
-}
-
-Palette dark_palette() {
-  return {.background = rgb(0x141619),
-          .panel = rgb(0x1b1e22),
-          .raised = rgb(0x262a30),
-          .border = rgb(0x353b43),
-          .text = rgb(0xe6e8eb),
-          .muted = rgb(0xa0a8b2),
-          .faint = rgb(0x69727c),
-          .accent = rgb(0x5aacec),
-          .good = rgb(0x55bd93),
-          .warn = rgb(0xe8ad45),
-          .bad = rgb(0xee7b6f),
-          .preview = preview_colour(true)};
-}
-
-Palette light_palette() {
-  return {.background = rgb(0xeff1f3),
-          .panel = rgb(0xffffff),
-          .raised = rgb(0xe9ecef),
-          .border = rgb(0xd0d5da),
-          .text = rgb(0x1b1e22),
-          .muted = rgb(0x56606a),
-          .faint = rgb(0x8d969f),
-          .accent = rgb(0x0b64ab),
-          .good = rgb(0x14704e),
-          .warn = rgb(0x8a5b00),
-          .bad = rgb(0xb0342a),
-          .preview = preview_colour(false)};
+Palette make_palette(bool dark) {
+  const auto of = [dark](std::uint32_t in_dark, std::uint32_t in_light) -> Colour {
+    const std::uint32_t v = dark ? in_dark : in_light;
+    return {static_cast<std::uint8_t>(v >> 16), static_cast<std::uint8_t>(v >> 8), static_cast<std::uint8_t>(v), 255};
+  };
+  return {.background = of(0x141619, 0xeff1f3),
+          .panel = of(0x1b1e22, 0xffffff),
+          .raised = of(0x262a30, 0xe9ecef),
+          .border = of(0x353b43, 0xd0d5da),
+          .text = of(0xe6e8eb, 0x1b1e22),
+          .muted = of(0xa0a8b2, 0x56606a),
+          .faint = of(0x69727c, 0x8d969f),
+          .accent = of(0x5aacec, 0x0b64ab),
+          .good = of(0x55bd93, 0x14704e),
+          .warn = of(0xe8ad45, 0x8a5b00),
+          .bad = of(0xee7b6f, 0xb0342a),
+          .preview = preview_colour(dark)};
 }
 
 // Ranges of the text fonts. JetBrains Mono lacks arrows and CJK, Inter block elements: what one lacks the next one
@@ -99,7 +84,7 @@ Theme make_theme(bool dark, float scale) {
   Theme theme;
   theme.dark = dark;
   theme.scale = std::clamp(scale, 0.5f, 4.f);
-  theme.palette = dark ? dark_palette() : light_palette();
+  theme.palette = make_palette(dark);
   return theme;
 }
 

@@ -21,6 +21,11 @@ void text_in(Colour colour, std::string_view text) {
   ImGui::PopStyleColor();
 }
 
+void draw_text(ImFont* font, Colour colour, std::string_view text) {
+  const FontScope scope(font);
+  text_in(colour, text);
+}
+
 void wrapped_text_in(Colour colour, std::string_view text) {
   ImGui::PushTextWrapPos(0);
   text_in(colour, text);
@@ -40,14 +45,8 @@ bool segmented(const ViewServices& services, const char* prefix, std::span<const
     const float width = ImGui::CalcTextSize(name.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;
     if (i > 0 && ImGui::GetItemRectMax().x + 2 + width < right) ImGui::SameLine(0, services.theme->px(2));
     const bool active = i == chosen;
-    if (active) {
-      const Colour fill = mix(p.panel, p.accent, 0.30);
-      ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(fill));
-      ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(p.text));
-    } else {
-      ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(p.panel));
-      ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(p.muted));
-    }
+    ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(active ? mix(p.panel, p.accent, 0.30) : p.panel));
+    ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(active ? p.text : p.muted));
     if (ImGui::Button(name.c_str()) && !active) {
       chosen = i;
       changed = true;
@@ -94,10 +93,7 @@ void empty_state(const ViewServices& services, ViewContext& context, const char*
   const float width = std::min(room.x, theme.px(420)), left = ImGui::GetCursorPosX() + (room.x - width) / 2;
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.f, room.y * 0.36f - theme.px(30)));
   ImGui::SetCursorPosX(left);
-  {
-    const FontScope font(theme.fonts.bold);
-    text_in(theme.palette.text, title);
-  }
+  draw_text(theme.fonts.bold, theme.palette.text, title);
   ImGui::SetCursorPosX(left);
   ImGui::PushTextWrapPos(left + width);
   text_in(theme.palette.muted, what);

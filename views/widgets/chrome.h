@@ -25,7 +25,8 @@ class FontScope {
   bool pushed_;
 };
 
-void text_in(Colour colour, std::string_view text);          // one line
+void text_in(Colour colour, std::string_view text);  // one line
+void draw_text(ImFont* font, Colour colour, std::string_view text);
 void wrapped_text_in(Colour colour, std::string_view text);  // as wide as the region
 /// The item's rectangle under `id` in the registry.
 ItemRect last_item();

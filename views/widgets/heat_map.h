@@ -3,7 +3,6 @@
 
 #include <imgui.h>
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -1,8 +1,6 @@
 #pragma once
 // The time deck under the views: a mini-map of run A's selected head over time, with the scrub position.
 
-#include <cstdint>
-
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
 #include "views/widgets/heat_map.h"
