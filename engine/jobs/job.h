@@ -26,9 +26,8 @@ struct JobInfo {
 };
 std::span<const JobInfo> job_list();
 
-// Each job is defined in a file of its name.
 nlohmann::json train_job(const nlohmann::json& args, JobContext& context);  // engine/jobs/train/train_job.cpp
 nlohmann::json eval_job(const nlohmann::json& args, JobContext& context);   // engine/jobs/tasks/eval_job.cpp
-nlohmann::json bench_job(const nlohmann::json& args, JobContext& context);  // engine/jobs/bench/bench_job.cpp
+nlohmann::json bench_job(const nlohmann::json& args, JobContext& context);  // engine/jobs/bench/bench.cpp
 
 }  // namespace kvscope::engine

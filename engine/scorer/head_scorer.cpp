@@ -19,7 +19,11 @@ namespace {
 class HeadScorer final : public TokenScorer {
  public:
   HeadScorer(const GateFile& gate, const ModelConfig& model, const Weights& weights)
-      : config_(gate.config), model_(model), weights_(weights), kind_(name_of(gate.config.kind)) {
+      // A network without memory says the same of a token now and later; DMS's mark comes with the next token.
+      : TokenScorer(name_of(gate.config.kind), gate.config.kind == GateKind::dms ? 1 : 0),
+        config_(gate.config),
+        model_(model),
+        weights_(weights) {
     if (config_.per_layer) {
       throw Error({.file = gate.path.string(),
                    .found = "a gate of which the first head decides for its layer",
@@ -41,17 +45,11 @@ class HeadScorer final : public TokenScorer {
     const double sign = config_.negated ? -1 : 1;
     scale_ = static_cast<float>(sign * config_.scale);
     offset_ = static_cast<float>(sign * config_.offset);
-    // A network without memory says the same of a token now and later; DMS's mark comes with the next token.
-    delay_ = config_.kind == GateKind::dms ? 1 : 0;
-    text_ = describe(gate, delay_);
     activation_ = config_.activation == Activation::gelu   ? kernels::GateActivation::gelu
                   : config_.activation == Activation::silu ? kernels::GateActivation::silu
                                                            : kernels::GateActivation::identity;
   }
 
-  std::string_view kind() const override { return kind_; }
-  int delay() const override { return delay_; }
-  std::string description() const override { return text_; }
   bool reads_unrotated() const override { return config_.kind == GateKind::wg_kv || config_.kind == GateKind::dms; }
   double weight_bytes() const override {
     double bytes = 0;
@@ -64,7 +62,7 @@ class HeadScorer final : public TokenScorer {
     at::Tensor score = output(layer, tokens).mul(scale_).add(offset_);
     if (config_.sigmoid) score = score.sigmoid();
     score = score.contiguous();
-    if (first < delay_) score.narrow(1, 0, delay_ - first).fill_(std::nan(""));
+    if (first < delay()) score.narrow(1, 0, delay() - first).fill_(std::nan(""));
     return score;
   }
 
@@ -134,11 +132,8 @@ class HeadScorer final : public TokenScorer {
   GateConfig config_;
   ModelConfig model_;
   const Weights& weights_;
-  std::string_view kind_;
-  int delay_ = 0;
   float scale_ = 1, offset_ = 0;
   kernels::GateActivation activation_;
-  std::string text_;
   at::Tensor pre_norm_, post_norm_;  // [n_layers, head_dim], of WG-KV
   at::Tensor w1_, b1_;               // [n_layers, n_kv_heads, M, 2 head_dim], [.., M]; undefined without a hidden layer
   at::Tensor w2_, b2_;               // [n_layers, n_kv_heads, M or 2 head_dim], [n_layers, n_kv_heads]; not of DMS

@@ -18,7 +18,10 @@ namespace {
 class InputScorer final : public TokenScorer {
  public:
   InputScorer(const GateFile& gate, const ModelConfig& config, const Weights& weights)
-      : config_(gate.config), kind_(name_of(gate.config.kind)), n_kv_heads_(config.n_kv_heads), layers_(config.layers) {
+      : TokenScorer(name_of(gate.config.kind), gate.config.kind == GateKind::dms_separate ? 1 : 0),
+        config_(gate.config),
+        n_kv_heads_(config.n_kv_heads),
+        layers_(config.layers) {
     const auto get = [&](const char* name) { return gate_tensor(gate, name, weights).to(weights.dtype); };
     if (config_.n_hidden > 0) {
       w1_ = get("w1");
@@ -29,13 +32,8 @@ class InputScorer final : public TokenScorer {
     const double sign = config_.negated ? -1 : 1;
     w2_ = (gate_tensor(gate, "w2", weights) * (sign * config_.scale)).to(weights.dtype);
     b2_ = (gate_tensor(gate, "b2", weights) * (sign * config_.scale) + sign * config_.offset).to(weights.dtype);
-    delay_ = config_.kind == GateKind::dms_separate ? 1 : 0;
-    text_ = describe(gate, delay_);
   }
 
-  std::string_view kind() const override { return kind_; }
-  int delay() const override { return delay_; }
-  std::string description() const override { return text_; }
   double weight_bytes() const override {
     return static_cast<double>(w2_.nbytes() + (w1_.defined() ? w1_.nbytes() : 0));
   }
@@ -47,7 +45,7 @@ class InputScorer final : public TokenScorer {
     at::Tensor score = ops::linear(n.to(at::kFloat), w2_[layer].to(at::kFloat), b2_[layer].to(at::kFloat));
     if (config_.sigmoid) score = score.sigmoid();
     score = score.t().contiguous();  // [n_kv_heads, n]
-    if (first < delay_) score.narrow(1, 0, delay_ - first).fill_(std::nan(""));
+    if (first < delay()) score.narrow(1, 0, delay() - first).fill_(std::nan(""));
     return score;
   }
 
@@ -86,11 +84,8 @@ class InputScorer final : public TokenScorer {
 
  private:
   GateConfig config_;
-  std::string_view kind_;
   std::int64_t n_kv_heads_;
   std::vector<LayerConfig> layers_;
-  int delay_ = 0;
-  std::string text_;
   at::Tensor norm_;     // [n_layers, hidden], undefined: the attention's own norm
   at::Tensor w1_, b1_;  // [n_layers, M, hidden], [n_layers, M]; undefined without a hidden layer
   at::Tensor w2_, b2_;  // [n_layers, n_kv_heads, M or hidden], [n_layers, n_kv_heads]

@@ -18,7 +18,10 @@ at::Tensor phi(const at::Tensor& x) { return at::cat({x.softmax(-1), x.neg().sof
 
 KvpopScorer::KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& model, const TensorSource& source,
                          c10::Device device)
-    : config_(config), head_dim_(model.head_dim), n_kv_heads_(model.n_kv_heads) {
+    : TokenScorer("kvpop_mlstm", config.delay),
+      config_(config),
+      head_dim_(model.head_dim),
+      n_kv_heads_(model.n_kv_heads) {
   const std::int64_t layers = model.n_layers, heads = model.n_kv_heads, d = model.head_dim;
   const auto get = [&](const char* name, std::vector<std::int64_t> shape) {
     return source(name, shape).to(at::TensorOptions().device(device).dtype(at::kFloat));
@@ -32,8 +35,6 @@ KvpopScorer::KvpopScorer(const KvpopScorerConfig& config, const ModelConfig& mod
       {get("bi", {layers, heads, 1}), get("bf", {layers, heads, 1}), get("b", {layers, heads}).unsqueeze(-1)}, -1);
   read_ = out.narrow(2, 0, d).contiguous();
 }
-
-std::string KvpopScorer::description() const { return "kvpop mlstm, delay " + std::to_string(config_.delay); }
 
 ScorerState KvpopScorer::initial_state() const {
   const auto options = read_.options();

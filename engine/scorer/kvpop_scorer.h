@@ -44,9 +44,6 @@ class KvpopScorer final : public TokenScorer {
               c10::Device device);
 
   const KvpopScorerConfig& config() const { return config_; }
-  std::string_view kind() const override { return "kvpop_mlstm"; }
-  int delay() const override { return config_.delay; }
-  std::string description() const override;  // "kvpop mlstm, delay 64"
   double weight_bytes() const override;
   double memory_bytes() const override;
 

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/model/weights.h"
@@ -27,8 +26,5 @@ at::Tensor gate_tensor(const GateFile& gate, const char* name, const Weights& we
 
 /// Of a hidden layer's outputs, as the gate has it.
 at::Tensor activate(const at::Tensor& x, Activation activation);
-
-/// "wg kv, delay 0": what a trace says of the scorer.
-std::string describe(const GateFile& gate, int delay);
 
 }  // namespace kvscope::engine

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,10 +34,14 @@ class ScorerMemory {
 class TokenScorer {
  public:
   virtual ~TokenScorer() = default;
-  virtual std::string_view kind() const = 0;  // "kvpop_mlstm", as in gate_file.h
-  virtual int delay() const = 0;
+  std::string_view kind() const { return kind_; }  // "kvpop_mlstm", as in gate_file.h
+  int delay() const { return delay_; }
   /// Begins with the kind in words: "kvpop mlstm, delay 64".
-  virtual std::string description() const = 0;
+  std::string description() const {
+    std::string text(kind_);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text + ", delay " + std::to_string(delay_);
+  }
   virtual bool reads_unrotated() const { return false; }
   /// Bytes that a decode step reads of the scorer's own weights and, twice, of a sequence's memory; all layers.
   virtual double weight_bytes() const = 0;
@@ -55,6 +60,14 @@ class TokenScorer {
     (void)layer, (void)memory;
     return {};
   }
+
+ protected:
+  /// `kind` is a literal.
+  TokenScorer(std::string_view kind, int delay) : kind_(kind), delay_(delay) {}
+
+ private:
+  std::string_view kind_;
+  int delay_;
 };
 
 }  // namespace kvscope::engine

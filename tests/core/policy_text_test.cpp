@@ -8,7 +8,7 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/lifetime_rule.h"
-#include "engine/core/policy/policy_json.h"
+#include "engine/core/policy/policy_table.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;

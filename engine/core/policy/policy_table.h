@@ -1,11 +1,22 @@
 #pragma once
-// The documentation's table of policies, made from their declarations.
+// Policies for programs that do not read their text, and the documentation's table of them.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "engine/core/policy/policy_text.h"
 
 namespace kvscope {
+
+/// For a run of n_positions (prompt + new tokens at most):
+///
+///     {"name": "kvpop", "parameters": {"sinks": 4, "prefill": "dense", ...},
+///      "budget": {"tokens": 512, "kept_fraction": 0.25, "compression_factor": 4},
+///      "geometry": {"n_sink": 4, "window": 64, "top_k": 444}}
+///
+/// budget is null for a policy without one, its ratios for n_positions or tokens of 0; geometry is null where the
+/// policy has none, as its budget is smaller than its window.
+nlohmann::ordered_json policy_json(const PolicySpec& spec, int n_positions);
 
 /// A value of a parameter as people write it, and what it may be: "0 to 1", "dense, sparse".
 std::string parameter_value(const ParameterInfo& parameter, double value);

@@ -1,7 +1,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/policy/policy_json.h"
+#include "engine/core/policy/policy_table.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/run_table.h"
 

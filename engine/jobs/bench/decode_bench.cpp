@@ -1,5 +1,3 @@
-#include "engine/jobs/bench/decode_bench.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -8,34 +6,25 @@
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/sequence_state.h"
 #include "engine/decode/generation_batch.h"
-#include "engine/jobs/bench/bench_model.h"
+#include "engine/jobs/bench/bench.h"
 #include "engine/jobs/bench/device_rates.h"
-#include "engine/jobs/bench/shapes.h"
 
 namespace kvscope::engine {
 namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxContext = 1 << 24;
 constexpr int kWarmUpSteps = 8;
 constexpr int kCheckedSteps = 4;
 
-struct DecodeArgs {
-  int prompt_tokens, max_tokens, repeats, batch;
-  std::vector<std::string> policies;
+struct DecodeArgs : BenchArgs {
+  explicit DecodeArgs(const JsonObject& args)
+      : BenchArgs(args),
+        max_tokens(static_cast<int>(args.integer_or("max_tokens", 64, 1, kMaxBenchTokens))),
+        batch(static_cast<int>(args.integer_or("batch", 1, 1, GenerationBatch::kMaxBatch))) {}
   int n_steps() const { return kWarmUpSteps + 2 * repeats * max_tokens; }
+  int max_tokens, batch;
 };
-
-DecodeArgs read_args(const JsonObject& args) {
-  DecodeArgs out;
-  out.max_tokens = static_cast<int>(args.integer_or("max_tokens", 64, 1, kMaxContext));
-  out.prompt_tokens = static_cast<int>(args.integer_or("prompt_tokens", 1024, 1, kMaxContext));
-  out.repeats = static_cast<int>(args.integer_or("repeats", 5, 1, 1000));
-  out.batch = static_cast<int>(args.integer_or("batch", 1, 1, GenerationBatch::kMaxBatch));
-  if (args.has("policy")) out.policies = {args.text("policy")};
-  return out;
-}
 
 /// max |a - b| / max |b| of the logits after a prefill and kCheckedSteps steps, and after a prefill of all these
 /// tokens. Throws Error (internal) if that is more than rounding explains: 1e-3 in float32, 0.1 in bfloat16.
@@ -155,9 +144,9 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
 }  // namespace
 
 json decode_bench(const JsonObject& args_json, JobContext& context) {
-  DecodeArgs args = read_args(args_json);
-  const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens + args.n_steps(),
-                                             args_json.text_or("policy", "kvpop:window=256"));
+  const DecodeArgs args(args_json);
+  const LoadedModel model =
+      load_bench_model(args_json, context, args.prompt_tokens + args.n_steps(), "kvpop:window=256");
   if (args.prompt_tokens + args.n_steps() > model.config().max_positions) {
     throw Error({.code = ExitCode::usage,
                  .file = "--prompt-tokens and --max-tokens",
@@ -167,21 +156,11 @@ json decode_bench(const JsonObject& args_json, JobContext& context) {
                              " positions, the model's context",
                  .hint = "ask for fewer of them or of --repeats"});
   }
-  if (args.policies.empty()) args.policies = default_policies(model, args.prompt_tokens);
   const double read_rate = measure_read_rate(model);
-  json rows = json::array();
-  for (const std::string& policy : args.policies) {
-    if (context.progress) {
-      context.progress("bench", static_cast<double>(rows.size()), static_cast<double>(args.policies.size()), policy);
-    }
-    json row = bench_policy(model, args, read_rate, policy, context);
-    if (row.is_null()) return {{"status", "cancelled"}, {"rows", rows}};
-    if (context.row) context.row(row_text(row), row);
-    rows.push_back(std::move(row));
-  }
-  return {{"status", "complete"},          {"model", model.info().name},    {"device", model.info().device},
-          {"dtype", model.info().dtype},   {"read_bytes_per_s", read_rate}, {"prompt_tokens", args.prompt_tokens},
-          {"max_tokens", args.max_tokens}, {"repeats", args.repeats},       {"rows", std::move(rows)}};
+  return bench_rows(
+      model, args, context,
+      {{"read_bytes_per_s", read_rate}, {"prompt_tokens", args.prompt_tokens}, {"max_tokens", args.max_tokens}},
+      [&](const std::string& policy) { return bench_policy(model, args, read_rate, policy, context); }, row_text);
 }
 
 }  // namespace kvscope::engine

@@ -1,22 +1,15 @@
-#include "engine/jobs/bench/prefill_bench.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/support/error.h"
-#include "engine/decode/generation.h"
-#include "engine/jobs/bench/bench_model.h"
+#include "engine/jobs/bench/bench.h"
 #include "engine/jobs/bench/device_rates.h"
-#include "engine/jobs/bench/prefill_check.h"
-#include "engine/jobs/bench/shapes.h"
 
 namespace kvscope::engine {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kMaxPrompt = 1 << 24;
 
 /// Tokens of the prefix that is checked: a while beyond the budget, and on CUDA enough for chunks that a library
 /// serves.
@@ -25,18 +18,25 @@ int tokens_to_check(const LoadedModel& model, const PolicySpec& policy, int prom
   return std::min(prompt_tokens, policy.budget_tokens(prompt_tokens) + beyond_budget);
 }
 
-struct PrefillArgs {
-  int prompt_tokens, chunk, repeats;
-  std::vector<std::string> policies;
+struct PrefillArgs : BenchArgs {
+  explicit PrefillArgs(const JsonObject& args)
+      : BenchArgs(args), chunk(static_cast<int>(args.integer_or("chunk", 0, 0, kMaxBenchTokens))) {}
+  int chunk;
 };
 
-PrefillArgs read_args(const JsonObject& args) {
-  PrefillArgs out;
-  out.prompt_tokens = static_cast<int>(args.integer_or("prompt_tokens", 1024, 1, kMaxPrompt));
-  out.chunk = static_cast<int>(args.integer_or("chunk", 0, 0, kMaxPrompt));
-  out.repeats = static_cast<int>(args.integer_or("repeats", 5, 1, 1000));
-  if (args.has("policy")) out.policies = {args.text("policy")};
-  return out;
+/// Multiplications and additions of one token in the layers' matrices, twice the number of their weights; norms,
+/// embedding and the vocabulary's matrix are not in it.
+double layer_flops_per_token(const ModelConfig& config) {
+  const double hidden = config.hidden_size, q = static_cast<double>(config.n_heads) * config.head_dim,
+               kv = static_cast<double>(config.n_kv_heads) * config.head_dim;
+  const double weights = hidden * (q + 2 * kv) + q * hidden + 3 * hidden * config.intermediate_size;
+  return 2 * weights * config.n_layers;
+}
+
+/// Floating-point operations of attention when `pairs` (query, key) pairs see each other in one query head:
+/// 4 head_dim for each pair, head and layer.
+double attention_flops(const ModelConfig& config, double pairs) {
+  return 4.0 * config.head_dim * config.n_heads * config.n_layers * pairs;
 }
 
 /// (query, key) pairs of one head that see each other; of a policy without a budget, as if it kept everything.
@@ -119,35 +119,24 @@ json bench_policy(const LoadedModel& model, const PrefillArgs& args, const Limit
 }  // namespace
 
 json prefill_bench(const JsonObject& args_json, JobContext& context) {
-  PrefillArgs args = read_args(args_json);
-  const LoadedModel model =
-      load_bench_model(args_json, context, args.prompt_tokens, args_json.text_or("policy", "streaming"));
+  const PrefillArgs args(args_json);
+  const LoadedModel model = load_bench_model(args_json, context, args.prompt_tokens, "streaming");
   if (args.prompt_tokens > model.config().max_positions) {
     throw Error({.code = ExitCode::usage,
                  .file = "--prompt-tokens",
                  .found = std::to_string(args.prompt_tokens),
                  .expected = "at most " + std::to_string(model.config().max_positions) + ", the model's context"});
   }
-  if (args.policies.empty()) args.policies = default_policies(model, args.prompt_tokens);
   const Limits limits = measure_limits(model, args);
-  json rows = json::array();
-  for (const std::string& policy : args.policies) {
-    if (context.cancelled != nullptr && *context.cancelled) return {{"status", "cancelled"}, {"rows", rows}};
-    if (context.progress) {
-      context.progress("bench", static_cast<double>(rows.size()), static_cast<double>(args.policies.size()), policy);
-    }
-    json row = bench_policy(model, args, limits, policy);
-    if (context.row) context.row(row_text(row), row);
-    rows.push_back(std::move(row));
-  }
-  return {{"status", "complete"},
-          {"model", model.info().name},
-          {"device", model.info().device},
-          {"dtype", model.info().dtype},
-          {"matrix_flops_per_s", limits.matrix_rate},
-          {"read_bytes_per_s", measure_read_rate(model)},
-          {"repeats", args.repeats},
-          {"rows", std::move(rows)}};
+  json result = bench_rows(
+      model, args, context, {{"matrix_flops_per_s", limits.matrix_rate}},
+      [&](const std::string& policy) -> json {
+        if (context.cancelled != nullptr && *context.cancelled) return nullptr;
+        return bench_policy(model, args, limits, policy);
+      },
+      row_text);
+  if (result["status"] == "complete") result["read_bytes_per_s"] = measure_read_rate(model);
+  return result;
 }
 
 }  // namespace kvscope::engine

@@ -1,11 +1,10 @@
-#include "engine/jobs/bench/prefill_check.h"
-
 #include <c10/core/InferenceMode.h>
 
 #include <limits>
 
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/active_policy.h"
+#include "engine/jobs/bench/bench.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 

@@ -5,7 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "engine/jobs/tasks/lexicon.h"
 #include "engine/jobs/tasks/task_item.h"
 
 namespace kvscope::engine {

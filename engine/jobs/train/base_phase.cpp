@@ -3,7 +3,6 @@
 #include <cstdio>
 
 #include "engine/jobs/train/checkpoint_writer.h"
-#include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/phase.h"
 #include "engine/jobs/train/weighted_cross_entropy.h"
 
@@ -55,52 +54,26 @@ nlohmann::json run_base_phase(const Training& training) {
   Qwen3Module model(recipe.model, training.device, training.device.is_cuda() ? at::kBFloat16 : at::kFloat);
   model.initialise(recipe.seed);
   AdamW optimizer(model.parameters(), options.optimizer);
-  LossCurve curve(training.output / "base_loss.csv", {"step", "tokens", "learning_rate", "loss_all", "loss_answers",
-                                                      "loss_text", "tokens_per_s", "seconds"});
-  DataLoader loader(sequences, options.batch, training.loader_threads);
-
-  const Stopwatch watch;
-  const double step_tokens = static_cast<double>(options.batch) * recipe.data.length;
-  std::int64_t step = 0;
-  double progress = phase_progress(options.length, 0, 0);
-  double logged_at = 0;
-  std::int64_t logged_step = 0;
-  nlohmann::json last;
-  while (progress < 1) {
-    if (training.cancelled()) return {{"status", "cancelled"}};
-    const double rate = learning_rate(options.optimizer, step, progress);
-    const StepLosses losses = accumulate(model, loader.next(), options, training.device);
-    optimizer.step(rate);
-    ++step;
-    progress = phase_progress(options.length, step, watch.seconds());
-    if (step % options.log_every == 0 || progress >= 1 || step == 1) {
-      const double all = losses.all.item<double>();  // waits for the device, so the clock is right from here on
-      const double seconds = watch.seconds();
-      const double speed = static_cast<double>(step - logged_step) * step_tokens / (seconds - logged_at);
-      const std::vector<double> values = {
-          static_cast<double>(step),         step_tokens * static_cast<double>(step), rate,  all,
-          losses.mean_of(TokenRole::answer), losses.mean_of(TokenRole::text),         speed, seconds};
-      logged_at = seconds;
-      logged_step = step;
-      curve.add(values);
-      for (std::size_t i = 0; i < values.size(); ++i) last[curve.columns()[i]] = values[i];
-      char text[160];
-      std::snprintf(text, sizeof text, "base step %lld  loss %.4f  answers %.4f  text %.3f  %.2f M tokens/s  %.0f s",
-                    static_cast<long long>(step), all, values[4], values[5], speed / 1e6, seconds);
-      if (training.context.row) training.context.row(text, last);
-    }
-    if (training.context.progress) training.context.progress("base", progress, 1, "");
-  }
+  StepLosses losses;
+  nlohmann::json facts = run_steps(
+      training, options, sequences, optimizer,
+      {.name = "base",
+       .loss_columns = {"loss_all", "loss_answers", "loss_text"},
+       .add_gradients = [&](const Batch& batch) { losses = accumulate(model, batch, options, training.device); },
+       .report =
+           [&](std::int64_t) {
+             const double all = losses.all.item<double>(), answers = losses.mean_of(TokenRole::answer),
+                          of_text = losses.mean_of(TokenRole::text);
+             char text[96];
+             std::snprintf(text, sizeof text, "loss %.4f  answers %.4f  text %.3f", all, answers, of_text);
+             return LossReport{{all, answers, of_text}, text};
+           }});
+  if (facts["status"] == "cancelled") return facts;
   write_model(training.output, model, training.corpus.tokenizer_file());
-  const SequenceGenerator heldout(training.corpus.heldout(), training.corpus.words(), recipe.data,
-                                  recipe.seed ^ kHeldoutSalt);
-  return {{"status", "done"},
-          {"steps", step},
-          {"tokens", step_tokens * static_cast<double>(step)},
-          {"seconds", watch.seconds()},
-          {"parameters", model.parameters().n_elements()},
-          {"last", last},
-          {"heldout_teacher_forced", dense_accuracy(model, heldout, options.heldout_sequences)}};
+  facts["tokens"] = static_cast<double>(options.batch) * recipe.data.length * facts["steps"].get<double>();
+  facts["parameters"] = model.parameters().n_elements();
+  facts["heldout_teacher_forced"] = dense_accuracy(model, training.heldout(), options.heldout_sequences);
+  return facts;
 }
 
 }  // namespace kvscope::engine

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/jobs/tasks/lexicon.h"
+#include "engine/jobs/tasks/task_item.h"
 
 namespace kvscope::engine {
 

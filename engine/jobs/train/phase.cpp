@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <map>
 
 #include "engine/core/support/error.h"
@@ -47,22 +49,54 @@ nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator&
   return result;
 }
 
-LossCurve::LossCurve(const std::filesystem::path& path, std::vector<std::string> columns)
-    : columns_(std::move(columns)), file_(path) {
-  for (std::size_t i = 0; i < columns_.size(); ++i) file_ << (i == 0 ? "" : ",") << columns_[i];
-  file_ << '\n' << std::flush;
-  if (!file_) {
+nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceGenerator& sequences,
+                         AdamW& optimizer, const PhaseSteps& steps) {
+  std::vector<std::string> columns = {"step", "tokens", "learning_rate"};
+  columns.insert(columns.end(), steps.loss_columns.begin(), steps.loss_columns.end());
+  columns.insert(columns.end(), {"tokens_per_s", "seconds"});
+  const std::filesystem::path path = training.output / (steps.name + "_loss.csv");
+  std::ofstream curve(path);
+  for (const std::string& column : columns) curve << (&column == columns.data() ? "" : ",") << column;
+  if (!(curve << std::endl)) {
     throw Error({.code = ExitCode::resource, .file = path.string(), .found = "the file cannot be written"});
   }
-}
-
-void LossCurve::add(const std::vector<double>& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%s%.7g", i == 0 ? "" : ",", values[i]);
-    file_ << text;
+  DataLoader loader(sequences, options.batch, training.loader_threads);
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const double step_tokens = static_cast<double>(options.batch) * training.recipe.data.length;
+  std::int64_t step = 0, logged_step = 0;
+  double progress = phase_progress(options.length, 0, 0), logged_at = 0;
+  nlohmann::json last;
+  while (progress < 1) {
+    if (training.cancelled()) return {{"status", "cancelled"}};
+    const double rate = learning_rate(options.optimizer, step, progress);
+    steps.add_gradients(loader.next());
+    optimizer.step(rate);
+    ++step;
+    progress = phase_progress(options.length, step, elapsed());
+    if (step % options.log_every == 0 || progress >= 1 || step == 1) {
+      const LossReport losses = steps.report(step - logged_step);
+      const double seconds = elapsed();  // the report has waited for the device, so the clock is right
+      const double speed = static_cast<double>(step - logged_step) * step_tokens / (seconds - logged_at);
+      logged_at = seconds;
+      logged_step = step;
+      std::vector<double> values = {static_cast<double>(step), step_tokens * static_cast<double>(step), rate};
+      values.insert(values.end(), losses.values.begin(), losses.values.end());
+      values.insert(values.end(), {speed, seconds});
+      char text[160];
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        last[columns[i]] = values[i];
+        std::snprintf(text, sizeof text, "%s%.7g", i == 0 ? "" : ",", values[i]);
+        curve << text;
+      }
+      curve << std::endl;  // on disk as soon as it is known
+      std::snprintf(text, sizeof text, "%s step %lld  %s  %.2f M tokens/s  %.0f s", steps.name.c_str(),
+                    static_cast<long long>(step), losses.text.c_str(), speed / 1e6, seconds);
+      if (training.context.row) training.context.row(text, last);
+    }
+    if (training.context.progress) training.context.progress(steps.name.c_str(), progress, 1, "");
   }
-  file_ << '\n' << std::flush;
+  return {{"status", "done"}, {"steps", step}, {"seconds", elapsed()}, {"last", last}};
 }
 
 }  // namespace kvscope::engine

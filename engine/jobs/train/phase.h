@@ -3,18 +3,22 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/corpus.h"
 #include "engine/jobs/train/data_loader.h"
+#include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/qwen3_module.h"
 #include "engine/jobs/train/recipe.h"
 
 namespace kvscope::engine {
+
+/// Seeds of the streams that must not meet.
+constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
+constexpr std::uint64_t kScorerSalt = 0x73636f7265720000;   // "scorer"
 
 /// One training: what is trained, from what, where to. Held by train_job.
 struct Training {
@@ -25,6 +29,9 @@ struct Training {
   int loader_threads;
   JobContext& context;
 
+  SequenceGenerator heldout() const {
+    return {corpus.heldout(), corpus.words(), recipe.data, recipe.seed ^ kHeldoutSalt};
+  }
   bool cancelled() const { return context.cancelled != nullptr && context.cancelled->load(); }
 };
 
@@ -43,31 +50,24 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device);
 /// Exact match of greedy, teacher-forced answers on held-out sequences, by task: {"reversal": {"right", "asked"}, ...}.
 nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator& heldout, int n_sequences);
 
-/// Seeds of the streams that must not meet.
-constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
-constexpr std::uint64_t kScorerSalt = 0x73636f7265720000;   // "scorer"
-
-/// The numbers of a training run as a CSV file, one line a logged step, on disk as soon as it is known.
-class LossCurve {
- public:
-  /// Replaces the file and writes the header line. Throws Error (resource) if that fails.
-  LossCurve(const std::filesystem::path& path, std::vector<std::string> columns);
-  /// One value a column.
-  void add(const std::vector<double>& values);
-  const std::vector<std::string>& columns() const { return columns_; }
-
- private:
-  std::vector<std::string> columns_;
-  std::ofstream file_;
+/// What steps since the last report lost: one value for each of the phase's loss columns, and their text.
+struct LossReport {
+  std::vector<double> values;
+  std::string text;
 };
 
-/// Seconds since it was made.
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+/// The part of a phase that differs: its steps.
+struct PhaseSteps {
+  std::string name;                       // "base": of progress, rows and NAME_loss.csv
+  std::vector<std::string> loss_columns;  // of the CSV file, between learning_rate and tokens_per_s
+  std::function<void(const Batch&)> add_gradients;
+  std::function<LossReport(std::int64_t n_steps)> report;  // of the last n_steps; waits for the device
 };
+
+/// Steps of `optimizer` until the phase is over. The numbers of every logged step go to the job's rows and, a line each,
+/// to the CSV file, which is replaced. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last
+/// step}, or {"status": "cancelled"}. Throws Error (resource) if the file cannot be written.
+nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceGenerator& sequences,
+                         AdamW& optimizer, const PhaseSteps& steps);
 
 }  // namespace kvscope::engine

@@ -38,18 +38,19 @@ class Section {
   JsonObject object_;
 };
 
-/// The keys of a phase: its own, and those that all phases have.
+/// The keys of a phase: its own, and those of parse_phase().
 std::set<std::string> phase_keys(std::set<std::string> own) {
   own.insert({"steps", "max_seconds", "batch", "learning_rate", "beta1", "beta2", "weight_decay", "clip", "warm_up",
               "final_share", "log_every", "heldout_sequences"});
   return own;
 }
 
-PhaseLength parse_length(const Section& section) {
-  return {section->integer("steps", 0, 100'000'000), section->number_or("max_seconds", 0, 0, 1e7)};
-}
-
-OptimizerOptions parse_optimizer(const Section& section, OptimizerOptions options) {
+void parse_phase(const Section& section, PhaseOptions& phase) {
+  phase.length = {section->integer("steps", 0, 100'000'000), section->number_or("max_seconds", 0, 0, 1e7)};
+  phase.batch = section.integer("batch", phase.batch, 1, 65536);
+  phase.log_every = section.integer("log_every", phase.log_every, 1, 1'000'000);
+  phase.heldout_sequences = section.integer("heldout_sequences", phase.heldout_sequences, 1, 65536);
+  OptimizerOptions& options = phase.optimizer;
   options.learning_rate = section->number_or("learning_rate", options.learning_rate, 0, 1);
   options.beta1 = section->number_or("beta1", options.beta1, 0, 0.99999);
   options.beta2 = section->number_or("beta2", options.beta2, 0, 0.99999);
@@ -57,7 +58,6 @@ OptimizerOptions parse_optimizer(const Section& section, OptimizerOptions option
   options.clip = section->number_or("clip", options.clip, 0, 1e6);
   options.warm_up = section->integer_or("warm_up", options.warm_up, 0, 1'000'000);
   options.final_share = section->number_or("final_share", options.final_share, 0, 1);
-  return options;
 }
 
 ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
@@ -104,15 +104,11 @@ BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
   const Section section(json, "base", file,
                         phase_keys({"micro_batch", "weight_text", "weight_statement", "weight_answer"}));
   BaseOptions base;
-  base.length = parse_length(section);
-  base.optimizer = parse_optimizer(section, base.optimizer);
-  base.batch = section.integer("batch", base.batch, 1, 65536);
+  parse_phase(section, base);
   base.micro_batch = section.integer("micro_batch", base.batch, 1, base.batch);
   base.weights.text = static_cast<float>(section->number_or("weight_text", base.weights.text, 0, 1e6));
   base.weights.statement = static_cast<float>(section->number_or("weight_statement", base.weights.statement, 0, 1e6));
   base.weights.answer = static_cast<float>(section->number_or("weight_answer", base.weights.answer, 0, 1e6));
-  base.log_every = section.integer("log_every", base.log_every, 1, 1'000'000);
-  base.heldout_sequences = section.integer("heldout_sequences", base.heldout_sequences, 1, 65536);
   if (base.batch % base.micro_batch != 0) {
     fail(file, "base.micro_batch", std::to_string(base.micro_batch), "a divisor of batch");
   }
@@ -146,10 +142,10 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
                         phase_keys({"sinks", "window", "top_k", "queries", "late_share", "temperature", "margin",
                                     "margin_min", "margin_temperature", "balance_min", "balance_max"}));
   ScorerOptions scorer;
-  scorer.length = parse_length(section);
   scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};
-  scorer.optimizer = parse_optimizer(section, scorer.optimizer);
-  scorer.batch = section.integer("batch", scorer.batch, 1, 65536);
+  scorer.batch = 16;
+  scorer.heldout_sequences = 32;
+  parse_phase(section, scorer);
   scorer.n_sink = section.integer("sinks", scorer.n_sink, 0, length);
   scorer.window = section.integer("window", scorer.window, 1, length);
   // At least one query must see a full cache and a newcomer: sinks + window + top_k < length.
@@ -162,8 +158,6 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   scorer.margin_temperature = section->number_or("margin_temperature", scorer.margin_temperature, 1e-3, 1e3);
   scorer.balance_min = section->number_or("balance_min", scorer.balance_min, 0, 1);
   scorer.balance_max = section->number_or("balance_max", scorer.balance_max, 1, 1e6);
-  scorer.log_every = section.integer("log_every", scorer.log_every, 1, 1'000'000);
-  scorer.heldout_sequences = section.integer("heldout_sequences", scorer.heldout_sequences, 1, 65536);
   return scorer;
 }
 

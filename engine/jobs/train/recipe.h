@@ -34,24 +34,25 @@ struct LossWeights {
   float text = 1, statement = 0.2f, answer = 4;
 };
 
-struct BaseOptions {
+/// What all phases have.
+struct PhaseOptions {
   PhaseLength length;
-  int batch = 64;        // sequences a step
-  int micro_batch = 64;  // of which so many at once; divides batch
-  LossWeights weights;
+  int batch = 64;  // sequences a step
   OptimizerOptions optimizer;
   int log_every = 50;
-  int heldout_sequences = 64;  // for the accuracy at the end
+  int heldout_sequences = 64;  // for the accuracy or the oracle recall at the end
+};
+
+struct BaseOptions : PhaseOptions {
+  int micro_batch = 64;  // of a batch's sequences so many at once; divides batch
+  LossWeights weights;
 };
 
 /// How the boundary loss weighs a decision by the teacher's margin.
 enum class MarginWeight { none, sigmoid, proportional };
 
 /// KVpop scorers: the boundary loss of eq. 7 over a frozen base.
-struct ScorerOptions {
-  PhaseLength length;
-  int batch = 16;
-  OptimizerOptions optimizer;
+struct ScorerOptions : PhaseOptions {
   int n_sink = 4;
   int window = 64;          // also the delay of the scorer
   std::vector<int> top_k;   // long-range budgets; one is drawn a step and layer
@@ -62,8 +63,6 @@ struct ScorerOptions {
   double margin_min = 0.1;                     // omega_min of eq. 23
   double margin_temperature = 1;               // tau_omega of eq. 23
   double balance_min = 0.5, balance_max = 25;  // clip of eq. 24
-  int log_every = 50;
-  int heldout_sequences = 32;  // for the oracle recall at the end
 };
 
 struct Recipe {

@@ -7,7 +7,6 @@
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/future_target.h"
-#include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/phase.h"
 #include "engine/jobs/train/scorer_module.h"
 
@@ -113,52 +112,30 @@ nlohmann::json run_scorer_phase(const Training& training) {
                       training.device);
   scorer.initialise(recipe.seed);
   AdamW optimizer(scorer.parameters(), options.optimizer);
-  LossCurve curve(training.output / "scorer_loss.csv",
-                  {"step", "tokens", "learning_rate", "loss_boundary", "tokens_per_s", "seconds"});
-  DataLoader loader(sequences, options.batch, training.loader_threads);
-
   Random random(recipe.seed ^ kScorerSalt, 1);
-  const Stopwatch watch;
-  const double step_tokens = static_cast<double>(options.batch) * recipe.data.length;
-  std::int64_t step = 0, logged_step = 0;
-  double progress = phase_progress(options.length, 0, 0), logged_at = 0;
   at::Tensor sum = at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat));
-  while (progress < 1) {
-    if (training.cancelled()) return {{"status", "cancelled"}};
-    const at::Tensor ids = ids_tensor(loader.next(), training.device).narrow(1, 0, recipe.data.length);
-    const double rate = learning_rate(options.optimizer, step, progress);
-    sum += accumulate(base, scorer, ids, options, random);
-    optimizer.step(rate);
-    ++step;
-    progress = phase_progress(options.length, step, watch.seconds());
-    if (step % options.log_every == 0 || progress >= 1 || step == 1) {
-      const double n_steps = static_cast<double>(step - logged_step);
-      const double loss = sum.item<double>() / n_steps;  // one budget a step: a single step's loss says little
-      sum.zero_();
-      const double seconds = watch.seconds();
-      const double speed = n_steps * step_tokens / (seconds - logged_at);
-      logged_at = seconds;
-      logged_step = step;
-      const std::vector<double> values = {
-          static_cast<double>(step), step_tokens * static_cast<double>(step), rate, loss, speed, seconds};
-      curve.add(values);
-      nlohmann::json data;
-      for (std::size_t i = 0; i < values.size(); ++i) data[curve.columns()[i]] = values[i];
-      char text[128];
-      std::snprintf(text, sizeof text, "scorer step %lld  boundary loss %.4f  %.2f M tokens/s  %.0f s",
-                    static_cast<long long>(step), loss, speed / 1e6, seconds);
-      if (training.context.row) training.context.row(text, data);
-    }
-    if (training.context.progress) training.context.progress("scorer", progress, 1, "");
-  }
+  nlohmann::json facts =
+      run_steps(training, options, sequences, optimizer,
+                {.name = "scorer",
+                 .loss_columns = {"loss_boundary"},
+                 .add_gradients =
+                     [&](const Batch& batch) {
+                       const at::Tensor ids = ids_tensor(batch, training.device).narrow(1, 0, recipe.data.length);
+                       sum += accumulate(base, scorer, ids, options, random);
+                     },
+                 .report = [&](std::int64_t n_steps) {  // one budget a step: a single step's loss says little
+                   const double loss = sum.item<double>() / static_cast<double>(n_steps);
+                   sum.zero_();
+                   char text[64];
+                   std::snprintf(text, sizeof text, "boundary loss %.4f", loss);
+                   return LossReport{{loss}, text};
+                 }});
+  if (facts["status"] == "cancelled") return facts;
+  facts.erase("last");
   write_scorer(training.output, scorer, options);
-  const SequenceGenerator heldout(training.corpus.heldout(), training.corpus.words(), recipe.data,
-                                  recipe.seed ^ kHeldoutSalt);
-  return {{"status", "done"},
-          {"steps", step},
-          {"seconds", watch.seconds()},
-          {"parameters", scorer.parameters().n_elements()},
-          {"heldout_oracle_recall", heldout_recall(base, scorer, heldout, options)}};
+  facts["parameters"] = scorer.parameters().n_elements();
+  facts["heldout_oracle_recall"] = heldout_recall(base, scorer, training.heldout(), options);
+  return facts;
 }
 
 }  // namespace kvscope::engine
