@@ -19,6 +19,7 @@ void future_attention(const FutureAttentionArgs& args, Place place) {
   check.range("look_ahead", args.look_ahead, 0, kMaxTokens);
   if (args.q_len == 0 || args.kv_len == 0) return;
   check.pointers({{"q", args.q}, {"k", args.k}, {"lse", args.lse}, {"mass", args.mass}});
+  if (args.square != nullptr || args.most != nullptr) check.pointers({{"square", args.square}, {"most", args.most}});
   KVSCOPE_RUN(future_attention, args, place);
 }
 

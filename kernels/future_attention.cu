@@ -55,8 +55,30 @@ __device__ void load_lse(const Params& p, const Block& block, int row, float* sh
   shared[threadIdx.x] = mine < block.end_row ? p.args.lse[block.head * p.args.q_len + mine] * kLog2E : 0.0f;
 }
 
-__device__ void add_mass(const Params& p, const Block& block, int key, float sum) {
-  if (key < p.args.kv_len) p.args.mass[block.head * p.args.mass_stride + key] += sum;
+/// What the queries of a block gave to one key. Squares and maximum cost two operations a term beside its exponential
+/// and are always taken; only where they are wanted they are stored.
+struct Terms {
+  float sum = 0, square = 0, most = 0;
+  __device__ void add(float term) {
+    sum += term;
+    square = fmaf(term, term, square);
+    most = fmaxf(most, term);
+  }
+  /// With those of the lane `offset` away.
+  __device__ void join(int offset) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    square += __shfl_xor_sync(0xffffffffu, square, offset);
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, offset));
+  }
+};
+
+__device__ void add_mass(const Params& p, const Block& block, int key, const Terms& terms) {
+  if (key >= p.args.kv_len) return;
+  const long long at = block.head * p.args.mass_stride + key;
+  p.args.mass[at] += terms.sum;
+  if (p.args.square == nullptr) return;
+  p.args.square[at] += terms.square;
+  p.args.most[at] = fmaxf(p.args.most[at], terms.most);
 }
 
 template <int kHeadDim>
@@ -76,7 +98,7 @@ __global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Param
   const int ty = threadIdx.x / 16;
   load_tile<kTileRows, kHeadDim, kStride>(k, static_cast<const float*>(args.k), block.first_key,
                                           static_cast<int>(args.kv_len), block.kv_head, args.n_kv_heads);
-  float sum[4] = {};  // of keys ty + 16 i
+  Terms terms[4];  // of keys ty + 16 i
   for (int row = block.first_row; row < block.end_row; row += kTileRows) {
     __syncthreads();  // the last tile of queries has been used
     load_tile<kTileRows, kHeadDim, kStride>(q, static_cast<const float*>(args.q), row, block.end_row, block.head,
@@ -90,14 +112,14 @@ __global__ void __launch_bounds__(kThreadsF32) future_attention_f32_kernel(Param
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int column = tx + 16 * j;
-        sum[i] += block.term(p, row + column, block.first_key + ty + 16 * i, s[i][j], lse[column]);
+        terms[i].add(block.term(p, row + column, block.first_key + ty + 16 * i, s[i][j], lse[column]));
       }
     }
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    for (int lane = 8; lane > 0; lane /= 2) sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], lane);
-    if (tx == 0) add_mass(p, block, block.first_key + ty + 16 * i, sum[i]);
+    for (int lane = 8; lane > 0; lane /= 2) terms[i].join(lane);
+    if (tx == 0) add_mass(p, block, block.first_key + ty + 16 * i, terms[i]);
   }
 }
 
@@ -124,7 +146,7 @@ __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Par
   __syncthreads();
   RowFragments<kHeadDim> k_rows;
   k_rows.load(k);
-  float sum[2] = {};
+  Terms terms[2];
   for (int row = block.first_row; row < block.end_row; row += kTileRows) {
     __syncthreads();  // the last tile of queries has been used
     load_tile<kTileRows, kHeadDim, kStride>(q, static_cast<const T*>(args.q), row, block.end_row, block.head,
@@ -138,15 +160,15 @@ __global__ void __launch_bounds__(kThreadsBf16) future_attention_bf16_kernel(Par
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int column = 8 * n + pair + i % 2;
-        sum[i / 2] += block.term(p, row + column, my_key + i / 2 * 8, s[n][i], lse[column]);
+        terms[i / 2].add(block.term(p, row + column, my_key + i / 2 * 8, s[n][i], lse[column]));
       }
     }
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 1);
-    sum[half] += __shfl_xor_sync(0xffffffffu, sum[half], 2);
-    if (pair == 0) add_mass(p, block, my_key + 8 * half, sum[half]);
+    terms[half].join(1);
+    terms[half].join(2);
+    if (pair == 0) add_mass(p, block, my_key + 8 * half, terms[half]);
   }
 }
 

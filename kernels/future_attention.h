@@ -7,6 +7,8 @@ namespace kvscope::kernels {
 ///
 ///     mass[h][t] += sum_q exp(scale * q_{h,q} . k_t - lse[h][q])
 ///
+/// and if wanted the squares of the same terms to square[h][t], and takes the greatest of them into most[h][t],
+///
 /// over queries q in [q_start, q_start + q_len) with q >= t + window and, if look_ahead > 0, q <= t + window +
 /// look_ahead. Every term is a probability, so the sum is kept in linear float32: after S queries it is at most S.
 /// Calling it chunk by chunk adds up to one pass; nothing of size queries x keys is stored.
@@ -15,6 +17,8 @@ struct FutureAttentionArgs {
   const void* k;     // [kv_len, n_kv_heads, head_dim] post-RoPE, positions 0 ... kv_len - 1
   const float* lse;  // [n_heads, q_len] natural log of each query's dense softmax denominator
   float* mass;       // [n_heads, mass_stride], added to at t < kv_len
+  float* square;     // the same shape; both of these or none
+  float* most;       // at first 0
   std::int64_t mass_stride;
   std::int64_t q_start;
   std::int64_t q_len;

@@ -68,7 +68,7 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   if (!metric_info(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
   const FontScope small(services_.theme->fonts.small);
   text_in(services_.theme->palette.warn,
-          run.oracle_evict_at.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
+          run.future_mass.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
                                       : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) + " of " +
                                             std::to_string(run.n_tokens()) + " queries.");
 }

@@ -52,7 +52,7 @@ extern const CommandSpec export_command = {
     "TRACE -o FILE.csv|FILE.npz [--run N] [--what NAME,...]",
     "write a run as CSV or as NumPy arrays",
     "CSV is in long form, its first line names the columns: "
-    "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at; cells without a value are empty. NPZ has one "
+    "layer,kv_head,token,evict_at,score,future_mass,eviction_verdict; cells without a value are empty. NPZ has one "
     "array each, series as [layer, kv_head, token]. evict_at is the first query position that no longer sees the "
     "token: 2147483647 never, 2147483646 still in the window when the run ended.",
     "  kvscope export a.h5 -o a.csv\n"

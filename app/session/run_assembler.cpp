@@ -28,8 +28,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
   const std::string type = event.value("type", "");
   if (!open_ || (type != "ended" && event.value("id", -1) != request_id_)) return false;
   if (type == "ended") {
-    record_.status = RunStatus::failed;
-    record_.message = "the engine ended: " + event.value("reason", "");
+    finish_run(record_, RunStatus::failed, "the engine ended: " + event.value("reason", ""));
     open_ = false;
     publish(true);
     return false;
@@ -37,8 +36,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
   try {
     protocol::apply_event(record_, event);
   } catch (const std::exception& error) {
-    record_.status = RunStatus::failed;
-    record_.message = std::string("the engine sent an event that does not fit: ") + error.what();
+    finish_run(record_, RunStatus::failed, std::string("the engine sent an event that does not fit: ") + error.what());
     open_ = false;
     publish(true);
     const std::scoped_lock published_lock(published_mutex_);

@@ -26,8 +26,18 @@ struct DenseTeacher::Impl final : AttentionSite {
     const auto options = at::TensorOptions().device(weights.device);
     keys = at::empty({config.n_layers, capacity, config.n_kv_heads, config.head_dim}, options.dtype(weights.dtype));
     values = at::empty_like(keys);
-    mass = at::zeros({config.n_layers, config.n_heads, capacity}, options.dtype(at::kFloat));
+    const auto floats = options.dtype(at::kFloat);
+    mass = at::zeros({config.n_layers, config.n_heads, capacity}, floats);
+    if (wants_kinds()) square = at::zeros_like(mass), most = at::zeros_like(mass);
+    if (wants(OracleWeight::value)) value_norm = at::zeros({config.n_layers, config.n_kv_heads, capacity}, floats);
+    if (wants(OracleWeight::output)) {
+      output_norm = at::zeros_like(mass);
+      output_sum = at::zeros({config.n_layers}, floats);
+    }
   }
+
+  bool wants_kinds() const { return spec.all_kinds || spec.mass == OracleMass::rms || spec.mass == OracleMass::max; }
+  bool wants(OracleWeight weight) const { return spec.all_kinds || spec.weight == weight; }
 
   at::Tensor attend(int layer, const LayerTokens& tokens) override {
     const at::Tensor &q = tokens.q, &k = tokens.k, &v = tokens.v;
@@ -42,8 +52,70 @@ struct DenseTeacher::Impl final : AttentionSite {
       seen.evict_at = lifetimes(layer, horizon + n);
       ops::lifetime_attention(q, seen, horizon, tokens.scale, lse);
     }
-    ops::future_attention(q, keys_here, lse, mass[layer], horizon, tokens.scale, window, spec.look_ahead);
+    ops::FutureMasses masses{.sum = mass[layer]};
+    if (square.defined()) masses.square = square[layer], masses.most = most[layer];
+    ops::future_attention(q, keys_here, lse, masses, horizon, tokens.scale, window, spec.look_ahead);
+    weigh(layer, v, o);
     return o;
+  }
+
+  /// Norms of the chunk's values v [n, n_kv_heads, head_dim], and of what they can do to the output.
+  void weigh(int layer, const at::Tensor& v, const at::Tensor& o) {
+    const at::Tensor values_here = v.to(at::kFloat).transpose(0, 1);  // [n_kv_heads, n, head_dim]
+    const std::int64_t n = v.size(0);
+    if (value_norm.defined()) value_norm[layer].narrow(1, horizon, n).copy_(values_here.norm(2, -1));
+    if (!output_norm.defined()) return;
+    const ModelConfig& config = model.config();
+    const at::Tensor& o_proj = model.weights().layers[static_cast<std::size_t>(layer)].o_proj;
+    // |W_h v|^2 = v^T (W_h^T W_h) v: head_dim^2 products a token in place of hidden * head_dim.
+    const at::Tensor by_head =
+        o_proj.to(at::kFloat).view({-1, config.n_heads, config.head_dim}).transpose(0, 1);  // [n_heads, hidden, d]
+    const at::Tensor gram = by_head.transpose(1, 2).matmul(by_head);                        // [n_heads, d, d]
+    const at::Tensor of_head = values_here.repeat_interleave(config.group_size(), 0);       // [n_heads, n, d]
+    const at::Tensor squares = (of_head.matmul(gram) * of_head).sum(-1).clamp_min(0);
+    output_norm[layer].narrow(1, horizon, n).copy_(squares.sqrt());
+    const at::Tensor output = o.reshape({n, -1}).matmul(o_proj.t()).to(at::kFloat);
+    output_sum[layer].add_(output.norm(2, -1).sum());
+  }
+
+  /// Of the group's query heads, as the spec says: [n_layers, n_heads, n] -> [n_layers, n_kv_heads, n].
+  at::Tensor aggregate(const at::Tensor& by_head) const {
+    const ModelConfig& config = model.config();
+    const at::Tensor grouped = by_head.reshape({config.n_layers, config.n_kv_heads, config.group_size(), -1});
+    switch (spec.aggregate) {
+      case OracleSpec::Aggregate::max:
+        return grouped.amax(2);
+      case OracleSpec::Aggregate::mean:
+        return grouped.mean(2);
+      case OracleSpec::Aggregate::log_mean:
+        break;
+    }
+    return ((grouped + kEpsilon).log().mean(2).exp() - kEpsilon).clamp_min(0);
+  }
+
+  /// [n_layers, n_kv_heads, horizon] as rows; without_future: NaN where no later query looks.
+  HeadSeries<float> rows(const at::Tensor& values, bool without_future = true) const {
+    const at::Tensor host = values.cpu().contiguous();
+    const ModelConfig& config = model.config();
+    HeadSeries<float> out(config.n_layers, config.n_kv_heads);
+    const float* data = host.data_ptr<float>();
+    for (int layer = 0; layer < config.n_layers; ++layer) {
+      for (int head = 0; head < config.n_kv_heads; ++head, data += horizon) {
+        std::vector<float>& row = out.row(layer, head);
+        row.assign(data, data + horizon);
+        for (int t = std::max(0, horizon - window); without_future && t < horizon; ++t) row[t] = std::nanf("");
+      }
+    }
+    return out;
+  }
+
+  /// Mean over later queries of what was summed, [n_layers, n_heads, horizon].
+  at::Tensor mean_of(const at::Tensor& sums) const {
+    at::Tensor counts = at::empty({horizon}, at::kFloat);  // queries that look at each token, at least 1
+    for (int t = 0; t < horizon; ++t) {
+      counts.data_ptr<float>()[t] = static_cast<float>(std::max<std::int64_t>(1, n_queries(t)));
+    }
+    return sums.narrow(2, 0, horizon) / counts.to(sums.device());
   }
 
   /// How many queries a token is looked at by, 0 while there is none.
@@ -69,7 +141,11 @@ struct DenseTeacher::Impl final : AttentionSite {
   int horizon = 0;                    // tokens seen: where those of the next pass stand
   const LifetimeMap* kept = nullptr;  // the policy's, while absorb() lasts
   at::Tensor keys, values;            // [n_layers, capacity, n_kv_heads, head_dim]
-  at::Tensor mass;                    // [n_layers, n_heads, capacity] sums, not yet divided by N_t
+  at::Tensor mass, square;            // [n_layers, n_heads, capacity] sums, not yet divided by N_t; square if wanted
+  at::Tensor most;                    // the same shape, if wanted
+  at::Tensor value_norm;              // [n_layers, n_kv_heads, capacity], if wanted
+  at::Tensor output_norm;             // [n_layers, n_heads, capacity], if wanted
+  at::Tensor output_sum;              // [n_layers] of |o W_o| over all queries
 };
 
 DenseTeacher::DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec) {
@@ -102,27 +178,29 @@ bool DenseTeacher::absorb(std::span<const std::int32_t> ids, const std::function
 
 HeadSeries<float> DenseTeacher::future_mass() const {
   const c10::InferenceMode no_gradients;
-  const ModelConfig& config = impl_->model.config();
-  const std::int64_t n = impl_->horizon;
-  at::Tensor counts = at::empty({n}, at::kFloat);  // queries that look at each token, at least 1
-  for (std::int64_t t = 0; t < n; ++t) {
-    counts.data_ptr<float>()[t] = static_cast<float>(std::max<std::int64_t>(1, impl_->n_queries(t)));
+  return impl_->rows(impl_->aggregate(impl_->mean_of(impl_->mass)));
+}
+
+FutureAttention DenseTeacher::future() const {
+  const c10::InferenceMode no_gradients;
+  const Impl& seen = *impl_;
+  const std::int64_t n = seen.horizon;
+  const at::Tensor mean = seen.mean_of(seen.mass);
+  at::Tensor rms, most;
+  if (seen.square.defined()) rms = seen.mean_of(seen.square).sqrt(), most = seen.most.narrow(2, 0, n);
+  FutureAttention out{.mass = seen.rows(seen.aggregate(mean)), .kinds = {}};
+  if (rms.defined()) {
+    out.kinds.rms = seen.rows(seen.aggregate(rms));
+    out.kinds.max = seen.rows(seen.aggregate(most));
   }
-  const OracleSpec& spec = impl_->spec;
-  at::Tensor mass = impl_->mass.narrow(2, 0, n).reshape({config.n_layers, config.n_kv_heads, config.group_size(), n});
-  if (spec.normalised) mass = mass / counts.to(mass.device());
-  mass = spec.aggregate == OracleSpec::Aggregate::max ? mass.amax(2)
-                                                      : ((mass + kEpsilon).log().mean(2).exp() - kEpsilon).clamp_min(0);
-  mass = mass.cpu().contiguous();
-  HeadSeries<float> out(config.n_layers, config.n_kv_heads);
-  const float* data = mass.data_ptr<float>();
-  for (int layer = 0; layer < config.n_layers; ++layer) {
-    for (int head = 0; head < config.n_kv_heads; ++head, data += n) {
-      std::vector<float>& row = out.row(layer, head);
-      row.assign(data, data + n);
-      for (std::int64_t t = std::max<std::int64_t>(0, n - impl_->window); t < n; ++t) row[t] = std::nanf("");
-    }
-  }
+  if (seen.value_norm.defined()) out.kinds.value_norm = seen.rows(seen.value_norm.narrow(2, 0, n), false);
+  if (!seen.output_norm.defined()) return out;
+  const at::Tensor scale = (static_cast<double>(n) / seen.output_sum).view({-1, 1, 1});  // 1 / mean |o W_o|
+  const at::Tensor weight = seen.output_norm.narrow(2, 0, n) * scale;
+  out.kinds.output_mean = seen.rows(seen.aggregate(mean * weight));
+  if (!rms.defined()) return out;
+  out.kinds.output_rms = seen.rows(seen.aggregate(rms * weight));
+  out.kinds.output_max = seen.rows(seen.aggregate(most * weight));
   return out;
 }
 

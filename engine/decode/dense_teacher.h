@@ -13,14 +13,21 @@
 
 namespace kvscope::engine {
 
+/// What the teacher saw: RunRecord::future_mass and the other kinds that its spec asks for.
+struct FutureAttention {
+  HeadSeries<float> mass;  // [n_layers][n_kv_heads][horizon]; NaN for tokens without a future query (t + window >= S)
+  FutureKinds kinds;
+};
+
 /// Follows a run with the same tokens and nothing evicted (teacher forcing):
 ///
-///     mass_t^(g) = 1 / N_t  sum over q in [t + window, S) of p_{q->t}^(g),    N_t = max(1, S - (t + window))
-///     future_mass_t = max over the query heads g of the KV head's group
+///     mean_t^(h) = 1 / N_t  sum over q in [t + window, S) of p_{q->t}^(h),    N_t = max(1, S - (t + window))
+///     mass_t = max over the query heads h of the KV head's group
 ///
-/// or as OracleSpec says otherwise; for agg=mean it is exp(mean_g log(1e-6 + mass^(g))) - 1e-6, so that the logarithm
-/// of 1e-6 + future_mass is the target either way. p is the teacher's own dense attention. Costs O(S) memory a head
-/// (its keys, values and sums) and works in chunks, so that it can keep up with a run.
+/// and root mean square and maximum over the same queries, and each times |W_o^(h) v_t| over the layer's mean |o W_o|,
+/// as OracleSpec says; for agg=logmean it is exp(mean_h log(1e-6 + m^(h))) - 1e-6, so that the logarithm of 1e-6 + it is
+/// the target either way. p is the teacher's own dense attention. Costs O(S) memory a head (its keys, values and sums)
+/// and works in chunks, so that it can keep up with a run.
 class DenseTeacher {
  public:
   /// capacity: the most tokens that will ever be given; window: of the policy that is judged.
@@ -34,7 +41,8 @@ class DenseTeacher {
               const LifetimeMap* kept = nullptr);
   /// Queries seen, S of the formula.
   int horizon() const;
-  /// [n_layers][n_kv_heads][horizon]; NaN for tokens without a future query (t + window >= S).
+  FutureAttention future() const;
+  /// The mean alone.
   HeadSeries<float> future_mass() const;
 
  private:

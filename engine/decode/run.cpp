@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "engine/core/record/assemble.h"
-#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -37,11 +36,14 @@ class Oracle {
 
   OracleFacts facts(bool final) {
     OracleFacts out{.horizon = teacher_.horizon(), .final = final};
-    record_.future_mass = teacher_.future_mass();
+    FutureAttention seen = teacher_.future();
+    record_.future_mass = std::move(seen.mass);
+    record_.future = std::move(seen.kinds);
     record_.oracle_horizon = out.horizon;
-    compute_oracle_lifetimes(record_);
     out.recall = head_metric(record_, Metric::recall, out.horizon - 1).values;
-    if (final) out.future_mass = std::move(record_.future_mass);
+    if (!final) return out;
+    out.future_mass = std::move(record_.future_mass);
+    out.future = std::move(record_.future);
     return out;
   }
 

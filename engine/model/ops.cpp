@@ -142,18 +142,25 @@ at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std:
   return o;
 }
 
-void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
+void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const FutureMasses& masses,
                       std::int64_t q_start, double scale, int window, std::int64_t look_ahead) {
   check(q, "q");
   check(k, q, "k");
   check(lse, q, "lse");
+  const at::Tensor& mass = masses.sum;
   check(mass, q, "mass");
+  for (const at::Tensor& other : {masses.square, masses.most}) {
+    if (other.defined()) check(other, q, "squares and maxima");
+    TORCH_CHECK(!other.defined() || other.sizes() == mass.sizes(), "squares and maxima of another shape than the sums");
+  }
   const std::int64_t kv_len = q_start + q.size(0);
   TORCH_CHECK(k.size(0) >= kv_len && mass.size(1) >= kv_len, "fewer keys than queries");
   kernels::future_attention({.q = q.data_ptr(),
                              .k = k.data_ptr(),
                              .lse = lse.data_ptr<float>(),
                              .mass = mass.data_ptr<float>(),
+                             .square = data_or_null<float>(masses.square),
+                             .most = data_or_null<float>(masses.most),
                              .mass_stride = mass.size(1),
                              .q_start = q_start,
                              .q_len = q.size(0),

@@ -45,8 +45,13 @@ struct KeysInSight {
 at::Tensor lifetime_attention(const at::Tensor& q, const KeysInSight& keys, std::int64_t q_start, double scale,
                               const at::Tensor& lse = {});
 
-/// Adds the future mass of queries q_start ... to mass [n_heads, stride] (kernels/future_attention.h).
-void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const at::Tensor& mass,
+/// What keys get from later queries, each [n_heads, stride] float32: sums of probabilities, and unless undefined sums of
+/// their squares and the greatest of them.
+struct FutureMasses {
+  at::Tensor sum, square, most;
+};
+/// Adds what queries q_start ... give (kernels/future_attention.h).
+void future_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse, const FutureMasses& masses,
                       std::int64_t q_start, double scale, int window, std::int64_t look_ahead = 0);
 
 /// k, v: [n, n_kv_heads, head_dim] into slot [n_kv_heads, n] int32 (-1: not kept), position [n] int32.

@@ -26,7 +26,9 @@ void add_mass(const FutureAttentionArgs& args, int head, std::int64_t begin) {
     transpose(as_floats(args.k, index, head_dim, args.dtype, row.data()), 1, head_dim, k_columns.data() + j, kKeyTile);
   }
 
-  double mass[kKeyTile] = {};  // over many queries float32 would lose the small terms
+  // Over many queries float32 would lose the small terms.
+  double mass[kKeyTile] = {}, square[kKeyTile] = {};
+  float most[kKeyTile] = {};
   const std::int64_t first_row = std::max<std::int64_t>(0, begin + args.window - args.q_start);
   const std::int64_t end_row = args.look_ahead > 0
                                    ? std::min(args.q_len, begin + n_keys + args.window + args.look_ahead - args.q_start)
@@ -48,11 +50,22 @@ void add_mass(const FutureAttentionArgs& args, int head, std::int64_t begin) {
       scale(probability + from, args.scale, to - from);
       exp_and_sum(probability + from, args.lse[head * args.q_len + r + i], to - from);
       for (int j = from; j < to; ++j) mass[j] += probability[j];
+      if (args.square == nullptr) continue;
+      for (int j = from; j < to; ++j) {
+        square[j] += static_cast<double>(probability[j]) * probability[j];
+        most[j] = std::max(most[j], probability[j]);
+      }
     }
   }
   for (int j = 0; j < n_keys; ++j) {
     float& out = args.mass[head * args.mass_stride + begin + j];
     out = static_cast<float>(out + mass[j]);
+  }
+  if (args.square == nullptr) return;
+  for (int j = 0; j < n_keys; ++j) {
+    const std::int64_t at = head * args.mass_stride + begin + j;
+    args.square[at] = static_cast<float>(args.square[at] + square[j]);
+    args.most[at] = std::max(args.most[at], most[j]);
   }
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("export writes the run that was asked for, and says so") {
   CHECK(test::read_text(csv).starts_with("token,id,logprob,piece\n0," + std::to_string(run.ids[0]) + ","));
   check_error_line(kvscope_run({"export", trace, "-o", csv}), 2, "it exists");
   CHECK(kvscope_run({"export", trace, "-o", csv, "--overwrite"}).exit_code == 0);
-  CHECK(test::read_text(csv).starts_with("layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at\n0,0,0,"));
+  CHECK(test::read_text(csv).starts_with("layer,kv_head,token,evict_at,score,future_mass,eviction_verdict\n0,0,0,"));
 }
 
 TEST_CASE("numpy.load() and h5py give the same arrays") {
@@ -68,7 +68,7 @@ z, f = np.load(sys.argv[1]), h5py.File(sys.argv[2])
 a, b = f["runs/token_span"][1]
 c, d = f["runs/contest_span"][1]
 same = lambda name, want: z[name].dtype == want.dtype and np.array_equal(z[name], want, equal_nan=want.dtype.kind == "f")
-for name in ("evict_at", "score", "future_mass", "oracle_evict_at"):
+for name in ("evict_at", "score", "future_mass", "eviction_verdict"):
     assert same(name, f["heads/" + name][:, :, a:b]), name
 assert same("token_id", f["tokens/id"][a:b]) and same("token_logprob", f["tokens/logprob"][a:b])
 for name in f["contests"]:

@@ -56,7 +56,7 @@ def expected(seed):
         "heads/evict_at": lifetime(grid % n, cell(seed, 5, grid)).reshape(shape),
         "heads/score": score.reshape(shape),
         "heads/future_mass": ((cell(seed, 7, grid) % 1024).astype(np.float32) / 1024).reshape(shape),
-        "heads/oracle_evict_at": lifetime(grid % n, cell(seed, 8, grid)).reshape(shape),
+        "heads/future_rms": ((cell(seed, 8, grid) % 1024).astype(np.float32) / 1024).reshape(shape),
     }, {
         "q": t[4:],
         "layer": c % LAYERS,
@@ -177,7 +177,7 @@ def run_of(f, i):
         if name not in ("token_span", "contest_span", "piece_bytes_span", "read_span", "read_page_span", "started_utc_span"):
             got[name] = own(name, f["runs/text"])
     a, b = spans["token_span"]
-    for name in ("evict_at", "score", "future_mass", "oracle_evict_at"):
+    for name in ("evict_at", "score", "future_mass", "future_rms"):
         got[name] = f["heads/" + name][:, :, a:b]
     got["id"], got["logprob"] = f["tokens/id"][a:b], f["tokens/logprob"][a:b]
     got["piece_span"] = f["tokens/piece_span"][a:b] - spans["piece_bytes_span"][0]

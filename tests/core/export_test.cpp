@@ -7,6 +7,7 @@
 
 #include "engine/core/study/export_run.h"
 #include "engine/core/study/npz.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/crc32.h"
 #include "engine/core/support/error.h"
@@ -47,7 +48,7 @@ TEST_CASE("export: a CSV has a line for each layer, head and token, and every ce
   export_csv(run, parse_export_parts("scores,lifetimes"), file.path);
   const auto lines = lines_of(file.text());
   REQUIRE(lines.size() == 1 + 2 * 3 * 180);
-  CHECK(lines[0] == "layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at");
+  CHECK(lines[0] == "layer,kv_head,token,evict_at,score,future_mass,eviction_verdict");
   std::size_t at = 1;
   for (int layer = 0; layer < 2; ++layer) {
     for (int head = 0; head < 3; ++head) {
@@ -62,7 +63,9 @@ TEST_CASE("export: a CSV has a line for each layer, head and token, and every ce
         REQUIRE((std::isnan(score) ? cells[4].empty() : std::strtof(cells[4].c_str(), nullptr) == score));
         const float mass = run.future_mass.row(layer, head)[token];
         REQUIRE((std::isnan(mass) ? cells[5].empty() : std::strtof(cells[5].c_str(), nullptr) == mass));
-        REQUIRE(cells[6] == std::to_string(run.oracle_evict_at.row(layer, head)[token]));
+        const VerdictOfEviction found = eviction_verdict(run, layer, head, token);
+        const bool known = found.verdict != EvictionVerdict::unknown;
+        REQUIRE(cells[6] == (!known ? "" : found.verdict == EvictionVerdict::wrong ? "wrong" : "right"));
       }
     }
   }
@@ -75,14 +78,16 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
     export_csv(run, parse_export_parts(what), file.path);
     return lines_of(file.text());
   };
-  CHECK(table("lifetimes")[0] == "layer,kv_head,token,evict_at,oracle_evict_at");
+  CHECK(table("lifetimes")[0] == "layer,kv_head,token,evict_at,eviction_verdict");
   CHECK(table("scores")[0] == "layer,kv_head,token,score,future_mass");
   const auto contests = table("contests");
   CHECK(contests[0] == "q,layer,kv_head,newcomer,boundary,newcomer_effective,boundary_effective,evicted");
   CHECK(contests.size() == 1 + run.contests.size());
   CHECK(contests[1].starts_with(std::to_string(run.contests[0].q) + ",0,0,"));
   const auto metrics = table("metrics");
-  CHECK(metrics[0] == "layer,kv_head,density,evict_ratio,cache_share,recall,mass_recall,regret,chance");
+  CHECK(metrics[0] ==
+        "layer,kv_head,density,evict_ratio,cache_share,recall,mean_recall,chance,above_chance,mass_kept,"
+        "mass_kept_but_first,mass_recall,regret");
   CHECK(metrics.size() == 1 + 6);
   const float density = head_metric(run, Metric::density, run.queries() - 1).at(0, 0);
   REQUIRE(metrics[1].starts_with("0,0,0."));
@@ -97,12 +102,12 @@ TEST_CASE("export: what a run has not is empty in a CSV and absent from an NPZ",
   const File csv(".csv"), npz(".npz");
   export_csv(run, parse_export_parts("lifetimes,scores"), csv.path);
   for (const std::string& line : lines_of(csv.text()))
-    CHECK((line.ends_with(",,") || line.ends_with("oracle_evict_at")));
+    CHECK((line.ends_with(",,") || line.ends_with("eviction_verdict")));
   export_npz(run, parse_export_parts("lifetimes,scores"), npz.path);
   const std::string zip = npz.text();
   CHECK(zip.find("evict_at.npy") != std::string::npos);
   CHECK(zip.find("future_mass.npy") == std::string::npos);
-  CHECK(zip.find("oracle_evict_at.npy") == std::string::npos);
+  CHECK(zip.find("eviction_verdict.npy") == std::string::npos);
 }
 
 TEST_CASE("export: parts that make no table, and names that are none, are refused", "[core][export]") {

@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 
@@ -32,7 +31,6 @@ RunRecord hand_run() {
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
   run.future_mass = HeadSeries<float>(1, 1);
   run.future_mass.row(0, 0) = {NAN, 0.5f, 0.25f, 0.3f, 0.1f, 0.05f, 0.4f, NAN, NAN};
-  compute_oracle_lifetimes(run);
   run.status = RunStatus::complete;
   return run;
 }
@@ -45,28 +43,26 @@ TEST_CASE("explain_token: a run by hand has the lifetimes that the sentences spe
   const RunRecord run = hand_run();
   CHECK(run.evict_at.row(0, 0) ==
         std::vector<std::int32_t>{kNever, 6, 8, 5, 7, kNever, kNever, kUndecided, kUndecided});
-  // Masses: 1 and 2 fill, 3 displaces 2 at 5, 4 and 5 lose, 6 displaces 3 at 8.
-  CHECK(run.oracle_evict_at.row(0, 0) ==
-        std::vector<std::int32_t>{kNever, kNever, 5, 8, 6, 7, kNever, kUndecided, kUndecided});
 }
 
 TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
   const RunRecord run = hand_run();
   const std::string sentence =
       "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score -1.00) "
-      "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. The oracle would have kept token 1 to the end: "
-      "wrong eviction.";
+      "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. An oracle of 2 tokens, as many "
+      "as this head keeps at query 6, would have kept token 1: wrong eviction.";
   CHECK(explain(run, 1, 6) == sentence);
   CHECK(explain(run, 1, 8) == sentence);  // at any later query too
-  CHECK_THAT(explain(run, 2, 8), Catch::Matchers::EndsWith("The oracle drops token 2 already at 5: right eviction."));
+  CHECK_THAT(explain(run, 2, 8),
+             Catch::Matchers::EndsWith("at query 8, would not have kept token 2 either: right eviction."));
 }
 
 TEST_CASE("explain_token: a newcomer that loses", "[core][explain]") {
   CHECK(
       explain(hand_run(), 3, 5) ==
       "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5, on leaving the window: its effective score -2.00 was "
-      "below that of token 1 \" the\" (-1.00), the weakest of 2 kept tokens; margin 1.00. The oracle would have kept "
-      "token 3 until 8: wrong eviction.");
+      "below that of token 1 \" the\" (-1.00), the weakest of 2 kept tokens; margin 1.00. An oracle of 2 tokens, as many "
+      "as this head keeps at query 5, would have kept token 3: wrong eviction.");
 }
 
 TEST_CASE("explain_token: a newcomer that ties loses to the older token", "[core][explain]") {
@@ -94,13 +90,12 @@ TEST_CASE("explain_token: kept tokens, by contest and by a free place", "[core][
   const RunRecord run = hand_run();
   CHECK(explain(run, 6, 8) ==
         "Token 6 \"7\" is kept by layer 0 head 0 at query 8: on leaving the window at query 8 its effective score 0.70 "
-        "beat token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. The oracle keeps token 6 too, to "
-        "the end: "
-        "rightly kept.");
+        "beat token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. An oracle of 2 tokens, as many as "
+        "this head keeps at query 8, keeps token 6 too: rightly kept.");
   CHECK(explain(run, 2, 4) ==
         "Token 2 \"\\n\" is kept by layer 0 head 0 at query 4: on leaving the window at query 4 it found a free place "
-        "among 2. It leaves at query 8. The oracle keeps token 2 too, until 5: rightly kept.");
-  CHECK_THAT(explain(run, 5, 8), Catch::Matchers::EndsWith("The oracle dropped token 5 at 7: wrongly kept."));
+        "among 2. It leaves at query 8. Nothing had to be chosen at query 4: the oracle does not judge that.");
+  CHECK_THAT(explain(run, 5, 8), Catch::Matchers::EndsWith("does not keep token 5: wrongly kept."));
 }
 
 TEST_CASE("explain_token: sinks, the window, the future and what is not there", "[core][explain]") {
@@ -126,7 +121,7 @@ TEST_CASE("explain_token: a threshold compares the score with the threshold", "[
   run.policy = PolicySpec::parse("threshold:threshold=0.5,sinks=1,window=2");
   run.contests.clear();
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
-  run.oracle_evict_at = LifetimeMap();
+  run.future_mass = HeadSeries<float>();
   CHECK(explain(run, 3, 8) ==
         "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5: its score -2.00 is below the threshold 0.50; margin "
         "2.50. "
@@ -142,7 +137,7 @@ TEST_CASE("explain_token: streaming and full caches say their rule", "[core][exp
   run.policy = PolicySpec::parse("streaming:sinks=1,window=2");
   run.contests.clear();
   policy_lifetimes(run.policy, 9, {}, 9, run.evict_at.row(0, 0));
-  run.oracle_evict_at = LifetimeMap();
+  run.future_mass = HeadSeries<float>();
   CHECK(explain(run, 5, 8) ==
         "Token 5 \" Thus\" left layer 0 head 0 at query 7 with the window: this policy keeps only 1 sink and the "
         "newest 2 "

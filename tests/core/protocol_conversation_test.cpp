@@ -72,9 +72,10 @@ std::vector<json> conversation(const RunRecord& run) {
     if (t >= run.queries()) facts.logprobs = {run.logprobs[t]};  // sampled, not fed
     events.push_back(protocol::to_json(facts, kId));
   }
-  const HeadMap recall = mean_recall(run);
-  events.push_back(protocol::to_json(OracleFacts{run.queries() / 2, recall.values, false, {}}, kId));
-  events.push_back(protocol::to_json(OracleFacts{run.queries(), recall.values, true, run.future_mass}, kId));
+  const HeadMap recall = head_metric(run, Metric::mean_recall, run.queries() - 1);
+  events.push_back(protocol::to_json(OracleFacts{run.queries() / 2, recall.values, false, {}, {}}, kId));
+  events.push_back(
+      protocol::to_json(OracleFacts{run.queries(), recall.values, true, run.future_mass, run.future}, kId));
   events.push_back(protocol::to_json(RunEnded{run.status, run.timings, "the answer"}, kId));
   return events;
 }
@@ -170,9 +171,9 @@ TEST_CASE("conversation: recall so far is kept until the oracle is final", "[cor
   const RunRecord run = random_run(5);
   const std::size_t n_events = conversation(run).size();
   const RunRecord so_far = told(run, n_events - 2);
-  CHECK(so_far.recall_so_far == mean_recall(run).values);
+  CHECK(so_far.recall_so_far == head_metric(run, Metric::mean_recall, run.queries() - 1).values);
   CHECK(so_far.oracle_horizon == run.n_tokens() / 2);
-  CHECK(so_far.oracle_evict_at.empty());
+  CHECK(so_far.future_mass.empty());
   CHECK(told(run, n_events - 1).recall_so_far.empty());
 }
 
@@ -358,7 +359,7 @@ TEST_CASE("apply_event: random damage to any event is refused or harmless, never
       }
     }
     for (const MetricInfo& metric : metric_list()) head_metric(record, metric.metric, 43);
-    mean_recall(record);
+    head_metric(record, Metric::mean_recall, record.queries() - 1);
     for (int t = 0; t < record.n_tokens(); t += 5)
       CHECK_FALSE(explain_token(record, 0, 0, t, record.n_tokens() - 1).empty());
   }

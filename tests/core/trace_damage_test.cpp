@@ -368,8 +368,8 @@ TEST_CASE("trace damage: data are never taken from another file or object", "[co
     CHECK(contains(damaged.error(), "link"));
   }
   SECTION("soft link to data that would fit") {
-    damaged.remove("heads/oracle_evict_at");
-    REQUIRE(H5Lcreate_soft("/heads/evict_at", damaged.file, "heads/oracle_evict_at", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+    damaged.remove("heads/future_rms");
+    REQUIRE(H5Lcreate_soft("/heads/evict_at", damaged.file, "heads/future_rms", H5P_DEFAULT, H5P_DEFAULT) >= 0);
     CHECK(contains(damaged.error(), "link"));
   }
   SECTION("soft link in a group's place") {

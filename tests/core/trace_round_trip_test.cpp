@@ -29,7 +29,7 @@ RunRecord failed_run() {
   run.scores.row(0, 1).resize(90);
   run.scores.row(1, 2).clear();
   run.future_mass = {};
-  run.oracle_evict_at = {};
+  run.future = {};
   run.oracle_horizon = 0;
   run.recall_so_far.assign(6, 0.25f);
   run.recall_so_far[3] = std::numeric_limits<float>::quiet_NaN();
@@ -47,7 +47,8 @@ std::vector<RunRecord> all_kinds_of_runs() {
   RunRecord huge_seed = random_run(7, {.prompt_len = 1, .n_new = 1});
   huge_seed.sampling.seed = UINT64_MAX;
   RunRecord selective = random_run(8, {.page_reads = true, .n_changes = 3});
-  selective.oracle = OracleSpec::parse("agg=mean,mass=sum,lse=sparse,ahead=16");
+  selective.oracle =
+      OracleSpec::parse("agg=logmean,mass=rms,weight=output,capacity=pooled,budget=25%,lse=sparse,ahead=16");
   selective.local_heads = {0, 1, 0, 0, 1, 1};
   auto runs = std::vector{random_run(1),
                           random_run(2, {.last_token_fed = false}),

@@ -136,8 +136,8 @@ RunRecord formula_run(std::uint64_t seed) {
       piece.push_back(static_cast<char>(cell(seed, 4, 8 * static_cast<std::uint64_t>(t) + i) % 256));
     run.pieces.push_back(piece);
   }
-  run.evict_at = run.oracle_evict_at = LifetimeMap(kLayers, kHeads);
-  run.scores = run.future_mass = HeadSeries<float>(kLayers, kHeads);
+  run.evict_at = LifetimeMap(kLayers, kHeads);
+  run.scores = run.future_mass = run.future.rms = HeadSeries<float>(kLayers, kHeads);
   for (int head = 0; head < kLayers * kHeads; ++head)
     for (int t = 0; t < n; ++t) {
       const auto i = static_cast<std::uint64_t>(head) * n + t;
@@ -146,7 +146,7 @@ RunRecord formula_run(std::uint64_t seed) {
       const auto score = cell(seed, 6, i);
       run.scores.row(l, h).push_back(score % 11 == 0 ? kNaN : (static_cast<float>(score % 2001) - 1000) / 128);
       run.future_mass.row(l, h).push_back(static_cast<float>(cell(seed, 7, i) % 1024) / 1024);
-      run.oracle_evict_at.row(l, h).push_back(lifetime(t, cell(seed, 8, i)));
+      run.future.rms.row(l, h).push_back(static_cast<float>(cell(seed, 8, i) % 1024) / 1024);
     }
   for (int t = 4; t < n; ++t) {
     const auto hash = cell(seed, 9, t);

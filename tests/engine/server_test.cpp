@@ -60,7 +60,12 @@ TEST_CASE("a run through the protocol is the run itself: same ids, lifetimes, sc
   CHECK(run.pieces.bytes() == direct.pieces.bytes());
   CHECK(run.evict_at == direct.evict_at);
   CHECK(run.contests == direct.contests);
-  CHECK(run.oracle_evict_at == direct.oracle_evict_at);
+  CHECK(run.future_mass.row(0, 0).size() == static_cast<std::size_t>(run.n_tokens()));
+  const auto bytes = [](const std::vector<float>& row) {
+    return std::string(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
+  };
+  CHECK(bytes(run.future_mass.row(3, 2)) == bytes(direct.future_mass.row(3, 2)));
+  CHECK(bytes(run.future.output_rms.row(3, 2)) == bytes(direct.future.output_rms.row(3, 2)));
   CHECK(run.oracle_horizon == run.n_tokens());
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
     for (int head = 0; head < run.model.n_kv_heads; ++head) {

@@ -5,7 +5,6 @@
 
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/protocol/events.h"
-#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "tests/fake_engine/fake_model.h"
@@ -57,11 +56,11 @@ class Player {
       send_step(prompt_len_ + n + 1, piece, seconds_since(step_start));
       hooks_.send(protocol::progress(id_, "decode", n + 1, request_.max_tokens));
       if (request_.oracle && n % kOracleEvery == kOracleEvery - 1)
-        hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), false, {}}, id_));
+        hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), false, {}, {}}, id_));
       ++timings_.decode_steps;
     }
     timings_.decode_s = seconds_since(decode_start);
-    if (request_.oracle) hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), true, mass()}, id_));
+    if (request_.oracle) hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), true, mass(), kinds()}, id_));
     hooks_.send(protocol::to_json(RunEnded{status, timings_, text.substr(0, stops.answer_bytes())}, id_));
   }
 
@@ -162,6 +161,25 @@ class Player {
     return mass;
   }
 
+  /// Some other numbers of the same tokens.
+  FutureKinds kinds() const {
+    const auto times = [&](float factor) {
+      HeadSeries<float> series = mass();
+      for (int layer = 0; layer < model_.n_layers; ++layer) {
+        for (int head = 0; head < model_.n_kv_heads; ++head) {
+          for (float& value : series.row(layer, head)) value = std::min(1.0f, factor * value);
+        }
+      }
+      return series;
+    };
+    return {.rms = times(2),
+            .max = times(4),
+            .value_norm = times(0.5f),
+            .output_mean = mass(),
+            .output_rms = times(2),
+            .output_max = times(4)};
+  }
+
   std::vector<float> recall() const {
     RunRecord run;
     run.model = model_;
@@ -172,7 +190,6 @@ class Player {
     run.evict_at = sent_;
     run.future_mass = mass();
     run.oracle_horizon = n_tokens();
-    compute_oracle_lifetimes(run);
     return head_metric(run, Metric::recall, n_tokens() - 1).values;
   }
 

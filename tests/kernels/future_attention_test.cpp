@@ -48,11 +48,19 @@ Problem random_problem(int seq_len, int n_heads, int n_kv_heads, int head_dim, D
 
 constexpr float kMassBefore = 0.125f;  // mass is added to, not overwritten
 
+/// Sums, squares and maxima, each [n_heads, seq_len + 5].
+struct Masses {
+  std::vector<float> sum, square, most;
+};
+
 /// Runs the queries in chunks; keys from kv_len on are left out of each call.
-std::vector<float> run(Backend backend, const Problem& p, DType dtype, int chunk) {
+Masses run(Backend backend, const Problem& p, DType dtype, int chunk) {
   Memory memory(backend);
   const int stride = p.seq_len + 5;
-  auto* mass = memory.put(std::vector<float>(static_cast<std::size_t>(p.n_heads) * stride, kMassBefore));
+  const std::vector<float> before(static_cast<std::size_t>(p.n_heads) * stride, kMassBefore);
+  auto* mass = memory.put(before);
+  auto* square = memory.put(before);
+  auto* most = memory.put(std::vector<float>(before.size(), 0.0f));
   auto* k = memory.put(pack(p.k, dtype));
   for (int begin = 0; begin < p.seq_len; begin += chunk) {
     const int q_len = std::min(chunk, p.seq_len - begin);
@@ -67,6 +75,8 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype, int chunk
                                       .k = k,
                                       .lse = memory.put(lse),
                                       .mass = mass,
+                                      .square = square,
+                                      .most = most,
                                       .mass_stride = stride,
                                       .q_start = begin,
                                       .q_len = q_len,
@@ -80,25 +90,33 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype, int chunk
                                       .dtype = dtype};
     future_attention(args, {backend});
   }
-  return memory.get(mass);
+  return {memory.get(mass), memory.get(square), memory.get(most)};
 }
 
-/// The definition: the softmax matrix, explicitly, and its column sums below the window.
-std::vector<float> column_sums(const Problem& p) {
+/// The definition: the softmax matrix, explicitly, and its columns below the window.
+Masses columns(const Problem& p) {
   const int stride = p.seq_len + 5;
-  std::vector<float> mass(static_cast<std::size_t>(p.n_heads) * stride, kMassBefore);
+  const auto n = static_cast<std::size_t>(p.n_heads) * stride;
+  Masses mass = {std::vector<float>(n, kMassBefore), std::vector<float>(n, kMassBefore), std::vector<float>(n, 0.0f)};
   for (int head = 0; head < p.n_heads; ++head) {
-    std::vector<double> sum(p.seq_len, 0.0);
+    std::vector<double> sum(p.seq_len, 0.0), square(p.seq_len, 0.0), most(p.seq_len, 0.0);
     for (int row = 0; row < p.seq_len; ++row) {
       std::vector<double> probability(row + 1);
       double total = 0;
       for (int t = 0; t <= row; ++t) total += probability[t] = std::exp(p.logit(head, row, t));
       for (int t = 0; t + p.window <= row; ++t) {
         if (p.look_ahead > 0 && row > t + p.window + p.look_ahead) continue;
-        sum[t] += probability[t] / total;
+        const double term = probability[t] / total;
+        sum[t] += term;
+        square[t] += term * term;
+        most[t] = std::max(most[t], term);
       }
     }
-    for (int t = 0; t < p.seq_len; ++t) mass[head * stride + t] += static_cast<float>(sum[t]);
+    for (int t = 0; t < p.seq_len; ++t) {
+      mass.sum[head * stride + t] += static_cast<float>(sum[t]);
+      mass.square[head * stride + t] += static_cast<float>(square[t]);
+      mass.most[head * stride + t] = static_cast<float>(most[t]);
+    }
   }
   return mass;
 }
@@ -107,6 +125,12 @@ std::vector<float> column_sums(const Problem& p) {
 // of bfloat16 inputs are exact in float32, so the bar is the same for both.
 constexpr double kTolerance = 1e-5;
 
+void check_masses(const Masses& found, const Masses& expected) {
+  CHECK(max_error(found.sum, expected.sum) < kTolerance);
+  CHECK(max_error(found.square, expected.square) < kTolerance);
+  CHECK(max_error(found.most, expected.most) < kTolerance);
+}
+
 void check(Backend backend) {
   const DType dtype = GENERATE(DType::f32, DType::bf16);
   const int head_dim = GENERATE(64, 80, 96, 128);
@@ -114,9 +138,9 @@ void check(Backend backend) {
   const int look_ahead = GENERATE(0, 1, 40);
   CAPTURE(head_dim, window, look_ahead, static_cast<int>(dtype));
   const Problem p = random_problem(141, 4, 2, head_dim, dtype, window, look_ahead);
-  const auto expected = column_sums(p);
-  CHECK(max_error(run(backend, p, dtype, p.seq_len), expected) < kTolerance);
-  CHECK(max_error(run(backend, p, dtype, 37), expected) < kTolerance);
+  const Masses expected = columns(p);
+  check_masses(run(backend, p, dtype, p.seq_len), expected);
+  check_masses(run(backend, p, dtype, 37), expected);
 }
 
 void check_groups(Backend backend) {
@@ -124,7 +148,7 @@ void check_groups(Backend backend) {
   const int seq_len = GENERATE(1, 2, 64, 65);
   CAPTURE(group_size, seq_len);
   const Problem p = random_problem(seq_len, group_size, 1, 64, DType::f32, 1, 0);
-  CHECK(max_error(run(backend, p, DType::f32, seq_len), column_sums(p)) < kTolerance);
+  check_masses(run(backend, p, DType::f32, seq_len), columns(p));
 }
 
 }  // namespace
@@ -142,7 +166,7 @@ TEST_CASE("future_attention: without a window the masses of a head add up to the
           "[kernels][future_attention]") {
   const Backend backend = GENERATE(Backend::reference, Backend::cpu);
   const Problem p = random_problem(100, 2, 1, 64, DType::f32, 0, 0);
-  const auto mass = run(backend, p, DType::f32, 100);
+  const auto mass = run(backend, p, DType::f32, 100).sum;
   for (int head = 0; head < 2; ++head) {
     double sum = 0;
     for (int t = 0; t < 100; ++t) sum += mass[head * 105 + t] - kMassBefore;
@@ -161,5 +185,8 @@ TEST_CASE("future_attention: on CUDA every group size and length, twice the same
   if (skip_without_device()) return;
   check_groups(Backend::cuda);
   const Problem p = random_problem(300, 4, 2, 64, DType::bf16, 16, 0);
-  CHECK(run(Backend::cuda, p, DType::bf16, 128) == run(Backend::cuda, p, DType::bf16, 128));
+  const Masses once = run(Backend::cuda, p, DType::bf16, 128), again = run(Backend::cuda, p, DType::bf16, 128);
+  CHECK(once.sum == again.sum);
+  CHECK(once.square == again.square);
+  CHECK(once.most == again.most);
 }

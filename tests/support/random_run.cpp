@@ -7,7 +7,6 @@
 #include <random>
 #include <string_view>
 
-#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/text.h"
@@ -61,6 +60,11 @@ void add_tokens(RunRecord& run, int n, Random& random) {
   }
 }
 
+/// [0, 1), of token and head alone, so that runs without these kinds draw the same numbers else.
+float random_kind(int t, int a, int b) {
+  return static_cast<float>(std::mt19937(static_cast<unsigned>((t * 31 + a) * 17 + b))() >> 8) * 0x1p-24f;
+}
+
 /// One value a token that has left the window; NaN for the others.
 void add_scores_and_mass(RunRecord& run, const RandomRunOptions& options, int n_decided, Random& random) {
   std::vector<float> importance(run.ids.size());  // of the token itself; every head sees it in its own way
@@ -70,7 +74,17 @@ void add_scores_and_mass(RunRecord& run, const RandomRunOptions& options, int n_
       for (int t = 0; t < n_decided; ++t) {
         const float own = importance[t] + random.bell();
         if (options.scorer) run.scores.row(layer, head)[t] = own + 0.5f * random.bell();
-        if (options.oracle) run.future_mass.row(layer, head)[t] = 0.01f / (1 + std::exp(-3 * own));
+        if (!options.oracle) continue;
+        const float mass = 0.01f / (1 + std::exp(-3 * own));
+        run.future_mass.row(layer, head)[t] = mass;
+        // Kinds that order the tokens in other ways: of no model, but as uneven as one's.
+        const float other = 0.5f + random_kind(t, layer, head), weight = 0.25f + random_kind(t + 1, head, layer);
+        run.future.rms.row(layer, head)[t] = 3 * mass * other;
+        run.future.max.row(layer, head)[t] = std::min(1.0f, 20 * mass * other * other);
+        run.future.value_norm.row(layer, head)[t] = 4 * weight;
+        run.future.output_mean.row(layer, head)[t] = mass * weight;
+        run.future.output_rms.row(layer, head)[t] = 3 * mass * other * weight;
+        run.future.output_max.row(layer, head)[t] = 20 * mass * other * other * weight;
       }
     }
   }
@@ -205,10 +219,13 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
     run.future_mass = HeadSeries<float>(options.n_layers, options.n_kv_heads);
     run.future_mass.resize(n, kNaN);
     run.oracle_horizon = run.n_queries;
+    visit_future(run.future, [&](const char*, HeadSeries<float>& series) {
+      series = HeadSeries<float>(options.n_layers, options.n_kv_heads);
+      series.resize(n, kNaN);
+    });
   }
   add_scores_and_mass(run, options, std::max(0, run.n_queries - window), random);
   add_lifetimes(run);
-  if (options.oracle) compute_oracle_lifetimes(run);
 
   run.status = RunStatus::complete;
   run.timings = {
@@ -244,7 +261,11 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("changes", a.changes, b.changes);
   c.field("oracle", a.oracle.to_string(), b.oracle.to_string());
   c.field("future_mass", a.future_mass, b.future_mass);
-  c.field("oracle_evict_at", a.oracle_evict_at, b.oracle_evict_at);
+  std::vector<const HeadSeries<float>*> of_b;
+  visit_future(b.future, [&](const char*, const HeadSeries<float>& series) { of_b.push_back(&series); });
+  std::size_t next = 0;
+  visit_future(a.future,
+               [&](const char* name, const HeadSeries<float>& series) { c.field(name, series, *of_b[next++]); });
   c.field("oracle_horizon", a.oracle_horizon, b.oracle_horizon);
   c.field("recall_so_far", a.recall_so_far, b.recall_so_far);
   c.field("queries", a.queries(), b.queries());

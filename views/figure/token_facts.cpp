@@ -25,10 +25,10 @@ TokenState HeadAtQuery::state(std::int32_t t) const {
 
 Verdict HeadAtQuery::verdict(std::int32_t t) const {
   const TokenState now = state(t);
-  if ((now != TokenState::kept && now != TokenState::evicted) || run->oracle_evict_at.empty()) return Verdict::none;
-  const auto& oracle = run->oracle_evict_at.row(layer, kv_head);
-  if (static_cast<std::size_t>(t) >= oracle.size()) return Verdict::none;
-  const bool oracle_keeps = visible(q, t, oracle[t]);
+  if (now != TokenState::kept && now != TokenState::evicted) return Verdict::none;
+  if (!oracle_) oracle_ = std::make_shared<const OracleSet>(*run, layer, kv_head, q);
+  if (!oracle_->judges(t)) return Verdict::none;
+  const bool oracle_keeps = oracle_->keeps(t);
   if (now == TokenState::kept) return oracle_keeps ? Verdict::kept_rightly : Verdict::kept_wrongly;
   return oracle_keeps ? Verdict::missed : Verdict::dropped_rightly;
 }

@@ -2,9 +2,11 @@
 // What the views say of one token: the numbers, apart from how they are drawn.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/study/oracle.h"
 #include "views/figure/state_colours.h"
 
 namespace kvscope::views {
@@ -21,6 +23,9 @@ struct HeadAtQuery {
   TokenState state(std::int32_t t) const;
   /// The policy's choice on token t against the oracle's.
   Verdict verdict(std::int32_t t) const;
+
+ private:
+  mutable std::shared_ptr<const OracleSet> oracle_;  // made when first asked: it costs a look at every token
 };
 /// Raw score; NaN where none was made.
 float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);

@@ -42,11 +42,11 @@ std::vector<float> joined(const HeadSeries<float>& series, int horizon) {
   return all;
 }
 
-HeadSeries<float> unpack_mass(const json& event, const ModelInfo& model, int horizon) {
-  const std::vector<float> mass = unpack_f32(event, "future_mass");
+HeadSeries<float> unpack_series(const json& event, const char* field, const ModelInfo& model, int horizon) {
+  const std::vector<float> mass = unpack_f32(event, field);
   const std::size_t expected = static_cast<std::size_t>(model.n_layers) * model.n_kv_heads * horizon;
   if (mass.size() != expected) {
-    bad_field(event, "future_mass", std::to_string(mass.size()) + " numbers",
+    bad_field(event, field, std::to_string(mass.size()) + " numbers",
               std::to_string(expected) + ", heads times horizon");
   }
   HeadSeries<float> rows(model.n_layers, model.n_kv_heads);
@@ -126,7 +126,11 @@ json to_json(const OracleFacts& facts, int id) {
                 {"horizon", facts.horizon},
                 {"recall", pack(facts.recall)},
                 {"final", facts.final}};
-  if (facts.final) event["future_mass"] = pack(joined(facts.future_mass, facts.horizon));
+  if (!facts.final) return event;
+  event["future_mass"] = pack(joined(facts.future_mass, facts.horizon));
+  visit_future(facts.future, [&](const char* name, const HeadSeries<float>& series) {
+    if (!series.empty()) event[name] = pack(joined(series, facts.horizon));
+  });
   return event;
 }
 
@@ -135,7 +139,11 @@ OracleFacts oracle_facts_from_json(const json& event, const ModelInfo& model) {
   facts.horizon = static_cast<int>(integer(event, "horizon", 0, kMaxPositions));
   facts.recall = unpack_f32(event, "recall");
   facts.final = boolean(event, "final");
-  if (facts.final) facts.future_mass = unpack_mass(event, model, facts.horizon);
+  if (!facts.final) return facts;
+  facts.future_mass = unpack_series(event, "future_mass", model, facts.horizon);
+  visit_future(facts.future, [&](const char* name, HeadSeries<float>& series) {
+    if (event.contains(name)) series = unpack_series(event, name, model, facts.horizon);
+  });
   return facts;
 }
 

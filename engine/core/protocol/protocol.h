@@ -51,7 +51,8 @@
 //                seconds                        time of this step
 //   policy     {q, policy: canonical text}      parameters were changed and hold from query q on
 //   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool}, and when final
-//              {future_mass: f32 [layers][kv_heads][horizon]}
+//              {future_mass: f32 [layers][kv_heads][horizon]}, and as far as they were asked for future_rms,
+//              future_max, value_norm, output_mean, output_rms, output_max, each like it
 //
 // Events of any request:
 //   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}

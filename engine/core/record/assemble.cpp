@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "engine/core/record/check.h"
-#include "engine/core/record/oracle_lifetimes.h"
 
 namespace kvscope {
 namespace {
@@ -38,7 +37,7 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.reads.clear();
   run.changes.clear();
   run.future_mass = HeadSeries<float>();
-  run.oracle_evict_at = LifetimeMap();
+  run.future = FutureKinds();
   run.oracle_horizon = 0;
   run.recall_so_far.clear();
   run.n_queries = 0;
@@ -73,8 +72,8 @@ void apply(RunRecord& run, OracleFacts facts) {
     return;
   }
   run.future_mass = std::move(facts.future_mass);
+  run.future = std::move(facts.future);
   run.recall_so_far.clear();
-  compute_oracle_lifetimes(run);
 }
 
 void apply(RunRecord& run, PolicyChange change) {

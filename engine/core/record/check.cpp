@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "engine/core/record/run_fields.h"
 
@@ -95,13 +96,24 @@ void check_read(const ModelInfo& model, const PageRead& read, int n_tokens, std:
   last_q = read.q;
 }
 
-void check_mass(std::span<const float> row, const OracleSpec& oracle, int horizon) {
-  const float most = oracle.normalised ? 1 : static_cast<float>(horizon);
+/// Probabilities, unless they were made with the normaliser of what the policy kept (KVpop eq. 34): that of an evicted
+/// key may be any number. Weighed ones have no bound either.
+void check_mass(const char* field, std::span<const float> row, bool is_probability) {
+  const float most = is_probability ? 1 + kRoundingOfMean : std::numeric_limits<float>::max();
   for (const float value : row) {
-    if (value < 0 || value > most + kRoundingOfMean) {
-      throw RunFault("future_mass", std::to_string(value), "0 to " + std::to_string(most) + ", or NaN");
+    if (value < 0 || value > most) {
+      throw RunFault(field, std::to_string(value), is_probability ? "0 to 1, or NaN" : "0 or more, or NaN");
     }
   }
+}
+
+/// Calls check(field, series, whether its values are probabilities) for every series that the oracle goes by.
+template <typename Run, typename Check>
+void visit_masses(const Run& run, const OracleSpec& oracle, Check check) {
+  check("future_mass", run.future_mass, !oracle.sparse_lse);
+  visit_future(run.future, [&](const char* field, const HeadSeries<float>& series) {
+    check(field, series, !oracle.sparse_lse && std::string_view(field).starts_with("future_"));
+  });
 }
 
 void check_recall(const ModelInfo& model, const std::vector<float>& recall) {
@@ -225,11 +237,13 @@ void check_oracle(const RunRecord& run, const OracleFacts& facts) {
   check_count("horizon", facts.horizon, 0, run.n_tokens());
   check_recall(run.model, facts.recall);
   if (!facts.final) return;
-  check_rows(run, "future_mass", facts.future_mass, [&](const std::vector<float>& row) {
-    if (row.size() != static_cast<std::size_t>(facts.horizon)) {
-      throw RunFault("future_mass", std::to_string(row.size()) + " tokens", std::to_string(facts.horizon));
-    }
-    check_mass(row, run.oracle, facts.horizon);
+  visit_masses(facts, run.oracle, [&](const char* field, const HeadSeries<float>& series, bool is_probability) {
+    check_rows(run, field, series, [&](const std::vector<float>& row) {
+      if (row.size() != static_cast<std::size_t>(facts.horizon)) {
+        throw RunFault(field, std::to_string(row.size()) + " tokens", std::to_string(facts.horizon));
+      }
+      check_mass(field, row, is_probability);
+    });
   });
 }
 
@@ -267,10 +281,9 @@ void check_run(const RunRecord& run) {
     last_q = change.q;
   }
   check_count("oracle_horizon", run.oracle_horizon, 0, n);
-  const int horizon = run.oracle_horizon > 0 ? run.oracle_horizon : n;
-  check_rows(run, "future_mass", run.future_mass,
-             [&](const std::vector<float>& row) { check_mass(row, run.oracle, horizon); });
-  check_lifetime_rows(run, "oracle_evict_at", run.oracle_evict_at);
+  visit_masses(run, run.oracle, [&](const char* field, const HeadSeries<float>& series, bool is_probability) {
+    check_rows(run, field, series, [&](const std::vector<float>& row) { check_mass(field, row, is_probability); });
+  });
   if (!run.recall_so_far.empty()) check_recall(run.model, run.recall_so_far);
 }
 

@@ -49,6 +49,7 @@ struct OracleFacts {
   std::vector<float> recall;  // [n_layers][n_kv_heads], recall(q) of Metric::recall at q = horizon - 1; NaN for 0 / 0
   bool final = false;
   HeadSeries<float> future_mass;  // [n_layers][n_kv_heads][horizon], empty unless final; NaN without future queries
+  FutureKinds future;             // the same
 };
 
 /// A cancelled run has ended too: that is an outcome, not an error.

@@ -42,7 +42,7 @@ void finish_run(RunRecord& run, RunStatus status, std::string message) {
   run.scores.resize(n, kNaN);
   run.evict_at.resize(n, kUndecided);
   run.future_mass.resize(n, kNaN);
-  run.oracle_evict_at.resize(n, kUndecided);
+  visit_future(run.future, [&](const char*, HeadSeries<float>& series) { series.resize(n, kNaN); });
   if (n == 0) return;
   const RetentionGeometry geometry = run.geometry();
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {

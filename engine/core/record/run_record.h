@@ -79,6 +79,25 @@ struct PolicyChange {
   bool operator==(const PolicyChange&) const = default;
 };
 
+/// What the oracle can go by beside the mean mass, see OracleSpec. Each as future_mass, or empty where it was not asked
+/// for.
+struct FutureKinds {
+  HeadSeries<float> rms, max;                             // root mean square and maximum over later queries
+  HeadSeries<float> value_norm;                           // |v_t|
+  HeadSeries<float> output_mean, output_rms, output_max;  // each query head's mass times |W_o v_t| / mean |o W_o|
+};
+
+/// Calls visit(name, series) for each of them (const or not).
+template <typename Kinds, typename Visit>
+void visit_future(Kinds& kinds, Visit&& visit) {
+  visit("future_rms", kinds.rms);
+  visit("future_max", kinds.max);
+  visit("value_norm", kinds.value_norm);
+  visit("output_mean", kinds.output_mean);
+  visit("output_rms", kinds.output_rms);
+  visit("output_max", kinds.output_max);
+}
+
 enum class RunStatus : std::uint8_t { running, complete, cancelled, failed };
 std::string_view to_string(RunStatus status);
 
@@ -109,16 +128,17 @@ struct RunRecord {
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending
   std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
-  /// The oracle's target before the log: maximum over the group of the mean future mass, [0, 1]; NaN if none.
+  /// Mean of the dense teacher's attention from later queries, over the group as `oracle` says, [0, 1]; NaN if none.
   HeadSeries<float> future_mass;
-  OracleSpec oracle;            // how future_mass is made
-  LifetimeMap oracle_evict_at;  // empty until known
-  int oracle_horizon = 0;       // queries the oracle has seen; < n_tokens() means "so far"
+  FutureKinds future;      // the same gathered and weighed in other ways
+  OracleSpec oracle;       // how these are made, and which oracle the run is held against
+  int oracle_horizon = 0;  // queries the oracle has seen; < n_tokens() means "so far"
   /// [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty.
   std::vector<float> recall_so_far;
 
   /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as
-  /// the last sampled token need not be fed. 0: none yet, or not known; queries() takes n_tokens() then.
+  /// the last sampled token need not be fed. 0: none yet, or of a run that has ended: not known, queries() takes
+  /// n_tokens() then.
   int n_queries = 0;
 
   RunStatus status = RunStatus::running;
@@ -129,7 +149,7 @@ struct RunRecord {
   int prompt_index = -1;    // which prompt of a capture's file it answers; -1: a run on its own
 
   int n_tokens() const { return static_cast<int>(ids.size()); }
-  int queries() const { return n_queries > 0 ? n_queries : n_tokens(); }
+  int queries() const { return n_queries > 0 || status == RunStatus::running ? n_queries : n_tokens(); }
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
@@ -63,23 +64,47 @@ struct Question {
   }
 };
 
-/// What the oracle says of a token that left at `evict_at`, or that is kept at q.
-std::string oracle_verdict(const Question& question, bool evicted) {
+/// "An oracle of 416 tokens, as many as this head keeps at query 981," or how else its capacity came about.
+std::string oracle_name(const RunRecord& run, int capacity, std::int32_t q, bool by_quarter) {
+  if (by_quarter) return "This head keeps nothing at query " + std::to_string(q) + "; an oracle of 25 % of the run";
+  if (run.oracle.budget) return "The oracle (" + run.oracle.title() + ")";
+  const std::string whose = run.oracle.pooled ? "all heads keep" : "this head keeps";
+  return "An oracle of " + counted(capacity, "token") + ", as many as " + whose + " at query " + std::to_string(q) + ",";
+}
+
+std::string verdict_on_evicted(const Question& question) {
   const RunRecord& run = question.run;
-  if (run.oracle_evict_at.empty()) return " The oracle is not known for this run.";
-  const std::vector<std::int32_t>& row = run.oracle_evict_at.row(question.layer, question.kv_head);
-  const std::int32_t t = question.t;
-  const std::int32_t oracle = static_cast<std::size_t>(t) < row.size() ? row[t] : kUndecided;
-  if (oracle == kUndecided) return " The oracle has not seen enough to judge.";
-  const std::string token = "token " + std::to_string(t);
-  const std::string until = oracle == kNever ? "to the end" : "until " + std::to_string(oracle);
-  if (evicted) {
-    if (oracle > question.evict_at) return " The oracle would have kept " + token + " " + until + ": wrong eviction.";
-    if (oracle == question.evict_at) return " The oracle drops " + token + " at the same query: right eviction.";
-    return " The oracle drops " + token + " already at " + std::to_string(oracle) + ": right eviction.";
+  const VerdictOfEviction found = eviction_verdict(run, question.layer, question.kv_head, question.t);
+  if (found.verdict == EvictionVerdict::unknown) {
+    if (question.evict_at < question.out()) return " It was in the window still: the oracle does not judge that.";
+    return question.evict_at >= Oracle(run).n_queries() ? " The oracle has not seen enough to judge."
+                                                        : " The oracle has no room for any token to judge by.";
   }
-  if (visible(question.q, t, oracle)) return " The oracle keeps " + token + " too, " + until + ": rightly kept.";
-  return " The oracle dropped " + token + " at " + std::to_string(oracle) + ": wrongly kept.";
+  const OracleCounts counts = Oracle(run).counts(question.layer, question.kv_head, question.evict_at);
+  const std::string name = " " + oracle_name(run, counts.pool, question.evict_at, found.by_quarter);
+  const std::string token = "token " + std::to_string(question.t);
+  return found.verdict == EvictionVerdict::wrong ? name + " would have kept " + token + ": wrong eviction."
+                                                 : name + " would not have kept " + token + " either: right eviction.";
+}
+
+std::string verdict_on_kept(const Question& question) {
+  const Oracle oracle(question.run);
+  const std::int32_t q = std::min(question.q, oracle.n_queries() - 1);
+  if (question.t > q - oracle.window()) return " The oracle has not seen enough to judge.";
+  const OracleCounts counts = oracle.counts(question.layer, question.kv_head, q);
+  if (!counts.chosen) {
+    return " Nothing had to be chosen at query " + std::to_string(q) + ": the oracle does not judge that.";
+  }
+  const bool keeps = oracle.keeps(question.layer, question.kv_head, q)[static_cast<std::size_t>(question.t)] != 0;
+  const std::string token = "token " + std::to_string(question.t);
+  return " " + oracle_name(question.run, counts.pool, q, false) +
+         (keeps ? " keeps " + token + " too: rightly kept." : " does not keep " + token + ": wrongly kept.");
+}
+
+/// What the oracle says of a token that left, or that is kept at q.
+std::string oracle_verdict(const Question& question, bool evicted) {
+  if (!Oracle(question.run).is_known()) return " The oracle is not known for this run.";
+  return evicted ? verdict_on_evicted(question) : verdict_on_kept(question);
 }
 
 /// The policy's own reason.

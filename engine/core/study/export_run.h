@@ -16,7 +16,7 @@ std::set<ExportPart> parse_export_parts(const std::string& names);
 
 /// One table, its first line the names of its columns:
 ///
-///     lifetimes and scores   layer,kv_head,token,evict_at,score,future_mass,oracle_evict_at
+///     lifetimes and scores   layer,kv_head,token,evict_at,score,future_mass,eviction_verdict
 ///                            (lifetimes alone: without score and future_mass; scores alone: without the lifetimes)
 ///     contests               q,layer,kv_head,newcomer,boundary,newcomer_effective,boundary_effective,evicted
 ///     tokens                 token,id,logprob,piece
@@ -28,8 +28,8 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
 
 /// One array each, series as [layer, kv_head, token], metrics as [layer, kv_head], contests and tokens as columns:
 ///
-///     lifetimes   evict_at oracle_evict_at
-///     scores      score future_mass
+///     lifetimes   evict_at eviction_verdict (0 right, 1 wrong, -1 not judged; 2, 3 by an oracle of 25 % of the run)
+///     scores      score future_mass future_rms future_max value_norm output_mean output_rms output_max
 ///     contests    contest_q contest_layer ...
 ///     tokens      token_id token_logprob token_piece
 ///     metrics     density recall ...

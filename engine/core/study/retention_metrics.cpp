@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/study/oracle.h"
+
 namespace kvscope {
 namespace {
 
@@ -18,39 +20,43 @@ constexpr MetricInfo kMetrics[] = {
      "1 - kept / all tokens between sinks and window (n_sink <= t <= q - window): 0 is dense, 1 is window only", false},
     {Metric::cache_share, "cache_share", "Cache share", "kept tokens / (q + 1); window and sinks count", false},
     {Metric::recall, "recall", "Oracle recall",
-     "tokens kept by policy and oracle / tokens kept by the oracle, over eligible tokens (n_sink <= t <= q - window); "
-     "oracle: running top-k of the dense teacher's future attention with the same sinks, window, top_k and decay",
+     "share of the oracle's tokens that the policy keeps too, over eligible tokens (n_sink <= t <= q - window); the "
+     "oracle holds as many as the policy keeps at q, those of most future attention; no value where nothing was chosen",
      true},
+    {Metric::mean_recall, "mean_recall", "Mean recall",
+     "oracle recall in the mean over the queries up to q at which something was chosen", true},
+    {Metric::chance, "chance", "Chance",
+     "kept / eligible tokens: the recall of as many tokens drawn at random; no value where nothing was chosen", true},
+    {Metric::above_chance, "above_chance", "Recall above chance",
+     "(mean recall - mean chance) / (1 - mean chance), means over the queries up to q at which something was chosen: "
+     "0 is random, 1 the oracle",
+     true},
+    {Metric::mass_kept, "mass_kept", "Mass kept",
+     "future attention mass of the kept tokens / that of all eligible tokens (n_sink <= t <= q - window)", true},
+    {Metric::mass_kept_but_first, "mass_kept_but_first", "Mass kept but first",
+     "mass kept without token 0, on which a model's attention may rest", true},
     {Metric::mass_recall, "mass_recall", "Mass recall",
      "future attention mass of the kept tokens / that of the oracle's tokens, over eligible tokens; "
-     "not bounded by 1, as the oracle may rank by decayed mass",
+     "not bounded by 1, as the oracle may rank by decayed mass; no value where nothing was chosen",
      true},
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
-    {Metric::chance, "chance", "Chance", "kept / eligible tokens: the recall of random retention of the same size",
-     false},
 };
 
 /// One head's lifetimes as the metrics see them.
 struct HeadRows {
   std::span<const std::int32_t> evict_at;
-  std::span<const std::int32_t> oracle;  // empty if not known
-  std::span<const float> mass;           // empty if not known
-  bool running;
+  bool open;  // the run has not ended, or ended in failure: what has no lifetime is alive
 
-  /// Whether the policy has a decision on t. While a run is in progress "open" means alive so far; after it, in the
-  /// window.
-  bool decided(std::int32_t t) const { return running || evict_at[t] != kUndecided; }
-  bool oracle_decided(std::int32_t t) const {
-    return t < static_cast<std::int32_t>(oracle.size()) && oracle[t] != kUndecided;
+  /// Whether the policy has a decision on t. Of a run that has ended well, "open" means in the window.
+  bool decided(std::int32_t t) const {
+    return t < static_cast<std::int32_t>(evict_at.size()) && (open || evict_at[t] != kUndecided);
   }
 };
 
 HeadRows head_rows(const RunRecord& run, int layer, int kv_head) {
-  HeadRows rows{.evict_at = run.evict_at.row(layer, kv_head), .running = run.status == RunStatus::running};
-  if (!run.oracle_evict_at.empty()) rows.oracle = run.oracle_evict_at.row(layer, kv_head);
-  if (!run.future_mass.empty()) rows.mass = run.future_mass.row(layer, kv_head);
-  return rows;
+  return {.evict_at = run.evict_at.row(layer, kv_head),
+          .open = run.status == RunStatus::running || run.status == RunStatus::failed};
 }
 
 float ratio(double part, double whole) { return whole > 0 ? static_cast<float>(part / whole) : kNaN; }
@@ -72,42 +78,39 @@ float cache_share(const HeadRows& rows, std::int32_t q) {
   return ratio(kept, q + 1);
 }
 
-/// Recall, each token weighing `weight(t)`; tokens whose weight is NaN are left out.
-template <typename Weight>
-float weighted_recall(const HeadRows& rows, std::int32_t q, std::int32_t from, std::int32_t to, bool intersect,
-                      Weight weight) {
-  double policy = 0, oracle = 0;
-  for (std::int32_t t = from; t <= to; ++t) {
-    const double w = weight(t);
-    if (!rows.decided(t) || !rows.oracle_decided(t) || std::isnan(w)) continue;
-    const bool oracle_keeps = visible(q, t, rows.oracle[t]);
-    if (oracle_keeps) oracle += w;
-    if (visible(q, t, rows.evict_at[t]) && (oracle_keeps || !intersect)) policy += w;
-  }
-  return ratio(policy, oracle);
+float value_of(const HeadRows& rows, Metric metric, std::int32_t q, const RetentionGeometry& geometry) {
+  const std::int32_t to = q - geometry.window;
+  if (metric == Metric::density) return kept_share(rows, q, 0, to);
+  if (metric == Metric::evict_ratio) return 1 - kept_share(rows, q, geometry.n_sink, to);
+  return cache_share(rows, q);
 }
 
-float value_of(const HeadRows& rows, Metric metric, std::int32_t q, const RetentionGeometry& geometry) {
-  const std::int32_t from = geometry.n_sink, to = q - geometry.window;
+float value_of(const OracleCounts& counts, Metric metric) {
   switch (metric) {
-    case Metric::density:
-      return kept_share(rows, q, 0, to);
-    case Metric::evict_ratio:
-      return 1 - kept_share(rows, q, from, to);
-    case Metric::chance:
-      return kept_share(rows, q, from, to);
-    case Metric::cache_share:
-      return cache_share(rows, q);
     case Metric::recall:
-      return weighted_recall(rows, q, from, to, true, [](std::int32_t) { return 1.0; });
-    case Metric::regret:
-      return 1 - value_of(rows, Metric::mass_recall, q, geometry);
+      return static_cast<float>(counts.recall());
+    case Metric::chance:
+      return static_cast<float>(counts.chance());
+    case Metric::mass_kept:
+      return static_cast<float>(counts.mass_kept());
+    case Metric::mass_kept_but_first:
+      return static_cast<float>(counts.mass_kept_but_first());
     case Metric::mass_recall:
-      return weighted_recall(rows, q, from, to, false, [&](std::int32_t t) {
-        return t < static_cast<std::int32_t>(rows.mass.size()) ? static_cast<double>(rows.mass[t]) : NAN;
-      });
+      return static_cast<float>(counts.mass_recall());
+    case Metric::regret:
+      return static_cast<float>(1 - counts.mass_recall());
+    default:
+      return kNaN;
   }
-  return kNaN;
+}
+
+float oracle_value(const Oracle& oracle, Metric metric, int layer, int kv_head, std::int32_t q) {
+  if (metric != Metric::mean_recall && metric != Metric::above_chance) {
+    return value_of(oracle.counts(layer, kv_head, q), metric);
+  }
+  const std::vector<OracleCounts> curve = oracle.curve(layer, kv_head);
+  const OracleMean mean = mean_of(std::span(curve).first(static_cast<std::size_t>(q) + 1));
+  return static_cast<float>(metric == Metric::mean_recall ? mean.recall : mean.above_chance());
 }
 
 HeadMap empty_map(const RunRecord& run) {
@@ -115,12 +118,9 @@ HeadMap empty_map(const RunRecord& run) {
   return {n_layers, n_kv_heads, std::vector<float>(static_cast<std::size_t>(n_layers) * n_kv_heads, kNaN)};
 }
 
-/// The last query that the metric can speak of, at most q; -1 if there is none.
-std::int32_t last_query(const RunRecord& run, std::int32_t q, bool needs_oracle) {
-  const std::int32_t last = run.ids.empty() || run.evict_at.empty() ? -1 : std::min(q, run.queries() - 1);
-  if (!needs_oracle) return last;
-  if (run.oracle_evict_at.empty()) return -1;
-  return run.oracle_horizon > 0 ? std::min(last, run.oracle_horizon - 1) : last;
+/// The last query that was made, at most q; -1 if there is none.
+std::int32_t last_query(const RunRecord& run, std::int32_t q) {
+  return run.ids.empty() || run.evict_at.empty() ? -1 : std::min(q, run.queries() - 1);
 }
 
 /// Adds one to every element of [from, to) of a series of which `steps` is the difference; steps.size() = length + 1.
@@ -139,26 +139,6 @@ void accumulate(std::vector<std::int32_t>& steps) {
   steps.pop_back();
 }
 
-/// Mean of recall(q) over q = first ... last, O(last): a token counts from t + window until it is evicted.
-float mean_recall_of(const HeadRows& rows, const RetentionGeometry& geometry, std::int32_t first, std::int32_t last) {
-  std::vector<std::int32_t> oracle(last + 2, 0), both(last + 2, 0);
-  for (std::int32_t t = geometry.n_sink; t <= last - geometry.window; ++t) {
-    if (!rows.decided(t) || !rows.oracle_decided(t)) continue;
-    add_interval(oracle, t + geometry.window, rows.oracle[t]);
-    add_interval(both, t + geometry.window, std::min(rows.oracle[t], rows.evict_at[t]));
-  }
-  accumulate(oracle);
-  accumulate(both);
-  double sum = 0;
-  int n = 0;
-  for (std::int32_t q = first; q <= last; ++q) {
-    if (oracle[q] == 0) continue;
-    sum += static_cast<double>(both[q]) / oracle[q];
-    ++n;
-  }
-  return ratio(sum, n);
-}
-
 }  // namespace
 
 std::span<const MetricInfo> metric_list() { return kMetrics; }
@@ -171,8 +151,10 @@ const MetricInfo* find_metric(std::string_view name) {
 }
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
+  if (std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle)
+    return head_metric(Oracle(run), run, metric, q);
   HeadMap map = empty_map(run);
-  q = last_query(run, q, std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle);
+  q = last_query(run, q);
   if (q < 0) return map;
   const RetentionGeometry geometry = run.geometry();
   auto value = map.values.begin();
@@ -184,18 +166,13 @@ HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   return map;
 }
 
-HeadMap mean_recall(const RunRecord& run) {
+HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, std::int32_t q) {
   HeadMap map = empty_map(run);
-  const std::int32_t last = last_query(run, run.n_tokens() - 1, true);
-  if (last < 0) return map;
-  const RetentionGeometry geometry = run.geometry();
-  const std::int32_t first = geometry.budget();
-  if (first > last) return map;
+  q = std::min(q, oracle.n_queries() - 1);
+  if (q < 0 || !oracle.is_known()) return map;
   auto value = map.values.begin();
   for (int layer = 0; layer < map.n_layers; ++layer) {
-    for (int head = 0; head < map.n_kv_heads; ++head) {
-      *value++ = mean_recall_of(head_rows(run, layer, head), geometry, first, last);
-    }
+    for (int head = 0; head < map.n_kv_heads; ++head) *value++ = oracle_value(oracle, metric, layer, head, q);
   }
   return map;
 }

@@ -10,7 +10,19 @@
 
 namespace kvscope {
 
-enum class Metric { density, evict_ratio, cache_share, recall, mass_recall, regret, chance };
+enum class Metric {
+  density,
+  evict_ratio,
+  cache_share,
+  recall,
+  mean_recall,
+  chance,
+  above_chance,
+  mass_kept,
+  mass_kept_but_first,
+  mass_recall,
+  regret
+};
 
 struct MetricInfo {
   Metric metric;
@@ -34,14 +46,13 @@ struct HeadMap {
 /// density(q)     = |kept, t <= q - window| / |{t <= q - window}|            sinks count, the window does not
 /// evict_ratio(q) = 1 - |kept, n_sink <= t <= q - window| / |{n_sink <= t <= q - window}|
 /// cache_share(q) = |kept, all| / (q + 1)                                    window and sinks count
-/// recall(q)      = |kept and oracle kept| / |oracle kept|  over eligible tokens n_sink <= t <= q - window
-/// mass_recall(q) = future mass of what is kept / future mass of what the oracle keeps, over eligible tokens
-/// regret(q)      = 1 - mass_recall(q)
-/// chance(q)      = |kept| / |eligible|: what random retention of the same size would recall
+///
+/// The others are those of the run's oracle (OracleSpec, Oracle) at the last query up to q that it has seen. While a run
+/// goes on its tokens count as kept until somebody says otherwise; of queries that were not made there is no value.
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
-
-/// Mean of recall(q) over q from budget to the last position (q where the cache is full), per head. NaN if it never fills.
-HeadMap mean_recall(const RunRecord& run);
+/// The same by another oracle over the run.
+class Oracle;
+HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, std::int32_t q);
 
 /// Mean of the values that are not NaN; NaN if there is none.
 double mean(const HeadMap& map);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/core/study/export_run.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
@@ -67,12 +68,22 @@ void series_cell(CsvFile& csv, const HeadSeries<T>& series, int layer, int head,
   }
 }
 
+std::string_view verdict_name(const std::vector<std::vector<VerdictOfEviction>>& verdicts, int head, int token) {
+  if (verdicts.empty()) return {};
+  const VerdictOfEviction found = verdicts[static_cast<std::size_t>(head)][static_cast<std::size_t>(token)];
+  if (found.verdict == EvictionVerdict::unknown) return {};
+  if (found.by_quarter) return found.verdict == EvictionVerdict::wrong ? "wrong by 25 %" : "right by 25 %";
+  return found.verdict == EvictionVerdict::wrong ? "wrong" : "right";
+}
+
 void write_series(CsvFile& csv, const RunRecord& run, bool lifetimes, bool scores) {
   for (const char* name : {"layer", "kv_head", "token"}) csv.cell(name);
   if (lifetimes) csv.cell("evict_at");
   if (scores) csv.cell("score"), csv.cell("future_mass");
-  if (lifetimes) csv.cell("oracle_evict_at");
+  if (lifetimes) csv.cell("eviction_verdict");
   csv.end_line();
+  const std::vector<std::vector<VerdictOfEviction>> verdicts =
+      lifetimes ? eviction_verdicts(run) : decltype(verdicts)();
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
     for (int head = 0; head < run.model.n_kv_heads; ++head) {
       for (int token = 0; token < run.n_tokens(); ++token) {
@@ -80,7 +91,7 @@ void write_series(CsvFile& csv, const RunRecord& run, bool lifetimes, bool score
         if (lifetimes) series_cell(csv, run.evict_at, layer, head, token);
         if (scores) series_cell(csv, run.scores, layer, head, token);
         if (scores) series_cell(csv, run.future_mass, layer, head, token);
-        if (lifetimes) series_cell(csv, run.oracle_evict_at, layer, head, token);
+        if (lifetimes) csv.cell(verdict_name(verdicts, layer * run.model.n_kv_heads + head, token));
         csv.end_line();
       }
     }

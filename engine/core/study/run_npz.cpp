@@ -4,6 +4,7 @@
 
 #include "engine/core/study/export_run.h"
 #include "engine/core/study/npz.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/file.h"
 
@@ -31,6 +32,20 @@ template <typename T>
 void add_column(NpzWriter& npz, const std::string& name, const std::vector<T>& values) {
   const std::int64_t n = std::ssize(values);
   npz.add(name, std::span(&n, 1), std::span<const T>(values));
+}
+
+/// 0 right, 1 wrong, -1 not judged; 2 and 3 by an oracle of a quarter of the run.
+void add_verdicts(NpzWriter& npz, const RunRecord& run) {
+  std::vector<std::int32_t> values;
+  for (const auto& head : eviction_verdicts(run)) {
+    for (const VerdictOfEviction& found : head) {
+      const bool known = found.verdict != EvictionVerdict::unknown;
+      values.push_back(known ? (found.verdict == EvictionVerdict::wrong) + (found.by_quarter ? 2 : 0) : -1);
+    }
+  }
+  if (values.empty()) return;
+  const std::array<std::int64_t, 3> shape = {run.model.n_layers, run.model.n_kv_heads, run.n_tokens()};
+  npz.add("eviction_verdict", shape, std::span<const std::int32_t>(values));
 }
 
 void add_contests(NpzWriter& npz, const std::vector<Contest>& contests) {
@@ -72,11 +87,12 @@ void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const s
   add_column(npz, "prompt_len", std::vector<std::int32_t>{run.prompt_len});
   if (parts.contains(ExportPart::lifetimes)) {
     add_series(npz, "evict_at", run.evict_at, run, kUndecided);
-    add_series(npz, "oracle_evict_at", run.oracle_evict_at, run, kUndecided);
+    add_verdicts(npz, run);
   }
   if (parts.contains(ExportPart::scores)) {
     add_series(npz, "score", run.scores, run, kNaN);
     add_series(npz, "future_mass", run.future_mass, run, kNaN);
+    visit_future(run.future, [&](const char* name, const auto& series) { add_series(npz, name, series, run, kNaN); });
   }
   if (parts.contains(ExportPart::contests)) add_contests(npz, run.contests);
   if (parts.contains(ExportPart::tokens)) add_tokens(npz, run);

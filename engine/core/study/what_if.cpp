@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "engine/core/policy/policy.h"
-#include "engine/core/record/oracle_lifetimes.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/refuse.h"
 
@@ -93,10 +92,11 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
   result.local_heads.clear();
   if (policy.local_heads != nullptr)
     result.local_heads = policy.local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
-  result.oracle_evict_at = LifetimeMap();
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.
-  if (geometry.window != run.geometry().window) result.future_mass = HeadSeries<float>();
-  if (!result.future_mass.empty()) compute_oracle_lifetimes(result);
+  if (geometry.window != run.geometry().window) {
+    result.future_mass = HeadSeries<float>();
+    result.future = FutureKinds();
+  }
   return result;
 }
 

@@ -2,33 +2,15 @@
 // say by check_run().
 
 #include <algorithm>
-#include <charconv>
 
 #include "engine/core/record/check.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/run_table.h"
+#include "engine/core/trace/run_versions.h"
 
 namespace kvscope::trace {
 
 namespace {
-
-/// What a sentence like "kvpop mlstm, delay 64" says.
-ScorerInfo scorer_of(const std::string& text) {
-  ScorerInfo scorer{.kind = text.substr(0, text.find(',')), .text = text};
-  std::replace(scorer.kind.begin(), scorer.kind.end(), ' ', '_');
-  constexpr std::string_view kWord = "delay ";
-  int delay = 0;
-  if (const std::size_t at = text.find(kWord); at != std::string::npos) {
-    const char* begin = text.data() + at + kWord.size();
-    if (std::from_chars(begin, text.data() + text.size(), delay).ec == std::errc() && delay >= 0) scorer.delay = delay;
-  }
-  return scorer;
-}
-
-/// What is taken to have been said by files that lack a dataset.
-void upgrade(RunRecord& run, int version) {
-  if (version < 2) run.scorer = scorer_of(run.scorer.text);  // local_heads: not known
-}
 
 /// Where a member of the record stands in a file; contests and reads are groups of their own names.
 std::string path_of(std::string member) {
@@ -50,8 +32,9 @@ class Decoder {
     decode_scalars();
     decode_tokens();
     decode_texts();
-    visit_series(run_,
-                 [&](auto& series, Dataset values, Dataset lengths, auto) { decode_series(series, values, lengths); });
+    visit_series(run_, [&](auto& series, Dataset values, Dataset lengths, auto) {
+      if (schema(values).is_in(block_.version)) decode_series(series, values, lengths);
+    });
     visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
     decode_reads();
     upgrade(run_, block_.version);
@@ -81,7 +64,7 @@ class Decoder {
         count[Axis::kv_head] != model_.n_kv_heads || n_ > INT32_MAX - 2)
       malformed(file_, block_.run, "shape", "another than the model's", "one run of the model");
     for (const auto& dataset : kSchema) {
-      const bool known = dataset.since <= block_.version;
+      const bool known = dataset.is_in(block_.version);
       const auto bytes = known ? n_elements(dataset, block_.slice.count) * size_of(dataset.type) : 0;
       if (static_cast<std::int64_t>(block_[dataset.id].size()) != bytes)
         fail(dataset.id, std::to_string(block_[dataset.id].size()) + " bytes", std::to_string(bytes));
@@ -92,7 +75,7 @@ class Decoder {
 
   void decode_scalars() {
     visit_scalars(run_, [&]<typename T>(Dataset id, T& member) {
-      if (schema(id).since > block_.version) return;
+      if (!schema(id).is_in(block_.version)) return;
       if constexpr (std::is_same_v<T, int>) {
         member = block_.value<std::int32_t>(id);
       } else if constexpr (std::is_same_v<T, bool>) {
@@ -144,7 +127,7 @@ class Decoder {
     const auto pool = block_.values<char>(Dataset::text);
     const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::text_byte]);
     for (const RunText& text : kRunTexts) {
-      if (schema(text.span).since > block_.version) continue;
+      if (!schema(text.span).is_in(block_.version)) continue;
       const auto span = block_.values<std::int64_t>(text.span);
       const auto begin = static_cast<std::uint64_t>(span[0]) - base, end = static_cast<std::uint64_t>(span[1]) - base;
       if (end < begin || end > pool.size()) fail(text.span, "a span outside the run's texts", "within them");

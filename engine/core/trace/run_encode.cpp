@@ -3,9 +3,11 @@
 #include <bit>
 #include <limits>
 
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/run_table.h"
+#include "engine/core/trace/run_versions.h"
 
 namespace kvscope::trace {
 
@@ -66,7 +68,7 @@ void encode_tokens(RunBlock& block, const RunRecord& run, std::int64_t piece_beg
 void encode_texts(RunBlock& block, const RunRecord& run, std::int64_t begin) {
   std::string pool;
   for (const RunText& text : kRunTexts) {
-    if (schema(text.span).since > block.version) continue;
+    if (!schema(text.span).is_in(block.version)) continue;
     const auto first = begin + static_cast<std::int64_t>(pool.size());
     pool += text.get(run);
     block.set<std::int64_t>(text.span,
@@ -121,17 +123,43 @@ bool has_lifetimes(const RunRecord& run) {
   return run.queries() <= run.n_tokens();
 }
 
+constexpr std::uint8_t kNotJudged = 255;
+
+/// EvictionVerdict of every token, 2 more for those by an oracle of a quarter.
+std::vector<std::uint8_t> verdict_column(const RunRecord& run) {
+  const auto n_heads = static_cast<std::size_t>(run.model.n_layers) * static_cast<std::size_t>(run.model.n_kv_heads);
+  std::vector<std::uint8_t> column(n_heads * run.ids.size(), kNotJudged);
+  std::size_t at = 0;
+  for (const auto& head : eviction_verdicts(run)) {
+    for (const VerdictOfEviction& found : head) {
+      if (found.verdict != EvictionVerdict::unknown)
+        column[at] = static_cast<std::uint8_t>(found.verdict == EvictionVerdict::wrong) + (found.by_quarter ? 2 : 0);
+      ++at;
+    }
+  }
+  return column;
+}
+
 /// What follows from the rest, so that a reader in another language need not parse policies.
 void encode_derived(RunBlock& block, const RunRecord& run) {
   RetentionGeometry geometry{.n_sink = -1, .window = -1, .top_k = -1, .log_gamma = 0, .decay_stride = 1};
   std::vector<float> density(run.model.n_layers * static_cast<std::size_t>(run.model.n_kv_heads), kNaN);
-  std::vector<float> recall = density, mass_recall = density;
+  std::vector<float> recall = density, mass_recall = density, chance = density, mass_kept = density;
+  std::vector<std::uint8_t> verdicts(block.slice.count[Axis::token] * density.size(), kNotJudged);
   try {
     geometry = run.geometry();
     if (has_lifetimes(run)) {
       density = head_metric(run, Metric::density, run.queries() - 1).values;
-      recall = head_metric(run, Metric::recall, run.queries() - 1).values;
-      mass_recall = head_metric(run, Metric::mass_recall, run.queries() - 1).values;
+      // A file that keeps an older version has an older oracle's recall: one column must not mean two things.
+      if (block.version >= 3) {
+        const Oracle oracle(run);
+        const auto of = [&](Metric metric) { return head_metric(oracle, run, metric, run.queries() - 1).values; };
+        recall = of(Metric::recall);
+        mass_recall = of(Metric::mass_recall);
+        chance = of(Metric::chance);
+        mass_kept = of(Metric::mass_kept);
+        verdicts = verdict_column(run);
+      }
     }
   } catch (const Error&) {
     // A run may have failed for this very reason (a budget smaller than its window): it is stored all the same.
@@ -144,11 +172,18 @@ void encode_derived(RunBlock& block, const RunRecord& run) {
   block.set<float>(Dataset::density, density);
   block.set<float>(Dataset::recall, recall);
   block.set<float>(Dataset::mass_recall, mass_recall);
+  block.set<float>(Dataset::chance, chance);
+  block.set<float>(Dataset::mass_kept, mass_kept);
+  block.set<std::uint8_t>(Dataset::eviction_verdict, verdicts);
 }
 
-}  // namespace
+/// Columns that only older versions have.
+void encode_old(RunBlock& block) {
+  if (!schema(Dataset::oracle_evict_at).is_in(block.version)) return;
+  encode_series(block, LifetimeMap(), kUndecided, Dataset::oracle_evict_at, Dataset::oracle_evict_at_length);
+}
 
-RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int version) {
+RunBlock encode_run_of(const RunRecord& run, const Extents& filled, int number, int version) {
   RunBlock block;
   block.run = number;
   block.version = version;
@@ -172,15 +207,23 @@ RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int
   visit_series(run, [&](const auto& series, Dataset values, Dataset lengths, auto mark) {
     encode_series(block, series, mark, values, lengths);
   });
+  encode_old(block);
   visit_contest_columns([&](Dataset id, auto member) { encode_column(block, run.contests, id, member); });
   encode_reads(block, run.reads, filled[Axis::page]);
   encode_derived(block, run);
   for (const auto& [span, axis] : kAxisSpans)
     block.set<std::int64_t>(span, std::array<std::int64_t, 2>{filled[axis], filled[axis] + count[axis]});
   for (const auto& dataset : kSchema)
-    if (dataset.since > version) block[dataset.id].clear();
+    if (!dataset.is_in(version)) block[dataset.id].clear();
   block.set(Dataset::checksum, checksum(block, run.model));
   return block;
+}
+
+}  // namespace
+
+RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int version) {
+  if (version < kVersion) return encode_run_of(downgraded(run, version), filled, number, version);
+  return encode_run_of(run, filled, number, version);
 }
 
 }  // namespace kvscope::trace

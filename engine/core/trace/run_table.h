@@ -46,7 +46,11 @@ void visit_series(Run& run, Visit&& visit) {
   visit(run.evict_at, Dataset::evict_at, Dataset::evict_at_length, kUndecided);
   visit(run.scores, Dataset::score, Dataset::score_length, kNaN);
   visit(run.future_mass, Dataset::future_mass, Dataset::future_mass_length, kNaN);
-  visit(run.oracle_evict_at, Dataset::oracle_evict_at, Dataset::oracle_evict_at_length, kUndecided);
+  // Both follow one another in the order of visit_future().
+  int next = static_cast<int>(Dataset::future_rms), length = static_cast<int>(Dataset::future_rms_length);
+  visit_future(run.future, [&](const char*, auto& series) {
+    visit(series, static_cast<Dataset>(next++), static_cast<Dataset>(length++), kNaN);
+  });
 }
 
 /// Calls visit(dataset, member pointer) for each column of the contests, then of the reads (pages apart).

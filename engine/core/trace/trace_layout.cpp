@@ -86,7 +86,7 @@ void describe_heads(hid_t file, const ModelInfo& model) {
   H5Id group(H5Gopen2(file, "heads", H5P_DEFAULT), "open heads");
   write_attribute(group, "NX_class", "NXdata");
   write_attribute(group, "signal", "score");
-  write_attribute(group, "auxiliary_signals", std::vector<std::string>{"future_mass", "evict_at", "oracle_evict_at"});
+  write_attribute(group, "auxiliary_signals", std::vector<std::string>{"future_mass", "evict_at"});
   write_attribute(group, "axes", std::vector<std::string>{"layer", "kv_head", "."});
   write_axis(group, "layer", "layer", model.n_layers);
   write_axis(group, "kv_head", "KV head", model.n_kv_heads);

@@ -61,16 +61,16 @@ class Merge {
       if (!info.shards.empty()) fail(path, "a merged trace", "a shard", "name the shards that it was made of");
       if (info.capture.n_prompts == 0) fail(path, "a trace that no capture made", "a shard of kvscope capture");
       const TraceInfo& first = infos_.front();
-      if (info.version != first.version && !options_.copy)
+      // Rows that stay in the shards are as they are, and what is counted from them is not as it was.
+      if (info.version != kVersion && !options_.copy)
         fail(path, "a trace of version " + std::to_string(info.version),
-             std::to_string(first.version) + " as in " + paths_[0].string(), "merge with --copy");
+             "version " + std::to_string(kVersion) + " of shards that are not copied", "merge with --copy");
       auto difference = model_difference(info.model, first.model);
       if (!difference) difference = capture_difference(info.capture, first.capture);
       if (difference)
         fail(path, difference->what + ": " + difference->a, difference->b + " as in " + paths_[0].string());
     }
     heading_.model = infos_[0].model;
-    if (!options_.copy) heading_.version = infos_[0].version;  // rows that stay in the shards are as they are
     heading_.capture = infos_[0].capture;
     heading_.capture.shard = 0;
     heading_.capture.n_shards = 1;

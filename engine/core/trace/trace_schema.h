@@ -36,7 +36,7 @@
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 2;
+inline constexpr int kVersion = 3;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
@@ -98,10 +98,18 @@ enum class Dataset : int {
   score_length,
   future_mass_length,
   oracle_evict_at_length,
+  future_rms_length,
+  future_max_length,
+  value_norm_length,
+  output_mean_length,
+  output_rms_length,
+  output_max_length,
   local_heads,
   density,
   recall,
   mass_recall,
+  chance,
+  mass_kept,
   recall_known,
   recall_so_far,
   checksum,
@@ -114,6 +122,13 @@ enum class Dataset : int {
   score,
   future_mass,
   oracle_evict_at,
+  future_rms,
+  future_max,
+  value_norm,
+  output_mean,
+  output_rms,
+  output_max,
+  eviction_verdict,
   contest_q,
   contest_layer,
   contest_kv_head,
@@ -138,7 +153,9 @@ struct DatasetSchema {
   std::array<Axis, 3> axes;  // outermost first; none behind the last
   const char* units;         // "" for pure numbers
   const char* meaning;
-  int since = 1;  // version of the format that it came with
+  int since = 1;         // version of the format that it came with
+  int until = kVersion;  // and the last that has it
+  constexpr bool is_in(int version) const { return since <= version && version <= until; }
   constexpr int rank() const {
     return axes[0] == Axis::none ? 0 : axes[1] == Axis::none ? 1 : axes[2] == Axis::none ? 2 : 3;
   }
@@ -165,7 +182,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::started_utc_span, "runs/started_utc_span", Type::i64, kRunSpan, "", "range in runs/text: ISO 8601"},
   {Dataset::policy_json_span, "runs/policy_json_span", Type::i64, kRunSpan, "", "range in runs/text: the policy as JSON: name, parameters, budget in three units, geometry"},
   {Dataset::changes_span, "runs/changes_span", Type::i64, kRunSpan, "", "range in runs/text: changes of the policy during the run, a line each: first query that it holds for, tab, policy; empty if there was none"},
-  {Dataset::oracle_span, "runs/oracle_span", Type::i64, kRunSpan, "", "range in runs/text: how future_mass is made, agg=...,mass=...,lse=...,ahead=..."},
+  {Dataset::oracle_span, "runs/oracle_span", Type::i64, kRunSpan, "", "range in runs/text: how the future attention is counted, and which oracle the run is held against: agg=...,mass=...,weight=...,capacity=...,budget=...,lse=...,ahead=...,kinds=..."},
   {Dataset::scorer_kind_span, "runs/scorer_kind_span", Type::i64, kRunSpan, "", "range in runs/text: kind of the gate that gave this run's scores (kvpop_mlstm); empty if nothing did", 2},
   {Dataset::scorer_span, "runs/scorer_span", Type::i64, kRunSpan, "", "range in runs/text: what gave this run's scores, in words; where nothing did, what the model has"},
   // runs: what was asked and how it went
@@ -197,11 +214,19 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::evict_at_length, "runs/evict_at_length", Type::i32, kRunHead, "tokens", "recorded tokens of each row of heads/evict_at, the rest is padding; -1: the run has none"},
   {Dataset::score_length, "runs/score_length", Type::i32, kRunHead, "tokens", "the same for heads/score"},
   {Dataset::future_mass_length, "runs/future_mass_length", Type::i32, kRunHead, "tokens", "the same for heads/future_mass"},
-  {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at"},
+  {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at", 1, 2},
+  {Dataset::future_rms_length, "runs/future_rms_length", Type::i32, kRunHead, "tokens", "the same for heads/future_rms", 3},
+  {Dataset::future_max_length, "runs/future_max_length", Type::i32, kRunHead, "tokens", "the same for heads/future_max", 3},
+  {Dataset::value_norm_length, "runs/value_norm_length", Type::i32, kRunHead, "tokens", "the same for heads/value_norm", 3},
+  {Dataset::output_mean_length, "runs/output_mean_length", Type::i32, kRunHead, "tokens", "the same for heads/output_mean", 3},
+  {Dataset::output_rms_length, "runs/output_rms_length", Type::i32, kRunHead, "tokens", "the same for heads/output_rms", 3},
+  {Dataset::output_max_length, "runs/output_max_length", Type::i32, kRunHead, "tokens", "the same for heads/output_max", 3},
   {Dataset::local_heads, "runs/local_heads", Type::u8, kRunHead, "", "1: the policy keeps sinks and window alone in this head, 0: it does not; 255: it does not treat heads apart", 2},
   {Dataset::density, "runs/density", Type::f32, kRunHead, "", "|kept, t <= q - window| / |{t <= q - window}| at the last position q; NaN for 0 / 0"},
-  {Dataset::recall, "runs/recall", Type::f32, kRunHead, "", "|kept and oracle kept| / |oracle kept| over n_sink <= t <= q - window at the last position q; NaN for 0 / 0 or without oracle"},
-  {Dataset::mass_recall, "runs/mass_recall", Type::f32, kRunHead, "", "future mass of what is kept / that of what the oracle keeps, over the same tokens; NaN for 0 / 0 or without oracle"},
+  {Dataset::recall, "runs/recall", Type::f32, kRunHead, "", "|kept and oracle| / |oracle| over n_sink <= t <= q - window at the last position q, of the run's oracle (runs/oracle_span); NaN where nothing was chosen (version 3 on; before it the oracle was a running top-k of the policy's own top_k)"},
+  {Dataset::mass_recall, "runs/mass_recall", Type::f32, kRunHead, "", "future mass of what is kept / that of what the oracle holds, over the same tokens; NaN where nothing was chosen (version 3 on, as recall)"},
+  {Dataset::chance, "runs/chance", Type::f32, kRunHead, "", "|kept| / |eligible| at the last position: the recall of as many tokens drawn at random; NaN where nothing was chosen", 3},
+  {Dataset::mass_kept, "runs/mass_kept", Type::f32, kRunHead, "", "future mass of what is kept / that of all eligible tokens at the last position", 3},
   {Dataset::recall_known, "runs/recall_known", Type::u8, kPerRun, "", "1: recall_so_far has values"},
   {Dataset::recall_so_far, "runs/recall_so_far", Type::f32, kRunHead, "", "recall as the engine last reported it; only of runs that stopped before the oracle was whole"},
   {Dataset::checksum, "runs/checksum", Type::u64, kPerRun, "", "FNV-1a 64 over the attributes of /model but scorer, then the run's part of every other dataset of the file's version, in the order of the format"},
@@ -214,8 +239,15 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   // heads
   {Dataset::evict_at, "heads/evict_at", Type::i32, kHeadToken, "position", "first query position that can no longer see the token; 2147483647 kept, 2147483646 still in the window"},
   {Dataset::score, "heads/score", Type::f32, kHeadToken, "", "raw score; NaN where none was made"},
-  {Dataset::future_mass, "heads/future_mass", Type::f32, kHeadToken, "", "oracle target before the log: mean future attention, largest of the group; NaN where none"},
-  {Dataset::oracle_evict_at, "heads/oracle_evict_at", Type::i32, kHeadToken, "position", "lifetimes by the oracle, as evict_at"},
+  {Dataset::future_mass, "heads/future_mass", Type::f32, kHeadToken, "", "mean future attention, over the query heads of the group as runs/oracle_span says (agg); NaN where none"},
+  {Dataset::oracle_evict_at, "heads/oracle_evict_at", Type::i32, kHeadToken, "position", "lifetimes by the oracle of versions 1 and 2, a running top-k of the policy's own top_k, as evict_at", 1, 2},
+  {Dataset::future_rms, "heads/future_rms", Type::f32, kHeadToken, "", "root mean square of the future attention, over the group as future_mass; NaN where none", 3},
+  {Dataset::future_max, "heads/future_max", Type::f32, kHeadToken, "", "maximum of the future attention, likewise", 3},
+  {Dataset::value_norm, "heads/value_norm", Type::f32, kHeadToken, "", "|v| of the token, as the dense teacher has it", 3},
+  {Dataset::output_mean, "heads/output_mean", Type::f32, kHeadToken, "", "mean future attention of each query head times |W_o v| over the layer's mean |o W_o|, over the group as future_mass", 3},
+  {Dataset::output_rms, "heads/output_rms", Type::f32, kHeadToken, "", "the same with the root mean square", 3},
+  {Dataset::output_max, "heads/output_max", Type::f32, kHeadToken, "", "the same with the maximum", 3},
+  {Dataset::eviction_verdict, "heads/eviction_verdict", Type::u8, kHeadToken, "", "the oracle at evict_at: 0 would not have the token (right eviction), 1 would (wrong); 2 and 3 the same by an oracle of 25 % of the run, where the head kept nothing; 255 not judged", 3},
   // contests: one row a decision at the boundary; q ascends within a run's head
   {Dataset::contest_q, "contests/q", Type::i32, kPerContest, "position", "query position of the decision"},
   {Dataset::contest_layer, "contests/layer", Type::i16, kPerContest, "", "layer"},
@@ -246,7 +278,7 @@ inline constexpr const DatasetSchema& schema(Dataset id) { return kSchema[static
 
 /// The datasets of a file of that version.
 inline auto datasets_of(int version) {
-  return std::views::filter(kSchema, [version](const DatasetSchema& dataset) { return dataset.since <= version; });
+  return std::views::filter(kSchema, [version](const DatasetSchema& dataset) { return dataset.is_in(version); });
 }
 
 /// How long each axis is: of a file's datasets, or how much of each one run has.

@@ -14,7 +14,7 @@ class H2o final : public LeastAttention {
                          std::int64_t first) override {
     const std::int64_t n_heads = q.size(1), n_keys = k.size(1), n_kv_heads = k.size(0);
     const at::Tensor mass = at::zeros({n_heads, n_keys}, lse.options());
-    ops::future_attention(q, k.transpose(0, 1).contiguous(), lse, mass, first,
+    ops::future_attention(q, k.transpose(0, 1).contiguous(), lse, {.sum = mass}, first,
                           state_.model.config().attention_scale(layer), 0);
     state_.cache.slot_priority(layer)
         .narrow(1, 0, n_keys)

@@ -1,10 +1,7 @@
 #include "engine/jobs/tasks/eval_policy.h"
 
-#include <limits>
-
 #include "engine/core/policy/policy.h"
-#include "engine/core/record/oracle_lifetimes.h"
-#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/oracle.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/run.h"
 #include "engine/jobs/tasks/scored_decoding.h"
@@ -78,13 +75,11 @@ bool answers(const LoadedModel& model, const EvalPolicy& policy, const TaskSeque
 
 double sequence_recall(const LoadedModel& model, const EvalPolicy& policy, const TaskSequence& sequence,
                        const LifetimeMap& prepared, const Hooks& hooks) {
-  if (!policy_of(policy.spec).info.needs_scorer) return std::numeric_limits<double>::quiet_NaN();
   if (policy.kind == EvalKind::policy) {
     auto request = request_of(policy.spec, visible_ids(sequence), 0);
     request.oracle = true;
     RunRecord record = record_run(model, request, hooks);
-    if (record.oracle_evict_at.empty()) compute_oracle_lifetimes(record);
-    return mean(mean_recall(record));
+    return mean_of(Oracle(record)).recall;
   }
   RunRecord record;
   record.model = model.info();
@@ -96,8 +91,8 @@ double sequence_recall(const LoadedModel& model, const EvalPolicy& policy, const
   teacher.absorb(record.ids, hooks.cancelled);
   record.future_mass = teacher.future_mass();
   record.oracle_horizon = teacher.horizon();
-  compute_oracle_lifetimes(record);
-  return mean(mean_recall(record));
+  record.status = RunStatus::complete;
+  return mean_of(Oracle(record)).recall;
 }
 
 }  // namespace kvscope::engine
