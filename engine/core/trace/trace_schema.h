@@ -1,5 +1,5 @@
 #pragma once
-// The trace format, version 2. This header is the format: writer, reader, validator and repack are loops over kSchema.
+// The trace format, version 3. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
 // all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
@@ -36,7 +36,7 @@
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 2;
+inline constexpr int kVersion = 3;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
@@ -99,6 +99,7 @@ enum class Dataset : int {
   future_mass_length,
   oracle_evict_at_length,
   local_heads,
+  head_log_gamma,
   density,
   recall,
   mass_recall,
@@ -199,6 +200,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::future_mass_length, "runs/future_mass_length", Type::i32, kRunHead, "tokens", "the same for heads/future_mass"},
   {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at"},
   {Dataset::local_heads, "runs/local_heads", Type::u8, kRunHead, "", "1: the policy keeps sinks and window alone in this head, 0: it does not; 255: it does not treat heads apart", 2},
+  {Dataset::head_log_gamma, "runs/head_log_gamma", Type::f32, kRunHead, "1/token", "each head's own decay of the effective score, where it was learned (KVpop eq. 21): log_gamma is 0 then; NaN in all: the run has log_gamma", 3},
   {Dataset::density, "runs/density", Type::f32, kRunHead, "", "|kept, t <= q - window| / |{t <= q - window}| at the last position q; NaN for 0 / 0"},
   {Dataset::recall, "runs/recall", Type::f32, kRunHead, "", "|kept and oracle kept| / |oracle kept| over n_sink <= t <= q - window at the last position q; NaN for 0 / 0 or without oracle"},
   {Dataset::mass_recall, "runs/mass_recall", Type::f32, kRunHead, "", "future mass of what is kept / that of what the oracle keeps, over the same tokens; NaN for 0 / 0 or without oracle"},
