@@ -20,12 +20,12 @@ constexpr int kRows = 4;  // of W1 that a warp asks for at a time
 constexpr int kClusterBlocks = 4;
 constexpr int kLeastClusterHidden = 64;  // below, one block has every row in flight at once
 
-/// k [kHeadDim] <- k / sqrt(mean(k^2) + 1e-6) * weight, by one warp.
+/// k [kHeadDim] <- k / sqrt(mean(k^2) + eps) * weight, by one warp.
 template <int kHeadDim>
-__device__ void rms_in_place(float* k, const float* weight) {
+__device__ void rms_in_place(float* k, const float* weight, float eps) {
   float squares = 0;
   for (int i = threadIdx.x % 32; i < kHeadDim; i += 32) squares += k[i] * k[i];
-  const float inverse = rsqrtf(warp_sum(squares) / kHeadDim + 1e-6f);
+  const float inverse = rsqrtf(warp_sum(squares) / kHeadDim + eps);
   for (int i = threadIdx.x % 32; i < kHeadDim; i += 32) k[i] *= inverse * weight[i];
   __syncwarp();
 }
@@ -45,8 +45,8 @@ __device__ void fill_inputs(const GateScoreArgs& args, int head, float* x) {
     __syncwarp();  // the rotation moves what other lanes still copy
     rotate_row<T, kHeadDim>(after, args.inv_freq, static_cast<float>(*args.position), args.attention_scaling);
     if (is_pair) {
-      rms_in_place<kHeadDim>(x, args.pre_weight);
-      rms_in_place<kHeadDim>(after, args.post_weight);
+      rms_in_place<kHeadDim>(x, args.pre_weight, args.gate_eps);
+      rms_in_place<kHeadDim>(after, args.post_weight, args.gate_eps);
     }
   }
   if (warp == 1 && !is_pair) {

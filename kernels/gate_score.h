@@ -25,7 +25,7 @@ enum class GateActivation : std::int32_t {
 ///     out_h = y_h, or 1 / (1 + exp(-y_h)) with `sigmoid`
 ///
 /// k = rope(norm(k)) rounded to dtype, as admit_step stores it, is also k_post; k_pre = norm(k) is not rounded. norm is
-/// the model's own where it has one. rms(x) = x / sqrt(mean(x^2) + 1e-6). Float32 inside.
+/// the model's own where it has one. rms(x) = x / sqrt(mean(x^2) + gate_eps). Float32 inside.
 ///
 /// To be enqueued before the token's admit_step, which takes `out` as its `score`. The position is read on the device.
 struct GateScoreArgs {
@@ -41,6 +41,7 @@ struct GateScoreArgs {
   float attention_scaling = 1;  // of the rotation
   DType dtype;
   GateSource source;
+  float gate_eps = 1e-6f;              // > 0, of the gate's own norms, key_pair
   const float* pre_weight = nullptr;   // [head_dim], key_pair
   const float* post_weight = nullptr;  // [head_dim], key_pair
   const float* w1 = nullptr;           // [n_kv_heads, n_hidden, 2 head_dim]; on CUDA 16-byte aligned

@@ -17,6 +17,7 @@ extern const CommandSpec merge_command;
 extern const CommandSpec score_command;
 extern const CommandSpec tokenize_command;
 extern const CommandSpec inspect_command;
+extern const CommandSpec gate_command;
 extern const CommandSpec figure_command;
 extern const CommandSpec heads_command;
 extern const CommandSpec what_if_command;
@@ -30,9 +31,9 @@ extern const CommandSpec doctor_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,    &capture_command, &merge_command,    &score_command,   &tokenize_command, &inspect_command,
-      &figure_command, &heads_command,   &what_if_command,  &compare_command, &export_command,   &train_command,
-      &eval_command,   &bench_command,   &policies_command, &doctor_command,
+      &run_command,   &capture_command, &merge_command, &score_command,    &tokenize_command, &inspect_command,
+      &gate_command,  &figure_command,  &heads_command, &what_if_command,  &compare_command,  &export_command,
+      &train_command, &eval_command,    &bench_command, &policies_command, &doctor_command,
   };
   return list;
 }

@@ -5,6 +5,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
+#include "app/cli/gate_summary.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
@@ -21,31 +22,6 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr OptionSpec kOptions[] = {{"json", "", "one object"}};
-
-ordered_json inspect_gate(const GateFile& gate) {
-  const GateConfig& config = gate.config;
-  ordered_json result = {{"kind", "gate"},
-                         {"gate", name_of(config.kind)},
-                         {"format", gate.format},
-                         {"description", gate.description},
-                         {"parameters", gate.n_parameters()},
-                         {"threshold", config.threshold},
-                         {"kept_if", config.strict ? "score > threshold" : "score >= threshold"},
-                         {"window", config.window},
-                         {"sinks", config.n_sink},
-                         {"delay", config.delay},
-                         {"hash", gate.hash}};
-  const GateDims& dims = gate.dims;
-  if (dims.n_layers > 0) result["layers"] = dims.n_layers;
-  if (dims.n_kv_heads > 0) result["kv_heads"] = dims.n_kv_heads;
-  if (dims.head_dim > 0) result["head_dim"] = dims.head_dim;
-  if (dims.hidden_size > 0) result["hidden_size"] = dims.hidden_size;
-  if (config.n_hidden > 0) result["hidden_units"] = config.n_hidden;
-  result["shapes"] = ordered_json::object();
-  for (const auto& [name, tensor] : gate.tensors) result["shapes"][name] = tensor.shape;
-  if (!gate.warnings.empty()) result["warnings"] = gate.warnings;
-  return result;
-}
 
 /// A folder in which a model stands or should stand, with or without a gate beside it.
 bool is_model(const fs::path& folder, const std::optional<std::string>& gate) {
@@ -79,7 +55,7 @@ ordered_json inspect_model(const fs::path& folder, bool has_gate) {
   std::error_code error;
   const fs::path scorer = folder / "kvpop_scorer.json";
   result["scorer"] = fs::exists(scorer, error) ? ordered_json::parse(read_json(scorer).dump()) : ordered_json();
-  result["gate"] = has_gate ? inspect_gate(load_gate(folder, config)) : ordered_json();
+  result["gate"] = has_gate ? gate_summary(load_gate(folder, config)) : ordered_json();
   return result;
 }
 
@@ -140,19 +116,6 @@ ordered_json inspect_trace_file(const fs::path& path) {
   return result;
 }
 
-void print_lines(const ordered_json& object, const std::string& indent) {
-  for (const auto& [key, value] : object.items()) {
-    if (value.is_object()) {
-      std::printf("%s%s:\n", indent.c_str(), key.c_str());
-      print_lines(value, indent + "  ");
-    } else {
-      const std::string text = value.is_string() ? value.get<std::string>()
-                                                 : value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-      std::printf("%s%-14s %s\n", indent.c_str(), key.c_str(), escape_for_terminal(text).c_str());
-    }
-  }
-}
-
 int inspect(const Arguments& arguments) {
   const fs::path path = arguments.positionals()[0];
   std::error_code error;
@@ -162,7 +125,7 @@ int inspect(const Arguments& arguments) {
   if (fs::is_directory(path, error) && is_model(path, gate)) {
     result = inspect_model(path, gate.has_value());
   } else if (gate) {
-    result = inspect_gate(load_gate(path));
+    result = gate_summary(load_gate(path));
   } else if (path.extension() == ".safetensors") {
     result = inspect_weights(path);
   } else if (path.extension() == ".json") {
@@ -173,7 +136,7 @@ int inspect(const Arguments& arguments) {
   if (arguments.has("json")) {
     write_json_line(result);
   } else {
-    print_lines(result, "");
+    print_lines(result);
   }
   return 0;
 }

@@ -23,6 +23,7 @@ PolicySpec changed_policy(const PolicySpec& old, const nlohmann::json& arguments
     const std::string name = text_argument(arguments, "parameter");
     const auto it = policy.values.find(name);
     if (it == policy.values.end()) usage_error(name, "no parameter of " + policy.name);
+    policy.unwritten.erase(name);
     it->second = number_argument(arguments, "value") + 0.0;  // -0 would print as another text than 0
   }
   if (has_argument(arguments, "budget")) {

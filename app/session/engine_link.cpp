@@ -92,7 +92,7 @@ void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
 
 void EngineLink::change_policy(const PolicySpec& policy) {
   if (!client_ || !run_in_progress()) return;
-  client_->request(protocol::PolicyRequest{run_request_, policy.to_string()});
+  client_->request(protocol::PolicyRequest{run_request_, policy.written()});
 }
 
 void EngineLink::cancel_run() {

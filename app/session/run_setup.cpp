@@ -18,7 +18,7 @@ std::string messages_text(const std::vector<ChatMessage>& messages) {
 }  // namespace
 
 std::string option_line(const RunRequest& request) {
-  std::string line = "--policy " + shell_quote(request.policy.to_string());
+  std::string line = "--policy " + shell_quote(request.policy.written());
   line += " --max-tokens " + std::to_string(request.max_tokens);
   line += " --seed " + std::to_string(request.sampling.seed);
   const SamplingSpec greedy;
@@ -34,7 +34,7 @@ std::string option_line(const RunRequest& request) {
   if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
   for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
   for (const PolicyChange& change : request.changes) {
-    line += " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.to_string());
+    line += " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.written());
   }
   if (!request.oracle) line += " --no-oracle";
   if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();

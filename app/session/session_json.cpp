@@ -85,7 +85,7 @@ std::vector<std::string> texts(const JsonObject& object, const char* key) {
 json parameters_json(const Parameters& parameters) {
   return {{"prompt", parameters.prompt},
           {"raw", parameters.raw},
-          {"policy", parameters.policy.to_string()},
+          {"policy", parameters.policy.written()},
           {"max_tokens", parameters.max_tokens},
           {"sampling", protocol::to_json(parameters.sampling)}};
 }

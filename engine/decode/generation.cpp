@@ -142,7 +142,7 @@ StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOp
 void Generation::change_policy(const PolicySpec& spec, StepFacts* facts) {
   const c10::InferenceMode no_gradients;
   impl_->state.change_policy(spec);
-  impl_->request.policy = spec;
+  impl_->request.policy = impl_->state.policy.spec();
   evict_to_budget(impl_->state, static_cast<int>(impl_->ids.size()), impl_->records ? facts : nullptr);
 }
 
@@ -189,6 +189,7 @@ ScorerInfo Generation::scorer_info() const {
   return {.kind = std::string(scorer->kind()), .delay = scorer->delay(), .text = scorer->description()};
 }
 const std::vector<std::uint8_t>& Generation::local_heads() const { return impl_->state.policy.plan().local_heads; }
+const std::vector<float>& Generation::log_gamma() const { return impl_->state.policy.plan().log_gamma; }
 const RunTimings& Generation::timings() const { return impl_->timings; }
 std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }
 const SlotCache& Generation::cache() const { return impl_->state.cache; }

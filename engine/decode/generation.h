@@ -46,6 +46,7 @@ class Generation {
   Generation(Generation&&) noexcept;
 
   const LoadedModel& model() const;
+  /// What was asked for; its policy is the one that runs, with the gates' numbers where nobody wrote others.
   const RunRequest& request() const;
   /// Prompt, then answer.
   const std::vector<std::int32_t>& ids() const;
@@ -80,6 +81,7 @@ class Generation {
   ScorerInfo scorer_info() const;
   /// As RunRecord has them.
   const std::vector<std::uint8_t>& local_heads() const;
+  const std::vector<float>& log_gamma() const;
   const RunTimings& timings() const;
   /// Bytes of keys and values in the pages of the cache.
   std::int64_t cache_bytes() const;

@@ -29,7 +29,9 @@ struct Generation::Impl {
         n_positions(n_positions_),
         state(model_, request_.policy, n_positions_),
         sampler(request_.sampling),
-        stops(request_.stop) {}
+        stops(request_.stop) {
+    request.policy = state.policy.spec();  // as it runs
+  }
 
   /// Logits of the next token from the prompt's last hidden state, [1, hidden].
   void read_logits(const at::Tensor& hidden) {

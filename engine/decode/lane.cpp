@@ -30,7 +30,11 @@ void Lane::prepare() {
   const ModelConfig& config = sequence_->model.config();
   const auto floats = at::TensorOptions().device(sequence_->model.weights().device).dtype(at::kFloat);
   const auto log_gamma = static_cast<float>(policy.geometry().log_gamma);
-  log_gamma_ = log_gamma != 0 ? at::full({config.n_kv_heads}, log_gamma, floats) : at::Tensor();
+  log_gamma_ = log_gamma != 0 ? at::full({config.n_layers, config.n_kv_heads}, log_gamma, floats) : at::Tensor();
+  if (const std::vector<float>& learned = policy.plan().log_gamma; !learned.empty()) {
+    log_gamma_ =
+        at::tensor(at::ArrayRef<float>(learned)).to(floats.device()).view({config.n_layers, config.n_kv_heads});
+  }
   if (policy.treats_heads_apart()) {
     std::vector<float> thresholds;
     for (int i = 0; i < config.n_layers * config.n_kv_heads; ++i) thresholds.push_back(policy.threshold(i));
@@ -81,7 +85,6 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                  .attention_scaling = layer.attention_scaling,
                                  .zero_channel = weights.gate_channel,
                                  .policy = {.rule = sequence.policy.rule(),
-                                            .log_gamma = static_cast<const float*>(data_or_null(log_gamma_)),
                                             .threshold = plan.threshold,
                                             .strict = plan.strict,
                                             .n_sink = geometry.n_sink,
@@ -90,6 +93,7 @@ kernels::AdmitStepArgs Lane::admit_args(int index, int row, const StepBuffers& b
                                             .protect = plan.protect,
                                             .decay_stride = geometry.decay_stride},
                                  .decision = out.decisions + index * config.n_kv_heads};
+  if (log_gamma_.defined()) args.policy.log_gamma = log_gamma_[index].data_ptr<float>();
   if (head_threshold_.defined()) args.policy.head_threshold = head_threshold_[index].data_ptr<float>();
   args.score =
       out.scores + index * config.n_kv_heads;  // zeros where nobody writes them, which a hybrid's thresholds tell apart

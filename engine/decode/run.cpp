@@ -7,6 +7,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "engine/decode/dense_teacher.h"
+#include "engine/decode/eviction/active_policy.h"
 
 namespace kvscope::engine {
 namespace {
@@ -59,7 +60,7 @@ void change_policy(Generation& run, const PolicySpec& policy, const RunSink& sin
   StepFacts facts;
   run.change_policy(policy, &facts);
   facts.n_tokens = facts.logprobs_from = static_cast<int>(run.ids().size());
-  if (sink.policy_changed) sink.policy_changed({facts.n_tokens, policy});
+  if (sink.policy_changed) sink.policy_changed({facts.n_tokens, run.request().policy});
   if (!facts.lifetimes.empty()) tell(facts);
 }
 
@@ -105,6 +106,10 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
 
 }  // namespace
 
+PolicySpec resolved_policy(const PolicySpec& policy, const LoadedModel& model) {
+  return ActivePolicy::resolved(policy, model);
+}
+
 RunStarted started_facts(const Generation& run) {
   BytePool pieces;
   for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
@@ -114,7 +119,8 @@ RunStarted started_facts(const Generation& run) {
           .policy = run.request().policy,
           .scorer = run.scorer_info(),
           .oracle = run.request().oracle_spec,
-          .local_heads = run.local_heads()};
+          .local_heads = run.local_heads(),
+          .log_gamma = run.log_gamma()};
 }
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {

@@ -22,6 +22,9 @@ struct RunSink {
   Hooks hooks;
 };
 
+/// The policy as it would run on the model: ActivePolicy::resolved().
+PolicySpec resolved_policy(const PolicySpec& policy, const LoadedModel& model);
+
 /// How a run begins, as the facts that open a record.
 RunStarted started_facts(const Generation& run);
 

@@ -24,11 +24,6 @@ class HeadScorer final : public TokenScorer {
         config_(gate.config),
         model_(model),
         weights_(weights) {
-    if (config_.per_layer) {
-      throw Error({.file = gate.path.string(),
-                   .found = "a gate of which the first head decides for its layer",
-                   .expected = "one whose KV heads decide for themselves"});
-    }
     const auto get = [&](const char* name) { return gate_tensor(gate, name, weights); };
     if (config_.kind != GateKind::dms) {
       w2_ = get("w2");
@@ -86,6 +81,7 @@ class HeadScorer final : public TokenScorer {
                                          .source = config_.kind == GateKind::dms ? kernels::GateSource::query_channel
                                                    : config_.kind == GateKind::wg_kv ? kernels::GateSource::key_pair
                                                                                      : kernels::GateSource::key_value,
+                                         .gate_eps = static_cast<float>(config_.norm_eps),
                                          .pre_weight = row(pre_norm_),
                                          .post_weight = row(post_norm_),
                                          .w1 = row(w1_),

@@ -39,7 +39,7 @@ class InputScorer final : public TokenScorer {
   }
 
   at::Tensor absorb(int layer, const LayerTokens& tokens, std::int64_t first, ScorerMemory*) const override {
-    at::Tensor n = norm_.defined() ? ops::rms_norm(tokens.x, norm_[layer], layers_[layer].norm_eps) : tokens.input;
+    at::Tensor n = norm_.defined() ? ops::rms_norm(tokens.x, norm_[layer], norm_eps(layer)) : tokens.input;
     if (w1_.defined()) n = activate(ops::linear(n, w1_[layer], b1_[layer]), config_.activation);
     // The last product is small, and its result is compared with a threshold: float32 as the decode step has it.
     at::Tensor score = ops::linear(n.to(at::kFloat), w2_[layer].to(at::kFloat), b2_[layer].to(at::kFloat));
@@ -59,7 +59,7 @@ class InputScorer final : public TokenScorer {
                                  .out = token.score,
                                  .n_rows = n_kv_heads_,
                                  .dim = static_cast<int>(w2_.size(2)),
-                                 .eps = layers_[token.layer].norm_eps,
+                                 .eps = norm_eps(token.layer),
                                  .epilogue = config_.sigmoid ? kernels::Epilogue::sigmoid : kernels::Epilogue::logits,
                                  .dtype = dtype};
     if (w1_.defined()) {
@@ -70,7 +70,7 @@ class InputScorer final : public TokenScorer {
                         .out = hidden_.data_ptr(),
                         .n_rows = w1_.size(1),
                         .dim = static_cast<int>(w1_.size(2)),
-                        .eps = layers_[token.layer].norm_eps,
+                        .eps = norm_eps(token.layer),
                         .epilogue = config_.activation == Activation::gelu   ? kernels::Epilogue::gelu
                                     : config_.activation == Activation::silu ? kernels::Epilogue::silu
                                                                              : kernels::Epilogue::store,
@@ -83,6 +83,11 @@ class InputScorer final : public TokenScorer {
   }
 
  private:
+  /// Of the norm before the gate: its own, or the attention's.
+  float norm_eps(int layer) const {
+    return norm_.defined() ? static_cast<float>(config_.norm_eps) : layers_[layer].norm_eps;
+  }
+
   GateConfig config_;
   std::int64_t n_kv_heads_;
   std::vector<LayerConfig> layers_;

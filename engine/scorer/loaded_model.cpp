@@ -26,19 +26,22 @@ std::vector<std::filesystem::path> gates_beside(const std::filesystem::path& fol
 
 }  // namespace
 
-void LoadedModel::add(std::shared_ptr<TokenScorer> scorer) {
-  scorers_.push_back(std::move(scorer));
+void LoadedModel::add(LoadedGate gate) {
+  gates_.push_back(std::move(gate));
   std::string& text = model_.info.scorer;  // of all scorers, "; " between them
-  text += (text.empty() ? "" : "; ") + scorers_.back()->description();
+  text += (text.empty() ? "" : "; ") + gates_.back().scorer->description();
 }
 
 void LoadedModel::add(const std::filesystem::path& path) {
   const GateFile gate = load_gate(path, config());
   if (gate.config.kind == GateKind::duo) {
-    head_alpha_ = gate.tensors.at("alpha").values;
+    heads_ = {gate.config, gate.tensors.at("alpha").values};
     return;
   }
-  add(make_scorer(gate, config(), weights()));
+  const auto decay = gate.tensors.find("log_gamma");
+  add({.scorer = make_scorer(gate, config(), weights()),
+       .config = gate.config,
+       .log_gamma = decay != gate.tensors.end() ? decay->second.values : std::vector<float>()});
   if (gate.config.kind == GateKind::dms) model_.weights->gate_channel = config().head_dim - 1;
 }
 
@@ -54,18 +57,23 @@ LoadedModel LoadedModel::random(const ModelConfig& config, std::uint64_t seed, c
                                 int scorer_window) {
   LoadedModel model(Model::random(config, seed, options.device, options.dtype));
   if (scorer_window > 0) {
-    model.add(std::make_shared<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config, formula_source(seed),
-                                            model.weights().device));
+    model.add({.scorer = std::make_shared<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config,
+                                                       formula_source(seed), model.weights().device)});
   }
   for (const std::string& path : options.gates) model.add(path);
   return model;
 }
 
-const TokenScorer* LoadedModel::scorer(std::span<const std::string_view> kinds) const {
-  for (const auto& scorer : scorers_) {
-    if (kinds.empty() || std::find(kinds.begin(), kinds.end(), scorer->kind()) != kinds.end()) return scorer.get();
+const LoadedGate* LoadedModel::gate(std::span<const std::string_view> kinds) const {
+  for (const LoadedGate& gate : gates_) {
+    if (kinds.empty() || std::find(kinds.begin(), kinds.end(), gate.scorer->kind()) != kinds.end()) return &gate;
   }
   return nullptr;
+}
+
+const TokenScorer* LoadedModel::scorer(std::span<const std::string_view> kinds) const {
+  const LoadedGate* found = gate(kinds);
+  return found != nullptr ? found->scorer.get() : nullptr;
 }
 
 const TokenScorer& LoadedModel::random_scorer(std::uint64_t seed) const {

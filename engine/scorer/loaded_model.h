@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,19 @@
 namespace kvscope::engine {
 
 class TokenScorer;
+
+/// A scorer, and what its gate's file says besides what it computes.
+struct LoadedGate {
+  std::shared_ptr<TokenScorer> scorer;
+  std::optional<GateConfig> config;  // none of a scorer that no file describes
+  std::vector<float> log_gamma;      // [n_layers * n_kv_heads] <= 0, each head's own decay; empty: it has none
+};
+
+/// Values of a head directory.
+struct HeadDirectory {
+  GateConfig config;
+  std::vector<float> alpha;  // [n_layers * n_kv_heads]; empty: none was loaded
+};
 
 /// Where and in what a model computes (model.h), and what else it is to read.
 struct LoadOptions {
@@ -42,23 +57,24 @@ class LoadedModel {
   /// The first scorer of one of these kinds (of any, if none is named), in the order of LoadOptions::gates, then what
   /// stands beside the model; null if there is none.
   const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const;
+  /// The same with its numbers.
+  const LoadedGate* gate(std::span<const std::string_view> kinds = {}) const;
   /// The window that KVpop's scorer was trained for, 0 without one.
   int scorer_delay() const;
   /// Uniform scores drawn from this seed; made when first asked for.
   const TokenScorer& random_scorer(std::uint64_t seed) const;
-  /// Values of a head directory, [n_layers * n_kv_heads]; empty if none was loaded.
-  const std::vector<float>& head_alpha() const { return head_alpha_; }
+  const HeadDirectory& heads() const { return heads_; }
 
  private:
   explicit LoadedModel(Model model) : model_(std::move(model)) {}
-  void add(std::shared_ptr<TokenScorer> scorer);
+  void add(LoadedGate gate);
   /// A gate's file. DMS also tells the weights its channel of the query: attention was trained without it, whatever
   /// policy runs.
   void add(const std::filesystem::path& path);
 
   Model model_;
-  std::vector<std::shared_ptr<TokenScorer>> scorers_;  // each points to the model's weights
-  std::vector<float> head_alpha_;
+  std::vector<LoadedGate> gates_;  // each scorer points to the model's weights
+  HeadDirectory heads_;
   mutable std::map<std::uint64_t, std::shared_ptr<TokenScorer>> random_;  // by seed
 };
 

@@ -62,13 +62,23 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 }
 
 std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig& config, const Weights& weights) {
+  if (gate.config.per_layer) {
+    throw Error({.file = gate.path.string(),
+                 .where = "per_layer",
+                 .found = "a gate of which the first head decides for its layer",
+                 .expected = "one whose KV heads decide for themselves"});
+  }
   switch (gate.config.kind) {
     case GateKind::kvpop_mlstm: {
+      // The score is linear in `out` and b: scale, offset and sign are folded into them.
+      const GateConfig& c = gate.config;
+      const double sign = c.negated ? -1 : 1;
       const TensorSource source = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
-        return gate_tensor(gate, name.c_str(), weights).view(shape);
+        const at::Tensor tensor = gate_tensor(gate, name.c_str(), weights).view(shape);
+        if (name == "out") return tensor * (sign * c.scale);
+        return name == "b" ? tensor * (sign * c.scale) + sign * c.offset : tensor;
       };
-      const KvpopScorerConfig numbers{
-          .delay = gate.config.delay, .soft_cap = gate.config.soft_cap, .guarded = gate.config.guarded};
+      const KvpopScorerConfig numbers{.delay = c.delay, .soft_cap = c.soft_cap, .guarded = c.guarded};
       return std::make_unique<KvpopScorer>(numbers, config, source, weights.device);
     }
     case GateKind::kvpop_mlp:

@@ -29,7 +29,9 @@ void fill_inputs(const GateScoreArgs& args, const Rotation& rotation, int head, 
   if (!is_pair) {
     return copy_floats(args.qkv, v_index, dim, args.dtype, x + dim);
   }
-  const auto inverse = [&](const float* k) { return 1 / std::sqrt(dot(k, k, dim) / static_cast<float>(dim) + 1e-6f); };
+  const auto inverse = [&](const float* k) {
+    return 1 / std::sqrt(dot(k, k, dim) / static_cast<float>(dim) + args.gate_eps);
+  };
   scale_by(x, before, inverse(before), args.pre_weight, dim);
   scale_by(after, after, inverse(after), args.post_weight, dim);
 }

@@ -7,10 +7,10 @@ namespace kvscope::kernels::reference {
 namespace {
 
 /// Appends rms(k) weight.
-void append_normed(const std::vector<float>& k, const float* weight, std::vector<double>& x) {
+void append_normed(const std::vector<float>& k, const float* weight, float eps, std::vector<double>& x) {
   double squares = 0;
   for (const float value : k) squares += static_cast<double>(value) * value;
-  const double inverse = 1 / std::sqrt(squares / static_cast<double>(k.size()) + 1e-6);
+  const double inverse = 1 / std::sqrt(squares / static_cast<double>(k.size()) + static_cast<double>(eps));
   for (std::size_t i = 0; i < k.size(); ++i) x.push_back(k[i] * inverse * weight[i]);
 }
 
@@ -25,8 +25,8 @@ std::vector<double> inputs(const GateScoreArgs& args, int head) {
   for (float& value : after) value = rounded(value, args.dtype);
   std::vector<double> x;
   if (args.source == GateSource::key_pair) {
-    append_normed(before, args.pre_weight, x);
-    append_normed(after, args.post_weight, x);
+    append_normed(before, args.pre_weight, args.gate_eps, x);
+    append_normed(after, args.post_weight, args.gate_eps, x);
     return x;
   }
   x.assign(after.begin(), after.end());

@@ -108,6 +108,32 @@ TEST_CASE("gate: numbers that are wrong, misspelt or do not fit together are ref
   CHECK_THAT(load_error(folder.path()), Catch::Contains("b3: a tensor that sp_kv does not have; expected 4 tensors"));
 }
 
+TEST_CASE("gate: an mLSTM's score has no sigmoid, and a gate that wants one is refused", "[core][gate]") {
+  const TempFolder folder;
+  GateFile gate = random_gate(GateKind::kvpop_mlstm, 0);
+  gate.config.sigmoid = true;
+  save_gate(folder.path(), gate);
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("gate.json: sigmoid: true; expected false"));
+}
+
+TEST_CASE("gate: a KVpop scorer may have each head's own decay", "[core][gate]") {
+  const TempFolder folder;
+  const GateKind kind = GENERATE(GateKind::kvpop_mlstm, GateKind::kvpop_mlp, GateKind::kvpop_linear);
+  GateFile gate = random_gate(kind, kind == GateKind::kvpop_mlp ? 5 : 0);
+  save_gate(folder / "without", gate);
+  gate.tensors["log_gamma"] = {{3, 2}, {-0.1f, 0, -0.25f, -1e-6f, 0, -2}};
+  save_gate(folder / "with", gate);
+  const GateFile back = load_gate(folder / "with", small_model());
+  CHECK(back.tensors == gate.tensors);
+  CHECK(back.hash != load_gate(folder / "without").hash);
+  gate.tensors["log_gamma"].values[3] = 1e-6f;
+  save_gate(folder / "growing", gate);
+  CHECK_THAT(load_error(folder / "growing"), Catch::Contains("log_gamma: 1e-06; expected 0 or less"));
+  GateFile other = random_gate(GateKind::sp_kv, 6);
+  other.tensors["log_gamma"] = back.tensors.at("log_gamma");
+  CHECK_THROWS_AS(save_gate(folder / "other", other), Error);  // of another method
+}
+
 TEST_CASE("gate: the scorer of the sample model is a gate, and keeps its numbers", "[core][gate]") {
   const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
   CHECK(gate_format(sample) == "kvpop-scorer");

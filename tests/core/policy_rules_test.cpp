@@ -321,7 +321,7 @@ TEST_CASE("policy rules: the geometry of every policy", "[core][policy]") {
                            {"h2o", 0, 256, 256},
                            {"snapkv", 0, 64, 448},
                            {"expected-attention", 4, 1, 507},
-                           {"duo", 64, 256, 680},
+                           {"duo", 128, 256, 616},
                            {"hybrid", 0, 128, 872},
                            {"quest", 0, 64, 936},
                            {"random", 4, 64, 444},

@@ -8,6 +8,7 @@
 
 #include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/lifetime_rule.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/policy/policy_table.h"
 #include "engine/core/support/error.h"
 
@@ -67,6 +68,8 @@ TEST_CASE("policy: the canonical text of any spec reads back as the same spec", 
     const PolicySpec spec = PolicySpec::parse(text);
     REQUIRE(PolicySpec::parse(spec.to_string()) == spec);
     REQUIRE(PolicySpec::parse(spec.to_string()).to_string() == spec.to_string());
+    REQUIRE(PolicySpec::parse(spec.written()) == spec);
+    REQUIRE(PolicySpec::parse(spec.written()).unwritten == spec.unwritten);
   }
 }
 
@@ -74,14 +77,75 @@ TEST_CASE("policy: the canonical text writes every parameter in the order of its
   CHECK(PolicySpec::parse("full").to_string() == "full");
   CHECK(PolicySpec::parse("streaming").to_string() == "streaming:sinks=4,window=64");
   CHECK(PolicySpec::parse("threshold:window=128,threshold=-0.25").to_string() ==
-        "threshold:threshold=-0.25,sinks=4,window=128,read=0,pool=0,drop=0.1,observe=256");
+        "threshold:threshold=-0.25,strict=0,sinks=4,window=128,read=0,pool=0,drop=0.1,observe=256");
   CHECK(PolicySpec::parse("kvpop").to_string() == "kvpop:budget=512,sinks=4,window=64,decay=1,stride=1");
   CHECK(PolicySpec::parse("kvpop: decay=0.9999 , keep=25%").to_string() ==
         "kvpop:keep=0.25,sinks=4,window=64,decay=0.9999,stride=1");
   CHECK(PolicySpec::parse("kvpop:compression=4x,stride=16").to_string() ==
         "kvpop:compression=4x,sinks=4,window=64,decay=1,stride=16");
   CHECK(PolicySpec::parse("threshold:threshold=-0").to_string() ==
-        "threshold:threshold=0,sinks=4,window=64,read=0,pool=0,drop=0.1,observe=256");
+        "threshold:threshold=0,strict=0,sinks=4,window=64,read=0,pool=0,drop=0.1,observe=256");
+}
+
+TEST_CASE("policy: a request says what was written, and leaves the rest open", "[core][policy]") {
+  CHECK(PolicySpec::parse("full").written() == "full");
+  CHECK(PolicySpec::parse("sp-kv").written() == "sp-kv");
+  CHECK(PolicySpec::parse("sp-kv:threshold=0.5").written() == "sp-kv:threshold=0.5");  // the default, but written
+  CHECK(PolicySpec::parse("kvpop:window=32,keep=25%").written() == "kvpop:keep=0.25,window=32");
+  CHECK(PolicySpec::parse("kvpop").written() == "kvpop:budget=512");
+  PolicySpec moved = PolicySpec::parse("sp-kv");
+  moved.values["threshold"] = 0.7;  // by a slider
+  CHECK(moved.written() == "sp-kv:threshold=0.7");
+  CHECK_FALSE(moved.is_open("threshold"));
+  CHECK(moved.is_open("window"));
+  CHECK_FALSE(moved.is_open("budget"));
+}
+
+TEST_CASE("policy: a gate's own numbers are the defaults of what nobody wrote", "[core][policy]") {
+  GateNumbers gate{.threshold = 0.9, .strict = true, .window = 32, .n_sink = 2};
+  const auto text = [&](const char* policy) {
+    const PolicySpec spec = with_gates(PolicySpec::parse(policy), {.scorer = &gate});
+    CHECK(spec.unwritten.empty());
+    return spec.to_string();
+  };
+  const std::string rest = ",read=0,pool=0,drop=0.1,observe=256";
+  CHECK(text("sp-kv") == "sp-kv:threshold=0.9,strict=1,sinks=2,window=32" + rest);
+  CHECK(text("sp-kv:threshold=0.5,sinks=0") == "sp-kv:threshold=0.5,strict=1,sinks=0,window=32" + rest);
+  CHECK(text("wg-kv:strict=0") == "wg-kv:threshold=0.9,strict=0,sinks=2,window=32" + rest);
+  CHECK(text("kvpop:keep=50%") == "kvpop:keep=0.5,sinks=2,window=32,decay=1,stride=1");
+  // DMS counts the tokens behind the query, a gate the query's own too.
+  CHECK(text("dms") == "dms:threshold=0.9,strict=1,sinks=2,window=31" + rest);
+  CHECK(with_gates(PolicySpec::parse("dms"), {.scorer = &gate}).geometry(1000).window == 32);
+  gate.has_decay = true;
+  CHECK(text("kvpop:keep=50%") == "kvpop:keep=0.5,sinks=2,window=32,decay=learned,stride=1");
+  CHECK(text("kvpop:keep=50%,decay=1") == "kvpop:keep=0.5,sinks=2,window=32,decay=1,stride=1");
+  CHECK(with_gates(PolicySpec::parse("sp-kv"), {}).to_string() == PolicySpec::parse("sp-kv").to_string());
+  gate.threshold = 1.5;
+  CHECK_THROWS_WITH(text("sp-kv"), Contains("from the gate: threshold: \"1.5\"; expected a number from 0 to 1"));
+
+  const GateNumbers heads{.window = 64, .n_sink = 4, .share = 0.25};
+  CHECK(with_gates(PolicySpec::parse("duo"), {.heads = &heads}).to_string() == "duo:full=0.25,sinks=4,window=64");
+  CHECK(share_passing(std::vector<float>{0.5f, 0.4f, 0.6f, 0}, {.threshold = 0.5}) == 0.5);
+  CHECK(share_passing(std::vector<float>{0.5f, 0.4f, 0.6f, 0}, {.threshold = 0.5, .strict = true}) == 0.25);
+}
+
+TEST_CASE("policy: decay=learned is a word, and each head's own number", "[core][policy]") {
+  const PolicySpec spec = PolicySpec::parse("kvpop:budget=32,sinks=2,window=16,decay=learned");
+  CHECK(spec.to_string() == "kvpop:budget=32,sinks=2,window=16,decay=learned,stride=1");
+  CHECK(policy_json(spec, 200)["parameters"]["decay"] == "learned");
+  CHECK(spec.geometry(200).log_gamma == 0);  // the heads' number is not one
+  CHECK_THAT(parse_error("kvpop:decay=lerned"), Contains("from 1e-06 to 1, or learned"));
+  std::mt19937_64 random(6);
+  std::vector<float> scores(120);
+  for (float& score : scores) score = static_cast<float>(random() % 1000) / 500 - 1;
+  const std::vector<float> log_gamma = {0, std::log(0.9f), 0, std::log(0.99f)};
+  std::vector<std::int32_t> evict_at(120), expected(120);
+  for (int layer = 0; layer < 2; ++layer) {
+    policy_lifetimes(spec, 120, {layer, 1, 2, 2, log_gamma}, scores, 120, evict_at);
+    running_top_k(scores, {2, 16, 14, log_gamma[static_cast<std::size_t>(2 * layer + 1)], 1}, 120, expected);
+    CHECK(evict_at == expected);
+  }
+  CHECK_THROWS_WITH(policy_lifetimes(spec, 120, scores, 120, evict_at), Contains("no decay of each head was recorded"));
 }
 
 TEST_CASE("policy: a default PolicySpec is the full cache", "[core][policy]") {
@@ -151,7 +215,7 @@ TEST_CASE("policy: a bad value names key, value and range", "[core][policy]") {
   CHECK_THAT(parse_error("kvpop:window=0"), Contains("from 1 to 16777216"));
   CHECK_THAT(parse_error("kvpop:window=2.5"), Contains("whole number"));
   CHECK_THAT(parse_error("kvpop:decay=1.001"), Contains("\"1.001\"") && Contains("to 1"));
-  CHECK_THAT(parse_error("kvpop:decay=0"), Contains("decay"));
+  CHECK_THAT(parse_error("kvpop:decay=0"), Contains("decay") && Contains("\"0\""));
   CHECK_THAT(parse_error("kvpop:keep=0"), Contains("keep"));
   CHECK_THAT(parse_error("kvpop:keep=25"), Contains("\"25\"") && Contains("percentage"));
   CHECK_THAT(parse_error("kvpop:keep=101%"), Contains("keep"));

@@ -62,7 +62,8 @@ std::vector<json> conversation(const RunRecord& run) {
                                                 .pieces = pieces,
                                                 .policy = run.policy,
                                                 .scorer = run.scorer,
-                                                .oracle = {}},
+                                                .oracle = {},
+                                                .log_gamma = run.log_gamma},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));
@@ -131,7 +132,8 @@ TEST_CASE("conversation: a run told through a pipe is the same run", "[core][pro
   const std::string policy = GENERATE("full", "streaming:window=16", "threshold:window=16,threshold=0.2",
                                       "kvpop:budget=50,window=16,decay=0.999,stride=2");
   const bool fed = GENERATE(true, false);
-  const RunRecord run = random_run(21, {.policy = policy, .last_token_fed = fed});
+  RunRecord run = random_run(21, {.policy = policy, .last_token_fed = fed});
+  if (fed) run.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   std::thread engine([&] {
@@ -208,6 +210,8 @@ TEST_CASE("apply_event: a start that does not fit is refused", "[core][protocol]
   CHECK_THAT(refusal(fresh, with(started, "ids", i32({1, 2, -1}))), Contains("-1"));
   CHECK_THAT(refusal(fresh, with(started, "ids", json::binary({1, 2, 3}))),
              Contains("3 bytes") && Contains("multiple of 4"));
+  CHECK_THAT(refusal(fresh, with(started, "log_gamma", f32({0, -1}))), Contains("log_gamma: 2 heads; expected 6"));
+  CHECK_THAT(refusal(fresh, with(started, "log_gamma", f32({0, 0, 0, 0.5f, 0, 0}))), Contains("0 or less"));
   CHECK_THAT(refusal(fresh, with(started, "policy", "kvpopp")), Contains("kvpopp"));
   CHECK_THAT(refusal(fresh, with(started, "policy", "kvpop:keep=50%")), Contains("sinks 4 + window 64"));
   const auto pieces = [&](std::vector<std::int32_t> offsets) {

@@ -68,6 +68,19 @@ TEST_CASE("trace version: version 1 says by a sentence what scored a run, and do
   check_runs(folder / "old.h5", {as_of(run, 1)});
 }
 
+TEST_CASE("trace version: before version 3 no head had a decay of its own", "[core][trace][version]") {
+  const ScratchFolder folder;
+  RunRecord run = scored_run(1, 0);
+  run.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
+  const bool pack = GENERATE(false, true);
+  write_trace(folder / "new.h5", 3, {run}, {}, pack);
+  check_runs(folder / "new.h5", {run});
+  CHECK(load_trace(folder / "new.h5", 0).geometry(1, 0).log_gamma == -1e-6f);
+  write_trace(folder / "old.h5", 2, {run}, {}, pack);
+  run.log_gamma.clear();
+  check_runs(folder / "old.h5", {run});
+}
+
 TEST_CASE("trace version: a trace of version 1 goes on as one, in place or with more room", "[core][trace][version]") {
   const ScratchFolder folder;
   const RunRecord first = scored_run(1, 0), second = scored_run(2, 1);

@@ -56,7 +56,7 @@ std::vector<double> input(const GateFile& gate, const ModelConfig& config, const
       x.insert(x.end(), layer.v.at(t, head), layer.v.at(t, head) + d);
       return x;
     case GateKind::dms_separate:
-      return normed(layer.x.at(t), row_of(gate, "norm", index, config.hidden_size), config.rms_norm_eps);
+      return normed(layer.x.at(t), row_of(gate, "norm", index, config.hidden_size), gate.config.norm_eps);
     default:
       return {layer.input.at(t), layer.input.at(t) + config.hidden_size};
   }
@@ -99,6 +99,9 @@ TEST_CASE("rules: a gate says of a token what its definition says, in a prompt a
   CAPTURE(name_of(kind));
   GateFile gate = test::random_gate(kind);
   if (kind == GateKind::dms) gate.config.offset = -5;  // as published
+  gate.config.norm_eps = GENERATE(1e-6, 0.05);         // another one than the model's
+  const bool has_norm = kind == GateKind::wg_kv || kind == GateKind::dms_separate;
+  if (!has_norm && gate.config.norm_eps > 1e-6) return;
   const engine::LoadedModel model = test::gated_model({gate});
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 31);
   const std::vector<PlainLayer> layers = test::dense_layers(model, ids);
@@ -232,7 +235,7 @@ std::vector<double> mlstm_scores(const GateFile& gate, const PlainLayer& layer, 
       for (int r = 0; r < d; ++r) h += q[static_cast<std::size_t>(r)] * c[r * d + col];
       score += out[static_cast<std::size_t>(col)] * activate(Activation::silu, h / below);
     }
-    scores.push_back(score);
+    scores.push_back((gate.config.negated ? -1 : 1) * (gate.config.scale * score + gate.config.offset));
   }
   return scores;
 }
@@ -244,6 +247,9 @@ TEST_CASE("rules: KVpop's mLSTM, delayed and immediate, plain and guarded, is it
   CAPTURE(delay, guarded);
   GateFile gate = test::random_gate(GateKind::kvpop_mlstm, delay);
   gate.config.guarded = guarded;
+  gate.config.negated = guarded;
+  gate.config.scale = guarded ? 2.5 : 1;
+  gate.config.offset = delay == 0 ? 0.75 : 0;
   const engine::LoadedModel model = test::gated_model({gate});
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 34);
   const std::vector<PlainLayer> layers = test::dense_layers(model, ids);

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "engine/core/lifetime/lifetime_map.h"
-#include "engine/decode/eviction/observed_attention.h"
 #include "engine/model/weights.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_layer.h"
@@ -273,11 +272,11 @@ struct Expected {
   double epsilon;
 };
 
-/// Expected Attention of one KV head after a prompt of n tokens, one number a token; 0 for sinks.
-std::vector<double> expected_scores(const PlainLayer& layer, int kv_head, int n, int n_sink, int n_future,
-                                    const Expected& how) {
+/// Expected Attention of one KV head after n tokens, a number for each of `held`; 0 for sinks.
+std::vector<double> expected_scores(const PlainLayer& layer, int kv_head, const std::vector<int>& held, int n,
+                                    int n_sink, int n_future, const Expected& how) {
   const int d = layer.q.dim, group = layer.group_size(), n_queries = n - n_sink;
-  std::vector<double> score(static_cast<std::size_t>(n));
+  std::vector<double> score(held.size());
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     std::vector<double> mean(static_cast<std::size_t>(d));
     for (int t = n_sink; t < n; ++t) {
@@ -293,21 +292,21 @@ std::vector<double> expected_scores(const PlainLayer& layer, int kv_head, int n,
     }
     std::vector<double> weight(score.size());
     double sum = 0;
-    for (int t = n_sink; t < n; ++t) {
-      const double* k = layer.k.at(t, kv_head);
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      if (held[i] < n_sink) continue;
+      const double* k = layer.k.at(held[i], kv_head);
       double logit = test::dot(mu.data(), k, d) / std::sqrt(static_cast<double>(d));
       for (const auto& x : centred) {
         if (how.covariance) logit += std::pow(test::dot(x.data(), k, d), 2) / n_queries / (2 * d);
       }
-      sum += weight[static_cast<std::size_t>(t)] = std::exp(logit);
+      sum += weight[i] = std::exp(logit);
     }
-    for (std::size_t t = 0; t < score.size(); ++t) score[t] += weight[t] / sum / group;
+    for (std::size_t i = 0; i < score.size(); ++i) score[i] += weight[i] / sum / group;
   }
   if (!how.values) return score;
-  for (int t = n_sink; t < n; ++t) {
-    const double* v = layer.v.at(t, kv_head);
-    score[static_cast<std::size_t>(t)] =
-        (score[static_cast<std::size_t>(t)] + how.epsilon) * std::sqrt(test::dot(v, v, d));
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    const double* v = layer.v.at(held[i], kv_head);
+    score[i] = (score[i] + how.epsilon) * std::sqrt(test::dot(v, v, d));
   }
   return score;
 }
@@ -326,11 +325,26 @@ TEST_CASE("rules: Expected Attention keeps by what queries to come are expected 
       CAPTURE(layer, head);
       std::vector<int> held = range(kPrompt);
       Evictions expected;
-      keep_best(held, expected_scores(layers()[static_cast<std::size_t>(layer)], head, kPrompt, 4, n_future, how), 24,
-                4, kPrompt, kPrompt, expected);
+      const PlainLayer& plain = layers()[static_cast<std::size_t>(layer)];
+      keep_best(held, expected_scores(plain, head, held, kPrompt, 4, n_future, how), 24, 4, kPrompt, kPrompt, expected);
       CHECK(evictions(run, layer, head) == expected);
       CHECK(expected.size() == static_cast<std::size_t>(kPrompt - 24));
     }
+  }
+}
+
+TEST_CASE("rules: Expected Attention leaves the queries of the sinks out at an interval too", "[engine][rules]") {
+  const RunRecord run =
+      test::feed(model(), ids(), kPrompt, "expected-attention:budget=40,sinks=16,interval=16,future=32").record;
+  for (int head = 0; head < 2; ++head) {
+    std::vector<int> held = range(kPrompt);
+    Evictions expected;
+    for (const int n : {kPrompt, kPrompt + 16}) {
+      for (int t = kPrompt; t < n; ++t) held.push_back(t);
+      const auto scores = expected_scores(layers()[0], head, held, n, 16, 32, {true, true, 0});
+      keep_best(held, scores, 40, 16, n, n, expected);
+    }
+    CHECK(evictions(run, 0, head, kPrompt + 16) == expected);
   }
 }
 
@@ -372,21 +386,6 @@ TEST_CASE("rules: Quest reads the newest page and those of greatest bound", "[en
     REQUIRE(std::equal(expected.begin(), expected.end(), reads.begin()));
   }
   CHECK(chosen.size() > 3);  // it did choose
-}
-
-TEST_CASE("policy rules: SnapKV and the pool watch the queries that their papers name", "[engine][policy]") {
-  const auto read = [](const char* policy, engine::ReadObservation of) {
-    const PolicySpec spec = PolicySpec::parse(policy);
-    return of(spec, spec.geometry(1000));
-  };
-  // WG-KV App. K: maximum over the group, sum over 256 queries, maximum over 5, a tenth at a time; SnapKV as kvpress.
-  CHECK(read("wg-kv:pool=100", engine::pool_observation) == engine::Observation{256, 5, true, true});
-  CHECK(PolicySpec::parse("wg-kv:pool=100").value("drop") == 0.1);
-  // Observers are not scored, so that the window has to protect all of them.
-  CHECK(read("sp-kv:pool=100", engine::pool_observation).n_queries == 128);
-  CHECK(read("sp-kv:pool=100,observe=100", engine::pool_observation).n_queries == 100);
-  CHECK(read("snapkv", engine::snapkv_observation) == engine::Observation{64, 5, false, false});
-  CHECK(PolicySpec::parse("snapkv").geometry(1000).budget() == 512);
 }
 
 }  // namespace

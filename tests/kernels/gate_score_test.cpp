@@ -25,7 +25,7 @@ struct Problem {
   GateSource source = GateSource::key_value;
   GateActivation activation = GateActivation::silu;
   bool has_norm = true, has_bias = true, sigmoid = false;
-  float attention_scaling = 1, scale = 1, offset = 0;
+  float attention_scaling = 1, gate_eps = 1e-6f, scale = 1, offset = 0;
   std::int32_t position = 1234;
   std::uint64_t seed = 7;
   int layer = 3;
@@ -71,6 +71,7 @@ std::vector<float> run(Backend backend, const Problem& p, DType dtype) {
                               .attention_scaling = p.attention_scaling,
                               .dtype = dtype,
                               .source = p.source,
+                              .gate_eps = p.gate_eps,
                               .pre_weight = memory.put(p.pre_weight),
                               .post_weight = memory.put(p.post_weight),
                               .w1 = memory.put(p.w1),
@@ -119,10 +120,10 @@ std::vector<float> naive_rows(const Problem& p, int first, int n, const std::vec
   return unpack(x, p.dtype);
 }
 
-std::vector<float> naive_rms(std::vector<float> k, const std::vector<float>& weight) {
+std::vector<float> naive_rms(std::vector<float> k, const std::vector<float>& weight, float eps) {
   float squares = 0;
   for (const float x : k) squares += x * x;
-  const float inverse = 1 / std::sqrt(squares / static_cast<float>(k.size()) + 1e-6f);
+  const float inverse = 1 / std::sqrt(squares / static_cast<float>(k.size()) + eps);
   for (std::size_t i = 0; i < k.size(); ++i) k[i] = k[i] * inverse * weight[i];
   return k;
 }
@@ -132,8 +133,8 @@ std::vector<float> naive_inputs(const Problem& p, int head) {
   std::vector<float> x = naive_rows(p, key, 1, p.k_norm, true);
   std::vector<float> rest;
   if (p.source == GateSource::key_pair) {
-    rest = naive_rms(x, p.post_weight);
-    x = naive_rms(naive_rows(p, key, 1, p.k_norm, false), p.pre_weight);
+    rest = naive_rms(x, p.post_weight, p.gate_eps);
+    x = naive_rms(naive_rows(p, key, 1, p.k_norm, false), p.pre_weight, p.gate_eps);
   } else {
     const auto value = p.qkv.begin() + (key + kHeads) * p.head_dim;
     rest.assign(value, value + p.head_dim);
@@ -201,6 +202,7 @@ void check_shapes(Backend backend) {
   p.has_norm = p.group == 4 || p.head_dim == 64;
   p.has_bias = p.head_dim != 96;
   p.attention_scaling = p.head_dim == 80 ? 1.2f : 1.0f;
+  p.gate_eps = p.head_dim == 96 ? 0.1f : 1e-6f;
   p.scale = p.source == GateSource::query_channel ? -100 : 2;
   p.offset = 0.5f;
   p.sigmoid = p.head_dim == 128;
@@ -253,6 +255,22 @@ void check_pair_at_zero(Backend backend) {
     if (i % (2 * d) >= d) p.w2[i] = -p.w2[i - d];
   }
   CHECK(max_error(run(backend, p, p.dtype), p.b2) < 1e-5);  // 64 terms near 1 that cancel
+}
+
+/// Keys of one number each: normed they are 1 / sqrt(1 + eps) times its sign, whatever the model's own eps.
+void check_gate_eps(Backend backend) {
+  Problem p;
+  p.source = GateSource::key_pair;
+  p.has_norm = p.has_bias = false;
+  p.position = 0;
+  p.gate_eps = 0.44f;
+  p = filled(p);
+  const int d = p.head_dim;
+  for (int i = p.n_heads() * d; i < (p.n_heads() + kHeads) * d; ++i) p.qkv[i] = 1;
+  p.pre_weight.assign(d, 1.0f);
+  p.post_weight.assign(d, 1.0f);
+  p.w2.assign(p.w2.size(), 1 / (2.0f * static_cast<float>(d)));
+  for (const float score : run(backend, p, p.dtype)) CHECK(score == Approx(1 / 1.2));
 }
 
 /// DMS: the logit of a head is 100 times the channel minus 5, whatever the other heads of the group say.
@@ -332,6 +350,10 @@ TEST_CASE("gate_score: at position 0 a key is the same before and after its rota
   check_pair_at_zero(GENERATE(Backend::reference, Backend::cpu));
 }
 
+TEST_CASE("gate_score: a pair of keys is normed with the gate's own eps", "[kernels][gate_score]") {
+  check_gate_eps(GENERATE(Backend::reference, Backend::cpu));
+}
+
 TEST_CASE("gate_score: a query channel is that of the first head of the group", "[kernels][gate_score]") {
   check_query_channel(GENERATE(Backend::reference, Backend::cpu));
 }
@@ -399,6 +421,7 @@ TEST_CASE("gate_score: on CUDA a gate sees what the cache holds", "[kernels][gat
   if (skip_without_device()) return;
   SECTION("key and value") { check_sees_the_cache(Backend::cuda); }
   SECTION("the key before and after its rotation") { check_pair_at_zero(Backend::cuda); }
+  SECTION("the gate's own eps") { check_gate_eps(Backend::cuda); }
   SECTION("a query's channel") { check_query_channel(Backend::cuda); }
 }
 

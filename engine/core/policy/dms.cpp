@@ -21,6 +21,12 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
 }
 
+GateDefaults of_scorer(const GateNumbers& gate) {
+  GateDefaults defaults = defaults_of_scorer(gate);
+  for (auto& [name, value] : defaults) value -= name == "window" ? 1 : 0;
+  return defaults;
+}
+
 }  // namespace
 
 Policy dms_policy() {
@@ -30,13 +36,15 @@ Policy dms_policy() {
                .definition =
                    "logit of t = 100 x - 5, x the last channel of the first query head of the group, after its norm "
                    "and before rotation, of token t + 1; score = -logit; evict_at[t] = NEVER if score >= threshold, "
-                   "otherwise t + window + 1 (q - t <= window is seen: 513 keys for 512).",
+                   "otherwise t + window + 1 (q - t <= window is seen: 513 keys for 512). The channel that "
+                   "carries the gate is zero in attention as soon as a gate of kind dms is loaded, under every policy.",
                .parameters = kParameters,
                .needs_scorer = true,
                .gates = kGates},
       .geometry = geometry,
       .plan = gated_plan,
-      .explain = explain_gated};
+      .explain = explain_gated,
+      .of_scorer = of_scorer};
 }
 
 }  // namespace kvscope

@@ -6,7 +6,7 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    kBudgetParameter,
+    kBudgetParameter, sinks_parameter(0),
     tokens_parameter(
         "window", 256, 1,
         "Recent tokens, the query's own included, that never leave; the heavy hitters have the rest of the budget."),

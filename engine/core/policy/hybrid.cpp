@@ -17,6 +17,7 @@ constexpr ParameterInfo kParameters[] = {
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
     {"threshold", ParameterKind::real, "", 0.5, -1e6, 1e6,
      "Of on=threshold, for the first loaded gate that scores tokens."},
+    strict_parameter(0),
     sinks_parameter(0),
     window_parameter(128),
     kSeedParameter};
@@ -53,7 +54,8 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   if (spec.value("on") == 0) return {};
   return {.source = ScoreSource::gate,
           .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold"))};
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .strict = spec.value("strict") == 1};
 }
 
 }  // namespace
@@ -69,7 +71,8 @@ Policy hybrid_policy() {
                .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan,
-      .local_heads = local_heads};
+      .local_heads = local_heads,
+      .reads_heads = [](const PolicySpec& spec) { return spec.value("heads") == 3; }};
 }
 
 }  // namespace kvscope

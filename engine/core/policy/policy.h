@@ -3,6 +3,9 @@
 // policy_list.cpp.
 
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/explanation.h"
@@ -17,6 +20,31 @@ struct HeadsOfModel {
   std::vector<float> alpha;  // [n_layers * n_kv_heads] from a loaded head directory; empty: none is loaded
 };
 
+/// The numbers of a gate that policies have parameters for; the words are those of GateConfig (gate_file.h).
+struct GateNumbers {
+  double threshold = 0;
+  bool strict = false;
+  int window = 0, n_sink = 0;
+  bool has_decay = false;  // log_gamma a head
+  double share = 0;        // of a head directory: the heads whose value passes the threshold, as a share of all
+};
+template <typename GateConfig>
+GateNumbers gate_numbers(const GateConfig& config) {
+  return {.threshold = config.threshold, .strict = config.strict, .window = config.window, .n_sink = config.n_sink};
+}
+/// What is loaded of what a policy reads; null: nothing, or it reads none.
+struct GatesOfPolicy {
+  const GateNumbers* scorer = nullptr;
+  const GateNumbers* heads = nullptr;
+};
+/// The share of head values that pass the numbers' threshold.
+double share_passing(std::span<const float> alpha, const GateNumbers& heads);
+/// Parameters and the values that a gate gives them.
+using GateDefaults = std::vector<std::pair<std::string_view, double>>;
+GateDefaults defaults_of_scorer(const GateNumbers& gate);
+GateDefaults defaults_of_heads(const GateNumbers& heads);
+
+inline bool reads_no_heads(const PolicySpec&) { return false; }
 inline RetentionPlan keep_everything(const PolicySpec&, const RetentionGeometry&) { return {}; }
 
 struct Policy {
@@ -30,6 +58,10 @@ struct Policy {
   /// Why a token that has left the window was evicted, or is kept. It goes on where "Token 7 left layer 0 head 1 at
   /// query 90" or "... is kept by ... at query 90" ends, up to a full stop.
   std::string (*explain)(const TokenQuestion& question) = explain_by_rule;
+  /// Which of its parameters the numbers of its scorer are the defaults of; those that it does not have are passed over.
+  GateDefaults (*of_scorer)(const GateNumbers& gate) = defaults_of_scorer;
+  /// Whether it reads a head directory: defaults_of_heads() then go before the scorer's.
+  bool (*reads_heads)(const PolicySpec& spec) = reads_no_heads;
   /// Of a policy whose budget is no parameter of its own but follows from others.
   int (*budget_tokens)(const PolicySpec& spec) = nullptr;
 };
@@ -37,10 +69,17 @@ struct Policy {
 /// Like find_policy(), with geometry and plan; throws Error (usage) listing the policies if there is none of that name.
 const Policy& policy_of(const PolicySpec& spec);
 
+/// The policy of a run on a model with these gates: what was not written takes the gates' own numbers, what was written
+/// stands, and nothing is open any more. Throws Error (usage) for a number that the parameter may not have.
+PolicySpec with_gates(const PolicySpec& spec, const GatesOfPolicy& gates);
+/// Whether it asks for each head's own decay, which a gate must have then.
+bool has_learned_decay(const PolicySpec& spec);
+
 /// Which head of which model: hybrids treat heads apart.
 struct HeadIndex {
   int layer = 0, kv_head = 0;
   int n_layers = 1, n_kv_heads = 1;
+  std::span<const float> log_gamma = {};  // [n_layers * n_kv_heads] of a learned decay; empty: none is known
   int flat() const { return layer * n_kv_heads + kv_head; }
 };
 /// What becomes of the tokens that leave the window of one head, evictions by attention apart. Throws std::logic_error

@@ -1,5 +1,6 @@
 // The list of policies, in the order in which they are offered. A new one is a file with its rule, a declaration and a
 // place here.
+#include <algorithm>
 #include <stdexcept>
 #include <vector>
 
@@ -77,6 +78,24 @@ const Policy& policy_of(const PolicySpec& spec) {
                .expected = "one of " + names});
 }
 
+PolicySpec with_gates(const PolicySpec& spec, const GatesOfPolicy& gates) {
+  const Policy& policy = policy_of(spec);
+  PolicySpec out = spec;
+  const auto take = [&](const GateDefaults& defaults) {
+    for (const auto& [name, value] : defaults) {
+      const auto parameter = std::find_if(policy.info.parameters.begin(), policy.info.parameters.end(),
+                                          [&](const ParameterInfo& p) { return p.name == name; });
+      if (parameter == policy.info.parameters.end() || !spec.is_open(name)) continue;
+      check_value(spec.name + ", from the gate", *parameter, value);
+      out.values[std::string(name)] = value;
+    }
+  };
+  if (gates.scorer != nullptr) take(policy.of_scorer(*gates.scorer));
+  if (gates.heads != nullptr) take(defaults_of_heads(*gates.heads));
+  out.unwritten.clear();
+  return out;
+}
+
 void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const float> scores, std::int32_t n_queries,
                       std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
   policy_lifetimes(spec, n_positions, HeadIndex{}, scores, n_queries, evict_at, contests);
@@ -94,6 +113,15 @@ void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& 
                  .hint = "decode under it"});
   }
   if (policy.local_heads != nullptr) plan.local_heads = recorded_heads(policy, spec, head);
+  if (has_learned_decay(spec)) {
+    if (head.log_gamma.empty()) {
+      throw Error({.file = "policy " + spec.name,
+                   .where = "decay",
+                   .found = "learned, but no decay of each head was recorded",
+                   .expected = "a run whose gate has log_gamma, or decay=NUMBER"});
+    }
+    plan.log_gamma.assign(head.log_gamma.begin(), head.log_gamma.end());
+  }
   const bool reads_scores = plan.source != ScoreSource::none;
   const std::int32_t n_needed = n_queries - geometry.window;  // scores 0 ... n_needed - 1 are read
   if (reads_scores && n_needed > geometry.n_sink && scores.size() < static_cast<std::size_t>(n_needed)) {

@@ -36,7 +36,9 @@ inline constexpr ParameterInfo kBudgetParameter = tokens_parameter(
     "Tokens a head may hold: sinks + window + top_k. Also as keep=25% or compression=4x of the run's positions.");
 inline constexpr ParameterInfo kDecayParameter(
     "decay", ParameterKind::real, "", 1, 1e-6, 1,
-    "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none.");
+    "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none. learned: each KV head's own, log_gamma "
+    "of the gate (KVpop eq. 21), and the default where the gate has it.",
+    {}, "learned");
 inline constexpr ParameterInfo kStrideParameter(
     "stride", ParameterKind::count, "tokens", 1, 1, kMaxTokens,
     "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age.");
@@ -47,7 +49,7 @@ inline constexpr ParameterInfo kReadParameter = tokens_parameter(
 inline constexpr ParameterInfo kPoolParameter = tokens_parameter(
     "pool", 0, 0,
     "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "
-    "observed attention. 0: no limit.");
+    "observed attention, again and again until there is room. 0: no limit.");
 inline constexpr ParameterInfo kDropParameter{
     "drop", ParameterKind::real, "", 0.1, 0.001, 0.999, "Share of its long-range tokens that a head drops then."};
 inline constexpr ParameterInfo kObserveParameter = tokens_parameter(
@@ -56,10 +58,22 @@ inline constexpr ParameterInfo kObserveParameter = tokens_parameter(
     "over these queries, maximum over 5 neighbours.",
     4096);
 
+/// What becomes of a score that equals the threshold.
+constexpr ParameterInfo strict_parameter(double default_value) {
+  return {"strict",
+          ParameterKind::count,
+          "",
+          default_value,
+          0,
+          1,
+          "1: a token stays only if its score is above the threshold; 0: if it equals it, too."};
+}
+
 /// Of a policy whose gate admits by a threshold: see gated_plan().
-constexpr std::array<ParameterInfo, 7> gated_parameters(const ParameterInfo& threshold, const ParameterInfo& sinks,
-                                                        const ParameterInfo& window) {
-  return {threshold, sinks, window, kReadParameter, kPoolParameter, kDropParameter, kObserveParameter};
+constexpr std::array<ParameterInfo, 8> gated_parameters(const ParameterInfo& threshold, const ParameterInfo& sinks,
+                                                        const ParameterInfo& window, double strict = 0) {
+  return {threshold,      strict_parameter(strict), sinks,          window,
+          kReadParameter, kPoolParameter,           kDropParameter, kObserveParameter};
 }
 
 inline constexpr std::string_view kPrefillChoices[] = {"dense", "sparse"};

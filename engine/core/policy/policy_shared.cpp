@@ -14,12 +14,36 @@ int count_or(const PolicySpec& spec, std::string_view name, int otherwise) {
   return spec.has(name) ? spec.count(name) : otherwise;
 }
 
+/// A learned decay is each head's own, and none for whoever asks for one number.
+double decay_of(const PolicySpec& spec) {
+  return spec.has("decay") && !has_learned_decay(spec) ? std::log(spec.value("decay")) : 0;
+}
+
 }  // namespace
+
+bool has_learned_decay(const PolicySpec& spec) { return spec.has("decay") && spec.value("decay") == kWordValue; }
+
+GateDefaults defaults_of_scorer(const GateNumbers& gate) {
+  GateDefaults defaults = {
+      {"threshold", gate.threshold}, {"strict", gate.strict ? 1 : 0}, {"sinks", gate.n_sink}, {"window", gate.window}};
+  if (gate.has_decay) defaults.emplace_back("decay", kWordValue);
+  return defaults;
+}
+
+double share_passing(std::span<const float> alpha, const GateNumbers& heads) {
+  const auto passes = [&](float value) { return heads.strict ? value > heads.threshold : value >= heads.threshold; };
+  const auto n = std::count_if(alpha.begin(), alpha.end(), passes);
+  return alpha.empty() ? 0 : static_cast<double>(n) / static_cast<double>(alpha.size());
+}
+
+GateDefaults defaults_of_heads(const GateNumbers& heads) {
+  return {{"full", heads.share}, {"sinks", heads.n_sink}, {"window", heads.window}};
+}
 
 RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
   RetentionGeometry geometry{.n_sink = count_or(spec, "sinks", 0),
                              .window = spec.count("window"),
-                             .log_gamma = spec.has("decay") ? std::log(spec.value("decay")) : 0,
+                             .log_gamma = decay_of(spec),
                              .decay_stride = count_or(spec, "stride", 1)};
   const int budget = spec.budget_tokens(n_positions);
   geometry.top_k = budget - geometry.n_sink - geometry.window;
@@ -43,12 +67,14 @@ RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions) {
 }
 
 void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions) {
-  if (n_protected < budget) return;
+  const int n_sink = count_or(spec, "sinks", 0);
+  if (n_sink + n_protected < budget) return;
   throw Error({.code = ExitCode::usage,
                .file = "policy " + spec.name,
                .where = "budget",
                .found = "a budget of " + describe_budget(budget, n_positions),
-               .expected = "more than the " + std::to_string(n_protected) + " newest tokens, which never leave",
+               .expected = "more than the " + std::to_string(n_protected) + " newest tokens" +
+                           (n_sink > 0 ? " and " + std::to_string(n_sink) + " sinks" : "") + ", which never leave",
                .hint = "raise the budget, or protect fewer"});
 }
 
@@ -56,6 +82,7 @@ RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.source = ScoreSource::gate,
           .admission = Admission::threshold,
           .threshold = static_cast<float>(spec.value("threshold")),
+          .strict = spec.value("strict") == 1,
           .eviction = spec.count("pool") > 0 ? "pool" : "",
           .selection = {.tokens = spec.count("read"), .window = spec.count("window"), .dense_layers = 0}};
 }
@@ -90,7 +117,7 @@ std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const Retenti
     case Admission::threshold:
       return make_threshold_rule(plan.threshold, plan.strict);
     case Admission::top_k:
-      return make_running_top_k_rule(geometry);
+      return make_running_top_k_rule(plan.of_head(geometry, head));
     case Admission::least:
       throw std::logic_error("make_rule: this plan decides by attention");
   }

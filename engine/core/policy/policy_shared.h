@@ -10,7 +10,7 @@ namespace kvscope {
 RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions);
 /// The same without a budget: everything may stay.
 RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions);
-/// Throws Error unless budget > n_protected: somebody must be able to leave.
+/// Throws Error unless budget > sinks + n_protected: somebody must be able to leave.
 void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions);
 
 /// Admission by a gate's score and the parameter `threshold`, with what kReadParameter and kPoolParameter ask for.

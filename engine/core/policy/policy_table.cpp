@@ -14,6 +14,7 @@ using nlohmann::ordered_json;
 
 ordered_json value_json(const ParameterInfo& parameter, double value) {
   if (parameter.kind == ParameterKind::choice) return parameter.choices[static_cast<std::size_t>(value)];
+  if (!parameter.word.empty() && value == kWordValue) return parameter.word;
   if (parameter.kind == ParameterKind::real) return value;
   return static_cast<std::int64_t>(value);
 }
@@ -42,10 +43,13 @@ std::string cell(std::string_view text) {
 }
 
 std::string needs(const PolicyInfo& info) {
-  if (info.gates.empty()) return info.needs_scorer ? "Reads the first loaded gate of any kind. " : "";
+  if (info.gates.empty())
+    return info.needs_scorer
+               ? "Reads the first loaded gate of any kind, whose own numbers go before the defaults (docs/gates.md). "
+               : "";
   std::string kinds;
   for (const std::string_view gate : info.gates) kinds += (kinds.empty() ? "" : ", ") + std::string(gate);
-  return "Reads a gate of kind " + kinds + " (docs/gates.md). ";
+  return "Reads a gate of kind " + kinds + ", whose own numbers go before the defaults (docs/gates.md). ";
 }
 
 std::string prefill(const PolicyInfo& info) {
@@ -72,13 +76,11 @@ ordered_json policy_json(const PolicySpec& spec, int n_positions) {
           {"geometry", geometry_json(spec, n_positions)}};
 }
 
-std::string parameter_value(const ParameterInfo& parameter, double value) {
-  return parameter.kind == ParameterKind::choice ? std::string(parameter.choices[static_cast<std::size_t>(value)])
-                                                 : number_text(value);
-}
-
 std::string parameter_range(const ParameterInfo& parameter) {
-  if (parameter.kind != ParameterKind::choice) return number_text(parameter.min) + " to " + number_text(parameter.max);
+  if (parameter.kind != ParameterKind::choice) {
+    return number_text(parameter.min) + " to " + number_text(parameter.max) +
+           (parameter.word.empty() ? "" : ", or " + std::string(parameter.word));
+  }
   std::string names;
   for (const std::string_view choice : parameter.choices) names += (names.empty() ? "" : ", ") + std::string(choice);
   return names;

@@ -18,8 +18,7 @@ namespace kvscope {
 /// policy has none, as its budget is smaller than its window.
 nlohmann::ordered_json policy_json(const PolicySpec& spec, int n_positions);
 
-/// A value of a parameter as people write it, and what it may be: "0 to 1", "dense, sparse".
-std::string parameter_value(const ParameterInfo& parameter, double value);
+/// What a parameter may be: "0 to 1", "dense, sparse".
 std::string parameter_range(const ParameterInfo& parameter);
 
 /// What it reads and how it treats the prompt, in a sentence each; empty if there is nothing to say.

@@ -44,6 +44,7 @@ std::optional<double> read_number(std::string_view text) {
 /// Whether a parameter may have the value; not if it is NaN.
 bool allows(const ParameterInfo& parameter, double value) {
   const bool whole = parameter.kind != ParameterKind::real;
+  if (!parameter.word.empty() && value == kWordValue) return true;
   return value >= parameter.min && value <= parameter.max && (!whole || value == std::floor(value));
 }
 
@@ -56,6 +57,7 @@ bool allows(const ParameterInfo& parameter, double value) {
     expected = std::string(parameter.kind != ParameterKind::real ? "a whole number" : "a number") + " from " +
                number_text(parameter.min) + " to " + number_text(parameter.max);
   }
+  if (!parameter.word.empty()) expected += ", or " + std::string(parameter.word);
   bad_value(policy, parameter.name, text, expected);
 }
 
@@ -65,8 +67,10 @@ double parse_value(std::string_view policy, const ParameterInfo& parameter, std:
     if (choice == parameter.choices.end()) bad_parameter(policy, parameter, text);
     return static_cast<double>(choice - parameter.choices.begin());
   }
+  if (!parameter.word.empty() && text == parameter.word) return kWordValue;
   const std::optional<double> value = read_number(text);
-  if (!value || !allows(parameter, *value)) bad_parameter(policy, parameter, text);
+  if (!value || (!parameter.word.empty() && *value == kWordValue) || !allows(parameter, *value))
+    bad_parameter(policy, parameter, text);
   return *value == 0 ? 0 : *value;  // -0 would print as another text than 0
 }
 
@@ -133,6 +137,7 @@ void parse_pair(const PolicyInfo& info, std::string_view pair, PolicySpec& spec,
     throw Error({.code = ExitCode::usage, .file = file, .where = std::string(key), .found = "given twice"});
   }
   const std::string_view text = trim(pair.substr(equals + 1));
+  spec.unwritten.erase(std::string(key));
   if (!budget_key) {
     spec.values[std::string(key)] = parse_value(spec.name, *parameter, text);
   } else if (key == "keep") {
@@ -156,6 +161,7 @@ PolicySpec PolicySpec::parse(std::string_view text) {
       spec.budget = {BudgetSpec::Kind::tokens, parameter.default_value};
     } else {
       spec.values[std::string(parameter.name)] = parameter.default_value;
+      spec.unwritten.insert(std::string(parameter.name));
     }
   }
   if (colon == std::string_view::npos) return spec;
@@ -183,7 +189,7 @@ void PolicySpec::check() const {
     const bool of_budget = is_budget(info, parameter);
     if (of_budget && budget && budget->kind != BudgetSpec::Kind::tokens) continue;
     const double number = !of_budget ? value(parameter.name) : budget ? budget->value : parameter.default_value;
-    if (!allows(parameter, number)) bad_parameter(name, parameter, number_text(number));
+    check_value(name, parameter, number);
   }
   if (!budget) return;
   if (budget->kind == BudgetSpec::Kind::keep) check_keep(name, budget->value, number_text(budget->value));
@@ -191,36 +197,46 @@ void PolicySpec::check() const {
     check_compression(name, budget->value, number_text(budget->value) + "x");
 }
 
-std::string PolicySpec::to_string() const {
-  const PolicyInfo& info = policy_of(*this).info;
+namespace {
+
+std::string text_of(const PolicySpec& spec, bool all) {
+  const PolicyInfo& info = policy_of(spec).info;
   std::string text;
   const auto append = [&](std::string_view key, const std::string& value) {
     text += text.empty() ? ':' : ',';
     text.append(key).append("=").append(value);
   };
   for (const ParameterInfo& parameter : info.parameters) {
-    if (parameter.kind == ParameterKind::choice) {
-      append(parameter.name, std::string(parameter.choices[static_cast<std::size_t>(value(parameter.name))]));
-      continue;
-    }
     if (!is_budget(info, parameter)) {
-      append(parameter.name, number_text(value(parameter.name)));
+      if (!all && spec.is_open(parameter.name)) continue;
+      append(parameter.name, parameter_value(parameter, spec.value(parameter.name)));
       continue;
     }
-    const BudgetSpec spec = budget.value_or(BudgetSpec{BudgetSpec::Kind::tokens, parameter.default_value});
-    switch (spec.kind) {
+    const BudgetSpec budget = spec.budget.value_or(BudgetSpec{BudgetSpec::Kind::tokens, parameter.default_value});
+    switch (budget.kind) {
       case BudgetSpec::Kind::tokens:
-        append("budget", number_text(spec.value));
+        append("budget", number_text(budget.value));
         break;
       case BudgetSpec::Kind::keep:
-        append("keep", number_text(spec.value));
+        append("keep", number_text(budget.value));
         break;
       case BudgetSpec::Kind::compression:
-        append("compression", number_text(spec.value) + "x");
+        append("compression", number_text(budget.value) + "x");
         break;
     }
   }
-  return name + text;
+  return spec.name + text;
+}
+
+}  // namespace
+
+std::string PolicySpec::to_string() const { return text_of(*this, true); }
+std::string PolicySpec::written() const { return text_of(*this, false); }
+
+bool PolicySpec::is_open(std::string_view parameter) const {
+  if (!unwritten.contains(parameter)) return false;
+  const ParameterInfo* info = find_parameter(policy_of(*this).info, parameter);
+  return info != nullptr && value(parameter) == info->default_value;
 }
 
 double PolicySpec::value(std::string_view parameter) const {
@@ -250,6 +266,15 @@ int PolicySpec::budget_tokens(int n_positions) const {
       return whole(n_positions / spec.value);
   }
   return 0;
+}
+
+std::string parameter_value(const ParameterInfo& parameter, double value) {
+  if (parameter.kind == ParameterKind::choice) return std::string(parameter.choices[static_cast<std::size_t>(value)]);
+  return !parameter.word.empty() && value == kWordValue ? std::string(parameter.word) : number_text(value);
+}
+
+void check_value(std::string_view policy, const ParameterInfo& parameter, double value) {
+  if (!allows(parameter, value)) bad_parameter(policy, parameter, number_text(value));
 }
 
 RetentionGeometry PolicySpec::geometry(int n_positions) const { return policy_of(*this).geometry(*this, n_positions); }

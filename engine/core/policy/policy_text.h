@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,7 +24,11 @@ struct ParameterInfo {
   double min, max;                                 // inclusive
   std::string_view definition;                     // one sentence
   std::span<const std::string_view> choices = {};  // of a choice, whose value is an index here
+  std::string_view word = {};                      // what may stand instead of a number: its value is kWordValue
 };
+
+/// The value of a parameter that says its word (decay=learned); below the minimum of every parameter that has one.
+inline constexpr double kWordValue = 0;
 
 struct PolicyInfo {
   std::string_view name;        // "kvpop"
@@ -47,17 +52,24 @@ struct BudgetSpec {
   bool operator==(const BudgetSpec&) const = default;
 };
 
-/// A parsed policy: the name and every parameter's value, defaults filled in.
+/// A parsed policy: the name and every parameter's value, defaults filled in. Of the defaults a gate may have better ones: a
+/// run's policy is the one after with_gates() (policy.h).
 struct PolicySpec {
   std::string name = "full";
   std::map<std::string, double, std::less<>> values;  // all declared parameters but the budget
   std::optional<BudgetSpec> budget;                   // if the policy has one
+  std::set<std::string, std::less<>> unwritten;       // parameters that parse() found no word of, the budget apart
 
   /// Parses "kvpop:budget=512,sinks=4". Throws Error (usage) that lists what exists for an unknown name or key, and
   /// names key, value and range for a bad value.
   static PolicySpec parse(std::string_view text);
   /// The canonical text, all parameters written out; parse(to_string()) gives the same spec.
   std::string to_string() const;
+  /// What was written of it, so that what was not stays open to a gate's own numbers: text of a request, as to_string()
+  /// is that of a run. The budget always stands there.
+  std::string written() const;
+  /// Whether a gate's number may take the place of the value: nobody wrote it, and nobody has set another one since.
+  bool is_open(std::string_view parameter) const;
   /// Throws Error (usage), as parse() does, if a value is out of its parameter's range.
   void check() const;
   double value(std::string_view parameter) const;
@@ -68,8 +80,16 @@ struct PolicySpec {
   int budget_tokens(int n_positions) const;
   /// Geometry for such a run. top_k = budget - sinks - window; throws Error if that is negative.
   RetentionGeometry geometry(int n_positions) const;
-  bool operator==(const PolicySpec&) const = default;
+  /// By what they do: who wrote it does not matter.
+  bool operator==(const PolicySpec& other) const {
+    return name == other.name && values == other.values && budget == other.budget;
+  }
 };
+
+/// A value of a parameter as people write it.
+std::string parameter_value(const ParameterInfo& parameter, double value);
+/// Throws Error (usage), as parse() does, for a value out of the parameter's range.
+void check_value(std::string_view policy, const ParameterInfo& parameter, double value);
 
 /// "512 tokens = 25 % of 2048 kept = 4x": the three ways to say a budget.
 std::string describe_budget(int budget_tokens, int n_positions);

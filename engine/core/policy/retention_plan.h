@@ -44,6 +44,9 @@ struct RetentionPlan {
   bool strict = false;  // score > threshold instead of >=
   /// Heads that keep sinks and window alone, [n_layers * n_kv_heads]; empty: none. Filled where the model is known.
   std::vector<std::uint8_t> local_heads;
+  /// Of Admission::top_k under a learned decay, what stands for the geometry's log_gamma, [n_layers * n_kv_heads] <= 0;
+  /// empty: the geometry's. Filled where the model is known.
+  std::vector<float> log_gamma;
   /// Who watches attention and evicts by it: a name in engine/decode/eviction/method_list.cpp, which reads its own
   /// parameters from the spec; empty: nobody.
   std::string_view eviction;
@@ -52,6 +55,10 @@ struct RetentionPlan {
   /// The prompt's queries see everything, and what leaves does so after it.
   bool dense_prefill = false;
 
+  RetentionGeometry of_head(RetentionGeometry geometry, int head) const {
+    if (!log_gamma.empty()) geometry.log_gamma = log_gamma[static_cast<std::size_t>(head)];
+    return geometry;
+  }
   bool is_local(int head) const { return !local_heads.empty() && local_heads[static_cast<std::size_t>(head)] != 0; }
   /// Lifetimes follow from the scores of tokens alone, so that a recorded run can be asked what if.
   bool follows_from_scores() const { return eviction.empty(); }

@@ -8,6 +8,7 @@ namespace {
 constexpr std::string_view kPooling[] = {"mean", "max"};
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
+    sinks_parameter(0),
     tokens_parameter("window", 64, 1, "Last queries of the prompt, which are observed and stay.", 4096),
     {"kernel", ParameterKind::count, "tokens", 5, 1, 255, "Neighbours over which the attention is pooled; odd."},
     {"pooling", ParameterKind::choice, "", 0, 0, 1,
@@ -16,8 +17,9 @@ constexpr ParameterInfo kParameters[] = {
      kPooling},
     tokens_parameter(
         "pool", 0, 0,
-        "As a trigger instead: tokens outside the window that the heads may hold in the mean; above it, after the prompt "
-        "or any token of the answer, each head drops those of lowest score. The budget then means nothing. 0: once."),
+        "As a trigger instead: tokens outside sinks and window that the heads may hold in the mean; above it, after the "
+        "prompt or any token of the answer, each head drops the share `drop` of lowest score, again and again until there "
+        "is room (the paper evicts once a trigger). The budget then means nothing. 0: once."),
     kDropParameter};
 
 RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
@@ -38,7 +40,7 @@ Policy snapkv_policy() {
                    "After the prompt every head keeps its last `window` tokens and, of the others, those with the "
                    "greatest attention from the last `window` queries, pooled over `kernel` neighbours, budget tokens "
                    "in all; the losers have evict_at = prompt length. The answer's tokens all stay. With pool it is a "
-                   "trigger under a global budget, as in WG-KV App. K.",
+                   "trigger under a global budget, WG-KV App. K with window=256,pooling=max,group=max.",
                .parameters = kParameters,
                .has_budget = true},
       .geometry = budget_geometry,

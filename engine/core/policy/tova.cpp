@@ -5,7 +5,7 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    kBudgetParameter, tokens_parameter("window", 1, 1, kWindowOfMetrics),
+    kBudgetParameter, sinks_parameter(0), tokens_parameter("window", 1, 1, kWindowOfMetrics),
     tokens_parameter("protect", 0, 0, "Newest tokens that never leave; as published the newest may, with 0."),
     kPrefillParameter};
 

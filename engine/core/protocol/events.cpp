@@ -87,6 +87,7 @@ json to_json(const RunStarted& started, int id) {
           {"scorer_kind", started.scorer.kind},
           {"scorer_delay", started.scorer.delay},
           {"local_heads", pack(local)},
+          {"log_gamma", pack(started.log_gamma)},
           {"oracle_spec", started.oracle.to_string()}};
 }
 
@@ -109,6 +110,7 @@ RunStarted started_from_json(const json& event) {
     started.scorer.delay = static_cast<int>(integer(event, "scorer_delay", -1, kMaxPositions));
   if (event.contains("local_heads"))
     for (const std::int32_t local : unpack_i32(event, "local_heads")) started.local_heads.push_back(local != 0);
+  if (event.contains("log_gamma")) started.log_gamma = unpack_f32(event, "log_gamma");
   return started;
 }
 

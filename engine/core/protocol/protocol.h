@@ -33,8 +33,9 @@
 // Events of a run, in this order:
 //   started    {n_positions, prompt_len, ids: i32, pieces: {bytes, offsets: i32}, policy: canonical text}, and from
 //              engines that say it {scorer: text, scorer_kind: text, scorer_delay, local_heads: i32 [layers][kv_heads] of 0
-//              or 1, oracle_spec: text}: what gives this run's scores, which heads keep sinks and window alone, and how
-//              its future mass is made. ids and pieces are the prompt's; it is sent before prefill, so that they can be drawn at
+//              or 1, log_gamma: f32 [layers][kv_heads], oracle_spec: text}: what gives this run's scores, which heads keep
+//              sinks and window alone, each head's own decay where it was learned, and how its future mass is made.
+//              The policy is the one that runs: what the request did not write is the number of the gate. ids and pieces are the prompt's; it is sent before prefill, so that they can be drawn at
 //              once.
 //   step       One per batch of new facts: after prefill one for the whole prompt, then one per decode step.
 //                n_tokens                       positions whose facts are complete after this step

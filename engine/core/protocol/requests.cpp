@@ -16,14 +16,14 @@ json encode(const LoadRequest& r) {
 
 json changes_to_json(const std::vector<PolicyChange>& changes) {
   json list = json::array();
-  for (const PolicyChange& change : changes) list.push_back({{"q", change.q}, {"policy", change.policy.to_string()}});
+  for (const PolicyChange& change : changes) list.push_back({{"q", change.q}, {"policy", change.policy.written()}});
   return list;
 }
 
 json encode(const RunRequest& r) {
   json j = {{"type", "run"},
             {"raw", r.raw},
-            {"policy", r.policy.to_string()},
+            {"policy", r.policy.written()},
             {"max_tokens", r.max_tokens},
             {"sampling", fields_to_json(r.sampling)},
             {"oracle", r.oracle},
@@ -45,7 +45,7 @@ json encode(const RunRequest& r) {
 }
 
 json encode(const ScoreRequest& r) {
-  json j = {{"type", "score"}, {"policy", r.policy.to_string()}};
+  json j = {{"type", "score"}, {"policy", r.policy.written()}};
   if (r.ids.empty()) {
     j["text"] = r.text;
   } else {

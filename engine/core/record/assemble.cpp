@@ -27,6 +27,7 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.scorer = std::move(started.scorer);
   if (run.scorer.text.empty()) run.scorer = {.text = run.model.scorer};  // a run without scores says what there is
   run.local_heads = std::move(started.local_heads);
+  run.log_gamma = std::move(started.log_gamma);
   run.ids = std::move(started.ids);
   run.pieces = std::move(started.pieces);
   run.logprobs.clear();

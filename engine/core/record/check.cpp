@@ -1,6 +1,7 @@
 #include "engine/core/record/check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -128,6 +129,16 @@ void check_local_heads(const ModelInfo& model, const std::vector<std::uint8_t>& 
   }
 }
 
+void check_log_gamma(const ModelInfo& model, const std::vector<float>& log_gamma) {
+  if (!log_gamma.empty() && log_gamma.size() != n_heads(model)) {
+    throw RunFault("log_gamma", std::to_string(log_gamma.size()) + " heads",
+                   std::to_string(n_heads(model)) + ", or none");
+  }
+  for (const float value : log_gamma) {
+    if (!(value <= 0) || !std::isfinite(value)) throw RunFault("log_gamma", std::to_string(value), "0 or less");
+  }
+}
+
 void check_begun(const RunRecord& run) {
   if (run.ids.empty()) throw RunFault("type", "an event of a run that has not started", "started");
   if (run.status != RunStatus::running) throw RunFault("type", "an event of a run that has ended", "nothing more");
@@ -197,6 +208,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
   }
   check_ids(run.model, started.ids);
   check_local_heads(run.model, started.local_heads);
+  check_log_gamma(run.model, started.log_gamma);
   started.policy.geometry(started.n_positions);  // throws what finish_run() and the metrics would throw later
 }
 
@@ -267,6 +279,7 @@ void check_run(const RunRecord& run) {
   check_count("decode_steps", run.timings.decode_steps, 0, kAny);
   check_ids(run.model, run.ids);
   check_local_heads(run.model, run.local_heads);
+  check_log_gamma(run.model, run.log_gamma);
   check_count("pieces", static_cast<std::int64_t>(run.pieces.size()), 0, n);
   check_count("logprobs", static_cast<std::int64_t>(run.logprobs.size()), 0, n);
   check_lifetime_rows(run, "evict_at", run.evict_at);

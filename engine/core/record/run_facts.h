@@ -15,11 +15,12 @@ namespace kvscope {
 struct RunStarted {
   int n_positions = 0;
   std::vector<std::int32_t> ids;
-  BytePool pieces;  // as many as ids
-  PolicySpec policy;
+  BytePool pieces;                        // as many as ids
+  PolicySpec policy;                      // what was not written is taken from the model's gates: nothing is open
   ScorerInfo scorer;                      // what gives this run's scores; without text for none
   OracleSpec oracle;                      // how its future mass is made
   std::vector<std::uint8_t> local_heads;  // as RunRecord has them
+  std::vector<float> log_gamma;           // likewise
 };
 
 /// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.

@@ -33,6 +33,14 @@ void decide(std::vector<std::int32_t>& evict_at, const RetentionGeometry& geomet
 
 }  // namespace
 
+RetentionGeometry RunRecord::geometry(int layer, int kv_head) const {
+  RetentionGeometry of_head = geometry();
+  if (!log_gamma.empty()) {
+    of_head.log_gamma = log_gamma.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head);
+  }
+  return of_head;
+}
+
 void finish_run(RunRecord& run, RunStatus status, std::string message) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const std::size_t n = run.ids.size();

@@ -124,7 +124,8 @@ struct RunRecord {
 
   LifetimeMap evict_at;                   // kUndecided for tokens whose fate is open
   std::vector<std::uint8_t> local_heads;  // [n_layers * n_kv_heads] of a hybrid: 1 keeps sinks and window; else empty
-  HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
+  std::vector<float> log_gamma;  // [n_layers * n_kv_heads] of a learned decay; empty: the geometry's one number
+  HeadSeries<float> scores;      // raw score of each token; NaN where none was made (still in the window, or no scorer)
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending
   std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
@@ -150,7 +151,10 @@ struct RunRecord {
 
   int n_tokens() const { return static_cast<int>(ids.size()); }
   int queries() const { return n_queries > 0 || status == RunStatus::running ? n_queries : n_tokens(); }
+  /// What all heads share; of a learned decay the log_gamma is 0 here.
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
+  /// With the head's own decay, where it was learned.
+  RetentionGeometry geometry(int layer, int kv_head) const;
 };
 
 /// Ends a run: tokens whose fate is open although they have left the window (t < n_queries - window), and sinks,

@@ -74,10 +74,11 @@ Oracle::Oracle(const RunRecord& run, const OracleSpec& spec) : run_(run), spec_(
   const RetentionGeometry geometry = run.geometry();
   n_sink_ = geometry.n_sink;
   window_ = geometry.window;
-  decays_.push_back({0, geometry.log_gamma, geometry.decay_stride});
+  decays_.push_back({0, geometry.log_gamma, geometry.decay_stride, !run.log_gamma.empty()});
   for (const PolicyChange& change : run.changes) {
     const RetentionGeometry changed = change.policy.geometry(run.n_positions);
-    decays_.push_back({change.q, changed.log_gamma, changed.decay_stride});
+    const bool learned = decays_[0].learned && change.policy.value("decay") == run.policy.value("decay");
+    decays_.push_back({change.q, changed.log_gamma, changed.decay_stride, learned});
   }
   const int horizon = horizon_of(run);
   n_queries_ = std::min(run.queries(), horizon);
@@ -134,7 +135,7 @@ int Oracle::gather(int head, std::int32_t q, std::vector<Candidate>& candidates)
   for (std::int32_t t = n_sink_; t < end; ++t) {
     if (std::isnan(effect[t]) || !is_counted(evict_at, t)) continue;
     const double target = std::log(static_cast<float>(kEpsilon) + effect[t]);
-    candidates.push_back({target + static_cast<double>((q - t) / decay.stride) * decay.log_gamma, t, head});
+    candidates.push_back({target + static_cast<double>((q - t) / decay.stride) * log_gamma(decay, head), t, head});
     kept += visible(q, t, evict_at[t]);
   }
   return kept;

@@ -82,6 +82,7 @@ class Oracle {
     std::int32_t from;  // first query that it holds for
     double log_gamma;
     int stride;
+    bool learned = false;  // each head has its own, of the run
   };
   struct Candidate {
     double priority;
@@ -95,6 +96,9 @@ class Oracle {
   std::span<const std::int32_t> lifetimes(int head) const;
   bool is_counted(std::span<const std::int32_t> evict_at, std::int32_t t) const;
   const Decay& decay_at(std::int32_t q) const;
+  double log_gamma(const Decay& decay, int head) const {
+    return decay.learned ? run_.log_gamma[static_cast<std::size_t>(head)] : decay.log_gamma;
+  }
   /// Adds the eligible tokens of a head at q to `candidates`; returns how many of them the policy keeps.
   int gather(int head, std::int32_t q, std::vector<Candidate>& candidates) const;
   int capacity(int kept, int eligible) const;

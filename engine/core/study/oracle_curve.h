@@ -62,7 +62,7 @@ class OracleCurve {
     const auto& decays = oracle.decays_;
     for (std::size_t i = 0; i < decays.size(); ++i) {
       const std::int32_t end = std::min(i + 1 < decays.size() ? decays[i + 1].from : INT32_MAX, oracle.n_queries());
-      const int stride = decays[i].log_gamma == 0 ? 1 : decays[i].stride;
+      const int stride = decays[i].log_gamma == 0 && !decays[i].learned ? 1 : decays[i].stride;
       for (int residue = 0; residue < stride; ++residue) {
         OracleCurve pool(oracle, heads, decays[i], residue);
         for (std::int32_t q = 0; q < end; ++q) {
@@ -172,7 +172,7 @@ class OracleCurve {
       for (std::int32_t t = oracle_.n_sink(); t < static_cast<std::int32_t>(targets.size()); ++t) {
         if (std::isnan(targets[t]) || !oracle_.is_counted(evict_at, t)) continue;
         const double steps = std::floor(static_cast<double>(residue - t) / decay.stride);
-        order.push_back({targets[t] + steps * decay.log_gamma, t, head});
+        order.push_back({targets[t] + steps * oracle_.log_gamma(decay, head), t, head});
       }
     }
     std::sort(order.begin(), order.end());

@@ -79,8 +79,8 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
       const std::vector<float>& scores = run.scores.empty() ? none : run.scores.row(layer, head);
       if (needs_scores) check_scores(scores, n_queries, geometry);
       std::vector<Contest> contests;
-      policy_lifetimes(spec, run.n_positions, {layer, head, run.model.n_layers, run.model.n_kv_heads}, scores,
-                       n_queries, result.evict_at.row(layer, head), &contests);
+      policy_lifetimes(spec, run.n_positions, {layer, head, run.model.n_layers, run.model.n_kv_heads, run.log_gamma},
+                       scores, n_queries, result.evict_at.row(layer, head), &contests);
       for (Contest& contest : contests) {
         contest.layer = static_cast<std::int16_t>(layer);
         contest.kv_head = static_cast<std::int16_t>(head);
@@ -90,6 +90,7 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
   }
   const Policy& policy = policy_of(spec);
   result.local_heads.clear();
+  if (!has_learned_decay(spec)) result.log_gamma.clear();
   if (policy.local_heads != nullptr)
     result.local_heads = policy.local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.

@@ -90,6 +90,7 @@ class Decoder {
     const auto recall = block_.values<float>(Dataset::recall_so_far);
     if (flag(Dataset::recall_known)) run_.recall_so_far.assign(recall.begin(), recall.end());
     decode_local_heads();
+    decode_log_gamma();
   }
 
   void decode_local_heads() {
@@ -98,6 +99,12 @@ class Decoder {
     for (const auto value : local)
       if (value > 1) fail(Dataset::local_heads, std::to_string(value), "0 or 1, or 255 for all heads");
     run_.local_heads.assign(local.begin(), local.end());
+  }
+
+  void decode_log_gamma() {
+    const auto values = block_.values<float>(Dataset::head_log_gamma);
+    if (values.empty() || std::isnan(values[0])) return;
+    run_.log_gamma.assign(values.begin(), values.end());
   }
 
   void decode_tokens() {

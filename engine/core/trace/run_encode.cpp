@@ -204,6 +204,7 @@ RunBlock encode_run_of(const RunRecord& run, const Extents& filled, int number, 
   block.set(Dataset::recall_known, static_cast<std::uint8_t>(!run.recall_so_far.empty()));
   encode_heads(block, run.recall_so_far, kNaN, Dataset::recall_so_far);
   encode_heads(block, run.local_heads, kHeadsAlike, Dataset::local_heads);
+  encode_heads(block, run.log_gamma, kNaN, Dataset::head_log_gamma);
   visit_series(run, [&](const auto& series, Dataset values, Dataset lengths, auto mark) {
     encode_series(block, series, mark, values, lengths);
   });

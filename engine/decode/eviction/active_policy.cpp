@@ -45,25 +45,58 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
 
 ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model)
     : model_(model),
-      spec_(spec),
+      spec_(resolved(spec, model)),
       n_positions_(n_positions),
-      geometry_(spec.geometry(n_positions)),
-      plan_(make_plan(spec, geometry_)) {
+      geometry_(spec_.geometry(n_positions)),
+      plan_(make_plan(spec_, geometry_)) {
   if (plan_.source == ScoreSource::gate) {
-    scorer_ = &scorer_for(spec, model);
-    check_window(spec, geometry_, *scorer_);
+    scorer_ = &scorer_for(spec_, model);
+    check_window(spec_, geometry_, *scorer_);
   } else if (plan_.source == ScoreSource::random) {
     scorer_ = &model.random_scorer(plan_.seed);
   }
 }
 
+PolicySpec ActivePolicy::resolved(const PolicySpec& spec, const LoadedModel& model) {
+  const Policy& policy = policy_of(spec);
+  GateNumbers scorer, heads;
+  GatesOfPolicy gates;
+  // Which score it reads says the plan, whose other numbers are of no interest yet.
+  if (policy.plan(spec, {}).source == ScoreSource::gate) {
+    const LoadedGate* gate = model.gate(policy.info.gates);
+    if (gate != nullptr && gate->config) {
+      scorer = gate_numbers(*gate->config);
+      scorer.has_decay = !gate->log_gamma.empty();
+      gates.scorer = &scorer;
+    }
+  }
+  if (const HeadDirectory& directory = model.heads(); policy.reads_heads(spec) && !directory.alpha.empty()) {
+    heads = gate_numbers(directory.config);
+    heads.share = share_passing(directory.alpha, heads);
+    gates.heads = &heads;
+  }
+  return with_gates(spec, gates);
+}
+
+/// Of each head; empty if the policy has a decay of its own.
+std::vector<float> ActivePolicy::learned_decay(const PolicySpec& spec) const {
+  if (!has_learned_decay(spec)) return {};
+  const LoadedGate* gate = model_.gate(policy_of(spec).info.gates);
+  if (gate != nullptr && !gate->log_gamma.empty()) return gate->log_gamma;
+  throw Error({.file = spec.to_string(),
+               .where = "decay",
+               .found = "learned, and a gate without log_gamma",
+               .expected = "a gate that has a decay for each KV head, or decay=NUMBER"});
+}
+
 RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const {
   const Policy& policy = policy_of(spec);
   RetentionPlan plan = policy.plan(spec, geometry);
+  plan.log_gamma = learned_decay(spec);
   if (policy.local_heads == nullptr) return plan;
   const ModelConfig& config = model_.config();
   try {
-    plan.local_heads = policy.local_heads(spec, {config.n_layers, config.n_kv_heads, model_.head_alpha()});
+    plan.local_heads = policy.local_heads(spec, {config.n_layers, config.n_kv_heads, model_.heads().alpha});
   } catch (const std::invalid_argument&) {
     throw Error({.file = spec.to_string(),
                  .found = "a model without a head directory",
@@ -73,7 +106,8 @@ RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeo
   return plan;
 }
 
-void ActivePolicy::change(const PolicySpec& spec, const std::function<bool(const PolicySpec&)>& accepts) {
+void ActivePolicy::change(const PolicySpec& wanted, const std::function<bool(const PolicySpec&)>& accepts) {
+  const PolicySpec spec = resolved(wanted, model_);
   const auto refuse = [&](const std::string& what) {
     throw Error(
         {.code = ExitCode::usage,
@@ -91,6 +125,7 @@ void ActivePolicy::change(const PolicySpec& spec, const std::function<bool(const
   RetentionPlan plan = make_plan(spec, geometry);
   RetentionPlan allowed = plan_;
   allowed.threshold = plan.threshold;
+  allowed.log_gamma = plan.log_gamma;
   if (plan != allowed || !accepts(spec)) refuse("parameters");
   spec_ = spec;
   geometry_ = geometry;

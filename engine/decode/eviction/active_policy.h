@@ -20,13 +20,18 @@ class ActivePolicy {
   /// model lacks the gate or heads that the policy wants, or its scorer was trained for another window.
   ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model);
 
+  /// The spec with what nobody wrote taken from the gates that it reads (with_gates()): what runs, and is recorded.
+  /// Nothing else in the engine asks a gate for its threshold, window or sinks.
+  static PolicySpec resolved(const PolicySpec& spec, const LoadedModel& model);
+
   /// Other parameters of the same policy from the next step on: threshold, decay, stride, drop, and a budget that is
   /// not larger. `accepts` is asked about parameters that the plan does not have. Throws Error (usage) for anything
   /// else, and nothing has changed then.
-  void change(const PolicySpec& spec, const std::function<bool(const PolicySpec&)>& accepts);
+  void change(const PolicySpec& wanted, const std::function<bool(const PolicySpec&)>& accepts);
   /// Counts the changes.
   int version() const { return version_; }
 
+  /// Resolved.
   const PolicySpec& spec() const { return spec_; }
   const RetentionPlan& plan() const { return plan_; }
   const RetentionGeometry& geometry() const { return geometry_; }
@@ -54,6 +59,7 @@ class ActivePolicy {
 
  private:
   RetentionPlan make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const;
+  std::vector<float> learned_decay(const PolicySpec& spec) const;
 
   const LoadedModel& model_;
   PolicySpec spec_;

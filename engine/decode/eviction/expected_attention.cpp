@@ -106,7 +106,9 @@ void ExpectedAttention::compress(int prompt_len, int n_tokens, StepFacts* facts)
 
 Statistics ExpectedAttention::statistics(int layer, int n_tokens, bool of_prompt) const {
   if (of_prompt) return of_sums(query_sum_[layer], query_outer_[layer], static_cast<double>(n_queries_));
-  const auto [rotated, position] = ring_.newest(layer, kObserved, n_tokens);
+  // The sinks' own are among them while the text is short.
+  const int n_queries = std::clamp(n_tokens - n_sink(), 0, kObserved);
+  const auto [rotated, position] = ring_.newest(layer, n_queries, n_tokens);
   const at::Tensor q = unrotated(rotated, position, state_.model.weights().layers[layer]).transpose(0, 1);
   return of_sums(q.sum(1), at::bmm(q.transpose(1, 2), q), static_cast<double>(q.size(1)));
 }

@@ -117,10 +117,11 @@ void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
   const RetentionGeometry& geometry = state.policy.geometry();
   if (!plan.has_fixed_budget()) return;
   const bool decays = plan.admission != Admission::least;
-  const auto log_gamma = static_cast<float>(geometry.log_gamma);
   const auto score = [&](int layer, const OrderedLayer& tokens) {
     at::Tensor worth = priorities(state, layer, tokens);
     for (std::size_t head = 0; decays && head < tokens.positions.size(); ++head) {
+      const int of_model = layer * state.model.config().n_kv_heads + static_cast<int>(head);
+      const auto log_gamma = static_cast<float>(plan.of_head(geometry, of_model).log_gamma);
       float* row = worth.data_ptr<float>() + static_cast<std::int64_t>(head) * worth.size(1);
       for (const std::int32_t position : tokens.positions[head]) {
         *row = effective_score(*row, position, n_tokens, log_gamma, geometry.decay_stride);

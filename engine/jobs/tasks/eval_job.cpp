@@ -147,7 +147,7 @@ nlohmann::json run_eval(const EvalOptions& options, JobContext& context) {
   std::vector<EvalPolicy> policies;
   int largest_budget = 0;
   for (const std::string& text : options.policies) {
-    policies.push_back(EvalPolicy::parse(text, length));
+    policies.push_back(EvalPolicy::parse(text, length, &model));
     largest_budget = std::max(largest_budget, policies.back().budget);
   }
   const std::string text = read_file(heldout_file(options.text, options.model), kMaxTextBytes);

@@ -38,13 +38,14 @@ bool answers_by_policy(const LoadedModel& model, const PolicySpec& policy, const
 
 }  // namespace
 
-EvalPolicy EvalPolicy::parse(const std::string& text, int length) {
+EvalPolicy EvalPolicy::parse(const std::string& text, int length, const LoadedModel* model) {
   const std::string name = text.substr(0, text.find(':'));
   EvalPolicy policy;
   if (name == "random") policy.kind = EvalKind::random;
   if (name == "oracle") policy.kind = EvalKind::oracle;
   policy.spec = PolicySpec::parse(policy.kind == EvalKind::policy ? text : "kvpop" + text.substr(name.size()));
   policy.title = name;
+  if (model != nullptr) policy.spec = resolved_policy(policy.spec, *model);
   // A share is of the sequence, not of each question's shorter prompt.
   if (policy.spec.budget) {
     policy.spec.budget = BudgetSpec{BudgetSpec::Kind::tokens, static_cast<double>(policy.spec.budget_tokens(length))};

@@ -20,8 +20,9 @@ struct EvalPolicy {
   int budget = 0;     // most tokens a head keeps; 0 if nothing bounds them
 
   /// "kvpop:budget=512", "streaming:sinks=4,window=508", "random:budget=512", "oracle:budget=512". A budget written as
-  /// a share refers to `length` positions. Throws Error (usage).
-  static EvalPolicy parse(const std::string& text, int length);
+  /// a share refers to `length` positions. With a model, what is not written is its gates' (resolved_policy()). Throws
+  /// Error (usage).
+  static EvalPolicy parse(const std::string& text, int length, const LoadedModel* model = nullptr);
 };
 
 /// What a policy needs to know of a sequence before the first question: lifetimes of random and oracle, nothing else.

@@ -89,6 +89,9 @@ void check_together(const GateConfig& c, const JsonObject& json) {
     fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
          "a score that exists when the token leaves the window");
   }
+  if (c.kind == GateKind::kvpop_mlstm && c.sigmoid) {
+    fail("sigmoid", "true", "false: the mLSTM's score has none, KVpop's decay is added to it as it is");
+  }
   if (c.n_hidden > 0 && c.kind != GateKind::sp_kv && !has_hidden_layer(c)) {
     fail("n_hidden", std::to_string(c.n_hidden), std::string("0: ") + name_of(c.kind) + " has no hidden layer");
   }

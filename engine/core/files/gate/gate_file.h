@@ -22,6 +22,7 @@ namespace kvscope {
 ///     kvpop_mlp     w2 . act(w1 x + b1) + b2, x as above
 ///                   w1 [L, H, M, 2D], b1 [L, H, M], w2 [L, H, M], b2 [L, H]
 ///     kvpop_linear  w2 . x + b2, x as above                                   w2 [L, H, 2D], b2 [L, H]
+///     all three     may have the logarithm of each head's own decay (KVpop eq. 21, <= 0)       log_gamma [L, H]
 ///     wg_kv         w2 . act(w1 x + b1) + b2, x = [RMSNorm(k before RoPE) ; RMSNorm(k after RoPE)]; "before RoPE" is
 ///                   after the model's own norm of k
 ///                   pre_norm post_norm [L, D] (weights of the two norms), the others as kvpop_mlp
@@ -53,7 +54,8 @@ enum class Activation { identity, silu, gelu };
 /// From the network's output to the decision:
 ///
 ///     logit = scale * output + offset
-///     score = negated ? -logit : logit, then 1 / (1 + exp(-score)) if sigmoid: higher is kept
+///     score = negated ? -logit : logit, then 1 / (1 + exp(-score)) if sigmoid, which kvpop_mlstm may not have: higher is
+///             kept
 ///     kept  = score >= threshold, or score > threshold if strict
 ///
 /// DMS prints logit = 100 output - 5 and evicts where it is > 0: scale 100, offset -5, negated, threshold 0, not
@@ -95,7 +97,7 @@ struct GateDims {
 struct GateFile {
   GateConfig config;
   GateDims dims;
-  std::map<std::string, GateTensor> tensors;  // exactly those of the kind
+  std::map<std::string, GateTensor> tensors;  // exactly those of the kind, and of those that it may have any
   std::string format;                         // a name of gate_format()
   std::string description;  // "wg_kv of 36 layers x 8 KV heads, 192 hidden units, kept if score > 0.1"
   std::string hash;         // hex FNV-1a 64 over numbers and tensors, the same in every format

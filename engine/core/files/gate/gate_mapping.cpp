@@ -38,7 +38,11 @@ class Mapping {
     sizes_ = GateSizes(known_, gate.config.n_hidden);
     // Whether sp_kv has a hidden layer follows from its tensors, how wide it is from their shapes.
     if (gate.config.kind == GateKind::sp_kv) gate.config.n_hidden = names_.contains("w1") ? 1 : 0;
-    const auto specs = gate_tensor_specs(gate.config);
+    const auto required = gate_tensor_specs(gate.config);
+    std::vector<GateTensorSpec> specs(required.begin(), required.end());
+    for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
+      if (names_.contains(spec.name)) specs.push_back(spec);
+    }
     if (specs.empty()) fail("kind", "a kind without tensors", "one with tensors to map");
     check_names(specs);
 

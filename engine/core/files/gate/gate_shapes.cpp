@@ -23,6 +23,7 @@ constexpr GateTensorSpec kWriteGate[] = {{"pre_norm", "L D"}, {"post_norm", "L D
 constexpr GateTensorSpec kHiddenMlp[] = {{"w1", "L M F"}, {"b1", "L M"}, {"w2", "L H M"}, {"b2", "L H"}};
 constexpr GateTensorSpec kHiddenLinear[] = {{"w2", "L H F"}, {"b2", "L H"}};
 constexpr GateTensorSpec kNormLinear[] = {{"norm", "L F"}, {"w2", "L H F"}, {"b2", "L H"}};
+constexpr GateTensorSpec kDecay[] = {{"log_gamma", "L H"}};
 constexpr GateTensorSpec kAlpha[] = {{"alpha", "L H"}};
 
 /// One axis: number * letters / divisor.
@@ -71,6 +72,12 @@ std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config) {
       break;
   }
   return {};
+}
+
+std::span<const GateTensorSpec> optional_tensor_specs(const GateConfig& config) {
+  const bool is_kvpop = config.kind == GateKind::kvpop_mlstm || config.kind == GateKind::kvpop_mlp ||
+                        config.kind == GateKind::kvpop_linear;
+  return is_kvpop ? std::span<const GateTensorSpec>(kDecay) : std::span<const GateTensorSpec>();
 }
 
 std::string layer_shape(const GateTensorSpec& spec) { return std::string(spec.shape).substr(2); }

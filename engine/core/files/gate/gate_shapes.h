@@ -16,6 +16,8 @@ struct GateTensorSpec {
   const char* shape;
 };
 std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config);
+/// Those that a gate of the kind may have besides.
+std::span<const GateTensorSpec> optional_tensor_specs(const GateConfig& config);
 
 /// "L H M 2D" without its first axis: one layer's.
 std::string layer_shape(const GateTensorSpec& spec);

@@ -42,6 +42,9 @@ void read_stacked(const GateSource& source, GateSizes& sizes, GateFile& gate) {
     if (!item.shape.empty() && item.shape[0] > 0) sizes.check_layers(item.shape[0], item.file);
     gate.tensors[spec.name] = read_tensor(source, spec.name, spec.shape, sizes);
   }
+  for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
+    if (source.items().contains(spec.name)) gate.tensors[spec.name] = read_tensor(source, spec.name, spec.shape, sizes);
+  }
   for (const auto& [name, item] : source.items()) {
     if (gate.tensors.contains(name)) continue;
     refuse(item.file, name, "a tensor that " + std::string(name_of(gate.config.kind)) + " does not have",
@@ -69,7 +72,11 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
 }
 
 void save_gate(const std::filesystem::path& folder, const GateFile& gate) {
-  const auto specs = gate_tensor_specs(gate.config);
+  const auto required = gate_tensor_specs(gate.config);
+  std::vector<GateTensorSpec> specs(required.begin(), required.end());
+  for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
+    if (gate.tensors.contains(spec.name)) specs.push_back(spec);
+  }
   if (gate.tensors.size() != specs.size()) {
     fail_to_save(folder, "a gate of " + std::to_string(gate.tensors.size()) + " tensors to save");
   }

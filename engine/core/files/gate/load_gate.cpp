@@ -124,6 +124,15 @@ void check_finite(const GateFile& gate) {
   }
 }
 
+/// KVpop eq. 21: a token can only lose by its age.
+void check_decay(const GateFile& gate) {
+  const auto found = gate.tensors.find("log_gamma");
+  if (found == gate.tensors.end()) return;
+  for (const float x : found->second.values) {
+    if (x > 0) refuse(gate.path.string(), "log_gamma", number_text(x, 6), "0 or less, the logarithm of a decay");
+  }
+}
+
 /// Over the numbers as text and the tensors by 32-bit words.
 std::string hash_of(const GateFile& gate) {
   Fnv1a hash;
@@ -145,6 +154,7 @@ GateFile load(const fs::path& path, const GateDims& known) {
     gate.config.activation = Activation::identity;  // it has no say: the hash must not have one
   gate.dims = own_dims(gate);
   check_finite(gate);
+  check_decay(gate);
   if (gate.description.empty()) gate.description = gate_description(gate);
   gate.hash = hash_of(gate);
   return gate;

@@ -1,0 +1,98 @@
+// kvscope gate convert: any gate that can be read, in our own format and with other numbers.
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/cli/arguments.h"
+#include "app/cli/gate_summary.h"
+#include "app/cli/output.h"
+#include "engine/core/files/gate/gate_formats.h"
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kMaxNumber = 1e9;
+constexpr int kMaxWindow = 1 << 24;
+
+constexpr OptionSpec kOptions[] = {
+    {"o", "DIR", "folder to write: gate.json and gate.safetensors"},
+    {"threshold", "X", "a token stays if its score is at least X (that of the source)"},
+    {"strict", "on|off", "on: only if it is above (that of the source)"},
+    {"window", "N", "keys that are always seen, the query's own included: DMS's 512 is 513 (that of the source)"},
+    {"sinks", "N", "first tokens that always stay (that of the source)"},
+    {"scale", "X", "score = scale * output + offset (that of the source)"},
+    {"offset", "X", "see scale"},
+    {"description", "TEXT", "what inspect says of it"},
+    {"overwrite", "", "replace a gate that stands in DIR"},
+    {"json", "", "one object, as of inspect"},
+};
+
+bool switch_of(const Arguments& arguments, std::string_view name, bool fallback) {
+  const std::string text = arguments.text(name, fallback ? "on" : "off");
+  if (text != "on" && text != "off") usage_error(dashed(name), in_quotes(text), "on or off");
+  return text == "on";
+}
+
+void change_numbers(const Arguments& arguments, GateConfig& config) {
+  config.threshold = arguments.real("threshold", config.threshold, -kMaxNumber, kMaxNumber);
+  config.strict = switch_of(arguments, "strict", config.strict);
+  config.n_sink = static_cast<int>(arguments.integer("sinks", config.n_sink, 0, kMaxWindow));
+  config.scale = arguments.real("scale", config.scale, -kMaxNumber, kMaxNumber);
+  config.offset = arguments.real("offset", config.offset, -kMaxNumber, kMaxNumber);
+  const int window = static_cast<int>(arguments.integer("window", config.window, 1, kMaxWindow));
+  // DMS's mark comes with the next token, whatever the window.
+  if (config.delay > 1 ? window != config.window : window < config.delay) {
+    usage_error(
+        "--window", std::to_string(window),
+        config.delay > 1 ? std::to_string(config.window) : std::to_string(config.delay) + " or more",
+        "the score exists " + std::to_string(config.delay) + " tokens after its token, no earlier and no later");
+  }
+  config.window = window;
+}
+
+int convert(const Arguments& arguments) {
+  if (arguments.positionals()[0] != "convert") {
+    usage_error("kvscope gate", in_quotes(arguments.positionals()[0]), "convert");
+  }
+  if (!arguments.has("o")) usage_error("kvscope gate convert", "no -o DIR", "", "name the folder to write");
+  const fs::path source = arguments.positionals()[1], folder = arguments.text("o");
+  GateFile gate = load_gate(source);
+  const std::string said = gate_description(gate);
+  change_numbers(arguments, gate.config);
+  // A description that was made from the numbers is made again.
+  if (gate.description.starts_with(said)) gate.description.replace(0, said.size(), gate_description(gate));
+  gate.description = arguments.text("description", gate.description);
+  std::error_code none;
+  if (fs::exists(folder / kGateJson, none) && !arguments.has("overwrite")) {
+    throw Error({.file = (folder / kGateJson).string(),
+                 .found = "a gate",
+                 .expected = "a folder without one",
+                 .hint = "--overwrite replaces it"});
+  }
+  save_gate(folder, gate);
+  const nlohmann::ordered_json summary = gate_summary(load_gate(folder));
+  if (arguments.has("json")) {
+    write_json_line(summary);
+  } else {
+    print_lines(summary);
+  }
+  return 0;
+}
+
+}  // namespace
+
+extern const CommandSpec gate_command = {
+    "gate",
+    "convert PATH -o DIR [--threshold X] [--strict on|off] [--window N] [--sinks N]",
+    "write a gate in our own format, with other numbers",
+    "PATH is a gate in any format that can be read (docs/gates.md). Threshold, strict, window and sinks are the "
+    "defaults of the policies that read the gate: what a policy's text writes goes before them.",
+    "  kvscope gate convert samples/models/kvscope-tiny -o tiny-gate --sinks 8",
+    {2, 2},
+    kOptions,
+    convert};
+
+}  // namespace kvscope::app
