@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr double kSeconds = 60;  // the sanitizer's start alone takes seconds, and its shadow counts as memory
 constexpr std::int64_t kMaxBytes = 8ll << 30;
 #else
