@@ -24,13 +24,18 @@ void gate_score(const GateScoreArgs& args, Place place) {
   check.heads(args.n_heads, args.n_kv_heads);
   check.range("head_dim", args.head_dim, 2, 256);
   check.even("head_dim", args.head_dim);
-  check.range("source", static_cast<int>(args.source), 0, static_cast<int>(GateSource::random));
+  check.range("source", static_cast<int>(args.source), 0, static_cast<int>(GateSource::table));
   check.range("n_hidden", args.n_hidden, 0, kMaxGateHidden);
   check.range("activation", static_cast<int>(args.activation), 0, static_cast<int>(GateActivation::identity));
   check.range("layer", args.layer, 0, 4095);
   check.pointer("out", args.out);
   if (args.source != GateSource::query_channel) check.pointer("position", args.position);
-  if (args.source != GateSource::random) check_inputs(check, args);
+  if (args.source == GateSource::table) {
+    check.pointer("table", args.table);
+    check.range("table_stride", args.table_stride, 1, kMaxTokens);
+  } else if (args.source != GateSource::random) {
+    check_inputs(check, args);
+  }
   KVSCOPE_RUN(gate_score, args, place);
 }
 

@@ -197,6 +197,10 @@ __global__ void plain_score_kernel(GateScoreArgs args) {
   const int head = blockIdx.x;
   let_next_start();
   wait_for_previous();
+  if (args.source == GateSource::table) {
+    if (threadIdx.x == 0) finish(args, head, table_score(args, head, *args.position));
+    return;
+  }
   if (args.source == GateSource::random) {
     if (threadIdx.x == 0) finish(args, head, counter_uniform(args.seed, args.layer, head, *args.position));
     return;

@@ -1,4 +1,6 @@
 #pragma once
+#include <cmath>
+
 #include "kernels/operation.h"
 
 namespace kvscope::kernels {
@@ -10,6 +12,7 @@ enum class GateSource : std::int32_t {
   query_channel =
       2,       // the last channel of the first query head of the group, after its norm, before its rotation (DMS)
   random = 3,  // uniform in [0, 1): counter_uniform(seed, layer, KV head, position), counter_random.h
+  table = 4,   // known beforehand: table[KV head][position]; NaN behind its end
 };
 
 enum class GateActivation : std::int32_t {
@@ -50,8 +53,10 @@ struct GateScoreArgs {
   const float* b2 = nullptr;  // [n_kv_heads], or null for zeros
   int n_hidden = 0;           // 0 ... kMaxGateHidden
   GateActivation activation = GateActivation::silu;
-  std::uint64_t seed = 0;  // random
-  int layer = 0;           // random
+  std::uint64_t seed = 0;        // random
+  int layer = 0;                 // random
+  const float* table = nullptr;  // [n_kv_heads, table_stride], table
+  int table_stride = 0;          // positions
   float scale = 1;
   float offset = 0;
   bool sigmoid = false;
@@ -59,6 +64,15 @@ struct GateScoreArgs {
 };
 
 inline constexpr int kMaxGateHidden = 4096;
+
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    inline float
+    table_score(const GateScoreArgs& args, int head, std::int32_t position) {
+  if (position >= args.table_stride) return NAN;
+  return args.table[static_cast<long long>(head) * args.table_stride + position];
+}
 
 /// Whether a source goes through W1 and w2.
 constexpr bool has_weights(GateSource source) {

@@ -15,6 +15,9 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
 
 /// Uniform in [0, 1) by a hash of seed, layer, head and position (kernels/rule/counter_random.h), known on arrival. `weights`
 /// must stay where it is.
+/// Scores given beforehand, one row [positions] a head; NaN behind their end.
+std::unique_ptr<TokenScorer> make_table_scorer(const HeadSeries<float>& scores, const ModelConfig& config,
+                                               const Weights& weights);
 std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelConfig& config, const Weights& weights);
 
 // One file each, and what they share.

@@ -60,6 +60,7 @@ float score_from_weights(const GateScoreArgs& args, const Rotation& rotation, in
 
 float score_of(const GateScoreArgs& args, const Rotation& rotation, int head) {
   if (has_weights(args.source)) return score_from_weights(args, rotation, head);
+  if (args.source == GateSource::table) return table_score(args, head, *args.position);
   if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);
   const std::int64_t query = static_cast<std::int64_t>(head) * (args.n_heads / args.n_kv_heads) * args.head_dim;
   float buffer[kMaxHeadDim];

@@ -59,6 +59,7 @@ double score_from_weights(const GateScoreArgs& args, int head) {
 
 double score(const GateScoreArgs& args, int head) {
   if (has_weights(args.source)) return score_from_weights(args, head);
+  if (args.source == GateSource::table) return table_score(args, head, *args.position);
   if (args.source == GateSource::random) return counter_uniform(args.seed, args.layer, head, *args.position);
   const std::int64_t query = static_cast<std::int64_t>(head) * (args.n_heads / args.n_kv_heads) * args.head_dim;
   return normed_rows(args.qkv, query, 1, args.head_dim, args.q_norm, args.eps, args.dtype).back();

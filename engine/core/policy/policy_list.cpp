@@ -11,7 +11,7 @@ namespace kvscope {
 
 Policy full_policy(), streaming_policy(), kvpop_policy(), sp_kv_policy(), wg_kv_policy(), dms_policy(), kvzap_policy(),
     tova_policy(), h2o_policy(), snapkv_policy(), expected_attention_policy(), duo_policy(), hybrid_policy(),
-    quest_policy(), top_k_policy(), threshold_policy(), random_policy();
+    quest_policy(), top_k_policy(), threshold_policy(), random_policy(), oracle_policy();
 
 namespace {
 
@@ -32,7 +32,8 @@ const std::vector<Policy>& policies() {
                                         quest_policy(),
                                         top_k_policy(),
                                         threshold_policy(),
-                                        random_policy()};
+                                        random_policy(),
+                                        oracle_policy()};
   return list;
 }
 

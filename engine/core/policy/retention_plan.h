@@ -15,6 +15,7 @@ enum class ScoreSource : std::uint8_t {
   none,
   gate,    // a trained scorer or gate, loaded beside the model
   random,  // uniform in [0, 1), from a hash of seed, layer, head and position
+  future,  // what later queries will look at, from a dense pass before the run: the oracle's targets
 };
 
 /// Who leaves, one token a query and head at most, sinks apart. All but `least` are about the token that leaves the
@@ -38,7 +39,8 @@ struct Selection {
 
 struct RetentionPlan {
   ScoreSource source = ScoreSource::none;
-  std::uint64_t seed = 0;  // of ScoreSource::random
+  std::uint64_t seed = 0;                  // of ScoreSource::random
+  int oracle_mass = 0, oracle_weight = 0;  // of ScoreSource::future: OracleMass and OracleWeight
   Admission admission = Admission::keep;
   float threshold = 0;
   bool strict = false;  // score > threshold instead of >=

@@ -1,0 +1,43 @@
+// The future-attention oracle at work: it has read the text once, densely, and keeps what the rest of it will look at.
+#include "engine/core/policy/policy_shared.h"
+
+namespace kvscope {
+namespace {
+
+constexpr std::string_view kMasses[] = {"mean", "sum", "rms", "max"};
+constexpr std::string_view kWeights[] = {"mass", "value", "output"};
+
+constexpr ParameterInfo kParameters[] = {
+    kBudgetParameter,
+    kSinksParameter,
+    kWindowParameter,
+    {"decay", ParameterKind::real, "", 1, 1e-6, 1,
+     "gamma: a token loses -log(gamma) of its target for every stride of age; 1 is none."},
+    kStrideParameter,
+    {"mass", ParameterKind::choice, "", 0, 0, 3,
+     "How the attention from later queries becomes one number: mean (KVpop eq. 2), sum, root mean square, maximum.",
+     kMasses},
+    {"weight", ParameterKind::choice, "", 0, 0, 2, "What it is multiplied by: nothing, |v|, or |W_o v|.", kWeights}};
+
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
+  return {.source = ScoreSource::future,
+          .admission = Admission::top_k,
+          .oracle_mass = spec.count("mass"),
+          .oracle_weight = spec.count("weight")};
+}
+
+}  // namespace
+
+Policy oracle_policy() {
+  return {.info = {.name = "oracle",
+                   .title = "Future-attention oracle",
+                   .definition = "The contest of kvpop with log(1e-6 + the attention that a token gets from later "
+                                 "queries) as its score, in two passes: the text goes by densely first, with the dense "
+                                 "answer where there is one. Not an upper bound: greedy by one number a token.",
+                   .parameters = kParameters,
+                   .has_budget = true},
+          .geometry = budget_geometry,
+          .plan = plan};
+}
+
+}  // namespace kvscope
