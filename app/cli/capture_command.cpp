@@ -34,7 +34,7 @@ constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "a summary of what was written, on stdout"},
 });
 constexpr auto kOptions = joined(kFileOptions, kLengthAndSamplingOptions, kPromptOptions, kChatOptions, kOracleOptions,
-                                 kDecodingEngineOptions, kOutputOptions);
+                                 std::to_array({kChangeOption}), kDecodingEngineOptions, kOutputOptions);
 
 // Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer and
 // the chat template can be read from here; otherwise (an engine on another machine) the model's own limit serves.

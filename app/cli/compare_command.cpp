@@ -23,6 +23,9 @@ constexpr OptionSpec kOptions[] = {
     {"model", "PATH", "the model's folder (the one that the trace names)"},
     {"run", "N", "only this run of TRACE, or of A and B (all)"},
     {"per-token", "", "with --policy: a line for each token"},
+    {"forced", "", "with --policy: the policies act from the prompt's first token on, after every token"},
+    {"chunk", "N", "the same, after every N tokens"},
+    kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
@@ -200,6 +203,9 @@ int compare(const Arguments& arguments) {
   const bool two = arguments.positionals().size() == 2;
   if (two == arguments.has("policy"))
     usage_error("kvscope compare", two ? "a second trace and --policy" : "one trace", "A B, or TRACE --policy SPEC");
+  for (const char* name : {"forced", "chunk", "gate"}) {
+    if (two && arguments.has(name)) usage_error(dashed(name), "two traces", "TRACE --policy SPEC: A B needs no model");
+  }
   return two ? compare_traces(arguments) : compare_policies(arguments);
 }
 
@@ -210,11 +216,14 @@ extern const CommandSpec compare_command = {
     "A B | TRACE --policy SPEC [--model PATH]",
     "where two runs part, and what another policy would cost",
     "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-    "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again under both "
-    "policies (teacher forcing, so every number is measured): change of NLL, first position where the likeliest "
-    "token is another one, density.",
+    "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again, under the run's "
+    "own policy with its changes and under this one (teacher forcing, so every number is measured): change of NLL, first "
+    "position where the likeliest token is another one, density. Each reads the prompt as its run would, so that a policy "
+    "with a dense prompt has one, and the answer token by token; with --forced or --chunk the policy acts from the "
+    "prompt's first token on, as in kvscope score.",
     "  kvscope compare full.h5 kvpop.h5\n"
-    "  kvscope compare a.h5 --policy streaming:sinks=4,window=508",
+    "  kvscope compare a.h5 --policy streaming:sinks=4,window=508\n"
+    "  kvscope compare a.h5 --policy snapkv:keep=20% --chunk 16",
     {1, 2},
     kOptions,
     compare};

@@ -7,6 +7,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
@@ -20,25 +21,45 @@ struct Scored {
   std::vector<float> logprobs;
   std::vector<std::int32_t> greedy;  // the likeliest token at each position, -1 for the first
   HeadMap density;
+  bool dense;  // no query missed a token
 };
 
 struct Cancelled {};
 
-Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy) {
-  const auto done = job.call(protocol::ScoreRequest{.text = "",
-                                                    .ids = run.ids,
-                                                    .policy = policy,
-                                                    .n_positions = std::max(run.n_positions, run.n_tokens()),
-                                                    .choices = true});
+// How the tokens are read: as a run has them, or (chunk > 0) all of them under the policy, which acts every so often.
+struct Reading {
+  int chunk = 0;
+
+  std::string text() const {
+    if (chunk == 0) return "the prompt as a run under the policy has it, then token by token";
+    if (chunk == 1) return "all of them under the policy, which acted after every token";
+    return "all of them under the policy, which acted after every " + std::to_string(chunk) + " tokens";
+  }
+};
+
+Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, const std::vector<PolicyChange>& changes,
+             const Reading& reading) {
+  ScoreRequest request{.text = "",
+                       .ids = run.ids,
+                       .policy = policy,
+                       .changes = changes,
+                       .n_positions = std::max(run.n_positions, run.n_tokens()),
+                       .choices = true};
+  if (reading.chunk > 0) {
+    request.chunk = reading.chunk;
+  } else {
+    request.prompt_len = run.prompt_len;
+  }
+  const auto done = job.call(request);
   if (done.value("status", "") == "cancelled") throw Cancelled{};
-  Scored scored{protocol::unpack_f32(done, "logprobs"),
-                protocol::unpack_i32(done, "greedy"),
-                {run.model.n_layers, run.model.n_kv_heads, protocol::unpack_f32(done, "density")}};
+  ScoreFacts facts = protocol::score_from_event(done);
   const auto heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
-  if (scored.logprobs.size() != run.ids.size() || scored.greedy.size() != run.ids.size() ||
-      scored.density.values.size() != heads)
+  if (facts.ids != run.ids || facts.greedy.size() != run.ids.size() || facts.density.size() != heads)
     throw Error({.code = ExitCode::internal, .file = "engine", .found = "an answer that does not fit the run"});
-  return scored;
+  return {std::move(facts.logprobs),
+          std::move(facts.greedy),
+          {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
+          facts.dense};
 }
 
 // Mean over positions begin ... of -logprob, nats; NaN without any.
@@ -64,6 +85,13 @@ ordered_json first_choice(const RunRecord& run, const Scored& recorded, const Sc
   return nullptr;
 }
 
+ordered_json changes_json(const RunRecord& run) {
+  ordered_json changes = ordered_json::array();
+  for (const PolicyChange& change : run.changes)
+    changes.push_back({{"q", change.q}, {"policy", change.policy.to_string()}});
+  return changes;
+}
+
 ordered_json comparison_json(int index, const RunRecord& run, const Scored& recorded, const Scored& compared) {
   ordered_json per_token = ordered_json::array();
   for (int i = 0; i < run.n_tokens(); ++i)
@@ -71,12 +99,14 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
   return {{"run", index},
           {"prompt_index", run.prompt_index},
           {"recorded_policy", run.policy.to_string()},
+          {"recorded_changes", changes_json(run)},
           {"tokens", run.n_tokens()},
           {"prompt_tokens", run.prompt_len},
           {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
           {"answer_nll", change(nll(recorded.logprobs, run.prompt_len), nll(compared.logprobs, run.prompt_len))},
           {"first_choice_change", first_choice(run, recorded, compared)},
           {"density", change(mean(recorded.density), mean(compared.density))},
+          {"dense", {{"recorded", recorded.dense}, {"compared", compared.dense}}},
           {"logprob_change", std::move(per_token)}};
 }
 
@@ -132,9 +162,45 @@ ModelInfo load_same_model(EngineJob& job, const std::string& folder, const Trace
   return model;
 }
 
+Reading reading_of(const Arguments& arguments) {
+  if (!arguments.has("chunk")) return {arguments.has("forced") ? 1 : 0};
+  return {static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
+}
+
+// How it was measured, and what was no policy's doing.
+void print_notes(const ordered_json& runs, const Reading& reading) {
+  for (const char* side : {"recorded", "compared"}) {
+    std::string dense;
+    for (const ordered_json& run : runs) {
+      if (run["dense"][side].get<bool>()) dense += (dense.empty() ? "" : ", ") + run["run"].dump();
+    }
+    if (!dense.empty()) std::printf("%s: dense, no query missed a token, in run %s\n", side, dense.c_str());
+  }
+  for (const ordered_json& run : runs) {
+    for (const ordered_json& change : run["recorded_changes"])
+      std::printf("run %s was changed at query %s to %s\n", run["run"].dump().c_str(), change["q"].dump().c_str(),
+                  change["policy"].get<std::string>().c_str());
+  }
+  std::printf(
+      "measured: the model read the recorded tokens under each policy, %s; nll in nats per token; density is %s\n",
+      reading.text().c_str(), std::string(find_metric("density")->definition).c_str());
+}
+
+void print_comparison(const ordered_json& runs, const PolicySpec& policy, const Printer& printer,
+                      const Reading& reading) {
+  std::vector<std::vector<std::string>> rows = {{"run", "tokens", "nll recorded", "nll compared", "change",
+                                                 "of the answer", "density recorded", "density compared",
+                                                 "likeliest token first changes at"}};
+  for (const ordered_json& run : runs) rows.push_back(printer.row(run));
+  std::printf("recorded  %s\ncompared  %s\n\n%s\n", runs[0]["recorded_policy"].get<std::string>().c_str(),
+              policy.to_string().c_str(), format_table(rows).c_str());
+  print_notes(runs, reading);
+}
+
 }  // namespace
 
 int compare_policies(const Arguments& arguments) {
+  const Reading reading = reading_of(arguments);
   const std::string& path = arguments.positionals()[0];
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy"));
   const TraceInfo info = load_info(path);
@@ -153,7 +219,8 @@ int compare_policies(const Arguments& arguments) {
     for (int i = first; i < end; ++i) {
       job.progress().update("compare", i - first, end - first);
       const RunRecord run = load_run(path, i);
-      const Scored recorded = score(job, run, run.policy), compared = score(job, run, policy);
+      const Scored recorded = score(job, run, run.policy, run.changes, reading),
+                   compared = score(job, run, policy, {}, reading);
       runs.push_back(comparison_json(i, run, recorded, compared));
       if (json || !arguments.has("per-token")) continue;
       job.progress().clear();
@@ -164,17 +231,12 @@ int compare_policies(const Arguments& arguments) {
   }
   job.progress().clear();
   if (json) {
-    write_json_line(ordered_json{{"policy", policy.to_string()}, {"runs", runs}});
+    write_json_line(ordered_json{{"policy", policy.to_string()},
+                                 {"chunk", reading.chunk > 0 ? ordered_json(reading.chunk) : ordered_json(nullptr)},
+                                 {"measured", reading.text()},
+                                 {"runs", runs}});
   } else {
-    std::vector<std::vector<std::string>> rows = {{"run", "tokens", "nll recorded", "nll compared", "change",
-                                                   "of the answer", "density recorded", "density compared",
-                                                   "likeliest token first changes at"}};
-    for (const ordered_json& run : runs) rows.push_back(printer.row(run));
-    std::printf("recorded  %s\ncompared  %s\n\n%s", runs[0]["recorded_policy"].get<std::string>().c_str(),
-                policy.to_string().c_str(), format_table(rows).c_str());
-    std::printf(
-        "\nmeasured: the model read the recorded tokens under each policy; nll in nats per token; density is %s\n",
-        std::string(find_metric("density")->definition).c_str());
+    print_comparison(runs, policy, printer, reading);
   }
   return 0;
 }

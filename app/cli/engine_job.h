@@ -19,6 +19,8 @@ inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
                                              "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
 inline constexpr OptionSpec kGateOption = {"gate", "PATH",
                                            "scorer, gate or head directory (docs/gates.md); may be given again", true};
+inline constexpr OptionSpec kChunkOption = {"chunk", "N",
+                                            "the policy acts after every N tokens, from the text's first on (1)"};
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};

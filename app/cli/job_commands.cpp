@@ -86,6 +86,7 @@ constexpr OptionSpec kEvalOptions[] = {
     {"questions", "N", "questions of each task (100)"},
     {"seed", "N", "of the questions (1)"},
     {"text", "FILE", "English text between the tasks (the sample's held-out text)"},
+    kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
@@ -98,6 +99,7 @@ int evaluate(const Arguments& arguments) {
   check_model_path(arguments, model);
   nlohmann::json args = given_options(arguments, {"questions", "seed", "text", "device", "dtype"});
   args["model"] = model;
+  args["gates"] = arguments.texts("gate");
   const auto split = [&](const char* option, char separator) {
     nlohmann::json list = nlohmann::json::array();
     std::string text = arguments.text(option) + separator;
@@ -127,6 +129,7 @@ constexpr OptionSpec kBenchOptions[] = {
     {"batch", "N", "decode: sequences at once, up to 32 (1)"},
     {"chunk", "N", "prefill: tokens of the prompt at a time (chosen by device and policy)"},
     {"repeats", "N", "measured repetitions after a warm-up"},
+    kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
@@ -140,7 +143,12 @@ int bench(const Arguments& arguments) {
   nlohmann::json args = given_options(
       arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "batch", "chunk", "repeats", "device", "dtype"});
   args["name"] = name;
-  if (arguments.has("shape")) return run_job(arguments, "bench", args);
+  args["gates"] = arguments.texts("gate");
+  if (arguments.has("shape")) {
+    if (arguments.has("gate"))
+      usage_error("--shape and --gate", "both given", "one of them: random weights have no gate");
+    return run_job(arguments, "bench", args);
+  }
   const std::string model = arguments.text("model", sample_model().string());
   if (model.empty()) throw Error({.file = "--model", .found = "no sample model", .expected = "--model FOLDER"});
   check_model_path(arguments, model);

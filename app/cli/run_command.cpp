@@ -32,9 +32,13 @@ constexpr auto kTraceOptions = std::to_array<OptionSpec>({
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "one object a token, then prompt_ids, ids, text, policy, seed, timings"},
 });
+constexpr auto kReadingOptions = std::to_array<OptionSpec>({
+    {"chunk", "N",
+     "only read the prompt, the policy acting after every N tokens from the first on, as kvscope score does"},
+});
 constexpr auto kOptions =
     joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
-           std::to_array({kChangeOption}), kDecodingEngineOptions, kOutputOptions);
+           std::to_array({kChangeOption}), kReadingOptions, kDecodingEngineOptions, kOutputOptions);
 
 // Writes what has been generated since the last call: each token as an object, or the text as far as it is sure. What
 // may yet be the rest of a character, a stop string or an end-of-text token waits for what comes next.

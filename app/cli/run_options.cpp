@@ -80,6 +80,10 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   request.max_tokens = static_cast<int>(arguments.integer("max-tokens", 64, 0, 1 << 24));
   request.sampling = sampling_of(arguments);
   request.changes = planned_changes(arguments);
+  if (has("chunk")) {
+    request.chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24));
+    if (!has("max-tokens")) request.max_tokens = 0;  // what is not drawn counts in no budget
+  }
   request.oracle = !has("no-oracle");
   request.oracle_spec = OracleSpec::parse(arguments.text("oracle", ""));
   request.stop_at_eos = !has("ignore-eos");

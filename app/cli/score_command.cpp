@@ -2,12 +2,13 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
-#include "app/cli/run_options.h"
-#include "engine/core/support/error.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
@@ -16,52 +17,100 @@ constexpr OptionSpec kOptions[] = {
     {"text", "TEXT", "the text"},
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"policy", "SPEC", "NAME:key=value,... (full)"},
+    kChunkOption,
+    {"no-dense", "", "do not read the text a second time, under full, for the difference"},
     kGateOption,
     kDeviceOption,
     kDtypeOption,
     kEngineOption,
     kQuietOption,
-    {"json", "", "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token)"},
+    {"json", "",
+     "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, density "
+     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy"},
 };
 
-void print_table(const std::string& model, const std::vector<std::int32_t>& ids, const std::vector<float>& logprobs,
-                 double nll) {
+// Nothing if it was cancelled.
+std::optional<ScoreFacts> read_text(EngineJob& job, const ScoreRequest& request) {
+  const auto done = job.call(request);
+  job.progress().clear();
+  if (done.value("status", "") == "cancelled") return {};
+  return protocol::score_from_event(done);
+}
+
+double mean_density(const ScoreFacts& facts) {
+  double sum = 0;
+  for (const float density : facts.density) sum += density;
+  return sum / static_cast<double>(facts.density.size());
+}
+
+std::string how(const ScoreFacts& facts) {
+  if (facts.dense) return "dense: no query missed a token";
+  if (facts.chunk == 1) return "the policy acted after every token";
+  return "the policy acted after every " + std::to_string(facts.chunk) + " tokens";
+}
+
+void print_table(const std::string& model, const ScoreFacts& facts, std::optional<double> dense_nll) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
   std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    rows.push_back({std::to_string(i), std::to_string(ids[i]), format_number(logprobs[i]),
-                    tokenizer ? escape_for_terminal(tokenizer->piece(ids[i])) : ""});
+  for (std::size_t i = 0; i < facts.ids.size(); ++i) {
+    rows.push_back({std::to_string(i), std::to_string(facts.ids[i]), format_number(facts.logprobs[i]),
+                    tokenizer ? escape_for_terminal(tokenizer->piece(facts.ids[i])) : ""});
   }
   std::fputs(format_table(rows).c_str(), stdout);
-  std::printf("nll %.6f nats per token, perplexity %.3f\n", nll, std::exp(nll));
+  // Density counts tokens outside the window: a text that never left it has none.
+  const double density = mean_density(facts);
+  const std::string share = std::isnan(density) ? "of no token" : fixed_text(density, 4);
+  std::printf("nll %.6f nats per token, perplexity %.3f, density %s, %zu tokens\n", facts.nll, std::exp(facts.nll),
+              share.c_str(), facts.ids.size());
+  if (dense_nll) std::printf("dense %.6f, difference %+.6f\n", *dense_nll, facts.nll - *dense_nll);
+  std::printf("%s\n", how(facts).c_str());
+}
+
+void write_json(const ScoreFacts& facts, const PolicySpec& policy, std::optional<double> dense_nll) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const float value : facts.logprobs) list.push_back(number_or_null(value));
+  nlohmann::ordered_json result = {{"ids", facts.ids},
+                                   {"logprobs", list},
+                                   {"nll", number_or_null(facts.nll)},
+                                   {"perplexity", number_or_null(std::exp(facts.nll))},
+                                   {"tokens", facts.ids.size()},
+                                   {"density", number_or_null(mean_density(facts))},
+                                   {"dense", facts.dense},
+                                   {"chunk", facts.chunk},
+                                   {"policy", policy.to_string()}};
+  if (dense_nll) {
+    result["dense_nll"] = number_or_null(*dense_nll);
+    result["difference"] = number_or_null(facts.nll - *dense_nll);
+  }
+  write_json_line(result);
 }
 
 int score(const Arguments& arguments) {
   const std::string model_path = arguments.positionals()[0];
   check_model_path(arguments, model_path);
-  const std::string text = arguments.text_or_file("text");
-  const PolicySpec policy = PolicySpec::parse(arguments.text("policy", "full"));
+  ScoreRequest request{.text = arguments.text_or_file("text"),
+                       .ids = {},
+                       .policy = PolicySpec::parse(arguments.text("policy", "full")),
+                       .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
+  const PolicySpec policy = request.policy;
   EngineJob job(arguments);
   job.load(model_path);
-  const auto done = job.call(protocol::ScoreRequest{.text = text, .ids = {}, .policy = policy});
-  job.progress().clear();
-  if (done.value("status", "") == "cancelled") return static_cast<int>(ExitCode::cancelled);
-  const auto ids = protocol::unpack_i32(done, "ids");
-  const auto logprobs = protocol::unpack_f32(done, "logprobs");
-  if (logprobs.size() != ids.size()) {
-    throw Error({.code = ExitCode::internal,
-                 .file = "engine",
-                 .found = std::to_string(logprobs.size()) + " log-probabilities",
-                 .expected = std::to_string(ids.size())});
+  const std::optional<ScoreFacts> facts = read_text(job, request);
+  if (!facts) return static_cast<int>(ExitCode::cancelled);
+  std::optional<double> dense_nll;
+  if (!arguments.has("no-dense")) {
+    dense_nll = facts->nll;
+    if (!facts->dense) {
+      request.policy = PolicySpec::parse("full");
+      const std::optional<ScoreFacts> dense = read_text(job, request);
+      if (!dense) return static_cast<int>(ExitCode::cancelled);
+      dense_nll = dense->nll;
+    }
   }
-  const double nll = done.at("nll").is_number() ? done["nll"].get<double>() : std::nan("");
   if (arguments.has("json")) {
-    nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const float value : logprobs) list.push_back(number_or_null(value));
-    write_json_line(nlohmann::ordered_json{
-        {"ids", ids}, {"logprobs", list}, {"nll", number_or_null(nll)}, {"policy", policy.to_string()}});
+    write_json(*facts, policy, dense_nll);
   } else {
-    print_table(model_path, ids, logprobs, nll);
+    print_table(model_path, *facts, dense_nll);
   }
   return 0;
 }
@@ -70,11 +119,16 @@ int score(const Arguments& arguments) {
 
 extern const CommandSpec score_command = {
     "score",
-    "MODEL --text TEXT | --text-file FILE [--policy SPEC]",
+    "MODEL --text TEXT | --text-file FILE [--policy SPEC] [--chunk N]",
     "log-probability of each token of a text under a policy",
-    "Teacher-forced: the text is given, the policy decides what each position may still see. Special tokens in the "
-    "text become their ids.",
-    "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171",
+    "Teacher-forced: the text is given, and the policy decides from its first token on what each position may still see, "
+    "as it would while it decodes; shares such as keep=20% are of the whole text. Policies that are published with a "
+    "dense prompt act here too: TOVA and H2O after every token, SnapKV and Expected Attention whenever the cache is over "
+    "the budget, Quest at every query. With --chunk N they act after every N tokens, whose queries see all of their "
+    "chunk. Prints mean NLL, perplexity, density, and the difference to a dense cache on the same tokens. Special tokens "
+    "in the text become their ids.",
+    "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171\n"
+    "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy snapkv:keep=20% --chunk 16",
     {1, 1},
     kOptions,
     score};

@@ -75,8 +75,14 @@ RunRequest NextRun::decode_again(const RunRecord& run) const {
 RunRequest NextRun::replay(const RunRecord& run) const {
   RunRequest replay = request();
   replay.prompt = run.prompt_text;
-  replay.prompt_ids = run.ids;
-  replay.max_tokens = 0;
+  replay.max_tokens = std::max(run.n_positions, run.n_tokens()) - run.prompt_len;
+  if (run.prompt_len == run.n_tokens()) {
+    replay.prompt_ids = run.ids;
+    replay.chunk = 1;
+    return replay;
+  }
+  replay.prompt_ids.assign(run.ids.begin(), run.ids.begin() + run.prompt_len);
+  replay.answer_ids.emplace(run.ids.begin() + run.prompt_len, run.ids.end());
   return replay;
 }
 

@@ -40,7 +40,8 @@ class NextRun {
   RunRequest request() const;
   /// The prompt and the sampling of `run`, under the present policy.
   RunRequest decode_again(const RunRecord& run) const;
-  /// The tokens of `run`, teacher-forced, under the present policy.
+  /// The tokens of `run`, teacher-forced, under the present policy: its prompt as a run has it, then its answer; the
+  /// whole text under the policy if there is no answer.
   RunRequest replay(const RunRecord& run) const;
 
  private:

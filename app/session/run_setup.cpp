@@ -36,6 +36,7 @@ std::string option_line(const RunRequest& request) {
   for (const PolicyChange& change : request.changes) {
     line += " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.written());
   }
+  if (request.chunk > 0) line += " --chunk " + std::to_string(request.chunk);
   if (!request.oracle) line += " --no-oracle";
   if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();
   if (!request.stop_at_eos) line += " --ignore-eos";

@@ -25,6 +25,13 @@ std::vector<std::int32_t> prompt_ids(const LoadedModel& model, const RunRequest&
       .encode(model.tokenizer(), request.messages.empty() ? one : request.messages, request.chat);
 }
 
+void check_ids(const ModelConfig& config, const std::vector<std::int32_t>& ids) {
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < config.vocab_size) continue;
+    throw prompt_error("token id " + std::to_string(id), "0 ... " + std::to_string(config.vocab_size - 1));
+  }
+}
+
 void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& ids, int max_tokens) {
   if (ids.empty()) throw prompt_error("no token", "at least one");
   const int n = static_cast<int>(ids.size());
@@ -33,14 +40,20 @@ void check_prompt(const ModelConfig& config, const std::vector<std::int32_t>& id
                        "at most " + std::to_string(config.max_positions) + ", the model's context",
                        "shorten the prompt");
   }
-  for (const std::int32_t id : ids) {
-    if (id >= 0 && id < config.vocab_size) continue;
-    throw prompt_error("token id " + std::to_string(id), "0 ... " + std::to_string(config.vocab_size - 1));
-  }
+  check_ids(config, ids);
   if (max_tokens < 0) {
     throw Error(
         {.code = ExitCode::usage, .file = "max_tokens", .found = std::to_string(max_tokens), .expected = "0 or more"});
   }
+}
+
+void check_answer(const ModelConfig& config, const std::vector<std::int32_t>& ids, int room) {
+  check_ids(config, ids);
+  if (static_cast<int>(ids.size()) <= room) return;
+  throw Error({.code = ExitCode::usage,
+               .file = "answer",
+               .found = std::to_string(ids.size()) + " tokens",
+               .expected = "at most " + std::to_string(room) + ", the new tokens that there is room for"});
 }
 
 }  // namespace
@@ -81,7 +94,9 @@ Generation::Generation(const LoadedModel& model, const RunRequest& request) {
   check_prompt(model.config(), ids, request.max_tokens);
   const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
   const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
+  if (request.answer_ids) check_answer(model.config(), *request.answer_ids, n_positions - static_cast<int>(ids.size()));
   impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions);
+  impl_->check_chunk();
 }
 
 Generation::~Generation() = default;
@@ -92,7 +107,7 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
   Impl& run = *impl_;
   const auto start = std::chrono::steady_clock::now();
   StepFacts facts;
-  if (run.state.policy.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
+  if (run.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
   const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
   PrefillSite site(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
@@ -103,6 +118,9 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
     const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
     if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs, options.greedy);
     if (first + n == run.prompt_len) run.read_logits(hidden.narrow(0, n - 1, 1));
+    if (run.request.chunk == 0 || run.state.methods.empty()) continue;
+    run.end_chunk(static_cast<int>(first + n), facts);
+    site.cache_changed();
   }
   site.finish();
   run.end_prefill(facts);
@@ -112,10 +130,43 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
 }
 
 void Generation::Impl::end_prefill(StepFacts& facts) {
+  if (request.chunk > 0) return;  // its chunks have ended
   for (const auto& method : state.methods) method->after_prompt(prompt_len, records ? &facts : nullptr);
 }
 
-/// What leaves depends on the attention of every query: the prompt goes through as the answer does.
+bool Generation::Impl::prefills_by_steps() const {
+  const ActivePolicy& policy = state.policy;
+  if (policy.prefills_by_steps() || request.chunk == 0) return policy.prefills_by_steps();
+  const bool acts_in_between = !state.methods.empty() || !request.changes.empty();
+  return acts_in_between && (request.chunk == 1 || policy.rule() == kernels::RetainRule::keep_all);
+}
+
+void Generation::Impl::check_chunk() const {
+  if (request.chunk == 0) return;
+  const auto refuse = [&](const char* found, const char* expected) {
+    throw Error({.code = ExitCode::usage, .file = "chunk", .found = found, .expected = expected});
+  };
+  if (request.answer_ids && !request.answer_ids->empty())
+    refuse("an answer behind a text in chunks", "one or the other");
+  if (request.chunk == 1 || state.policy.rule() == kernels::RetainRule::keep_all) return;
+  // Steps would evict within a chunk, and a chunk at once can neither choose what it reads nor change its mind.
+  if (state.policy.plan().selection.tokens > 0)
+    refuse("chunks and a choice of what is read, under a gate", "--chunk 1");
+  if (!request.changes.empty()) refuse("chunks and a change of the policy", "--chunk 1");
+}
+
+void Generation::Impl::end_chunk(int n_tokens, StepFacts& facts) {
+  StepFacts* noted = records ? &facts : nullptr;
+  for (; n_tokens < prompt_len && n_changed < request.changes.size(); ++n_changed) {
+    if (request.changes[n_changed].q > n_tokens) break;
+    state.change_policy(request.changes[n_changed].policy);
+    evict_to_budget(state, n_tokens, noted);
+  }
+  for (const auto& method : state.methods) method->after_chunk(n_tokens, noted);
+}
+
+/// What leaves depends on the attention of every query, or the policy may act behind each: the prompt goes through as
+/// the answer does.
 StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   StepFacts facts;
@@ -126,12 +177,16 @@ StepFacts Generation::Impl::prefill_by_steps(const Hooks& hooks, const PrefillOp
     if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
     if (hooks.progress) hooks.progress("prefill", position, prompt_len);
     const std::int32_t id = ids[static_cast<std::size_t>(position)];
-    if (options.logprobs)
+    if (options.logprobs) {
       facts.logprobs.push_back(position == 0 ? std::numeric_limits<float>::quiet_NaN() : logprob(id));
+      if (options.greedy != nullptr && position > 0) options.greedy->push_back(best);
+    }
     const DecodeInput input = {0, id, position};
     own_decode->run({&input, 1});
     note_step();
     if (records) own_decode->gather(0, facts);
+    const int n = position + 1;
+    if (request.chunk > 0 && (n % request.chunk == 0 || n == prompt_len)) end_chunk(n, facts);
   }
   end_prefill(facts);
   facts.n_tokens = prompt_len;
@@ -182,6 +237,7 @@ const RunRequest& Generation::request() const { return impl_->request; }
 const std::vector<std::int32_t>& Generation::ids() const { return impl_->ids; }
 int Generation::prompt_len() const { return impl_->prompt_len; }
 int Generation::n_positions() const { return impl_->n_positions; }
+std::int32_t Generation::likeliest() const { return impl_->best; }
 std::span<const float> Generation::logits() const { return impl_->next_logits(); }
 ScorerInfo Generation::scorer_info() const {
   const TokenScorer* scorer = impl_->state.policy.scorer();

@@ -34,8 +34,8 @@ struct PrefillOptions {
 ///     position p of the answer:  id ~ softmax(logits / temperature); facts of p = what the policy decided at query p
 ///
 /// Every token of the answer, the last included, passes through the model, so that decisions exist for every position.
-/// The policy holds during the prefill too: prefilling n tokens leaves the cache, lifetimes and logits of n single
-/// steps.
+/// The policy holds during the prefill too, unless its plan has a dense one: prefilling n tokens leaves the cache,
+/// lifetimes and logits of n single steps. With RunRequest::chunk it holds under every plan.
 class Generation {
  public:
   /// Tokenises and checks. Throws Error (bad input) for an empty prompt, one longer than the model's positions, an id
@@ -68,6 +68,8 @@ class Generation {
   /// Other parameters of the same policy from the next step on (ActivePolicy::change); a smaller budget evicts at once,
   /// and `facts` (may be null) gets these lifetimes. Throws Error (usage), and nothing has changed then.
   void change_policy(const PolicySpec& spec, StepFacts* facts);
+  /// The token of greatest logit that would come next.
+  std::int32_t likeliest() const;
   /// Whether prefill() and step() gather scores, lifetimes and contests (they do at first). Off, only ids and
   /// log-probabilities are told, so that the cost of recording can be measured.
   void set_recording(bool on);

@@ -27,7 +27,7 @@ struct Generation::Impl {
         ids(std::move(ids_)),
         prompt_len(static_cast<int>(ids.size())),
         n_positions(n_positions_),
-        state(model_, request_.policy, n_positions_),
+        state(model_, request_.policy, n_positions_, request_.chunk),
         sampler(request_.sampling),
         stops(request_.stop) {
     request.policy = state.policy.spec();  // as it runs
@@ -90,6 +90,7 @@ struct Generation::Impl {
 
   /// Tokens of a chunk. By itself: equal chunks, so that none is a short rest.
   std::int64_t chunk_size(int wanted) const {
+    if (state.policy.defers()) return state.policy.forced_chunk();  // here results do depend on it
     if (wanted > 0) return wanted;
     const bool keeps_all = state.policy.prefills_densely();
     const std::int64_t most = !model.weights().device.is_cuda() ? 512 : keeps_all ? 8192 : 2048;
@@ -98,6 +99,12 @@ struct Generation::Impl {
   }
 
   void end_prefill(StepFacts& facts);
+  /// Whether the prompt passes token by token: the attention of every query counts, or something happens between two.
+  bool prefills_by_steps() const;
+  /// Throws Error (usage) for a chunk that cannot be had.
+  void check_chunk() const;
+  /// Of a text with RunRequest::chunk: n_tokens have passed. Changes that begin here hold, and what is to leave leaves.
+  void end_chunk(int n_tokens, StepFacts& facts);
   StepFacts prefill_by_steps(const Hooks& hooks, const PrefillOptions& options);
 
   /// The token that step() takes: the greatest, or one drawn.
@@ -131,8 +138,9 @@ struct Generation::Impl {
   Sampler sampler;
   std::vector<float> logits;  // of the next token, if has_logits
   bool has_logits = false;
-  double normaliser = 0;   // log sum exp of the logits
-  std::int32_t best = -1;  // the token of the greatest logit
+  double normaliser = 0;      // log sum exp of the logits
+  std::int32_t best = -1;     // the token of the greatest logit
+  std::size_t n_changed = 0;  // changes of the request that end_chunk() has made
   bool records = true;
   bool at_end = false;  // end of text was drawn and the request stops there
   StopStrings stops;    // has seen the answer, a final end-of-text token left out

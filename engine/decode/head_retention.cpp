@@ -6,8 +6,8 @@
 
 namespace kvscope::engine {
 
-HeadRetention::HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay)
-    : rule_(std::move(rule)), n_sink_(n_sink), window_(window), delay_(delay) {}
+HeadRetention::HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay, bool defers)
+    : rule_(std::move(rule)), n_sink_(n_sink), window_(window), delay_(delay), defers_(defers) {}
 
 HeadRetention::Kept& HeadRetention::find(std::int32_t position) {
   return *std::lower_bound(kept_.begin(), kept_.end(), position,
@@ -33,8 +33,21 @@ void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
     if (const std::int32_t scored = q - delay_; !scores.empty() && scored >= 0) score_of(scored) = scores[q - first_];
     const std::int32_t token = q - window_;
     if (token < n_sink_) continue;
-    if (const std::int32_t evicted = rule_->admit(token, score_of(token), &contests_); evicted >= 0) evict(evicted, q);
+    if (const std::int32_t evicted = rule_->admit(token, score_of(token), &contests_); evicted >= 0) {
+      evict(evicted, defers_ && q > first_ ? first_ + n : q);
+    }
   }
+}
+
+void HeadRetention::renumber(std::span<const std::int32_t> position_by_slot) {
+  std::vector<Kept> stays;
+  for (std::size_t slot = 0; slot < position_by_slot.size(); ++slot) {
+    stays.push_back(find(position_by_slot[slot]));
+    stays.back().slot = static_cast<std::int32_t>(slot);
+  }
+  std::sort(stays.begin(), stays.end(), [](const Kept& a, const Kept& b) { return a.position < b.position; });
+  kept_ = std::move(stays);
+  n_slots_ = static_cast<std::int32_t>(kept_.size());
 }
 
 void HeadRetention::commit() {

@@ -25,14 +25,18 @@ class HeadRetention {
     std::int32_t token, evict_at;
   };
 
-  /// delay: tokens between a token and its score, 0 ... window.
-  HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay);
+  /// delay: tokens between a token and its score, 0 ... window. defers: whoever is evicted within a chunk is seen until
+  /// its end, evict_at = first + n; at its first query as ever.
+  HeadRetention(std::unique_ptr<LifetimeRule> rule, int n_sink, int window, int delay, bool defers = false);
 
   /// Decides for the next n queries. scores: [n], scores[i] is that of token first + i - delay, read where that is not
   /// negative; empty for a policy without scores.
   void decide(std::int32_t n, std::span<const float> scores);
   /// Of the chunk's end: evicted tokens' slots are given to the chunk's survivors, the others take fresh ones.
   void commit();
+
+  /// Between chunks: the cache was made anew by somebody else's eviction, slot i has the token at position_by_slot[i].
+  void renumber(std::span<const std::int32_t> position_by_slot);
 
   /// Tokens of the chunks before, ascending by position, as they were at the chunk's begin.
   const std::vector<Kept>& kept() const { return kept_; }
@@ -53,6 +57,7 @@ class HeadRetention {
 
   std::unique_ptr<LifetimeRule> rule_;
   std::int32_t n_sink_, window_, delay_;
+  bool defers_;
   std::int32_t first_ = 0;  // of the chunk
   std::int32_t n_slots_ = 0;
   std::vector<Kept> kept_;

@@ -21,7 +21,7 @@ PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* fa
   const RetentionGeometry& geometry = state.policy.geometry();
   const int delay = state.policy.scorer() != nullptr ? state.policy.scorer()->delay() : 0;
   for (int i = 0; i < state.model.config().n_layers * n_kv_heads_; ++i) {
-    heads_.emplace_back(state.policy.lifetime_rule(i), geometry.n_sink, geometry.window, delay);
+    heads_.emplace_back(state.policy.lifetime_rule(i), geometry.n_sink, geometry.window, delay, state.policy.defers());
   }
 }
 
@@ -147,6 +147,16 @@ PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
           .evict_at = there.narrow(0, part, part).view({n_kv_heads_, n_keys}),
           .slot = there.narrow(0, 2 * part, n_kv_heads_ * n_).view({n_kv_heads_, n_}),
           .n_slots = n_slots};
+}
+
+void PrefillSite::cache_changed() {
+  for (int layer = 0; !is_dense_ && layer < state_.model.config().n_layers; ++layer) {
+    const at::Tensor positions = state_.cache.slot_position(layer).cpu();
+    for (int i = 0; i < n_kv_heads_; ++i) {
+      const std::int32_t* of_head = positions.data_ptr<std::int32_t>() + i * positions.size(1);
+      head(layer, i).renumber({of_head, static_cast<std::size_t>(state_.cache.n_slots(layer, i))});
+    }
+  }
 }
 
 void PrefillSite::finish() {

@@ -25,6 +25,8 @@ class PrefillSite final : public AttentionSite {
   void begin(std::int64_t first, std::int64_t n);
   at::Tensor attend(int layer, const LayerTokens& tokens) override;
   bool reads_unrotated() const override;
+  /// A method has evicted between two chunks: learns what is left.
+  void cache_changed();
   /// Gives the cache the scores of what it keeps, so that decode steps can go on.
   void finish();
 

@@ -82,6 +82,29 @@ void change_policy(Generation& run, const RunSink& sink, const std::function<voi
   }
 }
 
+/// Changes that happen within a text that is read in chunks: each holds from the first query of the chunk behind it. They
+/// are told before the text's facts, which are one.
+void tell_changes_of_text(const RunRequest& request, int prompt_len, const RunSink& sink) {
+  for (const PolicyChange& change : request.changes) {
+    const int q = (change.q + request.chunk - 1) / request.chunk * request.chunk;
+    if (q < prompt_len && sink.policy_changed) sink.policy_changed({q, change.policy});
+  }
+}
+
+/// Tokens of the answer that are there.
+std::size_t n_answered(const Generation& run) { return run.ids().size() - static_cast<std::size_t>(run.prompt_len()); }
+
+bool is_over(const Generation& run) {
+  const RunRequest& request = run.request();
+  if (request.draws()) return run.finished();
+  return !request.answer_ids || n_answered(run) >= request.answer_ids->size();
+}
+
+/// The next token is drawn, or the one that is given.
+StepFacts next_step(Generation& run) {
+  return run.request().draws() ? run.step() : run.step_forced((*run.request().answer_ids)[n_answered(run)]);
+}
+
 /// The run's loop. Throws Error (cancelled) when the prefill was cut short.
 bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
   const auto tell = [&](const StepFacts& facts) {
@@ -93,13 +116,15 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
     if (sink.oracle) sink.oracle(oracle->facts(final));
     return true;
   };
-  tell(run.prefill(sink.hooks));
-  if (oracle != nullptr && !run.finished() && !look(false)) return false;
-  while (!run.finished()) {
+  if (run.request().chunk > 0) tell_changes_of_text(run.request(), run.prompt_len(), sink);
+  tell(run.prefill(sink.hooks, {.greedy = sink.greedy}));
+  if (oracle != nullptr && !is_over(run) && !look(false)) return false;
+  while (!is_over(run)) {
     if (sink.hooks.is_cancelled()) return false;
     change_policy(run, sink, tell);
-    tell(run.step());
-    if (oracle != nullptr && !run.finished() && oracle->is_due() && !look(false)) return false;
+    if (sink.greedy != nullptr) sink.greedy->push_back(run.likeliest());
+    tell(next_step(run));
+    if (oracle != nullptr && !is_over(run) && oracle->is_due() && !look(false)) return false;
   }
   return oracle == nullptr || look(true);
 }
@@ -150,15 +175,6 @@ RunRecord record_run(const LoadedModel& model, const RunRequest& request, const 
   sink.policy_changed = [&](const PolicyChange& change) { apply(record, change); };
   end_run(record, execute_run(model, request, sink));
   return record;
-}
-
-std::vector<float> prefill_density(const Generation& run, const StepFacts& prefill) {
-  RunRecord record;
-  record.model = run.model().info();
-  begin_run(record, started_facts(run));
-  apply(record, prefill);
-  finish_run(record, RunStatus::complete);
-  return head_metric(record, Metric::density, record.queries() - 1).values;
 }
 
 }  // namespace kvscope::engine

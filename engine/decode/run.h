@@ -19,6 +19,8 @@ struct RunSink {
   std::function<std::optional<std::string>()> next_policy;
   std::function<void(const PolicyChange&)> policy_changed;
   std::function<void(const std::string& text)> log;
+  /// If given: appends the likeliest token of every position after the first.
+  std::vector<std::int32_t>* greedy = nullptr;
   Hooks hooks;
 };
 
@@ -33,8 +35,5 @@ RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const 
 
 /// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle).
 RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
-
-/// Density of every head at the last position, [n_layers * n_kv_heads], from what the prefill told.
-std::vector<float> prefill_density(const Generation& run, const StepFacts& prefill);
 
 }  // namespace kvscope::engine

@@ -1,12 +1,12 @@
 #include "engine/server/engine_server.h"
 
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/version.h"
+#include "engine/decode/forced_pass.h"
 #include "engine/decode/run.h"
 #include "engine/jobs/job.h"
 #include "engine/model/device.h"
@@ -32,12 +32,6 @@ std::filesystem::file_time_type newest_file(const std::filesystem::path& folder)
     if (!error) newest = std::max(newest, written);
   }
   return newest;
-}
-
-double mean_nll(const std::vector<float>& logprobs) {
-  double sum = 0;
-  for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
-  return logprobs.size() > 1 ? sum / static_cast<double>(logprobs.size() - 1) : std::nan("");
 }
 
 }  // namespace
@@ -122,21 +116,8 @@ void EngineServer::serve(const RunRequest& request, int id) {
   channel_.write(protocol::to_json(execute_run(model(), request, sink), id));
 }
 
-void EngineServer::serve(const protocol::ScoreRequest& request, int id) {
-  RunRequest wanted;
-  wanted.prompt = request.text;
-  wanted.prompt_ids = request.ids;
-  wanted.policy = request.policy;
-  wanted.max_tokens = request.n_positions > 0 ? request.n_positions - static_cast<int>(request.ids.size()) : 0;
-  Generation generation(model(), wanted);
-  if (!request.choices) {
-    const std::vector<float> logprobs = generation.prefill(hooks(id)).logprobs;
-    return channel_.write(protocol::done_score(id, generation.ids(), logprobs, mean_nll(logprobs)));
-  }
-  std::vector<std::int32_t> greedy = {-1};
-  const StepFacts facts = generation.prefill(hooks(id), {.greedy = &greedy});
-  channel_.write(protocol::done_score(id, generation.ids(), facts.logprobs, mean_nll(facts.logprobs), greedy,
-                                      prefill_density(generation, facts)));
+void EngineServer::serve(const ScoreRequest& request, int id) {
+  channel_.write(protocol::done_score(id, forced_pass(model(), request, hooks(id))));
 }
 
 void EngineServer::serve(const protocol::JobRequest& request, int id) {

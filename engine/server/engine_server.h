@@ -27,7 +27,7 @@ class EngineServer {
   void answer(const nlohmann::json& request);
   void serve(const protocol::LoadRequest& request, int id);
   void serve(const RunRequest& request, int id);
-  void serve(const protocol::ScoreRequest& request, int id);
+  void serve(const ScoreRequest& request, int id);
   void serve(const protocol::JobRequest& request, int id);
   void serve(const protocol::DoctorRequest& request, int id);
   /// policy, cancel and quit are heard by the queue.

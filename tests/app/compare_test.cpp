@@ -213,3 +213,61 @@ TEST_CASE("compare --policy with the real model agrees with decoding under that 
     CHECK(measured["runs"][i]["nll"]["recorded"].get<double>() == Approx(nll / (run.n_tokens() - 1)).margin(1e-4));
   }
 }
+
+TEST_CASE("compare --policy measures a run under its own policy with its changes, its prompt as it was read") {
+  if (!has_real_engine()) return test::skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  const std::vector<std::string> device = {"--device", "cpu", "--ignore-eos"};
+  const auto with = [&](std::vector<std::string> words) {
+    words.insert(words.end(), device.begin(), device.end());
+    return words;
+  };
+  const std::string trace =
+      capture(folder, "a.h5", with({"--policy", "tova:budget=96", "--change", "10:tova:budget=40"}));
+  const json compared = compare({trace, "--policy", "tova:budget=96", "--device", "cpu"});
+  const json forced = compare({trace, "--policy", "tova:budget=96", "--device", "cpu", "--forced"});
+  const json chunked = compare({trace, "--policy", "tova:budget=96", "--device", "cpu", "--chunk", "16"});
+  CHECK(compared["chunk"].is_null());
+  CHECK(compared["measured"].get<std::string>().starts_with("the prompt as a run under the policy has it"));
+  CHECK(forced["chunk"] == 1);
+  CHECK(chunked["chunk"] == 16);
+  for (int i = 0; i < 3; ++i) {
+    CAPTURE(i);
+    const RunRecord run = load_trace(trace, i);
+    REQUIRE(run.changes.size() == 1);
+    REQUIRE(run.changes[0].q == run.prompt_len);  // what is planned within the prompt holds behind it
+    double nll = 0, answer = 0;
+    for (int t = 1; t < run.n_tokens(); ++t)
+      (nll -= run.logprobs[t], answer -= t < run.prompt_len ? 0 : run.logprobs[t]);
+    const json& measured = compared["runs"][i];
+    CHECK(measured["nll"]["recorded"].get<double>() == Approx(nll / (run.n_tokens() - 1)).margin(1e-5));
+    CHECK(measured["answer_nll"]["recorded"].get<double>() ==
+          Approx(answer / (run.n_tokens() - run.prompt_len)).margin(1e-5));
+    CHECK(measured["density"]["recorded"].get<double>() ==
+          Approx(mean(head_metric(run, Metric::density, run.queries() - 1))).margin(1e-6));
+    CHECK(measured["density"]["compared"].get<double>() > measured["density"]["recorded"].get<double>() + 0.1);
+    CHECK(measured["recorded_changes"] ==
+          json::array({json{{"q", run.prompt_len}, {"policy", run.changes[0].policy.to_string()}}}));
+    CHECK(forced["runs"][i]["nll"]["recorded"] != measured["nll"]["recorded"]);
+    CHECK(chunked["runs"][i]["nll"]["recorded"] != forced["runs"][i]["nll"]["recorded"]);
+  }
+}
+
+TEST_CASE("a gate that came with --gate can be given wherever a policy is") {
+  const TemporaryFolder folder;
+  const std::string trace = capture(folder, "a.h5", fake({}));
+  const std::string gone = (folder / "no-gate").string();
+  // Each takes the option, and the engine says that there is no such gate.
+  const std::string model = test::sample_model().string();
+  if (!has_real_engine()) return test::skip("kvscope-engine or the sample model is not built");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"compare", trace, "--policy", "full", "--model", model},
+        std::vector<std::string>{"eval", model, "--questions", "1"},
+        std::vector<std::string>{"bench", "decode", "--model", model},
+        std::vector<std::string>{"score", model, "--text", "a b"}}) {
+    CAPTURE(words[0]);
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--quiet", "--device", "cpu", "--gate", gone});
+    check_error_line(kvscope_run(all), 2, "no-gate");
+  }
+}

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/core/support/json_file.h"
 #include "tests/app/process.h"
@@ -99,6 +100,41 @@ TEST_CASE("score prints each token, the mean NLL and the perplexity that follows
   REQUIRE(std::sscanf(result.out.c_str() + last, "nll %lf nats per token, perplexity %lf", &nll, &perplexity) == 2);
   CHECK(nll > 0);
   CHECK(std::abs(std::log(perplexity) - nll) < 1e-3);
+  CHECK(result.out.find("density of no token, ") != std::string::npos);
+  CHECK(result.out.find("dense: no query missed a token") != std::string::npos);
+}
+
+TEST_CASE("score measures six policies as six: none with a dense prompt is dense in silence", "[score]") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const std::filesystem::path text = KVSCOPE_SOURCE_DIR "/samples/prompts/2-fact-recall.txt";
+  const json full = score(test::sample_model(), text, {"--policy", "full"});
+  CHECK(full["dense"] == true);
+  CHECK(full["difference"] == 0.0);
+  CHECK(full["density"] == 1.0);
+  const std::size_t n = full["tokens"];
+  std::set<double> nlls = {full["nll"]};
+  const std::string read = std::to_string((n / 5 + 15) / 16 * 16);  // 20 %, in pages
+  for (const std::string& policy :
+       {std::string("tova:keep=20%"), std::string("h2o:keep=20%,window=32"), std::string("snapkv:keep=20%"),
+        std::string("expected-attention:keep=20%"), "quest:dense=0,read=" + read}) {
+    CAPTURE(policy);
+    const json result = score(test::sample_model(), text, {"--policy", policy});
+    CHECK(result["dense"] == false);
+    CHECK(result["chunk"] == 1);
+    CHECK(result["dense_nll"] == full["nll"]);
+    const double difference = result["nll"].get<double>() - full["nll"].get<double>();
+    CHECK(result["difference"].get<double>() == Approx(difference).margin(1e-9));
+    CHECK(std::abs(difference) > 1e-3);
+    if (!policy.starts_with("quest")) CHECK(result["density"].get<double>() < 0.25);
+    nlls.insert(result["nll"].get<double>());
+  }
+  CHECK(nlls.size() == 6);
+  const json chunked =
+      score(test::sample_model(), text, {"--policy", "snapkv:keep=20%", "--chunk", "16", "--no-dense"});
+  CHECK(chunked["chunk"] == 16);
+  CHECK_FALSE(chunked.contains("dense_nll"));
+  CHECK_FALSE(nlls.contains(chunked["nll"].get<double>()));
 }
 
 }  // namespace kvscope

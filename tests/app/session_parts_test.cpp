@@ -151,8 +151,16 @@ TEST_CASE("The next run's requests: of its own prompt, of a run's prompt again, 
   CHECK(again.prompt_ids == std::vector<std::int32_t>{4, 5});
   CHECK(again.max_tokens == 7);
   const RunRequest replay = next.replay(*run);
-  CHECK(replay.prompt_ids == run->ids);
-  CHECK(replay.max_tokens == 0);
+  CHECK(replay.prompt_ids == std::vector<std::int32_t>{4, 5});
+  CHECK(replay.answer_ids == std::vector<std::int32_t>{6, 7});
+  CHECK(replay.chunk == 0);
+  CHECK(replay.max_tokens == run->n_positions - run->prompt_len);
+  RunRecord text = *run;  // that nothing was drawn for: all of it is read under the policy
+  text.prompt_len = text.n_tokens();
+  const RunRequest whole = next.replay(text);
+  CHECK(whole.prompt_ids == run->ids);
+  CHECK_FALSE(whole.draws());
+  CHECK(whole.chunk == 1);
 }
 
 TEST_CASE("A job of files that throws is a banner and a line of the log; recent files are named once, newest first") {

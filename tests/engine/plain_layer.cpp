@@ -18,13 +18,21 @@ Rows rows(const at::Tensor& tensor) {
           .values = {x.data_ptr<double>(), x.data_ptr<double>() + x.numel()}};
 }
 
+}  // namespace
+
+PlainLayer plain_layer(const engine::LayerTokens& tokens) {
+  return {rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated), rows(tokens.q),
+          rows(tokens.k), rows(tokens.v)};
+}
+
+namespace {
+
 /// Dense attention in loops, which keeps what it was given.
 class CaptureSite final : public engine::AttentionSite {
  public:
   bool reads_unrotated() const override { return true; }
   at::Tensor attend(int, const engine::LayerTokens& tokens) override {
-    layers.push_back({rows(tokens.x), rows(tokens.input), rows(tokens.q_unrotated), rows(tokens.k_unrotated),
-                      rows(tokens.q), rows(tokens.k), rows(tokens.v)});
+    layers.push_back(plain_layer(tokens));
     const PlainLayer& layer = layers.back();
     at::Tensor out = at::zeros(tokens.q.sizes(), at::kFloat);
     float* o = out.data_ptr<float>();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/model/transformer.h"
 #include "engine/scorer/loaded_model.h"
 
 namespace kvscope::test {
@@ -22,6 +23,9 @@ struct PlainLayer {
   Rows x, input, q_unrotated, k_unrotated, q, k, v;
   int group_size() const { return q.n_heads / k.n_heads; }
 };
+
+/// What a layer was given, all tokens of it.
+PlainLayer plain_layer(const engine::LayerTokens& tokens);
 
 /// Every layer of a dense pass. What layer 0 sees depends on no policy, what later layers see only until something
 /// leaves.

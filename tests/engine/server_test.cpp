@@ -238,6 +238,28 @@ TEST_CASE("score with choices tells what greedy decoding would take, and the den
   CHECK(engine.call(too_few).back().at("type") == "error");
 }
 
+TEST_CASE("score says what was done: how often the policy acted, and whether any query missed a token",
+          "[engine][server]") {
+  if (!has_sample()) return test::skip("the sample model is not there");
+  test::EngineProcess engine;
+  engine.call(load_request(1));
+  const auto score = [&](const char* policy, int chunk) {
+    ScoreRequest request{.text = short_run().prompt, .ids = {}, .policy = PolicySpec::parse(policy)};
+    request.chunk = chunk;
+    return protocol::score_from_event(engine.call(protocol::to_json(request, 2)).back());
+  };
+  const ScoreFacts full = score("full", 1), tova = score("tova:budget=8", 1), chunked = score("tova:budget=8", 4);
+  REQUIRE(full.ids.size() > 12);
+  CHECK(full.dense);
+  CHECK_FALSE(tova.dense);
+  CHECK(tova.chunk == 1);
+  CHECK(chunked.chunk == 4);
+  CHECK(tova.prompt_len == 0);
+  CHECK(tova.nll != full.nll);
+  CHECK(chunked.nll != tova.nll);
+  CHECK(score("tova:budget=1000", 1).dense);  // it had no reason to evict
+}
+
 TEST_CASE("bench decode checks its steps and tells their distance from the floor", "[engine][server][bench]") {
   if (!has_sample()) return test::skip("the sample model is not there");
   test::EngineProcess engine;

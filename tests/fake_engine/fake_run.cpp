@@ -41,20 +41,22 @@ class Player {
     RunStatus status = RunStatus::complete;
     std::string text;
     StopStrings stops(request_.stop);
-    for (int n = 0; n < request_.max_tokens && !stops.found(); ++n) {
+    for (int n = 0; n < n_new() && !stops.found(); ++n) {
       if (hooks_.cancelled()) {
         status = RunStatus::cancelled;
         break;
       }
       hooks_.before_step(n);
       const auto step_start = std::chrono::steady_clock::now();
-      const std::string piece = answer_piece(request_.sampling.seed, n);
+      const bool draws = request_.draws();
+      const std::int32_t given = draws ? 0 : (*request_.answer_ids)[static_cast<std::size_t>(n)];
+      const std::string piece = draws ? answer_piece(request_.sampling.seed, n) : " t" + std::to_string(given);
       text += piece;
       stops.push(piece);
-      ids_.push_back(token_id(piece));
+      ids_.push_back(draws ? token_id(piece) : given);
       pieces_.push_back(piece);
       send_step(prompt_len_ + n + 1, piece, seconds_since(step_start));
-      hooks_.send(protocol::progress(id_, "decode", n + 1, request_.max_tokens));
+      hooks_.send(protocol::progress(id_, "decode", n + 1, n_new()));
       if (request_.oracle && n % kOracleEvery == kOracleEvery - 1)
         hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), false, {}, {}}, id_));
       ++timings_.decode_steps;
@@ -66,6 +68,10 @@ class Player {
 
  private:
   int n_tokens() const { return static_cast<int>(ids_.size()); }
+  int n_new() const {
+    if (request_.draws()) return request_.max_tokens;
+    return request_.answer_ids ? static_cast<int>(request_.answer_ids->size()) : 0;
+  }
 
   // A chat as any template might write it, with what was asked of it.
   std::string prompt_text() const {
@@ -236,7 +242,7 @@ RunRecord lifetimes_of(const ModelInfo& model, const std::vector<std::int32_t>& 
 
 }  // namespace
 
-void play_score(const protocol::ScoreRequest& request, int id, const ModelInfo& model, const RunHooks& hooks) {
+void play_score(const ScoreRequest& request, int id, const ModelInfo& model, const RunHooks& hooks) {
   std::vector<std::int32_t> ids;
   BytePool pieces;
   if (!request.ids.empty()) {
@@ -245,27 +251,20 @@ void play_score(const protocol::ScoreRequest& request, int id, const ModelInfo& 
   } else {
     tokenize(request.text, ids, pieces);
   }
-  std::vector<float> logprobs;
-  double sum = 0;
-  const auto add = [&](float value) {
-    logprobs.push_back(value);
-    if (logprobs.size() > 1) sum -= value;
-  };
-  const auto mean = [&] { return ids.size() > 1 ? sum / static_cast<double>(ids.size() - 1) : 0; };
-  if (!request.choices) {
-    for (int i = 0; i < static_cast<int>(ids.size()); ++i) add(logprob(i, ids[i]));
-    return hooks.send(protocol::done_score(id, ids, logprobs, mean()));
-  }
+  ScoreFacts facts{
+      .dense = true, .prompt_len = request.prompt_len, .chunk = request.prompt_len > 0 ? 0 : request.chunk};
   const int n_positions = request.n_positions > 0 ? request.n_positions : static_cast<int>(ids.size());
   const RunRecord run = lifetimes_of(model, ids, pieces, request.policy, n_positions);
-  std::vector<std::int32_t> greedy;
   for (int q = 0; q < run.n_tokens(); ++q) {
     const double share = kvscope::mean(head_metric(run, Metric::cache_share, q));
-    add(logprob(q, ids[q]) - static_cast<float>(1 - share));
-    greedy.push_back(q == 0 ? -1 : share < 0.5 ? (ids[q] + 1) % model.vocab_size : ids[q]);
+    facts.dense = facts.dense && share == 1;
+    facts.logprobs.push_back(logprob(q, ids[q]) - static_cast<float>(1 - share));
+    if (q > 0) facts.nll -= facts.logprobs.back() / std::max(1, run.n_tokens() - 1);
+    if (request.choices) facts.greedy.push_back(q == 0 ? -1 : share < 0.5 ? (ids[q] + 1) % model.vocab_size : ids[q]);
   }
-  hooks.send(protocol::done_score(id, ids, logprobs, mean(), greedy,
-                                  head_metric(run, Metric::density, run.n_tokens() - 1).values));
+  facts.ids = ids;
+  facts.density = head_metric(run, Metric::density, run.n_tokens() - 1).values;
+  hooks.send(protocol::done_score(id, facts));
 }
 
 }  // namespace kvscope::fake

@@ -19,6 +19,6 @@ void play_run(const RunRequest& request, int id, const ModelInfo& model, const R
 
 /// Answers a `score` request: log-probabilities of a hash. With choices, what a policy throws away costs: a token is
 /// the less likely the less is kept, and where much is gone the likeliest token is another one.
-void play_score(const protocol::ScoreRequest& request, int id, const ModelInfo& model, const RunHooks& hooks);
+void play_score(const ScoreRequest& request, int id, const ModelInfo& model, const RunHooks& hooks);
 
 }  // namespace kvscope::fake

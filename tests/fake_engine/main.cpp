@@ -147,7 +147,7 @@ class Server {
     play_run(request, id, model_, hooks);
   }
 
-  void play(const protocol::ScoreRequest& request, int id) {
+  void play(const ScoreRequest& request, int id) {
     RunHooks hooks;
     hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
     play_score(request, id, model_, hooks);

@@ -56,8 +56,10 @@ std::string prefill(const PolicyInfo& info) {
   const PolicySpec spec = PolicySpec::parse(info.name);
   const RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(4096));
   if (plan.keeps_everything()) return "";
-  return plan.dense_prefill ? "The prompt is dense unless told otherwise: eviction begins after it."
-                            : "The prompt is sparse: its queries see what the policy keeps.";
+  return plan.dense_prefill
+             ? "A run's prompt is dense unless told otherwise: eviction begins after it. A text that is read (kvscope score) is "
+               "under the policy from its first token on."
+             : "The prompt is sparse: its queries see what the policy keeps.";
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ Policy quest_policy() {
                .title = "Quest",
                .definition = "Nothing is evicted. A query reads `read` tokens in pages of 16: those with the greatest "
                              "bound sum_c max(q_c min_c, q_c max_c) on a page's attention, maximum over the group, the "
-                             "newest page always. The first `dense` layers read all; so does the prompt.",
+                             "newest page always. The first `dense` layers read all; so does a run's prompt.",
                .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan};

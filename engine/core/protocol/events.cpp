@@ -1,5 +1,6 @@
 #include "engine/core/protocol/events.h"
 
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -182,16 +183,38 @@ json done_load(int id, const ModelInfo& model, double load_s) {
   return done(id, {{"model", to_json(model)}, {"load_s", load_s}});
 }
 
-json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll) {
-  return done(id, {{"ids", pack(ids)}, {"logprobs", pack(logprobs)}, {"nll", nll}});
+json done_score(int id, const ScoreFacts& facts) {
+  json event = done(id, {{"ids", pack(facts.ids)},
+                         {"logprobs", pack(facts.logprobs)},
+                         {"nll", facts.nll},
+                         {"density", pack(facts.density)},
+                         {"dense", facts.dense},
+                         {"prompt_len", facts.prompt_len},
+                         {"chunk", facts.chunk}});
+  if (!facts.greedy.empty()) event["greedy"] = pack(facts.greedy);
+  return event;
 }
 
-json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll,
-                std::span<const std::int32_t> greedy, std::span<const float> density) {
-  json event = done_score(id, ids, logprobs, nll);
-  event["greedy"] = pack(greedy);
-  event["density"] = pack(density);
-  return event;
+ScoreFacts score_from_event(const json& event) {
+  ScoreFacts facts{.ids = unpack_i32(event, "ids"),
+                   .logprobs = unpack_f32(event, "logprobs"),
+                   .nll = event.at("nll").is_number() ? event["nll"].get<double>() : std::nan(""),
+                   .density = unpack_f32(event, "density"),
+                   .dense = boolean(event, "dense"),
+                   .prompt_len = static_cast<int>(integer(event, "prompt_len", 0, kMaxPositions)),
+                   .chunk = static_cast<int>(integer(event, "chunk", 0, kMaxPositions))};
+  if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
+  const auto check = [&](const char* what, std::size_t n) {
+    if (n == facts.ids.size()) return;
+    throw Error({.code = ExitCode::internal,
+                 .file = "engine",
+                 .where = what,
+                 .found = std::to_string(n),
+                 .expected = std::to_string(facts.ids.size()) + ", one a token"});
+  };
+  check("logprobs", facts.logprobs.size());
+  if (!facts.greedy.empty()) check("greedy", facts.greedy.size());
+  return facts;
 }
 
 json error_event(int id, const Error& error) {

@@ -41,11 +41,9 @@ nlohmann::json log(int id, std::string_view text);
 nlohmann::json done(int id, nlohmann::json fields = nlohmann::json::object());
 /// The end of a load.
 nlohmann::json done_load(int id, const ModelInfo& model, double load_s);
-/// The end of a scoring. logprobs: natural logarithms, NaN for the first; nll: mean over the others, nats per token.
-nlohmann::json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll);
-/// The same of a scoring with choices. greedy: as long as ids; density: [n_layers][n_kv_heads].
-nlohmann::json done_score(int id, std::span<const std::int32_t> ids, std::span<const float> logprobs, double nll,
-                          std::span<const std::int32_t> greedy, std::span<const float> density);
+/// The end of a scoring, and what its event says. The latter throws Error if that does not fit together.
+nlohmann::json done_score(int id, const ScoreFacts& facts);
+ScoreFacts score_from_event(const nlohmann::json& event);
 
 /// The end of a request that was not served. id -1: of no request.
 nlohmann::json error_event(int id, const Error& error);

@@ -16,13 +16,18 @@
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
-//               thinking: bool, date: text}
+//               thinking: bool, date: text, answer_ids: i32, chunk}
 //                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
-//   score      {text | ids: i32}, and if wanted {policy: text, n_positions, choices: bool}
-//                  -> progress*, done{ids, logprobs: f32, nll}; with choices also {greedy: i32, density: f32}.
-//              greedy: the likeliest token at each position given the true ones before it, -1 for the first; density:
-//              [layers][kv_heads] at the last position. n_positions (with ids): what keep= and compression= refer to,
-//              if not their number.
+//              answer_ids: the answer, given instead of drawn. chunk: the prompt is all there is, read as `score` does.
+//   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
+//               choices: bool}
+//                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, prompt_len, chunk}; with
+//                     choices also {greedy: i32}.
+//              The policy acts from the first token on, after every `chunk` tokens (1); or, with prompt_len, that many
+//              tokens pass as a run's prompt and the others one by one. done says which was done; dense: no query missed
+//              a token. greedy: the likeliest token at each position given the true ones before it, -1 for the first;
+//              density: [layers][kv_heads] at the last position. n_positions (with ids): what keep= and compression=
+//              refer to, if not their number; prompt_len with ids too.
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
 //   policy     {target: id, policy: text}   Other parameters for a run that goes on, from its next step: a `policy`

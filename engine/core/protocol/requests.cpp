@@ -41,17 +41,21 @@ json encode(const RunRequest& r) {
   } else {
     j["prompt_ids"] = pack(r.prompt_ids);
   }
+  if (r.answer_ids) j["answer_ids"] = pack(*r.answer_ids);
+  if (r.chunk > 0) j["chunk"] = r.chunk;
   return j;
 }
 
 json encode(const ScoreRequest& r) {
-  json j = {{"type", "score"}, {"policy", r.policy.written()}};
+  json j = {{"type", "score"}, {"policy", r.policy.written()}, {"chunk", r.chunk}};
   if (r.ids.empty()) {
     j["text"] = r.text;
   } else {
     j["ids"] = pack(r.ids);
   }
   if (r.n_positions > 0) j["n_positions"] = r.n_positions;
+  if (r.prompt_len > 0) j["prompt_len"] = r.prompt_len;
+  if (!r.changes.empty()) j["changes"] = changes_to_json(r.changes);
   if (r.choices) j["choices"] = true;
   return j;
 }
@@ -105,6 +109,8 @@ RunRequest run_from_json(const json& j) {
   if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
   r.stop_at_eos = boolean(j, "stop_at_eos");
   r.stop = texts(j, "stop");
+  if (j.contains("answer_ids")) r.answer_ids = token_ids(j, "answer_ids");
+  if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 0, kMaxPositions));
   if (j.contains("thinking")) r.chat.thinking = boolean(j, "thinking");
   if (j.contains("date")) r.chat.date = text(j, "date");
   if (j.contains("messages")) {
@@ -121,10 +127,13 @@ ScoreRequest score_from_json(const json& j) {
     r.ids = token_ids(j, "ids");
     const auto n = static_cast<std::int64_t>(r.ids.size());
     if (j.contains("n_positions")) r.n_positions = static_cast<int>(integer(j, "n_positions", n, kMaxPositions));
+    if (j.contains("prompt_len")) r.prompt_len = static_cast<int>(integer(j, "prompt_len", 0, n));
   } else {
     r.text = text(j, "text");
   }
   r.policy = PolicySpec::parse(j.contains("policy") ? text(j, "policy") : "full");
+  if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 1, kMaxPositions));
+  if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
   r.choices = j.contains("choices") && boolean(j, "choices");
   return r;
 }

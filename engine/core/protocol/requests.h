@@ -1,5 +1,5 @@
 #pragma once
-// What the client asks, one struct a request of protocol.h. A run is RunRequest of the record.
+// What the client asks, one struct a request of protocol.h. RunRequest and ScoreRequest are the record's.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -11,18 +11,12 @@
 
 namespace kvscope::protocol {
 
+using kvscope::ScoreRequest;
+
 struct LoadRequest {
   std::string model;  // path, as the engine's machine has it
   std::string device = "auto", dtype = "auto";
   std::vector<std::string> gates;
-};
-
-struct ScoreRequest {
-  std::string text;
-  std::vector<std::int32_t> ids;  // used instead of text if not empty
-  PolicySpec policy;
-  int n_positions = 0;   // with ids: what keep= and compression= refer to; 0: their number
-  bool choices = false;  // also the likeliest tokens and the density of every head
 };
 
 struct JobRequest {

@@ -53,6 +53,17 @@ struct OracleFacts {
   FutureKinds future;             // the same
 };
 
+/// What a ScoreRequest comes to.
+struct ScoreFacts {
+  std::vector<std::int32_t> ids;
+  std::vector<float> logprobs;       // [ids], NaN for the first
+  double nll = 0;                    // mean of -logprob, nats per token; NaN for a text of one token
+  std::vector<float> density;        // [n_layers][n_kv_heads] at the last position, Metric::density
+  bool dense = false;                // every query saw every token before it, and read it
+  int prompt_len = 0, chunk = 0;     // as they were used: one of them is 0
+  std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first
+};
+
 /// A cancelled run has ended too: that is an outcome, not an error.
 struct RunEnded {
   RunStatus status = RunStatus::complete;

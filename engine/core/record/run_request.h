@@ -2,6 +2,7 @@
 // What a run is asked for. The window, the command line and the tests fill it; the engine carries it out.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,26 @@ struct RunRequest {
   std::vector<PolicyChange> changes;  // parameters that hold from query q on, q ascending
   bool stop_at_eos = true;
   std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
+  /// The answer as it is given, a forced step each, instead of drawn; empty: nothing follows the prompt.
+  std::optional<std::vector<std::int32_t>> answer_ids;
+  /// Of a text that is read only (the prompt; nothing is drawn): from its first token on the policy acts after every so
+  /// many tokens, see engine/decode/forced_pass.h. 0: the prompt passes as the policy's runs have it.
+  int chunk = 0;
+
+  bool draws() const { return !answer_ids && chunk == 0; }
+};
+
+/// What a `score` asks for: the log-probability of every token of a text under a policy.
+struct ScoreRequest {
+  std::string text;
+  std::vector<std::int32_t> ids;  // used instead of text if not empty
+  PolicySpec policy;
+  std::vector<PolicyChange> changes;  // as RunRequest has them
+  int n_positions = 0;                // with ids: what keep= and compression= refer to; 0: their number
+  int prompt_len = 0;    // with ids: the first so many pass as the policy's runs have their prompts, the others one by
+                         // one; 0: all are under the policy
+  int chunk = 1;         // without prompt_len: the policy acts after every so many tokens
+  bool choices = false;  // also the likeliest tokens
 };
 
 }  // namespace kvscope

@@ -149,6 +149,18 @@ std::string JsonObject::text(std::string_view key) const {
   return v->get<std::string>();
 }
 
+std::vector<std::string> JsonObject::texts(std::string_view key) const {
+  const json* v = value(key);
+  if (!v) return {};
+  if (v->is_string()) return {v->get<std::string>()};
+  std::vector<std::string> list;
+  for (const json& entry : *v) {
+    if (!v->is_array() || !entry.is_string()) fail(key, show(*v), "a list of texts");
+    list.push_back(entry.get<std::string>());
+  }
+  return list;
+}
+
 std::string JsonObject::text_or(std::string_view key, std::string fallback) const {
   return has(key) ? text(key) : std::move(fallback);
 }

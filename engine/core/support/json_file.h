@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/core/support/json_stream.h"
 
@@ -33,6 +34,7 @@ class JsonObject {
   bool boolean_or(std::string_view key, bool fallback) const;
   std::string text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string fallback) const;
+  std::vector<std::string> texts(std::string_view key) const;  // a list, or one text; none if absent
   const nlohmann::json& raw() const { return object_; }
   const std::string& file() const { return file_; }
 

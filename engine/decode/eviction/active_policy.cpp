@@ -43,10 +43,11 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
 
 }  // namespace
 
-ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model)
+ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk)
     : model_(model),
       spec_(resolved(spec, model)),
       n_positions_(n_positions),
+      forced_chunk_(forced_chunk),
       geometry_(spec_.geometry(n_positions)),
       plan_(make_plan(spec_, geometry_)) {
   if (plan_.source == ScoreSource::gate) {
@@ -93,6 +94,7 @@ RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeo
   const Policy& policy = policy_of(spec);
   RetentionPlan plan = policy.plan(spec, geometry);
   plan.log_gamma = learned_decay(spec);
+  if (forced_chunk_ > 0) plan.dense_prefill = false;
   if (policy.local_heads == nullptr) return plan;
   const ModelConfig& config = model_.config();
   try {
@@ -144,7 +146,7 @@ kernels::RetainRule ActivePolicy::rule() const {
     case Admission::top_k:
       return kernels::RetainRule::top_k;
     case Admission::least:
-      return kernels::RetainRule::least;
+      return defers() ? kernels::RetainRule::keep_all : kernels::RetainRule::least;  // the method evicts then
   }
   throw std::logic_error("ActivePolicy: no such admission");
 }
@@ -156,7 +158,9 @@ float ActivePolicy::threshold(int head) const {
 }
 
 int ActivePolicy::answer_slots() const {
-  if (plan_.admission == Admission::least) return std::min(geometry_.budget() + 1, n_positions_);
+  if (plan_.admission == Admission::least) {
+    return std::min(geometry_.budget() + std::max(1, forced_chunk_), n_positions_);
+  }
   return plan_.has_fixed_budget() ? std::min(geometry_.budget(), n_positions_) : n_positions_;
 }
 

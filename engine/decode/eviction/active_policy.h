@@ -18,7 +18,8 @@ class ActivePolicy {
  public:
   /// n_positions: prompt + new tokens at most, to which budgets given as a share refer. Throws Error (bad input) if the
   /// model lacks the gate or heads that the policy wants, or its scorer was trained for another window.
-  ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model);
+  /// forced_chunk: RunRequest::chunk.
+  ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk = 0);
 
   /// The spec with what nobody wrote taken from the gates that it reads (with_gates()): what runs, and is recorded.
   /// Nothing else in the engine asks a gate for its threshold, window or sinks.
@@ -43,6 +44,10 @@ class ActivePolicy {
   /// Of a head; rule() is threshold.
   float threshold(int head) const;
   bool treats_heads_apart() const { return !plan_.local_heads.empty(); }
+  /// Tokens of a text after which the policy acts, from the first on; 0: it is a run's prompt and answer.
+  int forced_chunk() const { return forced_chunk_; }
+  /// Whether what is decided within a chunk takes effect at its end.
+  bool defers() const { return forced_chunk_ > 1; }
   /// Whether the prompt's queries see all of it, so that nothing is decided before its end.
   bool prefills_densely() const { return plan_.dense_prefill || rule() == kernels::RetainRule::keep_all; }
   /// Whether the prompt must pass token by token: what leaves depends on the attention of every query.
@@ -63,7 +68,7 @@ class ActivePolicy {
 
   const LoadedModel& model_;
   PolicySpec spec_;
-  int n_positions_;
+  int n_positions_, forced_chunk_;
   RetentionGeometry geometry_;
   RetentionPlan plan_;
   const TokenScorer* scorer_ = nullptr;

@@ -60,6 +60,10 @@ class AttentionMethod {
   virtual void gather(std::int32_t /*q*/, StepFacts&) const {}
   /// The answer has grown to n_tokens: what is to leave leaves.
   virtual void after_step(int /*prompt_len*/, int /*n_tokens*/, StepFacts* /*facts*/) {}
+  /// Of a text that is under the policy from its first token on: n_tokens have passed, a whole number of chunks or the
+  /// last one's rest, and what is to leave by this method leaves. Neither after_prompt() nor after_step() is called
+  /// then. Every method has to say what it does, so that none is dense in silence.
+  virtual void after_chunk(int n_tokens, StepFacts* facts) = 0;
   /// The cache was made anew, with fewer tokens or other sizes.
   virtual void cache_changed() {}
   /// Whether a run may go on with these parameters; those of the plan and the geometry are seen to.

@@ -42,19 +42,22 @@ class ExpectedAttention final : public AttentionMethod {
   bool reads_unrotated() const override { return true; }
   void observe(int layer, const LayerTokens& tokens, std::int64_t first) override;
   void after_attention(const LayerStep& step) override { ring_.enqueue(step); }
-  void after_prompt(int prompt_len, StepFacts* facts) override { compress(prompt_len, prompt_len, facts); }
+  void after_prompt(int prompt_len, StepFacts* facts) override;
   void after_step(int prompt_len, int n_tokens, StepFacts* facts) override;
+  /// By the statistics of the newest queries, whatever `interval` says.
+  void after_chunk(int n_tokens, StepFacts* facts) override;
   bool accepts(const PolicySpec& next) const override;
 
  private:
-  void compress(int prompt_len, int n_tokens, StepFacts* facts);
+  /// n_more: tokens that come before anything leaves again.
+  void compress(int n_tokens, int n_more, bool of_prompt, StepFacts* facts);
   Statistics statistics(int layer, int n_tokens, bool of_prompt) const;
   at::Tensor scores(int layer, const OrderedLayer& tokens, int n_tokens, bool of_prompt) const;
 
   const PolicySpec& spec() const { return state_.policy.spec(); }
   int n_sink() const { return state_.policy.geometry().n_sink; }
 
-  static constexpr int kObserved = 256;  // queries of the answer that the statistics are of
+  static constexpr int kObserved = 256;  // newest queries that the statistics are of, unless a prompt has just passed
   QueryRing ring_;
   /// Of the prompt's n_queries_ queries before rotation: sum and sum of outer products, [n_layers, n_heads, head_dim (,
   /// head_dim)] float32.
@@ -78,9 +81,19 @@ void ExpectedAttention::observe(int layer, const LayerTokens& tokens, std::int64
   if (layer == 0) n_queries_ += n - skip;
 }
 
+void ExpectedAttention::after_prompt(int prompt_len, StepFacts* facts) {
+  const int interval = spec().count("interval");
+  compress(prompt_len, interval > 0 ? interval : state_.n_positions - prompt_len, true, facts);
+}
+
 void ExpectedAttention::after_step(int prompt_len, int n_tokens, StepFacts* facts) {
   const int interval = spec().count("interval");
-  if (interval > 0 && (n_tokens - prompt_len) % interval == 0) compress(prompt_len, n_tokens, facts);
+  if (interval > 0 && (n_tokens - prompt_len) % interval == 0) compress(n_tokens, interval, false, facts);
+}
+
+void ExpectedAttention::after_chunk(int n_tokens, StepFacts* facts) {
+  if (!exceeds(state_, state_.policy.geometry().budget())) return;
+  compress(n_tokens, state_.policy.forced_chunk(), false, facts);
 }
 
 bool ExpectedAttention::accepts(const PolicySpec& next) const {
@@ -90,18 +103,16 @@ bool ExpectedAttention::accepts(const PolicySpec& next) const {
   return true;
 }
 
-void ExpectedAttention::compress(int prompt_len, int n_tokens, StepFacts* facts) {
-  const int budget = state_.policy.geometry().budget(), interval = spec().count("interval"), most = state_.n_positions;
-  const int slots = interval > 0 ? budget + interval : std::min(budget, prompt_len) + most - prompt_len;
+void ExpectedAttention::compress(int n_tokens, int n_more, bool of_prompt, StepFacts* facts) {
+  const int budget = state_.policy.geometry().budget();
   keep_best(
       state_,
       {.n_tokens = n_tokens,
        .budget = budget,
-       .max_slots = std::min(slots, most),
+       .max_slots = std::min(budget + n_more, state_.n_positions),
        .fixed_from = n_tokens,
        .with_values = true},
-      [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens, n_tokens == prompt_len); },
-      facts);
+      [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens, of_prompt); }, facts);
 }
 
 Statistics ExpectedAttention::statistics(int layer, int n_tokens, bool of_prompt) const {

@@ -100,6 +100,16 @@ void keep_best(SequenceState& state, const Keep& keep, const Score& score, StepF
       facts);
 }
 
+bool exceeds(const SequenceState& state, int budget) {
+  const ModelConfig& config = state.model.config();
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    for (int head = 0; head < config.n_kv_heads; ++head) {
+      if (state.cache.n_slots(layer, head) > budget) return true;
+    }
+  }
+  return false;
+}
+
 at::Tensor priorities(const SequenceState& state, int layer, const OrderedLayer& tokens) {
   const at::Tensor by_slot = state.cache.slot_priority(layer).cpu();
   at::Tensor out = at::zeros({by_slot.size(0), tokens.most()}, at::kFloat);

@@ -46,6 +46,9 @@ struct Keep {
 };
 void keep_best(SequenceState& state, const Keep& keep, const Score& score, StepFacts* facts);
 
+/// Whether a head holds more than `budget` tokens.
+bool exceeds(const SequenceState& state, int budget);
+
 /// What the slots' priorities say of the tokens, as a Score.
 at::Tensor priorities(const SequenceState& state, int layer, const OrderedLayer& tokens);
 

@@ -75,6 +75,18 @@ void LeastAttention::after_prompt(int prompt_len, StepFacts* facts) {
       [&](int layer, const OrderedLayer& tokens) { return prompt_scores(layer, tokens, prompt_len); }, facts);
 }
 
+void LeastAttention::after_chunk(int n_tokens, StepFacts* facts) {
+  const int budget = state_.policy.geometry().budget();
+  if (!state_.policy.defers() || !exceeds(state_, budget)) return;
+  keep_best(
+      state_,
+      {.n_tokens = n_tokens,
+       .budget = budget,
+       .max_slots = state_.policy.answer_slots(),
+       .fixed_from = n_tokens - state_.policy.plan().protect},
+      [&](int layer, const OrderedLayer& tokens) { return priorities(state_, layer, tokens); }, facts);
+}
+
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,
                                 const at::Tensor& k_position, double scale) {
   at::Tensor logits = at::matmul(q.to(at::kFloat), k.to(at::kFloat).t()).mul_(scale);

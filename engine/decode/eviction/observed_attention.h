@@ -37,6 +37,8 @@ class LeastAttention : public AttentionMethod {
   void after_attention(const LayerStep& step) override;
   /// A dense prompt is thinned out to the budget.
   void after_prompt(int prompt_len, StepFacts* facts) override;
+  /// Token by token the kernel evicts; of a chunk the least by its last query, or by the sum up to it, go together.
+  void after_chunk(int n_tokens, StepFacts* facts) override;
 
  protected:
   /// Of a layer's tokens when a dense prompt has passed, as Score wants it.

@@ -12,6 +12,7 @@ class Pool final : public ObservedAttention {
   using ObservedAttention::ObservedAttention;
   void after_prompt(int prompt_len, StepFacts* facts) override { empty(prompt_len, facts); }
   void after_step(int, int n_tokens, StepFacts* facts) override { empty(n_tokens, facts); }
+  void after_chunk(int n_tokens, StepFacts* facts) override { empty(n_tokens, facts); }
 
  private:
   bool is_full() const;

@@ -15,6 +15,7 @@ class PageSelection final : public AttentionMethod {
  public:
   explicit PageSelection(SequenceState& state) : AttentionMethod(state) { resize(); }
   void after_prompt(int, StepFacts*) override { read_bounds(); }
+  void after_chunk(int, StepFacts*) override {}  // every query chooses for itself, and nothing leaves
   /// Brings the layer's bounds up to the token that was placed, and chooses the pages.
   kernels::SlotCacheView select(const LayerStep& step, const kernels::SlotCacheView& cache) override;
   void end_step(kernels::Place place) override;

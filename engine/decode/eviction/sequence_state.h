@@ -12,7 +12,8 @@
 namespace kvscope::engine {
 
 struct SequenceState {
-  SequenceState(const LoadedModel& model, const PolicySpec& policy, int n_positions);
+  /// forced_chunk: RunRequest::chunk.
+  SequenceState(const LoadedModel& model, const PolicySpec& policy, int n_positions, int forced_chunk = 0);
   SequenceState(const SequenceState&) = delete;  // the methods refer to it
 
   /// ActivePolicy::change, if the methods agree.

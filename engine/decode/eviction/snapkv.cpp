@@ -11,14 +11,24 @@ class SnapKv final : public ObservedAttention {
   explicit SnapKv(SequenceState& state) : ObservedAttention(state, snapkv_observation) {}
 
   void after_prompt(int prompt_len, StepFacts* facts) override {
-    const int budget = state_.policy.geometry().budget(), n_positions = state_.n_positions;
+    compress(prompt_len, state_.n_positions - prompt_len, facts);
+  }
+  /// The compression of a prompt, again and again: the newest queries observe.
+  void after_chunk(int n_tokens, StepFacts* facts) override {
+    if (exceeds(state_, state_.policy.geometry().budget())) compress(n_tokens, state_.policy.forced_chunk(), facts);
+  }
+
+ private:
+  /// n_more: tokens that come before anything leaves again.
+  void compress(int n_tokens, int n_more, StepFacts* facts) {
+    const int budget = state_.policy.geometry().budget();
     keep_best(
         state_,
-        {.n_tokens = prompt_len,
+        {.n_tokens = n_tokens,
          .budget = budget,
-         .max_slots = std::min(std::min(budget, prompt_len) + n_positions - prompt_len, n_positions),
-         .fixed_from = prompt_len - observation().n_queries},
-        [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, prompt_len); }, facts);
+         .max_slots = std::min(std::min(budget, n_tokens) + n_more, state_.n_positions),
+         .fixed_from = n_tokens - observation().n_queries},
+        [&](int layer, const OrderedLayer& tokens) { return scores(layer, tokens, n_tokens); }, facts);
   }
 };
 

@@ -67,7 +67,7 @@ BenchArgs::BenchArgs(const JsonObject& args)
 }
 
 LoadedModel load_bench_model(const JsonObject& args, JobContext& context, int n_positions, const char* default_policy) {
-  const LoadOptions options{args.text_or("device", "auto"), args.text_or("dtype", "auto")};
+  const LoadOptions options{args.text_or("device", "auto"), args.text_or("dtype", "auto"), args.texts("gates")};
   if (args.has("shape")) {
     ModelConfig config = shape_config(args.text("shape"));
     config.max_positions = std::max(config.max_positions, n_positions);

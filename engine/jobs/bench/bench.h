@@ -42,7 +42,7 @@ struct BenchArgs {
   std::vector<std::string> policies;  // empty: default
 };
 
-/// By the arguments "model" or "shape", "device" and "dtype". A shape gets positions for `n_positions` tokens whatever
+/// By the arguments "model" (with "gates") or "shape", "device" and "dtype". A shape gets positions for `n_positions` tokens whatever
 /// its makers allow, and a scorer whose delay is the window of the policy, or of `default_policy`. Throws Error.
 LoadedModel load_bench_model(const JsonObject& args, JobContext& context, int n_positions, const char* default_policy);
 

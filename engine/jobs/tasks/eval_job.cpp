@@ -22,24 +22,15 @@ constexpr std::uint64_t kEvalSalt = 0x6576616c75617465;  // "evaluate": no seed 
 struct EvalOptions {
   std::string model, device, dtype, text;
   std::vector<TaskKind> tasks;
-  std::vector<std::string> policies;
+  std::vector<std::string> policies, gates;
   int questions;
   std::uint64_t seed;
 
   static EvalOptions parse(const nlohmann::json& args);
 };
 
-std::vector<std::string> text_list(const nlohmann::json& args, const char* key, std::vector<std::string> fallback) {
-  if (!args.contains(key) || args.at(key).is_null()) return fallback;
-  const nlohmann::json& value = args.at(key);
-  if (value.is_string()) return {value.get<std::string>()};
-  std::vector<std::string> list;
-  for (const auto& entry : value) {
-    if (!value.is_array() || !entry.is_string()) {
-      throw Error({.code = ExitCode::usage, .where = key, .found = value.dump(), .expected = "a list of texts"});
-    }
-    list.push_back(entry.get<std::string>());
-  }
+std::vector<std::string> texts_or(const JsonObject& object, const char* key, std::vector<std::string> fallback) {
+  std::vector<std::string> list = object.texts(key);
   return list.empty() ? fallback : list;
 }
 
@@ -51,10 +42,11 @@ EvalOptions EvalOptions::parse(const nlohmann::json& args) {
   options.dtype = object.text_or("dtype", "auto");
   options.text = object.text_or("text", "");
   options.questions = static_cast<int>(object.integer_or("questions", 100, 1, 100'000));
+  options.gates = object.texts("gates");
   options.seed = static_cast<std::uint64_t>(object.integer_or("seed", 1, 0, INT64_MAX));
   options.policies =
-      text_list(args, "policies", {"full", "streaming:sinks=4,window=508", "random:budget=512", "kvpop:budget=512"});
-  for (const std::string& name : text_list(args, "tasks", {"reversal", "fact_recall"})) {
+      texts_or(object, "policies", {"full", "streaming:sinks=4,window=508", "random:budget=512", "kvpop:budget=512"});
+  for (const std::string& name : texts_or(object, "tasks", {"reversal", "fact_recall"})) {
     const auto* found = std::find_if(std::begin(kTaskKinds), std::end(kTaskKinds),
                                      [&](TaskKind kind) { return to_string(kind) == name; });
     if (found == std::end(kTaskKinds)) {
@@ -142,7 +134,7 @@ EvalRow evaluate(const LoadedModel& model, const EvalPolicy& policy, const Quest
 nlohmann::json run_eval(const EvalOptions& options, JobContext& context) {
   Hooks hooks;
   hooks.cancelled = [&] { return context.cancelled != nullptr && context.cancelled->load(); };
-  const LoadedModel model = LoadedModel::load(options.model, {options.device, options.dtype});
+  const LoadedModel model = LoadedModel::load(options.model, {options.device, options.dtype, options.gates});
   const int length = model.config().max_positions;
   std::vector<EvalPolicy> policies;
   int largest_budget = 0;

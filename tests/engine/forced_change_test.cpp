@@ -1,0 +1,103 @@
+// Runs read again, with the changes that they had, and what cannot be read.
+#include <algorithm>
+
+#include "engine/core/support/error.h"
+#include "engine/decode/forced_pass.h"
+#include "tests/engine/gated_model.h"
+#include "tests/engine/plain_rules.h"
+#include "tests/support/torch_catch.h"  // before LibTorch
+
+namespace kvscope {
+namespace {
+
+constexpr int kTokens = 90;
+
+const engine::LoadedModel& model() {
+  static const engine::LoadedModel loaded =
+      test::gated_model({test::random_gate(GateKind::kvpop_mlstm, 16), test::random_gate(GateKind::wg_kv)});
+  return loaded;
+}
+const std::vector<std::int32_t>& ids() {
+  static const std::vector<std::int32_t> all = test::some_ids(kTokens, 512, 33);
+  return all;
+}
+
+ScoreRequest reading(const std::string& policy, int chunk = 1) {
+  return {.text = "", .ids = ids(), .policy = PolicySpec::parse(policy), .changes = {}, .chunk = chunk};
+}
+
+TEST_CASE("forced: a run read again under its own policy and its changes is the run", "[engine][forced]") {
+  const auto [policy, change] = GENERATE(
+      table<std::string, std::string>({{"tova:budget=30", "tova:budget=20"},
+                                       {"h2o:budget=30,window=8", "h2o:budget=20,window=8"},
+                                       {"snapkv:budget=30,window=8", ""},
+                                       {"expected-attention:budget=30,interval=8", ""},
+                                       {"quest:read=32,dense=0", ""},
+                                       {"kvpop:budget=40,sinks=4,window=16", "kvpop:budget=30,sinks=4,window=16"},
+                                       {"wg-kv:window=16,threshold=0.3", "wg-kv:window=16,threshold=0.6"},
+                                       {"kvpop:budget=40,sinks=4,window=16", ""}}));
+  CAPTURE(policy, change);
+  RunRequest wanted = test::request({ids().begin(), ids().begin() + 60}, policy, 40);
+  if (!change.empty()) wanted.changes = {{75, PolicySpec::parse(change)}};
+  const RunRecord run = engine::record_run(model(), wanted);
+  REQUIRE(run.n_tokens() == 100);
+  ScoreRequest again{.text = "",
+                     .ids = run.ids,
+                     .policy = run.policy,
+                     .changes = run.changes,
+                     .n_positions = run.n_positions,
+                     .prompt_len = run.prompt_len,
+                     .choices = true};
+  const RunRecord read = engine::record_run(model(), engine::forced_request(again));
+  CHECK(read.evict_at == run.evict_at);
+  const ScoreFacts facts = engine::forced_pass(model(), again);
+  REQUIRE(facts.logprobs.size() == run.logprobs.size());
+  for (std::size_t i = 1; i < run.logprobs.size(); ++i)
+    REQUIRE(facts.logprobs[i] == Approx(run.logprobs[i]).margin(1e-4));
+  CHECK(std::equal(run.ids.begin() + 60, run.ids.end(), facts.greedy.begin() + 60));  // it was drawn greedily
+  CHECK(facts.prompt_len == 60);
+  CHECK(facts.chunk == 0);
+  if (change.empty()) return;
+  again.changes.clear();
+  CHECK(engine::forced_pass(model(), again).nll != facts.nll);
+}
+
+TEST_CASE("forced: a change holds from its query on where the text is under the policy from its first token on",
+          "[engine][forced]") {
+  const auto [policy, change] = GENERATE(
+      table<std::string, std::string>({{"tova:budget=30", "tova:budget=20"},
+                                       {"snapkv:budget=30,window=8", "snapkv:budget=20,window=8"},
+                                       {"kvpop:budget=40,sinks=4,window=16", "kvpop:budget=30,sinks=4,window=16"}}));
+  CAPTURE(policy, change);
+  ScoreRequest request = reading(policy);
+  request.changes = {{64, PolicySpec::parse(change)}};
+  const RunRecord changed = engine::record_run(model(), engine::forced_request(request)),
+                  unchanged = engine::record_run(model(), engine::forced_request(reading(policy)));
+  CHECK(test::evictions(changed, 1, 1, 63) == test::evictions(unchanged, 1, 1, 63));
+  CHECK(test::evictions(changed, 1, 1, 64).size() >= test::evictions(unchanged, 1, 1, 63).size() + 10);
+  REQUIRE(changed.changes.size() == 1);
+  CHECK(changed.changes[0].q == 64);
+}
+
+TEST_CASE("forced: what cannot be read in chunks is refused, not read otherwise", "[engine][forced]") {
+  const auto refused = [&](ScoreRequest request, const std::string& what) {
+    try {
+      engine::forced_pass(model(), request);
+    } catch (const Error& error) {
+      CHECK(error.code() == ExitCode::usage);
+      CHECK(std::string(error.what()).find(what) != std::string::npos);
+      return true;
+    }
+    return false;
+  };
+  CHECK(refused(reading("wg-kv:window=16,read=32", 16), "--chunk 1"));
+  ScoreRequest changed = reading("kvpop:budget=40,sinks=4,window=16", 16);
+  changed.changes = {{40, PolicySpec::parse("kvpop:budget=30,sinks=4,window=16")}};
+  CHECK(refused(changed, "--chunk 1"));
+  ScoreRequest beyond = reading("tova:budget=30");
+  beyond.prompt_len = kTokens + 1;
+  CHECK(refused(beyond, "prompt_len"));
+}
+
+}  // namespace
+}  // namespace kvscope
