@@ -8,6 +8,7 @@
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/decode/eviction/mass_eviction.h"
 #include "engine/decode/generation_impl.h"
+#include "engine/decode/oracle_pass.h"
 #include "engine/decode/prefill_site.h"
 
 namespace kvscope::engine {
@@ -88,14 +89,15 @@ void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady
   ++timings.decode_steps;
 }
 
-Generation::Generation(const LoadedModel& model, const RunRequest& request) {
+Generation::Generation(const LoadedModel& model, const RunRequest& request, const Hooks& hooks) {
   const c10::InferenceMode no_gradients;
   std::vector<std::int32_t> ids = prompt_ids(model, request);
   check_prompt(model.config(), ids, request.max_tokens);
   const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
   const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
   if (request.answer_ids) check_answer(model.config(), *request.answer_ids, n_positions - static_cast<int>(ids.size()));
-  impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions);
+  auto future = oracle_scorer(model, request, ids, n_positions, hooks);
+  impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions, std::move(future));
   impl_->check_chunk();
 }
 

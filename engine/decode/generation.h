@@ -41,7 +41,8 @@ class Generation {
   /// Tokenises and checks. Throws Error (bad input) for an empty prompt, one longer than the model's positions, an id
   /// outside the vocabulary or a policy whose scorer the model lacks; (usage) for a policy that cannot be (a negative
   /// top_k).
-  Generation(const LoadedModel& model, const RunRequest& request);
+  /// A policy that goes by the future has its first, dense pass here: hooks are of that.
+  Generation(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
   ~Generation();
   Generation(Generation&&) noexcept;
 

@@ -149,7 +149,7 @@ RunStarted started_facts(const Generation& run) {
 }
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {
-  Generation run(model, request);
+  Generation run(model, request, sink.hooks);
   if (sink.started) sink.started(started_facts(run));
   std::unique_ptr<Oracle> oracle = request.oracle ? std::make_unique<Oracle>(run) : nullptr;
   bool complete = false;

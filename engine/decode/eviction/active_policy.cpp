@@ -43,18 +43,23 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
 
 }  // namespace
 
-ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk)
+ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk,
+                           std::shared_ptr<const TokenScorer> future)
     : model_(model),
       spec_(resolved(spec, model)),
       n_positions_(n_positions),
       forced_chunk_(forced_chunk),
       geometry_(spec_.geometry(n_positions)),
-      plan_(make_plan(spec_, geometry_)) {
+      plan_(make_plan(spec_, geometry_)),
+      future_(std::move(future)) {
   if (plan_.source == ScoreSource::gate) {
     scorer_ = &scorer_for(spec_, model);
     check_window(spec_, geometry_, *scorer_);
   } else if (plan_.source == ScoreSource::random) {
     scorer_ = &model.random_scorer(plan_.seed);
+  } else if (plan_.source == ScoreSource::future) {
+    scorer_ = future_.get();
+    if (scorer_ == nullptr) throw std::logic_error("ActivePolicy: nobody has looked at the future");
   }
 }
 

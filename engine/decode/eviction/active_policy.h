@@ -18,8 +18,9 @@ class ActivePolicy {
  public:
   /// n_positions: prompt + new tokens at most, to which budgets given as a share refer. Throws Error (bad input) if the
   /// model lacks the gate or heads that the policy wants, or its scorer was trained for another window.
-  /// forced_chunk: RunRequest::chunk.
-  ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk = 0);
+  /// forced_chunk: RunRequest::chunk. future: of a plan that goes by the future, what gives its scores.
+  ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk = 0,
+               std::shared_ptr<const TokenScorer> future = nullptr);
 
   /// The spec with what nobody wrote taken from the gates that it reads (with_gates()): what runs, and is recorded.
   /// Nothing else in the engine asks a gate for its threshold, window or sinks.
@@ -71,6 +72,7 @@ class ActivePolicy {
   int n_positions_, forced_chunk_;
   RetentionGeometry geometry_;
   RetentionPlan plan_;
+  std::shared_ptr<const TokenScorer> future_;
   const TokenScorer* scorer_ = nullptr;
   int version_ = 0;
 };

@@ -12,8 +12,9 @@
 namespace kvscope::engine {
 
 struct SequenceState {
-  /// forced_chunk: RunRequest::chunk.
-  SequenceState(const LoadedModel& model, const PolicySpec& policy, int n_positions, int forced_chunk = 0);
+  /// forced_chunk and future: as ActivePolicy has them.
+  SequenceState(const LoadedModel& model, const PolicySpec& policy, int n_positions, int forced_chunk = 0,
+                std::shared_ptr<const TokenScorer> future = nullptr);
   SequenceState(const SequenceState&) = delete;  // the methods refer to it
 
   /// ActivePolicy::change, if the methods agree.

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "engine/core/support/random.h"
-#include "engine/decode/dense_teacher.h"
+#include "engine/decode/oracle_pass.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 
@@ -67,12 +67,11 @@ HeadSeries<float> random_scores(const ModelConfig& config, int n, std::uint64_t 
 }
 
 HeadSeries<float> oracle_scores(const LoadedModel& model, std::span<const std::int32_t> ids, int window) {
-  DenseTeacher teacher(model, static_cast<int>(ids.size()), window);
-  teacher.absorb(ids);
-  HeadSeries<float> scores = teacher.future_mass();
+  HeadSeries<float> scores = oracle_targets(model, ids, OracleSpec::parse("kinds=one"), window);
+  const float none = std::log(1e-6f);
   for (int layer = 0; layer < scores.n_layers(); ++layer) {
     for (int head = 0; head < scores.n_kv_heads(); ++head) {
-      for (float& value : scores.row(layer, head)) value = std::log(1e-6f + (std::isnan(value) ? 0.0f : value));
+      for (float& value : scores.row(layer, head)) value = std::isnan(value) ? none : value;
     }
   }
   return scores;
