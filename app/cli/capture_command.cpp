@@ -186,8 +186,7 @@ extern const CommandSpec capture_command = {
     "decode many prompts into one trace (HDF5)",
     "PROMPTS is a .jsonl file (one object with \"prompt\" or \"messages\" a line), a text file (one prompt a line) "
     "or a folder of .txt files. Every finished prompt is committed: the file opens with all of them after Ctrl+C "
-    "and after kill -9. --resume goes on from there; it may be given from the start. kvscope merge makes one trace "
-    "of the shards.",
+    "and after kill -9. --resume goes on from there. kvscope merge joins shards.",
     "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
     {2, 2},
     kOptions,

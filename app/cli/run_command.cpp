@@ -33,8 +33,7 @@ constexpr auto kOutputOptions = std::to_array<OptionSpec>({
     {"json", "", "one object a token, then prompt_ids, ids, text, policy, seed, timings"},
 });
 constexpr auto kReadingOptions = std::to_array<OptionSpec>({
-    {"chunk", "N",
-     "only read the prompt, the policy acting after every N tokens from the first on, as kvscope score does"},
+    {"chunk", "N", "only read the prompt, as score --chunk N does; no answer"},
 });
 constexpr auto kOptions =
     joined(kPromptOptions, kLengthAndSamplingOptions, kTemplateOptions, kChatOptions, kTraceOptions, kOracleOptions,
