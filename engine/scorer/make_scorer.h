@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/lifetime/lifetime_map.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/token_scorer.h"
 

@@ -21,9 +21,9 @@ constexpr ParameterInfo kParameters[] = {
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.source = ScoreSource::future,
-          .admission = Admission::top_k,
           .oracle_mass = spec.count("mass"),
-          .oracle_weight = spec.count("weight")};
+          .oracle_weight = spec.count("weight"),
+          .admission = Admission::top_k};
 }
 
 }  // namespace
