@@ -15,9 +15,9 @@
 //                  -> progress*, done{model: ModelInfo, load_s}
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
-//               {oracle_spec: text, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
+//               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
 //               thinking: bool, date: text}
-//                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
+//                  -> started{...}, progress*, step*, oracle*, output_error, done{status, timings, text}
 //   score      {text | ids: i32}, and if wanted {policy: text, n_positions, choices: bool}
 //                  -> progress*, done{ids, logprobs: f32, nll}; with choices also {greedy: i32, density: f32}.
 //              greedy: the likeliest token at each position given the true ones before it, -1 for the first; density:
@@ -52,6 +52,8 @@
 //   policy     {q, policy: canonical text}      parameters were changed and hold from query q on
 //   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool}, and when final
 //              {future_mass: f32 [layers][kv_heads][horizon]}
+//   output_error  {n_queries, group_damage: f32 [layers][kv_heads][n_queries], layer_damage and layer_output: f32
+//              [layers][n_queries]}             once, behind the last step, of a run that was asked for it
 //
 // Events of any request:
 //   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
@@ -82,7 +84,7 @@ ModelInfo model_info_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const SamplingSpec& sampling);
 SamplingSpec sampling_from_json(const nlohmann::json& json);
 
-/// Applies an event of a run (started, step, oracle, done, error) to the record; unknown types are ignored. The same
+/// Applies an event of a run (started, step, oracle, output_error, done, error) to the record; unknown types are ignored. The same
 /// function serves window, command line and tests, so that all see the same run. Throws Error if the event does not fit
 /// the record (an index outside the model, say): an engine is not trusted to be well.
 void apply_event(RunRecord& run, const nlohmann::json& event);

@@ -1,7 +1,7 @@
 #pragma once
 // What a run tells as it goes, in the order in which it is told: RunStarted, StepFacts (of the prompt), then StepFacts,
-// OracleFacts and PolicyChange, and at last RunEnded. Facts stay facts: they are gathered in the engine, checked and
-// applied by assemble.h, and become messages only at the pipe.
+// OracleFacts and PolicyChange, then OutputErrorFacts, and at last RunEnded. Facts stay facts: they are gathered in the
+// engine, checked and applied by assemble.h, and become messages only at the pipe.
 
 #include <cstdint>
 #include <string>
@@ -49,6 +49,11 @@ struct OracleFacts {
   std::vector<float> recall;  // [n_layers][n_kv_heads], recall(q) of Metric::recall at q = horizon - 1; NaN for 0 / 0
   bool final = false;
   HeadSeries<float> future_mass;  // [n_layers][n_kv_heads][horizon], empty unless final; NaN without future queries
+};
+
+/// What eviction did to the attention of every layer, told once, after the last step.
+struct OutputErrorFacts {
+  OutputError error;  // every row as long as the run has queries
 };
 
 /// A cancelled run has ended too: that is an outcome, not an error.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/study/output_error.h"
+
 namespace kvscope {
 namespace {
 
@@ -28,6 +30,12 @@ constexpr MetricInfo kMetrics[] = {
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
     {Metric::chance, "chance", "Chance", "kept / eligible tokens: the recall of random retention of the same size",
+     false},
+    {Metric::output_error, "output_error", "Output error",
+     "norm of what eviction changes in the head group's part of the attention output, |sum over its query heads of "
+     "(o over all tokens - o over kept and read ones) W_o| / |o W_o| of the layer's whole output over all tokens, both "
+     "in one pass over the run's own tokens under its lifetimes; sqrt(sum of squares / sum of squares) over the queries "
+     "up to q for which something is evicted or unread",
      false},
 };
 
@@ -98,6 +106,8 @@ float value_of(const HeadRows& rows, Metric metric, std::int32_t q, const Retent
       return kept_share(rows, q, from, to);
     case Metric::cache_share:
       return cache_share(rows, q);
+    case Metric::output_error:  // head_metric() asks output_error_map()
+      return kNaN;
     case Metric::recall:
       return weighted_recall(rows, q, from, to, true, [](std::int32_t) { return 1.0; });
     case Metric::regret:
@@ -171,6 +181,7 @@ const MetricInfo* find_metric(std::string_view name) {
 }
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
+  if (metric == Metric::output_error) return output_error_map(run, q).map;
   HeadMap map = empty_map(run);
   q = last_query(run, q, std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle);
   if (q < 0) return map;

@@ -10,7 +10,7 @@
 
 namespace kvscope {
 
-enum class Metric { density, evict_ratio, cache_share, recall, mass_recall, regret, chance };
+enum class Metric { density, evict_ratio, cache_share, recall, mass_recall, regret, chance, output_error };
 
 struct MetricInfo {
   Metric metric;
@@ -38,6 +38,7 @@ struct HeadMap {
 /// mass_recall(q) = future mass of what is kept / future mass of what the oracle keeps, over eligible tokens
 /// regret(q)      = 1 - mass_recall(q)
 /// chance(q)      = |kept| / |eligible|: what random retention of the same size would recall
+/// output_error(q): the mean of output_error.h over queries up to q
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
 
 /// Mean of recall(q) over q from budget to the last position (q where the cache is full), per head. NaN if it never fills.
