@@ -82,7 +82,7 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
   CHECK(contests.size() == 1 + run.contests.size());
   CHECK(contests[1].starts_with(std::to_string(run.contests[0].q) + ",0,0,"));
   const auto metrics = table("metrics");
-  CHECK(metrics[0] == "layer,kv_head,density,evict_ratio,cache_share,recall,mass_recall,regret,chance");
+  CHECK(metrics[0] == "layer,kv_head,density,evict_ratio,cache_share,recall,mass_recall,regret,chance,output_error");
   CHECK(metrics.size() == 1 + 6);
   const float density = head_metric(run, Metric::density, run.queries() - 1).at(0, 0);
   REQUIRE(metrics[1].starts_with("0,0,0."));
@@ -103,6 +103,19 @@ TEST_CASE("export: what a run has not is empty in a CSV and absent from an NPZ",
   CHECK(zip.find("evict_at.npy") != std::string::npos);
   CHECK(zip.find("future_mass.npy") == std::string::npos);
   CHECK(zip.find("oracle_evict_at.npy") == std::string::npos);
+}
+
+TEST_CASE("export: norms of the output error are arrays of an npz if it was measured", "[core][export][output_error]") {
+  const bool measured = GENERATE(true, false);
+  const RunRecord run = random_run(4, {.output_error = measured});
+  const File npz(".npz");
+  export_npz(run, parse_export_parts("output_error"), npz.path);
+  const std::string zip = npz.text();
+  CHECK((zip.find("group_damage.npy") != std::string::npos) == measured);
+  CHECK((zip.find("'shape': (2, 3, 180)") != std::string::npos) == measured);
+  CHECK((zip.find("layer_damage.npy") != std::string::npos) == measured);
+  CHECK((zip.find("layer_output.npy") != std::string::npos) == measured);
+  CHECK((zip.find("'shape': (2, 180)") != std::string::npos) == measured);
 }
 
 TEST_CASE("export: parts that make no table, and names that are none, are refused", "[core][export]") {
