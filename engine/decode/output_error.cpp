@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
@@ -228,16 +227,6 @@ OutputErrorFacts measure_output_error(const LoadedModel& model, const RunRecord&
     append_logprobs(weights, hidden, ids.subspan(first + 1, n_next), *logprobs);
   }
   return site.facts();
-}
-
-void check_measurable(const PolicySpec& spec, int n_positions) {
-  const RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(n_positions));
-  if (plan.selection.tokens == 0 || plan.keeps_everything()) return;
-  throw Error({.code = ExitCode::usage,
-               .file = "output error",
-               .where = "policy",
-               .found = spec.to_string() + ", which evicts and reads pages",
-               .expected = "one of the two, as pages are recorded by slot"});
 }
 
 }  // namespace kvscope::engine

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/core/record/run_facts.h"
-#include "engine/core/record/run_request.h"
 #include "engine/decode/hooks.h"
 #include "engine/scorer/loaded_model.h"
 
@@ -24,9 +23,5 @@ namespace kvscope::engine {
 /// Throws Error (cancelled) when the hook says so, which is asked once a layer and chunk; progress is "output error".
 OutputErrorFacts measure_output_error(const LoadedModel& model, const RunRecord& run, const Hooks& hooks = {},
                                       std::vector<float>* logprobs = nullptr);
-
-/// Throws Error (usage) for a policy whose runs cannot be followed: one that both evicts and reads pages, as pages are
-/// recorded by slot.
-void check_measurable(const PolicySpec& policy, int n_positions);
 
 }  // namespace kvscope::engine

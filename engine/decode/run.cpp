@@ -4,6 +4,7 @@
 
 #include "engine/core/record/assemble.h"
 #include "engine/core/record/oracle_lifetimes.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"

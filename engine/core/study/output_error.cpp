@@ -5,6 +5,9 @@
 #include <limits>
 #include <span>
 
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/error.h"
+
 namespace kvscope {
 namespace {
 
@@ -89,6 +92,16 @@ std::string output_error_note(const RunRecord& run, std::int32_t q) {
   text += (most == 1 ? " query of " : " queries of ") + heads(std::ssize(counts) - none);
   if (none > 0) text += "; " + heads(none) + " lost nothing";
   return text + ".";
+}
+
+void check_measurable(const PolicySpec& spec, int n_positions) {
+  const RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(n_positions));
+  if (plan.selection.tokens == 0 || plan.keeps_everything()) return;
+  throw Error({.code = ExitCode::usage,
+               .file = "output error",
+               .where = "policy",
+               .found = spec.to_string() + ", which evicts and reads pages",
+               .expected = "one of the two, as pages are recorded by slot"});
 }
 
 }  // namespace kvscope

@@ -39,4 +39,8 @@ OutputErrorCurve output_error_curve(const RunRecord& run, int layer);
 /// Over how many queries the means up to q go: "Means over 12 to 84 queries of 14 heads; 2 heads lost nothing."
 std::string output_error_note(const RunRecord& run, std::int32_t q);
 
+/// Throws Error (usage) for a policy whose runs cannot be measured: one that both evicts and reads pages, as pages are
+/// recorded by slot.
+void check_measurable(const PolicySpec& spec, int n_positions);
+
 }  // namespace kvscope
