@@ -10,8 +10,8 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::array kMetrics = {Metric::density, Metric::evict_ratio, Metric::cache_share,
-                                 Metric::recall,  Metric::mass_recall, Metric::regret};
+constexpr std::array kMetrics = {Metric::density,     Metric::evict_ratio, Metric::cache_share, Metric::recall,
+                                 Metric::mass_recall, Metric::regret,      Metric::output_error};
 
 }  // namespace
 

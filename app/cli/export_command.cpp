@@ -15,7 +15,8 @@ constexpr OptionSpec kOptions[] = {
     {"o", "FILE", "what to write: .csv (one table) or .npz (arrays)"},
     {"overwrite", "", "replace it if it exists"},
     {"run", "N", "which run of the trace (0)"},
-    {"what", "NAME,...", "lifetimes, scores, contests, tokens, metrics (.csv: lifetimes,scores; .npz: all)"},
+    {"what", "NAME,...",
+     "lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores; .npz: all)"},
     {"json", "", "one object: file, run, bytes"},
 };
 
@@ -33,8 +34,8 @@ std::filesystem::path target_of(const Arguments& arguments) {
 int export_run(const Arguments& arguments) {
   const std::filesystem::path path = target_of(arguments);
   const bool csv = path.extension() == ".csv";
-  const auto parts =
-      parse_export_parts(arguments.text("what", csv ? "lifetimes,scores" : "lifetimes,scores,contests,tokens,metrics"));
+  const auto parts = parse_export_parts(
+      arguments.text("what", csv ? "lifetimes,scores" : "lifetimes,scores,contests,tokens,metrics,output_error"));
   const int index = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
   const RunRecord run = load_run(arguments.positionals()[0], index);
   csv ? export_csv(run, parts, path) : export_npz(run, parts, path);

@@ -12,6 +12,7 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 
@@ -74,15 +75,28 @@ ordered_json inspect_weights(const fs::path& path) {
           {"entries", tensors}};
 }
 
+/// Means of the layers, and over how many queries each one goes.
+ordered_json inspect_output_error(const RunRecord& run) {
+  if (run.output_error.empty()) return "not measured";
+  ordered_json means = ordered_json::array(), counts = ordered_json::array();
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    const OutputErrorMean mean = output_error_curve(run, layer).mean;
+    means.push_back(mean.n_queries > 0 ? ordered_json(mean.value) : ordered_json());
+    counts.push_back(mean.n_queries);
+  }
+  return {{"by_layer", means},
+          {"queries", counts},
+          {"heads", output_error_note(run, run.queries() - 1)},
+          {"definition", find_metric("output_error")->definition}};
+}
+
 ordered_json inspect_run(const RunRecord& run) {
   ordered_json changes = ordered_json::array();
   for (const PolicyChange& change : run.changes)
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
-  return {{"policy", run.policy.to_string()},
-          {"changes", changes},
-          {"scorer", run.scorer.text},
-          {"oracle", run.oracle.to_string()},
-          {"page_reads", run.reads.size()}};
+  return {{"policy", run.policy.to_string()}, {"changes", changes},
+          {"scorer", run.scorer.text},        {"oracle", run.oracle.to_string()},
+          {"page_reads", run.reads.size()},   {"output_error", inspect_output_error(run)}};
 }
 
 ordered_json inspect_trace_file(const fs::path& path) {

@@ -86,6 +86,7 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   }
   request.oracle = !has("no-oracle");
   request.oracle_spec = OracleSpec::parse(arguments.text("oracle", ""));
+  request.output_error = has("output-error");
   request.stop_at_eos = !has("ignore-eos");
   return request;
 }

@@ -45,7 +45,7 @@ bool RunAssembler::take(const nlohmann::json& event) {
   }
   if (type == "done" || type == "error") open_ = false;
   publish(!open_ || type == "started");
-  return type == "started" || type == "step" || type == "oracle";
+  return type == "started" || type == "step" || type == "oracle" || type == "output_error";
 }
 
 void RunAssembler::publish(bool now) {

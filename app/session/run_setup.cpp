@@ -39,6 +39,7 @@ std::string option_line(const RunRequest& request) {
   if (request.chunk > 0) line += " --chunk " + std::to_string(request.chunk);
   if (!request.oracle) line += " --no-oracle";
   if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();
+  if (request.output_error) line += " --output-error";
   if (!request.stop_at_eos) line += " --ignore-eos";
   return line;
 }

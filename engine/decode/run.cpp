@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "engine/core/record/assemble.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "engine/decode/dense_teacher.h"
 #include "engine/decode/eviction/active_policy.h"
+#include "engine/decode/output_error.h"
 
 namespace kvscope::engine {
 namespace {
@@ -51,6 +53,33 @@ class Oracle {
  private:
   const Generation& run_;
   DenseTeacher teacher_;
+  RunRecord record_;
+};
+
+/// A run whose lifetimes and reads are kept, to be followed when it has ended.
+class WatchedRun {
+ public:
+  WatchedRun(const Generation& run, const RunSink& outer) : model_(run.model()), outer_(outer), sink_(outer) {
+    check_measurable(run.request().policy, run.n_positions());
+    record_.model = model_.info();
+    begin_run(record_, started_facts(run));
+    sink_.step = [this](const StepFacts& facts) {
+      apply(record_, facts);
+      if (outer_.step) outer_.step(facts);
+    };
+  }
+  WatchedRun(const WatchedRun&) = delete;
+
+  const RunSink& sink() const { return sink_; }
+  void tell_output_error() const {
+    OutputErrorFacts facts = measure_output_error(model_, record_, outer_.hooks);
+    if (outer_.output_error) outer_.output_error(std::move(facts));
+  }
+
+ private:
+  const LoadedModel& model_;
+  const RunSink& outer_;
+  RunSink sink_;
   RunRecord record_;
 };
 
@@ -150,11 +179,15 @@ RunStarted started_facts(const Generation& run) {
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {
   Generation run(model, request, sink.hooks);
+  const std::unique_ptr<WatchedRun> watched = request.output_error ? std::make_unique<WatchedRun>(run, sink) : nullptr;
   if (sink.started) sink.started(started_facts(run));
   std::unique_ptr<Oracle> oracle = request.oracle ? std::make_unique<Oracle>(run) : nullptr;
   bool complete = false;
   try {
-    complete = decode_all(run, oracle.get(), sink);
+    const bool decoded = decode_all(run, oracle.get(), watched != nullptr ? watched->sink() : sink);
+    oracle.reset();  // its keys and values make room for those of the next pass
+    if (decoded && watched != nullptr) watched->tell_output_error();
+    complete = decoded;
   } catch (const Error& error) {
     if (error.code() != ExitCode::cancelled) throw;
   }
@@ -172,6 +205,7 @@ RunRecord record_run(const LoadedModel& model, const RunRequest& request, const 
   sink.started = [&](RunStarted started) { begin_run(record, std::move(started)); };
   sink.step = [&](const StepFacts& facts) { apply(record, facts); };
   sink.oracle = [&](OracleFacts facts) { apply(record, std::move(facts)); };
+  sink.output_error = [&](OutputErrorFacts facts) { apply(record, std::move(facts)); };
   sink.policy_changed = [&](const PolicyChange& change) { apply(record, change); };
   end_run(record, execute_run(model, request, sink));
   return record;

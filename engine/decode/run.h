@@ -9,11 +9,12 @@
 namespace kvscope::engine {
 
 /// What a run tells as it goes; any may be empty. Called on the caller's thread, in this order: started, step
-/// (prefill), oracle, (step, oracle)*, and the final oracle.
+/// (prefill), oracle, (step, oracle)*, the final oracle, and output_error.
 struct RunSink {
   std::function<void(RunStarted)> started;
   std::function<void(const StepFacts&)> step;
   std::function<void(OracleFacts)> oracle;
+  std::function<void(OutputErrorFacts)> output_error;  // of a run that ends by itself and is asked for it
   /// Asked before each step: other parameters for the policy, as text. What came of it is told to policy_changed, or to
   /// log if the run goes on as it was.
   std::function<std::optional<std::string>()> next_policy;
@@ -33,7 +34,7 @@ RunStarted started_facts(const Generation& run);
 /// Runs `request` to its end. Throws what Generation throws.
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink = {});
 
-/// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle).
+/// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle and output error).
 RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
 
 }  // namespace kvscope::engine

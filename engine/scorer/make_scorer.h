@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/core/files/gate/gate_file.h"
-#include "engine/core/lifetime/lifetime_map.h"
+#include "engine/core/record/run_record.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/token_scorer.h"
 

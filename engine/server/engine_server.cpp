@@ -113,6 +113,7 @@ void EngineServer::serve(const RunRequest& request, int id) {
   sink.policy_changed = [&](const PolicyChange& change) { channel_.write(protocol::to_json(change, id)); };
   sink.log = [&](const std::string& text) { channel_.write(protocol::log(id, text)); };
   sink.oracle = [&](const OracleFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
+  sink.output_error = [&](const OutputErrorFacts& facts) { channel_.write(protocol::to_json(facts, id)); };
   channel_.write(protocol::to_json(execute_run(model(), request, sink), id));
 }
 

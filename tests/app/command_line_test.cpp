@@ -9,6 +9,7 @@
 
 #include "app/cli/command_list.h"
 #include "engine/core/policy/policy_text.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
@@ -193,6 +194,23 @@ TEST_CASE("inspect says of a trace how many pages were read, how the policy chan
   CHECK_THAT(kvscope_run({"inspect", trace.string()}).out, Catch::Contains("from query 120 on: top-k:"));
   CHECK_THAT(kvscope_run({"what-if", trace.string(), "kvpop:budget=50,window=16"}).out,
              Catch::Contains("the preview holds one policy for the whole run"));
+}
+
+TEST_CASE("inspect says of a trace what eviction did to each layer's output, and how that is defined", "[cli]") {
+  const TemporaryFolder folder;
+  RunRecord run = test::random_run(1);
+  const auto inspect = [&](const char* name) {
+    save_trace(folder / name, run, false);
+    return json::parse(kvscope_run({"inspect", (folder / name).string(), "--json"}).out)["first_run"]["output_error"];
+  };
+  CHECK(inspect("without.h5") == "not measured");
+  run = test::random_run(1, {.output_error = true});
+  const json error = inspect("with.h5");
+  REQUIRE(error["by_layer"].size() == 2);
+  CHECK(error["by_layer"][1] == output_error_curve(run, 1).mean.value);
+  CHECK(error["queries"] == json{164, 164});  // 180 queries, a window of 16
+  CHECK(error["heads"] == "Means over 164 queries of 4 heads; 2 heads lost nothing.");
+  CHECK(error["definition"] == find_metric("output_error")->definition);
 }
 
 TEST_CASE("inspect says what a gate is: kind, shapes, parameters, threshold", "[cli]") {
@@ -474,6 +492,21 @@ TEST_CASE("The real engine answers over the same command line") {
       kvscope_run({"tokenize", test::sample_model().string(), "--text", "\nNumbers: 12 57 31.\n\nReversed:", "--json"})
           .out);
   CHECK(object["prompt_ids"] == tokens["ids"]);
+
+  const TemporaryFolder folder;
+  const auto trace = folder / "measured.h5";
+  const auto measured = kvscope_run({"run", test::sample_model().string(), "--prompt",
+                                     "\nNumbers: 12 57 31 18 44 90 25 36 71 12 57 31 18.\n\nReversed:", "--max-tokens",
+                                     "4", "--policy", "streaming:sinks=2,window=8", "--quiet", "--device", "cpu",
+                                     "--output-error", "--trace", trace.string()});
+  INFO(measured.err);
+  REQUIRE(measured.exit_code == 0);
+  const RunRecord run = load_trace(trace);
+  CHECK_THAT(run.command_line, Catch::Contains(" --output-error"));
+  REQUIRE(run.output_error.n_queries() == run.queries());
+  const double error = mean(head_metric(run, Metric::output_error, run.queries() - 1));
+  CHECK(error > 0);
+  CHECK(error < 1);
 }
 
 TEST_CASE("When the engine dies in mid-run, what was decoded is in the trace") {

@@ -69,6 +69,20 @@ def expected(seed):
     }
 
 
+def expected_output_error(seed, n):
+    """None in three runs of four: then the file has NaN."""
+    if seed % 4 != 3:
+        nothing = np.float32(np.nan)
+        return 0, {"heads/group_damage": np.full((LAYERS, HEADS, n), nothing), "layers/damage": np.full((LAYERS, n), nothing),
+                   "layers/output": np.full((LAYERS, n), nothing)}
+    series = {}
+    for kind, name, shape in ((14, "heads/group_damage", (LAYERS, HEADS, n)), (15, "layers/damage", (LAYERS, n)),
+                              (16, "layers/output", (LAYERS, n))):
+        h = cell(seed, kind, np.arange(np.prod(shape)))
+        series[name] = np.where(h % 7 == 0, np.nan, (h % 4096).astype(np.float32) / 512).astype(np.float32).reshape(shape)
+    return n, series
+
+
 def expected_reads(seed, n):
     if seed % 3 == 1:
         return {"q": [], "layer": [], "kv_head": []}, [], ""
@@ -98,6 +112,10 @@ def check_run(f, path, i, seed, prompt_index=None):
     a, b = f["runs/token_span"][i]
     if b - a != n:
         raise SystemExit(f"{what}: {b - a} tokens, not {n}")
+    for name, want in series.items():
+        same(f[name][..., a:b], want, f"{what} {name}")
+    n_measured, series = expected_output_error(seed, n)
+    same(f["runs/output_error_queries"][i], n_measured, f"{what} runs/output_error_queries")
     for name, want in series.items():
         same(f[name][..., a:b], want, f"{what} {name}")
     pool = f["tokens/piece_bytes"]
@@ -179,6 +197,7 @@ def run_of(f, i):
     a, b = spans["token_span"]
     for name in ("evict_at", "score", "future_mass", "future_rms"):
         got[name] = f["heads/" + name][:, :, a:b]
+    got.update({name: f[name][..., a:b] for name in ("heads/group_damage", "layers/damage", "layers/output")})
     got["id"], got["logprob"] = f["tokens/id"][a:b], f["tokens/logprob"][a:b]
     got["piece_span"] = f["tokens/piece_span"][a:b] - spans["piece_bytes_span"][0]
     got["pieces"] = own("piece_bytes_span", f["tokens/piece_bytes"])

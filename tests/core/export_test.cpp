@@ -87,7 +87,7 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
   const auto metrics = table("metrics");
   CHECK(metrics[0] ==
         "layer,kv_head,density,evict_ratio,cache_share,recall,mean_recall,chance,above_chance,mass_kept,"
-        "mass_kept_but_first,mass_recall,regret");
+        "mass_kept_but_first,mass_recall,regret,output_error");
   CHECK(metrics.size() == 1 + 6);
   const float density = head_metric(run, Metric::density, run.queries() - 1).at(0, 0);
   REQUIRE(metrics[1].starts_with("0,0,0."));
@@ -108,6 +108,19 @@ TEST_CASE("export: what a run has not is empty in a CSV and absent from an NPZ",
   CHECK(zip.find("evict_at.npy") != std::string::npos);
   CHECK(zip.find("future_mass.npy") == std::string::npos);
   CHECK(zip.find("eviction_verdict.npy") == std::string::npos);
+}
+
+TEST_CASE("export: norms of the output error are arrays of an npz if it was measured", "[core][export][output_error]") {
+  const bool measured = GENERATE(true, false);
+  const RunRecord run = random_run(4, {.output_error = measured});
+  const File npz(".npz");
+  export_npz(run, parse_export_parts("output_error"), npz.path);
+  const std::string zip = npz.text();
+  CHECK((zip.find("group_damage.npy") != std::string::npos) == measured);
+  CHECK((zip.find("'shape': (2, 3, 180)") != std::string::npos) == measured);
+  CHECK((zip.find("layer_damage.npy") != std::string::npos) == measured);
+  CHECK((zip.find("layer_output.npy") != std::string::npos) == measured);
+  CHECK((zip.find("'shape': (2, 180)") != std::string::npos) == measured);
 }
 
 TEST_CASE("export: parts that make no table, and names that are none, are refused", "[core][export]") {

@@ -77,6 +77,7 @@ std::vector<json> conversation(const RunRecord& run) {
   events.push_back(protocol::to_json(OracleFacts{run.queries() / 2, recall.values, false, {}, {}}, kId));
   events.push_back(
       protocol::to_json(OracleFacts{run.queries(), recall.values, true, run.future_mass, run.future}, kId));
+  if (!run.output_error.empty()) events.push_back(protocol::to_json(OutputErrorFacts{run.output_error}, kId));
   events.push_back(protocol::to_json(RunEnded{run.status, run.timings, "the answer"}, kId));
   return events;
 }
@@ -132,7 +133,7 @@ TEST_CASE("conversation: a run told through a pipe is the same run", "[core][pro
   const std::string policy = GENERATE("full", "streaming:window=16", "threshold:window=16,threshold=0.2",
                                       "kvpop:budget=50,window=16,decay=0.999,stride=2");
   const bool fed = GENERATE(true, false);
-  RunRecord run = random_run(21, {.policy = policy, .last_token_fed = fed});
+  RunRecord run = random_run(21, {.policy = policy, .output_error = fed, .last_token_fed = fed});
   if (fed) run.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
@@ -317,6 +318,26 @@ TEST_CASE("apply_event: an oracle that does not fit is refused", "[core][protoco
   }
 }
 
+TEST_CASE("apply_event: an output error that does not fit is refused", "[core][protocol][output_error]") {
+  const RunRecord run = random_run(5, {.prompt_len = 30, .n_new = 2, .output_error = true});
+  const std::size_t n_events = conversation(run).size();
+  const RunRecord record = told(run, n_events - 2);
+  const json event = conversation(run)[n_events - 2];
+  CHECK(refusal(record, event) == "");
+  for (const char* key : {"n_queries", "group_damage", "layer_damage", "layer_output"}) {
+    CHECK_THAT(refusal(record, without(event, key)), Contains(key));
+    CHECK_THAT(refusal(record, with(event, key, "x")), Contains(key));
+  }
+  CHECK_THAT(refusal(record, with(event, "n_queries", 31)), Contains("group_damage"));
+  CHECK_THAT(refusal(record, with(event, "layer_output", f32({1}))), Contains("64, rows times n_queries"));
+  std::vector<float> output(2 * 32, 0.5f);
+  CHECK(refusal(record, with(event, "layer_output", f32(output))) == "");
+  for (const float bad : {-0.1f, std::numeric_limits<float>::infinity()}) {
+    output[40] = bad;
+    CHECK_THAT(refusal(record, with(event, "layer_output", f32(output))), Contains("a norm, or NaN"));
+  }
+}
+
 TEST_CASE("apply_event: an end that does not fit is refused", "[core][protocol]") {
   const RunRecord run = random_run(5, {.prompt_len = 30, .n_new = 2});
   const std::size_t n_events = conversation(run).size();
@@ -380,6 +401,7 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
       .sampling =
           {.temperature = 0.7, .top_k = 50, .top_p = 0.9, .min_p = 0.05, .repetition_penalty = 1.1, .seed = UINT64_MAX},
       .oracle = false,
+      .output_error = true,
       .stop_at_eos = false};
   const auto through_cbor = [](const json& j) { return json::from_cbor(json::to_cbor(j)); };
   const auto back = run_request_from_json(through_cbor(protocol::to_json(request, kId)));
@@ -390,6 +412,7 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
   CHECK(back.max_tokens == request.max_tokens);
   CHECK(back.sampling == request.sampling);
   CHECK(back.oracle == request.oracle);
+  CHECK(back.output_error == request.output_error);
   CHECK(back.stop_at_eos == request.stop_at_eos);
   CHECK(back.messages.empty());
   CHECK_FALSE(back.chat.thinking);

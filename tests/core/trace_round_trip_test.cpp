@@ -60,7 +60,8 @@ std::vector<RunRecord> all_kinds_of_runs() {
                           huge_seed,
                           selective,
                           random_run(4, {.prompt_len = 3000, .n_new = 2500}),
-                          random_run(9, {.page_reads = true})};
+                          random_run(9, {.page_reads = true}),
+                          random_run(10, {.output_error = true, .last_token_fed = false})};
   for (auto& run : runs) run.model = runs[0].model;
   runs[7].scorer = {.kind = "another_scorer", .text = "another scorer"};  // a run says by itself what scored it
   for (std::size_t i = 1; i < runs.size(); ++i)
@@ -72,7 +73,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
 
 TEST_CASE("trace: a saved run comes back equal in every field", "[core][trace]") {
   const ScratchFolder folder;
-  const int which = GENERATE(range(0, 10));
+  const int which = GENERATE(range(0, 11));
   CAPTURE(which);
   const RunRecord run = all_kinds_of_runs()[which];
   save_trace(folder / "run.h5", run, false);
@@ -103,7 +104,7 @@ TEST_CASE("trace: many runs of many kinds stand in one file, before and after fi
       CHECK(run_difference(runs[i], load_trace(path, i)) == "");
     }
   };
-  TraceWriter writer(path, runs[0].model, {.max_runs = 10, .max_positions = 5500});
+  TraceWriter writer(path, runs[0].model, {.max_runs = 11, .max_positions = 5500});
   check_all(0);  // a reader may look while the writer writes
   for (std::size_t i = 0; i < runs.size(); ++i) {
     writer.add(runs[i]);
@@ -115,7 +116,7 @@ TEST_CASE("trace: many runs of many kinds stand in one file, before and after fi
   check_all(static_cast<int>(runs.size()));
   const TraceInfo info = inspect_trace(path);
   CHECK(info.status == "complete");
-  CHECK(info.planned_runs == 10);
+  CHECK(info.planned_runs == 11);
   CHECK_THROWS_AS(load_trace(path, static_cast<int>(runs.size())), Error);
   CHECK_THROWS_AS(load_trace(path, -1), Error);
   CHECK_THROWS_AS(writer.add(runs[0]), Error);
@@ -125,7 +126,7 @@ TEST_CASE("trace: the same runs give the same bytes", "[core][trace]") {
   const ScratchFolder folder;
   const auto runs = all_kinds_of_runs();
   for (const char* name : {"a.h5", "b.h5"}) {
-    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 10, .max_positions = 5500});
+    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 11, .max_positions = 5500});
     for (const auto& run : runs) writer.add(run);
     writer.finish();
   }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "engine/core/record/run_fields.h"
 #include "engine/core/support/random.h"
 
 extern char** environ;
@@ -77,7 +78,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// The formula: check_trace.py has the same three lines. Series: 0 length, 1 ids, 2 logprobs, 3 piece lengths, 4 piece
 /// bytes, 5 evict_at, 6 scores, 7 future mass, 8 oracle, 9 contests, 10 prompt index, 11 page reads, 12 pages, 13
-/// changes.
+/// changes, 14 damage of groups, 15 damage and 16 output of layers.
 std::uint64_t cell(std::uint64_t seed, std::uint64_t series, std::uint64_t index) {
   return split_mix(seed * 1000003 + series * 500009 + index);
 }
@@ -105,6 +106,23 @@ void add_reads_and_changes(RunRecord& run, std::uint64_t seed) {
     run.changes.push_back(
         {static_cast<std::int32_t>(10 + i),
          PolicySpec::parse("streaming:sinks=2,window=" + std::to_string(4 + cell(seed, 13, 1 + i) % 9))});
+}
+
+/// One run of four.
+void add_output_error(RunRecord& run, std::uint64_t seed) {
+  if (seed % 4 != 3) return;
+  run.output_error = OutputError(kLayers, kHeads);
+  std::uint64_t kind = 14;
+  visit_fields(run.output_error, [&](const char*, HeadSeries<float>& series, auto) {
+    std::uint64_t i = 0;
+    for (int layer = 0; layer < kLayers; ++layer)
+      for (int head = 0; head < series.n_kv_heads(); ++head)
+        for (int t = 0; t < run.n_tokens(); ++t, ++i) {
+          const auto hash = cell(seed, kind, i);
+          series.row(layer, head).push_back(hash % 7 == 0 ? kNaN : static_cast<float>(hash % 4096) / 512);
+        }
+    ++kind;
+  });
 }
 
 }  // namespace
@@ -156,6 +174,7 @@ RunRecord formula_run(std::uint64_t seed) {
                             hash % 2 ? t - 4 : -1});
   }
   add_reads_and_changes(run, seed);
+  add_output_error(run, seed);
   return run;
 }
 

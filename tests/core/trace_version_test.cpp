@@ -81,6 +81,19 @@ TEST_CASE("trace version: before version 3 no head had a decay of its own", "[co
   check_runs(folder / "old.h5", {run});
 }
 
+TEST_CASE("trace version: before version 3 nothing is said of what eviction did to the output",
+          "[core][trace][version][output_error]") {
+  const ScratchFolder folder;
+  RunRecord run = random_run(1, {.prompt_len = 40, .n_new = 20, .output_error = true});
+  const bool pack = GENERATE(false, true);
+  write_trace(folder / "new.h5", 3, {run}, {}, pack);
+  check_runs(folder / "new.h5", {run});
+  write_trace(folder / "old.h5", 2, {run}, {}, pack);
+  CHECK(inspect_trace(folder / "old.h5").version == 2);
+  run.output_error = OutputError();
+  check_runs(folder / "old.h5", {run});
+}
+
 TEST_CASE("trace version: a trace of version 1 goes on as one, in place or with more room", "[core][trace][version]") {
   const ScratchFolder folder;
   const RunRecord first = scored_run(1, 0), second = scored_run(2, 1);

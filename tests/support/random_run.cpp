@@ -120,6 +120,22 @@ void add_reads(RunRecord& run, Random& random) {
   }
 }
 
+/// Nothing is lost while the window fills, nor in the last head of a layer.
+void add_output_error(RunRecord& run, int window, Random& random) {
+  run.output_error = OutputError(run.model.n_layers, run.model.n_kv_heads);
+  visit_fields(run.output_error, [&](std::string_view name, HeadSeries<float>& series, auto) {
+    for (int layer = 0; layer < series.n_layers(); ++layer) {
+      for (int head = 0; head < series.n_kv_heads(); ++head) {
+        for (int q = 0; q < run.queries(); ++q) {
+          const bool lost = q >= window && (series.n_kv_heads() == 1 || head + 1 < series.n_kv_heads());
+          const float norm = name == "layer_output" ? 1 + random.uniform() : 0.5f * random.uniform();
+          series.row(layer, head).push_back(lost || name == "layer_output" ? norm : kNaN);
+        }
+      }
+    }
+  });
+}
+
 void add_changes(RunRecord& run, int n, Random& random) {
   for (int i = 0; i < n; ++i) {
     const std::int32_t q = run.prompt_len + i * (run.n_positions - run.prompt_len) / n;
@@ -235,6 +251,7 @@ RunRecord random_run(std::uint64_t seed, const RandomRunOptions& options) {
   Random extras(seed + 1);  // their own, so that a run with them is else the run without
   if (options.page_reads) add_reads(run, extras);
   add_changes(run, options.n_changes, extras);
+  if (options.output_error) add_output_error(run, window, extras);
   return run;
 }
 
@@ -269,6 +286,9 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
                [&](const char* name, const HeadSeries<float>& series) { c.field(name, series, *of_b[next++]); });
   c.field("oracle_horizon", a.oracle_horizon, b.oracle_horizon);
   c.field("recall_so_far", a.recall_so_far, b.recall_so_far);
+  c.field("group_damage", a.output_error.group_damage, b.output_error.group_damage);
+  c.field("layer_damage", a.output_error.layer_damage, b.output_error.layer_damage);
+  c.field("layer_output", a.output_error.layer_output, b.output_error.layer_output);
   c.field("queries", a.queries(), b.queries());
   c.field("status", std::string(to_string(a.status)), std::string(to_string(b.status)));
   c.field("message", a.message, b.message);

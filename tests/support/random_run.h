@@ -14,6 +14,7 @@ struct RandomRunOptions {
   int prompt_len = 120, n_new = 60;
   bool scorer = true;          // scores are recorded
   bool oracle = true;          // future mass and oracle lifetimes are there
+  bool output_error = false;   // it was measured; NaN before the window is full
   bool page_reads = false;     // each query of each head read up to 8 pages
   int n_changes = 0;           // of the policy, while the run went on
   bool last_token_fed = true;  // false: the last sampled token was not fed, as at the end of many real runs

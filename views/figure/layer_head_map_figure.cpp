@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
@@ -210,6 +211,7 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
+  if (o.metric == Metric::output_error) text += " " + output_error_note(*runs[0], resolve_query(*runs[0], o.q));
   if (info.needs_oracle) {
     for (const RunRecord* run : runs) {
       if (run->oracle_horizon >= run->n_tokens()) continue;

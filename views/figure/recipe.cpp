@@ -219,6 +219,12 @@ std::vector<FigurePreset> make_presets() {
        recipe_of("neurips", map_of(Metric::cache_share, Colormap::viridis))},
       {"recall-map", "Recall of the oracle's choice by layer and KV head",
        recipe_of("icml:column", map_of(Metric::recall, Colormap::cividis))},
+      {"output-error-map", "What eviction did to the attention output of each layer and KV head",
+       [] {
+         LayerHeadMapOptions options = map_of(Metric::output_error, Colormap::cividis);
+         options.fit = true;  // a few per cent, mostly
+         return recipe_of("icml:column", options);
+       }()},
       {"cache-timeline", "One head's cache over time: lifelines and occupancy",
        recipe_of("icml:column", TimelineOptions{})},
   };

@@ -27,6 +27,8 @@ void apply_event(RunRecord& run, const nlohmann::json& event) {
       apply(run, policy_change_from_json(event));
     } else if (type == "oracle") {
       apply(run, oracle_facts_from_json(event, run.model));
+    } else if (type == "output_error") {
+      apply(run, output_error_facts_from_json(event, run.model));
     } else if (type == "done") {
       end_run(run, run_ended_from_json(event));
     } else if (type == "error") {

@@ -21,6 +21,7 @@ nlohmann::json to_json(const StepFacts& facts, int id);
 nlohmann::json to_json(const PolicyChange& change, int id);
 /// Every row of future_mass is at least `horizon` long; what is beyond it is not sent.
 nlohmann::json to_json(const OracleFacts& facts, int id);
+nlohmann::json to_json(const OutputErrorFacts& facts, int id);
 /// Bytes of the answer that are not UTF-8 are replaced.
 nlohmann::json to_json(const RunEnded& ended, int id);
 
@@ -28,6 +29,7 @@ RunStarted started_from_json(const nlohmann::json& event);
 StepFacts step_facts_from_json(const nlohmann::json& event);
 PolicyChange policy_change_from_json(const nlohmann::json& event);
 OracleFacts oracle_facts_from_json(const nlohmann::json& event, const ModelInfo& model);
+OutputErrorFacts output_error_facts_from_json(const nlohmann::json& event, const ModelInfo& model);
 RunEnded run_ended_from_json(const nlohmann::json& event);
 
 /// phase: "load", "prefill", "decode", "oracle" ...; max 0 if the end is not known.

@@ -15,9 +15,9 @@
 //                  -> progress*, done{model: ModelInfo, load_s}
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
-//               {oracle_spec: text, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
+//               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
 //               thinking: bool, date: text, answer_ids: i32, chunk}
-//                  -> started{...}, progress*, step*, oracle*, done{status, timings, text}
+//                  -> started{...}, progress*, step*, oracle*, output_error, done{status, timings, text}
 //              answer_ids: the answer, given instead of drawn. chunk: the prompt is all there is, read as `score` does.
 //   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
 //               choices: bool}
@@ -59,6 +59,8 @@
 //   oracle     {horizon, recall: f32 [layers][kv_heads], final: bool}, and when final
 //              {future_mass: f32 [layers][kv_heads][horizon]}, and as far as they were asked for future_rms,
 //              future_max, value_norm, output_mean, output_rms, output_max, each like it
+//   output_error  {n_queries, group_damage: f32 [layers][kv_heads][n_queries], layer_damage and layer_output: f32
+//              [layers][n_queries]}             once, behind the last step, of a run that was asked for it
 //
 // Events of any request:
 //   progress   {phase: "load"|"prefill"|"decode"|..., value, max, text}
@@ -89,7 +91,7 @@ ModelInfo model_info_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const SamplingSpec& sampling);
 SamplingSpec sampling_from_json(const nlohmann::json& json);
 
-/// Applies an event of a run (started, step, oracle, done, error) to the record; unknown types are ignored. The same
+/// Applies an event of a run (started, step, oracle, output_error, done, error) to the record; unknown types are ignored. The same
 /// function serves window, command line and tests, so that all see the same run. Throws Error if the event does not fit
 /// the record (an index outside the model, say): an engine is not trusted to be well.
 void apply_event(RunRecord& run, const nlohmann::json& event);

@@ -30,6 +30,7 @@ json encode(const RunRequest& r) {
             {"oracle_spec", r.oracle_spec.to_string()},
             {"changes", changes_to_json(r.changes)},
             {"stop_at_eos", r.stop_at_eos}};
+  if (r.output_error) j["output_error"] = true;
   if (!r.stop.empty()) j["stop"] = r.stop;
   if (r.chat.thinking) j["thinking"] = *r.chat.thinking;
   if (!r.chat.date.empty()) j["date"] = r.chat.date;
@@ -106,6 +107,7 @@ RunRequest run_from_json(const json& j) {
   r.sampling = fields_from_json<SamplingSpec>(field(j, "sampling", json::value_t::object));
   r.oracle = boolean(j, "oracle");
   if (j.contains("oracle_spec")) r.oracle_spec = OracleSpec::parse(text(j, "oracle_spec"));
+  r.output_error = j.contains("output_error") && boolean(j, "output_error");
   if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
   r.stop_at_eos = boolean(j, "stop_at_eos");
   r.stop = texts(j, "stop");

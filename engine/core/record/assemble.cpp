@@ -41,6 +41,7 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.future = FutureKinds();
   run.oracle_horizon = 0;
   run.recall_so_far.clear();
+  run.output_error = OutputError();
   run.n_queries = 0;
   run.status = RunStatus::running;
   run.message.clear();
@@ -75,6 +76,11 @@ void apply(RunRecord& run, OracleFacts facts) {
   run.future_mass = std::move(facts.future_mass);
   run.future = std::move(facts.future);
   run.recall_so_far.clear();
+}
+
+void apply(RunRecord& run, OutputErrorFacts facts) {
+  check_output_error(run, facts);
+  run.output_error = std::move(facts.error);
 }
 
 void apply(RunRecord& run, PolicyChange change) {

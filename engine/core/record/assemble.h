@@ -11,6 +11,7 @@ namespace kvscope {
 void begin_run(RunRecord& run, RunStarted started);
 void apply(RunRecord& run, StepFacts facts);
 void apply(RunRecord& run, OracleFacts facts);
+void apply(RunRecord& run, OutputErrorFacts facts);
 void apply(RunRecord& run, PolicyChange change);
 /// finish_run() of a run that has begun and has not ended.
 void end_run(RunRecord& run, const RunEnded& ended);

@@ -182,6 +182,26 @@ void check_rows(const RunRecord& run, const char* field, const HeadSeries<T>& se
   }
 }
 
+/// n_queries: how long every row must be.
+void check_error_rows(const RunRecord& run, const OutputError& error, int n_queries) {
+  visit_fields(error, [&](const char* field, const HeadSeries<float>& series, FieldRange norm) {
+    const int width = &series == &error.group_damage ? run.model.n_kv_heads : 1;
+    if (series.n_layers() != run.model.n_layers || series.n_kv_heads() != width) {
+      throw RunFault(field, std::to_string(series.n_layers()) + " x " + std::to_string(series.n_kv_heads()) + " rows",
+                     std::to_string(run.model.n_layers) + " x " + std::to_string(width));
+    }
+    for (int layer = 0; layer < series.n_layers(); ++layer) {
+      for (int head = 0; head < width; ++head) {
+        const std::vector<float>& row = series.row(layer, head);
+        check_count(field, static_cast<std::int64_t>(row.size()), n_queries, n_queries);
+        for (const float value : row) {
+          if (value < norm.min || value > norm.max) throw RunFault(field, std::to_string(value), "a norm, or NaN");
+        }
+      }
+    }
+  });
+}
+
 void check_lifetime_rows(const RunRecord& run, const char* field, const LifetimeMap& map) {
   check_rows(run, field, map, [&](const std::vector<std::int32_t>& row) {
     for (std::size_t t = 0; t < row.size(); ++t) {
@@ -259,6 +279,12 @@ void check_oracle(const RunRecord& run, const OracleFacts& facts) {
   });
 }
 
+void check_output_error(const RunRecord& run, const OutputErrorFacts& facts) {
+  check_begun(run);
+  check_count("n_queries", facts.error.n_queries(), 1, run.n_tokens());
+  check_error_rows(run, facts.error, run.queries());
+}
+
 void check_change(const RunRecord& run, const PolicyChange& change) {
   check_begun(run);
   const std::int32_t earliest = run.changes.empty() ? run.n_queries : std::max(run.n_queries, run.changes.back().q);
@@ -298,6 +324,7 @@ void check_run(const RunRecord& run) {
     check_rows(run, field, series, [&](const std::vector<float>& row) { check_mass(field, row, is_probability); });
   });
   if (!run.recall_so_far.empty()) check_recall(run.model, run.recall_so_far);
+  if (!run.output_error.empty()) check_error_rows(run, run.output_error, run.queries());
 }
 
 }  // namespace kvscope

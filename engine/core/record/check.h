@@ -6,6 +6,7 @@
 //     a head has at most one contest a query, queries rising, between two tokens up to the query
 //     reads and changes come in the order of their queries
 //     layers, heads and token ids are the model's; no row is longer than the run
+//     output error has a row a layer and head, all as long as the run has queries, of norms: not negative, or NaN
 //     future mass is a mean of probabilities, in [0, 1], or their sum, in [0, horizon]
 //
 // Rows may be shorter than the run: it goes on, or was cancelled, or failed.
@@ -32,6 +33,7 @@ class RunFault : public Error {
 void check_started(const RunRecord& run, const RunStarted& started);
 void check_step(const RunRecord& run, const StepFacts& facts);
 void check_oracle(const RunRecord& run, const OracleFacts& facts);
+void check_output_error(const RunRecord& run, const OutputErrorFacts& facts);
 void check_change(const RunRecord& run, const PolicyChange& change);
 void check_ended(const RunRecord& run);
 

@@ -1,7 +1,7 @@
 #pragma once
 // What a run tells as it goes, in the order in which it is told: RunStarted, StepFacts (of the prompt), then StepFacts,
-// OracleFacts and PolicyChange, and at last RunEnded. Facts stay facts: they are gathered in the engine, checked and
-// applied by assemble.h, and become messages only at the pipe.
+// OracleFacts and PolicyChange, then OutputErrorFacts, and at last RunEnded. Facts stay facts: they are gathered in the
+// engine, checked and applied by assemble.h, and become messages only at the pipe.
 
 #include <cstdint>
 #include <string>
@@ -62,6 +62,11 @@ struct ScoreFacts {
   bool dense = false;                // every query saw every token before it, and read it
   int prompt_len = 0, chunk = 0;     // as they were used: one of them is 0
   std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first
+};
+
+/// What eviction did to the attention of every layer, told once, after the last step.
+struct OutputErrorFacts {
+  OutputError error;  // every row as long as the run has queries
 };
 
 /// A cancelled run has ended too: that is an outcome, not an error.

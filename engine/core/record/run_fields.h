@@ -67,4 +67,14 @@ void visit_fields(T& t, Visit&& visit) {
   visit("instrumented", t.instrumented, AnyValue{});
 }
 
+/// Series of an OutputError; values are not negative, or NaN.
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, OutputError>
+void visit_fields(T& e, Visit&& visit) {
+  constexpr FieldRange norm{0, std::numeric_limits<float>::max()};
+  visit("group_damage", e.group_damage, norm);
+  visit("layer_damage", e.layer_damage, norm);
+  visit("layer_output", e.layer_output, norm);
+}
+
 }  // namespace kvscope

@@ -98,6 +98,26 @@ void visit_future(Kinds& kinds, Visit&& visit) {
   visit("output_max", kinds.output_max);
 }
 
+/// What eviction did to the output of each layer's attention: norms of vectors of the residual stream, for every query
+/// of one pass over the run's tokens under its own lifetimes and reads,
+///
+///     d_h = o_full,h - o_kept,h      of query head h: over all causal keys of that pass, over those that the run read
+///     D_g = sum over h in g of d_h W_o^h      D = sum over g of D_g      o W_o, the layer's whole output, of o_full
+///
+/// NaN where no token that came before the query is evicted or unread. engine/core/study/output_error.h has the means.
+struct OutputError {
+  HeadSeries<float> group_damage;  // [n_layers][n_kv_heads][n_queries] |D_g|
+  HeadSeries<float> layer_damage;  // [n_layers][1][n_queries] |D|
+  HeadSeries<float> layer_output;  // [n_layers][1][n_queries] |o W_o|
+
+  OutputError() = default;
+  OutputError(int n_layers, int n_kv_heads)
+      : group_damage(n_layers, n_kv_heads), layer_damage(n_layers, 1), layer_output(n_layers, 1) {}
+  bool empty() const { return layer_output.empty(); }
+  /// check_run() sees to it that every row is as long.
+  int n_queries() const { return empty() ? 0 : static_cast<int>(layer_output.row(0, 0).size()); }
+};
+
 enum class RunStatus : std::uint8_t { running, complete, cancelled, failed };
 std::string_view to_string(RunStatus status);
 
@@ -136,6 +156,7 @@ struct RunRecord {
   int oracle_horizon = 0;  // queries the oracle has seen; < n_tokens() means "so far"
   /// [n_layers][n_kv_heads] as the engine reports it until future_mass is here; then empty.
   std::vector<float> recall_so_far;
+  OutputError output_error;  // empty unless asked for
 
   /// Positions that were fed to the model, so that queries 0 ... n_queries - 1 were made: n_tokens(), or one less as
   /// the last sampled token need not be fed. 0: none yet, or of a run that has ended: not known, queries() takes

@@ -23,6 +23,7 @@ struct RunRequest {
   SamplingSpec sampling;
   bool oracle = true;
   OracleSpec oracle_spec;
+  bool output_error = false;          // measured by one more pass when all tokens are there (OutputError)
   std::vector<PolicyChange> changes;  // parameters that hold from query q on, q ascending
   bool stop_at_eos = true;
   std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings

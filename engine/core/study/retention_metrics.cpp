@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/core/study/oracle.h"
+#include "engine/core/study/output_error.h"
 
 namespace kvscope {
 namespace {
@@ -41,6 +42,12 @@ constexpr MetricInfo kMetrics[] = {
      true},
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
+    {Metric::output_error, "output_error", "Output error",
+     "norm of what eviction changes in the head group's part of the attention output, |sum over its query heads of "
+     "(o over all tokens - o over kept and read ones) W_o| / |o W_o| of the layer's whole output over all tokens, both "
+     "in one pass over the run's own tokens under its lifetimes; sqrt(sum of squares / sum of squares) over the queries "
+     "up to q for which something is evicted or unread",
+     false},
 };
 
 /// One head's lifetimes as the metrics see them.
@@ -151,6 +158,7 @@ const MetricInfo* find_metric(std::string_view name) {
 }
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
+  if (metric == Metric::output_error) return output_error_map(run, q).map;
   if (std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle)
     return head_metric(Oracle(run), run, metric, q);
   HeadMap map = empty_map(run);

@@ -21,7 +21,8 @@ enum class Metric {
   mass_kept,
   mass_kept_but_first,
   mass_recall,
-  regret
+  regret,
+  output_error
 };
 
 struct MetricInfo {
@@ -49,6 +50,8 @@ struct HeadMap {
 ///
 /// The others are those of the run's oracle (OracleSpec, Oracle) at the last query up to q that it has seen. While a run
 /// goes on its tokens count as kept until somebody says otherwise; of queries that were not made there is no value.
+///
+/// output_error(q) is the mean of output_error.h over queries up to q.
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
 /// The same by another oracle over the run.
 class Oracle;

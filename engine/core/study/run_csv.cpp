@@ -144,11 +144,26 @@ void write_metrics(CsvFile& csv, const RunRecord& run) {
   }
 }
 
-constexpr std::pair<std::string_view, ExportPart> kNames[] = {{"lifetimes", ExportPart::lifetimes},
-                                                              {"scores", ExportPart::scores},
-                                                              {"contests", ExportPart::contests},
-                                                              {"tokens", ExportPart::tokens},
-                                                              {"metrics", ExportPart::metrics}};
+void write_output_error(CsvFile& csv, const RunRecord& run) {
+  for (const char* name : {"layer", "kv_head", "query", "group_damage", "layer_damage", "layer_output"}) csv.cell(name);
+  csv.end_line();
+  const OutputError& error = run.output_error;
+  for (int layer = 0; layer < error.group_damage.n_layers(); ++layer) {
+    for (int head = 0; head < error.group_damage.n_kv_heads(); ++head) {
+      for (int query = 0; query < error.n_queries(); ++query) {
+        for (const std::int64_t value : {layer, head, query}) csv.cell(value);
+        csv.cell(error.group_damage.row(layer, head)[query]);
+        csv.cell(error.layer_damage.row(layer, 0)[query]);
+        csv.cell(error.layer_output.row(layer, 0)[query]);
+        csv.end_line();
+      }
+    }
+  }
+}
+
+constexpr std::pair<std::string_view, ExportPart> kNames[] = {
+    {"lifetimes", ExportPart::lifetimes}, {"scores", ExportPart::scores},   {"contests", ExportPart::contests},
+    {"tokens", ExportPart::tokens},       {"metrics", ExportPart::metrics}, {"output_error", ExportPart::output_error}};
 
 }  // namespace
 
@@ -159,10 +174,11 @@ std::set<ExportPart> parse_export_parts(const std::string& names) {
     const std::string_view name = std::string_view(names).substr(at, end - at);
     const auto* found = std::find_if(std::begin(kNames), std::end(kNames), [&](auto& n) { return n.first == name; });
     if (found == std::end(kNames))
-      throw Error({.code = ExitCode::usage,
-                   .file = "--what",
-                   .found = in_quotes(name),
-                   .expected = "lifetimes, scores, contests, tokens, metrics, or several with commas between"});
+      throw Error(
+          {.code = ExitCode::usage,
+           .file = "--what",
+           .found = in_quotes(name),
+           .expected = "lifetimes, scores, contests, tokens, metrics, output_error, or several with commas between"});
     parts.insert(found->second);
     at = end + 1;
   }
@@ -173,11 +189,12 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
   const bool lifetimes = parts.contains(ExportPart::lifetimes), scores = parts.contains(ExportPart::scores);
   const bool one_table = parts.size() == 1 || (parts.size() == 2 && lifetimes && scores);
   if (!one_table)
-    throw Error({.code = ExitCode::usage,
-                 .file = "--what",
-                 .found = std::to_string(parts.size()) + " tables for one .csv",
-                 .expected = "one of lifetimes,scores | lifetimes | scores | contests | tokens | metrics",
-                 .hint = "an .npz holds them all"});
+    throw Error(
+        {.code = ExitCode::usage,
+         .file = "--what",
+         .found = std::to_string(parts.size()) + " tables for one .csv",
+         .expected = "one of lifetimes,scores | lifetimes | scores | contests | tokens | metrics | output_error",
+         .hint = "an .npz holds them all"});
   CsvFile csv(path);
   if (lifetimes || scores) {
     write_series(csv, run, lifetimes, scores);
@@ -185,6 +202,8 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
     write_contests(csv, run);
   } else if (parts.contains(ExportPart::tokens)) {
     write_tokens(csv, run);
+  } else if (parts.contains(ExportPart::output_error)) {
+    write_output_error(csv, run);
   } else {
     write_metrics(csv, run);
   }

@@ -65,6 +65,22 @@ void add_contests(NpzWriter& npz, const std::vector<Contest>& contests) {
   column("evicted", &Contest::evicted, std::int32_t{});
 }
 
+void add_output_error(NpzWriter& npz, const RunRecord& run) {
+  if (run.output_error.empty()) return;
+  add_series(npz, "group_damage", run.output_error.group_damage, run, kNaN);
+  const auto of_layers = [&](const char* name, const HeadSeries<float>& series) {
+    const std::array<std::int64_t, 2> shape = {series.n_layers(), run.n_tokens()};
+    std::vector<float> values;
+    for (int layer = 0; layer < series.n_layers(); ++layer) {
+      values.insert(values.end(), series.row(layer, 0).begin(), series.row(layer, 0).end());
+      values.resize(static_cast<std::size_t>(layer + 1) * run.n_tokens(), kNaN);
+    }
+    npz.add(name, shape, std::span<const float>(values));
+  };
+  of_layers("layer_damage", run.output_error.layer_damage);
+  of_layers("layer_output", run.output_error.layer_output);
+}
+
 void add_tokens(NpzWriter& npz, const RunRecord& run) {
   add_column(npz, "token_id", run.ids);
   std::vector<float> logprobs(run.logprobs);
@@ -96,6 +112,7 @@ void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const s
   }
   if (parts.contains(ExportPart::contests)) add_contests(npz, run.contests);
   if (parts.contains(ExportPart::tokens)) add_tokens(npz, run);
+  if (parts.contains(ExportPart::output_error)) add_output_error(npz, run);
   if (parts.contains(ExportPart::metrics)) {
     const std::array<std::int64_t, 2> shape = {run.model.n_layers, run.model.n_kv_heads};
     for (const MetricInfo& info : metric_list())

@@ -93,6 +93,7 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
   if (!has_learned_decay(spec)) result.log_gamma.clear();
   if (policy.local_heads != nullptr)
     result.local_heads = policy.local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
+  result.output_error = OutputError();  // of the recorded lifetimes: a preview measures nothing
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.
   if (geometry.window != run.geometry().window) {
     result.future_mass = HeadSeries<float>();

@@ -19,6 +19,8 @@ std::string path_of(std::string member) {
   if (member == "changes") return schema(Dataset::changes_span).path;
   for (const auto& dataset : kSchema)
     if (std::string_view(dataset.path).ends_with("/" + member)) return dataset.path;
+  if (member == "layer_damage") return schema(Dataset::layer_damage).path;
+  if (member == "layer_output") return schema(Dataset::layer_output).path;
   return member;
 }
 
@@ -36,6 +38,7 @@ class Decoder {
     visit_series(run_, [&](auto& series, Dataset values, Dataset lengths, auto) {
       if (schema(values).is_in(block_.version)) decode_series(series, values, lengths);
     });
+    decode_output_error();
     visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
     decode_reads();
     upgrade(run_, block_.version);
@@ -165,6 +168,19 @@ class Decoder {
       series.row(static_cast<int>(head) / model_.n_kv_heads, static_cast<int>(head) % model_.n_kv_heads)
           .assign(row, row + lengths[head]);
     }
+  }
+
+  void decode_output_error() {
+    if (schema(Dataset::output_error_queries).since > block_.version) return;
+    const std::int32_t n = count(Dataset::output_error_queries);
+    if (n == 0) return;
+    run_.output_error = OutputError(model_.n_layers, model_.n_kv_heads);
+    visit_output_error(run_.output_error, [&](HeadSeries<float>& series, Dataset id) {
+      auto from = block_.values<float>(id).begin();
+      for (int layer = 0; layer < series.n_layers(); ++layer)
+        for (int head = 0; head < series.n_kv_heads(); ++head, from += n_)
+          series.row(layer, head).assign(from, from + n);
+    });
   }
 
   /// One member of all rows.

@@ -1,5 +1,6 @@
 // A run as columns.
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -114,6 +115,22 @@ void encode_heads(RunBlock& block, std::vector<T> values, T missing, Dataset id)
   block.set<T>(id, values);
 }
 
+/// Rows as long as the run has tokens, padded; all of padding if it was not measured.
+void encode_output_error(RunBlock& block, const OutputError& measured) {
+  const Extents& count = block.slice.count;
+  const OutputError none(static_cast<int>(count[Axis::layer]), static_cast<int>(count[Axis::kv_head]));
+  const OutputError& error = measured.empty() ? none : measured;
+  visit_output_error(error, [&](const HeadSeries<float>& series, Dataset id) {
+    std::vector<float> values(static_cast<std::size_t>(n_elements(schema(id), count)), kNaN);
+    auto to = values.begin();
+    for (int layer = 0; layer < series.n_layers(); ++layer)
+      for (int head = 0; head < series.n_kv_heads(); ++head, to += count[Axis::token])
+        std::ranges::copy(series.row(layer, head), to);
+    block.set<float>(id, values);
+  });
+  block.set(Dataset::output_error_queries, static_cast<std::int32_t>(measured.n_queries()));
+}
+
 /// Whether every query of the run can be asked about every token before it. Runs that failed may have shorter rows.
 bool has_lifetimes(const RunRecord& run) {
   if (run.ids.empty() || run.evict_at.empty()) return false;
@@ -209,6 +226,7 @@ RunBlock encode_run_of(const RunRecord& run, const Extents& filled, int number, 
     encode_series(block, series, mark, values, lengths);
   });
   encode_old(block);
+  encode_output_error(block, run.output_error);
   visit_contest_columns([&](Dataset id, auto member) { encode_column(block, run.contests, id, member); });
   encode_reads(block, run.reads, filled[Axis::page]);
   encode_derived(block, run);

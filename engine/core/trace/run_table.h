@@ -53,6 +53,13 @@ void visit_series(Run& run, Visit&& visit) {
   });
 }
 
+/// Calls visit(series, values) for each series of the output error; all rows are output_error_queries long.
+template <typename Error, typename Visit>
+void visit_output_error(Error& error, Visit&& visit) {
+  int next = static_cast<int>(Dataset::group_damage);  // in the order of visit_fields()
+  visit_fields(error, [&](std::string_view, auto& series, auto) { visit(series, static_cast<Dataset>(next++)); });
+}
+
 /// Calls visit(dataset, member pointer) for each column of the contests, then of the reads (pages apart).
 template <typename Visit>
 void visit_contest_columns(Visit&& visit) {

@@ -66,6 +66,8 @@ RunRecord downgraded(RunRecord run, int version) {
     scale_mass(run, true);
     exchange_means(run.oracle);
     run.future = FutureKinds();
+    run.output_error = OutputError();
+    run.log_gamma.clear();
     run.oracle.all_kinds = true;  // as nothing was said of it then
   }
   return run;

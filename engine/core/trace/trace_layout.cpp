@@ -171,7 +171,7 @@ OpenTrace create_trace(const std::string& path, const Heading& heading, const Ex
     write_model(root, heading.model);
     write_capture(root, heading.capture);
     if (storage == Storage::merged) write_shards(root, heading.shards);
-    for (const char* group : {"runs", "tokens", "heads", "contests", "reads"}) create_group(root, group);
+    for (const char* group : groups_of(trace.version)) create_group(root, group);
     for (const auto& dataset : datasets_of(trace.version))
       trace.datasets[static_cast<int>(dataset.id)] =
           create_dataset(trace.file, dataset, extents, storage, heading.shards);

@@ -77,6 +77,7 @@ enum class Dataset : int {
   n_logprobs,
   oracle_horizon,
   n_queries,
+  output_error_queries,
   temperature,
   sampling_top_k,
   sampling_top_p,
@@ -130,6 +131,9 @@ enum class Dataset : int {
   output_rms,
   output_max,
   eviction_verdict,
+  group_damage,
+  layer_damage,
+  layer_output,
   contest_q,
   contest_layer,
   contest_kv_head,
@@ -165,7 +169,8 @@ struct DatasetSchema {
 // clang-format off
 inline constexpr std::array<Axis, 3> kPerRun = {Axis::run}, kRunSpan = {Axis::run, Axis::pair},
     kRunHead = {Axis::run, Axis::layer, Axis::kv_head}, kPerToken = {Axis::token},
-    kHeadToken = {Axis::layer, Axis::kv_head, Axis::token}, kPerContest = {Axis::contest},
+    kHeadToken = {Axis::layer, Axis::kv_head, Axis::token}, kLayerToken = {Axis::layer, Axis::token},
+    kPerContest = {Axis::contest},
     kPerRead = {Axis::read};
 
 /// 2147483647 (kNever) and 2147483646 (kUndecided) are the two marks of a lifetime, see lifetime_map.h.
@@ -195,6 +200,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::n_logprobs, "runs/n_logprobs", Type::i32, kPerRun, "tokens", "tokens whose logprob was recorded; those behind are padding"},
   {Dataset::oracle_horizon, "runs/oracle_horizon", Type::i32, kPerRun, "tokens", "queries that the oracle has seen"},
   {Dataset::n_queries, "runs/n_queries", Type::i32, kPerRun, "tokens", "positions that were fed to the model; 0: not known"},
+  {Dataset::output_error_queries, "runs/output_error_queries", Type::i32, kPerRun, "tokens", "queries of which heads/group_damage, layers/damage and layers/output say what eviction did, the rest is padding; 0: not measured", 3},
   {Dataset::temperature, "runs/temperature", Type::f64, kPerRun, "", "0 is greedy"},
   {Dataset::sampling_top_k, "runs/sampling_top_k", Type::i32, kPerRun, "tokens", "0: all"},
   {Dataset::sampling_top_p, "runs/sampling_top_p", Type::f64, kPerRun, "", "1: all"},
@@ -250,6 +256,10 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::output_rms, "heads/output_rms", Type::f32, kHeadToken, "", "the same with the root mean square", 3},
   {Dataset::output_max, "heads/output_max", Type::f32, kHeadToken, "", "the same with the maximum", 3},
   {Dataset::eviction_verdict, "heads/eviction_verdict", Type::u8, kHeadToken, "", "the oracle at evict_at: 0 would not have the token (right eviction), 1 would (wrong); 2 and 3 the same by an oracle of 25 % of the run, where the head kept nothing; 255 not judged", 3},
+  {Dataset::group_damage, "heads/group_damage", Type::f32, kHeadToken, "", "|D_g| of the query at this position: D_g = sum over the KV head's query heads of (o_full - o_kept) W_o, attention over all tokens before less that over the kept and read ones; NaN where none is evicted or unread. output error of a head = sqrt(sum |D_g|^2 / sum |o W_o|^2) over the queries that have one", 3},
+  // layers: the same of a layer's whole attention
+  {Dataset::layer_damage, "layers/damage", Type::f32, kLayerToken, "", "|D| of the query at this position, D = sum over the KV heads of D_g; NaN where none is evicted or unread", 3},
+  {Dataset::layer_output, "layers/output", Type::f32, kLayerToken, "", "|o W_o| of the query at this position: the layer's attention output over all tokens before, bias left out", 3},
   // contests: one row a decision at the boundary; q ascends within a run's head
   {Dataset::contest_q, "contests/q", Type::i32, kPerContest, "position", "query position of the decision"},
   {Dataset::contest_layer, "contests/layer", Type::i16, kPerContest, "", "layer"},
@@ -282,6 +292,10 @@ inline constexpr const DatasetSchema& schema(Dataset id) { return kSchema[static
 inline auto datasets_of(int version) {
   return std::views::filter(kSchema, [version](const DatasetSchema& dataset) { return dataset.is_in(version); });
 }
+
+/// The groups that they stand in.
+inline constexpr std::array<const char*, 6> kGroups = {"runs", "tokens", "heads", "contests", "reads", "layers"};
+inline auto groups_of(int version) { return std::views::take(kGroups, version < 3 ? 5 : 6); }
 
 /// How long each axis is: of a file's datasets, or how much of each one run has.
 struct Extents {

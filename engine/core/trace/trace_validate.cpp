@@ -23,7 +23,7 @@ class Validator {
     read_root();
     read_model();
     read_capture();
-    for (const char* group : {"runs", "tokens", "heads", "contests", "reads"}) check_hard_link(group);
+    for (const char* group : groups_of(valid_.info.version)) check_hard_link(group);
     for (const auto& dataset : datasets_of(valid_.info.version))
       valid_.trace.datasets[static_cast<int>(dataset.id)] = open_dataset(dataset.path);
     measure();
