@@ -1,9 +1,11 @@
 #include "engine/decode/oracle_pass.h"
 
-#include "engine/core/policy/policy.h"
+#include <algorithm>
+
 #include "engine/core/study/oracle.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/dense_teacher.h"
+#include "engine/decode/eviction/active_policy.h"
 #include "engine/decode/generation.h"
 #include "engine/scorer/make_scorer.h"
 
@@ -73,8 +75,14 @@ std::shared_ptr<const TokenScorer> oracle_scorer(const LoadedModel& model, const
   spec.mass = static_cast<OracleMass>(plan.oracle_mass);
   spec.weight = static_cast<OracleWeight>(plan.oracle_weight);
   spec.all_kinds = false;
-  return make_table_scorer(oracle_targets(model, prompt, spec, geometry.window, hooks), model.config(),
-                           model.weights());
+  const HeadSeries<float> targets = oracle_targets(model, prompt, spec, geometry.window, hooks);
+  const auto n = static_cast<std::int64_t>(prompt.size());
+  at::Tensor table = at::empty({targets.n_layers(), targets.n_kv_heads(), n}, at::kFloat);
+  float* out = table.data_ptr<float>();
+  for (int layer = 0; layer < targets.n_layers(); ++layer) {
+    for (int head = 0; head < targets.n_kv_heads(); ++head) out = std::ranges::copy(targets.row(layer, head), out).out;
+  }
+  return make_table_scorer(table, model.config(), model.weights());
 }
 
 }  // namespace kvscope::engine

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "engine/core/files/gate/gate_file.h"
-#include "engine/core/record/run_record.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/token_scorer.h"
 
@@ -16,8 +15,8 @@ std::unique_ptr<TokenScorer> make_scorer(const GateFile& gate, const ModelConfig
 
 /// Uniform in [0, 1) by a hash of seed, layer, head and position (kernels/rule/counter_random.h), known on arrival. `weights`
 /// must stay where it is.
-/// Scores given beforehand, one row [positions] a head; NaN behind their end.
-std::unique_ptr<TokenScorer> make_table_scorer(const HeadSeries<float>& scores, const ModelConfig& config,
+/// Scores given beforehand, [n_layers, n_kv_heads, positions] float32; NaN behind their end.
+std::unique_ptr<TokenScorer> make_table_scorer(const at::Tensor& scores, const ModelConfig& config,
                                                const Weights& weights);
 std::unique_ptr<TokenScorer> make_random_scorer(std::uint64_t seed, const ModelConfig& config, const Weights& weights);
 

@@ -9,18 +9,11 @@ namespace {
 
 class TableScorer final : public TokenScorer {
  public:
-  TableScorer(const HeadSeries<float>& scores, const ModelConfig& config, const Weights& weights)
-      : TokenScorer("oracle", 0), config_(config), dtype_(kernel_dtype(weights.dtype)) {
-    const auto n = static_cast<std::int64_t>(scores.row(0, 0).size());
-    at::Tensor table = at::empty({config.n_layers, config.n_kv_heads, n}, at::kFloat);
-    float* out = table.data_ptr<float>();
-    for (int layer = 0; layer < config.n_layers; ++layer) {
-      for (int head = 0; head < config.n_kv_heads; ++head, out += n) {
-        std::copy_n(scores.row(layer, head).begin(), n, out);
-      }
-    }
-    table_ = table.to(weights.device);
-  }
+  TableScorer(const at::Tensor& scores, const ModelConfig& config, const Weights& weights)
+      : TokenScorer("oracle", 0),
+        config_(config),
+        dtype_(kernel_dtype(weights.dtype)),
+        table_(scores.to(weights.device).contiguous()) {}
 
   double weight_bytes() const override { return 0; }
 
@@ -54,7 +47,7 @@ class TableScorer final : public TokenScorer {
 
 }  // namespace
 
-std::unique_ptr<TokenScorer> make_table_scorer(const HeadSeries<float>& scores, const ModelConfig& config,
+std::unique_ptr<TokenScorer> make_table_scorer(const at::Tensor& scores, const ModelConfig& config,
                                                const Weights& weights) {
   return std::make_unique<TableScorer>(scores, config, weights);
 }

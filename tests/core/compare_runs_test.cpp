@@ -22,6 +22,7 @@ RunRecord small_run(std::vector<std::int32_t> ids, std::vector<std::int32_t> evi
   run.evict_at = LifetimeMap(1, 1);
   run.evict_at.row(0, 0) = std::move(evict_at);
   run.logprobs = std::move(logprobs);
+  run.status = RunStatus::complete;
   return run;
 }
 

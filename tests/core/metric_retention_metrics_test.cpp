@@ -132,8 +132,8 @@ TEST_CASE("metrics: every one has name, title and definition and is found by its
     CHECK(find_metric(info.name) == &info);
     CHECK_FALSE(info.title.empty());
     CHECK(info.definition.size() > 20);
-    const bool counts_lifetimes =
-        info.metric == Metric::density || info.metric == Metric::evict_ratio || info.metric == Metric::cache_share || info.metric == Metric::output_error;
+    const bool counts_lifetimes = info.metric == Metric::density || info.metric == Metric::evict_ratio ||
+                                  info.metric == Metric::cache_share || info.metric == Metric::output_error;
     CHECK(info.needs_oracle == !counts_lifetimes);
   }
   CHECK(find_metric("nothing") == nullptr);

@@ -69,7 +69,8 @@ std::string oracle_name(const RunRecord& run, int capacity, std::int32_t q, bool
   if (by_quarter) return "This head keeps nothing at query " + std::to_string(q) + "; an oracle of 25 % of the run";
   if (run.oracle.budget) return "The oracle (" + run.oracle.title() + ")";
   const std::string whose = run.oracle.pooled ? "all heads keep" : "this head keeps";
-  return "An oracle of " + counted(capacity, "token") + ", as many as " + whose + " at query " + std::to_string(q) + ",";
+  return "An oracle of " + counted(capacity, "token") + ", as many as " + whose + " at query " + std::to_string(q) +
+         ",";
 }
 
 std::string verdict_on_evicted(const Question& question) {
