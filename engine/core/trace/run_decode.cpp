@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "engine/core/record/check.h"
 #include "engine/core/trace/run_block.h"
