@@ -3,6 +3,8 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -54,6 +56,8 @@ class DamageSite final : public AttentionSite {
     group_damage_ = at::empty({config.n_layers, config.n_kv_heads, n_queries_}, floats);
     layer_damage_ = at::empty({config.n_layers, 1, n_queries_}, floats);
     layer_output_ = at::empty_like(layer_damage_);
+    read_mass_ = at::full({config.n_layers, config.n_kv_heads, n_queries_}, std::nan(""), at::kFloat);
+    best_read_mass_ = read_mass_.clone();
   }
 
   void begin(std::int64_t first) { first_ = first; }
@@ -70,6 +74,9 @@ class DamageSite final : public AttentionSite {
   /// evict_at of one query for which a key is either there or gone, [n_kv_heads, q + 1].
   at::Tensor as_read(int layer, std::int32_t q, std::span<const PageRead* const> reads) const;
   void measure(int layer, const Part& kept, const Part& lost);
+  /// How much of one query's dense attention lies on the pages that were read. q: [1, n_heads, head_dim].
+  void note_reads(int layer, const at::Tensor& q, std::int32_t position, std::span<const PageRead* const> reads,
+                  double scale);
 
   const LoadedModel& model_;
   const Hooks& hooks_;
@@ -79,6 +86,7 @@ class DamageSite final : public AttentionSite {
   at::Tensor keys_, values_;                         // [n_layers, n_queries, n_kv_heads, head_dim]
   at::Tensor evict_at_;                              // [n_layers, n_kv_heads, n_queries]
   at::Tensor group_damage_, layer_damage_, layer_output_;
+  at::Tensor read_mass_, best_read_mass_;  // [n_layers, n_kv_heads, n_queries] on the host
 };
 
 at::Tensor DamageSite::attend(int layer, const LayerTokens& tokens) {
@@ -120,11 +128,41 @@ void DamageSite::attend_by_pages(int layer, const LayerTokens& tokens, Part& kep
     while (next < reads.size() && reads[next]->q == q) ++next;
     const at::Tensor evict_at = as_read(layer, q, std::span(reads).subspan(begin, next - begin));
     const std::int64_t row = q - first_;
+    note_reads(layer, tokens.q.narrow(0, row, 1), q, std::span(reads).subspan(begin, next - begin), tokens.scale);
     const auto [with, without] = kept_and_lost(layer, tokens.q.narrow(0, row, 1), q, evict_at, tokens.scale);
     for (const auto& [to, from] : {std::pair(&kept, &with), std::pair(&lost, &without)}) {
       to->o.narrow(0, row, 1).copy_(from->o);
       to->lse.narrow(1, row, 1).copy_(from->lse);
     }
+  }
+}
+
+void DamageSite::note_reads(int layer, const at::Tensor& q, std::int32_t position,
+                            std::span<const PageRead* const> reads, double scale) {
+  const std::int64_t n_pages = position / kPageTokens, n_older = n_pages * kPageTokens;  // before the query's own page
+  if (n_pages == 0) return;
+  const ModelConfig& config = model_.config();
+  const at::Tensor k = keys_[layer].narrow(0, 0, n_older).to(at::kFloat).permute({1, 2, 0});  // [heads, dim, older]
+  const at::Tensor by_group = q.to(at::kFloat).view({config.n_kv_heads, config.group_size(), config.head_dim});
+  const at::Tensor p = by_group.matmul(k).mul_(scale).softmax(-1);
+  const at::Tensor pages =
+      p.view({config.n_kv_heads, config.group_size(), n_pages, kPageTokens}).sum(-1).mean(1).cpu().contiguous();
+  for (const PageRead* read : reads) {
+    const float* of_head = pages.data_ptr<float>() + read->kv_head * n_pages;
+    std::vector<float> shares(of_head, of_head + n_pages);
+    double sum = 0, best = 0;
+    std::ptrdiff_t n_read = 0;
+    for (const std::int32_t page : read->pages) {
+      if (page >= n_pages) continue;
+      sum += shares[static_cast<std::size_t>(page)];
+      ++n_read;
+    }
+    std::nth_element(shares.begin(), shares.begin() + n_read, shares.end(), std::greater<>());
+    for (std::ptrdiff_t i = 0; i < n_read; ++i) best += shares[static_cast<std::size_t>(i)];
+    const std::int64_t at =
+        (static_cast<std::int64_t>(layer) * config.n_kv_heads + read->kv_head) * n_queries_ + position;
+    read_mass_.data_ptr<float>()[at] = static_cast<float>(sum);
+    best_read_mass_.data_ptr<float>()[at] = static_cast<float>(best);
   }
 }
 
@@ -181,6 +219,8 @@ OutputErrorFacts DamageSite::facts() const {
   fill(group_damage_, facts.error.group_damage);
   fill(layer_damage_, facts.error.layer_damage);
   fill(layer_output_, facts.error.layer_output);
+  fill(read_mass_, facts.error.read_mass);
+  fill(best_read_mass_, facts.error.best_read_mass);
   return facts;
 }
 

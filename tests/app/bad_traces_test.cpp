@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_schema.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
 
@@ -68,7 +69,7 @@ const Bad kBad[] = {
     {"foreign.h5", "another program",
      [](const fs::path& path) { H5Fclose(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)); }},
     {"newer.h5", "a newer KVScope",
-     [](const fs::path& path) { write_changed(path, [](hid_t file) { set_version(file, 99); }); }},
+     [](const fs::path& path) { write_changed(path, [](hid_t file) { set_version(file, trace::kVersion + 1); }); }},
     {"version.h5", "version",
      [](const fs::path& path) { write_changed(path, [](hid_t file) { set_version(file, -7); }); }},
     {"shape.h5", "/heads/evict_at",

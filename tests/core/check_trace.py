@@ -74,12 +74,14 @@ def expected_output_error(seed, n):
     if seed % 4 != 3:
         nothing = np.float32(np.nan)
         return 0, {"heads/group_damage": np.full((LAYERS, HEADS, n), nothing), "layers/damage": np.full((LAYERS, n), nothing),
-                   "layers/output": np.full((LAYERS, n), nothing)}
+                   "layers/output": np.full((LAYERS, n), nothing), "heads/read_mass": np.full((LAYERS, HEADS, n), nothing),
+                   "heads/best_read_mass": np.full((LAYERS, HEADS, n), nothing)}
     series = {}
     for kind, name, shape in ((14, "heads/group_damage", (LAYERS, HEADS, n)), (15, "layers/damage", (LAYERS, n)),
-                              (16, "layers/output", (LAYERS, n))):
+                              (16, "layers/output", (LAYERS, n)), (17, "heads/read_mass", (LAYERS, HEADS, n)),
+                              (18, "heads/best_read_mass", (LAYERS, HEADS, n))):
         h = cell(seed, kind, np.arange(np.prod(shape)))
-        series[name] = np.where(h % 7 == 0, np.nan, (h % 4096).astype(np.float32) / 512).astype(np.float32).reshape(shape)
+        series[name] = np.where(h % 7 == 0, np.nan, (h % 4096).astype(np.float32) / (512 if kind < 17 else 4096)).astype(np.float32).reshape(shape)
     return n, series
 
 

@@ -119,7 +119,8 @@ void add_output_error(RunRecord& run, std::uint64_t seed) {
       for (int head = 0; head < series.n_kv_heads(); ++head)
         for (int t = 0; t < run.n_tokens(); ++t, ++i) {
           const auto hash = cell(seed, kind, i);
-          series.row(layer, head).push_back(hash % 7 == 0 ? kNaN : static_cast<float>(hash % 4096) / 512);
+          series.row(layer, head)
+              .push_back(hash % 7 == 0 ? kNaN : static_cast<float>(hash % 4096) / (kind < 17 ? 512 : 4096));
         }
     ++kind;
   });

@@ -75,7 +75,7 @@ TEST_CASE("trace version: before version 3 no head had a decay of its own", "[co
   const bool pack = GENERATE(false, true);
   write_trace(folder / "new.h5", 3, {run}, {}, pack);
   check_runs(folder / "new.h5", {run});
-  CHECK(load_trace(folder / "new.h5", 0).geometry(1, 0).log_gamma == -1e-6f);
+  CHECK(load_trace(folder / "new.h5", 0).geometry(1, 0).log_gamma == -0.25f);
   write_trace(folder / "old.h5", 2, {run}, {}, pack);
   run.log_gamma.clear();
   check_runs(folder / "old.h5", {as_of(run, 2)});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -37,7 +38,8 @@ Rows rows(const at::Tensor& tensor) {
 class LoopSite final : public engine::AttentionSite {
  public:
   struct Row {
-    Vector groups;  // |D_g|, NaN where nothing is lost
+    Vector groups;                     // |D_g|, NaN where nothing is lost
+    Vector read_mass, best_read_mass;  // of each KV head, NaN where it reads all
     double damage = NAN, output = 0;
     double gap = 0;  // |sum over g of D_g - D|
   };
@@ -77,6 +79,8 @@ class LoopSite final : public engine::AttentionSite {
         if (head % group == 0) lossy.push_back(any);
       }
       layers[layer][query] = row_of(weight, full, lost, lossy, group * q.dim);
+      for (int head = 0; head < k.n_heads; ++head)
+        add_read_mass(layers[layer][query], q, k, layer, head, query, tokens.scale);
     }
     return out.to(tokens.q.scalar_type()).to(tokens.q.device());
   }
@@ -87,6 +91,33 @@ class LoopSite final : public engine::AttentionSite {
     if (!visible(query, t, run_.evict_at.row(layer, head)[t])) return false;
     const auto read = pages_.find({query, layer, head});
     return read == pages_.end() || read->second.contains(t / 16);
+  }
+
+  /// Of the pages before the query's own, the share of attention on those it read, mean over the group, and on the best.
+  void add_read_mass(Row& row, const Rows& q, const Rows& k, int layer, int kv_head, int query, double scale) const {
+    const auto read = pages_.find({query, layer, kv_head});
+    const int n_pages = query / 16, group = q.n_heads / k.n_heads;
+    row.read_mass.push_back(NAN), row.best_read_mass.push_back(NAN);
+    if (read == pages_.end() || n_pages == 0) return;
+    Vector share(static_cast<std::size_t>(n_pages));
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      Vector page(share.size());
+      double all = 0;
+      for (int t = 0; t < 16 * n_pages; ++t) {
+        const double p = std::exp(scale * test::dot(q.at(query, head), k.at(t, kv_head), q.dim));
+        page[static_cast<std::size_t>(t / 16)] += p;
+        all += p;
+      }
+      for (std::size_t i = 0; i < share.size(); ++i) share[i] += page[i] / all / group;
+    }
+    double sum = 0, best = 0;
+    int n_read = 0;
+    for (const int page : read->second) {
+      if (page < n_pages) sum += share[static_cast<std::size_t>(page)], ++n_read;
+    }
+    std::ranges::sort(share, std::greater<>());
+    for (int i = 0; i < n_read; ++i) best += share[static_cast<std::size_t>(i)];
+    row.read_mass.back() = sum, row.best_read_mass.back() = best;
   }
 
   /// x[begin, end) times W_o of these columns.
@@ -143,6 +174,10 @@ void check_against_loops(const LoadedModel& model, const RunRecord& run, double 
       REQUIRE(near(error.layer_damage.row(layer, 0)[q], row.damage, relative));
       for (int head = 0; head < run.model.n_kv_heads; ++head)
         REQUIRE(near(error.group_damage.row(layer, head)[q], row.groups[head], relative));
+      for (int head = 0; head < run.model.n_kv_heads; ++head) {
+        REQUIRE(near(error.read_mass.row(layer, head)[q], row.read_mass[head], relative));
+        REQUIRE(near(error.best_read_mass.row(layer, head)[q], row.best_read_mass[head], relative));
+      }
       REQUIRE(row.gap < 1e-12);
     }
   }
@@ -180,6 +215,20 @@ TEST_CASE("output error is the difference of two attentions through W_o, for eve
   REQUIRE(run.status == RunStatus::complete);
   CHECK(n_values(run.output_error.layer_damage) > 0);
   check_against_loops(model, run, 1e-3);
+}
+
+TEST_CASE("Quest reads more of the attention than pages drawn at random hold, and less than the best as many",
+          "[engine][output_error]") {
+  const LoadedModel model = test::small_model();
+  const RunRecord run = measured_run(model, "quest:read=48,dense=1", 160, 40);
+  const int q = run.queries() - 1;
+  const HeadMap read = head_metric(run, Metric::read_mass, q), best = head_metric(run, Metric::best_read_mass, q);
+  for (int head = 0; head < run.model.n_kv_heads; ++head) {
+    CHECK(std::isnan(read.at(0, head)));  // the dense layer reads all
+    CHECK(read.at(1, head) > 2.0 / 12);   // 2 of some 12 pages before the query's own
+    CHECK(read.at(1, head) <= best.at(1, head));
+  }
+  CHECK(n_values(measured_run(model, "streaming:sinks=4,window=32").output_error.read_mass) == 0);
 }
 
 TEST_CASE("output error holds in every family of models", "[engine][output_error]") {

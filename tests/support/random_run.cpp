@@ -289,6 +289,8 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("group_damage", a.output_error.group_damage, b.output_error.group_damage);
   c.field("layer_damage", a.output_error.layer_damage, b.output_error.layer_damage);
   c.field("layer_output", a.output_error.layer_output, b.output_error.layer_output);
+  c.field("read_mass", a.output_error.read_mass, b.output_error.read_mass);
+  c.field("best_read_mass", a.output_error.best_read_mass, b.output_error.best_read_mass);
   c.field("queries", a.queries(), b.queries());
   c.field("status", std::string(to_string(a.status)), std::string(to_string(b.status)));
   c.field("message", a.message, b.message);

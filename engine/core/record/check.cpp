@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "engine/core/record/run_fields.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -185,7 +186,8 @@ void check_rows(const RunRecord& run, const char* field, const HeadSeries<T>& se
 /// n_queries: how long every row must be.
 void check_error_rows(const RunRecord& run, const OutputError& error, int n_queries) {
   visit_fields(error, [&](const char* field, const HeadSeries<float>& series, FieldRange norm) {
-    const int width = &series == &error.group_damage ? run.model.n_kv_heads : 1;
+    const bool of_layers = &series == &error.layer_damage || &series == &error.layer_output;
+    const int width = of_layers ? 1 : run.model.n_kv_heads;
     if (series.n_layers() != run.model.n_layers || series.n_kv_heads() != width) {
       throw RunFault(field, std::to_string(series.n_layers()) + " x " + std::to_string(series.n_kv_heads()) + " rows",
                      std::to_string(run.model.n_layers) + " x " + std::to_string(width));
@@ -195,7 +197,9 @@ void check_error_rows(const RunRecord& run, const OutputError& error, int n_quer
         const std::vector<float>& row = series.row(layer, head);
         check_count(field, static_cast<std::int64_t>(row.size()), n_queries, n_queries);
         for (const float value : row) {
-          if (value < norm.min || value > norm.max) throw RunFault(field, std::to_string(value), "a norm, or NaN");
+          if (value < norm.min || value > norm.max)
+            throw RunFault(field, std::to_string(value),
+                           number_text(norm.min) + " to " + number_text(norm.max) + ", or NaN");
         }
       }
     }

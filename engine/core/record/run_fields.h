@@ -75,6 +75,8 @@ void visit_fields(T& e, Visit&& visit) {
   visit("group_damage", e.group_damage, norm);
   visit("layer_damage", e.layer_damage, norm);
   visit("layer_output", e.layer_output, norm);
+  visit("read_mass", e.read_mass, FieldRange{0, 1.001});
+  visit("best_read_mass", e.best_read_mass, FieldRange{0, 1.001});
 }
 
 }  // namespace kvscope

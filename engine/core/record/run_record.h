@@ -109,10 +109,17 @@ struct OutputError {
   HeadSeries<float> group_damage;  // [n_layers][n_kv_heads][n_queries] |D_g|
   HeadSeries<float> layer_damage;  // [n_layers][1][n_queries] |D|
   HeadSeries<float> layer_output;  // [n_layers][1][n_queries] |o W_o|
+  /// Of a head that reads pages (Quest): share of the query's dense attention on the tokens before its own page, in the
+  /// mean over the group, that lies on the pages it read; and on as many pages chosen best. NaN where there is none.
+  HeadSeries<float> read_mass, best_read_mass;  // [n_layers][n_kv_heads][n_queries]
 
   OutputError() = default;
   OutputError(int n_layers, int n_kv_heads)
-      : group_damage(n_layers, n_kv_heads), layer_damage(n_layers, 1), layer_output(n_layers, 1) {}
+      : group_damage(n_layers, n_kv_heads),
+        layer_damage(n_layers, 1),
+        layer_output(n_layers, 1),
+        read_mass(n_layers, n_kv_heads),
+        best_read_mass(n_layers, n_kv_heads) {}
   bool empty() const { return layer_output.empty(); }
   /// check_run() sees to it that every row is as long.
   int n_queries() const { return empty() ? 0 : static_cast<int>(layer_output.row(0, 0).size()); }

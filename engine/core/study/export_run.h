@@ -21,7 +21,7 @@ std::set<ExportPart> parse_export_parts(const std::string& names);
 ///     contests               q,layer,kv_head,newcomer,boundary,newcomer_effective,boundary_effective,evicted
 ///     tokens                 token,id,logprob,piece
 ///     metrics                layer,kv_head,density,evict_ratio, ...  each metric of metric_list() at the last position
-///     output_error           layer,kv_head,query,group_damage,layer_damage,layer_output
+///     output_error           layer,kv_head,query,group_damage,layer_damage,layer_output,read_mass,best_read_mass
 ///
 /// A cell without a value is empty; lifetimes are as in traces (2147483647 kept, 2147483646 undecided). Throws Error
 /// (usage) for parts that make no one table.
@@ -34,7 +34,7 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
 ///     contests    contest_q contest_layer ...
 ///     tokens      token_id token_logprob token_piece
 ///     metrics     density recall ...
-///     output_error   group_damage as a series; layer_damage layer_output as [layer, token]
+///     output_error   group_damage read_mass best_read_mass as series; layer_damage layer_output as [layer, token]
 ///
 /// and always policy, model and prompt_len. A series that the run has not is left out; cells without a value are NaN,
 /// or 2147483646 in lifetimes.

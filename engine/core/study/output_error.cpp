@@ -76,6 +76,24 @@ OutputErrorCurve output_error_curve(const RunRecord& run, int layer) {
   return curve;
 }
 
+HeadMap read_mass_map(const RunRecord& run, const HeadSeries<float>& of_reads, std::int32_t q) {
+  HeadMap map{run.model.n_layers, run.model.n_kv_heads, {}};
+  for (int layer = 0; layer < map.n_layers; ++layer) {
+    for (int head = 0; head < map.n_kv_heads; ++head) {
+      double sum = 0;
+      int n = 0;
+      for (std::int32_t at = 0; !of_reads.empty() && at <= q && at < std::ssize(of_reads.row(layer, head)); ++at) {
+        const float share = of_reads.row(layer, head)[static_cast<std::size_t>(at)];
+        if (std::isnan(share)) continue;
+        sum += share;
+        ++n;
+      }
+      map.values.push_back(static_cast<float>(sum / n));  // 0 / 0 is the NaN of no query
+    }
+  }
+  return map;
+}
+
 std::string output_error_note(const RunRecord& run, std::int32_t q) {
   if (run.output_error.empty()) return "The run's output error was not measured (--output-error).";
   const std::vector<int> counts = output_error_map(run, q).n_queries;

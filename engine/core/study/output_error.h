@@ -36,6 +36,9 @@ struct OutputErrorCurve {
 };
 OutputErrorCurve output_error_curve(const RunRecord& run, int layer);
 
+/// Mean of a head's read_mass or best_read_mass over the queries up to q that read pages; NaN where there is none.
+HeadMap read_mass_map(const RunRecord& run, const HeadSeries<float>& of_reads, std::int32_t q);
+
 /// Over how many queries the means up to q go: "Means over 12 to 84 queries of 14 heads; 2 heads lost nothing."
 std::string output_error_note(const RunRecord& run, std::int32_t q);
 

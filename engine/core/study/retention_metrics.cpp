@@ -48,6 +48,12 @@ constexpr MetricInfo kMetrics[] = {
      "in one pass over the run's own tokens under its lifetimes; sqrt(sum of squares / sum of squares) over the queries "
      "up to q for which something is evicted or unread",
      false},
+    {Metric::read_mass, "read_mass", "Read mass",
+     "share of a query's dense attention, on the tokens before its own page of 16, that lies on the pages it read, mean "
+     "over the group and over the queries up to q; only of heads that read pages, measured with the output error",
+     false},
+    {Metric::best_read_mass, "best_read_mass", "Best read mass",
+     "read mass of as many pages chosen by the dense attention itself", false},
 };
 
 /// One head's lifetimes as the metrics see them.
@@ -159,6 +165,8 @@ const MetricInfo* find_metric(std::string_view name) {
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   if (metric == Metric::output_error) return output_error_map(run, q).map;
+  if (metric == Metric::read_mass) return read_mass_map(run, run.output_error.read_mass, q);
+  if (metric == Metric::best_read_mass) return read_mass_map(run, run.output_error.best_read_mass, q);
   if (std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle)
     return head_metric(Oracle(run), run, metric, q);
   HeadMap map = empty_map(run);

@@ -22,7 +22,9 @@ enum class Metric {
   mass_kept_but_first,
   mass_recall,
   regret,
-  output_error
+  output_error,
+  read_mass,
+  best_read_mass
 };
 
 struct MetricInfo {
@@ -51,7 +53,7 @@ struct HeadMap {
 /// The others are those of the run's oracle (OracleSpec, Oracle) at the last query up to q that it has seen. While a run
 /// goes on its tokens count as kept until somebody says otherwise; of queries that were not made there is no value.
 ///
-/// output_error(q) is the mean of output_error.h over queries up to q.
+/// output_error(q), read_mass(q) and best_read_mass(q) are the means of output_error.h over queries up to q.
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
 /// The same by another oracle over the run.
 class Oracle;

@@ -145,7 +145,9 @@ void write_metrics(CsvFile& csv, const RunRecord& run) {
 }
 
 void write_output_error(CsvFile& csv, const RunRecord& run) {
-  for (const char* name : {"layer", "kv_head", "query", "group_damage", "layer_damage", "layer_output"}) csv.cell(name);
+  for (const char* name :
+       {"layer", "kv_head", "query", "group_damage", "layer_damage", "layer_output", "read_mass", "best_read_mass"})
+    csv.cell(name);
   csv.end_line();
   const OutputError& error = run.output_error;
   for (int layer = 0; layer < error.group_damage.n_layers(); ++layer) {
@@ -155,6 +157,8 @@ void write_output_error(CsvFile& csv, const RunRecord& run) {
         csv.cell(error.group_damage.row(layer, head)[query]);
         csv.cell(error.layer_damage.row(layer, 0)[query]);
         csv.cell(error.layer_output.row(layer, 0)[query]);
+        csv.cell(error.read_mass.row(layer, head)[query]);
+        csv.cell(error.best_read_mass.row(layer, head)[query]);
         csv.end_line();
       }
     }

@@ -68,6 +68,8 @@ void add_contests(NpzWriter& npz, const std::vector<Contest>& contests) {
 void add_output_error(NpzWriter& npz, const RunRecord& run) {
   if (run.output_error.empty()) return;
   add_series(npz, "group_damage", run.output_error.group_damage, run, kNaN);
+  add_series(npz, "read_mass", run.output_error.read_mass, run, kNaN);
+  add_series(npz, "best_read_mass", run.output_error.best_read_mass, run, kNaN);
   const auto of_layers = [&](const char* name, const HeadSeries<float>& series) {
     const std::array<std::int64_t, 2> shape = {series.n_layers(), run.n_tokens()};
     std::vector<float> values;

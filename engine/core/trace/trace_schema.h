@@ -134,6 +134,8 @@ enum class Dataset : int {
   group_damage,
   layer_damage,
   layer_output,
+  read_mass,
+  best_read_mass,
   contest_q,
   contest_layer,
   contest_kv_head,
@@ -260,6 +262,8 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   // layers: the same of a layer's whole attention
   {Dataset::layer_damage, "layers/damage", Type::f32, kLayerToken, "", "|D| of the query at this position, D = sum over the KV heads of D_g; NaN where none is evicted or unread", 3},
   {Dataset::layer_output, "layers/output", Type::f32, kLayerToken, "", "|o W_o| of the query at this position: the layer's attention output over all tokens before, bias left out", 3},
+  {Dataset::read_mass, "heads/read_mass", Type::f32, kHeadToken, "", "of the query at this position in a head that reads pages: share of its dense attention on the tokens before its own page, mean over the group, that lies on the pages it read; NaN where it read all or there is none", 3},
+  {Dataset::best_read_mass, "heads/best_read_mass", Type::f32, kHeadToken, "", "the same for as many pages chosen best", 3},
   // contests: one row a decision at the boundary; q ascends within a run's head
   {Dataset::contest_q, "contests/q", Type::i32, kPerContest, "position", "query position of the decision"},
   {Dataset::contest_layer, "contests/layer", Type::i16, kPerContest, "", "layer"},
