@@ -199,7 +199,7 @@ void check_error_rows(const RunRecord& run, const OutputError& error, int n_quer
         for (const float value : row) {
           if (value < norm.min || value > norm.max)
             throw RunFault(field, std::to_string(value),
-                           number_text(norm.min) + " to " + number_text(norm.max) + ", or NaN");
+                           norm.max > 2 ? "a norm, or NaN" : "0 to 1, or NaN");
         }
       }
     }
