@@ -2,6 +2,7 @@
 // say by check_run().
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/core/record/check.h"
 #include "engine/core/trace/run_block.h"
