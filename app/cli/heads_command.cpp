@@ -1,5 +1,7 @@
-// kvscope heads: which heads stay global in a hybrid, from the density that was measured; exported for others to load.
+// kvscope heads: which heads stay global in a hybrid, by one of SP-KV's strategies; exported for others to load.
 
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 
 #include "app/cli/arguments.h"
@@ -11,12 +13,18 @@ namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"strategy", "NAME", "densest (D of SP-KV section 4) (densest)"},
-    {"share", "X", "share of the heads that stay global, 0 to 1 (0.25)"},
+    {"strategy", "NAME", "a, b, c or d (densest) of SP-KV section 4 (d; of runs of one hybrid, their own heads)"},
+    {"share", "X", "of c and d: share of the heads that stay global, 0 to 1 (0.25)"},
+    {"count", "N", "of c and d, instead of --share: how many"},
+    {"seed", "N", "of c: what the heads are drawn with (0)"},
+    {"sinks", "N", "written into the export: first tokens that a local head keeps (the runs')"},
+    {"window", "N", "written into the export: newest tokens that a local head keeps (the runs')"},
     {"export", "FORMAT:PATH", "duo:FOLDER writes DuoAttention's full_attention_heads.tsv and config.json"},
     {"overwrite", "", "replace files of those names"},
-    {"json", "", "one object: heads, coverage, full [layers][kv_heads]"},
+    {"json", "", "one object: strategy, share, heads, coverage, full [layers][kv_heads], warnings"},
 };
+
+constexpr std::int64_t kMostHeads = 1 << 24, kMostTokens = 1 << 24;
 
 std::string export_folder(const Arguments& arguments) {
   const std::string target = arguments.text("export");
@@ -35,6 +43,29 @@ std::vector<RunRecord> all_runs(const std::vector<std::string>& paths) {
   return runs;
 }
 
+/// "a", "A", and the word that D had before it had its letter.
+HeadStrategy strategy_of(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name == "densest") return HeadStrategy::d;
+  const auto found = std::find(std::begin(kHeadStrategies), std::end(kHeadStrategies), name);
+  if (found == std::end(kHeadStrategies)) usage_error("--strategy", "'" + name + "'", "a, b, c or d");
+  return static_cast<HeadStrategy>(found - std::begin(kHeadStrategies));
+}
+
+std::optional<int> whole(const Arguments& arguments, const char* name, std::int64_t min, std::int64_t max) {
+  if (!arguments.has(name)) return std::nullopt;
+  return static_cast<int>(arguments.integer(name, 0, min, max));
+}
+
+HeadQuestion question_of(const Arguments& arguments) {
+  HeadQuestion question;
+  if (arguments.has("strategy")) question.strategy = strategy_of(arguments.text("strategy"));
+  if (arguments.has("share")) question.share = arguments.real("share", 0, 0, 1);
+  question.count = whole(arguments, "count", 0, kMostHeads);
+  if (const auto seed = whole(arguments, "seed", 0, kMostTokens)) question.seed = static_cast<std::uint64_t>(*seed);
+  return question;
+}
+
 void print_selection(const HeadSelection& selection) {
   for (int layer = 0; layer < selection.n_layers; ++layer) {
     std::printf("layer %2d  ", layer);
@@ -44,38 +75,44 @@ void print_selection(const HeadSelection& selection) {
     }
     std::fputc('\n', stdout);
   }
-  std::printf("%d of %d heads global, coverage %.2f %% of the long-range entries retained\n", selection.n_selected(),
-              selection.n_layers * selection.n_kv_heads, 100 * selection.coverage);
+  const std::string rule = selection.rule == "run" ? "the heads of the runs' own policy" : "strategy " + selection.rule;
+  std::printf("%s: %s\n", rule.c_str(), describe(selection).c_str());
+}
+
+nlohmann::ordered_json selection_json(const HeadSelection& selection, std::size_t n_runs) {
+  nlohmann::ordered_json full = nlohmann::ordered_json::array();
+  for (int layer = 0; layer < selection.n_layers; ++layer) {
+    const auto row = selection.full.begin() + static_cast<std::ptrdiff_t>(layer) * selection.n_kv_heads;
+    full.push_back(std::vector<float>(row, row + selection.n_kv_heads));
+  }
+  return {{"strategy", selection.rule},
+          {"share", static_cast<double>(selection.n_selected()) / selection.n_heads()},
+          {"runs", n_runs},
+          {"selected", selection.n_selected()},
+          {"heads", selection.n_heads()},
+          {"coverage", number_or_null(selection.coverage)},
+          {"full", full},
+          {"warnings", warnings_of(selection)}};
 }
 
 int heads(const Arguments& arguments) {
-  const std::string strategy = arguments.text("strategy", "densest");
-  if (strategy != "densest" && strategy != "D") usage_error("--strategy", "'" + strategy + "'", "densest (or D)");
-  const double share = arguments.real("share", 0.25, 0, 1);
+  const HeadQuestion question = question_of(arguments);
   const std::string folder = export_folder(arguments);
+  const auto sinks = whole(arguments, "sinks", 0, kMostTokens), window = whole(arguments, "window", 1, kMostTokens);
+  if (folder.empty() && (sinks || window)) usage_error(sinks ? "--sinks" : "--window", "no --export", "--export");
   const std::vector<RunRecord> runs = all_runs(arguments.positionals());
   const std::vector<const RunRecord*> pointers = run_pointers(runs);
-  const HeadSelection selection = densest_heads(pointers, share);
+  const HeadSelection selection = choose_heads(pointers, question);
   if (!folder.empty()) {
-    const RetentionGeometry geometry = runs[0].geometry();
-    export_duo(selection, geometry.n_sink, geometry.window, folder, arguments.has("overwrite"));
+    const LocalSizes sizes = local_sizes(pointers, sinks, window);
+    export_duo(selection, sizes.n_sink, sizes.window, folder, arguments.has("overwrite"));
   }
   if (arguments.has("json")) {
-    nlohmann::ordered_json full = nlohmann::ordered_json::array();
-    for (int layer = 0; layer < selection.n_layers; ++layer) {
-      const auto row = selection.full.begin() + static_cast<std::ptrdiff_t>(layer) * selection.n_kv_heads;
-      full.push_back(std::vector<float>(row, row + selection.n_kv_heads));
-    }
-    write_json_line(nlohmann::ordered_json{{"strategy", "densest"},
-                                           {"share", share},
-                                           {"runs", runs.size()},
-                                           {"selected", selection.n_selected()},
-                                           {"heads", selection.n_layers * selection.n_kv_heads},
-                                           {"coverage", selection.coverage},
-                                           {"full", full}});
+    write_json_line(selection_json(selection, runs.size()));
   } else {
     print_selection(selection);
   }
+  for (const std::string& warning : warnings_of(selection)) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   return 0;
 }
 
@@ -83,11 +120,14 @@ int heads(const Arguments& arguments) {
 
 extern const CommandSpec heads_command = {
     "heads",
-    "TRACE... [--share X] [--export duo:FOLDER]",
+    "TRACE... [--strategy a|b|c|d] [--share X | --count N] [--export duo:FOLDER]",
     "choose the heads that stay global in a hybrid, and export them",
-    "Density and coverage count long-range entries (outside window and sinks) over all runs of all traces. The "
-    "folder that duo: writes loads in DuoAttention and kvpress.",
-    "  kvscope heads traces.h5 --strategy densest --share 0.25 --export duo:selected-heads",
+    "Density and coverage count long-range entries (outside the window; sinks that lie outside it count) at the last "
+    "query, over all runs of all traces. d takes the densest heads, a and b whole layers, c draws. Where all heads keep "
+    "equally many, as under a fixed budget, d is refused; heads that tie at the cut are named. The folder that duo: "
+    "writes loads in DuoAttention and kvpress, and here: --gate FOLDER with --policy duo or hybrid:heads=d runs the "
+    "same heads, sinks and window.",
+    "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads",
     {1, 1000},
     kOptions,
     heads};

@@ -1,6 +1,7 @@
 // figure.*, heads.*: what is on screen, for paper and for kernels.
 
 #include <algorithm>
+#include <optional>
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
@@ -78,27 +79,50 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
       });
 }
 
+std::optional<int> count_argument(const nlohmann::json& arguments, const char* key) {
+  if (!has_argument(arguments, key)) return std::nullopt;
+  return integer_argument(arguments, key, 0);
+}
+
+HeadQuestion head_question(const nlohmann::json& arguments) {
+  HeadQuestion question;
+  if (has_argument(arguments, "strategy")) {
+    const std::string name = text_argument(arguments, "strategy");
+    const auto found = std::find(std::begin(kHeadStrategies), std::end(kHeadStrategies), name);
+    if (found == std::end(kHeadStrategies)) bad_argument("strategy", "a, b, c or d");
+    question.strategy = static_cast<HeadStrategy>(found - std::begin(kHeadStrategies));
+  }
+  if (has_argument(arguments, "share")) question.share = number_argument(arguments, "share");
+  question.count = count_argument(arguments, "count");
+  if (const auto seed = count_argument(arguments, "seed")) {
+    if (*seed < 0) bad_argument("seed", "a whole number from 0");
+    question.seed = static_cast<std::uint64_t>(*seed);
+  }
+  return question;
+}
+
+// The heads are chosen before a path is asked for: one pass over one run's lifetimes, and whoever says where to sees
+// what will be written, or why nothing can be.
 void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const auto run = session.shown_a()->run;
+  const HeadSelection selection = choose_heads({run.get()}, head_question(arguments));
+  const LocalSizes sizes = local_sizes({run.get()}, {}, {});
+  std::string text = describe(selection);
+  for (const std::string& warning : warnings_of(selection)) text += "; " + warning;
+  session.messages().notify(text);
   if (ask_for_path(ui, arguments,
                    {.title = "Export heads (DuoAttention)",
                     .command = "heads.export",
                     .path = "selected-heads",
-                    .hint = "a folder; full_attention_heads.tsv and config.json are written into it",
+                    .hint = text + ". A folder; full_attention_heads.tsv and config.json are written into it",
                     .save = true}))
     return;
-  const double share = number_argument(arguments, "share", 0.25);
-  if (!(share >= 0 && share <= 1)) bad_argument("share", "a number from 0 to 1");
   const std::string path = text_argument(arguments, "path");
   const bool overwrite = flag_argument(arguments, "overwrite", false);
   session.files().in_background(
-      "export heads", [&session, share, path, overwrite, run = session.shown_a()->run]() -> Worker::Finish {
-        const HeadSelection selection = densest_heads({run.get()}, share);
-        const RetentionGeometry geometry = run->geometry();
-        export_duo(selection, geometry.n_sink, geometry.window, path, overwrite);
-        char text[120];
-        std::snprintf(text, sizeof text, "%d of %zu heads global, coverage %.1f %%: ", selection.n_selected(),
-                      selection.full.size(), 100 * selection.coverage);
-        return [&session, message = text + path] { session.messages().notify(message); };
+      "export heads", [&session, selection, sizes, path, overwrite, text]() -> Worker::Finish {
+        export_duo(selection, sizes.n_sink, sizes.window, path, overwrite);
+        return [&session, message = text + ": " + path] { session.messages().notify(message); };
       });
 }
 
@@ -111,8 +135,10 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
                 [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
-  registry.add({"heads.export", "Export the densest heads (DuoAttention)", "File", "Ctrl+H",
-                "path: folder, share: number (0.25), overwrite: bool", has_run,
+  registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
+                "path: folder, strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, "
+                "overwrite: bool",
+                has_run,
                 [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
 }
 

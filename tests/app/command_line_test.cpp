@@ -430,13 +430,16 @@ TEST_CASE("heads exports DuoAttention's folder with as many ones as heads were c
   const TemporaryFolder folder;
   const auto trace = make_trace(folder);
   const auto out = folder / "heads";
-  const auto result =
-      kvscope_run({"heads", trace.string(), "--share", "0.25", "--export", "duo:" + out.string(), "--json"});
+  const auto result = kvscope_run({"heads", trace.string(), "--strategy", "c", "--count", "6", "--seed", "3",
+                                   "--export", "duo:" + out.string(), "--json"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   const json object = json::parse(result.out);
   CHECK(object["heads"] == 24);
   CHECK(object["selected"] == 6);
+  CHECK(object["strategy"] == "c");
+  CHECK(object["share"] == 0.25);
+  CHECK(object["coverage"].get<double>() == Approx(0.25));  // a fixed budget: every head holds as many
   std::ifstream table(out / "full_attention_heads.tsv");
   double sum = 0, value;
   int n = 0;
@@ -446,7 +449,39 @@ TEST_CASE("heads exports DuoAttention's folder with as many ones as heads were c
   const json config = json::parse(test::read_text(out / "config.json"));
   CHECK(config["sink_size"] == 4);
   CHECK(config["recent_size"] == 64);
+  CHECK(config["full_heads"] == 6);
   check_error_line(kvscope_run({"heads", trace.string(), "--export", "json:" + out.string()}), 1, "duo:FOLDER");
+}
+
+TEST_CASE("heads of a fixed budget are refused by density, and every other strategy has its share and coverage") {
+  const TemporaryFolder folder;
+  const auto trace = make_trace(folder);
+  const auto out = folder / "heads";
+  check_error_line(kvscope_run({"heads", trace.string(), "--export", "duo:" + out.string()}), 2,
+                   "every head keeps the same number of tokens");
+  CHECK_FALSE(std::filesystem::exists(out));
+  for (const char* name : {"a", "A", "b", "c"}) {
+    const auto result = kvscope_run({"heads", trace.string(), "--strategy", name});
+    INFO(name << ": " << result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out.find("of 24 heads global, share") != std::string::npos);
+    CHECK(result.out.find("coverage") != std::string::npos);
+  }
+  check_error_line(kvscope_run({"heads", trace.string(), "--strategy", "e"}), 1, "a, b, c or d");
+  check_error_line(kvscope_run({"heads", trace.string(), "--strategy", "a", "--share", "0.5"}), 1, "12 of 24 heads");
+}
+
+TEST_CASE("heads of thresholded KVpop scores come with a warning") {
+  const TemporaryFolder folder;
+  const auto trace = folder / "t.h5";
+  const auto run = kvscope_run(run_words({"--prompt", long_prompt(), "--policy", "threshold:threshold=0.2,window=64",
+                                          "--max-tokens", "4", "--trace", trace.string()}));
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  const auto result = kvscope_run({"heads", trace.string(), "--count", "6"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.find("warning: the scores of kvpop_mlstm have no common zero") != std::string::npos);
+  CHECK(result.out.find("strategy d: 6 of 24 heads global, share 0.25") != std::string::npos);
 }
 
 TEST_CASE("what-if of the recorded policy changes nothing, a smaller budget keeps less") {

@@ -128,7 +128,7 @@ void whole_way(WindowDriver& window) {
   // Export a figure, heads and a trace.
   window.command("figure.export", {{"path", "map.pdf"}, {"view", "layer_head_map"}});
   window.command("figure.export", {{"path", "strip.svg"}, {"view", "token_strip"}});
-  window.command("heads.export", {{"path", "heads"}, {"share", 0.25}});
+  window.command("heads.export", {{"path", "heads"}, {"strategy", "c"}, {"count", 6}});
   window.command("trace.save", {{"path", "a.h5"}});
   window.wait({{"/files_busy", false}});
   CHECK(window.state()["banners"].empty());

@@ -98,7 +98,7 @@ TEST_CASE("output error: it is exported as a table, one line a layer, head and q
   std::filesystem::remove(path);
   std::string line;
   std::getline(lines, line);
-  CHECK(line == "layer,kv_head,query,group_damage,layer_damage,layer_output");
+  CHECK(line == "layer,kv_head,query,group_damage,layer_damage,layer_output,read_mass,best_read_mass");
   int n = 0;
   while (std::getline(lines, line)) {
     if (n == 0) CHECK(line.starts_with("0,0,0,,,1."));  // nothing is lost at the first query

@@ -214,6 +214,25 @@ TEST_CASE("policy rules: hybrids a and b take whole layers, c draws heads", "[co
   const HeadsOfModel heads = {.n_layers = 4, .n_kv_heads = 2};
   CHECK(local_heads("hybrid:heads=c,full=0.375,seed=0", heads) == std::vector<std::uint8_t>{1, 0, 1, 0, 1, 0, 1, 1});
   CHECK(local_heads("hybrid:heads=c,full=0.375,seed=7", heads) == std::vector<std::uint8_t>{1, 1, 1, 0, 1, 0, 1, 0});
+  // A number of heads goes before the share.
+  CHECK(local_heads("hybrid:heads=c,count=3,seed=7", heads) == local_heads("hybrid:heads=c,full=0.375,seed=7", heads));
+  CHECK_THROWS_WITH(local_heads("hybrid:heads=c,count=9", heads), Contains("at most 8, the model's KV heads"));
+}
+
+TEST_CASE("policy rules: a hybrid that takes whole layers, or a number of heads, has the share that comes of it",
+          "[core][policy]") {
+  const auto settled = [](const char* policy) {
+    const PolicySpec spec = PolicySpec::parse(policy);
+    return policy_of(spec).with_own_share(spec, {.n_layers = 6, .n_kv_heads = 4});
+  };
+  CHECK(settled("hybrid:heads=a").value("full") == 0.5);      // layers 0, 4 and 5
+  CHECK(settled("hybrid:heads=b").value("full") == 1.0 / 3);  // 3 and 5
+  CHECK(settled("hybrid:heads=c,count=12").value("full") == 0.5);
+  CHECK(settled("duo:count=6").value("full") == 0.25);
+  CHECK_FALSE(settled("duo:count=6").is_open("full"));  // a head directory does not go before it
+  CHECK(settled("duo").is_open("full"));
+  CHECK_THROWS_WITH(settled("hybrid:heads=a,full=0.25"), Contains("12 of 24 heads are global by this strategy"));
+  CHECK_THROWS_WITH(settled("duo:full=0.25,count=12"), Contains("full or count, not both"));
 }
 
 TEST_CASE("policy rules: a global head of a hybrid keeps all or by threshold, a local one streams", "[core][policy]") {

@@ -124,7 +124,8 @@ TEST_CASE("policy: a gate's own numbers are the defaults of what nobody wrote", 
   CHECK_THROWS_WITH(text("sp-kv"), Contains("from the gate: threshold: \"1.5\"; expected a number from 0 to 1"));
 
   const GateNumbers heads{.window = 64, .n_sink = 4, .share = 0.25};
-  CHECK(with_gates(PolicySpec::parse("duo"), {.heads = &heads}).to_string() == "duo:full=0.25,sinks=4,window=64");
+  CHECK(with_gates(PolicySpec::parse("duo"), {.heads = &heads}).to_string() ==
+        "duo:full=0.25,count=0,sinks=4,window=64");
   CHECK(share_passing(std::vector<float>{0.5f, 0.4f, 0.6f, 0}, {.threshold = 0.5}) == 0.5);
   CHECK(share_passing(std::vector<float>{0.5f, 0.4f, 0.6f, 0}, {.threshold = 0.5, .strict = true}) == 0.25);
 }

@@ -59,13 +59,13 @@ TEST_CASE("policy defaults: a run takes threshold, window, sinks and strictness 
   CHECK(recorded(model, "threshold") == "threshold:threshold=0.53,strict=1,sinks=3,window=24" + rest);
   CHECK(recorded(model, "top-k:budget=64") == "top-k:budget=64,sinks=3,window=24,decay=1,stride=1");
   CHECK(recorded(model, "hybrid:on=threshold") ==
-        "hybrid:heads=a,full=0.286,on=threshold,threshold=0.53,strict=1,sinks=3,window=24,seed=0");
+        "hybrid:heads=a,full=1,count=0,on=threshold,threshold=0.53,strict=1,sinks=3,window=24,seed=0");
   // What was written wins, a default's own value too.
   CHECK(recorded(model, "sp-kv:threshold=0.5,window=20") == "sp-kv:threshold=0.5,strict=1,sinks=3,window=20" + rest);
   // Policies that read no gate have their own numbers.
   CHECK(recorded(model, "streaming") == "streaming:sinks=4,window=64");
   CHECK(recorded(model, "hybrid") ==
-        "hybrid:heads=a,full=0.286,on=keep,threshold=0.5,strict=0,sinks=0,window=128,seed=0");
+        "hybrid:heads=a,full=1,count=0,on=keep,threshold=0.5,strict=0,sinks=0,window=128,seed=0");
 }
 
 TEST_CASE("policy defaults: lifetimes follow the gate's threshold, not the method's", "[engine][policy][gate]") {
@@ -114,11 +114,11 @@ TEST_CASE("policy defaults: a head directory gives sinks, window and as many ful
   gate.tensors["alpha"].values = {1, 0, 0, 0};
   const engine::LoadedModel model = test::gated_model({gate});
   const RunRecord run = test::feed(model, ids(), kPrompt, "duo").record;
-  CHECK(run.policy.to_string() == "duo:full=0.25,sinks=2,window=20");
+  CHECK(run.policy.to_string() == "duo:full=0.25,count=0,sinks=2,window=20");
   CHECK(run.local_heads == std::vector<std::uint8_t>{0, 1, 1, 1});
   CHECK(recorded(model, "hybrid:heads=d") ==
-        "hybrid:heads=d,full=0.25,on=keep,threshold=0.5,strict=0,sinks=2,window=20,seed=0");
-  CHECK(recorded(model, "duo:full=0.5") == "duo:full=0.5,sinks=2,window=20");
+        "hybrid:heads=d,full=0.25,count=0,on=keep,threshold=0.5,strict=0,sinks=2,window=20,seed=0");
+  CHECK(recorded(model, "duo:full=0.5") == "duo:full=0.5,count=0,sinks=2,window=20");
 }
 
 TEST_CASE("policy defaults: a number of the gate that the policy may not have is refused, and writing one helps",

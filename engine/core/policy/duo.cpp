@@ -1,5 +1,6 @@
 // DuoAttention (Xiao et al., 2025): retrieval heads keep everything, streaming heads sinks and window. Which head is
 // which stands in a directory with full_attention_heads.tsv.
+#include "engine/core/policy/head_strategy.h"
 #include "engine/core/policy/policy_shared.h"
 
 namespace kvscope {
@@ -7,29 +8,36 @@ namespace {
 
 constexpr ParameterInfo kParameters[] = {
     {"full", ParameterKind::real, "", 0.5, 0, 1, "Share of the KV heads that keep everything."},
+    kGlobalCountParameter,
     sinks_parameter(128),
     window_parameter(256)};
 constexpr std::string_view kGates[] = {"duo"};
 
 std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
-  return least_heads_local(heads, spec.value("full"));
+  return local_heads_by(HeadStrategy::d, heads, global_heads(spec, heads));
+}
+
+PolicySpec with_own_share(const PolicySpec& spec, const HeadsOfModel& heads) {
+  return spec_with_share(spec, heads, std::nullopt);
 }
 
 }  // namespace
 
 Policy duo_policy() {
-  return {
-      .info = {.name = "duo",
-               .title = "DuoAttention",
-               .definition = "A full head keeps everything, a streaming head sinks and window: the share `full` of the "
-                             "heads with the greatest alpha of the loaded DuoAttention directory are full. Of equal "
-                             "alphas the lower layer, then the lower head. Unwritten, full is the share of heads whose "
-                             "alpha reaches the directory's threshold of 0.5, sinks and window are the directory's.",
-               .parameters = kParameters,
-               .gates = kGates},
-      .geometry = open_geometry,
-      .local_heads = local_heads,
-      .reads_heads = [](const PolicySpec&) { return true; }};
+  return {.info = {.name = "duo",
+                   .title = "DuoAttention",
+                   .definition =
+                       "A full head keeps everything, a streaming head sinks and window: the share `full` of the "
+                       "heads with the greatest alpha of the loaded DuoAttention directory, or `count` of them, "
+                       "are full. Of equal alphas the lower layer, then the lower head. Where neither is written, "
+                       "full are the heads whose alpha reaches the directory's threshold (0.5 if it says none); "
+                       "sinks and window, unwritten, are the directory's.",
+                   .parameters = kParameters,
+                   .gates = kGates},
+          .geometry = open_geometry,
+          .local_heads = local_heads,
+          .with_own_share = with_own_share,
+          .reads_heads = [](const PolicySpec&) { return true; }};
 }
 
 }  // namespace kvscope

@@ -1,18 +1,18 @@
 // Hybrids of global and local heads (SP-KV section 4): A and B take whole layers, C draws heads, D takes the densest,
 // from a directory that kvscope heads exports.
-#include <algorithm>
-
+#include "engine/core/policy/head_strategy.h"
 #include "engine/core/policy/policy_shared.h"
-#include "engine/core/support/random.h"
 
 namespace kvscope {
 namespace {
 
-constexpr std::string_view kStrategies[] = {"a", "b", "c", "d"};
 constexpr std::string_view kGlobals[] = {"keep", "threshold"};
 constexpr ParameterInfo kParameters[] = {
-    {"heads", ParameterKind::choice, "", 0, 0, 3, "Which heads are global: SP-KV's strategies A to D.", kStrategies},
-    {"full", ParameterKind::real, "", 0.286, 0, 1, "Share of the KV heads that are global (c and d)."},
+    {"heads", ParameterKind::choice, "", 0, 0, 3, "Which heads are global: SP-KV's strategies A to D.",
+     kHeadStrategies},
+    {"full", ParameterKind::real, "", 0.286, 0, 1,
+     "Share of the KV heads that are global, of c and d; a and b have a share of their own, which the run records here."},
+    kGlobalCountParameter,
     {"on", ParameterKind::choice, "", 0, 0, 1,
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
     {"threshold", ParameterKind::real, "", 0.5, -1e6, 1e6,
@@ -22,32 +22,16 @@ constexpr ParameterInfo kParameters[] = {
     window_parameter(128),
     kSeedParameter};
 
-std::vector<std::uint8_t> whole_layers(const HeadsOfModel& heads, int first) {
-  std::vector<std::uint8_t> local(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 1);
-  for (int layer = 0; layer < heads.n_layers; ++layer) {
-    const bool is_global = (layer >= first && (layer - first) % 4 == 0) || layer == heads.n_layers - 1;
-    if (is_global) std::fill_n(local.begin() + layer * heads.n_kv_heads, heads.n_kv_heads, std::uint8_t{0});
-  }
-  return local;
-}
+HeadStrategy strategy_of(const PolicySpec& spec) { return static_cast<HeadStrategy>(spec.count("heads")); }
 
 std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
-  switch (spec.count("heads")) {
-    case 0:
-      return whole_layers(heads, 0);
-    case 1:
-      return whole_layers(heads, 3);
-    case 2: {
-      HeadsOfModel drawn = heads;
-      drawn.alpha.clear();
-      Random random(static_cast<std::uint64_t>(spec.value("seed")));
-      for (int i = 0; i < heads.n_layers * heads.n_kv_heads; ++i)
-        drawn.alpha.push_back(static_cast<float>(random.uniform()));
-      return least_heads_local(drawn, spec.value("full"));
-    }
-    default:
-      return least_heads_local(heads, spec.value("full"));
-  }
+  const HeadStrategy strategy = strategy_of(spec);
+  const int n_global = own_global_heads(strategy, heads) ? 0 : global_heads(spec, heads);
+  return local_heads_by(strategy, heads, n_global, static_cast<std::uint64_t>(spec.value("seed")));
+}
+
+PolicySpec with_own_share(const PolicySpec& spec, const HeadsOfModel& heads) {
+  return spec_with_share(spec, heads, own_global_heads(strategy_of(spec), heads));
 }
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
@@ -62,16 +46,19 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
 
 Policy hybrid_policy() {
   return {
-      .info = {.name = "hybrid",
-               .title = "Hybrid heads",
-               .definition =
-                   "A global head keeps everything, or what a gate's threshold admits; a local head sinks and window. "
-                   "Global are, by `heads`: every fourth layer from layer 0 (a) or from layer 3 (b), and the last; a "
-                   "share `full` drawn with `seed` (c); those of greatest value in the loaded head directory (d).",
-               .parameters = kParameters},
+      .info =
+          {.name = "hybrid",
+           .title = "Hybrid heads",
+           .definition =
+               "A global head keeps everything, or what a gate's threshold admits; a local head sinks and window. "
+               "Global are, by `heads`: every fourth layer from layer 0 (a) or from layer 3 (b), and the last; a "
+               "share `full`, or `count` heads, drawn with `seed` (c); as many of greatest value in the loaded head directory "
+               "(d), whose own heads, sinks and window they are where nobody writes others.",
+           .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan,
       .local_heads = local_heads,
+      .with_own_share = with_own_share,
       .reads_heads = [](const PolicySpec& spec) { return spec.value("heads") == 3; }};
 }
 

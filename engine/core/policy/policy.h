@@ -17,7 +17,8 @@ namespace kvscope {
 /// The heads of a model, as hybrids choose among them.
 struct HeadsOfModel {
   int n_layers = 0, n_kv_heads = 0;
-  std::vector<float> alpha;  // [n_layers * n_kv_heads] from a loaded head directory; empty: none is loaded
+  std::vector<float> alpha = {};  // [n_layers * n_kv_heads] from a loaded head directory; empty: none is loaded
+  int n_heads() const { return n_layers * n_kv_heads; }
 };
 
 /// The numbers of a gate that policies have parameters for; the words are those of GateConfig (gate_file.h).
@@ -55,6 +56,9 @@ struct Policy {
   /// Of a policy that treats heads apart, RetentionPlan::local_heads. Throws std::invalid_argument if it wants alpha
   /// and there is none.
   std::vector<std::uint8_t> (*local_heads)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;
+  /// Of the same, what was asked for with `full` as the share of global heads that comes of it on this model, where that
+  /// does not follow from `full` itself. Before with_gates(). Throws Error (usage) for a number that contradicts it.
+  PolicySpec (*with_own_share)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;
   /// Why a token that has left the window was evicted, or is kept. It goes on where "Token 7 left layer 0 head 1 at
   /// query 90" or "... is kept by ... at query 90" ends, up to a full stop.
   std::string (*explain)(const TokenQuestion& question) = explain_by_rule;

@@ -44,6 +44,9 @@ inline constexpr ParameterInfo kStrideParameter(
     "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age.");
 inline constexpr ParameterInfo kSeedParameter("seed", ParameterKind::count, "", 0, 0, kMaxTokens,
                                               "Seed of what is drawn.");
+inline constexpr ParameterInfo kGlobalCountParameter(
+    "count", ParameterKind::count, "heads", 0, 0, kMaxTokens,
+    "KV heads that are global, instead of the share full. 0: by full.");
 inline constexpr ParameterInfo kReadParameter = tokens_parameter(
     "read", 0, 0, "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. 0: all.");
 inline constexpr ParameterInfo kPoolParameter = tokens_parameter(

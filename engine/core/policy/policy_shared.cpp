@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -17,6 +17,14 @@ int count_or(const PolicySpec& spec, std::string_view name, int otherwise) {
 /// A learned decay is each head's own, and none for whoever asks for one number.
 double decay_of(const PolicySpec& spec) {
   return spec.has("decay") && !has_learned_decay(spec) ? std::log(spec.value("decay")) : 0;
+}
+
+[[noreturn]] void refuse_heads(const PolicySpec& spec, const char* parameter, std::string found, std::string expected) {
+  throw Error({.code = ExitCode::usage,
+               .file = "policy " + spec.to_string(),
+               .where = parameter,
+               .found = std::move(found),
+               .expected = std::move(expected)});
 }
 
 }  // namespace
@@ -94,17 +102,32 @@ std::string explain_gated(const TokenQuestion& question) {
   return explain_observed_attention(question, std::min(question.spec.count("observe"), question.geometry.window));
 }
 
-std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share) {
-  const std::size_t n = static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads;
-  if (heads.alpha.size() != n) throw std::invalid_argument("least_heads_local: no value for each head");
-  std::vector<std::size_t> order(n);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return heads.alpha[a] > heads.alpha[b]; });
-  std::vector<std::uint8_t> local(n, 1);
-  const auto n_global = static_cast<std::size_t>(std::lround(share * static_cast<double>(n)));
-  for (std::size_t i = 0; i < n_global; ++i) local[order[i]] = 0;
-  return local;
+int global_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
+  const int count = spec.count("count"), n_heads = heads.n_heads();
+  if (count > n_heads) {
+    refuse_heads(spec, "count", std::to_string(count), "at most " + std::to_string(n_heads) + ", the model's KV heads");
+  }
+  return count > 0 ? count : static_cast<int>(std::lround(spec.value("full") * n_heads));
+}
+
+PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, std::optional<int> own) {
+  const int count = spec.count("count"), n_heads = heads.n_heads();
+  const int n_global = own ? *own : count > 0 ? global_heads(spec, heads) : 0;
+  if (n_heads == 0 || (!own && count == 0)) return spec;
+  const std::string truth = std::to_string(n_global) + " of " + std::to_string(n_heads) + " heads are global";
+  if (own && count > 0 && count != n_global) {
+    refuse_heads(spec, "count", std::to_string(count), "no number of heads: " + truth + " by this strategy");
+  }
+  // The default's own value was perhaps written by nobody: traces name every parameter.
+  const double full = spec.value("full"), by_default = PolicySpec::parse(spec.name).value("full");
+  if (full != by_default && std::lround(full * n_heads) != n_global) {
+    refuse_heads(spec, "full", number_text(full),
+                 own ? "no share: " + truth + " by this strategy" : "full or count, not both: by count " + truth);
+  }
+  PolicySpec out = spec;
+  out.values["full"] = static_cast<double>(n_global) / n_heads;
+  out.unwritten.erase("full");
+  return out;
 }
 
 std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const RetentionGeometry& geometry, int head) {

@@ -1,6 +1,8 @@
 #pragma once
 // What the files of several policies share: geometries, plans and who is local.
 
+#include <optional>
+
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/policy_parameters.h"
 
@@ -18,7 +20,10 @@ RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry& geomet
 /// In the words of the pool for what left by it, of the threshold for the rest.
 std::string explain_gated(const TokenQuestion& question);
 
-/// All but the round(share * heads) heads of greatest alpha; of equal ones the earlier head is global.
-std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share);
+/// Of the parameters `full` and `count`: how many heads are to be global. Throws Error (usage) if the model has fewer.
+int global_heads(const PolicySpec& spec, const HeadsOfModel& heads);
+/// The spec with `full` as the share that `own` heads, or without it `count`, are of the model's; as it is without
+/// either. Throws Error (usage) if another number of heads stands there: it would be passed over in silence.
+PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, std::optional<int> own);
 
 }  // namespace kvscope

@@ -2,18 +2,27 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 #include <numeric>
+#include <set>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 
 namespace {
 
-/// Long-range entries of one head that are still there at the run's last query: t <= q - window, visible at q. Sinks
-/// count when they lie outside the window, as in density (SP-KV eq. 8).
+[[noreturn]] void refuse_question(const char* where, std::string found, std::string expected) {
+  throw Error({.code = ExitCode::usage,
+               .file = "heads",
+               .where = where,
+               .found = std::move(found),
+               .expected = std::move(expected)});
+}
+
+/// Long-range entries of one head that are still there at the run's last query.
 std::int64_t retained_long_range(const RunRecord& run, int layer, int kv_head) {
   const auto& row = run.evict_at.row(layer, kv_head);
   const int q = run.queries() - 1;
@@ -22,46 +31,171 @@ std::int64_t retained_long_range(const RunRecord& run, int layer, int kv_head) {
                        [q](std::int32_t evict_at) { return q < evict_at; });
 }
 
+/// [n_layers * n_kv_heads] over all runs. Throws Error unless all are of one shape.
+std::vector<std::int64_t> retained_by_head(const std::vector<const RunRecord*>& runs, const HeadsOfModel& heads) {
+  std::vector<std::int64_t> retained(static_cast<std::size_t>(heads.n_heads()), 0);
+  for (const RunRecord* run : runs) {
+    if (run->evict_at.n_layers() != heads.n_layers || run->evict_at.n_kv_heads() != heads.n_kv_heads)
+      throw Error({.found = "a run with " + std::to_string(run->evict_at.n_layers()) + " x " +
+                            std::to_string(run->evict_at.n_kv_heads()) + " heads",
+                   .expected = std::to_string(heads.n_layers) + " x " + std::to_string(heads.n_kv_heads) +
+                               " (layers x KV heads), as in the first run"});
+    for (int i = 0; i < heads.n_heads(); ++i)
+      retained[static_cast<std::size_t>(i)] += retained_long_range(*run, i / heads.n_kv_heads, i % heads.n_kv_heads);
+  }
+  return retained;
+}
+
+/// Heads in the order of what they retain as numbers that a float holds exactly, equal for equal ones.
+std::vector<float> ranks(const std::vector<std::int64_t>& retained) {
+  const std::set<std::int64_t> values(retained.begin(), retained.end());
+  std::vector<float> result;
+  for (const std::int64_t value : retained)
+    result.push_back(static_cast<float>(std::distance(values.begin(), values.find(value))));
+  return result;
+}
+
+std::string policies_of(const std::vector<const RunRecord*>& runs) {
+  std::set<std::string> texts;
+  for (const RunRecord* run : runs) texts.insert(run->policy.to_string());
+  return *texts.begin() + (texts.size() > 1 ? " and " + std::to_string(texts.size() - 1) + " more" : "");
+}
+
+/// Policies whose heads keep what their scores are worth, each as many as it likes.
+std::string policies_that_differ() {
+  std::string names;
+  for (const PolicyInfo& info : policy_list()) {
+    if (info.needs_scorer && !info.has_budget) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_equal(const std::vector<const RunRecord*>& runs, std::int64_t retained) {
+  throw Error({.file = "heads",
+               .found = retained == 0 ? "no head keeps a token outside its window, under " + policies_of(runs)
+                                      : "every head keeps the same number of tokens, " + std::to_string(retained) +
+                                            " outside the window, under " + policies_of(runs),
+               .expected = "runs of a policy whose heads differ (" + policies_that_differ() +
+                           ") that are longer than its window: a tie would decide",
+               .hint = "or strategy a, b or c, which choose without density"});
+}
+
+int heads_asked_for(const HeadQuestion& question, int n_heads) {
+  if (question.share && question.count) refuse_question("share", "share and count", "one of them");
+  const double share = question.share.value_or(0.25);
+  if (!(share >= 0 && share <= 1)) refuse_question("share", number_text(share), "0 to 1");
+  const int count = question.count.value_or(static_cast<int>(std::lround(share * n_heads)));
+  if (count < 0 || count > n_heads)
+    refuse_question("count", std::to_string(count), "0 to " + std::to_string(n_heads) + ", the model's KV heads");
+  return count;
+}
+
+void note_ties(HeadSelection& selection, const std::vector<std::int64_t>& retained) {
+  std::int64_t least_chosen = std::numeric_limits<std::int64_t>::max(), most_left = -1;
+  for (std::size_t i = 0; i < retained.size(); ++i) {
+    if (selection.full[i] > 0)
+      least_chosen = std::min(least_chosen, retained[i]);
+    else
+      most_left = std::max(most_left, retained[i]);
+  }
+  if (least_chosen != most_left) return;
+  for (std::size_t i = 0; i < retained.size(); ++i) {
+    if (retained[i] != least_chosen) continue;
+    selection.tied.push_back(static_cast<int>(i));
+    selection.n_tied_chosen += selection.full[i] > 0;
+  }
+}
+
+std::vector<std::string> scorers_cut_at_one_threshold(const std::vector<const RunRecord*>& runs) {
+  std::set<std::string> kinds;
+  for (const RunRecord* run : runs) {
+    const RetentionPlan plan = policy_of(run->policy).plan(run->policy, run->geometry());
+    if (plan.source == ScoreSource::gate && plan.admission == Admission::threshold) kinds.insert(run->scorer.kind);
+  }
+  return {kinds.begin(), kinds.end()};
+}
+
+bool asks_for_nothing(const HeadQuestion& question) {
+  return !question.strategy && !question.share && !question.count && !question.seed;
+}
+
+/// The heads that all runs had local in common; empty if they were no hybrids, or of different heads.
+std::vector<std::uint8_t> heads_of_runs(const std::vector<const RunRecord*>& runs) {
+  const auto& local = runs[0]->local_heads;
+  const bool common =
+      std::all_of(runs.begin(), runs.end(), [&](const RunRecord* r) { return r->local_heads == local; });
+  return common ? local : std::vector<std::uint8_t>();
+}
+
 }  // namespace
 
 int HeadSelection::n_selected() const {
   return static_cast<int>(std::count_if(full.begin(), full.end(), [](float value) { return value >= 0.5f; }));
 }
 
-HeadSelection densest_heads(const std::vector<const RunRecord*>& runs, double share) {
-  if (!(share >= 0 && share <= 1))
-    throw Error({.code = ExitCode::usage, .file = "--share", .found = std::to_string(share), .expected = "0 to 1"});
+HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const HeadQuestion& question) {
   if (runs.empty()) throw Error({.code = ExitCode::usage, .found = "no runs to choose heads from"});
+  HeadsOfModel heads{.n_layers = runs[0]->model.n_layers, .n_kv_heads = runs[0]->model.n_kv_heads};
+  const std::vector<std::int64_t> retained = retained_by_head(runs, heads);
+  heads.alpha = ranks(retained);
 
-  HeadSelection selection{.n_layers = runs[0]->model.n_layers, .n_kv_heads = runs[0]->model.n_kv_heads};
-  const std::size_t n_heads = static_cast<std::size_t>(selection.n_layers) * selection.n_kv_heads;
-  std::vector<std::int64_t> retained(n_heads, 0);
-  for (const RunRecord* run : runs) {
-    if (run->evict_at.n_layers() != selection.n_layers || run->evict_at.n_kv_heads() != selection.n_kv_heads)
-      throw Error({.found = "a run with " + std::to_string(run->evict_at.n_layers()) + " x " +
-                            std::to_string(run->evict_at.n_kv_heads()) + " heads",
-                   .expected = std::to_string(selection.n_layers) + " x " + std::to_string(selection.n_kv_heads) +
-                               " (layers x KV heads), as in the first run"});
-    for (std::size_t i = 0; i < n_heads; ++i)
-      retained[i] += retained_long_range(*run, static_cast<int>(i) / selection.n_kv_heads,
-                                         static_cast<int>(i) % selection.n_kv_heads);
+  const HeadStrategy strategy = question.strategy.value_or(HeadStrategy::d);
+  HeadSelection selection{.n_layers = heads.n_layers,
+                          .n_kv_heads = heads.n_kv_heads,
+                          .rule = std::string(kHeadStrategies[static_cast<std::size_t>(strategy)])};
+  if (question.seed && strategy != HeadStrategy::c) refuse_question("seed", selection.rule, "strategy c, which draws");
+  std::vector<std::uint8_t> local;
+  if (asks_for_nothing(question)) local = heads_of_runs(runs);
+  if (!local.empty()) {
+    selection.rule = "run";
+  } else {
+    const std::optional<int> own = own_global_heads(strategy, heads);
+    if (own && (question.share || question.count))
+      refuse_question(
+          question.share ? "share" : "count", "a number of heads for strategy " + selection.rule,
+          "none: its share is its own, " + std::to_string(*own) + " of " + std::to_string(heads.n_heads()) + " heads");
+    const int n_global = own ? *own : heads_asked_for(question, heads.n_heads());
+    const bool chooses = strategy == HeadStrategy::d && n_global > 0 && n_global < heads.n_heads();
+    if (chooses && *std::max_element(heads.alpha.begin(), heads.alpha.end()) == 0) refuse_equal(runs, retained[0]);
+    local = local_heads_by(strategy, heads, n_global, question.seed.value_or(0));
   }
-
-  std::vector<std::size_t> order(n_heads);
-  std::iota(order.begin(), order.end(), 0);
-  // Stable: of equally dense heads the one of the lower layer, then the lower head, comes first.
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return retained[a] > retained[b]; });
-  const auto n_full = static_cast<std::size_t>(std::lround(share * static_cast<double>(n_heads)));
-  selection.full.assign(n_heads, 0.0f);
+  for (const std::uint8_t is_local : local) selection.full.push_back(is_local != 0 ? 0.0f : 1.0f);
+  if (selection.rule == "d") {
+    note_ties(selection, retained);
+    selection.thresholded = scorers_cut_at_one_threshold(runs);
+  }
   std::int64_t chosen = 0;
-  for (std::size_t i = 0; i < n_full; ++i) {
-    selection.full[order[i]] = 1.0f;
-    chosen += retained[order[i]];
-  }
+  for (std::size_t i = 0; i < retained.size(); ++i) chosen += selection.full[i] > 0 ? retained[i] : 0;
   const auto all = std::accumulate(retained.begin(), retained.end(), std::int64_t{0});
   selection.coverage =
       all > 0 ? static_cast<double>(chosen) / static_cast<double>(all) : std::numeric_limits<double>::quiet_NaN();
   return selection;
+}
+
+std::string describe(const HeadSelection& selection) {
+  const int n_selected = selection.n_selected(), n_heads = selection.n_heads();
+  const std::string coverage = std::isnan(selection.coverage) ? "no long-range entry was retained"
+                                                              : "coverage " + fixed_text(100 * selection.coverage, 2) +
+                                                                    " % of the long-range entries retained";
+  return std::to_string(n_selected) + " of " + std::to_string(n_heads) + " heads global, share " +
+         number_text(static_cast<double>(n_selected) / n_heads, 3) + ", " + coverage;
+}
+
+LocalSizes local_sizes(const std::vector<const RunRecord*>& runs, std::optional<int> n_sink,
+                       std::optional<int> window) {
+  if (runs.empty()) throw Error({.code = ExitCode::usage, .found = "no runs to take sinks and window from"});
+  const RetentionGeometry first = runs[0]->geometry();
+  for (const RunRecord* run : runs) {
+    const RetentionGeometry geometry = run->geometry();
+    const bool other_sinks = !n_sink && geometry.n_sink != first.n_sink;
+    if (other_sinks || (!window && geometry.window != first.window)) {
+      refuse_question(
+          other_sinks ? "sinks" : "window",
+          "runs of different sinks or windows, " + runs[0]->policy.to_string() + " and " + run->policy.to_string(),
+          "the number that the local heads are to have");
+    }
+  }
+  return {n_sink.value_or(first.n_sink), window.value_or(first.window)};
 }
 
 }  // namespace kvscope

@@ -1,21 +1,55 @@
 #pragma once
-// Which heads stay global in a hybrid: chosen from density.
+// Which heads stay global in a hybrid: chosen by one of SP-KV's strategies, with the coverage that recorded runs give it.
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "engine/core/policy/head_strategy.h"
 #include "engine/core/study/retention_metrics.h"
 
 namespace kvscope {
 
+/// What is asked for. C and D take `count` heads, or round(share * heads), or a quarter of them; A and B are asked for no
+/// number. Where nothing is asked for at all, runs of one hybrid give back the heads that they ran with.
+struct HeadQuestion {
+  std::optional<HeadStrategy> strategy = {};  // D unless said
+  std::optional<double> share = {};           // of all KV heads, 0 to 1
+  std::optional<int> count = {};              // KV heads
+  std::optional<std::uint64_t> seed = {};     // of C
+};
+
 struct HeadSelection {
   int n_layers = 0, n_kv_heads = 0;
-  std::vector<float> full;  // [n_layers][n_kv_heads] 1 for a global (full-attention) head, 0 for a local one
-  double coverage = 0;      // retained long-range entries in the chosen heads / all retained long-range entries
+  std::vector<float> full = {};  // [n_layers][n_kv_heads] 1 for a global (full-attention) head, 0 for a local one
+  double coverage = 0;           // retained long-range entries in the chosen heads / all of them; NaN for 0 / 0
+  std::string rule = {};         // "d", a strategy, or "run": the heads of the runs' own policy
+  std::vector<int> tied = {};  // layer * n_kv_heads + kv_head of heads equal at the cut, which the order decided; of D
+  int n_tied_chosen = 0;       // how many of them are global
+  /// Of D: kinds of the scorers (gate_file.h) whose scores were cut at one threshold for all heads to make the density.
+  std::vector<std::string> thresholded = {};
+
+  int n_heads() const { return n_layers * n_kv_heads; }
   int n_selected() const;
 };
 
-/// Strategy D of SP-KV section 4: the round(share * heads) densest heads, ties to the lower layer, then the lower head.
-/// `retained` counts long-range entries per head over all runs and decides both density order and coverage.
-HeadSelection densest_heads(const std::vector<const RunRecord*>& runs, double share);
+/// Chooses heads of the model that all runs are of. A long-range entry of a head is a token t <= q - window that is
+/// visible at q, the run's last query; sinks outside the window count, as in Metric::density. Entries are summed over
+/// the runs; the sum orders heads for D, ties to the lower layer, then the lower head.
+///
+/// Throws Error for D where all heads retain equally many (of a fixed budget): a tie would decide; for no runs, runs of
+/// two shapes, and a question that contradicts itself.
+HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const HeadQuestion& question);
+
+/// "6 of 24 heads global, share 0.25, coverage 43.21 % of the long-range entries retained"
+std::string describe(const HeadSelection& selection);
+
+/// Sinks and window of the local heads: those that all runs have.
+struct LocalSizes {
+  int n_sink = 0, window = 0;
+};
+/// What is given stands. Throws Error (usage) if the runs have different ones and none are given.
+LocalSizes local_sizes(const std::vector<const RunRecord*>& runs, std::optional<int> n_sink, std::optional<int> window);
 
 }  // namespace kvscope

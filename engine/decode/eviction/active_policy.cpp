@@ -63,8 +63,10 @@ ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const Loaded
   }
 }
 
-PolicySpec ActivePolicy::resolved(const PolicySpec& spec, const LoadedModel& model) {
-  const Policy& policy = policy_of(spec);
+PolicySpec ActivePolicy::resolved(const PolicySpec& asked, const LoadedModel& model) {
+  const Policy& policy = policy_of(asked);
+  const HeadsOfModel shape{model.config().n_layers, model.config().n_kv_heads};
+  const PolicySpec spec = policy.with_own_share != nullptr ? policy.with_own_share(asked, shape) : asked;
   GateNumbers scorer, heads;
   GatesOfPolicy gates;
   // Which score it reads says the plan, whose other numbers are of no interest yet.

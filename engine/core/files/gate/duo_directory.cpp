@@ -6,8 +6,10 @@
 #include <limits>
 #include <string_view>
 
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/refuse.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 
@@ -17,6 +19,7 @@ constexpr char kTable[] = "full_attention_heads.tsv";
 constexpr char kConfig[] = "config.json";
 constexpr std::size_t kMaxBytes = 16u << 20;
 constexpr std::size_t kMaxSide = 4096;  // layers, heads
+constexpr int kMaxTokens = 1 << 30;
 
 std::string format_table(const HeadSelection& selection) {
   std::string text;
@@ -71,13 +74,17 @@ HeadSelection parse_table(std::string_view text, const std::string& file) {
   return selection;
 }
 
-void check_config(const std::filesystem::path& path) {
+DuoConfig read_config(const std::filesystem::path& path) {
   const auto json = read_json(path);
   if (!json.is_object())
     throw Error({.file = path.string(), .found = "not an object", .expected = "sink_size and recent_size"});
   const JsonObject config(json, path.string());
-  config.integer("sink_size", 0, INT32_MAX);
-  config.integer("recent_size", 0, INT32_MAX);
+  DuoConfig read{.sink_size = static_cast<int>(config.integer("sink_size", 0, kMaxTokens)),
+                 .recent_size = static_cast<int>(config.integer("recent_size", 0, kMaxTokens)),
+                 .threshold = config.number_or("threshold", 0.5, 0, 1)};
+  if (json.contains("full_heads"))
+    read.full_heads = static_cast<int>(config.integer("full_heads", 0, kMaxSide * kMaxSide));
+  return read;
 }
 
 /// A config.json may well be a model's: what is not a head list is never replaced, overwrite or not.
@@ -88,7 +95,7 @@ void check_replaceable(const std::filesystem::path& path, bool overwrite) {
     throw Error({.file = path.string(), .found = "the file exists", .hint = "choose another folder or overwrite it"});
   try {
     if (path.filename() == kConfig) {
-      check_config(path);
+      read_config(path);
     } else {
       parse_table(read_file(path, kMaxBytes), path.string());
     }
@@ -118,14 +125,51 @@ void export_duo(const HeadSelection& selection, int sink_size, int recent_size, 
                  .expected = "a folder that can be written"});
   for (const char* name : {kTable, kConfig}) check_replaceable(folder / name, overwrite);
   write_file_atomic(folder / kTable, format_table(selection));
-  write_file_atomic(folder / kConfig, "{\n  \"sink_size\": " + std::to_string(sink_size) +
-                                          ",\n  \"recent_size\": " + std::to_string(recent_size) + "\n}\n");
+  const double sparsity = 1 - static_cast<double>(selection.n_selected()) / selection.n_heads();
+  const nlohmann::ordered_json config = {{"sink_size", sink_size},
+                                         {"recent_size", recent_size},
+                                         {"threshold", 0.5},
+                                         {"full_heads", selection.n_selected()},
+                                         {"sparsity", sparsity}};
+  write_file_atomic(folder / kConfig, config.dump(2) + "\n");
 }
 
+DuoConfig read_duo_config(const std::filesystem::path& folder) { return read_config(folder / kConfig); }
+
 HeadSelection import_duo(const std::filesystem::path& folder) {
-  check_config(folder / kConfig);
+  const DuoConfig config = read_duo_config(folder);
   const auto table = folder / kTable;
-  return parse_table(read_file(table, kMaxBytes), table.string());
+  HeadSelection heads = parse_table(read_file(table, kMaxBytes), table.string());
+  const auto n_full =
+      std::count_if(heads.full.begin(), heads.full.end(), [&](float value) { return value >= config.threshold; });
+  if (config.full_heads && *config.full_heads != n_full)
+    refuse(table.string(), "", std::to_string(n_full) + " values of at least " + number_text(config.threshold),
+           std::to_string(*config.full_heads) + ", full_heads of config.json");
+  return heads;
+}
+
+std::vector<std::string> warnings_of(const HeadSelection& selection) {
+  constexpr std::size_t kMostNamed = 32;
+  std::vector<std::string> warnings;
+  if (!selection.tied.empty()) {
+    std::string names;
+    for (std::size_t i = 0; i < std::min(selection.tied.size(), kMostNamed); ++i) {
+      const int head = selection.tied[i];
+      names += (i == 0 ? "" : ", ") + std::to_string(head / selection.n_kv_heads) + "." +
+               std::to_string(head % selection.n_kv_heads);
+    }
+    if (selection.tied.size() > kMostNamed)
+      names += " and " + std::to_string(selection.tied.size() - kMostNamed) + " more";
+    warnings.push_back("heads " + names + " (layer.head) keep equally many tokens, and only " +
+                       std::to_string(selection.n_tied_chosen) + " of them are global: the first ones");
+  }
+  for (const std::string& kind : selection.thresholded) {
+    if (const auto gate = gate_kind_of(kind); !gate || scores_have_common_zero(*gate)) continue;
+    warnings.push_back("the scores of " + kind +
+                       " have no common zero: one threshold for all heads says how dense a head is only beside its own "
+                       "offset; take a gate whose scores have one (sp_kv, wg_kv, dms, kvzap)");
+  }
+  return warnings;
 }
 
 }  // namespace kvscope

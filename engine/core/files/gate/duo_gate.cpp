@@ -4,17 +4,16 @@
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_shapes.h"
-#include "engine/core/support/json_file.h"
 
 namespace kvscope {
 
 GateFile read_duo_gate(const std::filesystem::path& folder, const GateDims& known) {
   const HeadSelection heads = import_duo(folder);
-  const nlohmann::json json = read_json(folder / kConfigJson);
-  const JsonObject config(json, (folder / kConfigJson).string());
+  const DuoConfig config = read_duo_config(folder);
   GateFile gate{.config = default_gate_config(GateKind::duo)};
-  gate.config.n_sink = static_cast<int>(config.integer("sink_size", 0, 1 << 30));
-  gate.config.window = static_cast<int>(config.integer("recent_size", 0, 1 << 30));
+  gate.config.n_sink = config.sink_size;
+  gate.config.window = config.recent_size;
+  gate.config.threshold = config.threshold;
 
   const std::string file = (folder / kDuoTable).string();
   GateSizes sizes(known);

@@ -112,6 +112,10 @@ std::optional<GateKind> gate_kind_of(const std::string& name) {
   return std::nullopt;
 }
 
+bool scores_have_common_zero(GateKind kind) {
+  return kind != GateKind::kvpop_mlstm && kind != GateKind::kvpop_mlp && kind != GateKind::kvpop_linear;
+}
+
 bool has_hidden_layer(const GateConfig& c) {
   return c.kind == GateKind::kvpop_mlp || c.kind == GateKind::wg_kv || c.kind == GateKind::kvzap_mlp ||
          (c.kind == GateKind::sp_kv && c.n_hidden > 0);
