@@ -127,13 +127,13 @@ TEST_CASE("head_metric: missing data gives NaN, not a number", "[core][metric]")
 }
 
 TEST_CASE("metrics: every one has name, title and definition and is found by its name", "[core][metric]") {
-  CHECK(metric_list().size() == 11);
+  CHECK(metric_list().size() == 12);
   for (const MetricInfo& info : metric_list()) {
     CHECK(find_metric(info.name) == &info);
     CHECK_FALSE(info.title.empty());
     CHECK(info.definition.size() > 20);
-    const bool counts_lifetimes =
-        info.metric == Metric::density || info.metric == Metric::evict_ratio || info.metric == Metric::cache_share;
+    const bool counts_lifetimes = info.metric == Metric::density || info.metric == Metric::evict_ratio ||
+                                  info.metric == Metric::cache_share || info.metric == Metric::read_share;
     CHECK(info.needs_oracle == !counts_lifetimes);
   }
   CHECK(find_metric("nothing") == nullptr);

@@ -21,6 +21,12 @@ RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
 }
 
+DecisionLog log(const LogQuestion& question) {
+  DecisionLog log = log_gated(question);
+  log.measure = "-logit", log.threshold = "threshold";
+  return log;
+}
+
 }  // namespace
 
 Policy dms_policy() {
@@ -36,7 +42,9 @@ Policy dms_policy() {
                .gates = kGates},
       .geometry = geometry,
       .plan = gated_plan,
-      .explain = explain_gated};
+      .explain = explain_gated,
+      .log = log,
+      .uses = uses_gated};
 }
 
 }  // namespace kvscope

@@ -5,14 +5,27 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
-    {"full", ParameterKind::real, "", 0.5, 0, 1, "Share of the KV heads that keep everything."},
-    sinks_parameter(64),
-    window_parameter(256)};
+constexpr ParameterInfo kParameters[] = {{"full",
+                                          ParameterKind::real,
+                                          "",
+                                          0.5,
+                                          0,
+                                          1,
+                                          "Share of the KV heads that keep everything.",
+                                          {},
+                                          ParameterSlider{0, 1, 3}},
+                                         sinks_parameter(64),
+                                         window_parameter(256)};
 constexpr std::string_view kGates[] = {"duo"};
 
 std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
   return least_heads_local(heads, spec.value("full"));
+}
+
+std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
+  HeadsOfModel any = heads;  // how many does not depend on which
+  any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
+  return count_global(least_heads_local(any, spec.value("full")), "full");
 }
 
 }  // namespace
@@ -27,7 +40,8 @@ Policy duo_policy() {
                .parameters = kParameters,
                .gates = kGates},
       .geometry = open_geometry,
-      .local_heads = local_heads};
+      .local_heads = local_heads,
+      .heads_note = heads_note};
 }
 
 }  // namespace kvscope

@@ -12,7 +12,15 @@ constexpr std::string_view kStrategies[] = {"a", "b", "c", "d"};
 constexpr std::string_view kGlobals[] = {"keep", "threshold"};
 constexpr ParameterInfo kParameters[] = {
     {"heads", ParameterKind::choice, "", 0, 0, 3, "Which heads are global: SP-KV's strategies A to D.", kStrategies},
-    {"full", ParameterKind::real, "", 0.286, 0, 1, "Share of the KV heads that are global (c and d)."},
+    {"full",
+     ParameterKind::real,
+     "",
+     0.286,
+     0,
+     1,
+     "Share of the KV heads that are global (c and d).",
+     {},
+     ParameterSlider{0, 1, 3}},
     {"on", ParameterKind::choice, "", 0, 0, 1,
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
     {"threshold", ParameterKind::real, "", 0.5, -1e6, 1e6,
@@ -49,6 +57,24 @@ std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel
   }
 }
 
+/// Whole layers are what they are; only drawn heads have a seed.
+bool uses(const PolicySpec& spec, std::string_view parameter) {
+  const int strategy = spec.count("heads");
+  if (parameter == "full") return strategy >= 2;
+  if (parameter == "seed") return strategy == 2;
+  return parameter != "threshold" || spec.value("on") != 0;
+}
+
+std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
+  constexpr std::string_view kNotes[] = {"A: 3 local : 1 global from layer 0 on, and the last",
+                                         "B: 3 local : 1 global from layer 3 on, and the last",
+                                         "C: drawn with the seed", "D: the densest of the loaded directory"};
+  const int strategy = spec.count("heads");
+  HeadsOfModel any = heads;  // of d, how many does not depend on which
+  any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
+  return count_global(local_heads(spec, any), "global") + ", " + std::string(kNotes[strategy]);
+}
+
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   if (spec.value("on") == 0) return {};
   return {.source = ScoreSource::gate,
@@ -69,7 +95,9 @@ Policy hybrid_policy() {
                .parameters = kParameters},
       .geometry = open_geometry,
       .plan = plan,
-      .local_heads = local_heads};
+      .local_heads = local_heads,
+      .uses = uses,
+      .heads_note = heads_note};
 }
 
 }  // namespace kvscope

@@ -17,6 +17,7 @@ struct HeadsOfModel {
   std::vector<float> alpha;  // [n_layers * n_kv_heads] from a loaded head directory; empty: none is loaded
 };
 
+inline bool uses_every(const PolicySpec&, std::string_view) { return true; }
 inline RetentionPlan keep_everything(const PolicySpec&, const RetentionGeometry&) { return {}; }
 
 struct Policy {
@@ -30,6 +31,12 @@ struct Policy {
   /// Why a token that has left the window was evicted, or is kept. It goes on where "Token 7 left layer 0 head 1 at
   /// query 90" or "... is kept by ... at query 90" ends, up to a full stop.
   std::string (*explain)(const TokenQuestion& question) = explain_by_rule;
+  /// What the log of a head lists, and in which words.
+  DecisionLog (*log)(const LogQuestion& question) = log_by_rule;
+  /// Whether a parameter means anything beside the others.
+  bool (*uses)(const PolicySpec& spec, std::string_view parameter) = uses_every;
+  /// Of a policy that treats heads apart: "12 of 24 heads global = 50 %, A: ..."; empty where only a run can tell.
+  std::string (*heads_note)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;
   /// Of a policy whose budget is no parameter of its own but follows from others.
   int (*budget_tokens)(const PolicySpec& spec) = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -65,6 +66,25 @@ std::string explain_gated(const TokenQuestion& question) {
     return explain_by_rule(question);
   }
   return explain_observed_attention(question, std::min(question.spec.count("observe"), question.geometry.window));
+}
+
+DecisionLog log_gated(const LogQuestion& question) {
+  DecisionLog log = log_by_rule(question);
+  if (log.rows == DecisionLog::Rows::thresholds && !question.plan.eviction.empty())
+    log.note += " Above the pool the heads drop those of least observed attention besides.";
+  return log;
+}
+
+bool uses_gated(const PolicySpec& spec, std::string_view parameter) {
+  return spec.count("pool") > 0 || (parameter != "drop" && parameter != "observe");
+}
+
+std::string count_global(const std::vector<std::uint8_t>& local_heads, const char* word) {
+  const auto n_local = std::ranges::count(local_heads, std::uint8_t{1});
+  const std::size_t n = local_heads.size(), n_global = n - static_cast<std::size_t>(n_local);
+  const double share = n > 0 ? 100 * static_cast<double>(n_global) / static_cast<double>(n) : 0;
+  return std::to_string(n_global) + " of " + std::to_string(n) + " heads " + word + " = " + number_text(share, 3) +
+         " %";
 }
 
 std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share) {

@@ -18,6 +18,13 @@ RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry& geomet
 /// In the words of the pool for what left by it, of the threshold for the rest.
 std::string explain_gated(const TokenQuestion& question);
 
+/// Rows of thresholds in the letters of the paper, and what the pool does beside them.
+DecisionLog log_gated(const LogQuestion& question);
+/// What the pool needs is asked only where there is one.
+bool uses_gated(const PolicySpec& spec, std::string_view parameter);
+/// "12 of 24 heads global = 50 %".
+std::string count_global(const std::vector<std::uint8_t>& local_heads, const char* word);
+
 /// All but the round(share * heads) heads of greatest alpha; of equal ones the earlier head is global.
 std::vector<std::uint8_t> least_heads_local(const HeadsOfModel& heads, double share);
 

@@ -15,6 +15,13 @@ namespace kvscope {
 
 enum class ParameterKind { tokens, real, count, choice };
 
+/// How a window's control moves a parameter: what is reached without typing, and how finely.
+struct ParameterSlider {
+  double min, max;
+  int decimals = 2;
+  bool by_ratio = false;  // equal steps are equal factors
+};
+
 struct ParameterInfo {
   std::string_view name;  // "budget"
   ParameterKind kind;
@@ -23,6 +30,10 @@ struct ParameterInfo {
   double min, max;                                 // inclusive
   std::string_view definition;                     // one sentence
   std::span<const std::string_view> choices = {};  // of a choice, whose value is an index here
+  std::optional<ParameterSlider> slider = {};      // none: slider_of() makes one of min and max
+
+  /// For a run of n_positions, 0: not known. Whole numbers reach that far, by ratio where that is many.
+  ParameterSlider slider_of(int n_positions) const;
 };
 
 struct PolicyInfo {

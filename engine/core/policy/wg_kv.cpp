@@ -17,6 +17,12 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
   return plan;
 }
 
+DecisionLog log(const LogQuestion& question) {
+  DecisionLog log = log_gated(question);
+  log.measure = "g", log.threshold = "tau";
+  return log;
+}
+
 }  // namespace
 
 Policy wg_kv_policy() {
@@ -30,7 +36,9 @@ Policy wg_kv_policy() {
                    .gates = kGates},
           .geometry = open_geometry,
           .plan = plan,
-          .explain = explain_gated};
+          .explain = explain_gated,
+          .log = log,
+          .uses = uses_gated};
 }
 
 }  // namespace kvscope

@@ -151,6 +151,8 @@ struct RunRecord {
   int n_tokens() const { return static_cast<int>(ids.size()); }
   int queries() const { return n_queries > 0 || status == RunStatus::running ? n_queries : n_tokens(); }
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
+  /// The parameters that hold at query q.
+  const PolicySpec& policy_at(std::int32_t q) const;
 };
 
 /// Ends a run: tokens whose fate is open although they have left the window (t < n_queries - window), and sinks,

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/core/study/oracle.h"
+#include "engine/core/study/read_metrics.h"
 
 namespace kvscope {
 namespace {
@@ -41,6 +42,10 @@ constexpr MetricInfo kMetrics[] = {
      true},
     {Metric::regret, "regret", "Regret",
      "1 - mass recall: the share of the oracle's future attention mass that the kept tokens miss", true},
+    {Metric::read_share, "read_share", "Read share",
+     "tokens that the query reads / tokens kept; window and sinks count; 1 where a layer or the prompt reads all; no "
+     "value of a run that recorded no reads",
+     false},
 };
 
 /// One head's lifetimes as the metrics see them.
@@ -160,7 +165,8 @@ HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   auto value = map.values.begin();
   for (int layer = 0; layer < map.n_layers; ++layer) {
     for (int head = 0; head < map.n_kv_heads; ++head) {
-      *value++ = value_of(head_rows(run, layer, head), metric, q, geometry);
+      *value++ = metric == Metric::read_share ? static_cast<float>(HeadReads(run, layer, head, q).share())
+                                              : value_of(head_rows(run, layer, head), metric, q, geometry);
     }
   }
   return map;
@@ -175,6 +181,13 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
     for (int head = 0; head < map.n_kv_heads; ++head) *value++ = oracle_value(oracle, metric, layer, head, q);
   }
   return map;
+}
+
+TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,
+                       std::int32_t evict_at) {
+  const std::int32_t made = run.status == RunStatus::running ? std::min(q, run.queries() - 1) : q;
+  if (t > made && t <= q) return TokenState::undecided;
+  return token_state(made, t, evict_at, geometry.n_sink, geometry.window);
 }
 
 double mean(const HeadMap& map) {
@@ -205,6 +218,9 @@ Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {
   accumulate(sinks);
   accumulate(window);
   accumulate(long_range);
+  // While the run goes on there is nothing to count behind the last query that was made.
+  for (auto q = static_cast<std::size_t>(run.queries()); run.status == RunStatus::running && q < n; ++q)
+    sinks[q] = window[q] = long_range[q] = 0;
   return {std::move(sinks), std::move(window), std::move(long_range)};
 }
 
