@@ -68,7 +68,7 @@ const Bad kBad[] = {
     {"foreign.h5", "another program",
      [](const fs::path& path) { H5Fclose(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)); }},
     {"newer.h5", "a newer KVScope",
-     [](const fs::path& path) { write_changed(path, [](hid_t file) { set_version(file, 3); }); }},
+     [](const fs::path& path) { write_changed(path, [](hid_t file) { set_version(file, 4); }); }},
     {"version.h5", "version",
      [](const fs::path& path) { write_changed(path, [](hid_t file) { set_version(file, -7); }); }},
     {"shape.h5", "/heads/evict_at",
