@@ -12,10 +12,6 @@ namespace {
 
 constexpr int kWindowSide = 1024;  // cells of the lifelines on the screen
 
-std::string token_name(const RunRecord& run, std::int32_t t) {
-  return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
-}
-
 }  // namespace
 
 void CacheTimelineView::draw(ViewContext& context) {
@@ -27,12 +23,13 @@ void CacheTimelineView::draw(ViewContext& context) {
   }
   const RunRecord& run = *context.a->run;
   const Cursor at = context.cursor_in(run);
+  log_.update(*context.a, at);
   draw_why(context, at);
   const float room = ImGui::GetContentRegionAvail().y;
-  const float log = run.contests.empty() ? services_.theme->px(26)
-                                         : std::clamp(room * 0.34f, services_.theme->px(70), services_.theme->px(230));
+  const float log = log_.n_rows() == 0 ? services_.theme->px(44)
+                                       : std::clamp(room * 0.34f, services_.theme->px(70), services_.theme->px(230));
   draw_picture(context, at, std::max(services_.theme->px(80), room - log - ImGui::GetStyle().ItemSpacing.y));
-  draw_log(context, at);
+  log_.draw(context, at);
 }
 
 std::optional<ViewFigure> CacheTimelineView::figure(const ViewContext& context) const {
@@ -49,7 +46,7 @@ void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
   } else {
     wrapped_text_in(p.text, why_.of(*context.a, at));
   }
-  services_.items->add("timeline.why", last_item());
+  services_.items->add_text("timeline.why", last_item(), at.token < 0 ? "" : why_.of(*context.a, at));
 }
 
 void CacheTimelineView::draw_picture(ViewContext& context, const Cursor& at, float height) {
@@ -117,75 +114,6 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
     ImGui::EndTooltip();
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.selection->token = t;
   }
-}
-
-void CacheTimelineView::draw_log(ViewContext& context, const Cursor& at) {
-  const RunRecord& run = *context.a->run;
-  const bool outdated = !contests_.empty() && static_cast<std::size_t>(contests_.back()) >= run.contests.size();
-  if (rebuild_log_.due({RunKey(context.a), at.layer, at.kv_head}, outdated)) {
-    contests_.clear();
-    for (std::size_t i = 0; i < run.contests.size(); ++i) {
-      if (run.contests[i].layer == at.layer && run.contests[i].kv_head == at.kv_head)
-        contests_.push_back(static_cast<std::int32_t>(i));
-    }
-    rebuild_log_.done();
-  }
-  if (contests_.empty()) {
-    const FontScope small(services_.theme->fonts.small);
-    text_in(services_.theme->palette.muted,
-            "No contest at the boundary: this head's cache never had to choose between two tokens.");
-    return;
-  }
-  const ImGuiTableFlags flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
-                                ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-  const FontScope small(services_.theme->fonts.small);
-  if (!ImGui::BeginTable("contests", 6, flags)) return;
-  ImGui::TableSetupScrollFreeze(0, 1);
-  const std::pair<const char*, float> columns[] = {{"query", 1.f},    {"newcomer", 3.4f}, {"boundary", 3.4f},
-                                                   {"evicted", 1.5f}, {"margin", 1.1f},   {"oracle", 1.6f}};
-  for (const auto& [name, weight] : columns) ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, weight);
-  ImGui::TableHeadersRow();
-  const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(contests_.size()));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_contest(context, head, i);
-  }
-  ImGui::EndTable();
-}
-
-void CacheTimelineView::draw_contest(ViewContext& context, const HeadAtQuery& head, int index) {
-  const RunRecord& run = *head.run;
-  const Contest& c = run.contests[contests_[index]];
-  const Palette& p = services_.theme->palette;
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  ImGui::PushID(index);
-  const bool current = c.q == head.q;
-  if (ImGui::Selectable(std::to_string(c.q).c_str(), current, ImGuiSelectableFlags_SpanAllColumns)) {
-    context.selection->q = c.q;
-    context.selection->token = c.evicted >= 0 ? c.evicted : c.newcomer;
-  }
-  services_.items->add("timeline.contest", index, last_item());
-  ImGui::PopID();
-  const auto cell = [&](Colour colour, const std::string& text) {
-    ImGui::TableNextColumn();
-    text_in(colour, text);
-  };
-  cell(c.evicted == c.newcomer ? p.muted : p.text,
-       token_name(run, c.newcomer) + "  " + format_number(c.newcomer_effective, 4));
-  cell(c.evicted == c.boundary ? p.muted : p.text,
-       token_name(run, c.boundary) + "  " + format_number(c.boundary_effective, 4));
-  cell(p.text, c.evicted < 0 ? "none" : c.evicted == c.newcomer ? "newcomer" : "boundary");
-  cell(p.muted, c.boundary < 0 ? "–" : format_number(std::abs(c.newcomer_effective - c.boundary_effective), 3));
-  const HeadAtQuery then(run, head.layer, head.kv_head, c.q);
-  const Verdict verdict = c.evicted >= 0 ? then.verdict(c.evicted) : Verdict::none;
-  cell(verdict == Verdict::missed            ? p.bad
-       : verdict == Verdict::dropped_rightly ? p.good
-                                             : p.muted,
-       verdict == Verdict::missed            ? "keeps it"
-       : verdict == Verdict::dropped_rightly ? "agrees"
-                                             : "–");
 }
 
 }  // namespace kvscope::views

@@ -10,6 +10,7 @@
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/decision_log.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/why_text.h"
 
@@ -17,15 +18,16 @@ namespace kvscope::views {
 
 class CacheTimelineView final : public View {
  public:
-  explicit CacheTimelineView(const ViewServices& services) : services_(services), drawing_(*services.textures) {}
+  explicit CacheTimelineView(const ViewServices& services)
+      : services_(services), drawing_(*services.textures), log_(services) {}
   const char* id() const override { return "cache_timeline"; }
   const char* title() const override { return "Cache timeline"; }
   Place place() const override { return Place::main; }
   void draw(ViewContext& context) override;
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
-  /// Contests of the head drawn last, q ascending; for tests.
-  int n_contests() const { return static_cast<int>(contests_.size()); }
+  /// Rows of the log of the head drawn last, q ascending; for tests.
+  int n_contests() const { return log_.n_rows(); }
 
  private:
   struct PictureKey {
@@ -35,25 +37,17 @@ class CacheTimelineView final : public View {
     bool dark, preview;
     bool operator==(const PictureKey&) const = default;
   };
-  struct LogKey {
-    RunKey run;
-    int layer, kv_head;
-    bool operator==(const LogKey&) const = default;
-  };
   void draw_why(const ViewContext& context, const Cursor& at);
   void draw_picture(ViewContext& context, const Cursor& at, float height);
   void draw_cursor(const ViewContext& context, const Cursor& at, ImVec2 origin);
   void handle_mouse(ViewContext& context, ImVec2 origin);
-  void draw_log(ViewContext& context, const Cursor& at);
-  void draw_contest(ViewContext& context, const HeadAtQuery& head, int index);
 
   ViewServices services_;
   WhyText why_;
   FigureDrawing drawing_;
   Rebuild<PictureKey> rebuild_;
-  Rebuild<LogKey> rebuild_log_;
-  bool occupancy_ = true;               // there was room for it in the frame drawn last
-  std::vector<std::int32_t> contests_;  // indices into the run's contests
+  DecisionLogTable log_;
+  bool occupancy_ = true;  // there was room for it in the frame drawn last
 };
 
 }  // namespace kvscope::views

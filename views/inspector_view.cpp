@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/policy/policy.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
@@ -42,6 +43,7 @@ void InspectorView::row(const char* name, const std::string& value) {
   text_in(services_.theme->palette.muted, name);
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.text, value);
+  services_.items->add_text(std::string("inspector.") + name, last_item(), value);
 }
 
 void InspectorView::draw_token(const ViewContext& context, const Cursor& at) {
@@ -51,7 +53,7 @@ void InspectorView::draw_token(const ViewContext& context, const Cursor& at) {
     wrapped_text_in(services_.theme->palette.text, "“" + token_label(run.pieces[at.token], 80) + "”");
   }
   wrapped_text_in(services_.theme->palette.text, why_.of(*context.a, at));
-  services_.items->add("inspector.why", last_item());
+  services_.items->add_text("inspector.why", last_item(), why_.of(*context.a, at));
   draw_token_rows(HeadAtQuery(run, at.layer, at.kv_head, at.q), at.token);
 }
 
@@ -67,7 +69,15 @@ void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
   const TokenState state = head.state(token);
   row("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
   row("lifetime", life_line(run, head.layer, head.kv_head, token));
-  row("score", number(score_at(run, head.layer, head.kv_head, token), "not made yet"));
+  row("score", score_text(run, head.layer, head.kv_head, token));
+  if (head.reads().selects()) {
+    row("read by this query", (!head.reads().tells_tokens()   ? "not known: slots were used again; "
+                               : state == TokenState::unread  ? "no; "
+                               : state == TokenState::evicted ? "no, it has left; "
+                                                              : "yes; ") +
+                                  std::to_string(head.reads().n_read()) + " of " +
+                                  std::to_string(head.reads().n_kept()) + " kept tokens are");
+  }
   const float mass = mass_at(run, head.layer, head.kv_head, token);
   row("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
   const Verdict verdict = head.verdict(token);
@@ -108,22 +118,50 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
   ImGui::Dummy({1, theme.px(4)});
 }
 
+/// At q at once; what needs all queries up to q when it is known.
+void InspectorView::draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers) {
+  const auto number = [](double value) { return std::isnan(value) ? std::string("–") : format_number(value, 3); };
+  const RunRecord& run = *context.a->run;
+  const bool dense = at.q < run.prompt_len && policy_of(run.policy).plan(run.policy, run.geometry()).dense_prefill;
+  if (dense) row("oracle", "– dense prefill, compressed at " + std::to_string(run.prompt_len));
+  row("recall at q", number(counts_.recall()));
+  row("chance", number(counts_.chance()));
+  row("k / eligible", std::to_string(counts_.capacity) + " / " + std::to_string(counts_.eligible));
+  row("mass kept", number(counts_.mass_kept()));
+  row("mass recall", number(counts_.mass_recall()));
+  const auto of_mean = [&](double value) { return answers == nullptr ? std::string("...") : number(value); };
+  const OracleMean mean = answers == nullptr ? OracleMean{} : answers->mean;
+  row("mean recall",
+      of_mean(mean.recall) + (answers != nullptr && mean.n > 0 ? " over " + std::to_string(mean.n) + " queries" : ""));
+  row("mean chance", of_mean(mean.chance));
+  row("recall above chance", of_mean(mean.above_chance()));
+}
+
 void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
   if (rebuild_metrics_.due({RunKey(context.a), at.layer, at.kv_head, at.q})) {
     metrics_.clear();
     for (const MetricInfo& info : metric_list()) {
+      if (info.needs_oracle) continue;
       const float v = head_metric(run, info.metric, at.q).at(at.layer, at.kv_head);
       metrics_.emplace_back(info.title, std::isnan(v) ? "–" : format_number(v, 3));
     }
+    const Oracle oracle(run);
+    counts_ = oracle.n_queries() > 0 ? oracle.counts(at.layer, at.kv_head, std::min(at.q, oracle.n_queries() - 1))
+                                     : OracleCounts{};
     rebuild_metrics_.done();
   }
   section("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
-  if (!ImGui::BeginTable("head", 2, ImGuiTableFlags_SizingStretchProp)) return;
-  row("policy", run.policy.to_string());
-  row("query", std::to_string(at.q) + " of " + std::to_string(run.n_tokens() - 1));
-  for (const auto& [title, value] : metrics_) row(std::string(title).c_str(), value);
-  ImGui::EndTable();
+  const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at);
+  if (ImGui::BeginTable("head", 2, ImGuiTableFlags_SizingStretchProp)) {
+    row("policy", run.policy_at(at.q).to_string());
+    if (!run.changes.empty()) row("changes", policy_history(run));
+    row("query", std::to_string(at.q) + " of " + std::to_string(run.n_tokens() - 1));
+    for (const auto& [title, value] : metrics_) row(std::string(title).c_str(), value);
+    draw_oracle_rows(context, at, answers ? &*answers : nullptr);
+    ImGui::EndTable();
+  }
+  if (answers) oracles_.draw(*answers);
 }
 
 }  // namespace kvscope::views

@@ -8,6 +8,7 @@
 #include "views/frame/view_services.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/heat_map.h"
+#include "views/widgets/oracle_table.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/why_text.h"
 
@@ -15,7 +16,8 @@ namespace kvscope::views {
 
 class InspectorView final : public View {
  public:
-  explicit InspectorView(const ViewServices& services) : services_(services), heads_(*services.textures) {}
+  explicit InspectorView(const ViewServices& services)
+      : services_(services), heads_(*services.textures), oracles_(services) {}
   const char* id() const override { return "inspector"; }
   const char* title() const override { return "Inspector"; }
   Place place() const override { return Place::side; }
@@ -39,6 +41,7 @@ class InspectorView final : public View {
   void draw_token_rows(const HeadAtQuery& head, int token);
   void draw_all_heads(ViewContext& context, const Cursor& at);
   void draw_head(const ViewContext& context, const Cursor& at);
+  void draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers);
   void row(const char* name, const std::string& value);
   void section(const std::string& title);
 
@@ -48,6 +51,8 @@ class InspectorView final : public View {
   Rebuild<TokenKey> rebuild_heads_;
   Rebuild<HeadKey> rebuild_metrics_;
   std::vector<std::pair<std::string_view, std::string>> metrics_;  // title, value
+  OracleCounts counts_;                                            // of the run's oracle at q
+  OracleTable oracles_;
 };
 
 }  // namespace kvscope::views

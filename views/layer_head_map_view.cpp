@@ -1,5 +1,6 @@
 #include "views/layer_head_map_view.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -10,8 +11,9 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::array kMetrics = {Metric::density,     Metric::evict_ratio, Metric::cache_share, Metric::recall,
-                                 Metric::mass_recall, Metric::regret,      Metric::output_error};
+constexpr std::array kMetrics = {Metric::density,     Metric::evict_ratio, Metric::cache_share,  Metric::recall,
+                                 Metric::mass_recall, Metric::regret,      Metric::mean_recall,  Metric::above_chance,
+                                 Metric::mass_kept,   Metric::read_share,  Metric::output_error, Metric::read_mass};
 
 }  // namespace
 
@@ -23,6 +25,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
     return;
   }
   draw_header(context);
+  if (draw_refusal(context)) return;
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
   const LayerHeadMapOptions options = options_of(context);
@@ -61,6 +64,45 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
     }
   }
   draw_oracle_note(context);
+  draw_comparison_note(context);
+}
+
+std::string LayerHeadMapView::refusal(const ViewContext& context) const {
+  if (!drawable(context.b) || static_cast<MapCompare>(compare_) == MapCompare::none) return {};
+  const RunRecord &a = *context.a->run, &b = *context.b->run;
+  const int common = common_prefix(a, b);
+  if (!same_shape(a, b) || !tokens_part(a, b) || context.q() < common) return {};
+  return "Different tokens from " + std::to_string(common) + " on: only distributions compare.";
+}
+
+bool LayerHeadMapView::draw_refusal(ViewContext& context) {
+  const std::string why = refusal(context);
+  if (why.empty()) return false;
+  wrapped_text_in(services_.theme->palette.warn, why);
+  services_.items->add_text("map.refusal", last_item(), why);
+  if (ImGui::Button("Replay A's tokens under B's policy") && context.command) context.command("run.replay_as_b");
+  services_.items->add("map.replay", last_item());
+  const int common = common_prefix(*context.a->run, *context.b->run);
+  if (common == 0) return true;
+  ImGui::SameLine();
+  if (ImGui::Button(("Go to query " + std::to_string(common - 1)).c_str())) context.selection->q = common - 1;
+  services_.items->add("map.go_to_common", last_item());
+  return true;
+}
+
+/// What A and B are held against, and the query that both have.
+void LayerHeadMapView::draw_comparison_note(const ViewContext& context) {
+  const LayerHeadMapOptions options = options_of(context);
+  if (options.compare == MapCompare::none || !refusal(context).empty()) return;
+  const FontScope small(services_.theme->fonts.small);
+  if (options.q != context.q()) {
+    const std::string text = "Both at query " + std::to_string(options.q) + ": one of them has no more tokens.";
+    text_in(services_.theme->palette.warn, text);
+    services_.items->add_text("map.both_at", last_item(), text);
+  }
+  if (common_oracle_.empty() || !metric_info(options.metric).needs_oracle) return;
+  text_in(services_.theme->palette.muted, common_oracle_);
+  services_.items->add_text("map.common_oracle", last_item(), common_oracle_);
 }
 
 void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
@@ -69,8 +111,8 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   const FontScope small(services_.theme->fonts.small);
   text_in(services_.theme->palette.warn,
           run.future_mass.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
-                                      : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) + " of " +
-                                            std::to_string(run.n_tokens()) + " queries.");
+                                  : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) + " of " +
+                                        std::to_string(run.n_tokens()) + " queries.");
 }
 
 LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {
@@ -80,6 +122,10 @@ LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) con
   options.preview = context.a->preview;
   if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
   options.compare = static_cast<MapCompare>(compare_);
+  // Where one run simply ends before the other, both are seen at the last query that they share.
+  const int common = common_prefix(*context.a->run, *context.b->run);
+  if (options.compare != MapCompare::none && !tokens_part(*context.a->run, *context.b->run))
+    options.q = std::min(options.q, common - 1);
   if (options.compare == MapCompare::none) return options;
   options.preview_b = context.b->preview;
   options.fit = options.compare == MapCompare::difference;
@@ -89,7 +135,7 @@ LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) con
 }
 
 std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) const {
-  if (!drawable(context.a)) return std::nullopt;
+  if (!drawable(context.a) || !refusal(context).empty()) return std::nullopt;
   const LayerHeadMapOptions options = options_of(context);
   ViewFigure figure{options, {context.a->run}};
   if (options.compare != MapCompare::none) figure.runs.push_back(context.b->run);
@@ -110,6 +156,7 @@ void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
   };
   map_a_ = part(0);
   map_b_ = key.options.compare == MapCompare::side_by_side ? part(n) : HeadMap{};
+  common_oracle_ = common_oracle_note(runs, key.options);
   drawing_.set(std::move(built.figure));
 }
 

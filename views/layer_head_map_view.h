@@ -26,9 +26,13 @@ class LayerHeadMapView final : public View {
     bool dark;
     bool operator==(const Key&) const = default;
   };
+  /// Why A and B cannot be compared cell by cell at this position; empty if they can.
+  std::string refusal(const ViewContext& context) const;
+  bool draw_refusal(ViewContext& context);
   LayerHeadMapOptions options_of(const ViewContext& context) const;
   void draw_header(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
+  void draw_comparison_note(const ViewContext& context);
   void build(const ViewContext& context, const Key& key);
   void draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown, ImVec2 origin);
   void draw_hover_card(const ViewContext& context, const RunRecord& run, int layer, int kv_head);
@@ -37,6 +41,7 @@ class LayerHeadMapView final : public View {
   FigureDrawing drawing_;
   Rebuild<Key> rebuild_;
   HeadMap map_a_, map_b_;
+  std::string common_oracle_;                                 // what both are held against
   int compare_ = static_cast<int>(MapCompare::side_by_side);  // where there is a B
 };
 

@@ -20,8 +20,9 @@ constexpr std::array<std::string_view, 4> kModes = {"State", "Score", "Heads kee
 constexpr std::array<std::string_view, 4> kModeHints = {
     "What the token is to this head at the scrub position: sink, window, kept or evicted.",
     "Raw retention score of the token in this head, from the 2nd to the 98th percentile. Outlined: no score yet.",
-    "How many KV heads of this layer still see the token.",
-    "The policy's choice against the future-attention oracle's with the same budget."};
+    "How many KV heads of this layer still see the token. Outlined: sinks and window, which the rule keeps in all.",
+    "The policy's choice against that of the run's oracle, which holds as many tokens as this head keeps at the scrub "
+    "position, or as many as the run states."};
 
 /// Colours behind text are toned down, so that a page of them stays readable.
 Colour soft(const Theme& theme, Colour c) { return mix(theme.palette.panel, c, theme.dark ? 0.62 : 0.5); }
@@ -81,15 +82,30 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
   ViewFigure figure{options, {context.a->run}};
   if (!drawable(context.b) || !same_shape(run, *context.b->run) || common_prefix(run, *context.b->run) == 0)
     return figure;
+  if (!b_comparable(context)) return figure;
   options.with_b = true;
   options.preview_b = context.b->preview;
   return ViewFigure{options, {context.a->run, context.b->run}};
 }
 
+bool TokenStripView::b_comparable(const ViewContext& context) {
+  if (!drawable(context.b)) return false;
+  const RunRecord &a = *context.a->run, &b = *context.b->run;
+  const int common = common_prefix(a, b);
+  return common > 0 && (context.q() < common || !tokens_part(a, b));
+}
+
 void TokenStripView::draw_header(ViewContext& context) {
   const RunRecord& run = *context.a->run;
   const Theme& theme = *services_.theme;
-  draw_text(theme.fonts.bold, theme.palette.text, head_title(context));
+  std::string title = head_title(context);
+  if (context.selection->colour == ColourMode::kept_heads) {
+    const std::string label = context.b != nullptr ? context.a->label + ": " : "";
+    title = label + "Layer " + std::to_string(context.cursor_in(run).layer) + ", all " +
+            std::to_string(run.evict_at.n_kv_heads()) + " KV heads";
+  }
+  draw_text(theme.fonts.bold, theme.palette.text, title);
+  services_.items->add_text("strip.title", last_item(), title);
   ImGui::SameLine();
   text_in(theme.palette.muted,
           "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
@@ -109,6 +125,11 @@ void TokenStripView::draw_legend(const ViewContext& context) {
         swatches.push_back(
             {soft(theme, state_colour(s, theme.dark)), std::string(state_name(s)), s == TokenState::evicted});
       }
+      if (!run.reads.empty())
+        swatches.push_back({soft(theme, state_colour(TokenState::unread, theme.dark)),
+                            std::string(state_name(TokenState::unread)) + " by this query"});
+      if (run.status == RunStatus::running && context.q() >= run.queries())
+        swatches.push_back({{0, 0, 0, 0}, std::string(state_name(TokenState::undecided)), false, true});
       break;
     case ColourMode::oracle:
       for (Verdict v : {Verdict::kept_rightly, Verdict::kept_wrongly, Verdict::missed, Verdict::dropped_rightly}) {
@@ -128,13 +149,17 @@ void TokenStripView::draw_legend(const ViewContext& context) {
         swatches.push_back(
             {sample(Colormap::viridis, static_cast<double>(k) / n), std::to_string(k) + " of " + std::to_string(n)});
       }
+      swatches.push_back({{0, 0, 0, 0}, "kept by rule: sinks and window", false, true});
       break;
     }
   }
-  if (common_ > 0 && drawable(context.b) && context.selection->colour == ColourMode::state) {
-    swatches.push_back({{0, 0, 0, 0}, "underline: " + context.b->label + ", where the tokens agree", false, false});
+  if (b_comparable(context) && context.selection->colour == ColourMode::state) {
+    const std::string at = context.q() < common_ ? "" : ", at its last query " + std::to_string(common_ - 1);
+    swatches.push_back({{0, 0, 0, 0}, "underline: " + context.b->label + at, false, false});
   }
   legend(services_, swatches);
+  for (const Swatch& swatch : swatches)
+    services_.items->add_text("strip.legend." + swatch.label, last_item(), swatch.label);
 }
 
 void TokenStripView::measure(const RunRecord& run) {
@@ -189,7 +214,7 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   scroll_to_selection(context, line_height);
   const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
   b_.reset();
-  if (common_ > 0 && drawable(context.b)) {
+  if (b_comparable(context)) {
     const Cursor b = context.cursor_in(*context.b->run);
     b_.emplace(*context.b->run, b.layer, b.kv_head, b.q);
   }
@@ -254,6 +279,7 @@ TokenStripView::Chip TokenStripView::state_chip(const HeadAtQuery& head, int tok
   const Theme& theme = *services_.theme;
   const TokenState state = head.state(token);
   if (state == TokenState::future) return {{0, 0, 0, 0}, theme.palette.faint};
+  if (state == TokenState::undecided) return {{0, 0, 0, 0}, theme.palette.muted, false, true};
   const Colour fill = soft(theme, state_colour(state, theme.dark));
   if (state == TokenState::evicted) return {fill, theme.palette.muted, true};
   return {fill, ink_on(fill)};
@@ -273,6 +299,9 @@ TokenStripView::Chip TokenStripView::chip(ColourMode mode, const HeadAtQuery& he
     return value_chip((score_at(*head.run, head.layer, head.kv_head, token) - scores_.lo) / (scores_.hi - scores_.lo));
   }
   if (mode == ColourMode::kept_heads) {
+    // What the rule keeps is no choice of any head.
+    const TokenState in_cache = head.cache_state(token);
+    if (in_cache != TokenState::kept && in_cache != TokenState::evicted) return value_chip(NAN);
     return value_chip(static_cast<double>(kept_heads(*head.run, head.layer, token, head.q)) /
                       head.run->evict_at.n_kv_heads());
   }
@@ -313,6 +342,10 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
                  to_imgui(selected ? theme.palette.text : theme.palette.accent), theme.px(3), 0, theme.px(1.75f));
   }
   services_.items->add("strip.token", token, item_rect(min, max));
+  if (c.outlined) services_.items->add("strip.outlined", token, item_rect(min, max));
+  if (b_ && token < common_) services_.items->add("strip.underlined", token, item_rect(min, max));
+  if (context.selection->colour == ColourMode::state && head.state(token) == TokenState::unread)
+    services_.items->add("strip.unread", token, item_rect(min, max));
 }
 
 void TokenStripView::handle_mouse(ViewContext& context, int hovered) {
@@ -330,11 +363,10 @@ void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   ImGui::BeginTooltip();
   draw_text(services_.theme->fonts.bold, p.text, identity_line(run, head.layer, head.kv_head, token));
   text_in(p.text, std::string(state_name(head.state(token))) + "; " + life_line(run, head.layer, head.kv_head, token));
-  const float score = score_at(run, head.layer, head.kv_head, token),
-              mass = mass_at(run, head.layer, head.kv_head, token);
+  const float mass = mass_at(run, head.layer, head.kv_head, token);
   const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
-  text_in(p.muted, "score " + (std::isnan(score) ? "not made yet" : format_number(score, 4)) +
-                       " · future attention mass " + (std::isnan(mass) ? "unknown" : format_number(mass, 3) + so_far));
+  text_in(p.muted, "score: " + score_text(run, head.layer, head.kv_head, token) + " · future attention mass " +
+                       (std::isnan(mass) ? "unknown" : format_number(mass, 3) + so_far));
   const Verdict verdict = head.verdict(token);
   if (verdict != Verdict::none) text_in(verdict == Verdict::missed ? p.bad : p.muted, verdict_name(verdict));
   text_in(p.muted, std::to_string(kept_heads(run, head.layer, token, head.q)) + " of " +

@@ -32,6 +32,8 @@ class TokenStripView final : public View {
     bool struck = false;    // evicted: never by colour alone
     bool outlined = false;  // no value
   };
+  /// Whether B's fate of a token can stand beside A's: both have the same tokens up to this query.
+  static bool b_comparable(const ViewContext& context);
   void draw_header(ViewContext& context);
   void draw_legend(const ViewContext& context);
   void draw_tokens(ViewContext& context, const Cursor& at);

@@ -20,6 +20,9 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
                 [&session] { session.decode_again(); }});
   registry.add({"run.replay", "Replay A's tokens under this policy", "Run", "", "", idle_with_a,
                 [&session] { session.replay(); }});
+  registry.add({"run.replay_as_b", "Replay A's tokens under B's policy", "Run", "", "",
+                [&session, idle] { return idle() && session.a() != nullptr && session.shown_b() != nullptr; },
+                [&session] { session.replay(session.shown_b()->run->policy); }});
 }
 
 // Without ids: the two newest runs, or B out of sight if it is on show.
@@ -50,9 +53,20 @@ void add_list_commands(CommandRegistry& registry, Session& session) {
 }
 
 void add_preview_commands(CommandRegistry& registry, Session& session, UiState& ui) {
-  registry.add({"run.copy_command", "Copy as command", "Run", "Ctrl+Shift+C", "", nullptr, [&session, &ui] {
+  registry.add({"run.copy_command", "Copy A as command", "Run", "Ctrl+Shift+C", "id: run id (A)",
+                [&session] { return session.a() != nullptr; },
+                [&session, &ui](const nlohmann::json& arguments) {
+                  const int id = integer_argument(arguments, "id", session.a()->id);
+                  const RunEntry* entry = session.find_run(id);
+                  if (!entry) usage_error("id", "no run " + std::to_string(id));
+                  if (entry->run->command_line.empty()) usage_error("run", "its trace does not tell its command");
+                  ui.clipboard = entry->run->command_line;
+                  session.messages().notify("copied the command that did run " + std::to_string(id));
+                  return ui.clipboard;
+                }});
+  registry.add({"prompt.copy_command", "Copy the next run as command", "Run", "", "", nullptr, [&session, &ui] {
                   ui.clipboard = session.command_line();
-                  session.messages().notify("copied the command that does this run");
+                  session.messages().notify("copied the command that does what the panel is set to");
                   return ui.clipboard;
                 }});
   registry.add({"preview.apply", "Preview this policy on A's scores", "Run", "", "",

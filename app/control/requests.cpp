@@ -93,6 +93,8 @@ bool Requests::serve(Pending& pending) {
     answer["state"] = host_.state();
   } else if (query == "item") {
     answer["rect"] = host_.item(request.at("id").get<std::string>());
+  } else if (query == "text") {
+    answer["text"] = host_.text(request.at("id").get<std::string>());
   } else if (query == "items") {
     answer["items"] = host_.items();
   } else if (query == "commands") {
@@ -101,7 +103,7 @@ bool Requests::serve(Pending& pending) {
     throw Error({.code = ExitCode::usage,
                  .file = "query",
                  .found = "'" + query + "'",
-                 .expected = "state, item, items, commands or wait"});
+                 .expected = "state, item, text, items, commands or wait"});
   }
   pending.reply(answer);
   return true;

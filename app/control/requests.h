@@ -4,6 +4,7 @@
 //   {"command": "run.start", "args": {...}}          -> {"ok": true, "result": ...}
 //   {"query": "state"}                               -> {"ok": true, "state": {...}}   Session::state() and "frame"
 //   {"query": "item", "id": "strip.token.17"}        -> {"ok": true, "rect": [x, y, w, h]}   in pixels of the window
+//   {"query": "text", "id": "status"}                -> {"ok": true, "text": what is written there, or null}
 //   {"query": "items"} | {"query": "commands"}       -> {"ok": true, "items": [...]}
 //   {"query": "wait", "until": {"/running": false, "/a/n_tokens": {"at_least": 9}}, "timeout": 10}
 //                                                    -> {"ok": true} once all hold of the state
@@ -25,6 +26,7 @@ class Requests {
     std::function<nlohmann::json(const std::string& id, const nlohmann::json& args)> execute;  // throws Error
     std::function<nlohmann::json()> state;
     std::function<nlohmann::json(const std::string& id)> item;  // rect or null
+    std::function<nlohmann::json(const std::string& id)> text;  // what is written there, or null
     std::function<nlohmann::json()> items, commands;
     std::function<bool()> busy;  // a command's effect is still to come (a screenshot, say): its answer waits
   };

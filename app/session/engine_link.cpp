@@ -1,11 +1,14 @@
 #include "app/session/engine_link.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "app/process/usage.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 
@@ -16,7 +19,18 @@ std::string_view to_string(EngineState state) {
 
 double TaskProgress::rate() const {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_start).count();
-  return seconds > 0.05 ? value / seconds : 0;
+  return seconds > 0.05 ? (value - start_value) / seconds : 0;
+}
+
+std::string TaskProgress::line() const {
+  if (max <= 0) return phase;
+  std::string line = phase + " " + fixed_text(value, 0) + " / " + fixed_text(max, 0);
+  const double per_second = rate();
+  if (per_second <= 0) return line;
+  if (phase == "decode") line += ", " + fixed_text(per_second, per_second < 10 ? 1 : 0) + " tok/s";
+  if (value >= max) return line;
+  const long left = std::lround(std::clamp((max - value) / per_second, 0.0, 3.6e6));
+  return line + ", " + std::to_string(left / 60) + (left % 60 < 10 ? ":0" : ":") + std::to_string(left % 60) + " left";
 }
 
 EngineLink::EngineLink(Options options, Messages& messages, Revision& revision, Worker& background)
@@ -123,7 +137,24 @@ void EngineLink::poll() {
 }
 
 void EngineLink::pass_snapshot() {
-  if (auto snapshot = assembler_->take_snapshot()) options_.on_snapshot(std::move(*snapshot));
+  auto snapshot = assembler_->take_snapshot();
+  if (!snapshot) return;
+  follow(*snapshot->run);
+  options_.on_snapshot(std::move(*snapshot));
+}
+
+void EngineLink::follow(const RunRecord& run) {
+  if (!run_in_progress() || run.status != RunStatus::running || run.n_queries < run.prompt_len || run.n_queries == 0)
+    return;
+  const double decoded = run.n_tokens() - run.prompt_len;
+  enter_phase("decode", decoded);
+  progress_.value = decoded;
+  progress_.max = run.n_positions - run.prompt_len;
+}
+
+void EngineLink::enter_phase(const std::string& phase, double value) {
+  if (phase == progress_.phase) return;
+  progress_ = {.phase = phase, .phase_start = std::chrono::steady_clock::now(), .start_value = value};
 }
 
 void EngineLink::handle(const nlohmann::json& event) {
@@ -209,9 +240,9 @@ void EngineLink::ended(const nlohmann::json& event) {
 }
 
 void EngineLink::set_progress(const nlohmann::json& event) {
-  const std::string phase = event.value("phase", "");
-  if (phase != progress_.phase) progress_.phase_start = std::chrono::steady_clock::now();
-  progress_.phase = phase;
+  // What an engine says of the prompt may come after the first tokens of the answer, which tell that it is over.
+  if (run_in_progress() && progress_.phase == "decode") return;
+  enter_phase(event.value("phase", ""), 0);
   progress_.value = event.value("value", 0.0);
   progress_.max = event.value("max", 0.0);
   progress_.text = event.value("text", "");

@@ -25,7 +25,10 @@ struct TaskProgress {
   std::string phase, text;
   double value = 0, max = 0;
   std::chrono::steady_clock::time_point phase_start;
-  double rate() const;  // of value, per second since the phase began; 0 if not known
+  double start_value = 0;  // when the phase began
+  double rate() const;     // of value, per second since the phase began; 0 if not known
+  /// "decode 336 / 1300, 133 tok/s, 0:07 left"
+  std::string line() const;
 };
 
 class EngineLink {
@@ -70,6 +73,9 @@ class EngineLink {
   void request_failed(const nlohmann::json& event);
   void ended(const nlohmann::json& event);
   void set_progress(const nlohmann::json& event);
+  void enter_phase(const std::string& phase, double value);
+  /// An engine tells of its prefill; how far it has decoded is seen from what it sends.
+  void follow(const RunRecord& run);
 
   Options options_;
   Messages& messages_;

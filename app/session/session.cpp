@@ -73,13 +73,23 @@ void Session::decode_again() {
   start(next_run_.decode_again(*a()->run), RunList::Place::b);
 }
 
-void Session::replay() {
+void Session::replay() { replay(parameters().policy); }
+
+void Session::replay(const PolicySpec& policy) {
   if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
-  start(next_run_.replay(*a()->run), RunList::Place::b);
+  RunRequest request = next_run_.replay(*a()->run);
+  request.policy = policy;
+  start(request, RunList::Place::b);
 }
 
 void Session::run_done() {
-  if (const RunEntry* entry = find_run(runs_.newest_begun())) messages_.log(summary(*entry));
+  if (const RunEntry* entry = find_run(runs_.newest_begun())) {
+    messages_.log(summary(*entry));
+    const RunRecord& run = *entry->run;
+    if (run.status == RunStatus::cancelled)
+      messages_.notify("stopped at " + std::to_string(run.n_tokens() - run.prompt_len) + " of " +
+                       std::to_string(run.n_positions - run.prompt_len) + " new tokens");
+  }
   request_preview();
 }
 

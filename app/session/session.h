@@ -58,6 +58,7 @@ class Session {
   void decode_again();
   /// The tokens of A, teacher-forced, under the present policy; becomes B: comparable cell by cell to the end.
   void replay();
+  void replay(const PolicySpec& policy);
   bool run_in_progress() const { return engine_.run_in_progress(); }
 
   const std::vector<RunEntry>& runs() const { return runs_.all(); }

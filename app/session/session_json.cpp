@@ -119,7 +119,8 @@ nlohmann::json Session::state() const {
           {"selection", selection_json(selection_)},
           {"parameters", parameters},
           {"preview", {{"shown", preview_.shown()}, {"pending", preview_.pending()}, {"note", preview_.note()}}},
-          {"progress", {{"phase", progress.phase}, {"value", progress.value}, {"max", progress.max}}},
+          {"progress",
+           {{"phase", progress.phase}, {"value", progress.value}, {"max", progress.max}, {"line", progress.line()}}},
           {"files_busy", files_.busy()},
           {"banners", banners},
           {"notice", messages_.notice()}};

@@ -11,6 +11,12 @@ views::ShownRun shown(const RunEntry* entry, const char* label) {
   return {.run = entry->run, .preview = false, .label = label, .revision = entry->revision};
 }
 
+// A run that goes on has left the preview of it behind.
+std::string preview_label(const RunRecord& preview, const RunRecord& a) {
+  if (preview.n_tokens() >= a.n_tokens()) return "preview of A";
+  return "preview of A, up to q " + std::to_string(preview.n_tokens() - 1);
+}
+
 }  // namespace
 
 void ShownRuns::update(const RunList& runs, const Preview& preview) {
@@ -18,7 +24,10 @@ void ShownRuns::update(const RunList& runs, const Preview& preview) {
   b_ = {};
   if (!a_.run) return;
   if (preview.shown()) {
-    b_ = {.run = preview.run(), .preview = true, .label = "preview of A", .revision = preview.revision()};
+    b_ = {.run = preview.run(),
+          .preview = true,
+          .label = preview_label(*preview.run(), *a_.run),
+          .revision = preview.revision()};
   } else {
     b_ = shown(runs.b(), "B");
   }

@@ -40,7 +40,7 @@ AppWindow::AppWindow(const WindowOptions& options)
       requests_(request_host()) {
   ui_.dark = !options.light;
   set_up_imgui();
-  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_};
+  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_, .wake = glfwPostEmptyEvent};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
   add_all_commands(commands_, session_, ui_, views_);
@@ -315,6 +315,10 @@ Requests::Host AppWindow::request_host() {
   host.item = [this](const std::string& id) -> nlohmann::json {
     const auto rect = items_.find(id);
     return rect ? nlohmann::json{rect->x, rect->y, rect->w, rect->h} : nlohmann::json();
+  };
+  host.text = [this](const std::string& id) -> nlohmann::json {
+    const auto text = items_.text(id);
+    return text ? nlohmann::json(*text) : nlohmann::json();
   };
   host.items = [this] { return nlohmann::json(items_.ids()); };
   host.commands = [this] {

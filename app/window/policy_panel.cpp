@@ -7,8 +7,10 @@
 #include <string>
 
 #include "app/window/panel.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -126,23 +128,29 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
   return changed;
 }
 
-bool draw_parameter_value(const ParameterInfo& info, const std::string& label, double& value) {
+// Moved to a value with as many decimals as it shows; what lies beyond the slider can be typed.
+bool draw_parameter_value(const ParameterInfo& info, const std::string& label, int n_positions, double& value) {
   if (info.kind == ParameterKind::choice) return draw_choice(info, label, value);
-  if (info.kind == ParameterKind::real) {
-    float x = static_cast<float>(value);
-    const bool near_one = info.min > 0 && info.max <= 1;  // a decay: what matters is how far it is from 1
-    const float lo = static_cast<float>(std::max(info.min, -20.0)), hi = static_cast<float>(std::min(info.max, 20.0));
-    const bool changed = ImGui::SliderFloat(label.c_str(), &x, near_one ? std::max(lo, 0.99f) : lo, hi,
-                                            near_one ? "%.6f" : "%.2f", ImGuiSliderFlags_AlwaysClamp);
-    if (changed) value = near_one ? std::round(x * 1e6) / 1e6 : std::round(x * 100) / 100;
-    return changed;
-  }
-  int x = static_cast<int>(value);
-  const int hi = static_cast<int>(std::min(info.max, std::max(256.0, 2 * info.default_value)));
-  const bool changed =
-      ImGui::SliderInt(label.c_str(), &x, static_cast<int>(info.min), hi, "%d", ImGuiSliderFlags_AlwaysClamp);
-  if (changed) value = x;
-  return changed;
+  const ParameterSlider slider = info.slider_of(n_positions);
+  const int flags = ImGuiSliderFlags_AlwaysClamp | (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
+  const auto lo = static_cast<float>(std::min(slider.min, value)), hi = static_cast<float>(std::max(slider.max, value));
+  auto x = static_cast<float>(value);
+  const std::string format = "%." + std::to_string(slider.decimals) + "f";
+  if (!ImGui::SliderFloat(label.c_str(), &x, lo, hi, format.c_str(), flags)) return false;
+  const double scale = std::pow(10.0, slider.decimals);
+  value = std::clamp(std::round(static_cast<double>(x) * scale) / scale, info.min, info.max);
+  return true;
+}
+
+// What a hybrid makes of the loaded model.
+void draw_heads_note(Panel& panel) {
+  const PolicySpec& policy = panel.session.parameters().policy;
+  const auto& model = panel.session.engine().model();
+  if (!model || policy_of(policy).heads_note == nullptr) return;
+  const std::string note = policy_of(policy).heads_note(policy, {model->n_layers, model->n_kv_heads, {}});
+  const views::FontScope font(panel.theme().fonts.small);
+  wrapped_text_in(panel.theme().palette.muted, note);
+  panel.services.items->add_text("policy.heads_note", views::last_item(), note);
 }
 
 void draw_parameters(Panel& panel) {
@@ -161,11 +169,16 @@ void draw_parameters(Panel& panel) {
     ImGui::SameLine(panel.px(110));
     ImGui::SetNextItemWidth(-1);
     double value = it->second;
-    const bool changed = draw_parameter_value(parameter, "##" + title, value);
-    panel.item("policy." + std::string(parameter.name));
+    const bool used = policy_of(policy).uses(policy, parameter.name);
+    ImGui::BeginDisabled(!used);
+    const bool changed = draw_parameter_value(parameter, "##" + title, panel.session.n_positions(), value);
+    ImGui::EndDisabled();
+    panel.services.items->add_text("policy." + std::string(parameter.name), views::last_item(),
+                                   (used ? "" : "disabled ") + number_text(value));
     tooltip(panel, parameter.definition);
     if (changed) panel.run("policy.set", {{"parameter", parameter.name}, {"value", value}});
   }
+  draw_heads_note(panel);
 }
 
 // What the change means for what is on show: measured, preview, or why there is none.

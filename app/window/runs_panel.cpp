@@ -4,6 +4,7 @@
 
 #include "app/window/panel.h"
 #include "engine/core/support/text.h"
+#include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -74,12 +75,16 @@ void draw_run(Panel& panel, const RunEntry& entry) {
   ImGui::SameLine(0, panel.px(10));
   ImGui::BeginGroup();
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(3));
-  text_in(palette.text, std::to_string(entry.id) + "   " + short_policy(run.policy));
+  std::string name = short_policy(run.policy);
+  if (!run.changes.empty()) name = run.policy.name + " " + views::policy_history(run);
+  text_in(palette.text, std::to_string(entry.id) + "   " + name);
+  panel.services.items->add_text("run." + std::to_string(entry.id) + ".name", views::last_item(), name);
   if (ImGui::IsItemHovered()) tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
   draw_text(panel.theme().fonts.small, run.status == RunStatus::failed ? palette.bad : palette.muted, detail_of(run));
   ImGui::EndGroup();
   if (ImGui::BeginPopupContextItem("run_menu")) {
+    if (ImGui::MenuItem("Copy as command")) panel.run("run.copy_command", {{"id", entry.id}});
     if (ImGui::MenuItem("Save as trace ...")) panel.run("trace.save", {{"id", entry.id}});
     if (ImGui::MenuItem("Remove from the list")) panel.run("run.remove", {{"id", entry.id}});
     ImGui::EndPopup();

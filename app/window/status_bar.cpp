@@ -1,35 +1,16 @@
 // The line at the bottom: what is going on, how fast, how long still.
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
-#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {
 
 constexpr std::chrono::seconds kNoticeTime(8);
-
-std::string duration(double seconds) {
-  char text[32];
-  const long s = std::lround(std::clamp(seconds, 0.0, 3.6e6));
-  std::snprintf(text, sizeof text, "%ld:%02ld", s / 60, s % 60);
-  return text;
-}
-
-std::string progress_text(const TaskProgress& progress) {
-  const double rate = progress.rate();
-  if (progress.max <= 0) return progress.phase;
-  std::string line = progress.phase + "  " + fixed_text(progress.value, 0) + " / " + fixed_text(progress.max, 0);
-  if (progress.phase == "decode" && rate > 0) line += "    " + fixed_text(rate, 1) + " tok/s";
-  if (rate > 0 && progress.value < progress.max)
-    line += "    " + duration((progress.max - progress.value) / rate) + " left";
-  return line;
-}
 
 void draw_bar(Panel& panel, double share) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
@@ -52,15 +33,19 @@ void draw_status_bar(Panel& panel) {
   ImGui::SetCursorPos({panel.px(16), panel.px(5)});
   const TaskProgress& progress = session.engine().progress();
   const bool fresh = std::chrono::steady_clock::now() - session.messages().notice_time() < kNoticeTime;
+  std::string text;
+  views::Colour colour = palette.text;
   if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
-    views::text_in(palette.text, progress_text(progress));
+    text = progress.line();
   } else if (fresh && !session.messages().notice().empty()) {
-    views::text_in(palette.text, escape_for_terminal(session.messages().notice(), 300));
+    text = escape_for_terminal(session.messages().notice(), 300);
   } else {
-    views::text_in(palette.muted, "engine " + std::string(to_string(session.engine().state())));
+    text = "engine " + std::string(to_string(session.engine().state()));
+    colour = palette.muted;
   }
-  panel.item("status");
+  views::text_in(colour, text);
+  panel.services.items->add_text("status", views::last_item(), text);
 
   std::string right;
   if (const views::ShownRun* a = session.shown_a()) {

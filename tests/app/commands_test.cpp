@@ -111,16 +111,32 @@ TEST_CASE("Switches of the window change its state only") {
   CHECK(program.ui.quit);
 }
 
-TEST_CASE("run.copy_command gives the line that does the run again") {
+TEST_CASE("prompt.copy_command gives the line that does what the panel is set to") {
   Program program;
   program.commands.execute("prompt.set", {{"text", "it's a\nprompt"}});
   program.commands.execute("policy.set", {{"policy", "streaming:window=60"}});
-  const std::string line = program.commands.execute("run.copy_command").get<std::string>();
+  const std::string line = program.commands.execute("prompt.copy_command").get<std::string>();
   CHECK(line.starts_with("kvscope run "));
   // What was written and no more: a gate's own numbers are to hold for the rest, there as here.
   CHECK(line.find("--policy streaming:window=60 ") != std::string::npos);
   CHECK(line.ends_with("--prompt 'it'\\''s a\nprompt'"));
   CHECK(program.ui.clipboard == line);
+}
+
+// W12: it gave the panel's policy while another one had made A.
+TEST_CASE("run.copy_command gives the line that did A, whatever the panel is set to since") {
+  Program program;
+  Session& session = program.session;
+  CHECK_THROWS_WITH(program.commands.execute("run.copy_command"), Catch::Contains("not possible now"));
+  const test::TemporaryFolder folder;
+  const std::string trace = (folder / "a.h5").string();
+  save_trace(trace, test::random_run(3), false);
+  session.open_trace(trace);
+  while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  session.poll();
+  program.commands.execute("policy.set", {{"policy", "quest:read=128"}});
+  CHECK(program.commands.execute("run.copy_command") == "kvscope run models/random-model --seed 3");
+  CHECK(program.ui.clipboard == "kvscope run models/random-model --seed 3");
 }
 
 TEST_CASE("What the window exports of each view is the library's figure of what is selected, byte for byte") {

@@ -10,6 +10,7 @@
 
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 
@@ -126,6 +127,61 @@ TEST_CASE("A preview that would not be honest is refused with the reason") {
   fixture.wait([&] { return !session.preview().pending(); });
   CHECK_FALSE(session.preview().shown());
   CHECK(session.preview().note().find("window") != std::string::npos);
+}
+
+// W6: "prefill 11 / 12" stood there during the whole answer, "cancelling at the next token" ever after.
+TEST_CASE("The progress of a run is that of what it does, and a stopped one says where it stopped") {
+  Fixture fixture("--slow 10");
+  Session& session = fixture.session;
+  session.next_run().set_max_tokens(500);
+  session.start_run();
+  const auto decoded = [&] {
+    return session.shown_a() ? session.shown_a()->run->n_tokens() - session.shown_a()->run->prompt_len : 0;
+  };
+  fixture.wait([&] { return decoded() > 20; });
+  const TaskProgress& progress = session.engine().progress();
+  CHECK(progress.phase == "decode");
+  CHECK(progress.max == 500);
+  CHECK(progress.line().starts_with("decode " + fixed_text(progress.value, 0) + " / 500, "));
+  CHECK(progress.line().find(" tok/s, 0:0") != std::string::npos);
+  CHECK(progress.rate() < 110);  // a step takes 10 ms: the prompt is not counted in
+  session.engine().cancel_run();
+  fixture.run_to_end();
+  CHECK(progress.phase.empty());
+  CHECK(session.messages().notice() == "stopped at " + std::to_string(decoded()) + " of 500 new tokens");
+}
+
+// W3: the refusal's button must not take the panel's policy.
+TEST_CASE("A's tokens can be replayed under B's policy, whatever the panel is set to") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  session.set_policy(PolicySpec::parse("streaming:window=80"));
+  session.decode_again();
+  fixture.run_to_end();
+  const PolicySpec of_b = session.shown_b()->run->policy;
+  session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
+  session.replay(session.shown_b()->run->policy);
+  fixture.run_to_end();
+  CHECK(session.shown_b()->run->policy == of_b);
+}
+
+// W7: the preview froze at the size that the run had when the slider was moved.
+TEST_CASE("A preview beside a run that goes on says how far it reaches") {
+  Fixture fixture("--slow 10");
+  Session& session = fixture.session;
+  session.next_run().set_max_tokens(300);
+  session.start_run();
+  fixture.wait(
+      [&] { return session.shown_a() && session.shown_a()->run->n_tokens() > session.shown_a()->run->prompt_len + 5; });
+  session.set_policy(PolicySpec::parse("kvpop:keep=30%"));
+  fixture.wait([&] { return session.preview().shown(); });
+  const int seen = session.preview().run()->n_tokens();
+  fixture.wait([&] { return session.shown_a()->run->n_tokens() > seen; });
+  CHECK(session.shown_b()->label == "preview of A, up to q " + std::to_string(seen - 1));
+  session.engine().cancel_run();
+  fixture.run_to_end();
 }
 
 TEST_CASE("A cancelled run keeps what was decoded") {

@@ -147,6 +147,11 @@ void WindowDriver::wait(const json& until, double timeout) {
 
 void WindowDriver::frames(int n) { wait({{"/frame", {{"at_least", state()["frame"].get<int>() + n}}}}); }
 
+std::string WindowDriver::text(const std::string& item) {
+  const json text = request({{"query", "text"}, {"id", item}})["text"];
+  return text.is_null() ? std::string() : text.get<std::string>();
+}
+
 std::vector<double> WindowDriver::rect(const std::string& item) {
   for (int i = 0; i < 60; ++i) {
     const json rect = request({{"query", "item"}, {"id", item}})["rect"];

@@ -46,6 +46,8 @@ class WindowDriver {
   /// Waits until `n` more frames were drawn.
   void frames(int n);
   /// The rectangle of an item [x, y, w, h]; waits for it to be drawn.
+  /// What is written there; empty if nothing is.
+  std::string text(const std::string& item);
   std::vector<double> rect(const std::string& item);
 
   void click(const std::string& item);

@@ -17,7 +17,7 @@ RunRecord small_run(std::vector<std::int32_t> ids, std::vector<std::int32_t> evi
   run.model = {.name = "small", .n_layers = 1, .n_heads = 1, .n_kv_heads = 1, .head_dim = 1, .vocab_size = 100};
   run.policy = PolicySpec::parse("streaming:sinks=0,window=2");
   run.ids = std::move(ids);
-  run.n_positions = run.n_tokens();
+  run.n_positions = run.n_queries = run.n_tokens();
   run.prompt_len = 2;
   run.evict_at = LifetimeMap(1, 1);
   run.evict_at.row(0, 0) = std::move(evict_at);

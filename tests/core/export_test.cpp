@@ -87,7 +87,7 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
   const auto metrics = table("metrics");
   CHECK(metrics[0] ==
         "layer,kv_head,density,evict_ratio,cache_share,recall,mean_recall,chance,above_chance,mass_kept,"
-        "mass_kept_but_first,mass_recall,regret,output_error,read_mass,best_read_mass");
+        "mass_kept_but_first,mass_recall,regret,output_error,read_mass,best_read_mass,read_share");
   CHECK(metrics.size() == 1 + 6);
   const float density = head_metric(run, Metric::density, run.queries() - 1).at(0, 0);
   REQUIRE(metrics[1].starts_with("0,0,0."));

@@ -127,14 +127,15 @@ TEST_CASE("head_metric: missing data gives NaN, not a number", "[core][metric]")
 }
 
 TEST_CASE("metrics: every one has name, title and definition and is found by its name", "[core][metric]") {
-  CHECK(metric_list().size() == 14);
+  CHECK(metric_list().size() == 15);
   for (const MetricInfo& info : metric_list()) {
     CHECK(find_metric(info.name) == &info);
     CHECK_FALSE(info.title.empty());
     CHECK(info.definition.size() > 20);
     const bool counts_lifetimes = info.metric == Metric::density || info.metric == Metric::evict_ratio ||
                                   info.metric == Metric::cache_share || info.metric == Metric::output_error ||
-                                  info.metric == Metric::read_mass || info.metric == Metric::best_read_mass;
+                                  info.metric == Metric::read_mass || info.metric == Metric::best_read_mass ||
+                                  info.metric == Metric::read_share;
     CHECK(info.needs_oracle == !counts_lifetimes);
   }
   CHECK(find_metric("nothing") == nullptr);

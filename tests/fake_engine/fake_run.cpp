@@ -193,6 +193,7 @@ class Player {
     run.n_positions = n_positions_;
     run.prompt_len = prompt_len_;
     run.ids = ids_;
+    run.n_queries = n_tokens();
     run.evict_at = sent_;
     run.future_mass = mass();
     run.oracle_horizon = n_tokens();
@@ -228,6 +229,7 @@ RunRecord lifetimes_of(const ModelInfo& model, const std::vector<std::int32_t>& 
   run.policy = policy;
   run.n_positions = n_positions;
   run.ids = ids;
+  run.n_queries = run.n_tokens();
   run.evict_at = LifetimeMap(model.n_layers, model.n_kv_heads);
   run.evict_at.resize(ids.size(), kUndecided);
   std::vector<float> scores(ids.size());

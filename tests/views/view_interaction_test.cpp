@@ -92,7 +92,7 @@ TEST_CASE("clicking a cell of the map selects its layer and head") {
 
 TEST_CASE("the map's metric buttons set the metric, and B has cells of its own beside A") {
   Stage s;
-  const ShownRun b{std::make_shared<const RunRecord>(random_run(5)), false, "B", 1};
+  const ShownRun b{std::make_shared<const RunRecord>(random_run(3, {.policy = "streaming:window=60"})), false, "B", 1};
   s.context.b = &b;
   LayerHeadMapView view(s.window.services);
   const auto draw = [&] { view.draw(s.context); };
@@ -215,7 +215,7 @@ TEST_CASE("the strip's figure has the tokens on the screen, for the selected hea
 
 TEST_CASE("the map's figure is compared as the map is") {
   Stage s;
-  const ShownRun b{std::make_shared<const RunRecord>(random_run(5)), false, "B", 1};
+  const ShownRun b{std::make_shared<const RunRecord>(random_run(3, {.policy = "streaming:window=60"})), false, "B", 1};
   s.context.b = &b;
   LayerHeadMapView view(s.window.services);
   const auto draw = [&] { view.draw(s.context); };

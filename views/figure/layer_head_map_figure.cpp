@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 
+#include "engine/core/study/common_oracle.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
@@ -54,11 +55,23 @@ HeadMap difference(const HeadMap& a, const HeadMap& b) {
   return d;
 }
 
+bool has_common_oracle(const LayerHeadMapOptions& o) {
+  return o.compare != MapCompare::none && o.common_oracle && metric_info(o.metric).needs_oracle;
+}
+
+HeadMap map_of_pair(std::span<const RunRecord* const> runs, std::size_t i, const LayerHeadMapOptions& o) {
+  if (has_common_oracle(o)) {
+    if (const auto common = CommonOracle::of(*runs[0], *runs[1]))
+      return common->metric(*runs[i], o.metric, resolve_query(*runs[i], o.q));
+  }
+  return aggregate_metric(runs.subspan(i, 1), o.metric, o.q, o.aggregate);
+}
+
 std::vector<NamedMap> maps_to_draw(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
   if (o.compare == MapCompare::none) return {{"", aggregate_metric(runs, o.metric, o.q, o.aggregate)}};
   if (runs.size() != 2) refuse(std::to_string(runs.size()) + " runs to compare", "exactly two");
-  HeadMap a = aggregate_metric(runs.subspan(0, 1), o.metric, o.q, o.aggregate);
-  HeadMap b = aggregate_metric(runs.subspan(1, 1), o.metric, o.q, o.aggregate);
+  HeadMap a = map_of_pair(runs, 0, o);
+  HeadMap b = map_of_pair(runs, 1, o);
   if (a.n_layers != b.n_layers || a.n_kv_heads != b.n_kv_heads)
     refuse("runs of different shapes", "the same layers and heads");
   if (o.compare == MapCompare::difference) return {{"A − B", difference(a, b)}};
@@ -212,6 +225,7 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
   if (o.metric == Metric::output_error) text += " " + output_error_note(*runs[0], resolve_query(*runs[0], o.q));
+  if (const std::string note = common_oracle_note(runs, o); !note.empty()) text += " Both by one " + note + ".";
   if (info.needs_oracle) {
     for (const RunRecord* run : runs) {
       if (run->oracle_horizon >= run->n_tokens()) continue;
@@ -226,6 +240,12 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
 }  // namespace
 
 const MetricInfo& metric_info(Metric metric) { return *std::ranges::find(metric_list(), metric, &MetricInfo::metric); }
+
+std::string common_oracle_note(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
+  if (!has_common_oracle(o) || runs.size() != 2) return {};
+  const auto common = CommonOracle::of(*runs[0], *runs[1]);
+  return common ? common->note(*runs[0], *runs[1], resolve_query(*runs[0], o.q)) : std::string();
+}
 
 HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q, Aggregate how) {
   if (runs.empty()) refuse("no run", "at least one");

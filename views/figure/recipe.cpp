@@ -36,6 +36,7 @@ void visit_fields(LayerHeadMapOptions& o, V& v) {
   v("q", o.q);
   v.choice("aggregate", o.aggregate, kAggregates);
   v.choice("compare", o.compare, kCompares);
+  if (V::kReads || o.compare != MapCompare::none) v("common_oracle", o.common_oracle);
   v("colormap", o.colormap);
   v("lo", o.lo);
   v("hi", o.hi);

@@ -12,6 +12,10 @@ Colour state_colour(TokenState state, bool dark) {
       return dark ? Colour{48, 134, 201, 255} : Colour{0, 114, 178, 255};  // blue
     case TokenState::evicted:
       return dark ? Colour{66, 68, 74, 255} : Colour{222, 222, 220, 255};
+    case TokenState::unread:
+      return dark ? Colour{74, 104, 128, 255} : Colour{158, 190, 210, 255};  // blue gone grey
+    case TokenState::undecided:
+      return {0, 0, 0, 0};  // hatched
     case TokenState::future:
       break;
   }
@@ -28,6 +32,10 @@ std::string_view state_name(TokenState state) {
       return "kept";
     case TokenState::evicted:
       return "evicted";
+    case TokenState::undecided:
+      return "not decided yet";
+    case TokenState::unread:
+      return "not read";
     case TokenState::future:
       break;
   }
@@ -44,6 +52,10 @@ std::string_view state_definition(TokenState state) {
       return "left the window and is still in the cache";
     case TokenState::evicted:
       return "left the cache; later queries cannot see it";
+    case TokenState::undecided:
+      return "the query has not been made: nothing is decided";
+    case TokenState::unread:
+      return "in the cache, but in no page that this query reads";
     case TokenState::future:
       break;
   }

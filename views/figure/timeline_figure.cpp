@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/study/read_metrics.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
@@ -39,6 +40,38 @@ Polygon band(const Box& box, const std::vector<double>& lower, const std::vector
   return area;
 }
 
+double x_of_query(const Box& box, const RunRecord& run, std::int32_t q) {
+  return box.x + static_cast<double>(q) / std::max(1, run.n_tokens()) * box.w;
+}
+
+/// Dotted, with a step where the budget was changed.
+void draw_budget(FigureBuilder& b, const Box& box, const RunRecord& run, double top) {
+  double before = NAN, from = box.x;
+  const auto piece = [&](const PolicySpec& policy, double end) {
+    const int budget = policy.budget_tokens(run.n_positions);
+    const double y = budget > 0 && budget <= top ? box.bottom() - budget / top * box.h : NAN;
+    if (!std::isnan(before) && !std::isnan(y) && before != y) b.line({from, before}, {from, y}, b.style().ink, 0.7, 2);
+    if (!std::isnan(y) && end > from) b.line({from, y}, {end, y}, b.style().ink, 0.7, 2);
+    before = y, from = end;
+  };
+  const PolicySpec* policy = &run.policy;
+  for (const PolicyChange& change : run.changes) {
+    piece(*policy, std::min(box.right(), x_of_query(box, run, change.q)));
+    policy = &change.policy;
+  }
+  piece(*policy, box.right());
+}
+
+/// Where the policy was changed: a line down the panel and a flag at its top.
+void draw_changes(FigureBuilder& b, const Box& box, const RunRecord& run) {
+  for (const PolicyChange& change : run.changes) {
+    const double x = x_of_query(box, run, change.q), side = b.style().tick_size * 0.7;
+    if (x > box.right()) continue;
+    b.line({x, box.y}, {x, box.bottom()}, b.style().ink, 0.7);
+    b.add(Polygon{{{x, box.y}, {x + side, box.y + side / 2}, {x, box.y + side}}, b.style().ink});
+  }
+}
+
 void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, const TimelineOptions& o) {
   const FigureStyle& s = b.style();
   const Occupancy occ = occupancy(run, o.layer, o.kv_head);
@@ -51,7 +84,9 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
     all[q] = kept[q] + occ.window[q];
     top = std::max(top, all[q]);
   }
-  const int budget = run.policy.budget_tokens(run.n_positions);
+  int budget = run.policy.budget_tokens(run.n_positions);
+  for (const PolicyChange& change : run.changes)
+    budget = std::max(budget, change.policy.budget_tokens(run.n_positions));
   if (budget > 0 && budget < 3 * top) top = std::max(top, static_cast<double>(budget));
   top *= 1.08;
   if (n > 0) {
@@ -59,10 +94,7 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
     b.add(band(box, sinks, kept, top, state_colour(TokenState::kept, s.dark)));
     b.add(band(box, kept, all, top, state_colour(TokenState::window, s.dark)));
   }
-  if (budget > 0 && budget <= top) {
-    const double y = box.bottom() - budget / top * box.h;
-    b.line({box.x, y}, {box.right(), y}, s.ink, 0.7, 2);
-  }
+  draw_budget(b, box, run, top);
   b.frame(box);
   std::vector<Tick> y;
   for (double v : nice_values(0, top, std::max(2, static_cast<int>(box.h / (s.tick_size * 2.2))), true)) {
@@ -83,7 +115,7 @@ FigureData tidy(const RunRecord& run, const TimelineOptions& o) {
     const std::int32_t e = lifetime_of(run, o.layer, o.kv_head, t);
     position.push_back(t), born.push_back(t), left.push_back(static_cast<std::int64_t>(t) + g.window);
     evicted.push_back(e >= kUndecided ? std::nan("") : e);
-    state.emplace_back(state_name(token_state(n - 1, t, e, g.n_sink, g.window)));
+    state.emplace_back(state_name(token_state(run, g, n - 1, t, e)));
   }
   return {{{"position", position}, {"born", born}, {"left_window", left}, {"evict_at", evicted}, {"state", state}}};
 }
@@ -93,6 +125,9 @@ std::vector<LegendEntry> legend_entries(const RunRecord& run, const TimelineOpti
   for (TokenState state : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
     entries.push_back({LegendEntry::Mark::swatch, std::string(state_name(state)), state_colour(state, dark)});
   }
+  if (!run.reads.empty())
+    entries.push_back({LegendEntry::Mark::swatch, std::string(state_name(TokenState::unread)),
+                       state_colour(TokenState::unread, dark)});
   const int budget = run.policy.budget_tokens(run.n_positions);
   if (o.occupancy && budget > 0)
     entries.push_back({LegendEntry::Mark::line, "budget", dark ? Colour{230, 230, 230} : Colour{26, 26, 26}});
@@ -104,16 +139,20 @@ std::vector<LegendEntry> legend_entries(const RunRecord& run, const TimelineOpti
 Image lifeline_image(const RunRecord& run, int layer, int kv_head, int max_side, bool dark) {
   const int n = run.n_tokens();
   const int bin = std::max(1, (n + max_side - 1) / std::max(max_side, 1)), side = (n + bin - 1) / bin;
-  Colour palette[5];
-  for (int i = 0; i < 5; ++i) palette[i] = state_colour(static_cast<TokenState>(i), dark);
+  constexpr int kStates = 7;
+  Colour palette[kStates];
+  for (int i = 0; i < kStates; ++i) palette[i] = state_colour(static_cast<TokenState>(i), dark);
   palette[static_cast<int>(TokenState::future)].a = 0;
   const RetentionGeometry g = run.geometry();
   Image image{{}, side, side, std::vector<Colour>(static_cast<std::size_t>(side) * side)};
+  std::vector<HeadReads> reads;  // of each column
+  for (int c = 0; c < side && !run.reads.empty(); ++c) reads.emplace_back(run, layer, kv_head, c * bin);
   for (int r = 0; r < side; ++r) {
     const std::int32_t t = (side - 1 - r) * bin;  // token 0 at the bottom
     const std::int32_t evict_at = lifetime_of(run, layer, kv_head, t);
     for (int c = 0; c < side; ++c) {
-      const auto state = token_state(c * bin, t, evict_at, g.n_sink, g.window);
+      auto state = token_state(run, g, c * bin, t, evict_at);
+      if (!reads.empty() && visible(c * bin, t, evict_at) && !reads[c].reads(t)) state = TokenState::unread;
       image.pixels[static_cast<std::size_t>(r) * side + c] = palette[static_cast<int>(state)];
     }
   }
@@ -146,6 +185,7 @@ BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& o, cons
   image.box = life;
   b.add(std::move(image));
   b.frame(life);
+  draw_changes(b, life, run);
   b.figure().panels.push_back({"lifelines", life, 0, 0});
   b.y_ticks(life, position_ticks(life.y, life.h, n, s.tick_size * 3, true));
   b.label("Token", {s.label_size / 2 + 1, life.centre().y}, Anchor::middle, 90);

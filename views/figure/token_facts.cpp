@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/text.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_text.h"
@@ -19,12 +21,23 @@ float at_or_nan(const HeadSeries<float>& series, int layer, int kv_head, std::in
 
 }  // namespace
 
+TokenState HeadAtQuery::cache_state(std::int32_t t) const {
+  return token_state(*run, geometry, q, t, lifetime_of(*run, layer, kv_head, t));
+}
+
+const HeadReads& HeadAtQuery::reads() const {
+  if (!reads_) reads_ = std::make_shared<const HeadReads>(*run, layer, kv_head, q);
+  return *reads_;
+}
+
 TokenState HeadAtQuery::state(std::int32_t t) const {
-  return token_state(q, t, lifetime_of(*run, layer, kv_head, t), geometry.n_sink, geometry.window);
+  const TokenState in_cache = cache_state(t);
+  const bool kept = in_cache == TokenState::sink || in_cache == TokenState::window || in_cache == TokenState::kept;
+  return kept && !run->reads.empty() && !reads().reads(t) ? TokenState::unread : in_cache;
 }
 
 Verdict HeadAtQuery::verdict(std::int32_t t) const {
-  const TokenState now = state(t);
+  const TokenState now = cache_state(t);
   if (now != TokenState::kept && now != TokenState::evicted) return Verdict::none;
   if (!oracle_) oracle_ = std::make_shared<const OracleSet>(*run, layer, kv_head, q);
   if (!oracle_->judges(t)) return Verdict::none;
@@ -38,6 +51,12 @@ float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
 }
 float mass_at(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
   return at_or_nan(run.future_mass, layer, kv_head, t);
+}
+
+std::string score_text(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
+  if (const float score = score_at(run, layer, kv_head, t); !std::isnan(score)) return format_number(score, 4);
+  const RetentionPlan plan = policy_of(run.policy).plan(run.policy, run.geometry());
+  return plan.source == ScoreSource::none ? "this policy has no score" : "not made yet";
 }
 
 ScoreRange score_range(const RunRecord& run, int layer, int kv_head) {
@@ -68,9 +87,39 @@ std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t
   return "evicted at " + std::to_string(e) + ", " + std::to_string(e - t) + " queries old";
 }
 
+std::string policy_history(const RunRecord& run) {
+  const auto budget = [](const PolicySpec& policy) -> std::string {
+    if (!policy.budget) return policy.name;
+    const double value = policy.budget->value;
+    switch (policy.budget->kind) {
+      case BudgetSpec::Kind::tokens:
+        return number_text(value, 6) + " tokens";
+      case BudgetSpec::Kind::keep:
+        return number_text(100 * value, 4) + " %";
+      case BudgetSpec::Kind::compression:
+        break;
+    }
+    return number_text(value, 4) + "×";
+  };
+  std::string text = budget(run.policy);
+  const PolicySpec* before = &run.policy;
+  for (const PolicyChange& change : run.changes) {
+    std::string what = budget(change.policy);
+    if (what == budget(*before)) what = "changed";  // another parameter
+    text += " > " + what + " @ " + std::to_string(change.q);
+    before = &change.policy;
+  }
+  return text;
+}
+
 int common_prefix(const RunRecord& a, const RunRecord& b) {
   const auto [i, j] = std::mismatch(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
   return static_cast<int>(i - a.ids.begin());
+}
+
+bool tokens_part(const RunRecord& a, const RunRecord& b) {
+  const auto common = static_cast<std::size_t>(common_prefix(a, b));
+  return common < a.ids.size() && common < b.ids.size();
 }
 
 bool same_shape(const RunRecord& a, const RunRecord& b) {

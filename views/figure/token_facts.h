@@ -7,6 +7,8 @@
 
 #include "engine/core/record/run_record.h"
 #include "engine/core/study/oracle.h"
+#include "engine/core/study/read_metrics.h"
+#include "engine/core/study/retention_metrics.h"
 #include "views/figure/state_colours.h"
 
 namespace kvscope::views {
@@ -20,15 +22,23 @@ struct HeadAtQuery {
   HeadAtQuery(const RunRecord& run, int layer, int kv_head, std::int32_t q)
       : run(&run), geometry(run.geometry()), layer(layer), kv_head(kv_head), q(q) {}
 
+  /// What is drawn: of a query that selects pages, unread tokens apart.
   TokenState state(std::int32_t t) const;
+  /// The same, whatever the query reads of it.
+  TokenState cache_state(std::int32_t t) const;
+  /// What this query reads.
+  const HeadReads& reads() const;
   /// The policy's choice on token t against the oracle's.
   Verdict verdict(std::int32_t t) const;
 
  private:
+  mutable std::shared_ptr<const HeadReads> reads_;
   mutable std::shared_ptr<const OracleSet> oracle_;  // made when first asked: it costs a look at every token
 };
 /// Raw score; NaN where none was made.
 float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+/// "0.31", "not made yet", "this policy has no score".
+std::string score_text(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 /// Future mass, or NaN.
 float mass_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 
@@ -42,8 +52,13 @@ ScoreRange score_range(const RunRecord& run, int layer, int kv_head);
 std::string identity_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 /// "evicted at 2391", "kept to the end", "open: still in the window".
 std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+/// "25 % > 16 % @ 981": the budgets that a run went through, or its name where they say nothing.
+std::string policy_history(const RunRecord& run);
+
 /// Tokens that both runs have in common from the start: beyond them no cell-wise comparison is valid.
 int common_prefix(const RunRecord& a, const RunRecord& b);
+/// They go on differently; else one of them ends there.
+bool tokens_part(const RunRecord& a, const RunRecord& b);
 /// As many layers and KV heads.
 bool same_shape(const RunRecord& a, const RunRecord& b);
 

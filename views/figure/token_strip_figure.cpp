@@ -238,7 +238,8 @@ std::vector<LegendEntry> legend_of(const Rows& rows, const Range& range, bool da
         ColourMode::oracle, [v](const HeadAtQuery& at, int t) { return at.verdict(t) == v; }, verdict_name(v),
         verdict_colour(v, dark));
   }
-  for (TokenState s : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
+  for (TokenState s :
+       {TokenState::sink, TokenState::window, TokenState::kept, TokenState::unread, TokenState::evicted}) {
     add(
         ColourMode::state, [s](const HeadAtQuery& at, int t) { return at.state(t) == s; }, state_name(s),
         state_colour(s, dark));

@@ -16,6 +16,13 @@ std::optional<ItemRect> ItemRegistry::find(std::string_view id) const {
   return std::nullopt;
 }
 
+std::optional<std::string> ItemRegistry::text(std::string_view id) const {
+  for (const auto& [name, text] : texts_) {
+    if (name == id) return text;
+  }
+  return std::nullopt;
+}
+
 std::vector<std::string> ItemRegistry::ids() const {
   std::vector<std::string> ids;
   for (const Item& item : items_) ids.push_back(item.id());

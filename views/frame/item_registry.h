@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kvscope::views {
@@ -19,7 +20,7 @@ struct ItemRect {
 class ItemRegistry {
  public:
   /// Forgets the items of the frame before. Call where ImGui::NewFrame() is called.
-  void begin_frame() { items_.clear(), made_up_.clear(); }
+  void begin_frame() { items_.clear(), made_up_.clear(), texts_.clear(); }
   /// An id that was put together, kept for the frame.
   void add(std::string id, ItemRect rect) { add(made_up_.emplace_back(std::move(id)).c_str(), rect); }
   /// `prefix` must outlive the frame: a string literal. The id is "prefix", "prefix.i" or "prefix.i.j".
@@ -27,6 +28,14 @@ class ItemRegistry {
   void add(const char* prefix, int i, ItemRect rect) { items_.push_back({prefix, i, -1, rect}); }
   void add(const char* prefix, int i, int j, ItemRect rect) { items_.push_back({prefix, i, j, rect}); }
 
+  /// What is written there, for tests to read.
+  void add_text(std::string id, ItemRect rect, std::string text) {
+    texts_.emplace_back(id, std::move(text));
+    add(std::move(id), rect);
+  }
+
+  /// The text of an item that has one.
+  std::optional<std::string> text(std::string_view id) const;
   /// The first item of that id in the frame drawn last; items that are scrolled away are not there.
   std::optional<ItemRect> find(std::string_view id) const;
   std::vector<std::string> ids() const;
@@ -40,6 +49,7 @@ class ItemRegistry {
     std::string id() const;
   };
   std::vector<Item> items_;
+  std::vector<std::pair<std::string, std::string>> texts_;
   std::deque<std::string> made_up_;  // which does not move what it holds
 };
 

@@ -74,10 +74,25 @@ void TimeDeck::draw_mini_map(ViewContext& context, ImVec2 at, ImVec2 size) {
     rebuild_.done();
   }
   map_.draw(*ImGui::GetWindowDrawList(), {at.x, at.y + 2}, {at.x + size.x, at.y + size.y - 1});
+  for (std::size_t i = 0; i < run.changes.size(); ++i) draw_flag(context, static_cast<int>(i), at, size);
   if (run.prompt_len > 0 && run.prompt_len < run.n_tokens()) {  // where the answer begins
     const float x = std::floor(at.x + static_cast<float>(run.prompt_len) / static_cast<float>(run.n_tokens()) * size.x);
     ImGui::GetWindowDrawList()->AddLine({x, at.y}, {x, at.y + size.y}, to_imgui(services_.theme->palette.muted));
   }
+}
+
+/// Where the policy was changed.
+void TimeDeck::draw_flag(const ViewContext& context, int index, ImVec2 at, ImVec2 size) {
+  const RunRecord& run = *context.a->run;
+  const PolicyChange& change = run.changes[static_cast<std::size_t>(index)];
+  if (change.q >= run.n_tokens()) return;
+  const Theme& theme = *services_.theme;
+  const float x = std::floor(at.x + static_cast<float>(change.q) / static_cast<float>(run.n_tokens()) * size.x);
+  const float side = theme.px(8);
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddLine({x, at.y}, {x, at.y + size.y}, to_imgui(theme.palette.warn));
+  list.AddTriangleFilled({x, at.y}, {x + side, at.y + side / 2}, {x, at.y + side}, to_imgui(theme.palette.warn));
+  services_.items->add("timeline.flag", index, item_rect({x, at.y}, {x + side, at.y + side}));
 }
 
 void TimeDeck::draw_playhead(ViewContext& context, ImVec2 at, ImVec2 size) {

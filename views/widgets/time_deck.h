@@ -24,6 +24,7 @@ class TimeDeck {
     bool operator==(const Key&) const = default;
   };
   void draw_mini_map(ViewContext& context, ImVec2 at, ImVec2 size);
+  void draw_flag(const ViewContext& context, int index, ImVec2 at, ImVec2 size);
   void draw_playhead(ViewContext& context, ImVec2 at, ImVec2 size);
 
   ViewServices services_;

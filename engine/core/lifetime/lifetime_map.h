@@ -44,7 +44,16 @@ using LifetimeMap = HeadSeries<std::int32_t>;
 constexpr bool visible(std::int32_t q, std::int32_t t, std::int32_t evict_at) { return t <= q && q < evict_at; }
 
 /// What a token is to a head at query position q. In the window means q - window < t <= q.
-enum class TokenState : std::uint8_t { future, sink, window, kept, evicted };
+enum class TokenState : std::uint8_t {
+  future,
+  sink,
+  window,
+  kept,
+  evicted,
+  undecided,  // it is there, but the query has not been made yet: of a run that goes on
+  unread,     // in the cache, but not in the pages that the query reads
+};
+/// Of a query that was made and reads all that is kept: one of the first five.
 TokenState token_state(std::int32_t q, std::int32_t t, std::int32_t evict_at, int n_sink, int window);
 
 }  // namespace kvscope

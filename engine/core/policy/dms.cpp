@@ -27,6 +27,12 @@ GateDefaults of_scorer(const GateNumbers& gate) {
   return defaults;
 }
 
+DecisionLog log(const LogQuestion& question) {
+  DecisionLog log = log_gated(question);
+  log.measure = "-logit", log.threshold = "threshold";
+  return log;
+}
+
 }  // namespace
 
 Policy dms_policy() {
@@ -44,7 +50,9 @@ Policy dms_policy() {
       .geometry = geometry,
       .plan = gated_plan,
       .explain = explain_gated,
-      .of_scorer = of_scorer};
+      .of_scorer = of_scorer,
+      .log = log,
+      .uses = uses_gated};
 }
 
 }  // namespace kvscope

@@ -6,11 +6,19 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {
-    {"full", ParameterKind::real, "", 0.5, 0, 1, "Share of the KV heads that keep everything."},
-    kGlobalCountParameter,
-    sinks_parameter(128),
-    window_parameter(256)};
+constexpr ParameterInfo kParameters[] = {{"full",
+                                          ParameterKind::real,
+                                          "",
+                                          0.5,
+                                          0,
+                                          1,
+                                          "Share of the KV heads that keep everything.",
+                                          {},
+                                          {},
+                                          ParameterSlider{0, 1, 3}},
+                                         kGlobalCountParameter,
+                                         sinks_parameter(128),
+                                         window_parameter(256)};
 constexpr std::string_view kGates[] = {"duo"};
 
 std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel& heads) {
@@ -19,6 +27,12 @@ std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel
 
 PolicySpec with_own_share(const PolicySpec& spec, const HeadsOfModel& heads) {
   return spec_with_share(spec, heads, std::nullopt);
+}
+
+std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
+  HeadsOfModel any = heads;  // how many does not depend on which
+  any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
+  return count_global(local_heads_by(HeadStrategy::d, any, global_heads(spec, any)), "full");
 }
 
 }  // namespace
@@ -37,7 +51,8 @@ Policy duo_policy() {
           .geometry = open_geometry,
           .local_heads = local_heads,
           .with_own_share = with_own_share,
-          .reads_heads = [](const PolicySpec&) { return true; }};
+          .reads_heads = [](const PolicySpec&) { return true; },
+          .heads_note = heads_note};
 }
 
 }  // namespace kvscope

@@ -24,6 +24,13 @@ std::string explain(const TokenQuestion& question) {
                           : ": no compression has dropped it.";
 }
 
+DecisionLog log(const LogQuestion& question) {
+  const int interval = question.spec.count("interval");
+  return log_of_compression(
+      "the attention that a key can expect",
+      interval > 0 ? "Again every " + counted(interval, "token") + " of the answer." : "The answer's tokens all stay.");
+}
+
 }  // namespace
 
 Policy expected_attention_policy() {
@@ -39,7 +46,8 @@ Policy expected_attention_policy() {
            .has_budget = true},
       .geometry = budget_geometry,
       .plan = plan,
-      .explain = explain};
+      .explain = explain,
+      .log = log};
 }
 
 }  // namespace kvscope

@@ -86,6 +86,48 @@ std::string explain_kept(const TokenQuestion& question) {
 
 std::string counted(int n, const char* noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
 
+DecisionLog log_by_rule(const LogQuestion& question) {
+  const std::string window = counted(question.geometry.window, "token");
+  if (question.local || question.plan.admission == Admission::drop) {
+    const std::string sinks = question.geometry.n_sink > 0 ? ", sinks apart" : "";
+    return {.note = std::string("This ") + (question.local ? "head" : "policy") + " keeps the newest " + window +
+                    ": every token goes when it leaves the window" + sinks + ". Nothing competes."};
+  }
+  switch (question.plan.admission) {
+    case Admission::top_k:
+      return {.rows = DecisionLog::Rows::contests,
+              .note = "No contest yet: fewer than " + std::to_string(question.geometry.top_k) +
+                      " tokens have left the window."};
+    case Admission::threshold:
+      return {.rows = DecisionLog::Rows::thresholds, .note = "No token has left the window yet."};
+    case Admission::least:
+      return log_of_least(question, "priority");
+    case Admission::keep:
+    case Admission::drop:
+      break;
+  }
+  return {.note = "Nothing is evicted: this head keeps every token."};
+}
+
+DecisionLog log_of_least(const LogQuestion& question, const char* measure) {
+  const std::string until = question.plan.dense_prefill ? "; nothing competes before the prompt ends" : "";
+  return {.rows = DecisionLog::Rows::least,
+          .note = "Nothing has left yet: the head holds up to " + counted(question.geometry.budget(), "token") + until +
+                  ".",
+          .measure = measure};
+}
+
+DecisionLog log_of_compression(const std::string& score, const std::string& later) {
+  return {.note = "Evicted at the end of the prompt by score, many at once: " + score + ". " + later};
+}
+
+std::string comparison_text(const DecisionLog& log, double score, double threshold, bool strict) {
+  if (std::isnan(score)) return log.measure + " was not recorded";
+  const ScorePair numbers(score, threshold);
+  const char* sign = score < threshold ? " < " : score == threshold ? " = " : strict ? " > " : " >= ";
+  return log.measure + " = " + numbers.a + sign + log.threshold + " " + numbers.b;
+}
+
 std::string explain_by_rule(const TokenQuestion& question) {
   return question.evicted ? explain_evicted(question) : explain_kept(question);
 }

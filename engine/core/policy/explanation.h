@@ -28,6 +28,34 @@ struct TokenQuestion {
   bool went_with_window() const { return evicted && evict_at == left_window(); }
 };
 
+/// What there is to list of one head's decisions, a row each, and in which words.
+struct DecisionLog {
+  enum class Rows : std::uint8_t {
+    none,
+    contests,    // of the newcomer with the boundary
+    least,       // one entered, that of least priority left
+    thresholds,  // a score and what it was held against
+  };
+  Rows rows = Rows::none;
+  std::string note;               // what happens, in a sentence; beside rows: what they do not show
+  std::string measure = "score";  // of least: what the one that left had least of; of thresholds: what is compared
+  std::string threshold = "threshold";  // of thresholds: its letter
+};
+struct LogQuestion {
+  const PolicySpec& spec;
+  RetentionGeometry geometry;
+  RetentionPlan plan;
+  bool local;  // as TokenQuestion has it
+};
+/// By the plan's admission. What a policy says that declares nothing else.
+DecisionLog log_by_rule(const LogQuestion& question);
+/// Of a policy that evicts the token of least `measure` after each query.
+DecisionLog log_of_least(const LogQuestion& question, const char* measure);
+/// Of eviction of many at once, at the end of the prompt and then as `later` says, by `score`.
+DecisionLog log_of_compression(const std::string& score, const std::string& later);
+/// "u = 0.31 < tau 0.50", with as many decimals as it takes to see which is the larger.
+std::string comparison_text(const DecisionLog& log, double score, double threshold, bool strict);
+
 /// In the words of the plan's admission: threshold, contest, window, or nothing to tell. What a policy says that
 /// declares nothing else.
 std::string explain_by_rule(const TokenQuestion& question);

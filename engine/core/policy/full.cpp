@@ -12,6 +12,8 @@ RetentionGeometry geometry(const PolicySpec&, int n_positions) {
 
 std::string explain(const TokenQuestion&) { return ": a full cache evicts nothing."; }
 
+DecisionLog log(const LogQuestion&) { return {.note = "Nothing is evicted: a full cache keeps every token."}; }
+
 }  // namespace
 
 Policy full_policy() {
@@ -20,7 +22,8 @@ Policy full_policy() {
                    .definition = "Nothing is ever evicted: evict_at = NEVER for every token. The "
                                  "dense reference. Its metrics take a window of 64 tokens."},
           .geometry = geometry,
-          .explain = explain};
+          .explain = explain,
+          .log = log};
 }
 
 }  // namespace kvscope

@@ -29,6 +29,8 @@ std::string explain(const TokenQuestion& question) {
   return explain_least_attention(question, " over all queries so far.");
 }
 
+DecisionLog log(const LogQuestion& question) { return log_of_least(question, "sum of attention"); }
+
 }  // namespace
 
 Policy h2o_policy() {
@@ -43,7 +45,8 @@ Policy h2o_policy() {
            .has_budget = true},
       .geometry = geometry,
       .plan = plan,
-      .explain = explain};
+      .explain = explain,
+      .log = log};
 }
 
 }  // namespace kvscope

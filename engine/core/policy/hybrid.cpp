@@ -10,8 +10,16 @@ constexpr std::string_view kGlobals[] = {"keep", "threshold"};
 constexpr ParameterInfo kParameters[] = {
     {"heads", ParameterKind::choice, "", 0, 0, 3, "Which heads are global: SP-KV's strategies A to D.",
      kHeadStrategies},
-    {"full", ParameterKind::real, "", 0.286, 0, 1,
-     "Share of the KV heads that are global, of c and d; a and b have a share of their own, which the run records here."},
+    {"full",
+     ParameterKind::real,
+     "",
+     0.286,
+     0,
+     1,
+     "Share of the KV heads that are global, of c and d; a and b have a share of their own, which the run records here.",
+     {},
+     {},
+     ParameterSlider{0, 1, 3}},
     kGlobalCountParameter,
     {"on", ParameterKind::choice, "", 0, 0, 1,
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
@@ -32,6 +40,25 @@ std::vector<std::uint8_t> local_heads(const PolicySpec& spec, const HeadsOfModel
 
 PolicySpec with_own_share(const PolicySpec& spec, const HeadsOfModel& heads) {
   return spec_with_share(spec, heads, own_global_heads(strategy_of(spec), heads));
+}
+
+/// Whole layers are what they are; only drawn heads have a seed.
+bool uses(const PolicySpec& spec, std::string_view parameter) {
+  const int strategy = spec.count("heads");
+  if (parameter == "full") return strategy >= 2 && spec.count("count") == 0;
+  if (parameter == "count") return strategy >= 2;
+  if (parameter == "seed") return strategy == 2;
+  return (parameter != "threshold" && parameter != "strict") || spec.value("on") != 0;
+}
+
+std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
+  constexpr std::string_view kNotes[] = {"A: 3 local : 1 global from layer 0 on, and the last",
+                                         "B: 3 local : 1 global from layer 3 on, and the last",
+                                         "C: drawn with the seed", "D: the densest of the loaded directory"};
+  const int strategy = spec.count("heads");
+  HeadsOfModel any = heads;  // of d, how many does not depend on which
+  any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
+  return count_global(local_heads(spec, any), "global") + ", " + std::string(kNotes[strategy]);
 }
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
@@ -59,7 +86,9 @@ Policy hybrid_policy() {
       .plan = plan,
       .local_heads = local_heads,
       .with_own_share = with_own_share,
-      .reads_heads = [](const PolicySpec& spec) { return spec.value("heads") == 3; }};
+      .reads_heads = [](const PolicySpec& spec) { return spec.value("heads") == 3; },
+      .uses = uses,
+      .heads_note = heads_note};
 }
 
 }  // namespace kvscope

@@ -11,6 +11,12 @@ constexpr auto kParameters =
                      sinks_parameter(0), window_parameter(128));
 constexpr std::string_view kGates[] = {"kvzap_linear", "kvzap_mlp"};
 
+DecisionLog log(const LogQuestion& question) {
+  DecisionLog log = log_gated(question);
+  log.measure = "s", log.threshold = "threshold";
+  return log;
+}
+
 }  // namespace
 
 Policy kvzap_policy() {
@@ -24,7 +30,9 @@ Policy kvzap_policy() {
                .gates = kGates},
       .geometry = open_geometry,
       .plan = gated_plan,
-      .explain = explain_gated};
+      .explain = explain_gated,
+      .log = log,
+      .uses = uses_gated};
 }
 
 }  // namespace kvscope

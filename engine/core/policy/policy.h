@@ -46,6 +46,7 @@ GateDefaults defaults_of_scorer(const GateNumbers& gate);
 GateDefaults defaults_of_heads(const GateNumbers& heads);
 
 inline bool reads_no_heads(const PolicySpec&) { return false; }
+inline bool uses_every(const PolicySpec&, std::string_view) { return true; }
 inline RetentionPlan keep_everything(const PolicySpec&, const RetentionGeometry&) { return {}; }
 
 struct Policy {
@@ -66,6 +67,12 @@ struct Policy {
   GateDefaults (*of_scorer)(const GateNumbers& gate) = defaults_of_scorer;
   /// Whether it reads a head directory: defaults_of_heads() then go before the scorer's.
   bool (*reads_heads)(const PolicySpec& spec) = reads_no_heads;
+  /// What the log of a head lists, and in which words.
+  DecisionLog (*log)(const LogQuestion& question) = log_by_rule;
+  /// Whether a parameter means anything beside the others.
+  bool (*uses)(const PolicySpec& spec, std::string_view parameter) = uses_every;
+  /// Of a policy that treats heads apart: "12 of 24 heads global = 50 %, A: ..."; empty where only a run can tell.
+  std::string (*heads_note)(const PolicySpec& spec, const HeadsOfModel& heads) = nullptr;
   /// Of a policy whose budget is no parameter of its own but follows from others.
   int (*budget_tokens)(const PolicySpec& spec) = nullptr;
 };

@@ -38,7 +38,7 @@ inline constexpr ParameterInfo kDecayParameter(
     "decay", ParameterKind::real, "", 1, 1e-6, 1,
     "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none. learned: each KV head's own, log_gamma "
     "of the gate (KVpop eq. 21), and the default where the gate has it.",
-    {}, "learned");
+    {}, "learned", ParameterSlider{0.99, 1, 6});  // what matters is how far it is from 1
 inline constexpr ParameterInfo kStrideParameter(
     "stride", ParameterKind::count, "tokens", 1, 1, kMaxTokens,
     "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age.");
@@ -53,8 +53,16 @@ inline constexpr ParameterInfo kPoolParameter = tokens_parameter(
     "pool", 0, 0,
     "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "
     "observed attention, again and again until there is room. 0: no limit.");
-inline constexpr ParameterInfo kDropParameter{
-    "drop", ParameterKind::real, "", 0.1, 0.001, 0.999, "Share of its long-range tokens that a head drops then."};
+inline constexpr ParameterInfo kDropParameter{"drop",
+                                              ParameterKind::real,
+                                              "",
+                                              0.1,
+                                              0.001,
+                                              0.999,
+                                              "Share of its long-range tokens that a head drops then.",
+                                              {},
+                                              {},
+                                              ParameterSlider{0.001, 0.999, 3}};
 inline constexpr ParameterInfo kObserveParameter = tokens_parameter(
     "observe", 256, 1,
     "Newest queries, no more than the window, whose attention decides what the pool drops: maximum over the group, sum "

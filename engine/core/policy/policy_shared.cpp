@@ -130,6 +130,25 @@ PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, st
   return out;
 }
 
+DecisionLog log_gated(const LogQuestion& question) {
+  DecisionLog log = log_by_rule(question);
+  if (log.rows == DecisionLog::Rows::thresholds && !question.plan.eviction.empty())
+    log.note += " Above the pool the heads drop those of least observed attention besides.";
+  return log;
+}
+
+bool uses_gated(const PolicySpec& spec, std::string_view parameter) {
+  return spec.count("pool") > 0 || (parameter != "drop" && parameter != "observe");
+}
+
+std::string count_global(const std::vector<std::uint8_t>& local_heads, const char* word) {
+  const auto n_local = std::ranges::count(local_heads, std::uint8_t{1});
+  const std::size_t n = local_heads.size(), n_global = n - static_cast<std::size_t>(n_local);
+  const double share = n > 0 ? 100 * static_cast<double>(n_global) / static_cast<double>(n) : 0;
+  return std::to_string(n_global) + " of " + std::to_string(n) + " heads " + word + " = " + number_text(share, 3) +
+         " %";
+}
+
 std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const RetentionGeometry& geometry, int head) {
   if (plan.is_local(head)) return make_streaming_rule();
   switch (plan.admission) {

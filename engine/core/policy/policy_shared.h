@@ -26,4 +26,11 @@ int global_heads(const PolicySpec& spec, const HeadsOfModel& heads);
 /// either. Throws Error (usage) if another number of heads stands there: it would be passed over in silence.
 PolicySpec spec_with_share(const PolicySpec& spec, const HeadsOfModel& heads, std::optional<int> own);
 
+/// Rows of thresholds in the letters of the paper, and what the pool does beside them.
+DecisionLog log_gated(const LogQuestion& question);
+/// What the pool needs is asked only where there is one.
+bool uses_gated(const PolicySpec& spec, std::string_view parameter);
+/// "12 of 24 heads global = 50 %".
+std::string count_global(const std::vector<std::uint8_t>& local_heads, const char* word);
+
 }  // namespace kvscope

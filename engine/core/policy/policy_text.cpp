@@ -279,6 +279,16 @@ void check_value(std::string_view policy, const ParameterInfo& parameter, double
 
 RetentionGeometry PolicySpec::geometry(int n_positions) const { return policy_of(*this).geometry(*this, n_positions); }
 
+ParameterSlider ParameterInfo::slider_of(int n_positions) const {
+  constexpr double kManyTokens = 512, kReals = 20;
+  if (slider) return *slider;
+  if (kind == ParameterKind::real) return {std::max(min, -kReals), std::min(max, kReals), 2};
+  const double reach = kind == ParameterKind::tokens ? std::max<double>(n_positions, 2 * default_value) : max;
+  const double hi = std::max(min + 1, std::min({max, std::max(reach, 256.0), 1e9}));
+  if (kind != ParameterKind::tokens) return {min, std::min(hi, 1024.0), 0};
+  return {min, hi, 0, hi > kManyTokens};
+}
+
 std::string describe_budget(int budget_tokens, int n_positions) {
   if (budget_tokens <= 0 || n_positions <= 0) return std::to_string(budget_tokens) + " tokens";
   const double kept = static_cast<double>(budget_tokens) / n_positions;

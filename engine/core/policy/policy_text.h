@@ -16,6 +16,13 @@ namespace kvscope {
 
 enum class ParameterKind { tokens, real, count, choice };
 
+/// How a window's control moves a parameter: what is reached without typing, and how finely.
+struct ParameterSlider {
+  double min, max;
+  int decimals = 2;
+  bool by_ratio = false;  // equal steps are equal factors
+};
+
 struct ParameterInfo {
   std::string_view name;  // "budget"
   ParameterKind kind;
@@ -25,6 +32,10 @@ struct ParameterInfo {
   std::string_view definition;                     // one sentence
   std::span<const std::string_view> choices = {};  // of a choice, whose value is an index here
   std::string_view word = {};                      // what may stand instead of a number: its value is kWordValue
+  std::optional<ParameterSlider> slider = {};      // none: slider_of() makes one of min and max
+
+  /// For a run of n_positions, 0: not known. Whole numbers reach that far, by ratio where that is many.
+  ParameterSlider slider_of(int n_positions) const;
 };
 
 /// The value of a parameter that says its word (decay=learned); below the minimum of every parameter that has one.

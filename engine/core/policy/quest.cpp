@@ -13,6 +13,11 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return {.selection = {.tokens = spec.count("read"), .dense_layers = spec.count("dense")}};
 }
 
+DecisionLog log(const LogQuestion& question) {
+  return {.note = "Nothing is evicted: each query reads " + counted(question.spec.count("read"), "token") +
+                  " in pages of 16. The strip shows which at any position."};
+}
+
 }  // namespace
 
 Policy quest_policy() {
@@ -24,7 +29,8 @@ Policy quest_policy() {
                              "newest page always. The first `dense` layers read all; so does a run's prompt.",
                .parameters = kParameters},
       .geometry = open_geometry,
-      .plan = plan};
+      .plan = plan,
+      .log = log};
 }
 
 }  // namespace kvscope

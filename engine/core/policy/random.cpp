@@ -27,6 +27,11 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   return plan;
 }
 
+/// Who is admitted by chance competes for nothing.
+bool uses(const PolicySpec& spec, std::string_view parameter) {
+  return spec.value("admit") == 0 || parameter != "budget";
+}
+
 }  // namespace
 
 Policy random_policy() {
@@ -39,7 +44,8 @@ Policy random_policy() {
                .parameters = kParameters,
                .has_budget = true},
       .geometry = geometry,
-      .plan = plan};
+      .plan = plan,
+      .uses = uses};
 }
 
 }  // namespace kvscope

@@ -30,6 +30,14 @@ std::string explain(const TokenQuestion& question) {
   return explain_observed_attention(question, question.geometry.window);
 }
 
+bool uses(const PolicySpec& spec, std::string_view parameter) { return spec.count("pool") > 0 || parameter != "drop"; }
+
+DecisionLog log(const LogQuestion& question) {
+  const bool triggered = question.spec.count("pool") > 0;
+  return log_of_compression("the attention of its last " + std::to_string(question.geometry.window) + " queries",
+                            triggered ? "Again whenever the pool is full." : "The answer's tokens all stay.");
+}
+
 }  // namespace
 
 Policy snapkv_policy() {
@@ -45,7 +53,9 @@ Policy snapkv_policy() {
                .has_budget = true},
       .geometry = budget_geometry,
       .plan = plan,
-      .explain = explain};
+      .explain = explain,
+      .log = log,
+      .uses = uses};
 }
 
 }  // namespace kvscope

@@ -10,6 +10,12 @@ constexpr auto kParameters = gated_parameters(
     sinks_parameter(0), window_parameter(128));
 constexpr std::string_view kGates[] = {"sp_kv"};
 
+DecisionLog log(const LogQuestion& question) {
+  DecisionLog log = log_gated(question);
+  log.measure = "u", log.threshold = "tau";
+  return log;
+}
+
 }  // namespace
 
 Policy sp_kv_policy() {
@@ -24,7 +30,9 @@ Policy sp_kv_policy() {
                .gates = kGates},
       .geometry = open_geometry,
       .plan = gated_plan,
-      .explain = explain_gated};
+      .explain = explain_gated,
+      .log = log,
+      .uses = uses_gated};
 }
 
 }  // namespace kvscope

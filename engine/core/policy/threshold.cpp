@@ -22,7 +22,9 @@ Policy threshold_policy() {
                .needs_scorer = true},
       .geometry = open_geometry,
       .plan = gated_plan,
-      .explain = explain_gated};
+      .explain = explain_gated,
+      .log = log_gated,
+      .uses = uses_gated};
 }
 
 }  // namespace kvscope

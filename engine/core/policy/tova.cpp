@@ -24,6 +24,8 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
 
 std::string explain(const TokenQuestion& question) { return explain_least_attention(question, " of that query."); }
 
+DecisionLog log(const LogQuestion& question) { return log_of_least(question, "attention of the query"); }
+
 }  // namespace
 
 Policy tova_policy() {
@@ -37,7 +39,8 @@ Policy tova_policy() {
                .has_budget = true},
       .geometry = geometry,
       .plan = plan,
-      .explain = explain};
+      .explain = explain,
+      .log = log};
 }
 
 }  // namespace kvscope

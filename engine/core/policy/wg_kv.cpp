@@ -11,6 +11,12 @@ constexpr auto kParameters = gated_parameters(
     sinks_parameter(0), window_parameter(256), 1);
 constexpr std::string_view kGates[] = {"wg_kv"};
 
+DecisionLog log(const LogQuestion& question) {
+  DecisionLog log = log_gated(question);
+  log.measure = "g", log.threshold = "tau";
+  return log;
+}
+
 }  // namespace
 
 Policy wg_kv_policy() {
@@ -25,7 +31,9 @@ Policy wg_kv_policy() {
                    .gates = kGates},
           .geometry = open_geometry,
           .plan = gated_plan,
-          .explain = explain_gated};
+          .explain = explain_gated,
+          .log = log,
+          .uses = uses_gated};
 }
 
 }  // namespace kvscope

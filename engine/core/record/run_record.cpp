@@ -41,6 +41,12 @@ RetentionGeometry RunRecord::geometry(int layer, int kv_head) const {
   return of_head;
 }
 
+const PolicySpec& RunRecord::policy_at(std::int32_t q) const {
+  const auto last =
+      std::ranges::find_if(changes.rbegin(), changes.rend(), [q](const PolicyChange& change) { return change.q <= q; });
+  return last == changes.rend() ? policy : last->policy;
+}
+
 void finish_run(RunRecord& run, RunStatus status, std::string message) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const std::size_t n = run.ids.size();

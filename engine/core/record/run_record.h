@@ -183,6 +183,8 @@ struct RunRecord {
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
   /// With the head's own decay, where it was learned.
   RetentionGeometry geometry(int layer, int kv_head) const;
+  /// The parameters that hold at query q.
+  const PolicySpec& policy_at(std::int32_t q) const;
 };
 
 /// Ends a run: tokens whose fate is open although they have left the window (t < n_queries - window), and sinks,

@@ -111,9 +111,13 @@ std::string oracle_verdict(const Question& question, bool evicted) {
 /// The policy's own reason.
 std::string reason(const Question& question, bool evicted) {
   const RunRecord& run = question.run;
+  const RetentionPlan plan = policy_of(run.policy).plan(run.policy, question.geometry);
+  if (!evicted && plan.dense_prefill && question.q < run.prompt_len) {
+    return ": dense prefill, compressed at " + std::to_string(run.prompt_len) + ".";
+  }
   const TokenQuestion asked{.spec = run.policy,
                             .geometry = question.geometry,
-                            .plan = policy_of(run.policy).plan(run.policy, question.geometry),
+                            .plan = plan,
                             .t = question.t,
                             .evict_at = question.evict_at,
                             .evicted = evicted,
@@ -170,7 +174,10 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
   const std::int32_t evict_at = static_cast<std::size_t>(t) < row.size() ? row[t] : kUndecided;
   const RetentionGeometry geometry = run.geometry();
   const Question question{run, layer, kv_head, t, q, geometry, evict_at};
-  switch (token_state(q, t, evict_at, question.geometry.n_sink, question.geometry.window)) {
+  switch (token_state(run, geometry, q, t, evict_at)) {
+    case TokenState::undecided:
+      return question.name() + " is not decided yet in " + question.head() + ": query " + std::to_string(t) +
+             " has not been made.";
     case TokenState::future:
       return question.name() + " is not there yet at query " + std::to_string(q) + ".";
     case TokenState::sink:
@@ -179,6 +186,7 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
     case TokenState::window:
       return explain_window(question) + change_note(run, q);
     case TokenState::kept:
+    case TokenState::unread:
       return explain_kept(question) + change_note(run, q);
     case TokenState::evicted:
       return explain_evicted(question) + change_note(run, q);

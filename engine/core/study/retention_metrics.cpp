@@ -6,6 +6,7 @@
 
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/output_error.h"
+#include "engine/core/study/read_metrics.h"
 
 namespace kvscope {
 namespace {
@@ -54,6 +55,10 @@ constexpr MetricInfo kMetrics[] = {
      false},
     {Metric::best_read_mass, "best_read_mass", "Best read mass",
      "read mass of as many pages chosen by the dense attention itself", false},
+    {Metric::read_share, "read_share", "Read share",
+     "tokens that the query reads / tokens kept; window and sinks count; 1 where a layer or the prompt reads all; no "
+     "value of a run that recorded no reads",
+     false},
 };
 
 /// One head's lifetimes as the metrics see them.
@@ -176,7 +181,8 @@ HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   auto value = map.values.begin();
   for (int layer = 0; layer < map.n_layers; ++layer) {
     for (int head = 0; head < map.n_kv_heads; ++head) {
-      *value++ = value_of(head_rows(run, layer, head), metric, q, geometry);
+      *value++ = metric == Metric::read_share ? static_cast<float>(HeadReads(run, layer, head, q).share())
+                                              : value_of(head_rows(run, layer, head), metric, q, geometry);
     }
   }
   return map;
@@ -191,6 +197,13 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
     for (int head = 0; head < map.n_kv_heads; ++head) *value++ = oracle_value(oracle, metric, layer, head, q);
   }
   return map;
+}
+
+TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,
+                       std::int32_t evict_at) {
+  const std::int32_t made = run.status == RunStatus::running ? std::min(q, run.queries() - 1) : q;
+  if (t > made && t <= q) return TokenState::undecided;
+  return token_state(made, t, evict_at, geometry.n_sink, geometry.window);
 }
 
 double mean(const HeadMap& map) {
@@ -221,6 +234,9 @@ Occupancy occupancy(const RunRecord& run, int layer, int kv_head) {
   accumulate(sinks);
   accumulate(window);
   accumulate(long_range);
+  // While the run goes on there is nothing to count behind the last query that was made.
+  for (auto q = static_cast<std::size_t>(run.queries()); run.status == RunStatus::running && q < n; ++q)
+    sinks[q] = window[q] = long_range[q] = 0;
   return {std::move(sinks), std::move(window), std::move(long_range)};
 }
 

@@ -24,7 +24,8 @@ enum class Metric {
   regret,
   output_error,
   read_mass,
-  best_read_mass
+  best_read_mass,
+  read_share
 };
 
 struct MetricInfo {
@@ -49,6 +50,7 @@ struct HeadMap {
 /// density(q)     = |kept, t <= q - window| / |{t <= q - window}|            sinks count, the window does not
 /// evict_ratio(q) = 1 - |kept, n_sink <= t <= q - window| / |{n_sink <= t <= q - window}|
 /// cache_share(q) = |kept, all| / (q + 1)                                    window and sinks count
+/// read_share(q)  = |read| / |kept, all|                                     HeadReads
 ///
 /// The others are those of the run's oracle (OracleSpec, Oracle) at the last query up to q that it has seen. While a run
 /// goes on its tokens count as kept until somebody says otherwise; of queries that were not made there is no value.
@@ -58,6 +60,11 @@ HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
 /// The same by another oracle over the run.
 class Oracle;
 HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, std::int32_t q);
+
+/// token_state() as far as the run has got: undecided where it goes on and the query was not made yet. `geometry` is
+/// run.geometry(), which costs more than the answer.
+TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,
+                       std::int32_t evict_at);
 
 /// Mean of the values that are not NaN; NaN if there is none.
 double mean(const HeadMap& map);

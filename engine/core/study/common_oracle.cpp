@@ -1,0 +1,34 @@
+#include "engine/core/study/common_oracle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/support/text.h"
+
+namespace kvscope {
+
+std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord& b) {
+  if (a.future_mass.empty() && b.future_mass.empty()) return std::nullopt;
+  const RetentionGeometry geometry_a = a.geometry(), geometry_b = b.geometry();
+  CommonOracle common;
+  common.n_sink_ = std::max(geometry_a.n_sink, geometry_b.n_sink);
+  common.window_ = std::max(geometry_a.window, geometry_b.window);
+  const bool is_b = a.future_mass.empty() || (geometry_b.window > geometry_a.window && !b.future_mass.empty());
+  common.teacher_ = is_b ? &b : &a;
+  common.spec_ = common.teacher_->oracle;
+  const int budget_a = a.policy.budget_tokens(a.n_positions), budget_b = b.policy.budget_tokens(b.n_positions);
+  common.tokens_ = budget_a > 0 && budget_b > 0 ? std::min(budget_a, budget_b) : 0;
+  if (common.tokens_ <= common.n_sink_ + common.window_) common.tokens_ = std::min(a.n_positions, b.n_positions) / 4;
+  common.spec_.budget = OracleSpec::Budget{static_cast<double>(common.tokens_), false};
+  return common;
+}
+
+std::string CommonOracle::note(const RunRecord& a, const RunRecord& b, std::int32_t q) const {
+  const auto chance = [&](const RunRecord& run) {
+    const double value = mean(metric(run, Metric::chance, q));
+    return std::isnan(value) ? std::string("–") : fixed_text(value, 2);
+  };
+  return "common oracle: " + std::to_string(tokens_) + " tokens, chance A " + chance(a) + ", B " + chance(b);
+}
+
+}  // namespace kvscope

@@ -1,0 +1,34 @@
+#pragma once
+// One yardstick for two runs of the same tokens: judged each by an oracle of its own, a run of a small budget looks worse
+// than one of a large budget, whatever it keeps.
+
+#include <optional>
+#include <string>
+
+#include "engine/core/study/oracle.h"
+#include "engine/core/study/retention_metrics.h"
+
+namespace kvscope {
+
+/// Sinks and window: the larger of theirs; no decay; masses of the run with the larger window, or of the only one that
+/// recorded any. Capacity: the smaller of the policies' budgets if both have one, else, or where that leaves no room
+/// beside sinks and window, 25 % of the shorter run. Refers to the runs.
+class CommonOracle {
+ public:
+  /// nullopt if neither run recorded masses.
+  static std::optional<CommonOracle> of(const RunRecord& a, const RunRecord& b);
+  /// `run`: a or b.
+  HeadMap metric(const RunRecord& run, Metric metric, std::int32_t q) const {
+    return head_metric(Oracle(run, spec_, *teacher_, n_sink_, window_), run, metric, q);
+  }
+  int tokens() const { return tokens_; }  // of the capacity, sinks and window included
+  /// "common oracle: 88 tokens, chance A 0.01, B 0.23": means over the heads at q.
+  std::string note(const RunRecord& a, const RunRecord& b, std::int32_t q) const;
+
+ private:
+  OracleSpec spec_;
+  const RunRecord* teacher_ = nullptr;
+  int n_sink_ = 0, window_ = 0, tokens_ = 0;
+};
+
+}  // namespace kvscope

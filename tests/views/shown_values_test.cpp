@@ -1,0 +1,339 @@
+// What is written and drawn is true: texts and marks of the views, as they stand on the screen.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "engine/core/study/common_oracle.h"
+#include "tests/support/random_run.h"
+#include "tests/views/view_support.h"
+#include "views/cache_timeline_view.h"
+#include "views/figure/caption.h"
+#include "views/figure/figure_builder.h"
+#include "views/inspector_view.h"
+#include "views/layer_head_map_view.h"
+#include "views/token_strip_view.h"
+#include "views/widgets/time_deck.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+ShownRun shown(RunRecord run, const char* label = "A") {
+  return {std::make_shared<const RunRecord>(std::move(run)), false, label, 1};
+}
+
+/// One view over one or two runs.
+template <typename ViewType>
+struct Stage {
+  explicit Stage(RunRecord run, Selection s = {}) : a(shown(std::move(run))), selection(s), view(window.services) {}
+  void draw(int frames = 3) {
+    for (int i = 0; i < frames; ++i) window.frame([&] { view.draw(context); });
+  }
+  void compare_with(RunRecord run) {
+    b = shown(std::move(run), "B");
+    context.b = &b;
+  }
+  std::string text(const std::string& id) { return window.items.text(id).value_or("(not drawn)"); }
+  bool has(const std::string& id) { return window.items.find(id).has_value(); }
+  std::string command;
+  HeadlessWindow window;
+  ShownRun a, b;
+  Selection selection;
+  ViewContext context{&a, nullptr, &selection, [this](const std::string& id) { command = id; }};
+  ViewType view;
+};
+
+/// The tokens of random_run(3) up to `from`, others behind.
+RunRecord parting_run(int from) {
+  RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  for (std::size_t t = static_cast<std::size_t>(from); t < run.ids.size(); ++t) run.ids[t] += 1;
+  return run;
+}
+
+RunRecord under_policy(const char* policy) {
+  RunRecord run = random_run(3, {.policy = "full"});
+  run.policy = PolicySpec::parse(policy);
+  return run;
+}
+
+}  // namespace
+
+// W3: it drew the difference of unrelated cells in full colour.
+TEST_CASE("where the tokens of A and B differ, the map refuses and offers the replay") {
+  Stage<LayerHeadMapView> s(random_run(3), {.q = 150});
+  s.compare_with(parting_run(100));
+  s.draw();
+  CHECK(s.text("map.refusal") == "Different tokens from 100 on: only distributions compare.");
+  CHECK_FALSE(s.has("map.cell.0.0"));
+  CHECK_FALSE(s.view.figure(s.context));
+  s.window.click("map.replay", [&] { s.view.draw(s.context); });
+  CHECK(s.command == "run.replay_as_b");
+  s.window.click("map.go_to_common", [&] { s.view.draw(s.context); });
+  CHECK(s.selection.q == 99);  // below the first difference cells compare
+  s.draw();
+  CHECK_FALSE(s.window.items.text("map.refusal"));
+  CHECK(s.has("map.cell.0.0"));
+  CHECK(s.has("map.b.cell.0.0"));
+}
+
+TEST_CASE("A and a shorter run of the same tokens are compared at the last query that both have") {
+  Stage<LayerHeadMapView> s(random_run(3));
+  RunRecord behind = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  behind.ids.resize(130);
+  s.compare_with(std::move(behind));
+  s.draw();
+  CHECK(s.text("map.both_at") == "Both at query 129: one of them has no more tokens.");
+  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).q == 129);
+}
+
+TEST_CASE("the strip underlines B only at queries that both runs made over the same tokens") {
+  Stage<TokenStripView> s(random_run(3), {.q = 99});
+  s.compare_with(parting_run(100));
+  s.draw();
+  CHECK(s.has("strip.underlined.50"));
+  CHECK(std::get<TokenStripOptions>(s.view.figure(s.context)->options).with_b);
+  s.selection.q = 100;
+  s.draw();
+  CHECK_FALSE(s.has("strip.underlined.50"));
+  CHECK_FALSE(std::get<TokenStripOptions>(s.view.figure(s.context)->options).with_b);
+}
+
+// W4: each run was judged by an oracle of its own size.
+TEST_CASE("A - B of recall is by one oracle, which the header names with its chance") {
+  const RunRecord a = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  const RunRecord b = random_run(3, {.policy = "kvpop:budget=120,sinks=4,window=16"});
+  Stage<LayerHeadMapView> s(a, {.q = 150, .metric = Metric::recall});
+  s.compare_with(b);
+  s.draw();
+  s.window.click("map.compare.2", [&] { s.view.draw(s.context); });
+  s.draw(60);
+  const auto chance = [](const RunRecord& run) {  // |P| / |E|, counted by hand
+    double sum = 0;
+    for (int head = 0; head < 6; ++head) {
+      int kept = 0;
+      for (int t = 4; t <= 150 - 16; ++t) kept += visible(150, t, run.evict_at.row(head / 3, head % 3)[t]);
+      sum += kept / 131.0 / 6;
+    }
+    return sum;
+  };
+  char expected[80];
+  std::snprintf(expected, sizeof expected, "common oracle: 40 tokens, chance A %.2f, B %.2f", chance(a), chance(b));
+  CHECK(s.text("map.common_oracle") == expected);
+
+  const auto figure = s.view.figure(s.context);
+  const RunRecord* runs[] = {&a, &b};
+  const BuiltFigure built = layer_head_map_figure(runs, std::get<LayerHeadMapOptions>(figure->options), {});
+  CHECK_THAT(built.caption, Contains(expected));
+  OracleSpec spec = a.oracle;
+  spec.budget = OracleSpec::Budget{40, false};
+  const Oracle of_a(a, spec, a, 4, 16), of_b(b, spec, a, 4, 16);
+  const auto& value = std::get<std::vector<double>>(built.data.columns[3].values);
+  for (int head = 0; head < 6; ++head) {
+    const double difference =
+        of_a.counts(head / 3, head % 3, 150).recall() - of_b.counts(head / 3, head % 3, 150).recall();
+    CHECK(value[static_cast<std::size_t>(head)] == Approx(difference).margin(1e-6));
+  }
+}
+
+// W5: tokens of a prompt that was still passing were "kept".
+TEST_CASE("while the prompt passes its tokens are drawn undecided and metrics have no value") {
+  RunRecord run = random_run(3);
+  run.status = RunStatus::running;
+  run.n_queries = 0;
+  Stage<TokenStripView> strip(run, {.token = 30});
+  strip.draw();
+  CHECK(strip.has("strip.outlined.0"));
+  CHECK(strip.has("strip.outlined.30"));
+  CHECK(strip.text("strip.legend.not decided yet") == "not decided yet");
+  Stage<InspectorView> inspector(run, {.token = 30});
+  inspector.draw();
+  CHECK_THAT(inspector.text("inspector.why"), Contains("is not decided yet"));
+  CHECK_THAT(inspector.text("inspector.state"), StartsWith("not decided yet"));
+  CHECK(inspector.text("inspector.Density") == "–");
+  CHECK(inspector.text("inspector.recall at q") == "–");
+  run.n_queries = 100;
+  Stage<TokenStripView> half(run);
+  half.draw();
+  CHECK_FALSE(half.has("strip.outlined.30"));
+  CHECK(half.has("strip.outlined.100"));
+}
+
+// W7: the inspector named the policy that the run began with.
+TEST_CASE("a change in mid-run is flagged, and the inspector has the policy that holds at the query") {
+  const RunRecord run = random_run(3, {.n_changes = 1});
+  REQUIRE(run.changes[0].q == 120);
+  const std::string budget = std::to_string(static_cast<int>(run.changes[0].policy.budget->value));
+  CHECK(policy_history(run) == "64 tokens > " + budget + " tokens @ 120");
+  Stage<InspectorView> inspector(run, {.q = 119});
+  inspector.draw();
+  CHECK(inspector.text("inspector.policy") == run.policy.to_string());
+  inspector.selection.q = 120;
+  inspector.draw();
+  CHECK(inspector.text("inspector.policy") == run.changes[0].policy.to_string());
+
+  Stage<TokenStripView> deck_stage(run);
+  TimeDeck deck(deck_stage.window.services);
+  deck_stage.window.frame([&] { deck.draw(deck_stage.context, 40); });
+  CHECK(deck_stage.has("timeline.flag.0"));
+
+  // The budget line: one height before, another one after.
+  const auto lines = [](const RunRecord& of) {
+    const Figure figure = timeline_figure(of, {}, {}).figure;
+    int n = 0;
+    for (const Primitive& item : figure.items) {
+      const auto* line = std::get_if<Polyline>(&item);
+      n += line != nullptr && line->dash > 0;
+    }
+    return n;
+  };
+  RunRecord unchanged = run;
+  unchanged.changes.clear();
+  CHECK(lines(run) == lines(unchanged) + 2);  // two levels and the step between them
+}
+
+// W8: all was "kept", as under a full cache.
+TEST_CASE("a query that selects pages shows what it does not read, and what share it reads") {
+  const RunRecord run = random_run(3, {.policy = "full", .page_reads = true});
+  constexpr std::int32_t kQuery = 150;
+  const auto read = std::ranges::find_if(
+      run.reads, [](const PageRead& r) { return r.q == kQuery && r.layer == 1 && r.kv_head == 2; });
+  REQUIRE(read != run.reads.end());
+  Stage<TokenStripView> strip(run, {.layer = 1, .kv_head = 2, .q = kQuery});
+  strip.draw();
+  int n_read = 0;
+  for (int t = 0; t <= kQuery; ++t) {
+    const bool in_page = std::ranges::count(read->pages, t / 16) > 0;
+    n_read += in_page;
+    INFO(t);
+    CHECK(strip.has("strip.unread." + std::to_string(t)) == !in_page);
+  }
+  Stage<InspectorView> inspector(run, {.layer = 1, .kv_head = 2, .token = 3, .q = kQuery});
+  inspector.draw();
+  CHECK(inspector.text("inspector.Read share") == format_number(n_read / 151.0, 3));
+  CHECK_THAT(inspector.text("inspector.read by this query"),
+             EndsWith(std::to_string(n_read) + " of 151 kept tokens are"));
+}
+
+// W9: "this head's cache never had to choose" stood for all of these.
+TEST_CASE("the log says in the policy's own words why it lists no contest") {
+  const auto note = [](RunRecord run) {
+    Stage<CacheTimelineView> s(std::move(run));
+    s.draw();
+    return s.text("timeline.log_note");
+  };
+  CHECK_THAT(
+      note(under_policy("snapkv:budget=80,window=32")),
+      StartsWith("Evicted at the end of the prompt by score, many at once: the attention of its last 32 queries"));
+  CHECK_THAT(note(under_policy("expected-attention:budget=80")),
+             StartsWith("Evicted at the end of the prompt by score"));
+  CHECK_THAT(note(under_policy("quest:read=64")), Contains("each query reads 64 tokens in pages of 16"));
+  CHECK_THAT(note(under_policy("full")), StartsWith("Nothing is evicted"));
+  CHECK_THAT(note(random_run(3, {.policy = "streaming:window=60"})), Contains("every token goes when it leaves"));
+  RunRecord hybrid = random_run(3, {.policy = "full"});
+  hybrid.policy = PolicySpec::parse("hybrid:heads=a,window=32");
+  hybrid.local_heads = {1, 0, 0, 0, 0, 0};
+  CHECK_THAT(note(hybrid), StartsWith("This head keeps the newest 32 tokens"));
+}
+
+TEST_CASE("the log of a threshold has a row for each token with its score and what came of it") {
+  const RunRecord run = random_run(3, {.policy = "sp-kv:threshold=0.25,window=16"});
+  Stage<CacheTimelineView> s(run);
+  s.draw();
+  CHECK(s.view.n_contests() == run.n_tokens() - 16);
+  const std::string row = s.text("timeline.contest.0");
+  const bool dropped = run.evict_at.row(0, 0)[0] == 16;
+  CHECK_THAT(row, StartsWith("16 | 0 \""));
+  CHECK_THAT(row, Contains("| u = ") && Contains(dropped ? " < tau 0.25" : " >= tau 0.25"));
+  CHECK_THAT(row, Contains(dropped ? ": drop" : ": keep"));
+}
+
+// W10: newcomer and boundary stood as rivals, and the greater score lost.
+TEST_CASE("the log of heavy hitters has who entered, who left as the least of how many, and its sum") {
+  RunRecord run = under_policy("h2o:budget=80,window=32");
+  run.contests = {{.q = 130,
+                   .newcomer = 129,
+                   .boundary = 40,
+                   .newcomer_effective = 0.097f,
+                   .boundary_effective = 0.95f,
+                   .evicted = 40}};
+  run.evict_at.row(0, 0)[40] = 130;
+  Stage<CacheTimelineView> s(run);
+  s.draw();
+  CHECK_THAT(s.text("timeline.contest.0"), StartsWith("130 | 129 \"") && Contains("(least of 49) | 0.95"));
+  CHECK_THAT(s.text("timeline.contest.0"), !Contains("0.097"));
+}
+
+// W11: "other tokens had less attention" while nothing competed.
+TEST_CASE("inside a dense prefill a token is kept because nothing is compressed yet") {
+  const RunRecord run = under_policy("h2o:budget=80,window=32");
+  Stage<CacheTimelineView> s(run, {.token = 5, .q = 100});
+  s.draw();
+  CHECK_THAT(s.text("timeline.why"), Contains(": dense prefill, compressed at 120."));
+  Stage<InspectorView> inspector(run, {.token = 5, .q = 100});
+  inspector.draw();
+  CHECK(inspector.text("inspector.recall at q") == "–");
+}
+
+// W14: sinks and window were coloured like choices.
+TEST_CASE("the mode of heads names the layer and outlines what the rule keeps") {
+  Stage<TokenStripView> s(random_run(3), {.q = 150, .colour = ColourMode::kept_heads});
+  s.draw();
+  CHECK(s.text("strip.title") == "Layer 0, all 3 KV heads");
+  CHECK(s.has("strip.outlined.0"));    // a sink
+  CHECK(s.has("strip.outlined.150"));  // in the window
+  CHECK_FALSE(s.has("strip.outlined.60"));
+}
+
+// W16: "not made yet" of a score that never comes.
+TEST_CASE("a policy without scores says so, one with scores says which are to come") {
+  Stage<InspectorView> s(random_run(3, {.policy = "streaming:window=60", .scorer = false}), {.token = 20});
+  s.draw();
+  CHECK(s.text("inspector.score") == "this policy has no score");
+  Stage<InspectorView> scored(random_run(3), {.token = 175});
+  scored.draw();
+  CHECK(scored.text("inspector.score") == "not made yet");
+}
+
+// W17: the paper's number, a mean over queries, could not be read off.
+TEST_CASE("the inspector has recall at q and in the mean, chance, and every recorded oracle beside each other") {
+  const RunRecord run = random_run(3);
+  Stage<InspectorView> s(run, {.layer = 1, .kv_head = 1, .q = 150});
+  for (int i = 0; i < 400 && !s.has("inspector.oracle.rms x output"); ++i) {
+    s.draw(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const Oracle oracle(run);
+  const OracleCounts counts = oracle.counts(1, 1, 150);
+  CHECK(s.text("inspector.recall at q") == format_number(counts.recall(), 3));
+  CHECK(s.text("inspector.chance") == format_number(counts.chance(), 3));
+  CHECK(s.text("inspector.k / eligible") == std::to_string(counts.capacity) + " / " + std::to_string(counts.eligible));
+  double recall = 0;
+  int n = 0;
+  for (std::int32_t q = 0; q <= 150; ++q) {
+    const OracleCounts at = oracle.counts(1, 1, q);
+    if (at.chosen) recall += at.recall(), ++n;
+  }
+  CHECK(s.text("inspector.mean recall") == format_number(recall / n, 3) + " over " + std::to_string(n) + " queries");
+  OracleSpec spec = run.oracle;
+  spec.mass = OracleMass::rms, spec.weight = OracleWeight::output;
+  const double of_head = Oracle(run, spec).counts(1, 1, 150).recall();
+  spec.pooled = true;
+  const double pooled = Oracle(run, spec).counts(1, 1, 150).recall();
+  CHECK(s.text("inspector.oracle.rms x output") == format_number(of_head, 3) + " | " + format_number(pooled, 3));
+}
+
+TEST_CASE("the map offers mean recall, recall above chance, mass kept and read share") {
+  Stage<LayerHeadMapView> s(random_run(3));
+  s.draw();
+  const Metric expected[] = {Metric::mean_recall, Metric::above_chance, Metric::mass_kept, Metric::read_share};
+  for (int i = 0; i < 4; ++i) {
+    s.window.click("map.metric." + std::to_string(6 + i), [&] { s.view.draw(s.context); });
+    CHECK(s.selection.metric == expected[i]);
+  }
+}

@@ -1,0 +1,174 @@
+#include "views/widgets/decision_log.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/policy/policy.h"
+#include "views/figure/caption.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_text.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+namespace {
+
+std::string token_name(const RunRecord& run, std::int32_t t) {
+  return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
+}
+
+/// Tokens of the head that have left the window and were held against the threshold: not those of a dense prefill.
+std::vector<std::int32_t> judged_tokens(const RunRecord& run, const RetentionGeometry& geometry) {
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t t = geometry.n_sink; t < run.queries() - geometry.window; ++t) tokens.push_back(t);
+  return tokens;
+}
+
+}  // namespace
+
+struct DecisionLogTable::Words {
+  DecisionLog log;
+  RetentionPlan plan;
+};
+
+DecisionLogTable::DecisionLogTable(const ViewServices& services)
+    : services_(services), words_(std::make_shared<const Words>()) {}
+
+void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
+  const RunRecord& run = *shown.run;
+  const bool of_contests =
+      words_->log.rows == DecisionLog::Rows::contests || words_->log.rows == DecisionLog::Rows::least;
+  const std::size_t n = of_contests ? run.contests.size() : run.ids.size();
+  const bool outdated = !rows_.empty() && static_cast<std::size_t>(rows_.back()) >= n;
+  if (!rebuild_.due({RunKey(&shown), at.layer, at.kv_head}, outdated)) return;
+  const RetentionGeometry geometry = run.geometry();
+  const Policy& policy = policy_of(run.policy);
+  const RetentionPlan plan = policy.plan(run.policy, geometry);
+  const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
+  const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
+  words_ = std::make_shared<const Words>(Words{policy.log({run.policy, geometry, plan, local}), plan});
+  rows_.clear(), verdicts_.clear();
+  if (words_->log.rows == DecisionLog::Rows::thresholds) {
+    rows_ = judged_tokens(run, geometry);
+  } else if (words_->log.rows != DecisionLog::Rows::none) {
+    for (std::size_t i = 0; i < run.contests.size(); ++i) {
+      if (run.contests[i].layer == at.layer && run.contests[i].kv_head == at.kv_head)
+        rows_.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  rebuild_.done();
+}
+
+std::vector<DecisionLogTable::Column> DecisionLogTable::columns() const {
+  switch (words_->log.rows) {
+    case DecisionLog::Rows::least:
+      return {{"query", 1}, {"entered", 2.8f}, {"evicted", 4}, {words_->log.measure.c_str(), 1.8f}, {"oracle", 1.6f}};
+    case DecisionLog::Rows::thresholds:
+      return {{"query", 1}, {"token", 3.4f}, {"decision", 4.4f}, {"oracle", 1.6f}};
+    case DecisionLog::Rows::contests:
+    case DecisionLog::Rows::none:
+      break;
+  }
+  return {{"query", 1}, {"newcomer", 3.4f}, {"boundary", 3.4f}, {"evicted", 1.6f}, {"margin", 1.1f}, {"oracle", 1.6f}};
+}
+
+void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
+  const FontScope small(services_.theme->fonts.small);
+  if (rows_.empty()) {
+    wrapped_text_in(services_.theme->palette.muted, words_->log.note);
+    services_.items->add_text("timeline.log_note", last_item(), words_->log.note);
+    return;
+  }
+  const ImGuiTableFlags flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
+                                ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
+  const std::vector<Column> shown = columns();
+  if (!ImGui::BeginTable("contests", static_cast<int>(shown.size()), flags)) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  for (const Column& column : shown)
+    ImGui::TableSetupColumn(column.name, ImGuiTableColumnFlags_WidthStretch, column.weight);
+  ImGui::TableHeadersRow();
+  const HeadAtQuery head(*context.a->run, at.layer, at.kv_head, at.q);
+  ImGuiListClipper clipper;
+  clipper.Begin(n_rows());
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_row(context, head, i);
+  }
+  ImGui::EndTable();
+}
+
+DecisionLogTable::Row DecisionLogTable::contest_row(const RunRecord& run, const Contest& c) const {
+  const auto contender = [&](std::int32_t t, float score) {
+    return token_name(run, t) + "  " + format_number(score, 4);
+  };
+  return {c.q,
+          c.evicted >= 0 ? c.evicted : c.newcomer,
+          c.evicted,
+          {contender(c.newcomer, c.newcomer_effective), contender(c.boundary, c.boundary_effective),
+           c.evicted < 0             ? "none"
+           : c.evicted == c.newcomer ? "newcomer"
+                                     : "boundary",
+           c.boundary < 0 ? "–" : format_number(std::abs(c.newcomer_effective - c.boundary_effective), 3)}};
+}
+
+DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const Contest& c) const {
+  // The query that was over the budget is the one before: beside sinks and the newest, all that the head held could go.
+  const int n = head.geometry.budget() + 1 - head.geometry.n_sink - words_->plan.protect;
+  return {
+      c.q,
+      c.evicted,
+      c.evicted,
+      {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (least of " + std::to_string(n) + ")",
+       format_number(c.boundary_effective, 4)}};
+}
+
+DecisionLogTable::Row DecisionLogTable::threshold_row(const HeadAtQuery& head, std::int32_t t) const {
+  const RunRecord& run = *head.run;
+  const std::int32_t q = t + head.geometry.window;
+  const float threshold = run.policy_at(q).has("threshold") && !run.changes.empty()
+                              ? static_cast<float>(run.policy_at(q).value("threshold"))
+                              : words_->plan.threshold;
+  const bool dropped = lifetime_of(run, head.layer, head.kv_head, t) == q;
+  const std::string text =
+      comparison_text(words_->log, score_at(run, head.layer, head.kv_head, t), threshold, words_->plan.strict);
+  return {q, t, dropped ? t : -1, {token_name(run, t), text + (dropped ? ": drop" : ": keep")}};
+}
+
+DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) const {
+  const std::int32_t i = rows_[static_cast<std::size_t>(index)];
+  if (words_->log.rows == DecisionLog::Rows::thresholds) return threshold_row(head, i);
+  const Contest& contest = head.run->contests[static_cast<std::size_t>(i)];
+  return words_->log.rows == DecisionLog::Rows::least ? least_row(head, contest) : contest_row(*head.run, contest);
+}
+
+void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, int index) {
+  const Row r = row(head, index);
+  const Palette& p = services_.theme->palette;
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::PushID(index);
+  if (ImGui::Selectable(std::to_string(r.q).c_str(), r.q == head.q, ImGuiSelectableFlags_SpanAllColumns)) {
+    context.selection->q = r.q;
+    context.selection->token = r.token;
+  }
+  const ItemRect rect = last_item();
+  ImGui::PopID();
+  std::string all = std::to_string(r.q);
+  const auto cell = [&](Colour colour, const std::string& text) {
+    ImGui::TableNextColumn();
+    text_in(colour, text);
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", text.c_str());  // a narrow column cuts it off
+    all += " | " + text;
+  };
+  for (const std::string& text : r.cells) cell(p.text, text);
+  auto found = verdicts_.find(r.evicted);
+  if (found == verdicts_.end()) {
+    const EvictionVerdict verdict = r.evicted < 0
+                                        ? EvictionVerdict::unknown
+                                        : eviction_verdict(*head.run, head.layer, head.kv_head, r.evicted).verdict;
+    found = verdicts_.emplace(r.evicted, verdict).first;
+  }
+  const bool wrong = found->second == EvictionVerdict::wrong, right = found->second == EvictionVerdict::right;
+  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? "keeps it" : right ? "agrees" : "–");
+  services_.items->add_text("timeline.contest." + std::to_string(index), rect, all);
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,56 @@
+#pragma once
+// The log of one head: what the policy decided, a row a decision, in the policy's own words.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "views/figure/token_facts.h"
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
+#include "views/widgets/rebuild.h"
+
+namespace kvscope::views {
+
+/// Items: "timeline.contest.<row>", with the text of the row; "timeline.log_note".
+class DecisionLogTable {
+ public:
+  explicit DecisionLogTable(const ViewServices& services);
+  /// Reads the run if it changed. Call before n_rows() and draw().
+  void update(const ShownRun& shown, const Cursor& at);
+  int n_rows() const { return static_cast<int>(rows_.size()); }
+  void draw(ViewContext& context, const Cursor& at);
+
+ private:
+  struct Key {
+    RunKey run;
+    int layer, kv_head;
+    bool operator==(const Key&) const = default;
+  };
+  struct Column {
+    const char* name;
+    float weight;
+  };
+  void draw_row(ViewContext& context, const HeadAtQuery& head, int index);
+  std::vector<Column> columns() const;
+  /// Position, evicted token and cells of a row, but for query and oracle.
+  struct Row {
+    std::int32_t q = 0, token = -1, evicted = -1;
+    std::vector<std::string> cells;
+  };
+  Row row(const HeadAtQuery& head, int index) const;
+  Row contest_row(const RunRecord& run, const Contest& contest) const;
+  Row least_row(const HeadAtQuery& head, const Contest& contest) const;
+  Row threshold_row(const HeadAtQuery& head, std::int32_t t) const;
+
+  ViewServices services_;
+  Rebuild<Key> rebuild_;
+  struct Words;  // the policy's, and its plan
+  std::shared_ptr<const Words> words_;
+  std::vector<std::int32_t> rows_;  // of contests and least: into the run's contests; of thresholds: tokens
+  std::map<std::int32_t, EvictionVerdict> verdicts_;  // of tokens that were drawn: each costs a look at every head
+};
+
+}  // namespace kvscope::views

@@ -1,0 +1,45 @@
+#pragma once
+// The selected head under every oracle that the run recorded, side by side.
+
+#include <string>
+#include <vector>
+
+#include "engine/core/study/oracle.h"
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
+#include "views/widgets/aside.h"
+#include "views/widgets/rebuild.h"
+
+namespace kvscope::views {
+
+/// What is asked of all queries up to q, or of all oracles: too slow for a frame.
+struct OracleAnswers {
+  OracleMean mean;  // of the run's own oracle
+  struct Row {
+    std::string name;        // "rms x output"
+    double of_head, pooled;  // recall at q
+  };
+  std::vector<Row> rows;  // of what was recorded
+};
+OracleAnswers oracle_answers(const RunRecord& run, int layer, int kv_head, std::int32_t q);
+
+class OracleTable {
+ public:
+  explicit OracleTable(const ViewServices& services) : services_(services), aside_(services.wake) {}
+  /// Nothing until the selection has stayed for a moment.
+  std::optional<OracleAnswers> answers(const ShownRun& shown, const Cursor& at);
+  /// Items: "inspector.oracle.<name>", with their numbers as text.
+  void draw(const OracleAnswers& answers);
+
+ private:
+  struct Key {
+    RunKey run;
+    int layer, kv_head;
+    std::int32_t q;
+    bool operator==(const Key&) const = default;
+  };
+  ViewServices services_;
+  Aside<Key, OracleAnswers> aside_;
+};
+
+}  // namespace kvscope::views
