@@ -199,3 +199,32 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
     }
   }
 }
+
+TEST_CASE("heads.export says what it will write before it asks where to, or why it writes nothing") {
+  Program program;
+  Session& session = program.session;
+  const test::TemporaryFolder folder;
+  const auto show = [&](const std::string& policy, const char* name) {
+    const std::string path = (folder / name).string();
+    save_trace(path, test::random_run(3, {.policy = policy}), false);
+    session.open_trace(path);
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    session.poll();
+    session.show(session.runs().back().id, 0);
+  };
+  show("kvpop:budget=64,sinks=4,window=16", "fixed.h5");
+  CHECK_THROWS_WITH(program.commands.execute("heads.export"),
+                    Catch::Contains("every head keeps the same number of tokens"));
+  CHECK_FALSE(program.ui.dialog.has_value());
+  show("threshold:threshold=0,sinks=4,window=16", "open.h5");
+  program.commands.execute("heads.export", {{"count", 4}});
+  REQUIRE(program.ui.dialog.has_value());
+  CHECK_THAT(program.ui.dialog->hint, Catch::Contains("4 of 6 heads global, share 0.667, coverage"));
+  CHECK(program.ui.dialog->arguments["count"] == 4);
+  CHECK_THAT(session.messages().notice(), Catch::Contains("4 of 6 heads global"));
+  program.commands.execute("heads.export", {{"count", 4}, {"path", (folder / "heads").string()}});
+  while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  session.poll();
+  CHECK(nlohmann::json::parse(test::read_text(folder / "heads/config.json"))["full_heads"] == 4);
+  CHECK_THROWS_WITH(program.commands.execute("heads.export", {{"strategy", "z"}}), Catch::Contains("a, b, c or d"));
+}

@@ -278,15 +278,15 @@ TEST_CASE("heads: a damaged list is an error that names file and line", "[core][
 
 TEST_CASE("heads: a list whose number of full heads is not the one beside it is an error", "[core][heads]") {
   const ScratchFolder folder;
-  write_file_atomic(folder / "full_attention_heads.tsv", "0.9\t0.6\n0.2\t0.4\n");
+  write_file_atomic(folder / "full_attention_heads.tsv", "0.9\t0.6\n0.7\t0.4\n");
   const auto import_with = [&](const std::string& rest) {
     write_file_atomic(folder / "config.json", R"({"sink_size": 64, "recent_size": 256)" + rest + "}");
     return error_of([&] { import_duo(folder.path()); });
   };
   CHECK(import_with("") == "no error");
-  CHECK(import_with(R"(, "full_heads": 2)") == "no error");
-  CHECK(import_with(R"(, "full_heads": 1, "threshold": 0.7)") == "no error");
-  CHECK_THAT(import_with(R"(, "full_heads": 3)"),
-             Contains("2 values of at least 0.5; expected 3, full_heads of config.json"));
+  CHECK(import_with(R"(, "full_heads": 3)") == "no error");
+  CHECK(import_with(R"(, "full_heads": 2, "threshold": 0.7)") == "no error");
+  CHECK_THAT(import_with(R"(, "full_heads": 1)"),
+             Contains("3 values of at least 0.5; expected 1, full_heads of config.json"));
   CHECK_THAT(import_with(R"(, "threshold": 2)"), Contains("threshold"));
 }

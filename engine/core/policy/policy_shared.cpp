@@ -39,7 +39,8 @@ GateDefaults defaults_of_scorer(const GateNumbers& gate) {
 }
 
 double share_passing(std::span<const float> alpha, const GateNumbers& heads) {
-  const auto passes = [&](float value) { return heads.strict ? value > heads.threshold : value >= heads.threshold; };
+  const auto threshold = static_cast<float>(heads.threshold);  // as the values were read: a 0.7 in both files is equal
+  const auto passes = [&](float value) { return heads.strict ? value > threshold : value >= threshold; };
   const auto n = std::count_if(alpha.begin(), alpha.end(), passes);
   return alpha.empty() ? 0 : static_cast<double>(n) / static_cast<double>(alpha.size());
 }

@@ -140,8 +140,9 @@ HeadSelection import_duo(const std::filesystem::path& folder) {
   const DuoConfig config = read_duo_config(folder);
   const auto table = folder / kTable;
   HeadSelection heads = parse_table(read_file(table, kMaxBytes), table.string());
+  const auto threshold = static_cast<float>(config.threshold);  // as the values were read
   const auto n_full =
-      std::count_if(heads.full.begin(), heads.full.end(), [&](float value) { return value >= config.threshold; });
+      std::count_if(heads.full.begin(), heads.full.end(), [&](float value) { return value >= threshold; });
   if (config.full_heads && *config.full_heads != n_full)
     refuse(table.string(), "", std::to_string(n_full) + " values of at least " + number_text(config.threshold),
            std::to_string(*config.full_heads) + ", full_heads of config.json");
