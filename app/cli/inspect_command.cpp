@@ -12,6 +12,7 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -90,13 +91,40 @@ ordered_json inspect_output_error(const RunRecord& run) {
           {"definition", find_metric("output_error")->definition}};
 }
 
+/// Means over all heads and queries at which something was chosen, of every oracle that the recorded masses allow.
+ordered_json inspect_oracles(const RunRecord& run) {
+  ordered_json table = ordered_json::object();
+  for (const bool pooled : {false, true}) {
+    for (const OracleWeight weight : {OracleWeight::mass, OracleWeight::value, OracleWeight::output}) {
+      for (const OracleMass mass : {OracleMass::mean, OracleMass::sum, OracleMass::rms, OracleMass::max}) {
+        OracleSpec spec = run.oracle;
+        spec.mass = mass, spec.weight = weight, spec.pooled = pooled;
+        const Oracle oracle(run, spec);
+        if (!oracle.is_known()) continue;
+        const OracleMean mean = mean_of(oracle);
+        table[spec.title()] = {{"recall", number_or_null(mean.recall)},
+                               {"chance", number_or_null(mean.chance)},
+                               {"above_chance", number_or_null(mean.above_chance())},
+                               {"mass_recall", number_or_null(mean.mass_recall)},
+                               {"mass_kept", number_or_null(mean.mass_kept)},
+                               {"n", mean.n}};
+      }
+    }
+  }
+  return table;
+}
+
 ordered_json inspect_run(const RunRecord& run) {
   ordered_json changes = ordered_json::array();
   for (const PolicyChange& change : run.changes)
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
-  return {{"policy", run.policy.to_string()}, {"changes", changes},
-          {"scorer", run.scorer.text},        {"oracle", run.oracle.to_string()},
-          {"page_reads", run.reads.size()},   {"output_error", inspect_output_error(run)}};
+  return {{"policy", run.policy.to_string()},
+          {"changes", changes},
+          {"scorer", run.scorer.text},
+          {"oracle", run.oracle.to_string()},
+          {"page_reads", run.reads.size()},
+          {"oracles", inspect_oracles(run)},
+          {"output_error", inspect_output_error(run)}};
 }
 
 ordered_json inspect_trace_file(const fs::path& path) {
@@ -118,6 +146,7 @@ ordered_json inspect_trace_file(const fs::path& path) {
                          {"device", model.device},
                          {"scorer", model.scorer},
                          {"weights_hash", model.weights_hash}};
+  if (const std::string old = trace::old_numbers(info.version); !old.empty()) result["old_numbers"] = old;
   if (const CaptureInfo& capture = info.capture; capture.n_prompts > 0) {
     result["prompts"] = capture.n_prompts;
     result["shard"] = shard_text(capture);

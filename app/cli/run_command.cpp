@@ -172,8 +172,7 @@ extern const CommandSpec run_command = {
     "run",
     "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON [options]",
     "decode a prompt under a policy and stream the answer",
-    "Decodes with the policy live: the answer goes to stdout, progress to stderr. --trace keeps everything that was "
-    "recorded for the window, for figures and for what-if.",
+    "The answer goes to stdout, progress to stderr; --trace keeps what was recorded.",
     "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",
     {1, 1},
     kOptions,

@@ -16,8 +16,7 @@ namespace {
 /// Whether a prompt under the policy is the same as its tokens one by one (tests/engine/conformance_test.cpp holds
 /// policies to it), so that one pass will do for prompt and answer.
 bool reads_all_alike(const ScoreRequest& request) {
-  const int n = std::max(request.n_positions, static_cast<int>(request.ids.size()));
-  const RetentionPlan plan = policy_of(request.policy).plan(request.policy, request.policy.geometry(n));
+  const RetentionPlan plan = policy_of(request.policy).plan(request.policy, {});
   return plan.follows_from_scores() && !plan.dense_prefill && plan.selection.tokens == 0 && request.changes.empty();
 }
 

@@ -63,9 +63,10 @@ HeadSeries<float> oracle_targets(const LoadedModel& model, std::span<const std::
 std::shared_ptr<const TokenScorer> oracle_scorer(const LoadedModel& model, const RunRequest& request,
                                                  std::vector<std::int32_t> prompt, int n_positions,
                                                  const Hooks& hooks) {
-  const RetentionGeometry geometry = request.policy.geometry(n_positions);
-  const RetentionPlan plan = policy_of(request.policy).plan(request.policy, geometry);
+  // What goes by a gate may not have its window yet, and no geometry before that.
+  const RetentionPlan plan = policy_of(request.policy).plan(request.policy, {});
   if (plan.source != ScoreSource::future) return nullptr;
+  const RetentionGeometry geometry = request.policy.geometry(n_positions);
   if (request.draws() && request.max_tokens > 0) {
     prompt = dense_text(model, request, std::move(prompt), hooks);
   } else if (request.answer_ids) {

@@ -60,7 +60,7 @@ class Oracle {
 class WatchedRun {
  public:
   WatchedRun(const Generation& run, const RunSink& outer) : model_(run.model()), outer_(outer), sink_(outer) {
-    check_measurable(run.request().policy, run.n_positions());
+    check_measurable(run.request().policy);
     record_.model = model_.info();
     begin_run(record_, started_facts(run));
     sink_.step = [this](const StepFacts& facts) {

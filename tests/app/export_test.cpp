@@ -68,8 +68,9 @@ z, f = np.load(sys.argv[1]), h5py.File(sys.argv[2])
 a, b = f["runs/token_span"][1]
 c, d = f["runs/contest_span"][1]
 same = lambda name, want: z[name].dtype == want.dtype and np.array_equal(z[name], want, equal_nan=want.dtype.kind == "f")
-for name in ("evict_at", "score", "future_mass", "eviction_verdict"):
+for name in ("evict_at", "score", "future_mass", "future_rms"):
     assert same(name, f["heads/" + name][:, :, a:b]), name
+assert np.array_equal(z["eviction_verdict"], f["heads/eviction_verdict"][:, :, a:b])
 assert same("token_id", f["tokens/id"][a:b]) and same("token_logprob", f["tokens/logprob"][a:b])
 for name in f["contests"]:
     assert np.array_equal(z["contest_" + name], f["contests/" + name][c:d]), name

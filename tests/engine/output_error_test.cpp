@@ -347,10 +347,10 @@ TEST_CASE("the output error tells how far it is, hears a cancel, and is not told
 
 TEST_CASE("a policy that evicts and reads pages has no output error, and says so before it runs",
           "[engine][output_error]") {
-  CHECK_THROWS_WITH(check_measurable(PolicySpec::parse("wg-kv:threshold=0.5,window=16,read=32"), 100),
+  CHECK_THROWS_WITH(check_measurable(PolicySpec::parse("wg-kv:threshold=0.5,window=16,read=32")),
                     Catch::Contains("evicts and reads pages"));
-  check_measurable(PolicySpec::parse("wg-kv:threshold=0.5,window=16"), 100);
-  check_measurable(PolicySpec::parse("quest:read=32"), 100);
+  check_measurable(PolicySpec::parse("wg-kv:threshold=0.5,window=16"));
+  check_measurable(PolicySpec::parse("quest:read=32"));
 }
 
 TEST_CASE("CPU and CUDA measure the same output error", "[engine][output_error][cuda]") {

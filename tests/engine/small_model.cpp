@@ -52,7 +52,9 @@ RunRequest request(std::vector<std::int32_t> ids, const std::string& policy, int
 Fed feed(const engine::LoadedModel& model, const std::vector<std::int32_t>& ids, int prompt_len,
          const std::string& policy, const engine::PrefillOptions& options) {
   const auto rest = static_cast<int>(ids.size()) - prompt_len;
-  engine::Generation run(model, request({ids.begin(), ids.begin() + prompt_len}, policy, rest));
+  RunRequest wanted = request({ids.begin(), ids.begin() + prompt_len}, policy, rest);
+  wanted.answer_ids = {ids.begin() + prompt_len, ids.end()};  // what a policy that goes by the future looks at
+  engine::Generation run(model, wanted);
   Fed out;
   out.record.model = model.info();
   RunStarted started = engine::started_facts(run);

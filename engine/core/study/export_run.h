@@ -29,7 +29,7 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
 
 /// One array each, series as [layer, kv_head, token], metrics as [layer, kv_head], contests and tokens as columns:
 ///
-///     lifetimes   evict_at eviction_verdict (0 right, 1 wrong, -1 not judged; 2, 3 by an oracle of 25 % of the run)
+///     lifetimes   evict_at eviction_verdict (0 right, 1 wrong, 255 not judged; 2, 3 by an oracle of 25 % of the run)
 ///     scores      score future_mass future_rms future_max value_norm output_mean output_rms output_max
 ///     contests    contest_q contest_layer ...
 ///     tokens      token_id token_logprob token_piece

@@ -112,8 +112,8 @@ std::string output_error_note(const RunRecord& run, std::int32_t q) {
   return text + ".";
 }
 
-void check_measurable(const PolicySpec& spec, int n_positions) {
-  const RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(n_positions));
+void check_measurable(const PolicySpec& spec) {
+  const RetentionPlan plan = policy_of(spec).plan(spec, {});
   if (plan.selection.tokens == 0 || plan.keeps_everything()) return;
   throw Error({.code = ExitCode::usage,
                .file = "output error",

@@ -44,6 +44,6 @@ std::string output_error_note(const RunRecord& run, std::int32_t q);
 
 /// Throws Error (usage) for a policy whose runs cannot be measured: one that both evicts and reads pages, as pages are
 /// recorded by slot.
-void check_measurable(const PolicySpec& spec, int n_positions);
+void check_measurable(const PolicySpec& spec);
 
 }  // namespace kvscope

@@ -34,13 +34,13 @@ void add_column(NpzWriter& npz, const std::string& name, const std::vector<T>& v
   npz.add(name, std::span(&n, 1), std::span<const T>(values));
 }
 
-/// 0 right, 1 wrong, -1 not judged; 2 and 3 by an oracle of a quarter of the run.
+/// 0 right, 1 wrong, 255 not judged; 2 and 3 by an oracle of a quarter of the run.
 void add_verdicts(NpzWriter& npz, const RunRecord& run) {
   std::vector<std::int32_t> values;
   for (const auto& head : eviction_verdicts(run)) {
     for (const VerdictOfEviction& found : head) {
       const bool known = found.verdict != EvictionVerdict::unknown;
-      values.push_back(known ? (found.verdict == EvictionVerdict::wrong) + (found.by_quarter ? 2 : 0) : -1);
+      values.push_back(known ? (found.verdict == EvictionVerdict::wrong) + (found.by_quarter ? 2 : 0) : 255);
     }
   }
   if (values.empty()) return;
