@@ -16,6 +16,7 @@
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/trace/run_versions.h"
 
 namespace kvscope::app {
 namespace {
