@@ -184,8 +184,8 @@ extern const CommandSpec capture_command = {
     "capture",
     "MODEL PROMPTS -o FILE [options]",
     "decode many prompts into one trace (HDF5)",
-    "PROMPTS is a .jsonl file (one object with \"prompt\" or \"messages\" a line), a text file (one prompt a line) "
-    "or a folder of .txt files. Finished prompts survive Ctrl+C and kill -9: --resume goes on from there.",
+    "PROMPTS is a .jsonl file (\"prompt\" or \"messages\" a line), a text file (a prompt a line) or a folder of .txt "
+    "files. Finished prompts survive Ctrl+C and kill -9: --resume goes on from there.",
     "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
     {2, 2},
     kOptions,

@@ -122,9 +122,10 @@ TEST_CASE("score measures six policies as six: none with a dense prompt is dense
     const json result = score(test::sample_model(), text, {"--policy", policy});
     CHECK(result["dense"] == false);
     CHECK(result["chunk"] == 1);
-    CHECK(result["dense_nll"] == full["nll"]);
+    // Of another process: on a GPU the library's products may add in another order there (3e-6 seen).
+    CHECK(result["dense_nll"].get<double>() == Approx(full["nll"].get<double>()).margin(1e-5));
     const double difference = result["nll"].get<double>() - full["nll"].get<double>();
-    CHECK(result["difference"].get<double>() == Approx(difference).margin(1e-9));
+    CHECK(result["difference"].get<double>() == Approx(difference).margin(1e-5));
     CHECK(std::abs(difference) > 1e-3);
     if (!policy.starts_with("quest")) CHECK(result["density"].get<double>() < 0.25);
     nlls.insert(result["nll"].get<double>());
