@@ -198,8 +198,7 @@ void check_error_rows(const RunRecord& run, const OutputError& error, int n_quer
         check_count(field, static_cast<std::int64_t>(row.size()), n_queries, n_queries);
         for (const float value : row) {
           if (value < norm.min || value > norm.max)
-            throw RunFault(field, std::to_string(value),
-                           norm.max > 2 ? "a norm, or NaN" : "0 to 1, or NaN");
+            throw RunFault(field, std::to_string(value), norm.max > 2 ? "a norm, or NaN" : "0 to 1, or NaN");
         }
       }
     }
