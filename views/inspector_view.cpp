@@ -37,6 +37,14 @@ void InspectorView::section(const std::string& title) {
   draw_text(services_.theme->fonts.bold, services_.theme->palette.text, title);
 }
 
+/// Columns sized by their contents would lay a wrapping text out one letter a line, until they have seen it.
+bool InspectorView::begin_rows(const char* name) {
+  if (!ImGui::BeginTable(name, 2, ImGuiTableFlags_None)) return false;
+  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthStretch, 2);
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, 3);
+  return true;
+}
+
 void InspectorView::row(const char* name, const std::string& value) {
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
@@ -61,7 +69,7 @@ void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
   const RunRecord& run = *head.run;
   const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
   const auto number = [](float v, const char* none) { return std::isnan(v) ? std::string(none) : format_number(v, 4); };
-  if (!ImGui::BeginTable("token", 2, ImGuiTableFlags_SizingStretchProp)) return;
+  if (!begin_rows("token")) return;
   row("position", std::to_string(token) + (token < run.prompt_len ? ", prompt" : ", answer"));
   row("id", std::to_string(run.ids[token]));
   if (static_cast<std::size_t>(token) < run.logprobs.size())
@@ -153,7 +161,7 @@ void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
   }
   section("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
   const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at);
-  if (ImGui::BeginTable("head", 2, ImGuiTableFlags_SizingStretchProp)) {
+  if (begin_rows("head")) {
     row("policy", run.policy_at(at.q).to_string());
     if (!run.changes.empty()) row("changes", policy_history(run));
     row("query", std::to_string(at.q) + " of " + std::to_string(run.n_tokens() - 1));

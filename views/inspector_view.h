@@ -42,6 +42,7 @@ class InspectorView final : public View {
   void draw_all_heads(ViewContext& context, const Cursor& at);
   void draw_head(const ViewContext& context, const Cursor& at);
   void draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers);
+  bool begin_rows(const char* name);
   void row(const char* name, const std::string& value);
   void section(const std::string& title);
 

@@ -63,7 +63,7 @@ std::vector<DecisionLogTable::Column> DecisionLogTable::columns() const {
     case DecisionLog::Rows::least:
       return {{"query", 1}, {"entered", 2.8f}, {"evicted", 4}, {words_->log.measure.c_str(), 1.8f}, {"oracle", 1.6f}};
     case DecisionLog::Rows::thresholds:
-      return {{"query", 1}, {"token", 3.4f}, {"decision", 4.4f}, {"oracle", 1.6f}};
+      return {{"query", 0.9f}, {"token", 2.4f}, {"decision", 6}, {"oracle", 1.5f}};
     case DecisionLog::Rows::contests:
     case DecisionLog::Rows::none:
       break;
