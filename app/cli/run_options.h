@@ -35,7 +35,7 @@ inline constexpr auto kChatOptions = std::to_array<OptionSpec>({
 });
 inline constexpr auto kOracleOptions = std::to_array<OptionSpec>({
     {"no-oracle", "", "do not compute the future-attention oracle"},
-    {"oracle", "SPEC", "what it goes by: agg=max|mean,mass=mean|sum,lse=dense|sparse,ahead=N"},
+    {"oracle", "SPEC", "mass=mean|sum|rms|max,weight=,capacity=,budget=,... (docs/oracle.md)"},
     {"output-error", "", "measure what eviction does to the output of attention: one more pass"},
 });
 inline constexpr OptionSpec kChangeOption = {
