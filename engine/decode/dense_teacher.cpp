@@ -33,6 +33,7 @@ struct DenseTeacher::Impl final : AttentionSite {
     if (wants(OracleWeight::output)) {
       output_norm = at::zeros_like(mass);
       output_sum = at::zeros({config.n_layers}, floats);
+      grams.resize(static_cast<std::size_t>(config.n_layers));
     }
   }
 
@@ -67,11 +68,15 @@ struct DenseTeacher::Impl final : AttentionSite {
     if (!output_norm.defined()) return;
     const ModelConfig& config = model.config();
     const at::Tensor& o_proj = model.weights().layers[static_cast<std::size_t>(layer)].o_proj;
-    // |W_h v|^2 = v^T (W_h^T W_h) v: head_dim^2 products a token in place of hidden * head_dim.
-    const at::Tensor by_head =
-        o_proj.to(at::kFloat).view({-1, config.n_heads, config.head_dim}).transpose(0, 1);  // [n_heads, hidden, d]
-    const at::Tensor gram = by_head.transpose(1, 2).matmul(by_head);                        // [n_heads, d, d]
-    const at::Tensor of_head = values_here.repeat_interleave(config.group_size(), 0);       // [n_heads, n, d]
+    // |W_h v|^2 = v^T (W_h^T W_h) v: head_dim^2 products a token in place of hidden * head_dim. Made once: a live run
+    // comes here every few tokens.
+    at::Tensor& gram = grams[static_cast<std::size_t>(layer)];  // [n_heads, d, d]
+    if (!gram.defined()) {
+      const at::Tensor by_head =
+          o_proj.to(at::kFloat).view({-1, config.n_heads, config.head_dim}).transpose(0, 1);  // [n_heads, hidden, d]
+      gram = by_head.transpose(1, 2).matmul(by_head);
+    }
+    const at::Tensor of_head = values_here.repeat_interleave(config.group_size(), 0);  // [n_heads, n, d]
     const at::Tensor squares = (of_head.matmul(gram) * of_head).sum(-1).clamp_min(0);
     output_norm[layer].narrow(1, horizon, n).copy_(squares.sqrt());
     const at::Tensor output = o.reshape({n, -1}).matmul(o_proj.t()).to(at::kFloat);
@@ -146,6 +151,7 @@ struct DenseTeacher::Impl final : AttentionSite {
   at::Tensor value_norm;              // [n_layers, n_kv_heads, capacity], if wanted
   at::Tensor output_norm;             // [n_layers, n_heads, capacity], if wanted
   at::Tensor output_sum;              // [n_layers] of |o W_o| over all queries
+  std::vector<at::Tensor> grams;      // [n_layers] W_h^T W_h of each query head, made when first needed
 };
 
 DenseTeacher::DenseTeacher(const LoadedModel& model, int capacity, int window, const OracleSpec& spec) {

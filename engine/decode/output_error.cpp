@@ -9,13 +9,12 @@
 #include <utility>
 
 #include "engine/core/support/error.h"
+#include "engine/decode/eviction/slot_cache.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 
 namespace kvscope::engine {
 namespace {
-
-constexpr std::int64_t kPageTokens = 16;  // of PageRead
 
 /// Queries of one pass. On the CPU few enough for ops::linear() to give the same bytes every time.
 std::int64_t chunk_of(const Weights& weights) { return weights.device.is_cuda() ? 1024 : 128; }
@@ -139,14 +138,14 @@ void DamageSite::attend_by_pages(int layer, const LayerTokens& tokens, Part& kep
 
 void DamageSite::note_reads(int layer, const at::Tensor& q, std::int32_t position,
                             std::span<const PageRead* const> reads, double scale) {
-  const std::int64_t n_pages = position / kPageTokens, n_older = n_pages * kPageTokens;  // before the query's own page
+  const std::int64_t n_pages = position / kPageSize, n_older = n_pages * kPageSize;  // before the query's own page
   if (n_pages == 0) return;
   const ModelConfig& config = model_.config();
   const at::Tensor k = keys_[layer].narrow(0, 0, n_older).to(at::kFloat).permute({1, 2, 0});  // [heads, dim, older]
   const at::Tensor by_group = q.to(at::kFloat).view({config.n_kv_heads, config.group_size(), config.head_dim});
   const at::Tensor p = by_group.matmul(k).mul_(scale).softmax(-1);
   const at::Tensor pages =
-      p.view({config.n_kv_heads, config.group_size(), n_pages, kPageTokens}).sum(-1).mean(1).cpu().contiguous();
+      p.view({config.n_kv_heads, config.group_size(), n_pages, kPageSize}).sum(-1).mean(1).cpu().contiguous();
   for (const PageRead* read : reads) {
     const float* of_head = pages.data_ptr<float>() + read->kv_head * n_pages;
     std::vector<float> shares(of_head, of_head + n_pages);
@@ -167,7 +166,7 @@ void DamageSite::note_reads(int layer, const at::Tensor& q, std::int32_t positio
 }
 
 at::Tensor DamageSite::as_read(int layer, std::int32_t q, std::span<const PageRead* const> reads) const {
-  const std::int64_t n_keys = q + 1, n_pages = (n_keys + kPageTokens - 1) / kPageTokens;
+  const std::int64_t n_keys = q + 1, n_pages = (n_keys + kPageSize - 1) / kPageSize;
   at::Tensor host = at::ones({evict_at_.size(1), n_pages}, at::kBool);  // a head without a read sees all that it has
   for (const PageRead* read : reads) {
     at::Tensor row = host[read->kv_head];
@@ -176,7 +175,7 @@ at::Tensor DamageSite::as_read(int layer, std::int32_t q, std::span<const PageRe
       if (page < n_pages) row.data_ptr<bool>()[page] = true;
     }
   }
-  const at::Tensor read = host.to(evict_at_.device()).repeat_interleave(kPageTokens, 1).narrow(1, 0, n_keys);
+  const at::Tensor read = host.to(evict_at_.device()).repeat_interleave(kPageSize, 1).narrow(1, 0, n_keys);
   const at::Tensor seen = read.logical_and(evict_at_[layer].narrow(1, 0, n_keys).gt(q));
   // 0 is before every query: gone. kNever is behind every one: there.
   return seen.to(at::kInt).mul_(kNever);

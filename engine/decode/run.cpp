@@ -16,6 +16,11 @@ namespace {
 
 constexpr int kOracleStride = 16;  // new tokens between two looks at recall so far
 
+/// A sum is made of the mean.
+bool by_mean_alone(const OracleSpec& spec) {
+  return spec.weight == OracleWeight::mass && (spec.mass == OracleMass::mean || spec.mass == OracleMass::sum);
+}
+
 /// The teacher beside a run, and the record that recall is counted on.
 class Oracle {
  public:
@@ -39,9 +44,14 @@ class Oracle {
 
   OracleFacts facts(bool final) {
     OracleFacts out{.horizon = teacher_.horizon(), .final = final};
-    FutureAttention seen = teacher_.future();
-    record_.future_mass = std::move(seen.mass);
-    record_.future = std::move(seen.kinds);
+    // On the way only recall is told: where that goes by the mean, the other kinds stay on the device.
+    if (final || !by_mean_alone(record_.oracle)) {
+      FutureAttention seen = teacher_.future();
+      record_.future_mass = std::move(seen.mass);
+      record_.future = std::move(seen.kinds);
+    } else {
+      record_.future_mass = teacher_.future_mass();
+    }
     record_.oracle_horizon = out.horizon;
     out.recall = head_metric(record_, Metric::recall, out.horizon - 1).values;
     if (!final) return out;

@@ -141,18 +141,15 @@ int Oracle::gather(int head, std::int32_t q, std::vector<Candidate>& candidates)
   return kept;
 }
 
-std::vector<Oracle::Candidate> Oracle::chosen(int head, std::int32_t q, bool* is_choice) const {
-  std::vector<Candidate> candidates;
-  int c = 0;
+Oracle::Pool Oracle::pool_at(int head, std::int32_t q) const {
+  Pool pool;
   for (int other = spec_.pooled ? 0 : head; other < (spec_.pooled ? n_heads() : head + 1); ++other) {
-    const std::size_t before = candidates.size();
-    const int kept = gather(other, q, candidates);
-    c += capacity(kept, static_cast<int>(candidates.size() - before));
+    const std::size_t before = pool.eligible.size();
+    const int kept = gather(other, q, pool.eligible);
+    pool.capacity += capacity(kept, static_cast<int>(pool.eligible.size() - before));
   }
-  *is_choice = c > 0 && c < static_cast<int>(candidates.size());
-  std::nth_element(candidates.begin(), candidates.begin() + c, candidates.end());
-  candidates.resize(static_cast<std::size_t>(c));
-  return candidates;
+  std::nth_element(pool.eligible.begin(), pool.eligible.begin() + pool.capacity, pool.eligible.end());
+  return pool;
 }
 
 OracleCounts Oracle::counts(int layer, int kv_head, std::int32_t q) const {
@@ -160,35 +157,37 @@ OracleCounts Oracle::counts(int layer, int kv_head, std::int32_t q) const {
   if (!is_known() || q < 0 || q >= n_queries_) return counts;
   const int head = flat(layer, kv_head);
   const std::span<const std::int32_t> evict_at = lifetimes(head);
-  std::vector<Candidate> eligible;
-  counts.kept = gather(head, q, eligible);
-  counts.eligible = static_cast<std::int32_t>(eligible.size());
-  for (const Candidate& candidate : eligible) {
+  const Pool pool = pool_at(head, q);
+  counts.pool = pool.capacity;
+  for (std::size_t i = 0; i < pool.eligible.size(); ++i) {
+    const Candidate& candidate = pool.eligible[i];
+    if (candidate.head != head) continue;
     const double mass = effect(layer, kv_head, candidate.t);
     const bool kept = visible(q, candidate.t, evict_at[candidate.t]);
+    ++counts.eligible;
     counts.eligible_mass += mass;
-    if (kept) counts.kept_mass += mass;
+    if (kept) {
+      ++counts.kept;
+      counts.kept_mass += mass;
+    }
+    if (i < static_cast<std::size_t>(pool.capacity)) {
+      ++counts.capacity;
+      counts.hits += kept;
+      counts.oracle_mass += mass;
+    }
     if (candidate.t != 0) continue;
     counts.first_mass = mass;
     counts.keeps_first = kept;
   }
-  const std::vector<Candidate> members = chosen(head, q, &counts.chosen);
-  counts.pool = static_cast<std::int32_t>(members.size());
-  for (const Candidate& candidate : members) {
-    if (candidate.head != head) continue;
-    ++counts.capacity;
-    counts.hits += visible(q, candidate.t, evict_at[candidate.t]);
-    counts.oracle_mass += effect(layer, kv_head, candidate.t);
-  }
-  counts.chosen = counts.chosen && counts.capacity > 0;
+  counts.chosen = pool.is_choice() && counts.capacity > 0;
   return counts;
 }
 
 std::vector<std::uint8_t> Oracle::keeps(int layer, int kv_head, std::int32_t q) const {
   std::vector<std::uint8_t> keeps(static_cast<std::size_t>(std::max(0, q + 1)), 0);
   if (!is_known() || q < 0 || q >= n_queries_) return keeps;
-  bool is_choice = false;
-  for (const Candidate& candidate : chosen(flat(layer, kv_head), q, &is_choice)) {
+  const Pool pool = pool_at(flat(layer, kv_head), q);
+  for (const Candidate& candidate : std::span(pool.eligible).first(static_cast<std::size_t>(pool.capacity))) {
     if (candidate.head == flat(layer, kv_head)) keeps[candidate.t] = 1;
   }
   return keeps;

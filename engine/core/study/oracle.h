@@ -102,8 +102,13 @@ class Oracle {
   /// Adds the eligible tokens of a head at q to `candidates`; returns how many of them the policy keeps.
   int gather(int head, std::int32_t q, std::vector<Candidate>& candidates) const;
   int capacity(int kept, int eligible) const;
-  /// The members of O(q) of one head's pool, ordered by head and token.
-  std::vector<Candidate> chosen(int head, std::int32_t q, bool* is_choice) const;
+  /// The eligible tokens of one head's pool at q, the first `capacity` of which are O(q).
+  struct Pool {
+    std::vector<Candidate> eligible;
+    int capacity = 0;
+    bool is_choice() const { return capacity > 0 && capacity < static_cast<int>(eligible.size()); }
+  };
+  Pool pool_at(int head, std::int32_t q) const;
 
   const RunRecord& run_;
   OracleSpec spec_;
@@ -142,6 +147,12 @@ struct VerdictOfEviction {
   bool by_quarter = false;
 };
 VerdictOfEviction eviction_verdict(const RunRecord& run, int layer, int kv_head, std::int32_t t);
+/// As files have it: 0 right, 1 wrong, 2 and 3 the same by a quarter, 255 not judged.
+inline constexpr std::uint8_t kNotJudged = 255;
+constexpr std::uint8_t verdict_code(const VerdictOfEviction& found) {
+  if (found.verdict == EvictionVerdict::unknown) return kNotJudged;
+  return static_cast<std::uint8_t>((found.verdict == EvictionVerdict::wrong ? 1 : 0) + (found.by_quarter ? 2 : 0));
+}
 /// The same for every token of every head, [n_layers * n_kv_heads][n_tokens]; empty without an oracle.
 std::vector<std::vector<VerdictOfEviction>> eviction_verdicts(const RunRecord& run);
 

@@ -38,10 +38,7 @@ void add_column(NpzWriter& npz, const std::string& name, const std::vector<T>& v
 void add_verdicts(NpzWriter& npz, const RunRecord& run) {
   std::vector<std::int32_t> values;
   for (const auto& head : eviction_verdicts(run)) {
-    for (const VerdictOfEviction& found : head) {
-      const bool known = found.verdict != EvictionVerdict::unknown;
-      values.push_back(known ? (found.verdict == EvictionVerdict::wrong) + (found.by_quarter ? 2 : 0) : 255);
-    }
+    for (const VerdictOfEviction& found : head) values.push_back(verdict_code(found));
   }
   if (values.empty()) return;
   const std::array<std::int64_t, 3> shape = {run.model.n_layers, run.model.n_kv_heads, run.n_tokens()};

@@ -140,18 +140,14 @@ bool has_lifetimes(const RunRecord& run) {
   return run.queries() <= run.n_tokens();
 }
 
-constexpr std::uint8_t kNotJudged = 255;
-
-/// EvictionVerdict of every token, 2 more for those by an oracle of a quarter.
+/// verdict_code() of every token.
 std::vector<std::uint8_t> verdict_column(const RunRecord& run) {
   const auto n_heads = static_cast<std::size_t>(run.model.n_layers) * static_cast<std::size_t>(run.model.n_kv_heads);
   std::vector<std::uint8_t> column(n_heads * run.ids.size(), kNotJudged);
   std::size_t at = 0;
   for (const auto& head : eviction_verdicts(run)) {
     for (const VerdictOfEviction& found : head) {
-      if (found.verdict != EvictionVerdict::unknown)
-        column[at] = static_cast<std::uint8_t>(found.verdict == EvictionVerdict::wrong) + (found.by_quarter ? 2 : 0);
-      ++at;
+      column[at++] = verdict_code(found);
     }
   }
   return column;
