@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/study/common_oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
@@ -107,6 +108,32 @@ TEST_CASE("compare A B says where texts part, with both tokens, and how much of 
   CHECK(shown.exit_code == 0);
   CHECK(shown.out.find("position " + std::to_string(position)) != std::string::npos);
   CHECK(shown.out.find("overlap, mean over runs: |kept by both| / |kept by either|") != std::string::npos);
+}
+
+TEST_CASE("compare A B asks both by one oracle, and neither where their texts part") {
+  const TemporaryFolder folder;
+  const std::string a = capture(folder, "a.h5", fake({"--policy", "kvpop:keep=50%,window=16"}));
+  const std::string b = capture(folder, "b.h5", fake({"--policy", "kvpop:keep=40%,window=16"}));
+  const std::string other_seed = capture(folder, "c.h5", fake({"--policy", "kvpop:keep=50%,window=16", "--seed", "1"}));
+  const json both = compare({a, b});
+  for (std::size_t i = 0; i < 3; ++i) {
+    const json& run = both["runs"][i];
+    REQUIRE(run["diverges_at"].is_null());
+    const RunRecord left = load_trace(a, static_cast<int>(i)), right = load_trace(b, static_cast<int>(i));
+    const auto oracle = CommonOracle::of(left, right);
+    REQUIRE(oracle);
+    const int q = run["common_oracle"]["q"].get<int>();
+    CHECK(run["common_oracle"]["tokens"] == right.policy.budget_tokens(right.n_positions));  // the smaller
+    CHECK(run["common_oracle"]["recall"]["a"].get<double>() == Approx(mean(oracle->metric(left, Metric::recall, q))));
+    CHECK(run["common_oracle"]["recall"]["b"].get<double>() == Approx(mean(oracle->metric(right, Metric::recall, q))));
+    CHECK(run["common_oracle"]["chance"]["a"] > run["common_oracle"]["chance"]["b"]);
+    CHECK(run["output_error"]["a"].is_null());  // not measured
+  }
+  for (const json& run : compare({a, other_seed})["runs"]) {
+    if (!run["diverges_at"].is_null()) CHECK(run["common_oracle"].is_null());
+  }
+  const auto text = kvscope_run({"compare", a, b, "--quiet"});
+  CHECK(text.out.find("recall under one oracle for both") != std::string::npos);
 }
 
 TEST_CASE("compare pairs runs by their prompts, wherever they stand") {

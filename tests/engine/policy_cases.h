@@ -1,0 +1,27 @@
+#pragma once
+// Every policy in every way that it is used, and a small model that has gates for all of them.
+
+#include <string>
+#include <vector>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/policy/policy.h"
+#include "engine/scorer/loaded_model.h"
+
+namespace kvscope::test {
+
+/// One row a policy and way of it. `dense`: the same policy so generous that nothing leaves and all is read.
+struct PolicyCase {
+  std::string policy, dense;
+};
+
+/// A policy that has no row: as it is declared, with a budget and a window for runs of about 140 tokens.
+PolicyCase of_declaration(const PolicyInfo& info);
+/// For runs of about 140 tokens. A policy that is declared and has no row of its own is there too.
+const std::vector<PolicyCase>& policy_cases();
+
+std::vector<GateFile> gates_of_every_kind();
+/// gated_model() of these, loaded once.
+const engine::LoadedModel& model_of_every_policy();
+
+}  // namespace kvscope::test
