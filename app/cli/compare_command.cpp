@@ -10,6 +10,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
+#include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/support/error.h"
 
@@ -76,6 +77,25 @@ ordered_json token_of(const RunRecord& run, int position) {
   return {{"id", run.ids[i]}, {"piece", i < run.pieces.size() ? std::string(run.pieces[i]) : ""}};
 }
 
+// Both runs by one oracle, and by what eviction did to their outputs; null where that was not recorded. Runs whose texts
+// part have no future in common.
+ordered_json quality_json(const RunRecord& a, const RunRecord& b, const RunComparison& c) {
+  const auto pair = [&](const auto& value) {
+    return ordered_json{{"a", number_or_null(value(a))}, {"b", number_or_null(value(b))}};
+  };
+  ordered_json result = {
+      {"output_error", pair([&](const RunRecord& run) { return mean(head_metric(run, Metric::output_error, c.q)); })},
+      {"common_oracle", nullptr}};
+  const auto common = c.diverged || c.q < 0 ? std::nullopt : CommonOracle::of(a, b);
+  if (!common) return result;
+  ordered_json& oracle = result["common_oracle"] = {{"tokens", common->tokens()}, {"q", c.q}};
+  for (const Metric metric : {Metric::recall, Metric::chance, Metric::mass_recall}) {
+    const auto at_q = [&](const RunRecord& run) { return mean(common->metric(run, metric, c.q)); };
+    oracle[metric == Metric::recall ? "recall" : metric == Metric::chance ? "chance" : "mass_recall"] = pair(at_q);
+  }
+  return result;
+}
+
 ordered_json comparison_json(const RunRecord& a, const RunRecord& b, const RunComparison& c) {
   ordered_json result = {{"prompt_index", a.prompt_index},
                          {"same_prompt", c.same_prompt},
@@ -88,6 +108,7 @@ ordered_json comparison_json(const RunRecord& a, const RunRecord& b, const RunCo
                    {"a", number_or_null(c.nll_a)},
                    {"b", number_or_null(c.nll_b)},
                    {"change", number_or_null(c.nll_b - c.nll_a)}};
+  result.update(quality_json(a, b, c));
   result["overlap"] = number_or_null(mean(c.overlap));
   result["overlap_by_head"] = rows_of(c.overlap);
   return result;
@@ -142,6 +163,29 @@ class MeanMap {
   std::vector<int> n_;
 };
 
+// Means over the runs that have them.
+void print_quality(const ordered_json& runs) {
+  const auto line = [&](const char* title, const auto& find) {
+    double a = 0, b = 0;
+    int n = 0;
+    for (const ordered_json& run : runs) {
+      const ordered_json* found = find(run);
+      if (found == nullptr || (*found)["a"].is_null() || (*found)["b"].is_null()) continue;
+      a += (*found)["a"].get<double>(), b += (*found)["b"].get<double>(), ++n;
+    }
+    if (n > 0) std::printf("%s: A %.4f, B %.4f, mean of %d runs\n", title, a / n, b / n, n);
+  };
+  const auto of_oracle = [](const char* name) {
+    return [name](const ordered_json& run) {
+      return run["common_oracle"].is_null() ? nullptr : &run["common_oracle"][name];
+    };
+  };
+  line("recall under one oracle for both, at the last common query", of_oracle("recall"));
+  line("chance", of_oracle("chance"));
+  line("mass recall", of_oracle("mass_recall"));
+  line("output error", [](const ordered_json& run) { return &run["output_error"]; });
+}
+
 void print_overlap(const HeadMap& map) {
   std::vector<std::vector<std::string>> rows = {{"layer"}};
   for (int head = 0; head < map.n_kv_heads; ++head) rows[0].push_back("head " + std::to_string(head));
@@ -192,6 +236,7 @@ int compare_traces(const Arguments& arguments) {
     for (const ordered_json& run : runs) rows.push_back(table_row(run));
     std::printf("A  %s\nB  %s\n\n%s", policies.first.c_str(), policies.second.c_str(), format_table(rows).c_str());
     std::printf("nll: mean over the tokens that both have, nats\n");
+    print_quality(runs);
     if (const auto n = pairing.only_a.size()) std::printf("%zu runs only in A\n", n);
     if (const auto n = pairing.only_b.size()) std::printf("%zu runs only in B\n", n);
     print_overlap(overlap.mean());
@@ -216,7 +261,8 @@ extern const CommandSpec compare_command = {
     "A B | TRACE --policy SPEC [--model PATH]",
     "where two runs part, and what another policy would cost",
     "A and B are traces of the same prompts: where their texts part, how much of what each head keeps is the same, "
-    "and the NLL of the tokens that both have. With --policy the model reads the trace's tokens again, under the run's "
+    "the NLL of the tokens that both have and, where one text is the other's beginning, recall by one oracle for both (as "
+    "many tokens as the smaller budget, else 25 %). With --policy the model reads the trace's tokens again, under the run's "
     "own policy with its changes and under this one (teacher forcing, so every number is measured): change of NLL, first "
     "position where the likeliest token is another one, density. Each reads the prompt as its run would, so that a policy "
     "with a dense prompt has one, and the answer token by token; with --forced or --chunk the policy acts from the "
