@@ -80,6 +80,17 @@ TEST_CASE("A minus B is the difference of both maps, and of a run with itself no
   const RunRecord* twice[] = {&a, &a};
   const BuiltFigure nothing = layer_head_map_figure(twice, options, {});
   for (double v : column<double>(nothing.data, "value")) CHECK(v == 0);
+
+  // W3: of other tokens no cell is the other's. A recipe drew it, where the window refused.
+  RunRecord other = b;
+  other.ids[60] += 1;
+  const RunRecord* parted[] = {&a, &other};
+  CHECK_THROWS_WITH(layer_head_map_figure(parted, options, {}), Catch::Contains("tokens differ from 60 on"));
+  options.q = 59;
+  CHECK_NOTHROW(layer_head_map_figure(parted, options, {}));
+  options.q = -1;
+  options.compare = MapCompare::side_by_side;
+  CHECK_NOTHROW(layer_head_map_figure(parted, options, {}));
 }
 
 TEST_CASE("runs of different shapes are not compared or aggregated") {

@@ -11,6 +11,7 @@
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"
+#include "views/figure/token_facts.h"
 
 namespace kvscope::views {
 namespace {
@@ -74,6 +75,12 @@ std::vector<NamedMap> maps_to_draw(std::span<const RunRecord* const> runs, const
   HeadMap b = map_of_pair(runs, 1, o);
   if (a.n_layers != b.n_layers || a.n_kv_heads != b.n_kv_heads)
     refuse("runs of different shapes", "the same layers and heads");
+  if (o.compare == MapCompare::difference && tokens_part(*runs[0], *runs[1])) {
+    const int common = common_prefix(*runs[0], *runs[1]);
+    if (std::max(resolve_query(*runs[0], o.q), resolve_query(*runs[1], o.q)) >= common)
+      refuse("a difference of runs whose tokens differ from " + std::to_string(common) + " on",
+             "the same tokens up to the query, or side_by_side");
+  }
   if (o.compare == MapCompare::difference) return {{"A − B", difference(a, b)}};
   return {{"A", std::move(a)}, {"B", std::move(b)}};
 }
