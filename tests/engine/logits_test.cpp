@@ -1,6 +1,7 @@
 // Against transformers; make_golden_logits.py made the numbers.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -140,6 +141,35 @@ TEST_CASE("logits of the sample model are those of transformers", "[engine][logi
 TEST_CASE("logits of the sample model on CUDA are those of transformers", "[engine][logits][cuda]") {
   if (kernels::device_count() == 0) return test::skip("no CUDA device");
   check_sample_logits("cuda");
+}
+
+/// As samples/models/smollm2_135m.py left it in the cache of this machine.
+void check_smollm2_logits(const std::string& device) {
+  const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  const std::filesystem::path cache =
+      xdg && *xdg ? std::filesystem::path(xdg) : std::filesystem::path(home ? home : "") / ".cache";
+  const std::filesystem::path folder = cache / "kvscope" / "models" / "smollm2-135m";
+  if (!std::filesystem::exists(folder / "model.safetensors")) return test::skip("SmolLM2 was not fetched");
+  const nlohmann::json golden = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/smollm2_logits.json");
+  const engine::LoadedModel model = engine::LoadedModel::load(folder, {device, "float32"});
+  const auto ids = golden["ids"].get<std::vector<std::int32_t>>();
+  CHECK(model.tokenizer().encode(golden["text"].get<std::string>()) == ids);
+  const int stride = golden["stride"];
+  for (std::size_t i = 0; i < golden["positions"].size(); ++i) {
+    const int position = golden["positions"][i];
+    CAPTURE(position, device);
+    engine::Generation run(model, test::request({ids.begin(), ids.begin() + position + 1}, "full"));
+    run.prefill();
+    std::vector<float> some;
+    for (std::size_t id = 0; id < run.logits().size(); id += static_cast<std::size_t>(stride))
+      some.push_back(run.logits()[id]);
+    CHECK(test::relative_difference(some, golden["logits"][i].get<std::vector<float>>()) < 1e-4);
+  }
+}
+
+TEST_CASE("logits of SmolLM2 as set-up converts it are those of transformers reading the same GGUF",
+          "[engine][logits]") {
+  check_smollm2_logits("cpu");
 }
 
 TEST_CASE("a golden file of another model is noticed, whatever differs", "[engine][logits]") {
