@@ -129,8 +129,7 @@ CapturePlan plan_of(const Arguments& arguments, const RunRequest& request) {
 }
 
 int capture(const Arguments& arguments) {
-  const std::string model_path = arguments.positionals()[0];
-  check_model_path(arguments, model_path);
+  const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
   if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "name the trace to write");
   const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);

@@ -26,14 +26,15 @@ extern const CommandSpec export_command;
 extern const CommandSpec train_command;
 extern const CommandSpec eval_command;
 extern const CommandSpec bench_command;
+extern const CommandSpec models_command;
 extern const CommandSpec policies_command;
 extern const CommandSpec doctor_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,   &capture_command, &merge_command, &score_command,    &tokenize_command, &inspect_command,
-      &gate_command,  &figure_command,  &heads_command, &what_if_command,  &compare_command,  &export_command,
-      &train_command, &eval_command,    &bench_command, &policies_command, &doctor_command,
+      &run_command,   &capture_command, &merge_command, &score_command,   &tokenize_command, &inspect_command,
+      &gate_command,  &figure_command,  &heads_command, &what_if_command, &compare_command,  &export_command,
+      &train_command, &eval_command,    &bench_command, &models_command,  &policies_command, &doctor_command,
   };
   return list;
 }
@@ -49,7 +50,7 @@ std::string general_help() {
   std::string text =
       "kvscope shows which tokens a language model keeps in its KV cache, which it evicts, and whether that\n"
       "was right.\n\n"
-      "usage: kvscope [MODEL | TRACE]     open the window (on the sample model if nothing is given)\n"
+      "usage: kvscope [MODEL | TRACE]     open the window (on SmolLM2 or the sample if nothing is given)\n"
       "       kvscope COMMAND ...         work without a window\n\n"
       "commands:\n";
   for (const CommandSpec* spec : command_list()) {

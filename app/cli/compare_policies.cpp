@@ -204,8 +204,7 @@ int compare_policies(const Arguments& arguments) {
   const std::string& path = arguments.positionals()[0];
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy"));
   const TraceInfo info = load_info(path);
-  const std::string folder = arguments.text("model", info.model.path);
-  check_model_path(arguments, folder);
+  const std::string folder = model_argument(arguments, arguments.text("model", info.model.path));
   if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
   const int first = static_cast<int>(arguments.integer("run", 0, 0, info.n_runs - 1));
   const int end = arguments.has("run") ? first + 1 : info.n_runs;

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "app/process/interrupt.h"
+#include "app/process/models.h"
 #include "app/session/run_setup.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
@@ -110,14 +111,8 @@ std::optional<Tokenizer> tokenizer_of(const std::string& model) {
   }
 }
 
-void check_model_path(const Arguments& arguments, const std::string& model) {
-  std::error_code error;
-  if (arguments.has("engine") || std::filesystem::is_directory(model, error)) return;
-  const bool exists = std::filesystem::exists(model, error);
-  throw Error({.code = ExitCode::bad_input,
-               .file = model,
-               .found = exists ? "a file" : "no such folder",
-               .expected = "a model's folder with config.json"});
+std::string model_argument(const Arguments& arguments, const std::string& model) {
+  return arguments.has("engine") ? model_folder_or(model) : model_folder(model);
 }
 
 }  // namespace kvscope::app

@@ -59,8 +59,9 @@ class EngineJob {
 
 /// Nothing if it cannot be read from here: the model may be on another machine.
 std::optional<Tokenizer> tokenizer_of(const std::string& model);
-/// Throws Error (bad input) unless the path is there; spares starting an engine for a typing error. Does nothing when
-/// --engine is given: the path may be on another machine then.
-void check_model_path(const Arguments& arguments, const std::string& model);
+/// The folder of a MODEL, which is a path or a name (app/process/models.h). Throws Error (bad input) unless it is there;
+/// spares starting an engine for a typing error. Leaves what it does not know as it is when --engine is given: the path may
+/// be on another machine then.
+std::string model_argument(const Arguments& arguments, const std::string& model);
 
 }  // namespace kvscope::app

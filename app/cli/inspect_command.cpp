@@ -7,6 +7,7 @@
 #include "app/cli/capture_plan.h"
 #include "app/cli/gate_summary.h"
 #include "app/cli/output.h"
+#include "app/process/models.h"
 #include "app/process/trace_open.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
@@ -161,9 +162,16 @@ ordered_json inspect_trace_file(const fs::path& path) {
 }
 
 int inspect(const Arguments& arguments) {
-  const fs::path path = arguments.positionals()[0];
+  fs::path path = arguments.positionals()[0];
   std::error_code error;
-  if (!fs::exists(path, error)) throw Error({.file = path.string(), .found = "no such file or folder"});
+  if (!fs::exists(path, error)) {
+    const auto named = find_model(path.string());
+    if (!named)
+      throw Error({.file = path.string(),
+                   .found = "no such file or folder",
+                   .hint = "kvscope models lists the names of models"});
+    path = *named;
+  }
   ordered_json result;
   const auto gate = gate_format(path);
   if (fs::is_directory(path, error) && is_model(path, gate)) {

@@ -95,8 +95,7 @@ constexpr OptionSpec kEvalOptions[] = {
 };
 
 int evaluate(const Arguments& arguments) {
-  const std::string model = arguments.positionals()[0];
-  check_model_path(arguments, model);
+  const std::string model = model_argument(arguments, arguments.positionals()[0]);
   nlohmann::json args = given_options(arguments, {"questions", "seed", "text", "device", "dtype"});
   args["model"] = model;
   args["gates"] = arguments.texts("gate");
@@ -151,8 +150,7 @@ int bench(const Arguments& arguments) {
   }
   const std::string model = arguments.text("model", sample_model().string());
   if (model.empty()) throw Error({.file = "--model", .found = "no sample model", .expected = "--model FOLDER"});
-  check_model_path(arguments, model);
-  args["model"] = model;
+  args["model"] = model_argument(arguments, model);
   return run_job(arguments, "bench", args);
 }
 

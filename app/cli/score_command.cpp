@@ -86,8 +86,7 @@ void write_json(const ScoreFacts& facts, const PolicySpec& policy, std::optional
 }
 
 int score(const Arguments& arguments) {
-  const std::string model_path = arguments.positionals()[0];
-  check_model_path(arguments, model_path);
+  const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
   ScoreRequest request{.text = arguments.text_or_file("text"),
                        .ids = {},
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),

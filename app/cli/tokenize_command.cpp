@@ -6,6 +6,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
+#include "app/process/models.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
@@ -51,7 +52,7 @@ void write_json(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids
 
 int tokenize(const Arguments& arguments) {
   check_options(arguments);
-  const std::filesystem::path model = arguments.positionals()[0];
+  const std::filesystem::path model = model_folder(arguments.positionals()[0]);
   const std::string text = arguments.text_or_file("text");
   const Tokenizer tokenizer = Tokenizer::load(model);
   std::vector<std::int32_t> ids;

@@ -3,6 +3,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/command_list.h"
+#include "app/process/models.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
 
@@ -43,8 +44,14 @@ int window_main(const std::vector<std::string>& words) {
   if (!arguments.positionals().empty()) options.open = arguments.positionals()[0];
   std::error_code error;
   if (!options.open.empty() && !std::filesystem::exists(options.open, error)) {
-    throw Error(
-        {.file = options.open, .found = "no such file or folder", .expected = "a model's folder, a trace or a prompt"});
+    const auto named = find_model(options.open);
+    if (!named) {
+      throw Error({.file = options.open,
+                   .found = "no such file or folder",
+                   .expected = "a model's folder or name, a trace or a prompt",
+                   .hint = "kvscope models lists the names"});
+    }
+    options.open = named->string();
   }
   options.session = {.engine_command = arguments.text("engine"),
                      .device = arguments.text("device", "auto"),

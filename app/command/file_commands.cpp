@@ -2,6 +2,7 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/process/models.h"
 #include "app/session/autosave.h"
 
 namespace kvscope::app {
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 // A folder is a model, a .txt a prompt, all else a trace: what is dropped or named on the command line.
 void open_anything(Session& session, const CommandRegistry& registry, const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw Error({.file = path, .found = "no such file or folder"});
+  if (!fs::exists(path, error)) return session.open_model(model_folder(path));
   const nlohmann::json arguments = {{"path", path}};
   if (fs::is_directory(path, error)) {
     session.open_model(path);
@@ -43,7 +44,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                     open_anything(session, registry, text_argument(arguments, "path"));
                   }
                 }});
-  registry.add({"model.open", "Open a model", "File", "", "path: folder",
+  registry.add({"model.open", "Open a model", "File", "", "path: folder or name",
                 [&session] { return !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
@@ -51,7 +52,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                                      .command = "model.open",
                                      .path = session.engine().model_path(),
                                      .hint = "a folder with config.json and safetensors"})) {
-                    session.open_model(text_argument(arguments, "path"));
+                    session.open_model(model_folder_or(text_argument(arguments, "path")));
                   }
                 }});
   registry.add(

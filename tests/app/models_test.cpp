@@ -1,0 +1,100 @@
+// Models by name, and how the first of them is fetched.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/app/process.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using kvscope::test::TemporaryFolder;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// kvscope on a machine whose caches are `cache`.
+test::Result kvscope_with(const TemporaryFolder& cache, std::vector<std::string> words) {
+  words.insert(words.begin(), test::kvscope().string());
+  return test::run(
+      {.argv = std::move(words),
+       .environment = {
+           {"XDG_CACHE_HOME", cache.path().string()}, {"HF_HOME", ""}, {"HF_HUB_CACHE", (cache / "hub").string()}}});
+}
+
+/// The sample's files under another name: what a cache would hold.
+void copy_sample(const fs::path& to) {
+  fs::create_directories(to);
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+    fs::create_symlink(test::sample_model() / name, to / name);
+}
+
+std::vector<json> models(const TemporaryFolder& cache) {
+  const auto result = kvscope_with(cache, {"models", "--json"});
+  REQUIRE(result.exit_code == 0);
+  std::vector<json> found;
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) found.push_back(json::parse(line));
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("models lists what set-up fetched, the sample, and the Hugging Face cache, and says what could be fetched") {
+  const TemporaryFolder cache;
+  std::vector<json> found = models(cache);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0]["name"] == "smollm2-135m");
+  CHECK(found[0]["path"].is_null());
+  CHECK(found[0]["how"].get<std::string>().find("./setup") != std::string::npos);
+  CHECK(found[1]["name"] == "kvscope-tiny");
+  CHECK(found[1]["kv_heads"] == 4);
+
+  copy_sample(cache / "kvscope/models/smollm2-135m");
+  const fs::path repository = cache / "hub/models--Some-Lab--Tiny-1B";
+  copy_sample(repository / "snapshots/aaaa");
+  copy_sample(repository / "snapshots/bbbb");
+  fs::create_directories(repository / "refs");
+  std::ofstream(repository / "refs/main") << "bbbb\n";
+  fs::create_directories(cache / "hub/models--no--weights/snapshots/cccc");  // only begun
+  fs::create_directories(cache / "hub/datasets--a--b/snapshots/dddd");
+  found = models(cache);
+  REQUIRE(found.size() == 3);
+  CHECK(found[0]["path"] == (cache / "kvscope/models/smollm2-135m").string());
+  CHECK(found[2]["name"] == "Some-Lab/Tiny-1B");
+  CHECK(found[2]["path"] == (repository / "snapshots/bbbb").string());
+  CHECK(found[2]["origin"] == "Hugging Face cache");
+}
+
+TEST_CASE("a name stands wherever a model is asked for, in any case, and a wrong one is answered with those that are") {
+  const TemporaryFolder cache;
+  copy_sample(cache / "hub/models--Some-Lab--Tiny-1B/snapshots/aaaa");
+  const std::string by_path = kvscope_with(cache, {"tokenize", test::sample_model().string(), "--text", "a cache"}).out;
+  for (const char* name : {"kvscope-tiny", "KVscope-Tiny", "Some-Lab/Tiny-1B", "tiny-1b"}) {
+    CAPTURE(name);
+    CHECK(kvscope_with(cache, {"tokenize", name, "--text", "a cache"}).out == by_path);
+    const auto run = kvscope_with(cache, {"run", name, "--prompt", "x", "--max-tokens", "2", "--quiet", "--engine",
+                                          test::fake_engine().string()});
+    INFO(run.err);
+    CHECK(run.exit_code == 0);
+    CHECK(kvscope_with(cache, {"inspect", name}).exit_code == 0);
+  }
+  const auto wrong = kvscope_with(cache, {"run", "tiny-2b", "--prompt", "x"});
+  CHECK(wrong.exit_code == 2);
+  CHECK(test::count_lines(wrong.err) == 1);
+  CHECK(wrong.err.find("kvscope-tiny, Some-Lab/Tiny-1B") != std::string::npos);
+  CHECK(kvscope_with(cache, {"run", "smollm2-135m", "--prompt", "x"}).err.find("./setup") != std::string::npos);
+}
+
+TEST_CASE("SmolLM2 is fetched whole or not at all, and goes on where it stopped") {
+  const char* python = std::getenv("KVSCOPE_PYTHON");
+  if (!python) return test::skip("KVSCOPE_PYTHON is not set");
+  const std::string name = GENERATE("fetches once", "goes on after a broken connection", "goes on after kill -9",
+                                    "refuses a wrong hash", "no network", "no room");
+  const auto result = test::run({.argv = {python, KVSCOPE_SOURCE_DIR "/tests/app/check_fetch_model.py", name}});
+  INFO(name << "\n" << result.err);
+  CHECK(result.out == "good\n");
+}
