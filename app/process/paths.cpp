@@ -33,10 +33,11 @@ fs::path sample_model() {
   return !samples.empty() && fs::is_regular_file(model / "config.json", error) ? model : fs::path();
 }
 
-std::vector<fs::path> sample_prompts() {
+std::vector<fs::path> sample_prompts(bool chat) {
   std::vector<fs::path> prompts;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(shipped_folder("samples") / "prompts", error)) {
+  const fs::path folder = shipped_folder("samples") / "prompts";
+  for (const auto& entry : fs::directory_iterator(chat ? folder / "chat" : folder, error)) {
     const std::string name = entry.path().filename().string();  // "1-reversal.txt": other texts have no number
     if (entry.path().extension() == ".txt" && std::isdigit(static_cast<unsigned char>(name[0])))
       prompts.push_back(entry.path());

@@ -14,8 +14,8 @@ std::filesystem::path executable_folder();
 std::filesystem::path shipped_folder(const std::string& name);
 /// The sample model, empty if it is not there.
 std::filesystem::path sample_model();
-/// The sample prompts (N-*.txt), in order of name.
-std::vector<std::filesystem::path> sample_prompts();
+/// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on.
+std::vector<std::filesystem::path> sample_prompts(bool chat = false);
 
 /// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope; made if it is not there. Empty if it cannot be made.
 std::filesystem::path state_folder();

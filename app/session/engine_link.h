@@ -39,6 +39,7 @@ class EngineLink {
     std::function<void()> wake;  // called from other threads when poll() has something to do
     std::function<void(RunAssembler::Snapshot)> on_snapshot;  // the run in progress has grown
     std::function<void()> on_run_done;                        // the engine has answered the run
+    std::function<void(const ModelInfo&)> on_model;           // a model is ready
   };
   /// `background` gives up engines that hang: that takes a second.
   EngineLink(Options options, Messages& messages, Revision& revision, Worker& background);

@@ -26,6 +26,12 @@ void NextRun::set_prompt(std::string text) {
   revision_.rise();
 }
 
+void NextRun::set_raw(bool raw) {
+  parameters_.raw = raw;
+  count_prompt();
+  revision_.rise();
+}
+
 void NextRun::set_max_tokens(int n) {
   parameters_.max_tokens = std::clamp(n, 0, 1 << 24);
   revision_.rise();
@@ -35,10 +41,12 @@ void NextRun::read_tokenizer(const std::string& model_path) {
   tokenizer_path_ = model_path;
   background_.post(
       [this, model_path]() -> Worker::Finish {
-        auto tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(model_path));
-        return [this, model_path, tokenizer] {
+        auto words = std::make_shared<Words>(Words{Tokenizer::load(model_path), std::nullopt});
+        if (ChatTemplate::exists(model_path)) words->chat = ChatTemplate::load(model_path);
+        return [this, model_path, words] {
           if (model_path != tokenizer_path_) return;
-          tokenizer_ = tokenizer;
+          words_ = words;
+          if (!words->chat) parameters_.raw = true;
           count_prompt();
           revision_.rise();
         };
@@ -47,8 +55,13 @@ void NextRun::read_tokenizer(const std::string& model_path) {
 }
 
 void NextRun::count_prompt() {
-  const bool countable = tokenizer_ && parameters_.prompt.size() <= kMaxCountedPrompt;
-  prompt_tokens_ = countable ? static_cast<int>(tokenizer_->encode_with_special(parameters_.prompt).size()) : -1;
+  prompt_tokens_ = -1;
+  if (!words_ || parameters_.prompt.size() > kMaxCountedPrompt) return;
+  const bool chat = !parameters_.raw && words_->chat;
+  const std::vector<ChatMessage> messages = {{"user", parameters_.prompt}};
+  prompt_tokens_ = static_cast<int>((chat ? words_->chat->encode(words_->tokenizer, messages)
+                                          : words_->tokenizer.encode_with_special(parameters_.prompt))
+                                        .size());
 }
 
 int NextRun::n_positions() const { return prompt_tokens_ < 0 ? 0 : prompt_tokens_ + parameters_.max_tokens; }

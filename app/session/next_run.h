@@ -2,10 +2,12 @@
 // What the next run will be.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "app/session/revision.h"
 #include "app/session/worker.h"
+#include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/run_request.h"
@@ -28,13 +30,16 @@ class NextRun {
   const Parameters& parameters() const { return parameters_; }
   void set(Parameters parameters);
   void set_prompt(std::string text);
-  void set_raw(bool raw) { parameters_.raw = raw, revision_.rise(); }
+  void set_raw(bool raw);
   void set_policy(const PolicySpec& policy) { parameters_.policy = policy, revision_.rise(); }
   void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, revision_.rise(); }
   void set_max_tokens(int n);
 
-  /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here.
+  /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
+  /// no chat template gets the prompt as it is.
   void read_tokenizer(const std::string& model_path);
+  /// The model can be talked to. False while that is not known.
+  bool has_chat() const { return words_ && words_->chat; }
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
   int n_positions() const;                              // prompt and answer to come; 0 while not known
   RunRequest request() const;
@@ -51,7 +56,11 @@ class NextRun {
   Worker& background_;
   Parameters parameters_;
   std::string tokenizer_path_;
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  struct Words {
+    Tokenizer tokenizer;
+    std::optional<ChatTemplate> chat;
+  };
+  std::shared_ptr<const Words> words_;
   int prompt_tokens_ = -1;
 };
 

@@ -5,6 +5,7 @@
 
 #include "app/process/usage.h"
 #include "app/session/run_setup.h"
+#include "engine/core/policy/policy.h"
 
 namespace kvscope::app {
 
@@ -20,7 +21,8 @@ Session::Session(Options options)
                      runs_.grow(std::move(snapshot));
                      update_shown();
                    },
-               .on_run_done = [this] { run_done(); }},
+               .on_run_done = [this] { run_done(); },
+               .on_model = [this](const ModelInfo& model) { fit_policy(model); }},
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
@@ -40,6 +42,15 @@ void Session::open_model(const std::string& path) {
   if (engine_.state() == EngineState::dead) return;
   files_.remember(path);
   next_run_.read_tokenizer(path);
+}
+
+void Session::fit_policy(const ModelInfo& model) {
+  const PolicyInfo* info = find_policy(parameters().policy.name);
+  if (!info || !info->needs_scorer || !model.scorer.empty()) return;
+  const PolicySpec fits = PolicySpec::parse("h2o:keep=25%,window=16");
+  messages_.notify(model.name + " has no gate for " + std::string(info->title) + ": the policy is now " +
+                   fits.to_string());
+  set_policy(fits);
 }
 
 void Session::restart_engine() {

@@ -93,6 +93,8 @@ class Session {
  private:
   void start(const RunRequest& request, RunList::Place place);
   void run_done();
+  /// A policy that reads a gate becomes one that needs none, where the model has no gate.
+  void fit_policy(const ModelInfo& model);
   void clear_preview();
   void update_shown();
 

@@ -12,9 +12,11 @@
 
 #include "app/command/app_commands.h"
 #include "app/process/interrupt.h"
+#include "app/process/models.h"
 #include "app/process/paths.h"
 #include "app/session/autosave.h"
 #include "app/window/png.h"
+#include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 
@@ -258,11 +260,11 @@ void AppWindow::save_screenshot() {
 
 // The window is there before anything slow begins.
 void AppWindow::after_first_frame() {
-  const std::string sample = sample_model().string();
   std::error_code error;
   const bool names_model = options_.open.empty() || std::filesystem::is_directory(options_.open, error);
-  if (!sample_prompts().empty()) panel_.run("prompt.sample", {{"index", 0}});
-  const std::string model = options_.open.empty() ? sample : options_.open;
+  const std::string model = options_.open.empty() ? first_model().string() : options_.open;
+  session_.next_run().set_raw(!names_model || !ChatTemplate::exists(model));
+  if (!sample_prompts(!session_.parameters().raw).empty()) panel_.run("prompt.sample", {{"index", 0}});
   if (names_model && !model.empty()) {
     session_.open_model(model);
   } else if (!options_.open.empty()) {

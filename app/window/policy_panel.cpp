@@ -25,10 +25,18 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   const int n_positions = panel.session.n_positions();
   const int tokens = n_positions > 0 ? now.budget_tokens(n_positions) : 0;
   std::string spec(policy.name);
-  if (policy.has_budget) return spec + ":keep=25%";
-  const auto has = [&](std::string_view name) {
-    return std::ranges::find(policy.parameters, name, &ParameterInfo::name) != policy.parameters.end();
+  const auto find = [&](std::string_view name) {
+    return std::ranges::find(policy.parameters, name, &ParameterInfo::name);
   };
+  const auto has = [&](std::string_view name) { return find(name) != policy.parameters.end(); };
+  if (policy.has_budget) {
+    spec += ":keep=25%";
+    // A window made for long texts would take more than a short one's budget. A scorer's window is its own.
+    const int budget = n_positions / 4;
+    if (!policy.needs_scorer && n_positions > 0 && has("window") && find("window")->default_value >= budget)
+      spec += ",window=" + std::to_string(std::max(1, budget / 2));
+    return spec;
+  }
   if (policy.needs_scorer || !has("sinks") || !has("window") || tokens <= 4) return spec;
   return spec + ":sinks=4,window=" + std::to_string(tokens - 4);
 }

@@ -25,7 +25,9 @@ std::string sample_title(const std::filesystem::path& path) {
 }
 
 void draw_samples(Panel& panel) {
-  static const auto prompts = sample_prompts();  // the shipped ones do not change while the program runs
+  // The shipped ones do not change while the program runs.
+  static const auto plain = sample_prompts(false), chats = sample_prompts(true);
+  const auto& prompts = panel.session.parameters().raw ? plain : chats;
   if (prompts.empty()) return;
   ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(96));
   ImGui::SetNextItemWidth(panel.px(96));
@@ -71,6 +73,18 @@ void draw_editor(Panel& panel, std::string text, bool focus, bool& editing) {
   panel.item("prompt.text");
 }
 
+/// How the model gets the text: as it stands, or as what a user says to it.
+void draw_chat_choice(Panel& panel) {
+  if (!panel.session.next_run().has_chat()) return;
+  bool chat = !panel.session.parameters().raw;
+  if (ImGui::Checkbox("Chat", &chat)) panel.run("prompt.set", {{"chat", chat}});
+  panel.item("prompt.chat");
+  tooltip(
+      panel,
+      "the prompt is a user's turn in the model's own chat template; else the model goes on with the text as it is");
+  ImGui::SameLine();
+}
+
 void draw_text(Panel& panel) {
   static bool editing = false, was_editing = false;
   const views::FontScope font(panel.theme().fonts.small);
@@ -91,6 +105,7 @@ void draw_prompt_panel(Panel& panel) {
   draw_samples(panel);
   draw_text(panel);
   const auto& palette = panel.theme().palette;
+  draw_chat_choice(panel);
   const int n = panel.session.next_run().prompt_tokens();
   std::string note =
       n < 0 ? std::to_string(panel.session.parameters().prompt.size()) + " bytes" : std::to_string(n) + " tokens";
