@@ -19,7 +19,8 @@ using namespace kvscope::test;
 namespace {
 
 /// Under racecheck a launch takes 30 ms: fewer steps, of which the last still let tokens go by sinks, window and top_k.
-const int kSteps = std::getenv("KVSCOPE_SANITIZER") ? 30 : 70;
+const bool kShort = std::getenv("KVSCOPE_SANITIZER") != nullptr;
+const int kSteps = kShort ? 30 : 70, kWideWindow = kShort ? 20 : 64;
 constexpr int kHeads = 2;  // KV heads
 constexpr int kMaxPages = 6;
 constexpr float kEps = 1e-6f;
@@ -311,7 +312,7 @@ void check_rules(Backend backend) {
       GENERATE(RetainRule::keep_all, RetainRule::window, RetainRule::threshold, RetainRule::top_k, RetainRule::least);
   p.has_scorer = GENERATE(false, true);
   p.n_sink = GENERATE(0, 4);
-  p.window = GENERATE(1, 7, 64);
+  p.window = GENERATE(1, 7, kWideWindow);
   p.top_k = GENERATE(0, 5);
   if (GENERATE(false, true)) p.log_gamma = {-0.0123f, -0.7f};
   check_problem(backend, filled(p));
@@ -332,7 +333,7 @@ void check_heads(Backend backend) {
 void check_ring(Backend backend) {
   Problem p;
   p.has_ring = true;
-  p.window = GENERATE(1, 7, 64);
+  p.window = GENERATE(1, 7, kWideWindow);
   p.delay = GENERATE_COPY(0, 1, p.window);
   p.has_scorer = GENERATE(false, true);
   p.rule = GENERATE(RetainRule::threshold, RetainRule::top_k);
