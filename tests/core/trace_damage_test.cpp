@@ -44,7 +44,7 @@ std::string error_of(const std::filesystem::path& path) {
     CHECK(direct.find('\n') == std::string::npos);
   }
   try {
-    load_trace_guarded(kChild, path);
+    TraceReader(kChild, path).load(0);
   } catch (const Error& error) {
     guarded = error.what();
   }
@@ -166,7 +166,7 @@ TEST_CASE("trace damage: flipped bytes are an error or change nothing, and never
     put(path, bytes);
     CAPTURE(i);
     try {
-      const RunRecord loaded = load_trace_guarded(kChild, path, 0, {.timeout = std::chrono::seconds(20)});
+      const RunRecord loaded = TraceReader(kChild, path, {.timeout = std::chrono::seconds(20)}).load(0);
       REQUIRE(run_difference(loaded, run) == "");
     } catch (const Error& error) {
       ++errors;
@@ -343,57 +343,4 @@ TEST_CASE("trace damage: data are never taken from another file or object", "[co
     damaged.replace("runs/text", H5T_STD_U8LE, {chunk}, creation);
     CHECK(contains(damaged.error(), "chunks of"));
   }
-}
-
-TEST_CASE("trace child: a good trace comes through the child as it does without", "[core][trace][child]") {
-  const ScratchFolder folder;
-  const auto path = folder / "run.h5";
-  TraceWriter writer(path, random_run(1).model, {.max_runs = 3, .max_positions = 5000});
-  const RunRecord small = random_run(1), large = random_run(2, {.prompt_len = 4000, .n_new = 900});
-  RunRecord second = large;
-  second.model = small.model;
-  writer.add(small);
-  writer.add(second);
-  writer.finish();
-  CHECK(run_difference(load_trace_guarded(kChild, path, 0), small) == "");
-  CHECK(run_difference(load_trace_guarded(kChild, path, 1), second) == "");
-  const TraceInfo direct = inspect_trace(path), guarded = inspect_trace_guarded(kChild, path);
-  CHECK(guarded.n_runs == 2);
-  CHECK(guarded.planned_runs == 3);
-  CHECK(guarded.status == direct.status);
-  CHECK(guarded.created_by == direct.created_by);
-  CHECK(guarded.version == direct.version);
-  CHECK(trace::same_model(guarded.model, direct.model));
-  CHECK_THROWS_AS(load_trace_guarded(kChild, path, 2), Error);
-}
-
-TEST_CASE("trace child: a child that crashes, hangs, talks nonsense or is not there is an error",
-          "[core][trace][child]") {
-  const ScratchFolder folder;
-  const auto path = folder / "run.h5";
-  whole_trace(folder);
-  const auto script = [&](const std::string& body) {
-    const auto program = folder / "child";
-    put(program, "#!/bin/sh\n" + body + "\n");
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    return program;
-  };
-  const auto error_with = [&](const std::filesystem::path& program) -> std::string {
-    const auto start = std::chrono::steady_clock::now();
-    std::string text;
-    try {
-      load_trace_guarded(program, folder / "whole.h5", 0, {.timeout = std::chrono::milliseconds(500)});
-    } catch (const Error& error) {
-      text = error.what();
-    }
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
-    return text;
-  };
-  CHECK(contains(error_with(script("kill -SEGV $$")), "crashed the HDF5 reader"));
-  CHECK(contains(error_with(script("exit 3")), "crashed the HDF5 reader"));
-  CHECK(contains(error_with(script("exec sleep 60")), "longer than 0.5"));
-  CHECK(contains(error_with(script("echo hello")), "nonsense"));
-  CHECK(contains(error_with(script("exit 0")), "nonsense"));
-  CHECK(contains(error_with(script("printf '\\003\\377\\377\\377\\377\\377\\377\\377\\177'")), "nonsense"));
-  CHECK(contains(error_with(folder / "nobody"), "nobody"));
 }

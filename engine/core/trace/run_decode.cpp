@@ -32,8 +32,9 @@ std::string path_of(std::string member) {
 
 class Decoder {
  public:
-  Decoder(const RunBlock& block, const ModelInfo& model, const std::string& file)
-      : block_(block), model_(model), file_(file), n_(block.slice.count[Axis::token]) {}
+  /// `spent`: the block, if its large columns are no longer needed when they have been read.
+  Decoder(const RunBlock& block, const ModelInfo& model, const std::string& file, RunBlock* spent = nullptr)
+      : block_(block), spent_(spent), model_(model), file_(file), n_(block.slice.count[Axis::token]) {}
 
   RunRecord decode() {
     check_columns();
@@ -43,6 +44,7 @@ class Decoder {
     decode_texts();
     visit_series(run_, [&](auto& series, Dataset values, Dataset lengths, auto) {
       if (schema(values).is_in(block_.version)) decode_series(series, values, lengths);
+      if (spent_) std::vector<std::byte>().swap((*spent_)[values]);
     });
     decode_output_error();
     visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
@@ -76,6 +78,7 @@ class Decoder {
     for (const auto& dataset : kSchema) {
       const bool known = dataset.is_in(block_.version);
       const auto bytes = known ? n_elements(dataset, block_.slice.count) * size_of(dataset.type) : 0;
+      if (block_[dataset.id].empty() && is_padding(block_, dataset.id)) continue;
       if (static_cast<std::int64_t>(block_[dataset.id].size()) != bytes)
         fail(dataset.id, std::to_string(block_[dataset.id].size()) + " bytes", std::to_string(bytes));
     }
@@ -233,6 +236,7 @@ class Decoder {
   }
 
   const RunBlock& block_;
+  RunBlock* spent_;
   const ModelInfo& model_;
   const std::string& file_;
   const std::int64_t n_;
@@ -243,6 +247,9 @@ class Decoder {
 
 RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file) {
   return Decoder(block, model, file).decode();
+}
+RunRecord decode_run(RunBlock&& block, const ModelInfo& model, const std::string& file) {
+  return Decoder(block, model, file, &block).decode();
 }
 
 }  // namespace kvscope::trace
