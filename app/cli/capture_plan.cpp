@@ -117,12 +117,13 @@ CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts
 
 TraceInfo check_beginning(CapturePlan& plan, bool quiet) {
   Progress progress(quiet);
-  TraceInfo info = load_info(plan.file);
+  TraceReader trace = open_trace(plan.file);
+  const TraceInfo& info = trace.info();
   check_heading(plan, info);
   for (int i = 0; i < info.n_runs; ++i) {
     if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled while checking " + plan.file});
     progress.update("check", i, info.n_runs);
-    check_run(plan, load_run(plan.file, i));
+    check_run(plan, trace.load(i));
     plan.done.push_back(info.prompt_index[i]);
   }
   std::ranges::sort(plan.done);

@@ -198,12 +198,13 @@ void print_overlap(const HeadMap& map) {
 
 int compare_traces(const Arguments& arguments) {
   const std::string &path_a = arguments.positionals()[0], &path_b = arguments.positionals()[1];
+  TraceReader trace_a = open_trace(path_a), trace_b = open_trace(path_b);
   Pairing pairing;
   if (arguments.has("run")) {
     const int run = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
     pairing.pairs = {{run, run}};
   } else {
-    pairing = pair_runs(load_info(path_a), load_info(path_b));
+    pairing = pair_runs(trace_a.info(), trace_b.info());
     if (pairing.pairs.empty())
       throw Error({.file = path_b, .found = "no run of a prompt that " + path_a + " has", .expected = "at least one"});
   }
@@ -213,7 +214,7 @@ int compare_traces(const Arguments& arguments) {
   std::pair<std::string, std::string> policies;
   for (const auto& [i, j] : pairing.pairs) {
     progress.update("compare", static_cast<double>(runs.size()), static_cast<double>(pairing.pairs.size()));
-    const RunRecord a = load_run(path_a, i), b = load_run(path_b, j);
+    const RunRecord a = trace_a.load(i), b = trace_b.load(j);
     policies = {a.policy.to_string(), b.policy.to_string()};
     const RunComparison comparison = compare_runs(a, b);
     overlap.add(comparison.overlap);

@@ -203,7 +203,8 @@ int compare_policies(const Arguments& arguments) {
   const Reading reading = reading_of(arguments);
   const std::string& path = arguments.positionals()[0];
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy"));
-  const TraceInfo info = load_info(path);
+  TraceReader trace = open_trace(path);
+  const TraceInfo& info = trace.info();
   const std::string folder = model_argument(arguments, arguments.text("model", info.model.path));
   if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
   const int first = static_cast<int>(arguments.integer("run", 0, 0, info.n_runs - 1));
@@ -217,7 +218,7 @@ int compare_policies(const Arguments& arguments) {
   try {
     for (int i = first; i < end; ++i) {
       job.progress().update("compare", i - first, end - first);
-      const RunRecord run = load_run(path, i);
+      const RunRecord run = trace.load(i);
       const Scored recorded = score(job, run, run.policy, run.changes, reading),
                    compared = score(job, run, policy, {}, reading);
       runs.push_back(comparison_json(i, run, recorded, compared));

@@ -97,8 +97,7 @@ std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, Ru
     });
     return done.value("text", "");
   } catch (const Error& error) {
-    record.status = RunStatus::failed;
-    record.message = error.what();
+    finish_run(record, RunStatus::failed, error.what());
     throw;
   }
 }

@@ -37,7 +37,7 @@ int export_run(const Arguments& arguments) {
   const auto parts = parse_export_parts(
       arguments.text("what", csv ? "lifetimes,scores" : "lifetimes,scores,contests,tokens,metrics,output_error"));
   const int index = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
-  const RunRecord run = load_run(arguments.positionals()[0], index);
+  const RunRecord run = open_trace(arguments.positionals()[0]).load(index);
   csv ? export_csv(run, parts, path) : export_npz(run, parts, path);
   if (arguments.has("json")) {
     write_json_line(

@@ -69,8 +69,9 @@ std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
   const bool all = recipe.run < 0 && std::holds_alternative<views::LayerHeadMapOptions>(recipe.options);
   for (const std::string& path : recipe.traces) {
     const int first = recipe.run < 0 ? 0 : recipe.run;
-    const int n = all ? load_info(path).n_runs : first + 1;
-    for (int i = first; i < n; ++i) runs.push_back(load_run(path, i));
+    TraceReader trace = open_trace(path);
+    const int n = all ? trace.info().n_runs : first + 1;
+    for (int i = first; i < n; ++i) runs.push_back(trace.load(i));
   }
   return runs;
 }

@@ -33,12 +33,26 @@ std::string export_folder(const Arguments& arguments) {
   return target.substr(4);
 }
 
+/// Thousands of runs are held at once: lifetimes and policies of them, and nothing else.
+RunRecord needed_for_heads(RunRecord run) {
+  run.prompt_text.clear();
+  run.command_line.clear();
+  run.pieces = {};
+  run.logprobs = {};
+  run.scores = run.future_mass = {};
+  run.future = {};
+  run.contests = {};
+  run.reads = {};
+  run.output_error = {};
+  return run;
+}
+
 std::vector<RunRecord> all_runs(const std::vector<std::string>& paths) {
   std::vector<RunRecord> runs;
   for (const std::string& path : paths) {
-    const TraceInfo info = load_info(path);
-    if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
-    for (int i = 0; i < info.n_runs; ++i) runs.push_back(load_run(path, i));
+    TraceReader trace = open_trace(path);
+    if (trace.info().n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
+    for (int i = 0; i < trace.info().n_runs; ++i) runs.push_back(needed_for_heads(trace.load(i)));
   }
   return runs;
 }

@@ -130,7 +130,8 @@ ordered_json inspect_run(const RunRecord& run) {
 }
 
 ordered_json inspect_trace_file(const fs::path& path) {
-  const TraceInfo info = load_info(path);
+  TraceReader trace = open_trace(path);
+  const TraceInfo& info = trace.info();
   const ModelInfo& model = info.model;
   ordered_json result = {{"kind", "trace"},
                          {"version", info.version},
@@ -157,7 +158,7 @@ ordered_json inspect_trace_file(const fs::path& path) {
   if (!info.shards.empty()) result["shards"] = info.shards;
   result["page_reads"] = info.page_reads;
   result["runs_with_changes"] = info.changed_runs;
-  if (info.n_runs > 0) result["first_run"] = inspect_run(load_run(path, 0));
+  if (info.n_runs > 0) result["first_run"] = inspect_run(trace.load(0));
   return result;
 }
 

@@ -30,6 +30,7 @@ void flush_stdout() {
 }
 
 void check_target(const std::filesystem::path& path, bool replace, const std::string& hint) {
+  if (path.filename().empty()) throw Error({.file = in_quotes(path.string()), .found = "no name of a file"});
   std::error_code error;
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   if (!std::filesystem::is_directory(folder, error)) throw Error({.file = folder.string(), .found = "no such folder"});

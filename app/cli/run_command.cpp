@@ -128,8 +128,7 @@ RunRequest request_of(const Arguments& arguments, const std::string& model_path)
 
 int run(const Arguments& arguments) {
   const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
-  const std::string trace = arguments.text("trace");
-  if (!trace.empty()) check_target(trace, arguments.has("overwrite"));
+  if (arguments.has("trace")) check_target(arguments.text("trace"), arguments.has("overwrite"));
   const RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
   const ModelInfo model = job.load(model_path);

@@ -29,7 +29,7 @@ nlohmann::ordered_json means(const RunRecord& run) {
 int what_if(const Arguments& arguments) {
   const PolicySpec spec = PolicySpec::parse(arguments.positionals()[1]);
   const RunRecord recorded =
-      load_run(arguments.positionals()[0], static_cast<int>(arguments.integer("run", 0, 0, 1 << 30)));
+      open_trace(arguments.positionals()[0]).load(static_cast<int>(arguments.integer("run", 0, 0, 1 << 30)));
   const RunRecord preview = kvscope::what_if(recorded, spec);
   const auto a = means(recorded), b = means(preview);
   const std::string note = what_if_note(recorded);

@@ -8,16 +8,7 @@
 
 namespace kvscope::app {
 
-/// Run `run_index` of a trace. `program` handles --trace-child, as kvscope does; empty: no child, for programs that do
-/// not.
-inline RunRecord load_run(const std::filesystem::path& path, int run_index,
-                          const std::filesystem::path& program = "/proc/self/exe") {
-  return program.empty() ? load_trace(path, run_index) : load_trace_guarded(program, path, run_index);
-}
-/// What is in a trace, without its runs.
-inline TraceInfo load_info(const std::filesystem::path& path, const std::filesystem::path& program = "/proc/self/exe") {
-  return program.empty() ? inspect_trace(path) : inspect_trace_guarded(program, path);
-}
+inline TraceReader open_trace(const std::filesystem::path& path) { return {"/proc/self/exe", path}; }
 inline std::vector<const RunRecord*> run_pointers(const std::vector<RunRecord>& runs) {
   std::vector<const RunRecord*> pointers;
   for (const RunRecord& run : runs) pointers.push_back(&run);

@@ -39,12 +39,12 @@ void Files::in_background(std::string what, Worker::Job job) {
 
 void Files::open_trace(const std::string& path, std::function<void(const Runs&)> opened) {
   in_background("open " + path, [this, path, opened = std::move(opened)]() -> Worker::Finish {
-    const TraceInfo info = load_info(path, trace_program_);
+    TraceReader trace(trace_program_, path);
     Runs runs;
-    for (int i = 0; i < std::min(info.n_runs, kMaxOpenedRuns); ++i) {
-      runs.push_back(std::make_shared<const RunRecord>(load_run(path, i, trace_program_)));
+    for (int i = 0; i < std::min(trace.info().n_runs, kMaxOpenedRuns); ++i) {
+      runs.push_back(std::make_shared<const RunRecord>(trace.load(i)));
     }
-    return [this, path, opened, runs, total = info.n_runs] {
+    return [this, path, opened, runs, total = trace.info().n_runs] {
       if (runs.empty()) throw Error({.file = path, .found = "a trace without runs"});
       opened(runs);
       remember(path);

@@ -49,8 +49,7 @@ void RunList::fail(const std::string& message) {
   RunEntry* run = entry(begun_);
   if (!run) return;
   auto failed = std::make_shared<RunRecord>(*run->run);
-  failed->status = RunStatus::failed;
-  failed->message = message;
+  finish_run(*failed, RunStatus::failed, message);
   run->run = std::move(failed);
   ++run->revision;
 }

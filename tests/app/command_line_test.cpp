@@ -164,6 +164,7 @@ TEST_CASE("Missing and foreign files are one line and exit code 2") {
   std::ofstream(folder / "text.h5") << "this is no trace";
   std::ofstream(folder / "broken.json") << "{";
   check_error_line(kvscope_run({"run", "no-such-model", "--prompt", "x"}), 2, "no-such-model: no such folder");
+  check_error_line(kvscope_run(run_words({"--prompt", "x", "--trace", ""})), 2, "no name of a file");
   check_error_line(kvscope_run({"inspect", "no-such-file"}), 2, "no-such-file");
   check_error_line(kvscope_run({"inspect", (folder / "text.h5").string()}), 2, "text.h5");
   check_error_line(kvscope_run({"heads", (folder / "none.h5").string()}), 2, "none.h5");

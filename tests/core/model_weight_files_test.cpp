@@ -69,6 +69,14 @@ TEST_CASE("An index that names a file out of the folder is refused before that f
   CHECK_THAT(open_error(folder), Catch::Contains("weight_map.a: \"" + shard + "\" leads out of the model's folder"));
 }
 
+TEST_CASE("An index that names a file of more bytes than any has is refused with its beginning") {
+  const TempFolder folder;
+  write_index(folder, R"({"a":")" + std::string(1200, 'x') + "\"}");
+  const std::string line = open_error(folder);
+  CHECK_THAT(line, Catch::Contains("a name of 1200 bytes; expected at most 255"));
+  CHECK(line.size() < folder.path().string().size() + 250);
+}
+
 TEST_CASE("A malformed index is refused with its reason") {
   struct Case {
     std::string text, reason;

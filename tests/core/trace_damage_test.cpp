@@ -44,7 +44,7 @@ std::string error_of(const std::filesystem::path& path) {
     CHECK(direct.find('\n') == std::string::npos);
   }
   try {
-    load_trace_guarded(kChild, path);
+    TraceReader(kChild, path).load(0);
   } catch (const Error& error) {
     guarded = error.what();
   }
@@ -166,7 +166,7 @@ TEST_CASE("trace damage: flipped bytes are an error or change nothing, and never
     put(path, bytes);
     CAPTURE(i);
     try {
-      const RunRecord loaded = load_trace_guarded(kChild, path, 0, {.timeout = std::chrono::seconds(20)});
+      const RunRecord loaded = TraceReader(kChild, path, {.timeout = std::chrono::seconds(20)}).load(0);
       REQUIRE(run_difference(loaded, run) == "");
     } catch (const Error& error) {
       ++errors;
@@ -280,68 +280,6 @@ TEST_CASE("trace damage: spans outside the file and values outside the model are
   }
 }
 
-TEST_CASE("trace damage: with a checksum that fits, every value is still checked", "[core][trace][damage]") {
-  // The checksum guards against accidents; whoever makes a hostile file can compute it.
-  const RunRecord run = formula_run(0);
-  const auto attempt = [&](auto damage) {
-    trace::RunBlock block = trace::encode_run(run, trace::Extents{}, 0);
-    damage(block);
-    block.set(trace::Dataset::checksum, trace::checksum(block, run.model));
-    trace::decode_run(block, run.model, "hostile.h5");
-  };
-  using trace::Dataset;
-  const auto set = [&](Dataset id, std::size_t index, auto value) {
-    return [=](trace::RunBlock& block) { std::memcpy(block[id].data() + index * sizeof value, &value, sizeof value); };
-  };
-  CHECK_NOTHROW(attempt([](trace::RunBlock&) {}));
-  CHECK_THROWS_AS(attempt(set(Dataset::token_id, 3, -1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::token_id, 3, 4096)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::piece_span, 2, INT64_MIN)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::piece_span, 3, INT64_MAX)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::evict_at, 0, -1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::evict_at_length, 0, -1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::score_length, 2, run.n_tokens() + 1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::contest_layer, 1, std::int16_t{3})), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::contest_kv_head, 1, std::int16_t{-1})), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::contest_q, 0, run.n_tokens())), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::contest_evicted, 0, -2)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::prompt_len, 0, run.n_tokens() + 1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::n_pieces, 0, run.n_tokens() + 1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::status, 0, std::uint8_t{4})), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::prompt_index, 0, -2)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::instrumented, 0, std::uint8_t{2})), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{1} << 40)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::policy_span, 1, std::int64_t{9})), Error);  // cuts the policy's name
-  CHECK_THROWS_AS(attempt(set(Dataset::read_q, run.reads.size() - 1, -1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::read_q, 0, run.n_tokens())), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::read_layer, 0, std::int16_t{-1})), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::read_kv_head, 0, std::int16_t{2})), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::page_span, 3, INT64_MAX)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::page_span, 4, INT64_MIN)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::page, 0, -1)), Error);
-  CHECK_THROWS_AS(attempt(set(Dataset::page, 0, run.n_tokens() + 1)), Error);
-  const auto text = [&](std::string_view from, std::string_view to) {  // of the same length, so that spans still fit
-    return [=](trace::RunBlock& block) {
-      auto& bytes = block[Dataset::text];
-      const std::string_view pool(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      const auto at = pool.find(from);
-      REQUIRE((at != pool.npos && from.size() == to.size()));
-      std::memcpy(bytes.data() + at, to.data(), to.size());
-    };
-  };
-  CHECK_THROWS_AS(attempt(text("10\tstreaming", "99\tstreaming")), Error);
-  CHECK_THROWS_AS(attempt(text("10\tstreaming", "10 streaming")), Error);
-  CHECK_THROWS_AS(attempt(text("10\tstreaming", "10\tdreaming!")), Error);
-  CHECK_THROWS_AS(attempt(text("agg=max", "agg=min")), Error);
-  CHECK_THROWS_AS(attempt([](trace::RunBlock& block) {  // cuts the last line's end
-                    auto end = block.values<std::int64_t>(Dataset::changes_span)[1] - 1;
-                    std::memcpy(block[Dataset::changes_span].data() + sizeof end, &end, sizeof end);
-                  }),
-                  Error);
-  CHECK_THROWS_AS(attempt([](trace::RunBlock& block) { block[Dataset::score].pop_back(); }), Error);
-  CHECK_THROWS_AS(attempt([](trace::RunBlock& block) { block.slice.count[trace::Axis::token] += 1; }), Error);
-}
-
 TEST_CASE("trace damage: data are never taken from another file or object", "[core][trace][damage]") {
   Damaged damaged;
   const auto canary = damaged.folder / "canary";
@@ -405,57 +343,4 @@ TEST_CASE("trace damage: data are never taken from another file or object", "[co
     damaged.replace("runs/text", H5T_STD_U8LE, {chunk}, creation);
     CHECK(contains(damaged.error(), "chunks of"));
   }
-}
-
-TEST_CASE("trace child: a good trace comes through the child as it does without", "[core][trace][child]") {
-  const ScratchFolder folder;
-  const auto path = folder / "run.h5";
-  TraceWriter writer(path, random_run(1).model, {.max_runs = 3, .max_positions = 5000});
-  const RunRecord small = random_run(1), large = random_run(2, {.prompt_len = 4000, .n_new = 900});
-  RunRecord second = large;
-  second.model = small.model;
-  writer.add(small);
-  writer.add(second);
-  writer.finish();
-  CHECK(run_difference(load_trace_guarded(kChild, path, 0), small) == "");
-  CHECK(run_difference(load_trace_guarded(kChild, path, 1), second) == "");
-  const TraceInfo direct = inspect_trace(path), guarded = inspect_trace_guarded(kChild, path);
-  CHECK(guarded.n_runs == 2);
-  CHECK(guarded.planned_runs == 3);
-  CHECK(guarded.status == direct.status);
-  CHECK(guarded.created_by == direct.created_by);
-  CHECK(guarded.version == direct.version);
-  CHECK(trace::same_model(guarded.model, direct.model));
-  CHECK_THROWS_AS(load_trace_guarded(kChild, path, 2), Error);
-}
-
-TEST_CASE("trace child: a child that crashes, hangs, talks nonsense or is not there is an error",
-          "[core][trace][child]") {
-  const ScratchFolder folder;
-  const auto path = folder / "run.h5";
-  whole_trace(folder);
-  const auto script = [&](const std::string& body) {
-    const auto program = folder / "child";
-    put(program, "#!/bin/sh\n" + body + "\n");
-    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    return program;
-  };
-  const auto error_with = [&](const std::filesystem::path& program) -> std::string {
-    const auto start = std::chrono::steady_clock::now();
-    std::string text;
-    try {
-      load_trace_guarded(program, folder / "whole.h5", 0, {.timeout = std::chrono::milliseconds(500)});
-    } catch (const Error& error) {
-      text = error.what();
-    }
-    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
-    return text;
-  };
-  CHECK(contains(error_with(script("kill -SEGV $$")), "crashed the HDF5 reader"));
-  CHECK(contains(error_with(script("exit 3")), "crashed the HDF5 reader"));
-  CHECK(contains(error_with(script("exec sleep 60")), "longer than 0.5"));
-  CHECK(contains(error_with(script("echo hello")), "nonsense"));
-  CHECK(contains(error_with(script("exit 0")), "nonsense"));
-  CHECK(contains(error_with(script("printf '\\003\\377\\377\\377\\377\\377\\377\\377\\177'")), "nonsense"));
-  CHECK(contains(error_with(folder / "nobody"), "nobody"));
 }

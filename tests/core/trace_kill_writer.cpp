@@ -7,7 +7,7 @@
 //   trace_kill_writer limit PATH                a run, then a file-size limit, then runs; exit as for fault
 //   trace_kill_writer cut PATH                  cuts the trace byte by byte and loads it each time: one line of Error
 //                                               each. 0 if so; a length that hangs or crashes ends the process
-//   trace_kill_writer --trace-child PATH RUN    trace_child_main
+//   trace_kill_writer --trace-child PATH        trace_child_main
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -92,9 +92,12 @@ int write_runs(const char* path, std::uint64_t seed, int n, bool resume) {
   return 0;
 }
 
-int status_of(const Error& error, const std::string& path, int committed) {
-  const bool good = error.code() == ExitCode::resource &&
-                    std::string(error.what()).find(path.substr(path.rfind('/') + 1)) != std::string::npos;
+/// `words`: the system's, and nothing of how HDF5 tells it.
+int status_of(const Error& error, const std::string& path, int committed, std::string_view words) {
+  const std::string line = error.what();
+  const auto has = [&](std::string_view part) { return line.find(part) != std::string::npos; };
+  const bool good = error.code() == ExitCode::resource && has(path.substr(path.rfind('/') + 1)) && has(words) &&
+                    has("free some space") && !has("errno") && !has("0x");
   if (!good) std::fprintf(stderr, "unexpected error: %s\n", error.what());
   return good ? 100 + committed : 99;
 }
@@ -114,7 +117,8 @@ int write_with_fault(const std::string& path, int mode, long n, bool single) {
       writer.finish();
     }
   } catch (const Error& error) {
-    return status_of(error, path, committed);
+    return status_of(error, path, committed,
+                     mode == Fault::io_error_forever ? "Input/output error" : "No space left on device");
   }
   return g_fault.fired ? 50 : 0;  // 50: it fired, and all went well
 }
@@ -130,7 +134,7 @@ int write_with_limit(const std::string& path) {
       ::setrlimit(RLIMIT_FSIZE, &small);
     }
   } catch (const Error& error) {
-    return status_of(error, path, committed);
+    return status_of(error, path, committed, "File too large");
   }
   return 0;
 }

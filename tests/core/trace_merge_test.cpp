@@ -91,11 +91,12 @@ std::string error_of(const fs::path& path, int run = 0) {
 void check_runs(const fs::path& path, const std::vector<int>& prompts) {
   const TraceInfo info = inspect_trace(path);
   REQUIRE(info.n_runs == static_cast<int>(prompts.size()));
+  TraceReader guarded(kChild, path);
   for (int i = 0; i < info.n_runs; ++i) {
     CAPTURE(path.string(), i);
     CHECK(info.prompt_index[i] == prompts[i]);
     CHECK(run_difference(load_trace(path, i), run_of(prompts[i])) == "");
-    CHECK(run_difference(load_trace_guarded(kChild, path, i), run_of(prompts[i])) == "");
+    CHECK(run_difference(guarded.load(i), run_of(prompts[i])) == "");
   }
 }
 
@@ -119,7 +120,7 @@ TEST_CASE("trace merge: shards become one trace in the order of the prompts, vir
   CHECK(report.n_runs == kPrompts);
   CHECK(report.missing.empty());
   check_runs(shards.merged(), kAll);
-  const TraceInfo info = inspect_trace(shards.merged()), guarded = inspect_trace_guarded(kChild, shards.merged());
+  const TraceInfo info = inspect_trace(shards.merged()), guarded = TraceReader(kChild, shards.merged()).info();
   CHECK(info.status == (copy ? "complete" : "merged"));
   CHECK(info.shards.size() == static_cast<std::size_t>(copy ? 0 : n));
   CHECK(guarded.shards == info.shards);

@@ -20,7 +20,7 @@ namespace {
 
 std::string bytes_of(const std::filesystem::path& path) { return read_file(path, std::size_t{1} << 30); }
 
-/// A run that stopped early, with rows of several lengths and everything optional missing or half there.
+/// A run that stopped early, with everything optional missing or half there.
 RunRecord failed_run() {
   RunRecord run = random_run(5);
   run.status = RunStatus::failed;
@@ -34,6 +34,7 @@ RunRecord failed_run() {
   run.recall_so_far.assign(6, 0.25f);
   run.recall_so_far[3] = std::numeric_limits<float>::quiet_NaN();
   run.timings.instrumented = false;
+  fill_rows(run);
   return run;
 }
 

@@ -49,7 +49,7 @@ void check_runs(const fs::path& path, const std::vector<RunRecord>& runs) {
   REQUIRE(inspect_trace(path).n_runs == static_cast<int>(runs.size()));
   for (int i = 0; i < static_cast<int>(runs.size()); ++i) {
     CHECK(run_difference(load_trace(path, i), runs[i]) == "");
-    CHECK(run_difference(load_trace_guarded(KVSCOPE_TRACE_KILL_WRITER, path, i), runs[i]) == "");
+    CHECK(run_difference(TraceReader(KVSCOPE_TRACE_KILL_WRITER, path).load(i), runs[i]) == "");
   }
 }
 

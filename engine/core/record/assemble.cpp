@@ -92,6 +92,7 @@ void end_run(RunRecord& run, const RunEnded& ended) {
   check_ended(run);
   run.timings = ended.timings;
   finish_run(run, ended.status);
+  check_run(run);
 }
 
 }  // namespace kvscope

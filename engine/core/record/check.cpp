@@ -11,7 +11,7 @@
 namespace kvscope {
 namespace {
 
-constexpr float kRoundingOfMean = 1e-3f;  // bfloat16 probabilities may sum to a little more than 1
+constexpr float kRounding = 1e-3f;  // bfloat16 probabilities may sum to a little more than 1
 
 std::string range(std::int64_t end) { return "0 to " + std::to_string(end - 1); }
 
@@ -88,8 +88,12 @@ class ContestCheck {
 void check_read(const ModelInfo& model, const PageRead& read, int n_tokens, std::int32_t& last_q) {
   check_token("reads", read.q, n_tokens);
   check_head(model, "reads", read.layer, read.kv_head);
+  std::int32_t before = -1;
   for (const std::int32_t page : read.pages) {
     if (page < 0 || page > n_tokens) throw RunFault("reads", "page " + std::to_string(page), range(n_tokens));
+    if (page <= before)
+      throw RunFault("reads", "page " + std::to_string(page) + " after page " + std::to_string(before), "pages rising");
+    before = page;
   }
   if (read.q < last_q) {
     throw RunFault("reads", "query " + std::to_string(read.q) + " after query " + std::to_string(last_q),
@@ -101,7 +105,7 @@ void check_read(const ModelInfo& model, const PageRead& read, int n_tokens, std:
 /// Probabilities, unless they were made with the normaliser of what the policy kept (KVpop eq. 34): that of an evicted
 /// key may be any number. Weighed ones have no bound either.
 void check_mass(const char* field, std::span<const float> row, bool is_probability) {
-  const float most = is_probability ? 1 + kRoundingOfMean : std::numeric_limits<float>::max();
+  const float most = is_probability ? 1 + kRounding : std::numeric_limits<float>::max();
   for (const float value : row) {
     if (value < 0 || value > most) {
       throw RunFault(field, std::to_string(value), is_probability ? "0 to 1, or NaN" : "0 or more, or NaN");
@@ -118,15 +122,38 @@ void visit_masses(const Run& run, const OracleSpec& oracle, Check check) {
   });
 }
 
-void check_recall(const ModelInfo& model, const std::vector<float>& recall) {
-  if (recall.size() == n_heads(model)) return;
-  throw RunFault("recall", std::to_string(recall.size()) + " numbers", std::to_string(n_heads(model)) + ", one a head");
+/// `field` is "recall" on the wire, "recall_so_far" in a record.
+void check_recall(const char* field, const ModelInfo& model, const std::vector<float>& recall) {
+  if (recall.size() != n_heads(model))
+    throw RunFault(field, std::to_string(recall.size()) + " numbers", std::to_string(n_heads(model)) + ", one a head");
+  check_mass(field, recall, true);
+}
+
+/// NaN where there is none.
+void check_logprobs(std::span<const float> logprobs) {
+  for (const float value : logprobs) {
+    if (value > kRounding) throw RunFault("logprobs", std::to_string(value), "0 or less, or NaN");
+  }
+}
+
+/// Of a struct that run_fields.h describes.
+template <typename T>
+void check_fields(const T& fields) {
+  visit_fields(fields, []<typename Range>(const char* name, const auto& value, Range range) {
+    if constexpr (std::is_same_v<Range, FieldRange>) {
+      if (value >= range.min && value <= range.max) return;  // never true of NaN
+      throw RunFault(name, number_text(value), number_text(range.min) + " to " + number_text(range.max));
+    }
+  });
 }
 
 void check_local_heads(const ModelInfo& model, const std::vector<std::uint8_t>& local) {
   if (!local.empty() && local.size() != n_heads(model)) {
     throw RunFault("local_heads", std::to_string(local.size()) + " heads",
                    std::to_string(n_heads(model)) + ", or none");
+  }
+  for (const std::uint8_t value : local) {
+    if (value > 1) throw RunFault("local_heads", std::to_string(value), "0 or 1");
   }
 }
 
@@ -150,6 +177,12 @@ void check_count(const char* field, std::int64_t value, std::int64_t min, std::i
   throw RunFault(field, std::to_string(value), std::to_string(min) + " to " + std::to_string(max));
 }
 
+/// Of a row or a column.
+void check_length(const char* field, std::size_t found, std::int64_t expected) {
+  if (static_cast<std::int64_t>(found) == expected) return;
+  throw RunFault(field, std::to_string(found) + " tokens", std::to_string(expected));
+}
+
 /// A token leaves once, after at least one query saw it, and does not come back.
 void check_lifetimes(const RunRecord& run, const StepFacts& facts, int n_tokens) {
   for (const auto& l : facts.lifetimes) {
@@ -167,9 +200,10 @@ void check_lifetimes(const RunRecord& run, const StepFacts& facts, int n_tokens)
   }
 }
 
-/// Every row of a series that is there: as many as the model has heads, none longer than the run.
+/// Every row of a series that is there: as many as the model has heads, each of so many tokens.
 template <typename T, typename Check>
-void check_rows(const RunRecord& run, const char* field, const HeadSeries<T>& series, Check check) {
+void check_rows(const RunRecord& run, const char* field, const HeadSeries<T>& series, std::int64_t length,
+                Check check) {
   if (series.empty()) return;
   if (series.n_layers() != run.model.n_layers || series.n_kv_heads() != run.model.n_kv_heads) {
     throw RunFault(field, std::to_string(series.n_layers()) + " layers of " + std::to_string(series.n_kv_heads()),
@@ -177,7 +211,7 @@ void check_rows(const RunRecord& run, const char* field, const HeadSeries<T>& se
   }
   for (int layer = 0; layer < series.n_layers(); ++layer) {
     for (int head = 0; head < series.n_kv_heads(); ++head) {
-      check_count(field, static_cast<std::int64_t>(series.row(layer, head).size()), 0, run.n_tokens());
+      check_length(field, series.row(layer, head).size(), length);
       check(series.row(layer, head));
     }
   }
@@ -195,7 +229,7 @@ void check_error_rows(const RunRecord& run, const OutputError& error, int n_quer
     for (int layer = 0; layer < series.n_layers(); ++layer) {
       for (int head = 0; head < width; ++head) {
         const std::vector<float>& row = series.row(layer, head);
-        check_count(field, static_cast<std::int64_t>(row.size()), n_queries, n_queries);
+        check_length(field, row.size(), n_queries);
         for (const float value : row) {
           if (value < norm.min || value > norm.max)
             throw RunFault(field, std::to_string(value), norm.max > 2 ? "a norm, or NaN" : "0 to 1, or NaN");
@@ -205,12 +239,49 @@ void check_error_rows(const RunRecord& run, const OutputError& error, int n_quer
   });
 }
 
-void check_lifetime_rows(const RunRecord& run, const char* field, const LifetimeMap& map) {
-  check_rows(run, field, map, [&](const std::vector<std::int32_t>& row) {
+void check_lifetime_rows(const RunRecord& run) {
+  if (run.evict_at.empty() && !run.ids.empty()) throw RunFault("evict_at", "no rows", "one a layer and head");
+  check_rows(run, "evict_at", run.evict_at, run.n_tokens(), [&](const std::vector<std::int32_t>& row) {
     for (std::size_t t = 0; t < row.size(); ++t) {
-      if (row[t] != kUndecided) check_lifetime(field, static_cast<std::int32_t>(t), row[t], run.n_positions);
+      if (row[t] != kUndecided) check_lifetime("evict_at", static_cast<std::int32_t>(t), row[t], run.n_positions);
     }
   });
+}
+
+void check_masses(const RunRecord& run) {
+  check_count("oracle_horizon", run.oracle_horizon, 0, run.n_tokens());
+  visit_masses(run, run.oracle, [&](const char* field, const HeadSeries<float>& series, bool is_probability) {
+    check_rows(run, field, series, run.n_tokens(),
+               [&](const std::vector<float>& row) { check_mass(field, row, is_probability); });
+  });
+  if (!run.recall_so_far.empty()) check_recall("recall_so_far", run.model, run.recall_so_far);
+}
+
+/// Of one of each prompt and query, as a whole run has them.
+void check_counts(const RunRecord& run) {
+  const int n = run.n_tokens();
+  if (run.status == RunStatus::running && n > 0) throw RunFault("status", "running", "a run that has ended");
+  constexpr int kAny = std::numeric_limits<int>::max();
+  check_count("n_positions", run.n_positions, n, kMaxPositions);
+  check_count("prompt_len", run.prompt_len, std::min(n, 1), n);
+  // 0: not known. The last token of a whole run need not be fed, all others were.
+  const bool whole = run.status == RunStatus::complete && run.n_queries != 0;
+  check_count("n_queries", run.n_queries, whole ? n - 1 : 0, n);
+  check_count("prompt_index", run.prompt_index, -1, kAny);
+  check_count("scorer_delay", run.scorer.delay, -1, kMaxPositions);
+  check_length("pieces", run.pieces.size(), n);
+  check_length("logprobs", run.logprobs.size(), n);
+}
+
+/// In the order of their queries, and each of them one that can be over so many positions.
+void check_policies(const RunRecord& run) {
+  if (!run.ids.empty()) run.policy.geometry(run.n_positions);
+  std::int32_t last_q = 0;
+  for (const PolicyChange& change : run.changes) {
+    check_count("changes", change.q, last_q, run.n_positions);
+    change.policy.geometry(run.n_positions);
+    last_q = change.q;
+  }
 }
 
 }  // namespace
@@ -253,6 +324,7 @@ void check_step(const RunRecord& run, const StepFacts& facts) {
                    std::to_string(facts.logprobs.size()) + " from position " + std::to_string(facts.logprobs_from),
                    "positions " + range(n_tokens));
   }
+  check_logprobs(facts.logprobs);
   for (const auto& score : facts.scores) {
     check_head(run.model, "scores", score.layer, score.kv_head);
     check_token("scores", score.token, n_tokens);
@@ -270,15 +342,11 @@ void check_step(const RunRecord& run, const StepFacts& facts) {
 void check_oracle(const RunRecord& run, const OracleFacts& facts) {
   check_begun(run);
   check_count("horizon", facts.horizon, 0, run.n_tokens());
-  check_recall(run.model, facts.recall);
+  check_recall("recall", run.model, facts.recall);
   if (!facts.final) return;
   visit_masses(facts, run.oracle, [&](const char* field, const HeadSeries<float>& series, bool is_probability) {
-    check_rows(run, field, series, [&](const std::vector<float>& row) {
-      if (row.size() != static_cast<std::size_t>(facts.horizon)) {
-        throw RunFault(field, std::to_string(row.size()) + " tokens", std::to_string(facts.horizon));
-      }
-      check_mass(field, row, is_probability);
-    });
+    check_rows(run, field, series, facts.horizon,
+               [&](const std::vector<float>& row) { check_mass(field, row, is_probability); });
   });
 }
 
@@ -292,41 +360,27 @@ void check_change(const RunRecord& run, const PolicyChange& change) {
   check_begun(run);
   const std::int32_t earliest = run.changes.empty() ? run.n_queries : std::max(run.n_queries, run.changes.back().q);
   check_count("q", change.q, earliest, run.n_positions);
+  change.policy.geometry(run.n_positions);
 }
 
 void check_ended(const RunRecord& run) { check_begun(run); }
 
 void check_run(const RunRecord& run) {
-  const int n = run.n_tokens();
-  check_count("n_positions", run.n_positions, n, std::numeric_limits<int>::max());
-  check_count("prompt_len", run.prompt_len, 0, n);
-  check_count("n_queries", run.n_queries, 0, n);
-  constexpr int kAny = std::numeric_limits<int>::max();
-  check_count("prompt_index", run.prompt_index, -1, kAny);
-  check_count("scorer_delay", run.scorer.delay, -1, kAny);
-  check_count("sampling_top_k", run.sampling.top_k, 0, kAny);
-  check_count("decode_steps", run.timings.decode_steps, 0, kAny);
+  check_counts(run);
+  check_fields(run.sampling);
+  check_fields(run.timings);
   check_ids(run.model, run.ids);
+  check_logprobs(run.logprobs);
   check_local_heads(run.model, run.local_heads);
   check_log_gamma(run.model, run.log_gamma);
-  check_count("pieces", static_cast<std::int64_t>(run.pieces.size()), 0, n);
-  check_count("logprobs", static_cast<std::int64_t>(run.logprobs.size()), 0, n);
-  check_lifetime_rows(run, "evict_at", run.evict_at);
-  check_rows(run, "scores", run.scores, [](const std::vector<float>&) {});
+  check_policies(run);
+  check_lifetime_rows(run);
+  check_rows(run, "scores", run.scores, run.n_tokens(), [](const std::vector<float>&) {});
   ContestCheck contests(run.model);
-  for (const Contest& contest : run.contests) contests.check(contest, n);
+  for (const Contest& contest : run.contests) contests.check(contest, run.n_tokens());
   std::int32_t last_q = 0;
-  for (const PageRead& read : run.reads) check_read(run.model, read, n, last_q);
-  last_q = 0;
-  for (const PolicyChange& change : run.changes) {
-    check_count("changes", change.q, last_q, run.n_positions);
-    last_q = change.q;
-  }
-  check_count("oracle_horizon", run.oracle_horizon, 0, n);
-  visit_masses(run, run.oracle, [&](const char* field, const HeadSeries<float>& series, bool is_probability) {
-    check_rows(run, field, series, [&](const std::vector<float>& row) { check_mass(field, row, is_probability); });
-  });
-  if (!run.recall_so_far.empty()) check_recall(run.model, run.recall_so_far);
+  for (const PageRead& read : run.reads) check_read(run.model, read, run.n_tokens(), last_q);
+  check_masses(run);
   if (!run.output_error.empty()) check_error_rows(run, run.output_error, run.queries());
 }
 

@@ -5,11 +5,14 @@
 //     a token leaves once, after at least one query saw it: token < evict_at <= n_positions, or NEVER
 //     a head has at most one contest a query, queries rising, between two tokens up to the query
 //     reads and changes come in the order of their queries
-//     layers, heads and token ids are the model's; no row is longer than the run
+//     layers, heads and token ids are the model's
+//     log-probabilities are not above 0; recall lies in [0, 1]; settings and times are in the ranges of run_fields.h
+//     a policy can be over n_positions
 //     output error has a row a layer and head, all as long as the run has queries, of norms: not negative, or NaN
 //     future mass is a mean of probabilities, in [0, 1], or their sum, in [0, horizon]
 //
-// Rows may be shorter than the run: it goes on, or was cancelled, or failed.
+// Of a run that goes on rows may be shorter than the run; of one that has ended they are all as long (finish_run), and
+// every reader counts on that.
 
 #include <cstdint>
 #include <span>
@@ -37,7 +40,7 @@ void check_output_error(const RunRecord& run, const OutputErrorFacts& facts);
 void check_change(const RunRecord& run, const PolicyChange& change);
 void check_ended(const RunRecord& run);
 
-/// A whole record, of any status. Throws as above. A vocabulary of size 0 is one that is not known.
+/// A record that has ended, however it came here. Throws as above. A vocabulary of size 0 is one that is not known.
 void check_run(const RunRecord& run);
 
 }  // namespace kvscope

@@ -47,17 +47,23 @@ const PolicySpec& RunRecord::policy_at(std::int32_t q) const {
   return last == changes.rend() ? policy : last->policy;
 }
 
-void finish_run(RunRecord& run, RunStatus status, std::string message) {
+void fill_rows(RunRecord& run) {
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   const std::size_t n = run.ids.size();
-  run.status = status;
-  run.message = std::move(message);
+  if (n > 0 && run.evict_at.empty()) run.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
+  while (run.pieces.size() < n) run.pieces.push_back("");
   run.logprobs.resize(n, kNaN);
   run.scores.resize(n, kNaN);
   run.evict_at.resize(n, kUndecided);
   run.future_mass.resize(n, kNaN);
   visit_future(run.future, [&](const char*, HeadSeries<float>& series) { series.resize(n, kNaN); });
-  if (n == 0) return;
+}
+
+void finish_run(RunRecord& run, RunStatus status, std::string message) {
+  run.status = status;
+  run.message = std::move(message);
+  fill_rows(run);
+  if (run.ids.empty()) return;
   const RetentionGeometry geometry = run.geometry();
   for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
     for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {

@@ -187,8 +187,11 @@ struct RunRecord {
   const PolicySpec& policy_at(std::int32_t q) const;
 };
 
-/// Ends a run: tokens whose fate is open although they have left the window (t < n_queries - window), and sinks,
-/// become kNever; the others stay kUndecided. All rows and logprobs are made n_tokens() long.
+/// Makes all rows, pieces and logprobs n_tokens() long: what is missing is undecided, NaN or empty.
+void fill_rows(RunRecord& run);
+
+/// Ends a run: fill_rows(), and tokens whose fate is open although they have left the window (t < n_queries - window), and
+/// sinks, become kNever; the others stay kUndecided.
 void finish_run(RunRecord& run, RunStatus status, std::string message = {});
 
 }  // namespace kvscope

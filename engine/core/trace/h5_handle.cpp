@@ -33,16 +33,28 @@ namespace {
 
 constexpr std::size_t kMaxAttribute = 60000;  // an object header message ends at 64 KiB
 
-herr_t innermost(unsigned n, const H5E_error2_t* error, void* out) {
-  if (n == 0 && error->desc) *static_cast<std::string*>(out) = error->desc;
+/// What HDF5 says at the innermost call, and the errno that it tells in prose if a system call failed.
+struct Failure {
+  std::string text;
+  int error = 0;
+};
+
+herr_t look_at(unsigned n, const H5E_error2_t* entry, void* out) {
+  Failure& failure = *static_cast<Failure*>(out);
+  const std::string text = entry->desc ? entry->desc : "";
+  if (n == 0) failure.text = text;
+  constexpr std::string_view kErrno = "errno = ";
+  const auto at = text.find(kErrno);
+  if (at != text.npos && failure.error == 0) failure.error = std::atoi(text.c_str() + at + kErrno.size());
   return 0;
 }
 
-H5Id text_type(std::size_t bytes) {
+/// HDF5 converts no text between ASCII, which other writers call it, and UTF-8, which has the same bytes.
+H5Id text_type(std::size_t bytes, H5T_cset_t set = H5T_CSET_UTF8) {
   H5Id type(H5Tcopy(H5T_C_S1), "make a string type");
   h5_check(H5Tset_size(type, bytes == 0 ? 1 : bytes), "size a string type");
   h5_check(H5Tset_strpad(type, H5T_STR_NULLPAD), "pad a string type");
-  h5_check(H5Tset_cset(type, H5T_CSET_UTF8), "make a UTF-8 string type");
+  h5_check(H5Tset_cset(type, set), "make a string type");
   return type;
 }
 
@@ -72,14 +84,26 @@ struct PaddedTexts {
 
 }  // namespace
 
-H5Error::H5Error(std::string action, std::string reason)
-    : std::runtime_error(action + ": " + reason), action_(std::move(action)), reason_(std::move(reason)) {}
+H5Error::H5Error(std::string action, std::string reason, bool of_system)
+    : std::runtime_error(action + ": " + reason),
+      action_(std::move(action)),
+      reason_(std::move(reason)),
+      of_system_(of_system) {}
+
+Error H5Error::of_file(std::string file, std::string hint) const {
+  return Error({.code = ExitCode::resource,
+                .file = std::move(file),
+                .where = of_system_ ? "" : action_,
+                .found = reason_,
+                .hint = std::move(hint)});
+}
 
 void throw_h5(std::string_view action) {
-  std::string reason;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, &reason);
+  Failure failure;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look_at, &failure);
   H5Eclear2(H5E_DEFAULT);
-  throw H5Error(std::string(action), reason.empty() ? "HDF5 refused" : reason);
+  if (failure.error != 0) throw H5Error(std::string(action), std::strerror(failure.error), true);
+  throw H5Error(std::string(action), failure.text.empty() ? "HDF5 refused" : failure.text);
 }
 
 hid_t h5_type(Type type) {
@@ -131,7 +155,7 @@ std::string read_text_attribute(hid_t object, const char* name) {
   const std::size_t bytes = H5Tget_size(type);
   if (bytes == 0 || bytes > kMaxAttribute) throw H5Error(action, "longer than 60000 bytes");
   std::string text(bytes, '\0');
-  h5_check(H5Aread(attribute, text_type(bytes), text.data()), action);
+  h5_check(H5Aread(attribute, text_type(bytes, H5Tget_cset(type)), text.data()), action);
   text.resize(text.find_last_not_of('\0') + 1);
   return text;
 }
@@ -188,7 +212,7 @@ std::vector<std::string> read_text_list(hid_t dataset, const char* name, std::si
   const std::size_t width = H5Tget_size(type);
   if (n < 1 || n > max_n || width < 1 || width > max_bytes) throw H5Error(action, "too many strings, or too long ones");
   std::string bytes(width * static_cast<std::size_t>(n), '\0');
-  h5_check(H5Dread(dataset, text_type(width), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), action);
+  h5_check(H5Dread(dataset, text_type(width, H5Tget_cset(type)), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), action);
   std::vector<std::string> texts;
   for (hssize_t i = 0; i < n; ++i) {
     std::string text = bytes.substr(static_cast<std::size_t>(i) * width, width);
@@ -202,7 +226,7 @@ void flush_to_disk(hid_t file) {
   h5_check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
   void* handle = nullptr;
   h5_check(H5Fget_vfd_handle(file, H5P_DEFAULT, &handle), "flush");
-  if (::fsync(*static_cast<int*>(handle)) != 0) throw H5Error("sync to disk", std::strerror(errno));
+  if (::fsync(*static_cast<int*>(handle)) != 0) throw H5Error("sync to disk", std::strerror(errno), true);
 }
 
 H5Id file_access() {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/support/error.h"
 #include "engine/core/trace/trace_schema.h"
 
 namespace kvscope::trace {
@@ -17,15 +18,19 @@ namespace kvscope::trace {
 /// A call that HDF5 refused. The public functions of this folder turn it into kvscope::Error with the file's name.
 class H5Error : public std::runtime_error {
  public:
-  H5Error(std::string action, std::string reason);
+  H5Error(std::string action, std::string reason, bool of_system = false);
   const std::string& action() const { return action_; }  // "write heads/score"
-  const std::string& reason() const { return reason_; }  // HDF5's innermost message
+  const std::string& reason() const { return reason_; }  // HDF5's innermost message, or what errno says
+  /// For a file that could not be written: errno's words alone if the system refused, as the action says nothing then.
+  Error of_file(std::string file, std::string hint) const;
 
  private:
   std::string action_, reason_;
+  bool of_system_;
 };
 
 /// Throws H5Error with the library's own innermost message.
+/// If a system call failed, with the words of its errno.
 [[noreturn]] void throw_h5(std::string_view action);
 
 template <typename T>

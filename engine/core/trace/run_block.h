@@ -42,6 +42,13 @@ struct RunBlock {
   }
 };
 
+/// Bytes of all its columns, by its slice: a double, as the counts may come from anywhere.
+double run_bytes(const RunBlock& block);
+
+/// Whether nothing but padding stands in a column, by columns that are there already: of a series that the run does not
+/// have. Such a column is left empty, unless it is written to a file; the checksum knows what stands there.
+bool is_padding(const RunBlock& block, Dataset id);
+
 /// FNV-1a 64 over what the file says of the model (its scorer apart), then all columns but the checksum's own.
 std::uint64_t checksum(const RunBlock& block, const ModelInfo& model);
 
@@ -53,6 +60,8 @@ RunBlock encode_run(const RunRecord& run, const Extents& filled, int number, int
 /// The inverse. The columns may come from anywhere: every size, span, index and mark is checked, and the checksum.
 /// `file` names the source in Errors. `model` gives the shape.
 RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file);
+/// The same; large columns go as the run grows, so that it is never in memory twice.
+RunRecord decode_run(RunBlock&& block, const ModelInfo& model, const std::string& file);
 
 /// "FILE: run 3, heads/score: found; expected ...".
 [[noreturn]] inline void malformed(const std::string& file, int run, std::string where, std::string found,

@@ -6,6 +6,7 @@
 
 #include "engine/core/record/check.h"
 #include "engine/core/trace/run_block.h"
+#include "engine/core/trace/run_derived.h"
 #include "engine/core/trace/run_table.h"
 #include "engine/core/trace/run_versions.h"
 
@@ -16,9 +17,14 @@ namespace {
 /// Where a member of the record stands in a file; contests and reads are groups of their own names.
 std::string path_of(std::string member) {
   if (member == "ids") return schema(Dataset::token_id).path;
+  if (member == "pieces") return schema(Dataset::n_pieces).path;
+  if (member == "logprobs") return schema(Dataset::token_logprob).path;
+  if (member == "scores") return schema(Dataset::score).path;
   if (member == "changes") return schema(Dataset::changes_span).path;
-  for (const auto& dataset : kSchema)
-    if (std::string_view(dataset.path).ends_with("/" + member)) return dataset.path;
+  // What a policy derives has some names of the sampler's, which are longer in a file.
+  for (const char* prefix : {"/sampling_", "/"})
+    for (const auto& dataset : kSchema)
+      if (std::string_view(dataset.path).ends_with(prefix + member)) return dataset.path;
   if (member == "layer_damage") return schema(Dataset::layer_damage).path;
   if (member == "layer_output") return schema(Dataset::layer_output).path;
   return member;
@@ -26,8 +32,9 @@ std::string path_of(std::string member) {
 
 class Decoder {
  public:
-  Decoder(const RunBlock& block, const ModelInfo& model, const std::string& file)
-      : block_(block), model_(model), file_(file), n_(block.slice.count[Axis::token]) {}
+  /// `spent`: the block, if its large columns are no longer needed when they have been read.
+  Decoder(const RunBlock& block, const ModelInfo& model, const std::string& file, RunBlock* spent = nullptr)
+      : block_(block), spent_(spent), model_(model), file_(file), n_(block.slice.count[Axis::token]) {}
 
   RunRecord decode() {
     check_columns();
@@ -37,12 +44,13 @@ class Decoder {
     decode_texts();
     visit_series(run_, [&](auto& series, Dataset values, Dataset lengths, auto) {
       if (schema(values).is_in(block_.version)) decode_series(series, values, lengths);
+      if (spent_) std::vector<std::byte>().swap((*spent_)[values]);
     });
     decode_output_error();
     visit_contest_columns([&](Dataset id, auto member) { decode_column(run_.contests, id, member); });
     decode_reads();
-    upgrade(run_, block_.version);
     check();
+    check_derived(block_, run_, file_);
     return std::move(run_);
   }
 
@@ -70,6 +78,7 @@ class Decoder {
     for (const auto& dataset : kSchema) {
       const bool known = dataset.is_in(block_.version);
       const auto bytes = known ? n_elements(dataset, block_.slice.count) * size_of(dataset.type) : 0;
+      if (block_[dataset.id].empty() && is_padding(block_, dataset.id)) continue;
       if (static_cast<std::int64_t>(block_[dataset.id].size()) != bytes)
         fail(dataset.id, std::to_string(block_[dataset.id].size()) + " bytes", std::to_string(bytes));
     }
@@ -99,7 +108,7 @@ class Decoder {
 
   void decode_local_heads() {
     const auto local = block_.values<std::uint8_t>(Dataset::local_heads);
-    if (local.empty() || local[0] == kHeadsAlike) return;
+    if (std::ranges::all_of(local, [](std::uint8_t value) { return value == kHeadsAlike; })) return;
     for (const auto value : local)
       if (value > 1) fail(Dataset::local_heads, std::to_string(value), "0 or 1, or 255 for all heads");
     run_.local_heads.assign(local.begin(), local.end());
@@ -107,7 +116,9 @@ class Decoder {
 
   void decode_log_gamma() {
     const auto values = block_.values<float>(Dataset::head_log_gamma);
-    if (values.empty() || std::isnan(values[0])) return;
+    if (std::ranges::all_of(values, [](float value) { return std::isnan(value); })) return;
+    for (const float value : values)
+      if (std::isnan(value)) fail(Dataset::head_log_gamma, "NaN", "0 or less, or NaN for all heads");
     run_.log_gamma.assign(values.begin(), values.end());
   }
 
@@ -137,11 +148,14 @@ class Decoder {
   void decode_texts() {
     const auto pool = block_.values<char>(Dataset::text);
     const auto base = static_cast<std::uint64_t>(block_.slice.begin[Axis::text_byte]);
+    std::uint64_t end_of_last = 0;
     for (const RunText& text : kRunTexts) {
       if (!schema(text.span).is_in(block_.version)) continue;
       const auto span = block_.values<std::int64_t>(text.span);
       const auto begin = static_cast<std::uint64_t>(span[0]) - base, end = static_cast<std::uint64_t>(span[1]) - base;
-      if (end < begin || end > pool.size()) fail(text.span, "a span outside the run's texts", "within them");
+      if (begin != end_of_last || end < begin || end > pool.size())
+        fail(text.span, "a span outside the run's texts or out of order", "one text after the other");
+      end_of_last = end;
       try {
         if (text.set != nullptr) text.set(run_, {pool.data() + begin, end - begin});
       } catch (const Error& error) {
@@ -208,16 +222,21 @@ class Decoder {
     }
   }
 
-  /// What the columns say must be a run.
-  void check() const {
+  /// What the columns say must be a run. Rows of one that failed may be shorter than it is; readers know no such rows.
+  void check() {
     try {
+      upgrade(run_, block_.version);
+      if (run_.status == RunStatus::failed) fill_rows(run_);
       check_run(run_);
     } catch (const RunFault& fault) {
       malformed(file_, block_.run, path_of(fault.parts().where), fault.parts().found, fault.parts().expected);
+    } catch (const Error& fault) {  // of a policy that cannot be over so many positions
+      malformed(file_, block_.run, schema(Dataset::policy_span).path, fault.what(), "one that fits the run");
     }
   }
 
   const RunBlock& block_;
+  RunBlock* spent_;
   const ModelInfo& model_;
   const std::string& file_;
   const std::int64_t n_;
@@ -228,6 +247,9 @@ class Decoder {
 
 RunRecord decode_run(const RunBlock& block, const ModelInfo& model, const std::string& file) {
   return Decoder(block, model, file).decode();
+}
+RunRecord decode_run(RunBlock&& block, const ModelInfo& model, const std::string& file) {
+  return Decoder(block, model, file, &block).decode();
 }
 
 }  // namespace kvscope::trace

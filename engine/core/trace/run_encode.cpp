@@ -4,9 +4,8 @@
 #include <bit>
 #include <limits>
 
-#include "engine/core/study/oracle.h"
-#include "engine/core/study/retention_metrics.h"
 #include "engine/core/trace/run_block.h"
+#include "engine/core/trace/run_derived.h"
 #include "engine/core/trace/run_table.h"
 #include "engine/core/trace/run_versions.h"
 
@@ -129,65 +128,6 @@ void encode_output_error(RunBlock& block, const OutputError& measured) {
     block.set<float>(id, values);
   });
   block.set(Dataset::output_error_queries, static_cast<std::int32_t>(measured.n_queries()));
-}
-
-/// Whether every query of the run can be asked about every token before it. Runs that failed may have shorter rows.
-bool has_lifetimes(const RunRecord& run) {
-  if (run.ids.empty() || run.evict_at.empty()) return false;
-  for (int layer = 0; layer < run.evict_at.n_layers(); ++layer)
-    for (int head = 0; head < run.evict_at.n_kv_heads(); ++head)
-      if (run.evict_at.row(layer, head).size() < run.ids.size()) return false;
-  return run.queries() <= run.n_tokens();
-}
-
-/// verdict_code() of every token.
-std::vector<std::uint8_t> verdict_column(const RunRecord& run) {
-  const auto n_heads = static_cast<std::size_t>(run.model.n_layers) * static_cast<std::size_t>(run.model.n_kv_heads);
-  std::vector<std::uint8_t> column(n_heads * run.ids.size(), kNotJudged);
-  std::size_t at = 0;
-  for (const auto& head : eviction_verdicts(run)) {
-    for (const VerdictOfEviction& found : head) {
-      column[at++] = verdict_code(found);
-    }
-  }
-  return column;
-}
-
-/// What follows from the rest, so that a reader in another language need not parse policies.
-void encode_derived(RunBlock& block, const RunRecord& run) {
-  RetentionGeometry geometry{.n_sink = -1, .window = -1, .top_k = -1, .log_gamma = 0, .decay_stride = 1};
-  std::vector<float> density(run.model.n_layers * static_cast<std::size_t>(run.model.n_kv_heads), kNaN);
-  std::vector<float> recall = density, mass_recall = density, chance = density, mass_kept = density;
-  std::vector<std::uint8_t> verdicts(block.slice.count[Axis::token] * density.size(), kNotJudged);
-  try {
-    geometry = run.geometry();
-    if (has_lifetimes(run)) {
-      density = head_metric(run, Metric::density, run.queries() - 1).values;
-      // A file that keeps an older version has an older oracle's recall: one column must not mean two things.
-      if (block.version >= 3) {
-        const Oracle oracle(run);
-        const auto of = [&](Metric metric) { return head_metric(oracle, run, metric, run.queries() - 1).values; };
-        recall = of(Metric::recall);
-        mass_recall = of(Metric::mass_recall);
-        chance = of(Metric::chance);
-        mass_kept = of(Metric::mass_kept);
-        verdicts = verdict_column(run);
-      }
-    }
-  } catch (const Error&) {
-    // A run may have failed for this very reason (a budget smaller than its window): it is stored all the same.
-  }
-  block.set<std::int32_t>(Dataset::n_sink, geometry.n_sink);
-  block.set<std::int32_t>(Dataset::window, geometry.window);
-  block.set<std::int32_t>(Dataset::top_k, geometry.top_k);
-  block.set(Dataset::log_gamma, geometry.log_gamma);
-  block.set<std::int32_t>(Dataset::decay_stride, geometry.decay_stride);
-  block.set<float>(Dataset::density, density);
-  block.set<float>(Dataset::recall, recall);
-  block.set<float>(Dataset::mass_recall, mass_recall);
-  block.set<float>(Dataset::chance, chance);
-  block.set<float>(Dataset::mass_kept, mass_kept);
-  block.set<std::uint8_t>(Dataset::eviction_verdict, verdicts);
 }
 
 /// Columns that only older versions have.

@@ -2,30 +2,43 @@
 // A stranger's trace, opened in a child process. HDF5 can be made to crash, hang or write out of bounds by a damaged
 // file; then only the child is lost, and what is left is an Error.
 //
-// The child is this program again (`PROGRAM --trace-child PATH RUN`), because a fork of a program with threads may do
-// next to nothing, and it gets: 4 GiB of address space, 60 s of CPU, no files to write, no other files of ours, no
-// core. It sends the columns of one run through its standard output; the parent checks them all again.
+// The child is this program again (`PROGRAM --trace-child PATH`), because a fork of a program with threads may do next
+// to nothing, and it gets: 4 GiB of address space, 60 s of CPU an answer, no files to write, no other files of ours, no
+// core. It opens the trace once and sends the columns of one run after the other, as it is asked (trace_message.h); the
+// parent checks them all again.
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope {
 
 struct ChildLimits {
-  std::chrono::milliseconds timeout{60000};  // wall clock, loading and sending together
+  /// Wall clock, for opening the trace and for each run; a run gets a second more for each 32 MiB of it.
+  std::chrono::milliseconds timeout{5000};
 };
 
-/// As load_trace() and inspect_trace(). `program` handles --trace-child through trace_child_main(); for kvscope that is
-/// "/proc/self/exe". Any thread may call them.
-RunRecord load_trace_guarded(const std::filesystem::path& program, const std::filesystem::path& path, int run_index = 0,
-                             const ChildLimits& limits = {});
-TraceInfo inspect_trace_guarded(const std::filesystem::path& program, const std::filesystem::path& path,
-                                const ChildLimits& limits = {});
+/// A trace that was opened once. Any thread may use it, one at a time.
+class TraceReader {
+ public:
+  /// `program` handles --trace-child through trace_child_main(); for kvscope that is "/proc/self/exe". Empty: no child,
+  /// for programs that do not, and for files of our own. Throws as inspect_trace().
+  TraceReader(const std::filesystem::path& program, const std::filesystem::path& path, const ChildLimits& limits = {});
+  TraceReader(TraceReader&&) noexcept;
+  ~TraceReader();
+  const TraceInfo& info() const;
+  /// Throws as load_trace(). A child that is lost stays lost.
+  RunRecord load(int run_index);
 
-/// The child: argv = {PROGRAM, "--trace-child", PATH, RUN | "info"}. To be called first of all in main(); the result is
-/// the exit status: 0 if an answer was sent, be it an Error.
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The child: argv = {PROGRAM, "--trace-child", PATH}. To be called first of all in main(); the result is the exit
+/// status: 0 if all answers were sent, be they Errors.
 int trace_child_main(int argc, char** argv);
 
 }  // namespace kvscope

@@ -133,7 +133,7 @@ void OpenTrace::leak() {
 }
 
 std::array<hsize_t, 3> chunk_of(const DatasetSchema& dataset, const Extents& extents) {
-  constexpr std::int64_t kSmall = 4096, kTarget = 1 << 18;  // bytes
+  constexpr std::int64_t kSmall = 4096;  // bytes
   if (n_elements(dataset, extents) * size_of(dataset.type) < kSmall) return {};
   std::array<hsize_t, 3> chunk{};
   std::int64_t bytes = size_of(dataset.type);
@@ -147,7 +147,7 @@ std::array<hsize_t, 3> chunk_of(const DatasetSchema& dataset, const Extents& ext
     chunk[d] = dataset.axes[d] == Axis::layer && dataset.axes[0] == Axis::layer ? 1 : extents[dataset.axes[d]];
     bytes *= static_cast<std::int64_t>(chunk[d]);
   }
-  chunk[growing] = std::clamp<std::int64_t>(kTarget / bytes, 1, extents[dataset.axes[growing]]);
+  chunk[growing] = std::clamp<std::int64_t>(kChunkTarget / bytes, 1, extents[dataset.axes[growing]]);
   return chunk;
 }
 

@@ -63,6 +63,8 @@ void read_part(const OpenTrace& trace, Dataset id, const Extents& begin, const E
 
 void write_committed(const OpenTrace& trace, std::int64_t n_runs);
 
+inline constexpr std::int64_t kChunkTarget = 1 << 18;  // bytes of a chunk
+
 /// Length of a chunk along each dimension of `dataset`; 0 in the first if it is too small to be chunked.
 std::array<hsize_t, 3> chunk_of(const DatasetSchema& dataset, const Extents& extents);
 

@@ -270,12 +270,9 @@ void LiveTrace::check_capacity(const RunBlock& block) const {
 void LiveTrace::give_up(const H5Error& error) {
   broken_ = true;
   trace_.leak();
-  throw Error({.code = ExitCode::resource,
-               .file = path_.string(),
-               .where = error.action(),
-               .found = error.reason(),
-               .expected = committed_ > 0 ? "the " + std::to_string(committed_) + " committed runs are safe" : "",
-               .hint = "free some space, or write to another place"});
+  const std::string safe =
+      committed_ > 0 ? "the " + std::to_string(committed_) + " committed runs are safe; " : std::string();
+  throw error.of_file(path_.string(), safe + "free some space, or write to another place");
 }
 
 void LiveTrace::pack(const std::filesystem::path& target) const {
@@ -287,11 +284,8 @@ void LiveTrace::pack(const std::filesystem::path& target) const {
     rename_into_place(temporary, target, true);
   } catch (const H5Error& error) {
     ::unlink(temporary.c_str());
-    throw Error({.code = ExitCode::resource,
-                 .file = target.string(),
-                 .where = "pack, " + error.action(),
-                 .found = error.reason(),
-                 .expected = "all " + std::to_string(committed_) + " runs stand unpacked in " + path_.string()});
+    throw error.of_file(target.string(), "all " + std::to_string(committed_) + " runs stand unpacked in " +
+                                             path_.string() + "; free some space to have them packed");
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;

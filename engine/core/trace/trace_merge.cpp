@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "engine/core/support/error.h"
@@ -41,23 +42,28 @@ class Merge {
         {.file = file.string(), .found = std::move(found), .expected = std::move(expected), .hint = std::move(hint)});
   }
 
-  TraceInfo info_of(const fs::path& path) const {
-    return options_.program.empty() ? inspect_trace(path) : inspect_trace_guarded(options_.program, path);
+  /// Each may be a process.
+  TraceReader& reader(int shard) {
+    constexpr std::size_t kOpen = 32;
+    const auto open = readers_.find(shard);
+    if (open != readers_.end()) return open->second;
+    if (readers_.size() >= kOpen) readers_.clear();
+    const fs::path& path = paths_[static_cast<std::size_t>(shard)];
+    return readers_.emplace(shard, TraceReader(options_.program, path)).first->second;
   }
-  RunRecord load(Place place) const {
-    const fs::path& path = paths_[static_cast<std::size_t>(place.shard)];
-    RunRecord run =
-        options_.program.empty() ? load_trace(path, place.run) : load_trace_guarded(options_.program, path, place.run);
+  RunRecord load(Place place) {
+    RunRecord run = reader(place.shard).load(place.run);
     run.model = heading_.model;  // one name and one path for all; nothing else differs
     return run;
   }
 
   /// What each shard says of itself, and whether they are parts of one.
   void inspect() {
-    for (const fs::path& path : paths_) {
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      const fs::path& path = paths_[i];
       std::error_code ignored;
       if (fs::equivalent(path, target_, ignored)) fail(path, "the file to write is one of the shards", "another name");
-      const TraceInfo& info = infos_.emplace_back(info_of(path));
+      const TraceInfo& info = infos_.emplace_back(reader(static_cast<int>(i)).info());
       if (!info.shards.empty()) fail(path, "a merged trace", "a shard", "name the shards that it was made of");
       if (info.capture.n_prompts == 0) fail(path, "a trace that no capture made", "a shard of kvscope capture");
       const TraceInfo& first = infos_.front();
@@ -156,11 +162,7 @@ class Merge {
     } catch (const H5Error& error) {
       merged.leak();
       ::unlink(temporary.c_str());
-      throw Error({.code = ExitCode::resource,
-                   .file = target_.string(),
-                   .where = error.action(),
-                   .found = error.reason(),
-                   .hint = "the shards are as they were"});
+      throw error.of_file(target_.string(), "the shards are as they were; free some space, or write to another place");
     } catch (...) {
       merged.leak();
       ::unlink(temporary.c_str());
@@ -221,6 +223,7 @@ class Merge {
   std::span<const fs::path> paths_;
   fs::path target_;
   const MergeOptions& options_;
+  std::map<int, TraceReader> readers_;  // of the shards that are open
   std::vector<TraceInfo> infos_;
   Heading heading_;
   std::vector<Place> places_;  // in the order of the prompts

@@ -13,7 +13,7 @@ struct MergeOptions {
   bool overwrite = false;
   bool copy = false;           // real data instead of virtual datasets over the shards
   bool allow_missing = false;  // prompts that no shard has answered are left out
-  // Handles --trace-child: the shards are read in child processes (load_trace_guarded). Empty: in this one.
+  // Handles --trace-child: the shards are read in child processes (TraceReader). Empty: in this one.
   std::filesystem::path program;
   std::function<void(int done, int total)> progress;  // runs; may throw, then nothing is written
 };

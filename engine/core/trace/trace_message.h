@@ -1,6 +1,11 @@
 #pragma once
 // The bytes between the guarded reader and its child. Both are the same program, so there is no version; but the child
 // may have been taken over by the file it read, so the parent's side believes nothing.
+//
+//     child to parent     frames: uint64 length, MessageKind, body. First `info` or `error`. Then for each run that is
+//                         asked for `run` (where its parts stand) and as many `column` as the version has datasets, in
+//                         their order; `error` in the place of any ends the run's answer, and the next may be asked for
+//     parent to child     int32 run
 
 #include <cstdint>
 #include <cstring>
@@ -8,9 +13,13 @@
 #include <string_view>
 #include <type_traits>
 
+#include "engine/core/support/error.h"
+#include "engine/core/trace/run_block.h"
+#include "engine/core/trace/trace_file.h"
+
 namespace kvscope::trace {
 
-enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3 };
+enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3, column = 4 };
 
 /// Numbers as they lie in memory, texts with their length in front.
 class MessageWriter {
@@ -23,7 +32,6 @@ class MessageWriter {
     bytes_.append(text);
   }
   const std::string& bytes() const { return bytes_; }
-  void clear() { bytes_.clear(); }
 
  private:
   std::string bytes_;
@@ -62,5 +70,16 @@ class MessageReader {
   }
   std::string_view rest_;
 };
+
+void put_info(MessageWriter& out, const TraceInfo& info);
+void put_error(MessageWriter& out, const Error::Parts& parts);
+/// Where the run's parts stand; the columns follow by themselves.
+void put_run(MessageWriter& out, const RunBlock& block);
+
+/// The inverse. They throw BadMessage, also for what no trace can say.
+TraceInfo get_info(MessageReader& in);
+[[noreturn]] void throw_sent_error(MessageReader& in);
+/// Columns empty; n_elements() of every dataset fits 64 bits.
+RunBlock get_run(MessageReader& in);
 
 }  // namespace kvscope::trace

@@ -1,20 +1,10 @@
 #include "engine/core/support/refuse.h"
+#include "engine/core/trace/trace_child.h"
 #include "engine/core/trace/trace_spans.h"
 
 namespace kvscope::trace {
 
 namespace {
-
-void check_run_size(const ValidTrace& valid, const RunBlock& block) {
-  double bytes = 0;
-  for (const auto& dataset : datasets_of(block.version)) {
-    double part = size_of(dataset.type);
-    for (int d = 0; d < dataset.rank(); ++d) part *= static_cast<double>(block.slice.count[dataset.axes[d]]);
-    bytes += part;
-  }
-  if (bytes > static_cast<double>(kMaxRunBytes))
-    throw Error({.file = valid.file, .where = "run " + std::to_string(block.run), .found = "more than 2 GiB of data"});
-}
 
 /// The file that holds the virtual rows of a merged trace: valid by itself, with its own data, of the same model and
 /// version, and with all the rows that the merged one counts on. Throws Error that names it.
@@ -45,41 +35,70 @@ Extents begin_in_shard(const ValidTrace& merged, const RunBlock& block, int shar
     begin[axis] -= merged.shards.offset(shard, axis);
     if (begin[axis] < 0 || begin[axis] + block.slice.count[axis] > merged.shards.filled[shard][axis])
       refuse(merged.file, "run " + std::to_string(block.run) + ", axis " + kAxisNames[static_cast<int>(axis)],
-             "rows outside its shard", "all in " + merged.shards.names[shard]);
+             "rows outside its shard", "all in " + escape_for_terminal(merged.shards.names[shard]));
   }
   return begin;
 }
 
-void read_columns(const ValidTrace& valid, RunBlock& block) {
-  const bool merged = !valid.shards.names.empty();
-  ValidTrace source;
-  Extents source_begin;
-  if (merged) {
-    const int shard = valid.shards.of_run[block.run];
-    source_begin = begin_in_shard(valid, block, shard);
-    source = open_shard(valid, shard);
-  }
-  for (const auto& dataset : datasets_of(block.version)) {
-    auto& column = block[dataset.id];
-    column.resize(n_elements(dataset, block.slice.count) * size_of(dataset.type));
-    const bool elsewhere = merged && is_in_shards(dataset);
-    read_part((elsewhere ? source : valid).trace, dataset.id, elsewhere ? source_begin : block.slice.begin,
-              block.slice.count, column.data());
-  }
+// Shards stay open as long as runs are read: more than a child may have files, and few enough for its memory.
+constexpr std::size_t kOpenShards = 16;
+
+/// A bomb is a small file that says it is large. Recorded numbers hardly compress; rows of an unbounded cache and of
+/// scores that nobody made compress to nothing, and these are 200,000 tokens of 300 heads.
+std::uint64_t most_held(const ValidTrace& source) {
+  return std::max<std::uint64_t>(std::uint64_t{512} << 20, 8 * source.file_size);
 }
 
 }  // namespace
 
-RunBlock read_run(const ValidTrace& valid, int run_index) {
-  const Slice slice = run_slice(valid, run_index);
-  return reading(valid, run_index, [&] {
-    RunBlock block;
-    block.run = run_index;
-    block.version = valid.info.version;
-    block.slice = slice;
-    check_run_size(valid, block);
-    read_columns(valid, block);
-    return block;
+double run_bytes(const RunBlock& block) {
+  double bytes = 0;
+  for (const auto& dataset : datasets_of(block.version)) {
+    double part = size_of(dataset.type);
+    for (int d = 0; d < dataset.rank(); ++d) part *= static_cast<double>(block.slice.count[dataset.axes[d]]);
+    bytes += part;
+  }
+  return bytes;
+}
+
+RunReader::RunReader(const std::filesystem::path& path) : valid_(open_valid(path)) {}
+
+const ValidTrace& RunReader::shard(int number) {
+  const auto open = shards_.find(number);
+  if (open != shards_.end()) return open->second;
+  if (shards_.size() >= kOpenShards) shards_.clear();
+  return shards_.emplace(number, open_shard(valid_, number)).first->second;
+}
+
+RunBlock RunReader::find(int run_index) {
+  RunBlock block;
+  block.slice = run_slice(valid_, run_index);
+  block.run = run_index;
+  block.version = valid_.info.version;
+  if (run_bytes(block) > static_cast<double>(kMaxRunBytes))
+    throw Error({.file = valid_.file, .where = "run " + std::to_string(run_index), .found = "more than 2 GiB of data"});
+  source_ = nullptr;
+  held_ = 0;
+  if (valid_.shards.names.empty()) return block;
+  const int number = valid_.shards.of_run[run_index];
+  source_begin_ = begin_in_shard(valid_, block, number);
+  source_ = &shard(number);
+  return block;
+}
+
+void RunReader::read(RunBlock& block, const DatasetSchema& dataset) {
+  if (is_padding(block, dataset.id)) return;
+  reading(valid_, block.run, [&] {
+    auto& column = block[dataset.id];
+    const std::uint64_t most = most_held(source_ ? *source_ : valid_);
+    held_ += static_cast<std::uint64_t>(n_elements(dataset, block.slice.count)) * size_of(dataset.type);
+    if (held_ > most)
+      refuse(valid_.file, "run " + std::to_string(block.run),
+             "more than " + std::to_string(most >> 20) + " MiB of data", "less in a file of its size");
+    column.resize(n_elements(dataset, block.slice.count) * size_of(dataset.type));
+    const bool elsewhere = source_ && is_in_shards(dataset);
+    read_part((elsewhere ? *source_ : valid_).trace, dataset.id, elsewhere ? source_begin_ : block.slice.begin,
+              block.slice.count, column.data());
   });
 }
 
@@ -87,11 +106,8 @@ RunBlock read_run(const ValidTrace& valid, int run_index) {
 
 namespace kvscope {
 
-TraceInfo inspect_trace(const std::filesystem::path& path) { return trace::open_valid(path).info; }
+TraceInfo inspect_trace(const std::filesystem::path& path) { return TraceReader("", path).info(); }
 
-RunRecord load_trace(const std::filesystem::path& path, int run_index) {
-  const auto valid = trace::open_valid(path);
-  return trace::decode_run(trace::read_run(valid, run_index), valid.info.model, valid.file);
-}
+RunRecord load_trace(const std::filesystem::path& path, int run_index) { return TraceReader("", path).load(run_index); }
 
 }  // namespace kvscope

@@ -220,7 +220,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::top_k, "runs/top_k", Type::i32, kPerRun, "tokens", "derived from the policy: long-range slots of each head"},
   {Dataset::log_gamma, "runs/log_gamma", Type::f64, kPerRun, "1/token", "derived from the policy: decay of the effective score"},
   {Dataset::decay_stride, "runs/decay_stride", Type::i32, kPerRun, "tokens", "derived from the policy: n of KVpop eq. 5"},
-  {Dataset::evict_at_length, "runs/evict_at_length", Type::i32, kRunHead, "tokens", "recorded tokens of each row of heads/evict_at, the rest is padding; -1: the run has none"},
+  {Dataset::evict_at_length, "runs/evict_at_length", Type::i32, kRunHead, "tokens", "recorded tokens of each row of heads/evict_at, the rest is padding; fewer than the run has only if it failed; -1: the run has none"},
   {Dataset::score_length, "runs/score_length", Type::i32, kRunHead, "tokens", "the same for heads/score"},
   {Dataset::future_mass_length, "runs/future_mass_length", Type::i32, kRunHead, "tokens", "the same for heads/future_mass"},
   {Dataset::oracle_evict_at_length, "runs/oracle_evict_at_length", Type::i32, kRunHead, "tokens", "the same for heads/oracle_evict_at", 1, 2},

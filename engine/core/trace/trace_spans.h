@@ -2,6 +2,8 @@
 // Where the rows of runs stand in a valid trace, and the rows as columns. What the columns mean is checked by
 // decode_run().
 
+#include <map>
+
 #include "engine/core/support/refuse.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/trace_validate.h"
@@ -25,8 +27,27 @@ auto reading(const ValidTrace& valid, int run, Read read) {
   }
 }
 
-/// The columns of run `run_index`. Throws Error (usage) if there is no such run, (bad input) if its spans lie outside
-/// the file's axes or it is larger than kMaxRunBytes.
-RunBlock read_run(const ValidTrace& valid, int run_index);
+/// The runs of a trace as columns.
+class RunReader {
+ public:
+  explicit RunReader(const std::filesystem::path& path);
+  const ValidTrace& valid() const { return valid_; }
+
+  /// Where run `run_index` stands; its columns are empty. Throws Error (usage) if there is no such run, (bad input) if
+  /// its spans lie outside the file's axes or it is larger than kMaxRunBytes.
+  RunBlock find(int run_index);
+  /// Fills a column of the run that was found last, in the order of the format; one that is_padding() stays empty.
+  /// Throws Error if the run becomes larger than a file of this size may hold.
+  void read(RunBlock& block, const DatasetSchema& dataset);
+
+ private:
+  const ValidTrace& shard(int number);
+
+  ValidTrace valid_;
+  std::map<int, ValidTrace> shards_;    // of a merged trace, those that are open
+  const ValidTrace* source_ = nullptr;  // of the rows that are virtual in a merged trace, and where they begin there
+  Extents source_begin_;
+  std::uint64_t held_ = 0;  // bytes of the columns that were read
+};
 
 }  // namespace kvscope::trace

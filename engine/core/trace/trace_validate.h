@@ -23,6 +23,7 @@ struct ValidTrace {
   Extents extents;    // of the datasets; of a partial trace, its capacity
   ShardTable shards;  // of a merged trace
   TraceInfo info;
+  std::uint64_t file_size = 0;
 };
 
 /// Opens read-only and checks links, types, shapes, layouts, filters, storage and `committed`. Throws Error: what,

@@ -19,9 +19,11 @@ void check_shard_name(const std::string& shard, const std::string& tensor, const
   const std::filesystem::path path(shard);
   bool escapes = shard.empty() || path.is_absolute() || shard.find('\0') != shard.npos;
   for (const auto& part : path) escapes = escapes || part == "..";
-  if (escapes) {
-    refuse(index, "weight_map." + tensor, in_quotes(shard) + " leads out of the model's folder", "a file in it");
-  }
+  const std::string where = "weight_map." + escape_for_terminal(tensor);
+  if (escapes) refuse(index, where, in_quotes(shard) + " leads out of the model's folder", "a file in it");
+  // No file system has one, and the error of opening it would show the whole name.
+  if (shard.size() > 255)
+    refuse(index, where, in_quotes(shard) + ", a name of " + std::to_string(shard.size()) + " bytes", "at most 255");
 }
 
 WeightMap read_index(const std::filesystem::path& path) {
