@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,6 +141,7 @@ void confine() {
   limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_NOFILE, 16);
   limit(RLIMIT_CORE, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the parent's thread waits for this process, so it dies no sooner
 }
 
 /// The columns go out one by one: a second copy of a large run would not fit the address space.
@@ -180,7 +182,7 @@ class Child {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     std::string arguments[] = {program.string(), "--trace-child", path.string(), what};
     char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(), nullptr};
-    const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ);
+    const int error = ::posix_spawn(&pid_, program.c_str(), &actions, Deaf().get(), argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) {
       pid_ = -1;
@@ -218,6 +220,21 @@ class Child {
   }
 
  private:
+  /// A terminal and a batch system send Ctrl+C and TERM to every process. They are for the parent, which then ends this
+  /// one: a child that died of them would look like a damaged file.
+  struct Deaf {
+    posix_spawnattr_t attributes;
+    Deaf() {
+      sigset_t blocked;
+      ::sigemptyset(&blocked);
+      for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&blocked, number);
+      posix_spawnattr_init(&attributes);
+      posix_spawnattr_setsigmask(&attributes, &blocked);
+      posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    }
+    ~Deaf() { posix_spawnattr_destroy(&attributes); }
+    const posix_spawnattr_t* get() const { return &attributes; }
+  };
   int wait(bool kill_first) {
     int status = 0;
     if (pid_ < 0) return status;
