@@ -71,8 +71,8 @@ std::string general_help() {
       "  --screenshot FILE.png      write a picture of the window after the script, or at once\n"
       "  --exit                     leave after --script and --screenshot\n\n"
       "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display),\n"
-      "            4 internal, 130 cancelled (Ctrl+C; 143 TERM, 129 HUP), 141 the reader of stdout has gone.\n\n"
-      "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS that an engine may take to greet (60; 0: no limit).\n";
+      "            4 internal, 130 cancelled (143 TERM, 129 HUP), 141 stdout lost its reader.\n"
+      "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS an engine may take to greet (60; 0: no limit).\n";
   return text;
 }
 
