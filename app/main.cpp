@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "app/cli/command_list.h"
+#include "app/cli/output.h"
+#include "app/process/interrupt.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_child.h"
 
@@ -48,13 +50,16 @@ int dispatch(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--trace-child") return trace_child_main(argc, argv);
+  app::end_on_interrupts();
   hdf5_start();
   try {
-    return dispatch(std::vector<std::string>(argv + 1, argv + argc));
+    const int code = dispatch(std::vector<std::string>(argv + 1, argv + argc));
+    app::flush_stdout();
+    return app::exit_code_of(code);
   } catch (const Error& error) {
-    if (error.code() == ExitCode::done) return 0;
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return static_cast<int>(error.code());
+    // A reader that has gone (| head) wants no line; what was kept in spite of it has been said.
+    if (error.code() != ExitCode::closed_pipe) std::fprintf(stderr, "error: %s\n", error.what());
+    return app::exit_code_of(static_cast<int>(error.code()));
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "error: out of memory\n");
     return static_cast<int>(ExitCode::resource);

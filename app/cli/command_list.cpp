@@ -72,7 +72,8 @@ std::string general_help() {
       "  --screenshot FILE.png      write a picture of the window after the script, or at once\n"
       "  --exit                     leave after --script and --screenshot\n\n"
       "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display),\n"
-      "            4 internal, 130 cancelled.\n";
+      "            4 internal, 130 cancelled (143 TERM, 129 HUP), 141 stdout lost its reader.\n"
+      "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS an engine may take to greet (60; 0: no limit).\n";
   return text;
 }
 
@@ -103,9 +104,7 @@ int run_command_line(std::span<const std::string> words) {
     std::fputs(command_help(*spec).c_str(), stdout);
     return 0;
   }
-  const int code = spec->run(Arguments::parse(*spec, rest));
-  flush_stdout();
-  return code;
+  return spec->run(Arguments::parse(*spec, rest));
 }
 
 }  // namespace kvscope::app

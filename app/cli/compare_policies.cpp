@@ -51,11 +51,11 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
     request.prompt_len = run.prompt_len;
   }
   const auto done = job.call(request);
-  if (done.value("status", "") == "cancelled") throw Cancelled{};
+  if (protocol::was_cancelled(done)) throw Cancelled{};
   ScoreFacts facts = protocol::score_from_event(done);
   const auto heads = static_cast<std::size_t>(run.model.n_layers) * run.model.n_kv_heads;
   if (facts.ids != run.ids || facts.greedy.size() != run.ids.size() || facts.density.size() != heads)
-    throw Error({.code = ExitCode::internal, .file = "engine", .found = "an answer that does not fit the run"});
+    throw Error({.code = ExitCode::resource, .file = "engine", .found = "an answer that does not fit the run"});
   return {std::move(facts.logprobs),
           std::move(facts.greedy),
           {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},

@@ -11,6 +11,7 @@
 #include "app/cli/output.h"
 #include "app/process/paths.h"
 #include "app/window/glfw_window.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -91,11 +92,11 @@ void add_engine_checks(const Arguments& arguments, ordered_json& checks) {
   try {
     EngineJob job(arguments);
     checks.push_back(check("engine", true, "kvscope-engine " + job.greeting().engine));
-    for (const auto& item : job.call(protocol::DoctorRequest{}).value("checks", nlohmann::json::array())) {
-      checks.push_back(
-          check(item.value("name", ""), item.value("ok", false), item.value("text", ""), item.value("hint", "")));
+    for (const auto& item : protocol::doctor_checks_from_event(job.call(protocol::DoctorRequest{}))) {
+      checks.push_back(check(item.name, item.ok, item.text, item.hint));
     }
   } catch (const Error& error) {
+    if (error.code() == ExitCode::cancelled) throw;
     checks.push_back(check("engine", false, error.what(), "build kvscope-engine, or name one with --engine"));
   }
 }

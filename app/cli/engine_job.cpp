@@ -1,7 +1,9 @@
 #include "app/cli/engine_job.h"
 
 #include <filesystem>
+#include <thread>
 
+#include "app/cli/output.h"
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "app/session/run_setup.h"
@@ -12,7 +14,8 @@ namespace kvscope::app {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll(50);
-constexpr std::chrono::seconds kCancelPatience(20);
+constexpr std::chrono::seconds kCancelPatience(20), kSilence(10);
+constexpr std::chrono::milliseconds kSignalPatience(300);
 
 std::string choice(const Arguments& arguments, std::string_view option,
                    std::initializer_list<std::string_view> allowed) {
@@ -37,26 +40,48 @@ EngineJob::EngineJob(const Arguments& arguments)
   catch_interrupts();
   std::optional<nlohmann::json> first;
   while (!first && !interrupted()) first = wait_event();
-  greeting_ = EngineGreeting::read(first.value_or(nlohmann::json::object()));
+  if (interrupted()) throw Error({.code = ExitCode::cancelled, .found = "cancelled before the engine was there"});
+  greeting_ = EngineGreeting::read(*first);
   greeting_.check_version();
 }
 
 // Every event passes here. The engine's end is an error wherever it comes, since no command of ours ends so.
 std::optional<nlohmann::json> EngineJob::wait_event() {
   auto event = client_.wait_event(kPoll);
-  if (!event || event->value("type", "") != "ended") return event;
-  const EngineEnd end = EngineEnd::read(*event);
-  // A batch system's TERM goes to the engine too: then its end is what was asked for.
+  if (!event) {
+    say_silence();
+    return event;
+  }
+  last_event_ = std::chrono::steady_clock::now();
+  silence_said_ = false;
+  if (event->value("type", "") == "ended") throw_end(EngineEnd::read(*event));
+  return event;
+}
+
+void EngineJob::throw_end(const EngineEnd& end) {
+  // A batch system's TERM goes to the engine too, and may reach it first: then its end is what was asked for.
+  const auto give_up = std::chrono::steady_clock::now() + kSignalPatience;
+  while (!interrupted() && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(kPoll);
   throw Error({.code = interrupted() ? ExitCode::cancelled : ExitCode::resource,
                .file = "engine",
                .found = "it ended: " + end.reason + (end.said.empty() ? "" : "; it last said: " + end.said.back())});
 }
 
+void EngineJob::say_silence() {
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - last_event_).count();
+  if (seconds < kSilence.count() || silence_said_) return;
+  silence_said_ = true;
+  progress_.update("waiting for the engine", 0, 0, "silent for " + std::to_string(seconds) + " s");
+}
+
 nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& handler) {
   const int id = client_.request(request);
   std::optional<std::chrono::steady_clock::time_point> give_up;
+  last_event_ = std::chrono::steady_clock::now();
+  bool heard = true;
   while (true) {
-    if (interrupted() && !give_up) {
+    if ((interrupted() || !heard) && !give_up) {
       client_.cancel(id);
       give_up = std::chrono::steady_clock::now() + kCancelPatience;
     }
@@ -73,7 +98,10 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
       progress_.update(event->value("phase", ""), event->value("value", 0.0), event->value("max", 0.0),
                        event->value("text", ""));
     }
-    if (handler) handler(*event);
+    if (handler) {
+      handler(*event);
+      heard = stdout_is_well();
+    }
     if (type == "error") throw protocol::error_from_event(*event);
     if (type == "done") return *event;
   }
@@ -82,9 +110,8 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
 ModelInfo EngineJob::load(const std::string& model) {
   load_.model = model;
   const auto done = call(load_);
-  if (done.value("status", "") == "cancelled")
-    throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
-  return protocol::model_info_from_json(done.at("model"));
+  if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
+  return protocol::model_from_event(done);
 }
 
 std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,

@@ -35,7 +35,8 @@ class EngineJob {
 
   ModelInfo load(const std::string& model);
   /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
-  /// cancels the request, which then ends with status "cancelled". Throws Error for an `error` event or a dead engine.
+  /// cancels the request, as does a stdout that takes no more of what `handler` writes; it then ends with status
+  /// "cancelled". Throws Error for an `error` event, a dead engine, an event that does not fit.
   nlohmann::json call(const protocol::Request& request, const Handler& handler = {});
   /// A run, recorded in `record`; on_step is called after each event has been applied. Returns the answer's text: it
   /// ends before a stop string and an end-of-text token, both of which `record` has. When it throws, `record` has what
@@ -49,8 +50,12 @@ class EngineJob {
  private:
   /// The next event, or nothing after a while. Throws Error if it is the engine's end.
   std::optional<nlohmann::json> wait_event();
+  [[noreturn]] void throw_end(const EngineEnd& end);
+  void say_silence();
 
   Progress progress_;
+  std::chrono::steady_clock::time_point last_event_ = std::chrono::steady_clock::now();
+  bool silence_said_ = false;
   bool show_engine_progress_ = true;
   protocol::LoadRequest load_;
   EngineClient client_;

@@ -8,6 +8,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/paths.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 
@@ -25,7 +26,6 @@ int run_job(const Arguments& arguments, const std::string& name, const nlohmann:
     } else {
       std::printf("%s\n", event.value("text", "").c_str());
     }
-    std::fflush(stdout);
   });
   job.progress().clear();
   const nlohmann::json result = done.value("result", nlohmann::json::object());
@@ -34,8 +34,7 @@ int run_job(const Arguments& arguments, const std::string& name, const nlohmann:
   } else if (result.is_object() && result.contains("markdown") && result["markdown"].is_string()) {
     std::printf("\n%s", result["markdown"].get<std::string>().c_str());
   }
-  const bool cancelled = result.is_object() && result.value("status", "") == "cancelled";
-  return static_cast<int>(cancelled || done.value("status", "") == "cancelled" ? ExitCode::cancelled : ExitCode::done);
+  return static_cast<int>(protocol::was_cancelled(done) ? ExitCode::cancelled : ExitCode::done);
 }
 
 // The options that were given, under their names: "--max-tokens 5" is {"max_tokens": 5}. Numbers go as numbers.

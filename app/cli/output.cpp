@@ -1,5 +1,8 @@
 #include "app/cli/output.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -12,6 +15,9 @@
 namespace kvscope::app {
 namespace {
 
+constexpr int kUnknown = -1;
+int g_stdout_error = 0;  // errno
+
 template <typename Json>
 void write(const Json& value) {
   const std::string line = value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -23,10 +29,25 @@ void write(const Json& value) {
 void write_json_line(const nlohmann::ordered_json& value) { write(value); }
 void write_json_line(const nlohmann::json& value) { write(value); }
 
+// The first error counts: later ones may be those of other writes.
+bool stdout_is_well() {
+  if (std::fflush(stdout) != 0 && g_stdout_error == 0) g_stdout_error = errno;
+  if (g_stdout_error == 0 && std::ferror(stdout)) {
+    // A write that emptied a full buffer failed, and its reason is lost. Of a pipe without a reader poll() tells.
+    pollfd entry{STDOUT_FILENO, POLLOUT, 0};
+    g_stdout_error = ::poll(&entry, 1, 0) > 0 && (entry.revents & POLLERR) ? EPIPE : kUnknown;
+  }
+  return g_stdout_error == 0;
+}
+
 void flush_stdout() {
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
-  if (errno == EPIPE) throw Error({.code = ExitCode::done, .file = "stdout", .found = "closed by its reader"});
-  throw Error({.code = ExitCode::resource, .file = "stdout", .found = std::strerror(errno)});
+  if (stdout_is_well()) return;
+  if (g_stdout_error == EPIPE) {
+    throw Error({.code = ExitCode::closed_pipe, .file = "stdout", .found = "closed by its reader"});
+  }
+  throw Error({.code = ExitCode::resource,
+               .file = "stdout",
+               .found = g_stdout_error == kUnknown ? "a write failed" : std::strerror(g_stdout_error)});
 }
 
 void check_target(const std::filesystem::path& path, bool replace, const std::string& hint) {

@@ -11,7 +11,10 @@ namespace kvscope::app {
 /// One object on one line; bytes that are not UTF-8 become U+FFFD.
 void write_json_line(const nlohmann::ordered_json& value);
 void write_json_line(const nlohmann::json& value);
-/// Throws Error (resource) if stdout could not take what was written: a full disk must not look like success.
+/// Flushes; whether stdout took all that was written until now.
+bool stdout_is_well();
+/// Throws Error if it did not: resource for a full disk, which must not look like success, closed_pipe if its reader has
+/// gone.
 void flush_stdout();
 /// Throws Error (bad input), before minutes of work, unless the file can be written: it is new, or `replace` says that it
 /// may be there, and its folder is there.

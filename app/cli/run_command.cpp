@@ -58,7 +58,7 @@ class AnswerStream {
       held_ = piece;
       if (!(piece.starts_with('<') && piece.ends_with('>'))) take_held();
     }
-    std::fflush(stdout);
+    stdout_is_well();  // flushes
   }
   /// The rest, once the engine has said what the answer's text is.
   void finish(std::string_view text) {
@@ -144,7 +144,7 @@ int run(const Arguments& arguments) {
   } catch (const Error&) {
     // What was decoded before the engine died is worth as much as a cancelled run.
     if (arguments.has("trace") && record.n_tokens() > 0) {
-      save_trace(arguments.text("trace"), record, arguments.has("overwrite"));
+      save_trace(trace, record, arguments.has("overwrite"));
     }
     throw;
   }
@@ -154,8 +154,14 @@ int run(const Arguments& arguments) {
   } else {
     std::fputc('\n', stdout);
   }
-  flush_stdout();
-  if (arguments.has("trace")) save_trace(arguments.text("trace"), record, arguments.has("overwrite"));
+  // The trace first: it is kept whatever became of stdout.
+  if (arguments.has("trace")) save_trace(trace, record, arguments.has("overwrite"));
+  if (!stdout_is_well()) {
+    job.progress().clear();
+    std::fprintf(stderr, "stdout takes no more; %d tokens were decoded%s%s\n", record.n_tokens() - record.prompt_len,
+                 trace.empty() ? "" : " and are kept in ", escape_for_terminal(trace).c_str());
+    flush_stdout();
+  }
   if (record.status == RunStatus::failed) {
     throw Error({.code = ExitCode::resource,
                  .file = "engine",

@@ -33,7 +33,7 @@ constexpr OptionSpec kOptions[] = {
 std::optional<ScoreFacts> read_text(EngineJob& job, const ScoreRequest& request) {
   const auto done = job.call(request);
   job.progress().clear();
-  if (done.value("status", "") == "cancelled") return {};
+  if (protocol::was_cancelled(done)) return {};
   return protocol::score_from_event(done);
 }
 

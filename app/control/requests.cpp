@@ -1,5 +1,6 @@
 #include "app/control/requests.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/core/support/error.h"
@@ -9,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kDefaultTimeout = 30;
+constexpr double kDefaultTimeout = 30, kMaxTimeout = 1e6;  // seconds
 
 json failure(const std::string& text) { return {{"ok", false}, {"error", text}}; }
 
@@ -43,7 +44,7 @@ bool holds(const json& until, const json& state) {
 void Requests::add(json request, Reply reply) {
   double timeout = kDefaultTimeout;
   if (request.is_object() && request.contains("timeout") && request["timeout"].is_number())
-    timeout = request["timeout"];
+    timeout = std::clamp(request["timeout"].get<double>(), 0.0, kMaxTimeout);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<long>(timeout * 1000));
   pending_.push_back({std::move(request), std::move(reply), deadline, nullptr});
 }

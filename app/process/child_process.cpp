@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ struct Pipe {
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGINT, SIG_DFL);
   ::signal(SIGTERM, SIG_DFL);
+  ::signal(SIGHUP, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -85,6 +87,7 @@ ChildProcess ChildProcess::start(const std::vector<std::string>& argv) {
   child.stdin_fd_ = in.take(in.write);
   child.stdout_fd_ = out.take(out.read);
   child.stderr_fd_ = err.take(err.read);
+  child.ended_fd_ = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));  // glibc has it in C only
   return child;
 }
 
@@ -93,6 +96,7 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
       stdin_fd_(std::exchange(other.stdin_fd_, -1)),
       stdout_fd_(std::exchange(other.stdout_fd_, -1)),
       stderr_fd_(std::exchange(other.stderr_fd_, -1)),
+      ended_fd_(std::exchange(other.ended_fd_, -1)),
       status_(std::exchange(other.status_, std::nullopt)) {}
 
 ChildProcess::~ChildProcess() {
@@ -100,7 +104,7 @@ ChildProcess::~ChildProcess() {
     signal_group(SIGKILL);
     wait(std::chrono::seconds(5));
   }
-  for (const int fd : {stdin_fd_, stdout_fd_, stderr_fd_}) {
+  for (const int fd : {stdin_fd_, stdout_fd_, stderr_fd_, ended_fd_}) {
     if (fd >= 0) ::close(fd);
   }
 }

@@ -26,6 +26,8 @@ class ChildProcess {
   int stdin_fd() const { return stdin_fd_; }
   int stdout_fd() const { return stdout_fd_; }
   int stderr_fd() const { return stderr_fd_; }
+  /// Readable once the process has ended (not those it started); -1 on a kernel without such a thing.
+  int ended_fd() const { return ended_fd_; }
   /// Sends a signal to the whole group; nothing happens after the child was reaped.
   void signal_group(int signal);
   /// The wait status once it has ended, nullopt if it has not within `timeout`.
@@ -34,7 +36,7 @@ class ChildProcess {
  private:
   ChildProcess() = default;
   pid_t pid_ = -1;
-  int stdin_fd_ = -1, stdout_fd_ = -1, stderr_fd_ = -1;
+  int stdin_fd_ = -1, stdout_fd_ = -1, stderr_fd_ = -1, ended_fd_ = -1;
   std::optional<int> status_;
 };
 

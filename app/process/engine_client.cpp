@@ -1,19 +1,28 @@
 #include "app/process/engine_client.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "app/process/paths.h"
+#include "app/process/usage.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr std::size_t kStderrLines = 40;
+constexpr const char* kEnded = "ended";  // the one event that is ours
 
 std::vector<std::string> engine_argv(const std::string& command) {
   if (!command.empty()) return {"/bin/sh", "-c", command};
@@ -21,6 +30,18 @@ std::vector<std::string> engine_argv(const std::string& command) {
 }
 
 }  // namespace
+
+milliseconds default_patience() {
+  constexpr int kDefault = 60, kMax = 86'400;
+  const char* text = std::getenv("KVSCOPE_ENGINE_TIMEOUT");
+  if (text == nullptr || *text == '\0') return std::chrono::seconds(kDefault);
+  int seconds = -1;
+  const char* end = text + std::strlen(text);
+  const auto read = std::from_chars(text, end, seconds);
+  if (read.ec != std::errc() || read.ptr != end || seconds < 0 || seconds > kMax)
+    usage_error("KVSCOPE_ENGINE_TIMEOUT", in_quotes(text), "seconds, 1 to 86400, or 0 for no limit");
+  return seconds == 0 ? milliseconds(-1) : std::chrono::seconds(seconds);
+}
 
 EngineGreeting EngineGreeting::read(const nlohmann::json& event) {
   if (event.value("type", "") != "hello") {
@@ -93,7 +114,7 @@ std::vector<nlohmann::json> EngineClient::take_events() {
   return events;
 }
 
-std::optional<nlohmann::json> EngineClient::wait_event(std::chrono::milliseconds timeout) {
+std::optional<nlohmann::json> EngineClient::wait_event(milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (!events_changed_.wait_for(lock, timeout, [this] { return !events_.empty(); })) return std::nullopt;
   nlohmann::json event = std::move(events_.front());
@@ -118,7 +139,15 @@ void EngineClient::push_event(nlohmann::json event) {
 void EngineClient::read_events() {
   std::string error;
   try {
-    while (auto event = channel_->read()) push_event(std::move(*event));
+    // The first message has a time limit; those after it come when there is something to say, but not by halves.
+    Patience patience{.whole = options_.patience, .silence = options_.patience, .writer_ended_fd = child_.ended_fd()};
+    while (auto event = channel_->read(patience)) {
+      protocol::check_event(*event);
+      if (event->value("type", "") == kEnded)
+        throw Error({.file = "message ended", .found = "it came from the engine"});
+      push_event(std::move(*event));
+      patience.whole = milliseconds(-1);
+    }
   } catch (const std::exception& e) {
     error = e.what();
   }
@@ -128,7 +157,7 @@ void EngineClient::read_events() {
   }
   const std::string reason = end_reason(error);
   stderr_reader_.join();  // its last words are part of the reason
-  nlohmann::json ended = {{"type", "ended"}, {"reason", reason}};
+  nlohmann::json ended = {{"type", kEnded}, {"reason", reason}};
   {
     const std::scoped_lock lock(mutex_);
     ended_ = true;
@@ -141,7 +170,7 @@ void EngineClient::read_events() {
 
 // The stream has ended or is torn: find out how the process ended, and make sure that it has.
 std::string EngineClient::end_reason(const std::string& read_error) {
-  auto status = child_.wait(read_error.empty() ? std::chrono::milliseconds(2000) : std::chrono::milliseconds(50));
+  auto status = child_.wait(read_error.empty() ? milliseconds(2000) : milliseconds(50));
   if (!status) {
     child_.signal_group(SIGKILL);
     child_.wait(std::chrono::seconds(5));
@@ -171,6 +200,9 @@ void EngineClient::read_stderr() {
   std::string line;
   char buffer[4096];
   while (true) {
+    // Those that the engine started and left may hold its stderr open: they are not waited for.
+    pollfd fds[] = {{child_.stderr_fd(), POLLIN, 0}, {child_.ended_fd(), POLLIN, 0}};
+    if (::poll(fds, 2, -1) > 0 && !fds[0].revents) break;
     const ssize_t n = ::read(child_.stderr_fd(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
@@ -189,7 +221,7 @@ void EngineClient::read_stderr() {
   stderr_lines_.push_back(line);
 }
 
-void EngineClient::stop(std::chrono::milliseconds patience) {
+void EngineClient::stop(milliseconds patience) {
   if (!reader_.joinable()) return;
   {
     const std::scoped_lock lock(mutex_);

@@ -40,6 +40,10 @@ struct EngineEnd {
   static EngineEnd read(const nlohmann::json& event);
 };
 
+/// How long an engine may take to greet and to go on with a message: KVSCOPE_ENGINE_TIMEOUT in seconds (0: without
+/// end), 60 s if it is not set. Throws Error (usage) for what is no such number.
+std::chrono::milliseconds default_patience();
+
 /// One engine process. Events are the protocol's, and one of our own at the end, always the last:
 ///   ended {reason: text, expected: bool, stderr: [last lines]}
 class EngineClient {
@@ -51,6 +55,7 @@ class EngineClient {
     std::function<void()> wake;  // called from the reader's thread after new events
     /// Sees each event first, in the reader's thread; true: taken.
     std::function<bool(const nlohmann::json& event)> sink;
+    std::chrono::milliseconds patience = default_patience();  // negative: without end
   };
   /// Starts the process. Throws Error (resource) if it cannot be started.
   explicit EngineClient(Options options);

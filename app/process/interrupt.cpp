@@ -1,25 +1,50 @@
 #include "app/process/interrupt.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <initializer_list>
+#include <string_view>
+
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {
 
-volatile sig_atomic_t g_interrupted = 0;
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+volatile sig_atomic_t g_flag_wanted = 0, g_signal = 0;
 
-void on_signal(int) { g_interrupted = 1; }
+// Only what may be called in a signal handler.
+void on_signal(int number) {
+  if (g_flag_wanted && g_signal == 0) {
+    g_signal = number;
+    return;
+  }
+  constexpr std::string_view kLine = "error: cancelled\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  ::_exit(128 + number);
+}
 
 }  // namespace
 
-void catch_interrupts() {
-  struct sigaction action {};
+void end_on_interrupts() {
+  struct sigaction action {
+  }, before{};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESETHAND;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &action, nullptr);
+  for (const int number : kSignals) {
+    ::sigaction(number, nullptr, &before);
+    if (number != SIGHUP || before.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);
+  }
 }
 
-bool interrupted() { return g_interrupted != 0; }
+void catch_interrupts() { g_flag_wanted = 1; }
+
+bool interrupted() { return g_signal != 0; }
+
+int exit_code_of(int code) {
+  g_flag_wanted = 0;  // nothing is left to be finished
+  const bool ours = code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::cancelled);
+  return interrupted() && ours ? 128 + g_signal : code;
+}
 
 }  // namespace kvscope::app

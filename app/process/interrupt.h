@@ -1,10 +1,17 @@
 #pragma once
-// Ctrl+C, SIGTERM and SIGHUP as a flag that long work asks for.
+// Ctrl+C, SIGTERM and SIGHUP. Whatever a command is doing, each ends it with 128 + the signal's number, as a shell says
+// it: 130, 143, 129.
 
 namespace kvscope::app {
 
-/// From now on the first of these signals sets the flag; a second one ends the process as if there was no handler.
+/// From now on the first of these signals ends the process at once, with a line. To be called first in main(). A SIGHUP
+/// that is ignored (nohup) stays so.
+void end_on_interrupts();
+/// From now on the first one sets a flag, for work that has something to finish; a second one ends the process.
 void catch_interrupts();
 bool interrupted();
+/// What to exit with: `code`, but for work that was interrupted 128 + the signal's number. To be called last: from then on
+/// a signal ends the process at once again.
+int exit_code_of(int code);
 
 }  // namespace kvscope::app

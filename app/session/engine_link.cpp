@@ -190,7 +190,7 @@ void EngineLink::request_done(const nlohmann::json& event) {
   const int id = event.value("id", -1);
   if (id == load_request_) {
     load_request_ = -1;
-    model_ = protocol::model_info_from_json(event.at("model"));
+    model_ = protocol::model_from_event(event);
     if (options_.on_model) options_.on_model(*model_);
     state_ = EngineState::ready;
     progress_ = {};

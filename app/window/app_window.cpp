@@ -189,11 +189,10 @@ void AppWindow::take_control() {
     const auto reply = [this, connection = line.connection](const nlohmann::json& answer) {
       control_->answer(connection, answer);
     };
-    nlohmann::json request = nlohmann::json::parse(line.text, nullptr, false);
-    if (request.is_discarded()) {
-      reply({{"ok", false}, {"error", "not JSON"}});
-    } else {
-      requests_.add(std::move(request), reply);
+    try {
+      requests_.add(parse_json(line.text, "request", {.max_bytes = 16u << 20}), reply);
+    } catch (const Error& error) {
+      reply({{"ok", false}, {"error", error.what()}});
     }
   }
 }

@@ -39,30 +39,45 @@ namespace fs = std::filesystem;
 Result run(const Launch& launch) {
   const TemporaryFolder folder;
   const fs::path out = folder / "out", err = folder / "err";
+  // Catch2's handlers must not hear, in the child, what is meant for the program that it becomes.
+  sigset_t interrupts, before;
+  ::sigemptyset(&interrupts);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&interrupts, number);
+  ::sigprocmask(SIG_BLOCK, &interrupts, &before);
   const pid_t pid = ::fork();
   if (pid < 0) throw std::runtime_error("fork");
-  if (pid == 0) exec(launch, out, err);
+  if (pid == 0) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (launch.whole_group) ::setpgid(0, 0);
+    exec(launch, out, err);
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (launch.whole_group) ::setpgid(pid, pid);
   const auto start = std::chrono::steady_clock::now();
-  bool interrupted = false;
+  double interrupted = -1;
   int status = 0;
   rusage usage{};
   while (::wait4(pid, &status, WNOHANG, &usage) == 0) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (launch.interrupt_after >= 0 && seconds > launch.interrupt_after && !interrupted) {
-      ::kill(pid, SIGINT);
-      interrupted = true;
+    if (launch.interrupt_after >= 0 && seconds > launch.interrupt_after && interrupted < 0) {
+      ::kill(launch.whole_group ? -pid : pid, launch.interrupt);
+      interrupted = seconds;
     }
     if (seconds > launch.timeout) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto seconds_of = [](const timeval& t) {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .killed_by = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+          .after_interrupt = interrupted < 0 ? -1 : seconds - interrupted,
           .out = read_text(out),
           .err = read_text(err),
           .cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
-          .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+          .seconds = seconds,
           .max_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024};
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Programs of ours as processes, and folders to throw away.
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -10,7 +11,9 @@
 namespace kvscope::test {
 
 struct Result {
-  int exit_code = -1;  // -1 if it was killed
+  int exit_code = -1;           // -1 if it was killed
+  int killed_by = 0;            // that signal
+  double after_interrupt = -1;  // seconds from the interrupt to its end; negative if it had ended before
   std::string out, err;
   double cpu_seconds = 0;          // user + system
   double seconds = 0;              // by the clock
@@ -21,8 +24,10 @@ struct Launch {
   std::vector<std::string> argv;
   std::map<std::string, std::string> environment;  // over ours; an empty value removes the variable
   std::filesystem::path folder;                    // to work in; empty: ours
-  double interrupt_after = -1;                     // seconds until SIGINT
-  double timeout = 60;                             // seconds until it is killed
+  double interrupt_after = -1;                     // seconds until `interrupt`
+  int interrupt = SIGINT;
+  bool whole_group = false;  // it gets a process group of its own, all of which is interrupted, as a terminal does it
+  double timeout = 60;       // seconds until it is killed
 };
 Result run(const Launch& launch);
 

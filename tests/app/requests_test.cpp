@@ -9,6 +9,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
 #include "app/control/control_server.h"
@@ -78,6 +79,109 @@ TEST_CASE("Malformed requests are answered with an error") {
   requests.add(request, [&](const json& a) { answer = a; });
   requests.serve();
   CHECK(answer["ok"] == false);
+}
+
+TEST_CASE("A time limit of any size is a time limit") {
+  Requests requests({.execute = nullptr, .state = [] { return json::object(); }, .busy = [] { return false; }});
+  json answer;
+  const double timeout = GENERATE(1e308, 1e18, -1e308, -5.0);
+  requests.add({{"query", "wait"}, {"until", {{"/n", 2}}}, {"timeout", timeout}}, [&](const json& a) { answer = a; });
+  requests.serve();
+  CHECK(answer.is_null() == (timeout > 0));
+}
+
+namespace {
+
+int connect_to(const std::filesystem::path& path) {
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = path.string();
+  std::copy(name.begin(), name.end(), address.sun_path);
+  REQUIRE(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  return fd;
+}
+
+/// The next line, which must come within 20 s.
+ControlServer::Line next_line(ControlServer& server) {
+  for (int i = 0; i < 4000; ++i) {
+    const auto lines = server.take_lines();
+    if (!lines.empty()) return lines[0];
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  FAIL("no line");
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("A client that does not read its answers costs nobody but itself") {
+  const test::TemporaryFolder folder;
+  ControlServer server(folder / "control", [] {});
+  const int deaf = connect_to(folder / "control"), other = connect_to(folder / "control");
+  REQUIRE(::write(deaf, "a\n", 2) == 2);
+  const int deaf_id = next_line(server).connection;
+  const json large = {{"text", std::string(1 << 20, 'x')}};
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) server.answer(deaf_id, large);  // past what is kept for it: it is dropped
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  REQUIRE(::write(other, "b\n", 2) == 2);
+  const auto line = next_line(server);
+  CHECK(line.text == "b");
+  server.answer(line.connection, {{"ok", true}});
+  char buffer[64];
+  CHECK(::read(other, buffer, sizeof buffer) == 12);
+  std::size_t got = 0;
+  std::vector<char> bytes(1 << 20);
+  for (ssize_t n; (n = ::read(deaf, bytes.data(), bytes.size())) > 0;) got += static_cast<std::size_t>(n);
+  CHECK(got < std::size_t{70} << 20);
+  ::close(deaf), ::close(other);
+}
+
+TEST_CASE("A client that asks without waiting is heard as far as its answers come") {
+  const test::TemporaryFolder folder;
+  ControlServer server(folder / "control", [] {});
+  const int fd = connect_to(folder / "control");
+  std::thread client([fd] {
+    const std::string many(1 << 20, '\n');
+    for (std::size_t sent = 0; sent < many.size();) {
+      const ssize_t n = ::write(fd, many.data() + sent, many.size() - sent);
+      if (n <= 0) break;
+      sent += static_cast<std::size_t>(n);
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const auto lines = server.take_lines();
+  CHECK(lines.size() > 0);
+  CHECK(lines.size() < 20'000);
+  ::shutdown(fd, SHUT_RDWR);
+  client.join();
+  ::close(fd);
+}
+
+TEST_CASE("A control socket takes no other's place, and leaves only its own") {
+  const test::TemporaryFolder folder;
+  const auto path = folder / "control";
+  std::ofstream(path) << "precious";
+  CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("no socket"));
+  CHECK(test::read_text(path) == "precious");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(folder / "elsewhere", path);
+  CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("no socket"));
+  std::filesystem::remove(path);
+  {
+    ControlServer first(path, [] {});
+    CHECK_THROWS_WITH(ControlServer(path, [] {}), Catch::Contains("another program listens"));
+    CHECK(std::filesystem::exists(path));
+    std::filesystem::rename(path, folder / "moved");
+    std::ofstream(path) << "somebody's";
+  }
+  CHECK(test::read_text(path) == "somebody's");
+  std::filesystem::remove(path);
+  ControlServer again(folder / "moved", [] {});  // nobody listens there any more
+  struct stat info {};
+  REQUIRE(::stat((folder / "moved").c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0600);
 }
 
 TEST_CASE("The control socket is for this user only, splits lines and answers the connection that asked") {

@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -63,6 +65,21 @@ std::string read_error(const std::string& bytes) {
   pipe.put(bytes);
   pipe.close_write();
   Channel channel(pipe.ends[0], -1);
+  try {
+    channel.read();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The error of reading this message, which may be larger than a pipe.
+std::string message_error(const std::string& body) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  const std::string bytes = framed(body);
+  REQUIRE(std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size());
+  std::rewind(file.get());
+  Channel channel(::fileno(file.get()), -1);
   try {
     channel.read();
   } catch (const Error& error) {
@@ -195,6 +212,56 @@ TEST_CASE("channel: nesting without end is refused, not followed", "[core][proto
   json deep = 1;
   for (int i = 0; i < 20; ++i) deep = json::array({deep});
   CHECK(read_error(framed(cbor({{"type", "row"}, {"data", deep}}))) == "");
+}
+
+TEST_CASE("channel: strings of indefinite length are refused, however deep they nest", "[core][protocol]") {
+  const std::string start = "\xA2\x64type\x61x\x61\x61";
+  for (const char head : {'\x7F', '\x5F', '\x9F', '\xBF'}) {
+    CHECK_THAT(message_error(start + std::string(5'000'000, head)), Contains("malformed") && Contains("indefinite"));
+  }
+  CHECK_THAT(message_error(start + "\x7F\x61x\xFF"), Contains("indefinite"));
+  CHECK_THAT(message_error(start + std::string(5'000'000, '\xC1')), Contains("malformed message: a tag"));
+}
+
+TEST_CASE("channel: millions of small values are refused before they take memory", "[core][protocol]") {
+  for (const char value : {'\x80', '\xF6', '\x60', '\x40', '\x01'}) {
+    const std::string values(64u << 20, value);  // half a GiB and more as a tree
+    CHECK_THAT(message_error("\xA2\x64type\x61x\x61\x61\x9A" + std::string("\x04\0\0\0", 4) + values),
+               Contains("more than 262144 values"));
+  }
+  const json many = {{"type", "row"}, {"data", std::vector<int>(200'000, 7)}};
+  CHECK(message_error(cbor(many)) == "");
+}
+
+TEST_CASE("channel: texts have a lower limit than bulk", "[core][protocol]") {
+  const std::vector<std::uint8_t> bulk(70u << 20);
+  CHECK(message_error(cbor({{"type", "step"}, {"data", json::binary(bulk)}})) == "");
+  CHECK_THAT(message_error(cbor({{"type", "log"}, {"text", std::string(70u << 20, 'x')}})),
+             Contains("more than 67108864 bytes"));
+}
+
+TEST_CASE("channel: a reader's patience has an end before a message and inside one", "[core][protocol]") {
+  using std::chrono::milliseconds;
+  Pipe pipe;
+  Channel in(pipe.ends[0], -1);
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_THROWS_WITH(in.read({.whole = milliseconds(50)}), Contains("no message, for"));
+  const std::string message = framed(cbor({{"type", "hello"}}));
+  pipe.put(message.substr(0, 6));
+  CHECK_THROWS_WITH(in.read({.silence = milliseconds(50)}), Contains("silence in the middle of a message"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  Pipe whole;
+  whole.put(message);
+  CHECK(Channel(whole.ends[0], -1).read({.whole = milliseconds(50), .silence = milliseconds(50)}).has_value());
+}
+
+TEST_CASE("channel: a pipe that a stranger holds open ends with the writer, once it is empty", "[core][protocol]") {
+  Pipe pipe, writer;
+  writer.close_write();  // readable from now on, as the descriptor of an ended process
+  pipe.put(framed(cbor({{"type", "log"}})));
+  Channel in(pipe.ends[0], -1);
+  CHECK(in.read({.writer_ended_fd = writer.ends[0]}).has_value());
+  CHECK_FALSE(in.read({.writer_ended_fd = writer.ends[0]}).has_value());
 }
 
 TEST_CASE("channel: a length above the limit is refused without an allocation", "[core][protocol]") {

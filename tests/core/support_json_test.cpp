@@ -68,12 +68,22 @@ TEST_CASE("Nesting is refused past the cap and not before") {
 }
 
 TEST_CASE("Text and files larger than the cap are refused") {
-  const kvscope::JsonLimits limits{.max_bytes = 10};
+  const kvscope::ReadLimits limits{.max_bytes = 10};
   CHECK_NOTHROW(parse_json("[1,2,3,44]", "f", limits));
   CHECK_THAT(error_of([&] { parse_json("[1,2,3,444]", "f", limits); }), Catch::Contains("11 bytes"));
   const kvscope::test::TempFolder folder;
   CHECK_THAT(error_of([&] { kvscope::read_json(folder.write("j", "[1,2,3,444]"), limits); }),
              Catch::Contains("11 bytes"));
+}
+
+TEST_CASE("More values than the cap are refused, keys among them") {
+  const kvscope::ReadLimits limits{.max_elements = 5};
+  CHECK_NOTHROW(parse_json("[1, 2, {\"a\": 3}]", "f", {.max_elements = 6}));
+  CHECK_THAT(error_of([&] { parse_json("[1, 2, {\"a\": 3}]", "f", limits); }), Catch::Contains("more than 5 values"));
+  std::string nulls = "[0";
+  for (int i = 0; i < 3'000'000; ++i) nulls += ",0";
+  CHECK_THAT(error_of([&] { parse_json(nulls + "]", "f", {.max_bytes = 16u << 20}); }),
+             Catch::Contains("more than 1048576 values"));
 }
 
 TEST_CASE("A web page and a Git LFS pointer in place of JSON are named") {

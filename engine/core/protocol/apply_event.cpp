@@ -36,6 +36,10 @@ void apply_event(RunRecord& run, const nlohmann::json& event) {
     }
   } catch (const RunFault& fault) {
     bad_field(event, field_of(fault.parts().where), fault.parts().found, fault.parts().expected);
+  } catch (const Error& error) {  // a policy that cannot be read, say: what our own user wrote wrong is found before
+    Error::Parts parts = error.parts();
+    parts.code = ExitCode::resource;
+    throw Error(std::move(parts));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/protocol/cbor_check.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {
@@ -19,11 +20,13 @@ using nlohmann::json;
 
 constexpr std::size_t kPrefixBytes = 4;
 constexpr std::size_t kChunkBytes = 1 << 20;  // memory follows what has arrived, not what a length claims
-constexpr int kMaxDepth = 32;                 // the CBOR reader recurses: nesting without a limit is a stack overflow
 
 [[noreturn]] void fail(std::string found, std::string expected = {}) {
   throw Error({.file = "engine stream", .found = std::move(found), .expected = std::move(expected)});
 }
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
 /// Waits until a descriptor that somebody made non-blocking is ready again.
 void wait_for(int fd, short events) {
@@ -32,55 +35,71 @@ void wait_for(int fd, short events) {
   }
 }
 
-/// Appends `n` bytes to `bytes`; returns how many came before the stream ended.
-std::size_t read_bytes(int fd, std::size_t n, std::vector<std::uint8_t>& bytes) {
-  std::size_t total = 0;
-  while (total < n) {
-    const std::size_t start = bytes.size();
-    const std::size_t want = std::min(n - total, kChunkBytes);
-    bytes.resize(start + want);
-    const ssize_t got = ::read(fd, bytes.data() + start, want);
-    bytes.resize(start + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got == 0) break;
-    if (got > 0) {
-      total += static_cast<std::size_t>(got);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      wait_for(fd, POLLIN);
-    } else if (errno != EINTR) {
-      fail("cannot read: " + std::string(std::strerror(errno)));
+/// Reads one message's bytes with what is left of a reader's patience.
+class PatientReader {
+ public:
+  PatientReader(int fd, const Patience& patience) : fd_(fd), patience_(patience) {
+    if (patience.whole >= milliseconds(0)) deadline_ = Clock::now() + patience.whole;
+  }
+
+  /// Appends `n` bytes to `bytes`; returns how many came before the stream ended.
+  std::size_t read(std::size_t n, std::vector<std::uint8_t>& bytes) {
+    std::size_t total = 0;
+    while (total < n && wait()) {
+      const std::size_t start = bytes.size();
+      const std::size_t want = std::min(n - total, kChunkBytes);
+      bytes.resize(start + want);
+      const ssize_t got = ::read(fd_, bytes.data() + start, want);
+      bytes.resize(start + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+      if (got == 0) break;
+      if (got > 0) {
+        total += static_cast<std::size_t>(got);
+        begun_ = true;
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        wait_for(fd_, POLLIN);
+      } else if (errno != EINTR) {
+        fail("cannot read: " + std::string(std::strerror(errno)));
+      }
+    }
+    return total;
+  }
+
+ private:
+  /// Until there is something to read or the stream has ended. False: the writer has ended and left nothing.
+  bool wait() const {
+    const bool may_hang = deadline_ || (begun_ && patience_.silence >= milliseconds(0));
+    if (!may_hang && patience_.writer_ended_fd < 0) return true;  // read() waits
+    pollfd entries[] = {{fd_, POLLIN, 0}, {patience_.writer_ended_fd, POLLIN, 0}};
+    const Clock::time_point start = Clock::now();
+    while (true) {
+      const milliseconds left = time_left(start);
+      const int ready = ::poll(entries, 2, may_hang ? static_cast<int>(std::clamp<long>(left.count(), 0, 60'000)) : -1);
+      if (ready > 0) return entries[0].revents != 0;
+      if (ready < 0 && errno != EINTR) return true;
+      if (ready == 0 && time_left(start) <= milliseconds(0)) {
+        const milliseconds waited = begun_ ? patience_.silence : patience_.whole;
+        fail((begun_ ? "silence in the middle of a message, for " : "no message, for ") +
+             std::to_string(waited.count() / 1000) + " s");
+      }
     }
   }
-  return total;
-}
 
-/// Walks through a message and stops at nesting deeper than kMaxDepth.
-struct DepthCheck final : nlohmann::json_sax<json> {
-  int depth = 0;
-  bool open() { return ++depth <= kMaxDepth; }
-  bool close() {
-    --depth;
-    return true;
+  milliseconds time_left(Clock::time_point start) const {
+    auto end = Clock::time_point::max();
+    if (deadline_) end = *deadline_;
+    if (begun_ && patience_.silence >= milliseconds(0)) end = std::min(end, start + patience_.silence);
+    if (end == Clock::time_point::max()) return milliseconds(60'000);
+    return std::chrono::ceil<milliseconds>(end - Clock::now());
   }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(std::size_t) override { return open(); }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t) override { return open(); }
-  bool end_array() override { return close(); }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+  int fd_;
+  const Patience& patience_;
+  std::optional<Clock::time_point> deadline_;
+  bool begun_ = false;
 };
 
 json parse_message(const std::vector<std::uint8_t>& bytes) {
-  DepthCheck check;
-  if (!json::sax_parse(bytes, &check, json::input_format_t::cbor) && check.depth > kMaxDepth) {
-    fail("a message nested deeper than " + std::to_string(kMaxDepth) + " levels");
-  }
+  check_cbor(bytes);
   json message;
   try {
     message = json::from_cbor(bytes);
@@ -96,9 +115,10 @@ json parse_message(const std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
-std::optional<json> Channel::read() {
+std::optional<json> Channel::read(const Patience& patience) {
+  PatientReader reader(read_fd_, patience);
   std::vector<std::uint8_t> bytes;
-  const std::size_t prefix = read_bytes(read_fd_, kPrefixBytes, bytes);
+  const std::size_t prefix = reader.read(kPrefixBytes, bytes);
   if (prefix == 0) return std::nullopt;
   if (prefix < kPrefixBytes) fail("a torn message: the stream ends inside a length");
   const std::uint32_t length = static_cast<std::uint32_t>(bytes[0]) | static_cast<std::uint32_t>(bytes[1]) << 8 |
@@ -107,7 +127,7 @@ std::optional<json> Channel::read() {
     fail("a message of " + std::to_string(length) + " bytes", "at most " + std::to_string(kMaxMessageBytes));
   }
   bytes.clear();
-  const std::size_t got = read_bytes(read_fd_, length, bytes);
+  const std::size_t got = reader.read(length, bytes);
   if (got < length) {
     fail("a torn message: the stream ends after " + std::to_string(got) + " of " + std::to_string(length) + " bytes");
   }

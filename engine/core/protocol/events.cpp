@@ -12,12 +12,6 @@ using nlohmann::json;
 
 namespace {
 
-std::string text_or_empty(const json& event, const char* key) {
-  if (!event.is_object()) return {};
-  const auto found = event.find(key);
-  return found != event.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 /// A code that is not one of ours means that the engine is not well: internal.
 ExitCode exit_code(const json& event) {
   if (!event.is_object()) return ExitCode::internal;
@@ -60,6 +54,8 @@ HeadSeries<float> unpack_series(const json& event, const char* field, const Mode
   return rows;
 }
 
+constexpr double kMaxProgress = 1e15;
+
 RunStatus status_from(const json& event) {
   const std::string name = text(event, "status");
   for (const RunStatus status : {RunStatus::complete, RunStatus::cancelled, RunStatus::failed}) {
@@ -69,6 +65,17 @@ RunStatus status_from(const json& event) {
 }
 
 }  // namespace
+
+void check_event(const json& event) {
+  for (const char* key : {"phase", "text", "status", "engine", "torch", "device"}) {
+    if (event.contains(key)) text(event, key);
+  }
+  for (const char* key : {"value", "max"}) {
+    if (event.contains(key)) number(event, key, -kMaxProgress, kMaxProgress);
+  }
+  if (event.contains("id")) integer(event, "id", -1, INT32_MAX);
+  if (event.contains("version")) integer(event, "version", 0, INT32_MAX);
+}
 
 json hello(std::string_view engine_version, std::string_view torch_version, bool cuda, std::string_view device) {
   return {{"type", "hello"},        {"version", kVersion}, {"engine", engine_version},
@@ -183,6 +190,24 @@ json done_load(int id, const ModelInfo& model, double load_s) {
   return done(id, {{"model", to_json(model)}, {"load_s", load_s}});
 }
 
+ModelInfo model_from_event(const json& event) {
+  return model_info_from_json(field(event, "model", json::value_t::object));
+}
+
+bool was_cancelled(const json& event) {
+  const auto result = event.find("result");
+  return text_or_empty(event, "status") == "cancelled" ||
+         (result != event.end() && text_or_empty(*result, "status") == "cancelled");
+}
+
+std::vector<DoctorCheck> doctor_checks_from_event(const json& event) {
+  std::vector<DoctorCheck> checks;
+  for (const json& one : field(event, "checks", json::value_t::array)) {
+    checks.push_back({text(one, "name"), boolean(one, "ok"), text(one, "text"), text_or_empty(one, "hint")});
+  }
+  return checks;
+}
+
 json done_score(int id, const ScoreFacts& facts) {
   json event = done(id, {{"ids", pack(facts.ids)},
                          {"logprobs", pack(facts.logprobs)},
@@ -198,7 +223,7 @@ json done_score(int id, const ScoreFacts& facts) {
 ScoreFacts score_from_event(const json& event) {
   ScoreFacts facts{.ids = unpack_i32(event, "ids"),
                    .logprobs = unpack_f32(event, "logprobs"),
-                   .nll = event.at("nll").is_number() ? event["nll"].get<double>() : std::nan(""),
+                   .nll = event.contains("nll") && event["nll"].is_number() ? event["nll"].get<double>() : std::nan(""),
                    .density = unpack_f32(event, "density"),
                    .dense = boolean(event, "dense"),
                    .prompt_len = static_cast<int>(integer(event, "prompt_len", 0, kMaxPositions)),
@@ -206,11 +231,7 @@ ScoreFacts score_from_event(const json& event) {
   if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
   const auto check = [&](const char* what, std::size_t n) {
     if (n == facts.ids.size()) return;
-    throw Error({.code = ExitCode::internal,
-                 .file = "engine",
-                 .where = what,
-                 .found = std::to_string(n),
-                 .expected = std::to_string(facts.ids.size()) + ", one a token"});
+    bad_field(event, what, std::to_string(n), std::to_string(facts.ids.size()) + ", one a token");
   };
   check("logprobs", facts.logprobs.size());
   if (!facts.greedy.empty()) check("greedy", facts.greedy.size());

@@ -12,6 +12,10 @@
 
 namespace kvscope::protocol {
 
+/// Throws Error (resource) unless the fields that events share (id, version, text, phase, value ...) have their types,
+/// as far as they are there: who hands events on checks them once, and whoever reads these fields may rely on it.
+void check_event(const nlohmann::json& event);
+
 /// The greeting, first of all messages; it has no id.
 nlohmann::json hello(std::string_view engine_version, std::string_view torch_version, bool cuda,
                      std::string_view device);
@@ -43,6 +47,19 @@ nlohmann::json log(int id, std::string_view text);
 nlohmann::json done(int id, nlohmann::json fields = nlohmann::json::object());
 /// The end of a load.
 nlohmann::json done_load(int id, const ModelInfo& model, double load_s);
+/// What it says. Throws Error.
+ModelInfo model_from_event(const nlohmann::json& event);
+/// Whether a `done`, of whatever request, says that it was cancelled.
+bool was_cancelled(const nlohmann::json& event);
+
+struct DoctorCheck {
+  std::string name;
+  bool ok = false;
+  std::string text, hint;
+};
+/// What the end of a `doctor` request says. Throws Error.
+std::vector<DoctorCheck> doctor_checks_from_event(const nlohmann::json& event);
+
 /// The end of a scoring, and what its event says. The latter throws Error if that does not fit together.
 nlohmann::json done_score(int id, const ScoreFacts& facts);
 ScoreFacts score_from_event(const nlohmann::json& event);

@@ -1,6 +1,6 @@
 #include "engine/core/protocol/fields.h"
 
-#include "engine/core/support/refuse.h"
+#include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::protocol {
@@ -25,8 +25,11 @@ const json& require(const json& message, const char* key, const char* expected) 
 
 void bad_field(const json& message, std::string_view key, std::string found, std::string expected) {
   const json* type = find(message, "type");
-  refuse("message" + (type != nullptr && type->is_string() ? " " + type->get<std::string>() : ""), std::string(key),
-         std::move(found), std::move(expected));
+  throw Error({.code = ExitCode::resource,
+               .file = "message" + (type != nullptr && type->is_string() ? " " + type->get<std::string>() : ""),
+               .where = std::string(key),
+               .found = std::move(found),
+               .expected = std::move(expected)});
 }
 
 const json& field(const json& message, const char* key, json::value_t type) {
@@ -73,6 +76,11 @@ bool boolean(const json& message, const char* key) { return field(message, key, 
 
 std::string text(const json& message, const char* key) {
   return field(message, key, json::value_t::string).get<std::string>();
+}
+
+std::string text_or_empty(const json& message, const char* key) {
+  const json* value = find(message, key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
 std::vector<std::string> texts(const json& message, const char* key) {

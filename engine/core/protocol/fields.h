@@ -1,6 +1,6 @@
 #pragma once
-// Checked fields of messages; private to engine/core/protocol. Every function throws Error that names message and
-// field.
+// Checked fields of messages; private to engine/core/protocol. Every function throws Error (resource) that names message
+// and field.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -11,6 +11,7 @@
 
 namespace kvscope::protocol {
 
+/// Throws Error (resource): who does not keep to the protocol is another program, or not well.
 [[noreturn]] void bad_field(const nlohmann::json& message, std::string_view key, std::string found,
                             std::string expected);
 
@@ -22,6 +23,8 @@ double number(const nlohmann::json& message, const char* key);
 double number(const nlohmann::json& message, const char* key, double min, double max);  // finite
 bool boolean(const nlohmann::json& message, const char* key);
 std::string text(const nlohmann::json& message, const char* key);
+/// Empty if it is not there or no text. Never fails.
+std::string text_or_empty(const nlohmann::json& message, const char* key);
 /// A list of texts; empty if it is not there.
 std::vector<std::string> texts(const nlohmann::json& message, const char* key);
 /// The inverse of pack(BytePool).

@@ -154,7 +154,9 @@ json to_json(const Request& request, int id) {
   return message;
 }
 
-Request request_from_json(const json& message) {
+namespace {
+
+Request read_request(const json& message) {
   const std::string type = text(message, "type");
   if (type == "load") return load_from_json(message);
   if (type == "run") return run_from_json(message);
@@ -169,6 +171,18 @@ Request request_from_json(const json& message) {
                .where = "type",
                .found = type,
                .expected = "load, run, score, job, doctor, cancel or quit"});
+}
+
+}  // namespace
+
+Request request_from_json(const json& message) {
+  try {
+    return read_request(message);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    if (parts.code == ExitCode::resource) parts.code = ExitCode::bad_input;  // what is asked, not who asks
+    throw Error(std::move(parts));
+  }
 }
 
 int message_id(const json& message) {

@@ -7,8 +7,17 @@
 
 namespace kvscope {
 
-/// Exit codes of both programs. They are part of the command line's contract.
-enum class ExitCode : int { done = 0, usage = 1, bad_input = 2, resource = 3, internal = 4, cancelled = 130 };
+/// Exit codes of both programs. They are part of the command line's contract. What a signal cancelled ends with 128 and
+/// its number: 130 (Ctrl+C), 143 (TERM), 129 (HUP); what writes to a reader that has gone, with 141, as from SIGPIPE.
+enum class ExitCode : int {
+  done = 0,
+  usage = 1,
+  bad_input = 2,
+  resource = 3,
+  internal = 4,
+  cancelled = 130,
+  closed_pipe = 141
+};
 
 /// Something outside the program is not as it must be. One line says all of it:
 ///

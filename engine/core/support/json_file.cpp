@@ -34,7 +34,7 @@ std::string span_of(const T& min, const T& max, const std::string& what) {
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits) {
+json parse_json(std::string_view text, const std::string& file, const ReadLimits& limits) {
   JsonTree tree;
   stream_json(text, file, limits, tree);
   return tree.take();
@@ -66,7 +66,7 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
   return bytes;
 }
 
-json read_json(const std::filesystem::path& path, const JsonLimits& limits) {
+json read_json(const std::filesystem::path& path, const ReadLimits& limits) {
   const std::string bytes = read_file(path, limits.max_bytes);
   if (const auto foreign = recognise_foreign(bytes)) {
     throw Error({.file = path.string(), .found = foreign->found + ", not JSON", .hint = foreign->hint});

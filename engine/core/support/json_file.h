@@ -13,9 +13,9 @@ namespace kvscope {
 
 /// Parses; duplicate keys, too deep nesting, too many bytes, anything malformed are an Error with line and column.
 /// `file` names the source in messages.
-nlohmann::json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
+nlohmann::json parse_json(std::string_view text, const std::string& file, const ReadLimits& limits = {});
 /// Reads a regular file (not a device, FIFO or directory) and parses it. Recognises Git LFS pointers and HTML pages.
-nlohmann::json read_json(const std::filesystem::path& path, const JsonLimits& limits = {});
+nlohmann::json read_json(const std::filesystem::path& path, const ReadLimits& limits = {});
 /// The bytes of a regular file of at most max_bytes.
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
 /// Writes to a temporary name in the same folder, syncs, renames: the old file or the new one, never half.

@@ -36,15 +36,15 @@ class TrackedIterator {
 
 class Guard {
  public:
-  Guard(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events)
-      : text_(text), file_(file), limits_(limits), events_(events) {}
+  Guard(std::string_view text, const std::string& file, const ReadLimits& limits, JsonEvents& events)
+      : text_(text), file_(file), budget_(limits), events_(events) {}
 
-  bool null() { return events_.null(), true; }
-  bool boolean(bool value) { return events_.boolean(value), true; }
-  bool number_integer(std::int64_t value) { return events_.negative(value), true; }
-  bool number_unsigned(std::uint64_t value) { return events_.natural(value), true; }
-  bool number_float(double value, const std::string& digits) { return events_.real(value, digits), true; }
-  bool string(std::string& value) { return events_.text(value), true; }
+  bool null() { return count(), events_.null(), true; }
+  bool boolean(bool value) { return count(), events_.boolean(value), true; }
+  bool number_integer(std::int64_t value) { return count(), events_.negative(value), true; }
+  bool number_unsigned(std::uint64_t value) { return count(), events_.natural(value), true; }
+  bool number_float(double value, const std::string& digits) { return count(), events_.real(value, digits), true; }
+  bool string(std::string& value) { return count(), events_.text(value), true; }
   bool binary(nlohmann::json::binary_t&) { return false; }  // JSON text has none
   bool start_object(std::size_t) {
     enter();
@@ -53,7 +53,7 @@ class Guard {
     return events_.begin_object(), true;
   }
   bool end_object() {
-    --depth_, --objects_;
+    budget_.leave(), --objects_;
     return events_.end_object(), true;
   }
   bool start_array(std::size_t) {
@@ -61,10 +61,11 @@ class Guard {
     return events_.begin_array(), true;
   }
   bool end_array() {
-    --depth_;
+    budget_.leave();
     return events_.end_array(), true;
   }
   bool key(std::string& name) {
+    count();
     if (!keys_[objects_ - 1].insert(name).second) {
       fail("key " + in_quotes(name) + " twice in one object", "every key once");
     }
@@ -77,10 +78,13 @@ class Guard {
   const char* furthest = nullptr;
 
  private:
+  auto refuser() const {
+    return [this](std::string found, std::string expected) { fail(std::move(found), std::move(expected)); };
+  }
+  void count() { budget_.add_element(refuser()); }
   void enter() {
-    if (++depth_ > limits_.max_depth) {
-      fail("nested deeper than " + std::to_string(limits_.max_depth) + " levels", "");
-    }
+    count();
+    budget_.enter(refuser());
   }
 
   /// nlohmann's text without its number, name of state and position (its own position counts differently).
@@ -105,16 +109,15 @@ class Guard {
 
   std::string_view text_;
   const std::string& file_;
-  const JsonLimits& limits_;
+  ReadBudget budget_;
   JsonEvents& events_;
-  int depth_ = 0;
   std::size_t objects_ = 0;                            // open objects
   std::vector<std::unordered_set<std::string>> keys_;  // one set for each level, reused
 };
 
 }  // namespace
 
-void stream_json(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events) {
+void stream_json(std::string_view text, const std::string& file, const ReadLimits& limits, JsonEvents& events) {
   if (text.size() > limits.max_bytes) {
     refuse(file, "", std::to_string(text.size()) + " bytes of JSON", "at most " + std::to_string(limits.max_bytes));
   }

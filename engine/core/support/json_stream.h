@@ -6,12 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace kvscope {
+#include "engine/core/support/read_budget.h"
 
-struct JsonLimits {
-  std::size_t max_bytes = 1u << 20;  // config 1 MiB, index and session 16 MiB, tokenizer 64 MiB
-  int max_depth = 64;                // 8 for a safetensors header
-};
+namespace kvscope {
 
 /// Receives the values of a document in order. Throwing ends the parse; the exception passes through unchanged.
 class JsonEvents {
@@ -30,8 +27,8 @@ class JsonEvents {
   virtual void end_array() = 0;
 };
 
-/// Parses strictly. Malformed text, a key twice in one object, nesting past the cap, too many bytes: an Error whose
-/// `where` is "line L, column C" (column in bytes, from 1) and whose file is `file`.
-void stream_json(std::string_view text, const std::string& file, const JsonLimits& limits, JsonEvents& events);
+/// Parses strictly. Malformed text, a key twice in one object, nesting, values or bytes past the limits: an Error
+/// whose `where` is "line L, column C" (column in bytes, from 1) and whose file is `file`.
+void stream_json(std::string_view text, const std::string& file, const ReadLimits& limits, JsonEvents& events);
 
 }  // namespace kvscope

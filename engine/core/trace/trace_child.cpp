@@ -1,6 +1,7 @@
 #include "engine/core/trace/trace_child.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -55,9 +56,9 @@ void confine() {
   limit(RLIMIT_FSIZE, 0);
   limit(RLIMIT_NOFILE, 64);
   limit(RLIMIT_CORE, 0);
-  // Ctrl+C goes to the whole group. The parent decides when to stop; a child that dies of it looks like a bad file.
-  ::signal(SIGINT, SIG_IGN);
-  ::signal(SIGTERM, SIG_IGN);
+  // The thread that opened the trace reads it to its end: it is gone no sooner than it wants no more. A file that makes
+  // HDF5 go round in circles must not outlive who asked.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
 /// What was sent, or an Error in its place; false if nobody listens.

@@ -31,6 +31,27 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxMessage = std::size_t{64} << 20;  // of anything but a column: an index of 2^24 runs
 constexpr double kBytesPerMs = (32 << 20) / 1000.0;
 
+/// A terminal and a batch system send Ctrl+C and TERM to every process of the group. They are for the parent, which then
+/// ends this one: a child that died of them would look like a damaged file.
+class Deaf {
+ public:
+  Deaf() {
+    sigset_t blocked;
+    ::sigemptyset(&blocked);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&blocked, number);
+    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_setsigmask(&attributes_, &blocked);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK);
+  }
+  ~Deaf() { posix_spawnattr_destroy(&attributes_); }
+  Deaf(const Deaf&) = delete;
+  Deaf& operator=(const Deaf&) = delete;
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_;
+};
+
 class Child {
  public:
   Child(const fs::path& program, const fs::path& path, const ChildLimits& limits) : path_(path), limits_(limits) {
@@ -46,7 +67,7 @@ class Child {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     std::string arguments[] = {program.string(), "--trace-child", path.string()};
     char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
-    const int error = ::posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ);
+    const int error = ::posix_spawn(&pid_, program.c_str(), &actions, Deaf().get(), argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) {
       pid_ = -1;

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kMaxBytes = 64u << 20, kMaxAdded = 1u << 16;
+constexpr std::size_t kMaxBytes = 64u << 20, kMaxElements = 1u << 23, kMaxAdded = 1u << 16;
 
 class Reader : JsonStepReader {
  public:
@@ -141,7 +141,7 @@ TokenizerJson TokenizerJson::load(const std::filesystem::path& path) {
       throw Error({.file = file, .found = foreign->found + ", not a tokenizer", .hint = foreign->hint});
     }
     TokenizerEvents events(file, out);
-    stream_json(bytes, file, {.max_bytes = kMaxBytes, .max_depth = 32}, events);
+    stream_json(bytes, file, {.max_bytes = kMaxBytes, .max_depth = 32, .max_elements = kMaxElements}, events);
     has_vocab = events.has_vocab, has_merges = events.has_merges;
     root = events.take();
   }

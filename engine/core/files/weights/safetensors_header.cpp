@@ -14,7 +14,7 @@ namespace {
 // A header needs 3 levels; keys that are not ours may hold a little more. No model has tensors past the other caps, but
 // a header within its own cap of 100 MB could otherwise hold millions.
 constexpr int kMaxDepth = 8;
-constexpr std::size_t kMaxTensors = 1u << 18, kMaxRank = 32, kMaxName = 4096;
+constexpr std::size_t kMaxTensors = 1u << 18, kMaxRank = 32, kMaxName = 4096, kMaxElements = 16 * kMaxTensors;
 constexpr std::uint64_t kMaxInteger = 1ull << 53;  // past it, readers that hold numbers as doubles disagree
 
 struct TypeRow {
@@ -250,7 +250,7 @@ int safetensors_bits(const std::string& type_name) {
 SafetensorsHeader parse_safetensors_header(const std::string& json, const std::string& file) {
   SafetensorsHeader header;
   HeaderEvents events(file, header);
-  stream_json(json, file, {.max_bytes = 100'000'000, .max_depth = kMaxDepth}, events);
+  stream_json(json, file, {.max_bytes = 100'000'000, .max_depth = kMaxDepth, .max_elements = kMaxElements}, events);
   return header;
 }
 
