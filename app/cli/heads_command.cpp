@@ -40,6 +40,8 @@ std::vector<RunRecord> all_runs(const std::vector<std::string>& paths) {
     if (info.n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
     for (int i = 0; i < info.n_runs; ++i) runs.push_back(load_run(path, i));
   }
+  leave_out_empty(runs);
+  if (runs.empty()) throw Error({.file = paths.front(), .found = "no run with tokens", .expected = "at least one"});
   return runs;
 }
 

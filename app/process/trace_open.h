@@ -18,6 +18,10 @@ inline RunRecord load_run(const std::filesystem::path& path, int run_index,
 inline TraceInfo load_info(const std::filesystem::path& path, const std::filesystem::path& program = "/proc/self/exe") {
   return program.empty() ? inspect_trace(path) : inspect_trace_guarded(program, path);
 }
+/// Of those of a study: prompts that a capture could not decode (--skip-bad) have nothing to count.
+inline void leave_out_empty(std::vector<RunRecord>& runs) {
+  std::erase_if(runs, [](const RunRecord& run) { return run.status == RunStatus::failed && run.ids.empty(); });
+}
 inline std::vector<const RunRecord*> run_pointers(const std::vector<RunRecord>& runs) {
   std::vector<const RunRecord*> pointers;
   for (const RunRecord& run : runs) pointers.push_back(&run);
