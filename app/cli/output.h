@@ -13,9 +13,6 @@ void write_json_line(const nlohmann::ordered_json& value);
 void write_json_line(const nlohmann::json& value);
 /// Throws Error (resource) if stdout could not take what was written: a full disk must not look like success.
 void flush_stdout();
-/// Throws Error (bad input), before minutes of work, unless the file can be written: it is new, or `replace` says that it
-/// may be there, and its folder is there.
-void check_target(const std::filesystem::path& path, bool replace, const std::string& hint = "--overwrite replaces it");
 /// For writable_target(), which every command asks before minutes of work.
 inline constexpr const char* kOverwriteHint = "--overwrite replaces it";
 /// Columns of equal width, the first line is the heading.
