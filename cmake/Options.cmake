@@ -19,7 +19,7 @@ endif()
 
 add_library(kvscope_options INTERFACE)
 target_include_directories(kvscope_options INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(kvscope_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers>)
+target_compile_options(kvscope_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers -Wno-restrict>)
 # Both programs read what strangers made: a bug in that must be hard to use. None of these flags changes a result.
 add_link_options(-Wl,-z,relro,-z,now)
 if(NOT KVSCOPE_SANITIZE)

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <optional>
 
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
@@ -11,8 +10,7 @@
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/process/interrupt.h"
-#include "engine/core/files/tokenizer/chat.h"
-#include "engine/core/files/tokenizer/tokenizer.h"
+#include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 
@@ -27,6 +25,7 @@ constexpr auto kFileOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"limit", "N", "only the first N prompts"},
+    {"skip-bad", "", "record prompts that cannot be decoded as failed runs, and go on"},
     {"raw", "", "take the prompts as text even if the model has a chat template"},
     {"chat", "", "wrap the prompts in the model's chat template (if it has one)"},
 });
@@ -35,30 +34,6 @@ constexpr auto kOutputOptions = std::to_array<OptionSpec>({
 });
 constexpr auto kOptions = joined(kFileOptions, kLengthAndSamplingOptions, kPromptOptions, kChatOptions, kOracleOptions,
                                  std::to_array({kChangeOption}), kDecodingEngineOptions, kOutputOptions);
-
-// Rows of the file have one length: the longest prompt's and what may be generated. Counted here if the tokenizer and
-// the chat template can be read from here; otherwise (an engine on another machine) the model's own limit serves.
-int longest_run(const Arguments& arguments, const std::string& folder, const ModelInfo& model, const CapturePlan& plan,
-                const RunRequest& request) {
-  std::size_t longest = 0;
-  try {
-    const Tokenizer tokenizer = Tokenizer::load(folder);
-    std::optional<ChatTemplate> chat;
-    if (!request.raw) chat = ChatTemplate::load(folder);
-    for (const int index : plan.indices) {
-      const Prompt& prompt = plan.prompts[index];
-      std::vector<ChatMessage> messages = messages_of(arguments, prompt);
-      if (messages.empty()) messages = {{"user", prompt.text}};
-      const auto ids =
-          chat ? chat->encode(tokenizer, messages, request.chat) : tokenizer.encode_with_special(prompt.text);
-      longest = std::max(longest, ids.size());
-    }
-  } catch (const Error&) {
-    return model.max_positions;  // what is wrong with the prompt, the engine says
-  }
-  return static_cast<int>(
-      std::min<std::int64_t>(static_cast<std::int64_t>(longest) + request.max_tokens, model.max_positions));
-}
 
 // A conversation as raw text would be its last message alone.
 void check_conversations(const std::vector<Prompt>& prompts, const std::string& file) {
@@ -69,9 +44,53 @@ void check_conversations(const std::vector<Prompt>& prompts, const std::string& 
   }
 }
 
+// Bad prompts are said before the first is decoded; what an engine elsewhere finds, when it does.
+void refuse_bad(const Arguments& arguments, const CapturePlan& plan, const PromptCheck& check) {
+  if (arguments.has("skip-bad")) return;
+  for (const int index : plan.left()) {
+    const auto bad = check.bad.find(index);
+    if (bad == check.bad.end()) continue;
+    throw Error({.file = plan.prompts[index].where,
+                 .where = "prompt " + std::to_string(index),
+                 .found = bad->second,
+                 .hint = "--skip-bad records such prompts as failed runs and goes on"});
+  }
+}
+
+// What the engine says of a prompt, and not of itself or of the options.
+bool is_of_prompt(const Error& error) { return error.code() == ExitCode::bad_input && error.parts().file == "prompt"; }
+
+RunRecord failed_run(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const RunRequest& request,
+                     const std::string& where, std::string reason) {
+  if (!arguments.has("quiet")) {
+    job.progress().clear();
+    std::fprintf(stderr, "warning: %s: %s; recorded as failed\n", escape_for_terminal(where).c_str(),
+                 escape_for_terminal(reason).c_str());
+  }
+  RunRecord run = start_record(model, request);
+  finish_run(run, RunStatus::failed, std::move(reason));
+  return run;
+}
+
+RunRecord run_of(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const RunRequest& request,
+                 const Prompt& prompt, const std::string* bad) {
+  if (bad != nullptr) return failed_run(arguments, job, model, request, prompt.where, *bad);
+  RunRecord run;
+  try {
+    job.run(model, request, run);
+  } catch (const Error& error) {
+    if (!is_of_prompt(error)) throw;
+    if (arguments.has("skip-bad")) return failed_run(arguments, job, model, request, prompt.where, error.what());
+    Error::Parts parts = error.parts();
+    parts.file = prompt.where;
+    throw Error(std::move(parts));
+  }
+  return run;
+}
+
 // Decodes and writes one prompt after the other, until Ctrl+C; returns the tokens written.
 std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const ModelInfo& model, const CapturePlan& plan,
-                         RunRequest request, TraceWriter& writer) {
+                         const PromptCheck& check, RunRequest request, TraceWriter& writer) {
   job.show_engine_progress(false);
   const auto start = std::chrono::steady_clock::now();
   const auto before = static_cast<double>(plan.done.size()), all = static_cast<double>(plan.indices.size());
@@ -83,10 +102,11 @@ std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const Model
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (n > 0) std::snprintf(rate, sizeof rate, "%.1f prompts/min, %.0f tok/s", 60 * n / seconds, tokens / seconds);
     job.progress().update("capture", before + n, all, rate);
-    request.prompt = plan.prompts[index].text;
-    request.messages = messages_of(arguments, plan.prompts[index]);
-    RunRecord run;
-    job.run(model, request, run);
+    const Prompt& prompt = plan.prompts[index];
+    request.prompt = prompt.text;
+    request.messages = messages_of(arguments, prompt);
+    const auto bad = check.bad.find(index);
+    RunRecord run = run_of(arguments, job, model, request, prompt, bad == check.bad.end() ? nullptr : &bad->second);
     if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
     run.prompt_index = index;
     writer.add(run);
@@ -133,15 +153,21 @@ int capture(const Arguments& arguments) {
   if (!arguments.has("o")) usage_error("kvscope capture", "no -o FILE", "", "name the trace to write");
   const RunRequest request = run_request(arguments, model_path, "");
   CapturePlan plan = plan_of(arguments, request);
-  check_target(plan.file, arguments.has("resume") || arguments.has("overwrite"),
-               "--resume goes on with it, --overwrite replaces it");
   if (arguments.has("resume") && arguments.has("overwrite"))
     usage_error("--resume and --overwrite", "both given", "one of them");
+  const std::filesystem::path inputs[] = {arguments.positionals()[1]};
+  writable_target(plan.file, arguments.has("resume") || arguments.has("overwrite"), inputs,
+                  "--resume goes on with it, --overwrite replaces it");
   const bool resumes = arguments.has("resume") && std::filesystem::exists(plan.file);
 
   catch_interrupts();
+  FileHandle lock;
   TraceInfo recorded;
-  if (resumes) recorded = check_beginning(plan, arguments.has("quiet"));
+  if (resumes) {
+    // From the first look on: a capture that is at work here ends before its runs are counted, or keeps us out.
+    lock = lock_trace(plan.file);
+    recorded = check_beginning(plan, arguments.has("quiet"));
+  }
   EngineJob job(arguments);
   ModelInfo model = job.load(model_path);
   if (resumes) {
@@ -152,15 +178,18 @@ int capture(const Arguments& arguments) {
     job.progress().clear();
     return report(arguments, plan, request, recorded.n_runs, 0);
   }
+  const PromptCheck check = check_prompts(arguments, model_path, model, plan, request);
+  refuse_bad(arguments, plan, check);
   TraceWriter writer(plan.file, model,
                      {.overwrite = arguments.has("overwrite"),
-                      .resume = arguments.has("resume"),
+                      .resume = resumes,
                       .max_runs = std::max(1, static_cast<int>(plan.indices.size())),
-                      .max_positions = longest_run(arguments, model_path, model, plan, request),
-                      .capture = plan.info});
+                      .max_positions = check.longest_run,
+                      .capture = plan.info},
+                     std::move(lock));
   std::int64_t tokens = 0;
   try {
-    tokens = capture_all(arguments, job, model, plan, request, writer);
+    tokens = capture_all(arguments, job, model, plan, check, request, writer);
   } catch (const Error&) {
     // One bad prompt or a dead engine must not cost what was captured before.
     job.progress().clear();
@@ -172,7 +201,8 @@ int capture(const Arguments& arguments) {
     throw;
   }
   const int written = writer.committed();
-  writer.finish();
+  // Without a run there is nothing for which an older trace of this name should go, unless there was nothing to do.
+  if (written > 0 || plan.indices.empty()) writer.finish();
   job.progress().clear();
   return report(arguments, plan, request, written, tokens);
 }

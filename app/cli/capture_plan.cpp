@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "app/cli/progress.h"
 #include "app/cli/run_options.h"
 #include "app/process/interrupt.h"
 #include "app/process/trace_open.h"
 #include "app/session/run_setup.h"
+#include "engine/core/files/tokenizer/chat.h"
+#include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 
@@ -113,6 +116,44 @@ CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts
   for (std::int64_t i = shard.index; i < plan.info.n_prompts; i += shard.of)
     plan.indices.push_back(static_cast<int>(i));
   return plan;
+}
+
+PromptCheck check_prompts(const Arguments& arguments, const std::string& folder, const ModelInfo& model,
+                          const CapturePlan& plan, const RunRequest& request) {
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat;
+  try {
+    tokenizer = Tokenizer::load(folder);
+    if (!request.raw) chat = ChatTemplate::load(folder);
+  } catch (const Error&) {
+    if (!arguments.has("engine")) throw;
+    return {model.max_positions, {}};
+  }
+  PromptCheck check;
+  std::size_t longest = 0;
+  for (const int index : plan.indices) {
+    const Prompt& prompt = plan.prompts[index];
+    std::vector<ChatMessage> messages = messages_of(arguments, prompt);
+    if (messages.empty()) messages = {{"user", prompt.text}};
+    try {
+      const auto ids =
+          chat ? chat->encode(*tokenizer, messages, request.chat) : tokenizer->encode_with_special(prompt.text);
+      const auto most = static_cast<std::size_t>(model.max_positions);
+      if (ids.empty()) {
+        check.bad[index] = "no token; expected at least one";
+      } else if (ids.size() > most) {
+        check.bad[index] =
+            std::to_string(ids.size()) + " tokens; expected at most " + std::to_string(most) + ", the model's context";
+      } else {
+        longest = std::max(longest, ids.size());
+      }
+    } catch (const Error& error) {
+      check.bad[index] = error.what();
+    }
+  }
+  check.longest_run = static_cast<int>(
+      std::min<std::int64_t>(static_cast<std::int64_t>(longest) + request.max_tokens, model.max_positions));
+  return check;
 }
 
 TraceInfo check_beginning(CapturePlan& plan, bool quiet) {

@@ -1,6 +1,7 @@
 #pragma once
 // Which prompts a capture answers, and whether a trace that is there is the beginning of it.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,17 @@ CapturePlan plan_capture(const Arguments& arguments, std::vector<Prompt> prompts
 
 /// What a chat consists of; nothing if the prompt is its one message.
 std::vector<ChatMessage> messages_of(const Arguments& arguments, const Prompt& prompt);
+
+/// What the tokenizer says of a plan's prompts.
+struct PromptCheck {
+  int longest_run = 0;             // tokens of a run at most: rows of the file have one length
+  std::map<int, std::string> bad;  // why a prompt cannot be decoded, by index
+};
+/// Every prompt as the engine will read it: empty ones, ones that do not fit the context, messages that the template
+/// refuses. An engine on another machine (--engine) may have a model that cannot be read here: then nothing is checked,
+/// and the model's own limit is the longest run.
+PromptCheck check_prompts(const Arguments& arguments, const std::string& folder, const ModelInfo& model,
+                          const CapturePlan& plan, const RunRequest& request);
 
 /// Reads the trace at plan.file, checks every run of it, and notes which prompts are done. Throws Error that names the
 /// first thing that is not as the plan has it: the shard, an option, a prompt.

@@ -6,7 +6,7 @@
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
 #include "engine/core/study/export_run.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
 
 namespace kvscope::app {
 namespace {
@@ -25,9 +25,8 @@ std::filesystem::path target_of(const Arguments& arguments) {
   const auto extension = path.extension();
   if (extension != ".csv" && extension != ".npz")
     usage_error("-o", path.empty() ? "not given" : in_quotes(path.string()), "a name that ends in .csv or .npz");
-  std::error_code error;
-  if (std::filesystem::exists(path, error) && !arguments.has("overwrite"))
-    throw Error({.file = path.string(), .found = "it exists", .hint = "--overwrite replaces it"});
+  const std::filesystem::path inputs[] = {arguments.positionals()[0]};
+  writable_target(path, arguments.has("overwrite"), inputs, kOverwriteHint);
   return path;
 }
 
@@ -38,7 +37,8 @@ int export_run(const Arguments& arguments) {
       arguments.text("what", csv ? "lifetimes,scores" : "lifetimes,scores,contests,tokens,metrics,output_error"));
   const int index = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
   const RunRecord run = open_trace(arguments.positionals()[0]).load(index);
-  csv ? export_csv(run, parts, path) : export_npz(run, parts, path);
+  const bool replace = arguments.has("overwrite");
+  csv ? export_csv(run, parts, path, replace) : export_npz(run, parts, path, replace);
   if (arguments.has("json")) {
     write_json_line(
         nlohmann::ordered_json{{"file", path.string()}, {"run", index}, {"bytes", std::filesystem::file_size(path)}});

@@ -24,6 +24,7 @@ constexpr OptionSpec kOptions[] = {
     {"run", "N", "which run of each trace; -1: all (map) or the first"},
     {"width-mm", "X", "instead of the venue's width"},
     {"dpi", "N", "of a PNG (300)"},
+    {"overwrite", "", "replace files of these names"},
     {"no-data", "", "do not write .csv, .npz and the recipe beside it"},
     {"list", "", "list the presets"},
     {"json", "", "the written files, as one object"},
@@ -73,6 +74,7 @@ std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
     const int n = all ? trace.info().n_runs : first + 1;
     for (int i = first; i < n; ++i) runs.push_back(trace.load(i));
   }
+  if (all) leave_out_empty(runs);
   return runs;
 }
 
@@ -91,7 +93,11 @@ int figure(const Arguments& arguments) {
   const std::vector<RunRecord> runs = runs_of(recipe);
   const views::BuiltFigure built = views::build_figure(recipe, run_pointers(runs));
   const bool data = !arguments.has("no-data");
-  const auto written = views::export_figure(built, recipe, arguments.text("o"), {.data = data, .recipe = data});
+  std::vector<std::filesystem::path> inputs(recipe.traces.begin(), recipe.traces.end());
+  if (!arguments.has("preset")) inputs.emplace_back(arguments.positionals()[0]);
+  const auto written = views::export_figure(
+      built, recipe, arguments.text("o"),
+      {.data = data, .recipe = data, .replace = arguments.has("overwrite"), .inputs = inputs, .hint = kOverwriteHint});
   if (arguments.has("json")) {
     nlohmann::ordered_json files = nlohmann::ordered_json::array();
     for (const auto& path : written) files.push_back(path.string());

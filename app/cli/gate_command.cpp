@@ -7,7 +7,7 @@
 #include "app/cli/gate_summary.h"
 #include "app/cli/output.h"
 #include "engine/core/files/gate/gate_formats.h"
-#include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
 
 namespace kvscope::app {
 namespace {
@@ -65,14 +65,11 @@ int convert(const Arguments& arguments) {
   // A description that was made from the numbers is made again.
   if (gate.description.starts_with(said)) gate.description.replace(0, said.size(), gate_description(gate));
   gate.description = arguments.text("description", gate.description);
+  const bool replace = arguments.has("overwrite");
   std::error_code none;
-  if (fs::exists(folder / kGateJson, none) && !arguments.has("overwrite")) {
-    throw Error({.file = (folder / kGateJson).string(),
-                 .found = "a gate",
-                 .expected = "a folder without one",
-                 .hint = "--overwrite replaces it"});
-  }
-  save_gate(folder, gate);
+  for (const char* name : {kGateJson, kGateTensors})
+    if (fs::is_directory(folder, none)) writable_target(folder / name, replace, {}, kOverwriteHint);
+  save_gate(folder, gate, replace);
   const nlohmann::ordered_json summary = gate_summary(load_gate(folder));
   if (arguments.has("json")) {
     write_json_line(summary);

@@ -54,6 +54,8 @@ std::vector<RunRecord> all_runs(const std::vector<std::string>& paths) {
     if (trace.info().n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
     for (int i = 0; i < trace.info().n_runs; ++i) runs.push_back(needed_for_heads(trace.load(i)));
   }
+  leave_out_empty(runs);
+  if (runs.empty()) throw Error({.file = paths.front(), .found = "no run with tokens", .expected = "at least one"});
   return runs;
 }
 

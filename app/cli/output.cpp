@@ -50,15 +50,6 @@ void flush_stdout() {
                .found = g_stdout_error == kUnknown ? "a write failed" : std::strerror(g_stdout_error)});
 }
 
-void check_target(const std::filesystem::path& path, bool replace, const std::string& hint) {
-  if (path.filename().empty()) throw Error({.file = in_quotes(path.string()), .found = "no name of a file"});
-  std::error_code error;
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder, error)) throw Error({.file = folder.string(), .found = "no such folder"});
-  if (std::filesystem::exists(path, error) && !replace)
-    throw Error({.file = path.string(), .found = "it exists", .hint = hint});
-}
-
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {

@@ -16,9 +16,8 @@ bool stdout_is_well();
 /// Throws Error if it did not: resource for a full disk, which must not look like success, closed_pipe if its reader has
 /// gone.
 void flush_stdout();
-/// Throws Error (bad input), before minutes of work, unless the file can be written: it is new, or `replace` says that it
-/// may be there, and its folder is there.
-void check_target(const std::filesystem::path& path, bool replace, const std::string& hint = "--overwrite replaces it");
+/// For writable_target(), which every command asks before minutes of work.
+inline constexpr const char* kOverwriteHint = "--overwrite replaces it";
 /// Columns of equal width, the first line is the heading.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 /// Lines of at most 100 columns, broken at spaces, '\n' behind each; all but the first begin with `indent` spaces. A

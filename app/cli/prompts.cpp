@@ -19,7 +19,7 @@ std::vector<Prompt> prompts_of_folder(const std::filesystem::path& folder) {
   }
   std::ranges::sort(files);
   std::vector<Prompt> prompts;
-  for (const auto& file : files) prompts.push_back({read_file(file, kMaxPromptBytes), {}});
+  for (const auto& file : files) prompts.push_back({read_text_file(file, kMaxPromptBytes), {}, file.string()});
   return prompts;
 }
 
@@ -35,16 +35,15 @@ std::vector<ChatMessage> messages_of(const nlohmann::json& list, const std::stri
   return messages;
 }
 
-Prompt prompt_of_line(std::string_view line, const std::string& file, int number) {
-  const std::string where = file + ":" + std::to_string(number);
+Prompt prompt_of_line(std::string_view line, const std::string& where) {
   const auto object = parse_json(line, where, {.max_bytes = kMaxPromptBytes});
   if (!object.is_object()) {
     throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\" or \"messages\""});
   }
-  if (!object.contains("messages")) return {JsonObject(object, where).text("prompt"), {}};
+  if (!object.contains("messages")) return {JsonObject(object, where).text("prompt"), {}, where};
   std::vector<ChatMessage> messages = messages_of(object["messages"], where);
   std::string text = messages.back().content;
-  return {std::move(text), std::move(messages)};
+  return {std::move(text), std::move(messages), where};
 }
 
 }  // namespace
@@ -60,8 +59,8 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, error)) {
     prompts = prompts_of_folder(path);
   } else {
-    const std::string text = read_file(path, kMaxFileBytes);
     const bool jsonl = path.extension() == ".jsonl";
+    const std::string text = jsonl ? read_file(path, kMaxFileBytes) : read_text_file(path, kMaxFileBytes);
     std::string_view rest = text;
     for (int number = 1; !rest.empty(); ++number) {
       const std::size_t end = rest.find('\n');
@@ -69,7 +68,8 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
-      prompts.push_back(jsonl ? prompt_of_line(line, path.string(), number) : Prompt{std::string(line), {}});
+      const std::string where = path.string() + ":" + std::to_string(number);
+      prompts.push_back(jsonl ? prompt_of_line(line, where) : Prompt{std::string(line), {}, where});
     }
   }
   if (prompts.empty()) throw Error({.file = path.string(), .found = "no prompt in it"});

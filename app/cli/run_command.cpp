@@ -11,6 +11,8 @@
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
+#include "engine/core/support/json_file.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
@@ -115,7 +117,10 @@ nlohmann::ordered_json result_object(const RunRecord& run, const std::string& te
 }
 
 RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
-  if (!arguments.has("messages")) return run_request(arguments, model_path, arguments.text_or_file("prompt"));
+  if (!arguments.has("messages")) {
+    const std::string file = arguments.text("prompt-file", "--prompt");
+    return run_request(arguments, model_path, as_text(arguments.text_or_file("prompt"), file));
+  }
   for (const char* name : {"prompt", "prompt-file"}) {
     if (!arguments.has(name)) continue;
     usage_error("--messages and " + dashed(name), "both given", "one of them");
@@ -128,7 +133,10 @@ RunRequest request_of(const Arguments& arguments, const std::string& model_path)
 
 int run(const Arguments& arguments) {
   const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
-  if (arguments.has("trace")) check_target(arguments.text("trace"), arguments.has("overwrite"));
+  if (arguments.has("trace")) {
+    const std::filesystem::path inputs[] = {arguments.text("prompt-file")};
+    writable_target(arguments.text("trace"), arguments.has("overwrite"), inputs, kOverwriteHint);
+  }
   const RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
   const ModelInfo model = job.load(model_path);

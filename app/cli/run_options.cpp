@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <limits>
 #include <type_traits>
 
@@ -71,7 +72,13 @@ RunRequest run_request(const Arguments& arguments, const std::string& model_path
   }
   RunRequest request;
   request.prompt = std::move(prompt);
-  request.raw = has("raw") || (!is_chat && !ChatTemplate::exists(model_path));
+  request.raw = has("raw");
+  try {
+    if (!is_chat) request.raw = !ChatTemplate::exists(model_path) || request.raw;
+  } catch (const Error& error) {
+    if (!request.raw) throw;
+    if (!has("quiet")) std::fprintf(stderr, "warning: %s\n", error.what());
+  }
   request.chat = chat_options(arguments);
   if (has("system")) request.messages = with_system(arguments, {{"user", request.prompt}});
   request.stop = arguments.texts("stop");

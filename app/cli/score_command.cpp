@@ -8,6 +8,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/support/json_file.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -87,7 +88,7 @@ void write_json(const ScoreFacts& facts, const PolicySpec& policy, std::optional
 
 int score(const Arguments& arguments) {
   const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
-  ScoreRequest request{.text = arguments.text_or_file("text"),
+  ScoreRequest request{.text = as_text(arguments.text_or_file("text"), arguments.text("text-file", "--text")),
                        .ids = {},
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
                        .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};

@@ -68,11 +68,13 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
   recipe.traces = traces_of(session, shown.figure);
   recipe.run = 0;
   const std::string path = text_argument(arguments, "path");
+  const views::ExportOptions options{.replace = flag_argument(arguments, "overwrite", false),
+                                     .inputs = {recipe.traces.begin(), recipe.traces.end()}};
   session.files().in_background(
-      "export " + path, [&session, recipe, path, runs = shown.figure.runs]() -> Worker::Finish {
+      "export " + path, [&session, recipe, path, options, runs = shown.figure.runs]() -> Worker::Finish {
         std::vector<const RunRecord*> pointers;
         for (const auto& run : runs) pointers.push_back(run.get());
-        const auto written = views::export_figure(views::build_figure(recipe, pointers), recipe, path);
+        const auto written = views::export_figure(views::build_figure(recipe, pointers), recipe, path, options);
         return [&session, written] {
           session.messages().notify("exported " + written.front().string() + " and what belongs to it");
         };
@@ -131,7 +133,7 @@ void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
   registry.add({"figure.export", "Export a figure (PDF, SVG, PNG)", "File", "Ctrl+E",
-                "path: file, view: name of a view or figure, preset: name, venue: name", has_run,
+                "path: file, view: name of a view or figure, preset: name, venue: name, overwrite: bool", has_run,
                 [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});

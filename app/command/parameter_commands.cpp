@@ -65,7 +65,7 @@ void set_sampling(Session& session, const nlohmann::json& arguments) {
 void set_prompt(NextRun& next, const nlohmann::json& arguments) {
   const bool chat = has_argument(arguments, "chat");
   if (has_argument(arguments, "path")) {
-    next.set_prompt(read_file(text_argument(arguments, "path"), kMaxPromptBytes));
+    next.set_prompt(read_text_file(text_argument(arguments, "path"), kMaxPromptBytes));
   } else if (has_argument(arguments, "text") || !chat) {
     next.set_prompt(text_argument(arguments, "text"));
   }
@@ -86,7 +86,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   const int index = integer_argument(arguments, "index", next);
                   next = index + 1;
                   const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];
-                  session.next_run().set_prompt(read_file(path, kMaxPromptBytes));
+                  session.next_run().set_prompt(read_text_file(path, kMaxPromptBytes));
                   return path.string();
                 }});
   registry.add({"policy.set", "Change the policy", "Policy", "",

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
 
@@ -24,10 +25,16 @@ void write_png(const std::filesystem::path& path, int width, int height, std::sp
     }
   }
   cairo_surface_mark_dirty(surface.get());
-  const cairo_status_t status = cairo_surface_write_to_png(surface.get(), path.c_str());
+  std::string bytes;
+  const auto append = [](void* to, const unsigned char* data, unsigned n) {
+    static_cast<std::string*>(to)->append(reinterpret_cast<const char*>(data), n);
+    return CAIRO_STATUS_SUCCESS;
+  };
+  const cairo_status_t status = cairo_surface_write_to_png_stream(surface.get(), append, &bytes);
   if (status != CAIRO_STATUS_SUCCESS) {
     throw Error({.code = ExitCode::resource, .file = path.string(), .found = cairo_status_to_string(status)});
   }
+  write_file_atomic(path, bytes);
 }
 
 }  // namespace kvscope::app

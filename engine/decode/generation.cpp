@@ -59,6 +59,30 @@ void check_answer(const ModelConfig& config, const std::vector<std::int32_t>& id
 
 }  // namespace
 
+/// The first weight that has such values is the reason; without one the model's own numbers grew too large.
+void Generation::Impl::throw_not_finite() const {
+  std::string damaged;
+  const auto look = [&](const at::Tensor& tensor, const std::string& name) {
+    if (damaged.empty() && tensor.defined() && !at::isfinite(tensor).all().item<bool>()) damaged = name;
+  };
+  const Weights& weights = model.weights();
+  look(weights.embed, "embedding");
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+    const LayerWeights& layer = weights.layers[i];
+    for (const at::Tensor* tensor : {&layer.input_norm, &layer.qkv_proj, &layer.qkv_bias, &layer.q_norm, &layer.k_norm,
+                                     &layer.o_proj, &layer.post_norm, &layer.gate_up, &layer.down})
+      look(*tensor, "layer " + std::to_string(i));
+  }
+  look(weights.final_norm, "final norm");
+  look(weights.lm_head, "output head");
+  throw Error({.code = damaged.empty() ? ExitCode::internal : ExitCode::bad_input,
+               .file = model.info().name,
+               .where = damaged.empty() ? "logits after position " + std::to_string(ids.size() - 1) : damaged,
+               .found = damaged.empty() ? "a value that is not finite" : "weights that are not finite numbers",
+               .expected = damaged.empty() ? "" : "undamaged weights",
+               .hint = damaged.empty() ? "values too large for " + model.info().dtype : ""});
+}
+
 std::int32_t Generation::Impl::begin_step(std::int32_t id, StepFacts& facts) {
   const std::int32_t position = static_cast<std::int32_t>(ids.size());
   if (position >= n_positions) throw std::logic_error("Generation: a step beyond n_positions");

@@ -64,13 +64,9 @@ struct Generation::Impl {
   }
 
   void check_finite() const {
-    if (std::isfinite(normaliser)) return;
-    throw Error({.code = ExitCode::internal,
-                 .file = model.info().name,
-                 .where = "logits after position " + std::to_string(ids.size() - 1),
-                 .found = "a value that is not finite",
-                 .hint = "damaged weights, or values too large for " + model.info().dtype});
+    if (!std::isfinite(normaliser)) throw_not_finite();
   }
+  [[noreturn]] void throw_not_finite() const;
 
   /// Appends the log-probabilities of the tokens that follow those of a chunk, as far as the prompt goes, and if wanted
   /// the likeliest tokens in their places. hidden: [n, hidden] of the chunk that begins at position `first`.

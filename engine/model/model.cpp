@@ -85,6 +85,12 @@ Model Model::load(const std::filesystem::path& folder, const std::string& device
   Model model;
   model.config = ModelConfig::load(folder);
   model.tokenizer = std::make_shared<Tokenizer>(Tokenizer::load(folder));
+  // A table may have more rows than there are tokens, never fewer: what is typed must not be refused for its words.
+  if (model.tokenizer->vocab_size() > model.config.vocab_size) {
+    throw Error({.file = (folder / "tokenizer.json").string(),
+                 .found = "token ids up to " + std::to_string(model.tokenizer->vocab_size() - 1),
+                 .expected = "below " + std::to_string(model.config.vocab_size) + ", vocab_size of config.json"});
+  }
   const WeightFiles files = WeightFiles::open(folder);
   const Place place = choose_place(device, dtype);
   CheckpointReader reader(files, progress);

@@ -189,9 +189,9 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
     for (const std::string ending : {".svg", ".pdf", ".png"}) {
       const auto exported = (folder / ("window" + ending)).string(),
                  expected = (folder / ("library" + ending)).string();
-      program.commands.execute("figure.export", {{"view", id}, {"path", exported}});
+      program.commands.execute("figure.export", {{"view", id}, {"path", exported}, {"overwrite", true}});
       settle();
-      const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, expected);
+      const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, expected, {.replace = true});
       for (const std::filesystem::path& file : written) {
         const auto same_file = folder / ("window" + file.extension().string());
         CHECK((test::read_text(same_file) == test::read_text(file)));

@@ -53,6 +53,7 @@ json without(const char* key) {
 json of_family(const char* architecture) {
   json config = without("head_dim");
   config["architectures"] = {architecture};
+  config["model_type"] = kvscope::find_family(architecture)->model_type;
   return config;
 }
 
@@ -137,6 +138,7 @@ TEST_CASE("A window that no layer would have passes, one that a layer has is ref
   CHECK(load(config).n_layers == 6);
   config["use_sliding_window"] = true;
   config["architectures"] = {"LlamaForCausalLM"};  // does not know the word
+  config["model_type"] = "llama";
   CHECK(load(config).n_layers == 6);
 }
 
@@ -355,6 +357,10 @@ TEST_CASE("A field whose value would change the model's result unseen is refused
       {"eos_token_id", {1, -1}, "eos_token_id: -1; expected an integer from 0 to 4095"},
       {"eos_token_id", "2", "eos_token_id: \"2\"; expected an integer"},
       {"bos_token_id", 99999, "bos_token_id: 99999; expected an integer from 0 to 4095"},
+      {"model_type", 7, "model_type: 7; expected text"},
+      {"model_type", "gpt2", "model_type: \"gpt2\"; expected \"qwen3\" of Qwen3ForCausalLM"},
+      {"layer_types", std::vector<std::string>(99, "full_attention"), "layer_types: 99 layers; expected 6, num_hid"},
+      {"rms_norm_eps", nullptr, "rms_norm_eps: null; expected a number"},
   }));
   CHECK_THAT(load_error(with(c.key, c.value)), Catch::StartsWith(std::string("config.json: ") + c.reason));
 }

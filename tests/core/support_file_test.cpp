@@ -94,7 +94,32 @@ TEST_CASE("A target that is a device, a folder or in no folder is refused and st
   CHECK_THAT(error_of([] { write_file_atomic("/dev/full", "x"); }), Catch::Contains("/dev/full: a character device"));
   CHECK(fs::is_character_file("/dev/full"));
   CHECK_THAT(error_of([&] { write_file_atomic(folder.path(), "x"); }), Catch::Contains("a directory"));
-  CHECK_THAT(error_of([&] { write_file_atomic(folder / "none/f", "x"); }), Catch::Contains("No such file"));
+  CHECK_THAT(error_of([&] { write_file_atomic(folder / "none/f", "x"); }), Catch::Contains("no such folder"));
+}
+
+TEST_CASE("A file that exists is kept by whoever may not replace it, even if it came while the other was written") {
+  const TempFolder folder;
+  kvscope::AtomicFile file(folder / "f", false);
+  file.write("new");
+  folder.write("f", "old");
+  CHECK_THAT(error_of([&] { file.commit(); }), Catch::Contains("File exists"));
+  CHECK_THAT(error_of([&] { write_file_atomic(folder / "f", "x", false); }), Catch::Contains("f: it exists"));
+  CHECK(read_file(folder / "f", 10) == "old");
+}
+
+TEST_CASE("Files that belong together are written all or not at all") {
+  const TempFolder folder;
+  const kvscope::FileToWrite files[] = {{folder / "a", "1"}, {folder / "b", "2"}, {folder / "c", "3"}};
+  folder.write("b", "old");
+  CHECK_THAT(error_of([&] { write_files_atomic(files, false); }), Catch::Contains("b: it exists"));
+  CHECK(read_file(folder / "b", 10) == "old");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+  const fs::path inputs[] = {folder / "b"};
+  CHECK_THAT(error_of([&] { write_files_atomic(files, true, inputs); }), Catch::Contains("which is read"));
+  write_files_atomic(files, true);
+  CHECK(read_file(folder / "b", 10) == "2");
+  write_files_atomic(files, false, inputs);  // nothing to change
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 3);
 }
 
 TEST_CASE("A full disk is a resource error that names the file") {

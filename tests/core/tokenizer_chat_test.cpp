@@ -273,6 +273,8 @@ TEST_CASE("The template is read from its own file, else from tokenizer_config.js
   CHECK(ChatTemplate::exists(folder.path()));  // that it cannot be used is for load() to say
   CHECK_THAT(load_error(), Catch::Contains("tokenizer_config.json: chat_template: a template that is not known"));
   folder.write("tokenizer_config.json", "[]");
+  CHECK_THAT(error_of([&] { ChatTemplate::exists(folder.path()); }),
+             Catch::Contains("array; expected an object; hint"));
   CHECK_THAT(load_error(), Catch::Contains("array; expected an object"));
   // Its own file goes first; the first token is in the configuration in both ways that transformers writes it.
   folder.write("chat_template.jinja", llama3);

@@ -23,19 +23,21 @@ std::string recipe_text(const BuiltFigure& built, const FigureRecipe& recipe) {
 std::vector<std::filesystem::path> export_figure(const BuiltFigure& built, const FigureRecipe& recipe,
                                                  const std::filesystem::path& path, const ExportOptions& options) {
   const FigureFormat format = figure_format(path.string());
-  std::vector<std::filesystem::path> written;
-  const auto write = [&](const char* extension, const std::string& bytes) {
+  std::vector<FileToWrite> files;
+  const auto add = [&](const char* extension, std::string bytes) {
     std::filesystem::path beside = path;
     if (*extension != '\0') beside.replace_extension(extension);
-    write_file_atomic(beside, bytes);
-    written.push_back(beside);
+    files.push_back({std::move(beside), std::move(bytes)});
   };
-  write("", render_figure(built.figure, format, recipe.dpi));
+  add("", render_figure(built.figure, format, recipe.dpi));
   if (options.data) {
-    write(".csv", built.data.to_csv());
-    write(".npz", built.data.to_npz());
+    add(".csv", built.data.to_csv());
+    add(".npz", built.data.to_npz());
   }
-  if (options.recipe) write(".json", recipe_text(built, recipe));
+  if (options.recipe) add(".json", recipe_text(built, recipe));
+  write_files_atomic(files, options.replace, options.inputs, options.hint);
+  std::vector<std::filesystem::path> written;
+  for (const FileToWrite& file : files) written.push_back(file.path);
   return written;
 }
 

@@ -12,10 +12,14 @@ namespace kvscope::views {
 struct ExportOptions {
   bool data = true;    // .csv and .npz
   bool recipe = true;  // .json
+  bool replace = false;
+  std::vector<std::filesystem::path> inputs;                 // traces and recipe, which no file of the figure replaces
+  std::string hint = "choose another name or overwrite it";  // where one exists
 };
 
-/// Writes each file whole or not at all; returns what was written, the figure first. The same recipe and runs give the
-/// same bytes. Throws Error: a name that does not end in .pdf, .svg or .png (usage), a folder that cannot be written.
+/// Writes all files whole or none; returns their names, the figure first. The same recipe and runs give the same bytes.
+/// Throws Error: a name that does not end in .pdf, .svg or .png (usage), a folder that cannot be written, a file of
+/// another figure or one of the inputs under one of the names.
 std::vector<std::filesystem::path> export_figure(const BuiltFigure& built, const FigureRecipe& recipe,
                                                  const std::filesystem::path& path, const ExportOptions& options = {});
 

@@ -24,8 +24,9 @@ std::set<ExportPart> parse_export_parts(const std::string& names);
 ///     output_error           layer,kv_head,query,group_damage,layer_damage,layer_output,read_mass,best_read_mass
 ///
 /// A cell without a value is empty; lifetimes are as in traces (2147483647 kept, 2147483646 undecided). Throws Error
-/// (usage) for parts that make no one table.
-void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path);
+/// (usage) for parts that make no one table, and without `replace` for a file that exists.
+void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
+                bool replace = true);
 
 /// One array each, series as [layer, kv_head, token], metrics as [layer, kv_head], contests and tokens as columns:
 ///
@@ -38,6 +39,7 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
 ///
 /// and always policy, model and prompt_len. A series that the run has not is left out; cells without a value are NaN,
 /// or 2147483646 in lifetimes.
-void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path);
+void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
+                bool replace = true);
 
 }  // namespace kvscope

@@ -16,7 +16,7 @@ constexpr std::size_t kBlock = 1 << 20;  // bytes that are written at a time
 /// Cells to a file, in order.
 class CsvFile {
  public:
-  explicit CsvFile(const std::filesystem::path& path) : file_(path) {}
+  CsvFile(const std::filesystem::path& path, bool replace) : file_(path, replace) {}
 
   void cell(std::string_view text) {
     if (!at_line_start_) line_ += ',';
@@ -189,7 +189,8 @@ std::set<ExportPart> parse_export_parts(const std::string& names) {
   return parts;
 }
 
-void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path) {
+void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
+                bool replace) {
   const bool lifetimes = parts.contains(ExportPart::lifetimes), scores = parts.contains(ExportPart::scores);
   const bool one_table = parts.size() == 1 || (parts.size() == 2 && lifetimes && scores);
   if (!one_table)
@@ -199,7 +200,7 @@ void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const s
          .found = std::to_string(parts.size()) + " tables for one .csv",
          .expected = "one of lifetimes,scores | lifetimes | scores | contests | tokens | metrics | output_error",
          .hint = "an .npz holds them all"});
-  CsvFile csv(path);
+  CsvFile csv(path, replace);
   if (lifetimes || scores) {
     write_series(csv, run, lifetimes, scores);
   } else if (parts.contains(ExportPart::contests)) {

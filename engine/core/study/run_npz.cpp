@@ -93,8 +93,9 @@ void add_tokens(NpzWriter& npz, const RunRecord& run) {
 
 }  // namespace
 
-void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path) {
-  AtomicFile file(path);
+void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
+                bool replace) {
+  AtomicFile file(path, replace);
   NpzWriter npz([&](std::string_view bytes) { file.write(bytes); });
   const std::vector<std::string> policy = {run.policy.to_string()}, model = {run.model.name};
   npz.add("policy", policy);

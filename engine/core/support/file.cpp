@@ -1,6 +1,7 @@
 #include "engine/core/support/file.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,18 +105,43 @@ std::optional<ForeignContent> recognise_foreign(std::string_view bytes) {
   return std::nullopt;
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& target) : named_(target), target_(target) {
-  std::error_code none;
-  if (std::filesystem::is_symlink(target, none)) {
-    // Replace what the link points to, not the link.
-    if (const auto resolved = std::filesystem::weakly_canonical(target, none); !none) target_ = resolved;
+std::filesystem::path writable_target(const std::filesystem::path& path, bool replace,
+                                      std::span<const std::filesystem::path> inputs, const std::string& hint) {
+  std::error_code ignored;
+  // A link to a file on another disk stays a link; the file it names is what is replaced.
+  const auto target = std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  if (!std::filesystem::is_directory(folder, ignored))
+    throw Error({.file = path.string(), .found = "no such folder: " + folder.string(), .hint = "make it first"});
+  struct stat status {};
+  if (::stat(target.c_str(), &status) != 0) return target;
+  if (!S_ISREG(status.st_mode))
+    throw Error({.file = path.string(), .found = kind_of(status.st_mode), .expected = "a regular file or a new name"});
+  for (const std::filesystem::path& input : inputs) {
+    if (!std::filesystem::equivalent(input, target, ignored)) continue;
+    throw Error({.file = path.string(),
+                 .found = "the file to write is " + input.string() + ", which is read",
+                 .expected = "another name"});
   }
+  if (!replace) throw Error({.file = path.string(), .found = "it exists", .hint = hint});
+  return target;
+}
+
+void rename_into_place(const std::filesystem::path& from, const std::filesystem::path& to, bool replace) {
+  int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), replace ? 0 : RENAME_NOREPLACE);
+  // Some network file systems know no flags; writable_target() has then seen that the name was free.
+  if (result != 0 && errno == EINVAL && !replace) result = ::rename(from.c_str(), to.c_str());
+  if (result != 0) throw_errno(errno, to, "cannot be written");
+  // The rename itself lives in the folder. Some file systems cannot sync one; the file is whole in any case.
+  const std::filesystem::path folder = to.has_parent_path() ? to.parent_path() : ".";
+  const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (handle.get() >= 0) ::fsync(handle.get());
+}
+
+AtomicFile::AtomicFile(const std::filesystem::path& target, bool replace)
+    : named_(target), target_(writable_target(target, replace)), replace_(replace) {
   struct stat status {};
   const bool exists = ::stat(target_.c_str(), &status) == 0;
-  if (exists && !S_ISREG(status.st_mode)) {
-    throw Error(
-        {.file = named_.string(), .found = kind_of(status.st_mode), .expected = "a regular file or a new name"});
-  }
   // Not derived from the target's name, which may already be as long as the file system allows.
   std::string name = (target_.parent_path() / ".kvscope-XXXXXX").string();
   file_ = FileHandle(::mkostemp(name.data(), O_CLOEXEC));
@@ -139,16 +165,16 @@ void AtomicFile::write(std::string_view bytes) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   if (::fsync(file_.get()) != 0) throw_errno(errno, named_, "cannot be written");
   // close reports errors that a network file system kept for the end.
   if (::close(file_.release()) != 0) throw_errno(errno, named_, "cannot be written");
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) throw_errno(errno, named_, "cannot be written");
+}
+
+void AtomicFile::commit() {
+  if (file_.get() >= 0) sync();
+  rename_into_place(temporary_, target_, replace_);
   temporary_.clear();
-  // The rename itself lives in the folder. Some file systems cannot sync one; the file is whole in any case.
-  const std::filesystem::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
-  const FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.get() >= 0) ::fsync(handle.get());
 }
 
 }  // namespace kvscope

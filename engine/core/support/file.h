@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,19 +36,35 @@ struct ForeignContent {
 };
 std::optional<ForeignContent> recognise_foreign(std::string_view first_bytes);
 
+/// `path` with links resolved, once it is sure that a file may be put there. Throws Error (bad input): no such folder, a
+/// folder or device of that name, one of `inputs` (which are read for what is written) under any name, a file of that
+/// name without `replace`, where `hint` says what to do.
+std::filesystem::path writable_target(const std::filesystem::path& path, bool replace,
+                                      std::span<const std::filesystem::path> inputs = {},
+                                      const std::string& hint = "choose another name or overwrite it");
+
+/// rename() that syncs the folder afterwards; without `replace` an existing target is an Error.
+void rename_into_place(const std::filesystem::path& from, const std::filesystem::path& to, bool replace);
+
 /// A file under a temporary name beside its target; commit() syncs and renames it, the destructor removes it otherwise.
+/// Every file that the program writes is written so, traces apart, which have the same rule (trace_live.h).
 class AtomicFile {
  public:
-  /// Refuses a target that exists and is not a regular file (renaming over /dev/null would replace the device).
-  explicit AtomicFile(const std::filesystem::path& target);
+  /// Refuses what writable_target() refuses.
+  explicit AtomicFile(const std::filesystem::path& target, bool replace = true);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   void write(std::string_view bytes);
+  /// On disk, under the temporary name: what is left of commit() needs no space. Of several files that belong together
+  /// all are synced before the first is renamed.
+  void sync();
   void commit();
+  const std::filesystem::path& target() const { return target_; }
 
  private:
   std::filesystem::path named_, target_, temporary_;  // as given, with links resolved, while writing
+  bool replace_;
   FileHandle file_;
 };
 

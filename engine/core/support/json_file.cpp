@@ -5,11 +5,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <list>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_tree.h"
 #include "engine/core/support/text.h"
+#include "engine/core/support/utf8.h"
 
 namespace kvscope {
 namespace {
@@ -66,6 +68,30 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) 
   return bytes;
 }
 
+std::string as_text(std::string bytes, const std::string& file) {
+  if (bytes.starts_with("\xEF\xBB\xBF")) bytes.erase(0, 3);
+  const auto fail = [&](std::size_t line, std::string found) {
+    throw Error({.file = file + ":" + std::to_string(line),
+                 .found = std::move(found),
+                 .expected = "text in UTF-8",
+                 .hint = "iconv -f UTF-16 -t UTF-8 converts UTF-16"});
+  };
+  if (bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF")) fail(1, "UTF-16");
+  std::size_t line = 1;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Char c = decode_utf8(bytes, at);
+    if (!c.valid) fail(line, "byte " + std::to_string(at) + " is not UTF-8");
+    if (c.code_point == 0) fail(line, "a NUL byte");
+    line += c.code_point == '\n';
+    at += c.length;
+  }
+  return bytes;
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  return as_text(read_file(path, max_bytes), path.string());
+}
+
 json read_json(const std::filesystem::path& path, const ReadLimits& limits) {
   const std::string bytes = read_file(path, limits.max_bytes);
   if (const auto foreign = recognise_foreign(bytes)) {
@@ -74,10 +100,45 @@ json read_json(const std::filesystem::path& path, const ReadLimits& limits) {
   return parse_json(bytes, path.string(), limits);
 }
 
-void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
-  AtomicFile file(path);
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, bool replace) {
+  AtomicFile file(path, replace);
   file.write(bytes);
   file.commit();
+}
+
+static bool has_bytes(const FileToWrite& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file.path, error)) return false;
+  return std::filesystem::file_size(file.path, error) == file.bytes.size() &&
+         read_file(file.path, file.bytes.size()) == file.bytes;
+}
+
+void write_files_atomic(std::span<const FileToWrite> files, bool replace, std::span<const std::filesystem::path> inputs,
+                        const std::string& hint) {
+  std::vector<const FileToWrite*> different;
+  for (const FileToWrite& file : files) {
+    if (has_bytes(file)) continue;
+    writable_target(file.path, replace, inputs, hint);
+    different.push_back(&file);
+  }
+  std::list<AtomicFile> open;
+  for (const FileToWrite* file : different) {
+    open.emplace_back(file->path, replace).write(file->bytes);
+    open.back().sync();
+  }
+  std::vector<std::filesystem::path> placed;
+  try {
+    for (AtomicFile& file : open) {
+      file.commit();
+      placed.push_back(file.target());
+    }
+  } catch (const Error&) {
+    // What was not there before goes again; what was replaced is gone, but whole is what stands there.
+    std::error_code ignored;
+    for (const auto& path : placed)
+      if (!replace) std::filesystem::remove(path, ignored);
+    throw;
+  }
 }
 
 JsonObject::JsonObject(const json& object, std::string file, std::string prefix)

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,23 @@ nlohmann::json parse_json(std::string_view text, const std::string& file, const 
 nlohmann::json read_json(const std::filesystem::path& path, const ReadLimits& limits = {});
 /// The bytes of a regular file of at most max_bytes.
 std::string read_file(const std::filesystem::path& path, std::size_t max_bytes);
-/// Writes to a temporary name in the same folder, syncs, renames: the old file or the new one, never half.
-void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
+/// Bytes that must be text: UTF-8 without a NUL; a byte order mark is taken off. Throws Error that names file and line.
+std::string as_text(std::string bytes, const std::string& file);
+/// as_text() of read_file().
+std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes);
+/// Writes to a temporary name in the same folder, syncs, renames: the old file or the new one, never half. Without
+/// `replace` an existing file is an Error.
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes, bool replace = true);
+
+struct FileToWrite {
+  std::filesystem::path path;
+  std::string bytes;
+};
+/// Files that belong together: none is there before all are on disk, and none if one cannot be. Refuses as
+/// writable_target() does, before anything is written; a file that has these bytes already is left as it is.
+void write_files_atomic(std::span<const FileToWrite> files, bool replace,
+                        std::span<const std::filesystem::path> inputs = {},
+                        const std::string& hint = "choose another name or overwrite it");
 
 /// Checked getters over one object of one file: type and range or an Error naming key, found and expected.
 class JsonObject {

@@ -9,12 +9,17 @@
 #include <vector>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/support/file.h"
 
 namespace kvscope {
 
 /// Must be called first of all in every process that touches HDF5: no atexit handler (it crashes on a full disk), no
 /// plug-ins, no error stack on stderr.
 void hdf5_start();
+
+/// Takes the right to write the trace that is now at `path`; the handle keeps it. Throws Error (resource): another
+/// process has it. On file systems without locks it always succeeds.
+FileHandle lock_trace(const std::filesystem::path& path);
 
 /// Which runs a trace is to have: a list of prompts, all answered under the same options, or one of n_shards parts of
 /// it. Runs say by RunRecord::prompt_index which prompt of the whole list they answer.
@@ -45,7 +50,10 @@ class TraceWriter {
     CaptureInfo capture;
   };
   /// Throws Error: the file exists and overwrite is false, the folder is missing, no space, another process writes it.
-  TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options);
+  /// What is overwritten stays until the new trace has its first run. `lock`: lock_trace()'s of the trace to resume, of
+  /// whoever has looked at its runs and must find them so; without one it is taken here.
+  TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options,
+              FileHandle lock = FileHandle());
   ~TraceWriter();
   void add(const RunRecord& run);
   int committed() const;

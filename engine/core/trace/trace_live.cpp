@@ -17,6 +17,27 @@
 #include "engine/core/trace/trace_model.h"
 #include "engine/core/trace/trace_spans.h"
 
+namespace kvscope {
+
+FileHandle lock_trace(const std::filesystem::path& path) {
+  FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (handle.get() < 0) throw_errno(errno, path, "open");
+  struct stat locked {
+  }, now{};
+  const bool taken = ::flock(handle.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  // Between open() and flock() its writer may have put another file in this one's place.
+  const bool replaced =
+      ::fstat(handle.get(), &locked) != 0 || ::stat(path.c_str(), &now) != 0 || locked.st_ino != now.st_ino;
+  if (taken || replaced)
+    throw Error({.code = ExitCode::resource,
+                 .file = path.string(),
+                 .found = "another process is writing it",
+                 .hint = "wait until that one ends"});
+  return handle;
+}
+
+}  // namespace kvscope
+
 namespace kvscope::trace {
 
 namespace {
@@ -58,22 +79,6 @@ struct LiveTrace::Resumed {
   Extents filled;
 };
 
-std::filesystem::path writable_target(const std::filesystem::path& path, bool replace) {
-  std::error_code ignored;
-  // A link to a trace on another disk stays a link; the file it names is what is replaced.
-  const auto target = std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
-  const auto folder = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder, ignored))
-    throw Error({.file = path.string(), .found = "there is no folder " + folder.string(), .hint = "make it first"});
-  const auto status = std::filesystem::status(target, ignored);
-  if (!std::filesystem::exists(status)) return target;
-  if (!std::filesystem::is_regular_file(status))
-    throw Error({.file = path.string(), .found = "not a regular file", .expected = "a new name or a trace to replace"});
-  if (!replace)
-    throw Error({.file = path.string(), .found = "the file exists", .hint = "choose another name or overwrite it"});
-  return target;
-}
-
 std::filesystem::path temporary_name(const std::filesystem::path& path, const char* tag) {
   std::string name = ".";  // built in steps: gcc 12 warns falsely about "." + string
   name += path.filename().string() + "." + std::to_string(::getpid()) + "." + tag;
@@ -98,72 +103,62 @@ void remove_leftovers(const std::filesystem::path& path) {
   }
 }
 
-FileHandle lock_file(const std::filesystem::path& path) {
-  FileHandle handle(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (handle.get() < 0) throw_errno(errno, path, "open");
-  struct stat locked {
-  }, now{};
-  const bool taken = ::flock(handle.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  // Between open() and flock() its writer may have put another file in this one's place.
-  const bool replaced =
-      ::fstat(handle.get(), &locked) != 0 || ::stat(path.c_str(), &now) != 0 || locked.st_ino != now.st_ino;
-  if (taken || replaced)
-    throw Error({.code = ExitCode::resource,
-                 .file = path.string(),
-                 .found = "another process is writing it",
-                 .hint = "wait until that one ends"});
-  return handle;
-}
-
-void rename_into_place(const std::filesystem::path& from, const std::filesystem::path& to, bool replace) {
-  int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), replace ? 0 : RENAME_NOREPLACE);
-  // Some network file systems know no flags; check_target() has then seen that the name was free.
-  if (result != 0 && errno == EINVAL && !replace) result = ::rename(from.c_str(), to.c_str());
-  if (result != 0) throw_errno(errno, to, "rename");
-  const auto folder = to.has_parent_path() ? to.parent_path() : std::filesystem::path(".");
-  FileHandle handle(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.get() >= 0) ::fsync(handle.get());
+FileHandle lock_if_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored) ? lock_trace(path) : FileHandle();
 }
 
 LiveTrace::LiveTrace(const std::filesystem::path& path, const Heading& heading, std::int64_t positions, bool replace)
     : path_(writable_target(path, replace)), heading_(heading), capacity_(capacity_of(heading, positions, path)) {
   filled_[Axis::layer] = heading.model.n_layers;
   filled_[Axis::kv_head] = heading.model.n_kv_heads;
+  if (replace) replaced_ = lock_if_there(path_);
   create(replace, nullptr);
 }
 
 /// Under another name until all metadata, and the rows of `before`, are on disk: a kill before that leaves what there
 /// was.
 void LiveTrace::create(bool replace, const OpenTrace* before) {
-  const auto temporary = temporary_name(path_, "new");
-  ::unlink(temporary.c_str());
+  temporary_ = temporary_name(path_, "new");
+  ::unlink(temporary_.c_str());
   try {
-    OpenTrace created = create_trace(temporary.string(), heading_, capacity_, Storage::live);
+    OpenTrace created = create_trace(temporary_.string(), heading_, capacity_, Storage::live);
     try {
       if (before) {
         copy_rows(*before, created, filled_);
         write_committed(created, committed_);
       }
       flush_to_disk(created.file);
+      FileHandle lock = lock_trace(temporary_);
+      if (committed_ > 0 || replaced_.get() < 0) take_name(replace);
+      lock_ = std::move(lock);
     } catch (...) {
       created.leak();
       throw;
     }
-    lock_ = lock_file(temporary);
-    rename_into_place(temporary, path_, replace);
     trace_ = std::move(created);
   } catch (const H5Error& error) {
-    ::unlink(temporary.c_str());
+    drop_temporary();
     give_up(error);
   } catch (...) {
-    ::unlink(temporary.c_str());
+    drop_temporary();
     throw;
   }
 }
 
-LiveTrace LiveTrace::resume(const std::filesystem::path& path, const Heading& heading, std::int64_t positions) {
+void LiveTrace::take_name(bool replace) {
+  rename_into_place(temporary_, path_, replace);
+  temporary_.clear();
+}
+
+void LiveTrace::drop_temporary() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+LiveTrace LiveTrace::resume(const std::filesystem::path& path, const Heading& heading, std::int64_t positions,
+                            FileHandle lock) {
   const auto target = writable_target(path, true);
-  FileHandle lock = lock_file(target);
   remove_leftovers(target);
   Resumed resumed{std::move(lock), open_valid(target), {}};
   const std::string file = target.string();
@@ -200,6 +195,7 @@ LiveTrace::LiveTrace(Resumed resumed, const Heading& heading, std::int64_t posit
 }
 
 LiveTrace::~LiveTrace() {
+  drop_temporary();
   if (broken_) trace_.leak();
 }
 
@@ -226,6 +222,7 @@ void LiveTrace::add(const RunRecord& run) {
     flush_to_disk(trace_.file);
     write_committed(trace_, committed_ + 1);
     flush_to_disk(trace_.file);
+    if (!temporary_.empty()) take_name(true);
   } catch (const H5Error& error) {
     give_up(error);
   }

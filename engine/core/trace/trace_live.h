@@ -12,6 +12,9 @@ namespace kvscope::trace {
 /// moment, kill -9 included, with every committed run whole: all metadata are flushed before the first row, and rows
 /// are flushed and synced before `committed` counts them. It may be read while it grows.
 ///
+/// Where a file is to be replaced, the name passes to the new one with its first run, so that what cannot even begin
+/// leaves the old one.
+///
 /// After a write error the file is never closed (closing is what would damage it) and takes no more runs.
 class LiveTrace {
  public:
@@ -19,8 +22,9 @@ class LiveTrace {
   /// Error. All constructors and functions throw kvscope::Error.
   LiveTrace(const std::filesystem::path& path, const Heading& heading, std::int64_t positions, bool replace);
   /// Goes on with the trace at `path`, which must have this heading: a partial one in place, if it has the room; else
-  /// its runs are copied to a new file that takes its name when it has them all.
-  static LiveTrace resume(const std::filesystem::path& path, const Heading& heading, std::int64_t positions);
+  /// its runs are copied to a new file that takes its name when it has them all. `lock` is lock_trace()'s of it.
+  static LiveTrace resume(const std::filesystem::path& path, const Heading& heading, std::int64_t positions,
+                          FileHandle lock);
   ~LiveTrace();
   LiveTrace(const LiveTrace&) = delete;
   LiveTrace& operator=(const LiveTrace&) = delete;
@@ -37,14 +41,17 @@ class LiveTrace {
   struct Resumed;  // a valid trace, locked, and how far it is filled
   LiveTrace(Resumed resumed, const Heading& heading, std::int64_t positions);
   void create(bool replace, const OpenTrace* before);
+  void take_name(bool replace);
+  void drop_temporary();
   void make_room(const RunBlock& block);
   void check_capacity(const RunBlock& block) const;
   [[noreturn]] void give_up(const H5Error& error);
 
-  std::filesystem::path path_;
+  std::filesystem::path path_, temporary_;  // temporary_: its name until it has path_
   Heading heading_;
   Extents capacity_, filled_;
-  FileHandle lock_;  // while it is held nobody else writes this file
+  FileHandle replaced_;  // lock of the file at path_ that this one is to replace
+  FileHandle lock_;      // while it is held nobody else writes this file
   OpenTrace trace_;
   int committed_ = 0;
   bool broken_ = false;
@@ -57,21 +64,13 @@ void write_packed(const OpenTrace& from, const Extents& filled, const Heading& h
 /// /summary/density as NXdata, the plot that viewers open by default. Axes are hard links to those of /heads. H5Error.
 void write_summary(const OpenTrace& trace, const Extents& filled);
 
-/// `path` with links resolved, once it is sure that a file may be put there. Throws Error: no such folder, a folder or
-/// device of that name, a file of that name without `replace`.
-std::filesystem::path writable_target(const std::filesystem::path& path, bool replace);
-
 /// A name beside `path` that no other process uses: ".trace.h5.1234.live".
 std::filesystem::path temporary_name(const std::filesystem::path& path, const char* tag);
 
 /// Removes what processes that are gone left beside `path` under temporary names.
 void remove_leftovers(const std::filesystem::path& path);
 
-/// Takes the right to write the file that is now at `path`; the handle keeps it. Throws Error (resource): another
-/// process has it. On file systems without locks it always succeeds.
-FileHandle lock_file(const std::filesystem::path& path);
-
-/// rename() that syncs the folder afterwards; without `replace` an existing target is an Error.
-void rename_into_place(const std::filesystem::path& from, const std::filesystem::path& to, bool replace);
+/// lock_trace() of a file that is to be replaced: a capture that writes it must not lose it. Nothing if there is none.
+FileHandle lock_if_there(const std::filesystem::path& path);
 
 }  // namespace kvscope::trace

@@ -26,7 +26,10 @@ struct Place {
 class Merge {
  public:
   Merge(std::span<const fs::path> shards, const fs::path& target, const MergeOptions& options)
-      : paths_(shards), target_(writable_target(target, options.overwrite)), options_(options) {
+      : paths_(shards),
+        target_(writable_target(target, options.overwrite, shards)),
+        replaced_(lock_if_there(target_)),
+        options_(options) {
     inspect();
     place_runs();
   }
@@ -61,8 +64,6 @@ class Merge {
   void inspect() {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
       const fs::path& path = paths_[i];
-      std::error_code ignored;
-      if (fs::equivalent(path, target_, ignored)) fail(path, "the file to write is one of the shards", "another name");
       const TraceInfo& info = infos_.emplace_back(reader(static_cast<int>(i)).info());
       if (!info.shards.empty()) fail(path, "a merged trace", "a shard", "name the shards that it was made of");
       if (info.capture.n_prompts == 0) fail(path, "a trace that no capture made", "a shard of kvscope capture");
@@ -222,6 +223,7 @@ class Merge {
 
   std::span<const fs::path> paths_;
   fs::path target_;
+  FileHandle replaced_;  // lock of the file at target_ that is to be replaced
   const MergeOptions& options_;
   std::map<int, TraceReader> readers_;  // of the shards that are open
   std::vector<TraceInfo> infos_;

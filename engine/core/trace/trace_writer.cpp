@@ -11,16 +11,17 @@ struct TraceWriter::Impl {
   bool finished = false;
 };
 
-TraceWriter::TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options) {
+TraceWriter::TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options, FileHandle lock) {
   const std::int64_t all = static_cast<std::int64_t>(options.max_runs) * options.max_positions;
   const std::int64_t positions = options.total_positions > 0 ? options.total_positions : all;
   const trace::Heading heading{model, options.capture, options.max_runs};
   std::error_code ignored;
   const bool exists = std::filesystem::exists(path, ignored);
-  if (options.resume && !exists) trace::remove_leftovers(path);
   if (options.resume && exists) {
-    impl_.reset(new Impl{trace::LiveTrace::resume(path, heading, positions)});
+    if (lock.get() < 0) lock = lock_trace(path);
+    impl_.reset(new Impl{trace::LiveTrace::resume(path, heading, positions, std::move(lock))});
   } else {
+    trace::remove_leftovers(path);
     impl_.reset(new Impl{{path, heading, positions, options.overwrite}});
   }
 }
@@ -44,7 +45,8 @@ void TraceWriter::finish() {
 
 void save_trace(const std::filesystem::path& path, const RunRecord& run, bool overwrite) {
   // The live file stands beside the target, so that an older trace of this name stays whole until the new one is.
-  const auto target = trace::writable_target(path, overwrite);
+  const auto target = writable_target(path, overwrite);
+  const FileHandle replaced = trace::lock_if_there(target);
   const auto live_path = trace::temporary_name(target, "live");
   struct Remove {
     const std::filesystem::path& path;

@@ -57,9 +57,10 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
   const std::filesystem::path path = training.output / (steps.name + "_loss.csv");
   std::ofstream curve(path);
   for (const std::string& column : columns) curve << (&column == columns.data() ? "" : ",") << column;
-  if (!(curve << std::endl)) {
+  const auto cannot_write = [&] {
     throw Error({.code = ExitCode::resource, .file = path.string(), .found = "the file cannot be written"});
-  }
+  };
+  if (!(curve << std::endl)) cannot_write();
   DataLoader loader(sequences, options.batch, training.loader_threads);
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
@@ -89,7 +90,7 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
         std::snprintf(text, sizeof text, "%s%.7g", i == 0 ? "" : ",", values[i]);
         curve << text;
       }
-      curve << std::endl;  // on disk as soon as it is known
+      if (!(curve << std::endl)) cannot_write();  // out as soon as it is known
       std::snprintf(text, sizeof text, "%s step %lld  %s  %.2f M tokens/s  %.0f s", steps.name.c_str(),
                     static_cast<long long>(step), losses.text.c_str(), speed / 1e6, seconds);
       if (training.context.row) training.context.row(text, last);

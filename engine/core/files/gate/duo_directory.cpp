@@ -44,7 +44,7 @@ std::vector<float> parse_row(std::string_view line, const std::string& file, int
     double value = 0;
     const auto end = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     if (cell.empty() || end.ec != std::errc() || end.ptr != cell.data() + cell.size() || !std::isfinite(value))
-      refuse(file, where, "\"" + std::string(cell.substr(0, 40)) + "\"", "a number");
+      refuse(file, where, in_quotes(cell, 40), "a number");
     row.push_back(static_cast<float>(std::clamp(value, 0.0, 1.0)));
     if (row.size() > kMaxSide)
       throw Error({.file = file, .where = where, .found = "more than 4096 columns", .expected = "one a KV head"});
@@ -124,14 +124,14 @@ void export_duo(const HeadSelection& selection, int sink_size, int recent_size, 
                  .found = "the folder cannot be made",
                  .expected = "a folder that can be written"});
   for (const char* name : {kTable, kConfig}) check_replaceable(folder / name, overwrite);
-  write_file_atomic(folder / kTable, format_table(selection));
   const double sparsity = 1 - static_cast<double>(selection.n_selected()) / selection.n_heads();
   const nlohmann::ordered_json config = {{"sink_size", sink_size},
                                          {"recent_size", recent_size},
                                          {"threshold", 0.5},
                                          {"full_heads", selection.n_selected()},
                                          {"sparsity", sparsity}};
-  write_file_atomic(folder / kConfig, config.dump(2) + "\n");
+  const FileToWrite files[] = {{folder / kTable, format_table(selection)}, {folder / kConfig, config.dump(2) + "\n"}};
+  write_files_atomic(files, overwrite);
 }
 
 DuoConfig read_duo_config(const std::filesystem::path& folder) { return read_config(folder / kConfig); }

@@ -137,6 +137,7 @@ GateFile load_gate(const std::filesystem::path& path, const ModelConfig& model);
 GateFile load_gate(const std::filesystem::path& path);
 
 /// Writes `gate` as gate.json and gate.safetensors (float32). load_gate gives back the same numbers, tensors and hash.
-void save_gate(const std::filesystem::path& folder, const GateFile& gate);
+/// Both files or none; without `replace` neither may exist.
+void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace = true);
 
 }  // namespace kvscope

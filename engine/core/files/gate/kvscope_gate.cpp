@@ -1,11 +1,13 @@
 // Our own format: gate.json with the numbers, gate.safetensors with the tensors under the names of gate_file.h.
 
+#include <optional>
 #include <set>
 
 #include "engine/core/files/gate/gate_config.h"
 #include "engine/core/files/gate/gate_formats.h"
 #include "engine/core/files/gate/gate_source.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/support/file.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -71,7 +73,7 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
   return gate;
 }
 
-void save_gate(const std::filesystem::path& folder, const GateFile& gate) {
+void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace) {
   const auto required = gate_tensor_specs(gate.config);
   std::vector<GateTensorSpec> specs(required.begin(), required.end());
   for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
@@ -105,9 +107,19 @@ void save_gate(const std::filesystem::path& folder, const GateFile& gate) {
                  .found = "the folder cannot be made",
                  .expected = "a folder that can be written"});
   }
-  // The tensors first: whoever finds gate.json finds them too.
-  if (!tensors.empty()) write_safetensors(folder / kGateTensors, tensors, {{"kind", name_of(gate.config.kind)}});
-  write_file_atomic(folder / kGateJson, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  // Both on disk before either has its name: half of another gate would be damaged. The tensors first: whoever finds
+  // gate.json finds them too.
+  std::optional<AtomicFile> weights;
+  if (!tensors.empty()) {
+    write_safetensors(weights.emplace(folder / kGateTensors, replace), tensors,
+                      {{"kind", std::string(name_of(gate.config.kind))}});
+    weights->sync();
+  }
+  AtomicFile numbers(folder / kGateJson, replace);
+  numbers.write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  numbers.sync();
+  if (weights) weights->commit();
+  numbers.commit();
 }
 
 }  // namespace kvscope

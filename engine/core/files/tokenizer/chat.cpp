@@ -79,8 +79,10 @@ ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 bool ChatTemplate::exists(const std::filesystem::path& folder) {
   try {
     return find_template(folder).has_value();
-  } catch (const Error&) {
-    return false;
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    parts.hint = "--raw takes prompts as text, without a chat template";
+    throw Error(std::move(parts));
   }
 }
 

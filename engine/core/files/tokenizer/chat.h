@@ -27,7 +27,8 @@ struct ChatFormat;
 /// The result is what Jinja makes of the template; tools are not supported. Immutable; safe from several threads.
 class ChatTemplate {
  public:
-  /// Whether `folder` has a template (known or not), in chat_template.jinja or tokenizer_config.json. Never throws.
+  /// Whether `folder` has a template (known or not), in chat_template.jinja or tokenizer_config.json. Throws Error (bad
+  /// input) if that cannot be said: a damaged file must not turn a chat into raw text.
   static bool exists(const std::filesystem::path& folder);
   /// Reads it. Throws Error (bad input) naming file and template if there is none or it is not one of the above.
   static ChatTemplate load(const std::filesystem::path& folder);

@@ -51,6 +51,9 @@ class Reader : JsonStepReader {
         fail(std::string("model.") + key, in_quotes(affix) + " is not supported", "null");
       }
     }
+    // Of no effect where every byte has a token, which is asked for; another type shows a damaged file.
+    for (const char* key : {"byte_fallback", "fuse_unk"}) model.boolean_or(key, false);
+    model.text_or("unk_token", "");
     out_.ignore_merges = model.boolean_or("ignore_merges", false);
     out_.byte_fallback = model.boolean_or("byte_fallback", false);
     out_.fuse_unk = model.boolean_or("fuse_unk", false);

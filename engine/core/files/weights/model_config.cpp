@@ -33,11 +33,12 @@ class Reader {
     c.n_layers = size("num_hidden_layers", kMaxLayers);
     read_heads(c, family);
     c.max_positions = size("max_position_embeddings", kMaxFilePositions);
-    c.rms_norm_eps = static_cast<float>(object_.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
+    if (config_.contains("rms_norm_eps"))  // null is no number, and none that a model was trained with
+      c.rms_norm_eps = static_cast<float>(object_.number("rms_norm_eps", 1e-12, 0.1));
     c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
     c.set_family(family);
     read_layers(c);
-    refuse_what_is_not_computed();
+    refuse_what_is_not_computed(c.n_layers);
     if (family.windows) read_windows(c);
     refuse_windows(c);
     c.dtype = read_dtype();
@@ -79,6 +80,9 @@ class Reader {
     const auto name = it->front().get<std::string>();
     const ModelFamily* family = find_family(name);
     if (family == nullptr) fail("architectures", in_quotes(name) + " is not supported", expected);
+    // Whoever reads the one must not load another model than whoever reads the other.
+    if (const std::string type = object_.text_or("model_type", family->model_type); type != family->model_type)
+      fail("model_type", in_quotes(type), in_quotes(family->model_type) + " of " + name);
     return *family;
   }
 
@@ -112,7 +116,7 @@ class Reader {
   }
 
   /// Settings that would change the result and that the model here does not have: refused rather than ignored.
-  void refuse_what_is_not_computed() const {
+  void refuse_what_is_not_computed(int n_layers) const {
     if (object_.has("quantization_config")) {
       fail("quantization_config", "quantized weights are not supported", "null", "use the model's unquantized weights");
     }
@@ -130,6 +134,8 @@ class Reader {
           type.is_string() ? in_quotes(type.get<std::string>()) + " is" : "a kind of layer that is";
       fail("layer_types", found + " not supported", "\"full_attention\" in every layer");
     }
+    if (types.size() != static_cast<std::size_t>(n_layers))
+      fail("layer_types", std::to_string(types.size()) + " layers", std::to_string(n_layers) + ", num_hidden_layers");
   }
 
   /// With layer_types (checked above) transformers does not look at these fields.

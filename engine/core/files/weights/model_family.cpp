@@ -6,9 +6,13 @@ namespace kvscope {
 
 std::span<const ModelFamily> model_families() {
   static constexpr ModelFamily kFamilies[] = {
-      {.architecture = "Qwen3ForCausalLM", .layer = {.qk_norm = true}, .windows = true, .head_dim = 128},
-      {.architecture = "Qwen2ForCausalLM", .layer = {.qkv_bias = true}, .windows = true},
-      {.architecture = "LlamaForCausalLM", .kv_heads_implied = true},
+      {.architecture = "Qwen3ForCausalLM",
+       .model_type = "qwen3",
+       .layer = {.qk_norm = true},
+       .windows = true,
+       .head_dim = 128},
+      {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .layer = {.qkv_bias = true}, .windows = true},
+      {.architecture = "LlamaForCausalLM", .model_type = "llama", .kv_heads_implied = true},
   };
   return kFamilies;
 }

@@ -38,6 +38,7 @@ struct TensorNames {
 
 struct ModelFamily {
   const char* architecture = "";  // as config.json names it
+  const char* model_type = "";    // and again
   LayerConfig layer;              // of every layer, where config.json does not speak of it
   bool kv_heads_implied = false;  // num_key_value_heads may be missing: as many as heads
   bool windows = false;           // knows use_sliding_window

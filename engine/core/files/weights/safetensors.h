@@ -10,6 +10,8 @@
 
 namespace kvscope {
 
+class AtomicFile;
+
 /// `other`: a type of the format that this program does not compute with; its bytes can still be read.
 enum class TensorType : std::uint8_t { f32, f16, bf16, other };
 
@@ -76,5 +78,8 @@ struct TensorToWrite {
 /// Writes atomically, names sorted: the same tensors give the same bytes.
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorToWrite>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
+/// The same into a file that is committed later, with others.
+void write_safetensors(AtomicFile& file, const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata);
 
 }  // namespace kvscope

@@ -42,6 +42,14 @@ void check(const TensorToWrite& tensor, const std::filesystem::path& path) {
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<TensorToWrite>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  AtomicFile file(path);
+  write_safetensors(file, tensors, metadata);
+  file.commit();
+}
+
+void write_safetensors(AtomicFile& file, const std::vector<TensorToWrite>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  const std::filesystem::path& path = file.target();
   std::map<std::string, const TensorToWrite*> sorted;
   for (const TensorToWrite& tensor : tensors) {
     check(tensor, path);
@@ -63,7 +71,6 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
   std::string text = header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // readers that map the file want the data aligned
 
-  AtomicFile file(path);
   std::string length(8, '\0');
   for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
   file.write(length);
@@ -71,7 +78,6 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Tens
   for (const auto& [name, tensor] : sorted) {
     file.write({reinterpret_cast<const char*>(tensor->bytes.data()), tensor->bytes.size()});
   }
-  file.commit();
 }
 
 }  // namespace kvscope

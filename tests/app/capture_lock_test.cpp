@@ -1,0 +1,166 @@
+// Two captures of one trace, and a capture over an older one: nothing is doubled, lost, or given up for nothing.
+
+#include <future>
+#include <thread>
+
+#include "tests/app/capture_support.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+/// An engine that takes its time to start: what happens to the trace meanwhile must be known when it is there.
+std::string late_engine(const TemporaryFolder& folder, double seconds) {
+  const fs::path script = folder / "late-engine";
+  std::ofstream(script) << "#!/bin/sh\nsleep " << seconds << "\nexec '" << fake_engine().string() << "' \"$@\"\n";
+  fs::permissions(script, fs::perms::owner_all);
+  return script.string();
+}
+
+void wait_for_runs(const fs::path& trace, int n) {
+  for (int i = 0; i < 400; ++i) {
+    if (fs::exists(trace) && inspect_trace(trace).n_runs >= n) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  }
+  FAIL("no run was committed within 10 seconds");
+}
+
+}  // namespace
+
+TEST_CASE("capture --resume beside a capture that then ends leaves each prompt once") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
+  Capture slow{folder, "t.h5", {"--quiet"}, " --slow 60"};
+  auto first = std::async(std::launch::async, [&] { return slow.run(-1, 1.5); });
+  wait_for_runs(trace, 1);
+  Capture early{folder, "t.h5", {"--resume", "--quiet"}};
+  early.engine = late_engine(folder, 2);
+  const auto second = early.run();
+  first.get();
+  check_error_line(second, 3, "t.h5: another process is writing it");
+  REQUIRE(Capture{folder, "t.h5", {"--resume", "--quiet"}}.run().exit_code == 0);
+  check_same_trace(trace, whole);
+}
+
+TEST_CASE("capture --resume takes no trace that another capture began after it looked") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
+  Capture late{folder, "t.h5", {"--resume", "--quiet"}};
+  late.engine = late_engine(folder, 3);
+  auto second = std::async(std::launch::async, [&] { return late.run(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  REQUIRE(Capture{folder, "t.h5", {"--quiet"}}.run().exit_code == 0);
+  check_error_line(second.get(), 2, "t.h5: it exists");
+  check_same_trace(trace, whole);
+}
+
+TEST_CASE("capture --overwrite leaves the old trace until the new one has a run") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder);
+  const std::string before = read_text(whole);
+  Capture over{folder, "whole.h5", {"--overwrite", "--quiet"}};
+  SECTION("a policy that does not fit") {
+    over.policy = "kvpop:budget=1,sinks=8,window=64";
+    CHECK(over.run().exit_code == 1);
+  }
+  SECTION("an engine that dies in the first run") {
+    over.engine_options = " --die-at-token 1";
+    CHECK(over.run().exit_code == 3);
+  }
+  SECTION("an engine that refuses the first run") {
+    over.engine_options = " --fail run";
+    CHECK(over.run().exit_code != 0);
+  }
+  SECTION("Ctrl+C in the first run") {
+    over.engine_options = " --slow 2000";
+    CHECK(over.run(1).exit_code == 130);
+  }
+  SECTION("kill -9 in the first run") {
+    over.engine_options = " --slow 2000";
+    CHECK(over.run(-1, 1).exit_code == -1);
+    CHECK(read_text(whole) == before);
+    over.engine_options = " --fail run";  // whoever comes next clears up
+    CHECK(over.run().exit_code != 0);
+  }
+  CHECK(read_text(whole) == before);
+  CHECK(files_in(folder.path()) == 2);
+}
+
+TEST_CASE("capture --overwrite takes the name with its first run, and survives kill -9 as any capture") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder);
+  fs::copy_file(whole, folder / "t.h5");
+  Capture over{folder, "t.h5", {"--overwrite", "--quiet"}, " --slow 30"};
+  CHECK(over.run(-1, 0.9).exit_code == -1);
+  const TraceInfo info = inspect_trace(folder / "t.h5");
+  CHECK(info.status == "partial");
+  CHECK(info.n_runs > 0);
+  REQUIRE(Capture{folder, "t.h5", {"--resume", "--quiet"}}.run().exit_code == 0);
+  check_same_trace(folder / "t.h5", whole);
+}
+
+TEST_CASE("Nobody overwrites a trace that a capture is writing") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
+  Capture slow{folder, "t.h5", {"--quiet"}, " --slow 60"};
+  auto first = std::async(std::launch::async, [&] { return slow.run(); });
+  wait_for_runs(trace, 1);
+  check_error_line(Capture{folder, "t.h5", {"--overwrite", "--quiet"}}.run(), 3, "another process is writing it");
+  check_error_line(kvscope_run({"run", sample_model().string(), "--prompt", "x", "--engine", fake_engine().string(),
+                                "--trace", trace.string(), "--overwrite", "--max-tokens", "1", "--quiet"}),
+                   3, "another process is writing it");
+  check_error_line(kvscope_run({"merge", whole.string(), "-o", trace.string(), "--overwrite", "--quiet"}), 3,
+                   "another process is writing it");
+  CHECK(first.get().exit_code == 0);
+  check_same_trace(trace, whole);
+}
+
+TEST_CASE("What a command reads is never what it writes") {
+  const TemporaryFolder folder;
+  const fs::path prompts = write_prompts(folder), whole = undisturbed(folder);
+  const std::string text = read_text(prompts), trace = read_text(whole);
+  check_error_line(Capture{folder, "p.jsonl", {"--overwrite", "--quiet"}}.run(), 2, "which is read");
+  fs::copy_file(whole, folder / "a.csv");
+  fs::create_hard_link(folder / "a.csv", folder / "b.csv");
+  fs::create_symlink("a.csv", folder / "c.csv");
+  for (const char* name : {"a.csv", "b.csv", "c.csv"})
+    check_error_line(
+        kvscope_run({"export", (folder / "a.csv").string(), "-o", (folder / name).string(), "--overwrite"}), 2,
+        "which is read");
+  fs::copy_file(whole, folder / "d.csv");
+  check_error_line(kvscope_run({"figure", "--preset", "kvpop-fig6", (folder / "d.csv").string(), "-o",
+                                (folder / "d.svg").string(), "--overwrite"}),
+                   2, "d.csv: the file to write is");
+  check_error_line(kvscope_run({"run", sample_model().string(), "--prompt-file", prompts.string(), "--engine",
+                                fake_engine().string(), "--trace", prompts.string(), "--overwrite", "--quiet"}),
+                   2, "which is read");
+  CHECK(read_text(prompts) == text);
+  for (const char* name : {"a.csv", "b.csv", "c.csv", "d.csv"}) CHECK(read_text(folder / name) == trace);
+  CHECK_FALSE(fs::exists(folder / "d.svg"));
+}
+
+TEST_CASE("figure replaces none of its four files unless told to, and leaves what is the same") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const std::string whole = undisturbed(folder).string();
+  const auto figure = [&](const std::string& name, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"figure", "--preset", "kvpop-fig6", whole, "-o", (folder / name).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return kvscope_run(words);
+  };
+  const std::string name = GENERATE("a.svg", "a.csv", "a.npz", "a.json");
+  std::ofstream(folder / name) << "precious";
+  check_error_line(figure("a.svg"), 2, name + ": it exists; hint: --overwrite replaces it");
+  CHECK(read_text(folder / name) == "precious");
+  CHECK(files_in(folder.path()) == 3);
+  REQUIRE(figure("a.svg", {"--overwrite"}).exit_code == 0);
+  CHECK(read_text(folder / name) != "precious");
+  CHECK(figure("a.pdf").exit_code == 0);  // its numbers and recipe are there already
+  CHECK(kvscope_run({"figure", (folder / "a.json").string(), "-o", (folder / "a.svg").string()}).exit_code == 0);
+}

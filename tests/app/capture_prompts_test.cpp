@@ -1,0 +1,123 @@
+// kvscope capture reads all prompts before it decodes one: what is no prompt is named by its line.
+
+#include "engine/core/support/json_file.h"
+#include "tests/app/capture_support.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+/// A list whose second prompt does not fit the fake engine's 2048 positions.
+void write_long_prompt(const TemporaryFolder& folder) {
+  std::string text;
+  for (int i = 0; i < 3000; ++i) text += " word";
+  std::ofstream(folder / "p.jsonl") << json{{"prompt", prompt_of(0)}}.dump() << "\n\n"
+                                    << json{{"prompt", text}}.dump() << "\n"
+                                    << json{{"prompt", prompt_of(2)}}.dump() << "\n";
+}
+
+/// A model's folder with the tokenizer of Qwen2's golden file; no weights.
+void write_tokenizer(const TemporaryFolder& folder) {
+  const json golden = read_json(source_folder() / "tests/core/golden/tokenizer_qwen2.json", {.max_bytes = 4u << 20});
+  std::ofstream(folder / "tokenizer.json") << golden["tokenizer"].dump();
+}
+
+}  // namespace
+
+TEST_CASE("capture names a prompt that does not fit by its line, before it decodes any") {
+  const TemporaryFolder folder;
+  write_long_prompt(folder);
+  const auto result = Capture{folder, "t.h5", {"--quiet"}}.run();
+  check_error_line(result, 2, "p.jsonl:3: prompt 1: ");
+  CHECK(result.err.find("tokens; expected at most 2048, the model's context; hint: --skip-bad") != std::string::npos);
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("capture names an empty prompt by its line") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "p.jsonl") << R"({"prompt": "one"})"
+                                    << "\n"
+                                    << R"({"prompt": ""})"
+                                    << "\n";
+  check_error_line(Capture{folder, "t.h5", {"--quiet"}}.run(), 2, "p.jsonl:2: prompt 1: no token");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("capture --skip-bad records what cannot be decoded as failed, and --resume agrees") {
+  const TemporaryFolder folder;
+  write_long_prompt(folder);
+  const fs::path trace = folder / "t.h5";
+  const auto result = Capture{folder, "t.h5", {"--skip-bad"}}.run();
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.err.find("warning: " + (folder / "p.jsonl").string() + ":3: ") != std::string::npos);
+  CHECK(json::parse(result.out)["runs"] == 3);
+  CHECK(json::parse(result.out)["status"] == "complete");
+  REQUIRE(inspect_trace(trace).n_runs == 3);
+  const RunRecord failed = load_trace(trace, 1);
+  CHECK(failed.status == RunStatus::failed);
+  CHECK(failed.message.find("expected at most 2048") != std::string::npos);
+  CHECK(failed.n_tokens() == 0);
+  CHECK(load_trace(trace, 2).status == RunStatus::complete);
+  const std::string before = read_text(trace);
+  for (const std::vector<std::string>& options :
+       std::vector<std::vector<std::string>>{{"--resume"}, {"--resume", "--skip-bad"}}) {
+    const auto again = Capture{folder, "t.h5", options}.run();
+    INFO(again.err);
+    CHECK(again.exit_code == 0);
+    CHECK(json::parse(again.out)["resumed"] == 3);
+    CHECK(read_text(trace) == before);
+  }
+  CHECK(kvscope_run({"inspect", trace.string()}).exit_code == 0);
+  CHECK(kvscope_run({"export", trace.string(), "--run", "1", "-o", (folder / "1.npz").string()}).exit_code == 0);
+  CHECK(kvscope_run({"heads", trace.string(), "--strategy", "b"}).exit_code == 0);
+  CHECK(
+      kvscope_run({"figure", "--preset", "kvpop-fig8", trace.string(), "-o", (folder / "8.svg").string()}).exit_code ==
+      0);
+  CHECK(kvscope_run({"merge", trace.string(), "-o", (folder / "m.h5").string()}).exit_code == 0);
+}
+
+TEST_CASE("capture takes a byte order mark off a text, and refuses what is no text by its line") {
+  const TemporaryFolder folder;
+  const auto capture = [&](const std::string& bytes) {
+    std::ofstream(folder / "p.txt", std::ios::binary) << bytes;
+    return kvscope_run({"capture", sample_model().string(), (folder / "p.txt").string(), "-o",
+                        (folder / "t.h5").string(), "--engine", fake_engine().string(), "--max-tokens", "1", "--quiet",
+                        "--overwrite"});
+  };
+  check_error_line(capture(std::string("one\ntwo\0x\n", 10)), 2, "p.txt:2: a NUL byte");
+  check_error_line(capture("one\ntwo\nthr\xE9\x65\n"), 2, "p.txt:3: byte 11 is not UTF-8");
+  check_error_line(capture(std::string("\xFF\xFEo\0n\0", 6)), 2, "p.txt:1: UTF-16; expected text in UTF-8");
+  check_error_line(capture(std::string("o\0n\0e\0", 6)), 2, "p.txt:1: a NUL byte");
+  REQUIRE(capture("\xEF\xBB\xBFone\ntwo\n").exit_code == 0);
+  CHECK(load_trace(folder / "t.h5", 0).prompt_text == "one");
+  check_error_line(kvscope_run({"run", sample_model().string(), "--prompt-file", (folder / "t.h5").string(), "--engine",
+                                fake_engine().string(), "--quiet"}),
+                   2, "t.h5:1: ");
+}
+
+TEST_CASE("A damaged chat template is an error, or a warning for whoever takes raw text") {
+  const TemporaryFolder folder;
+  write_tokenizer(folder);
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", folder.path().string(), "--prompt", "hello", "--engine", fake_engine().string(),
+                               "--max-tokens", "1"});
+    return kvscope_run(more);
+  };
+  const fs::path config = folder / "tokenizer_config.json";
+  for (const char* bytes : {"", "{\"chat_template\": \"x", "<!doctype html>", "[]", "{\"chat_template\": 7}",
+                            "{\"chat_template\": \"\xE9\"}", "{\"a\": 1, \"a\": 2}"}) {
+    CAPTURE(bytes);
+    std::ofstream(config) << bytes;
+    check_error_line(run({"--quiet"}), 2, "tokenizer_config.json: ");
+    CHECK(run({"--quiet"}).err.find("hint: --raw takes prompts as text") != std::string::npos);
+    CHECK(run({"--quiet", "--raw"}).exit_code == 0);
+    CHECK(run({"--raw"}).err.find("warning: " + config.string() + ": ") != std::string::npos);
+  }
+  fs::remove(config);
+  fs::create_directory(config);
+  check_error_line(run({"--quiet"}), 2, "tokenizer_config.json: a directory");
+  fs::remove(config);
+  CHECK(run({"--quiet"}).exit_code == 0);
+}

@@ -1,0 +1,98 @@
+#pragma once
+// Captures with the fake engine, and what their traces have in common. For the tests of kvscope capture.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+
+namespace kvscope::test {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+inline constexpr int kPrompts = 7;
+
+inline std::string prompt_of(int i) {
+  return "prompt number " + std::to_string(i) + " of the list: 12 34 " + std::string(i, 'x');
+}
+
+inline fs::path write_prompts(const TemporaryFolder& folder, int n = kPrompts, int changed = -1) {
+  std::ofstream file(folder / "p.jsonl");
+  for (int i = 0; i < n; ++i) file << json{{"prompt", (i == changed ? "other " : "") + prompt_of(i)}}.dump() << "\n";
+  return folder / "p.jsonl";
+}
+
+struct Capture {
+  const TemporaryFolder& folder;
+  std::string name = "t.h5";
+  std::vector<std::string> options = {};
+  std::string engine_options = "";
+  int max_tokens = 4;
+  std::string policy = "kvpop:budget=12,sinks=2,window=4";
+  std::string engine = fake_engine().string();
+
+  std::vector<std::string> words() const {
+    std::vector<std::string> words = {"capture",
+                                      sample_model().string(),
+                                      (folder / "p.jsonl").string(),
+                                      "-o",
+                                      (folder / name).string(),
+                                      "--engine",
+                                      engine + engine_options,
+                                      "--max-tokens",
+                                      std::to_string(max_tokens),
+                                      "--policy",
+                                      policy,
+                                      "--json"};
+    words.insert(words.end(), options.begin(), options.end());
+    return words;
+  }
+  Result run(double interrupt_after = -1, double kill_after = 60) const {
+    std::vector<std::string> argv = {kvscope().string()};
+    for (const std::string& word : words()) argv.push_back(word);
+    return test::run({.argv = argv, .interrupt_after = interrupt_after, .timeout = kill_after});
+  }
+};
+
+// Times aside, which no two captures share.
+inline RunRecord timeless(RunRecord run) {
+  run.timings.load_s = run.timings.prefill_s = run.timings.decode_s = 0;
+  run.started_utc.clear();
+  return run;
+}
+
+inline void check_same_trace(const fs::path& a, const fs::path& b) {
+  const TraceInfo info_a = inspect_trace(a), info_b = inspect_trace(b);
+  REQUIRE(info_a.prompt_index == info_b.prompt_index);
+  for (int i = 0; i < info_a.n_runs; ++i) {
+    CAPTURE(a.string(), i);
+    CHECK(run_difference(timeless(load_trace(a, i)), timeless(load_trace(b, i))) == "");
+  }
+}
+
+inline fs::path undisturbed(const TemporaryFolder& folder) {
+  const auto result = Capture{folder, "whole.h5"}.run();
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return folder / "whole.h5";
+}
+
+inline void check_error_line(const Result& result, int exit_code, const std::string& contains) {
+  INFO(result.err);
+  CHECK(result.exit_code == exit_code);
+  const auto begin = result.err.rfind("error: ");
+  REQUIRE(begin != std::string::npos);
+  CHECK(count_lines(result.err.substr(begin)) == 1);
+  CHECK(result.err.find(contains, begin) != std::string::npos);
+}
+
+inline int files_in(const fs::path& folder) {
+  return static_cast<int>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+}  // namespace kvscope::test
