@@ -187,22 +187,27 @@ int capture(const Arguments& arguments) {
                       .max_positions = check.longest_run,
                       .capture = plan.info},
                      std::move(lock));
+  // Without a run there is nothing to go on with, and nothing for which an older trace of this name should go; unless
+  // there was nothing to do.
+  const auto end = [&] {
+    if (writer.committed() > 0 || plan.indices.empty()) return writer.finish();
+    std::error_code ignored;
+    if (!resumes && !arguments.has("overwrite")) std::filesystem::remove(plan.file, ignored);
+  };
   std::int64_t tokens = 0;
   try {
     tokens = capture_all(arguments, job, model, plan, check, request, writer);
   } catch (const Error&) {
     // One bad prompt or a dead engine must not cost what was captured before.
     job.progress().clear();
-    const int kept = writer.committed();
-    if (kept > 0) writer.finish();
-    if (!arguments.has("quiet"))
+    end();
+    if (writer.committed() > 0 && !arguments.has("quiet"))
       std::fprintf(stderr, "%s: stopped after %d of %zu prompts; --resume goes on\n",
-                   escape_for_terminal(plan.file).c_str(), kept, plan.indices.size());
+                   escape_for_terminal(plan.file).c_str(), writer.committed(), plan.indices.size());
     throw;
   }
   const int written = writer.committed();
-  // Without a run there is nothing for which an older trace of this name should go, unless there was nothing to do.
-  if (written > 0 || plan.indices.empty()) writer.finish();
+  end();
   job.progress().clear();
   return report(arguments, plan, request, written, tokens);
 }
@@ -213,8 +218,7 @@ extern const CommandSpec capture_command = {
     "capture",
     "MODEL PROMPTS -o FILE [options]",
     "decode many prompts into one trace (HDF5)",
-    "PROMPTS is a .jsonl file (\"prompt\" or \"messages\" a line), a text file (a prompt a line) or a folder of .txt "
-    "files. Finished prompts survive Ctrl+C and kill -9: --resume goes on from there.",
+    "PROMPTS: .jsonl (\"prompt\" or \"messages\" a line), text (a prompt a line) or a folder of .txt files.",
     "  kvscope capture samples/models/kvscope-tiny prompts.jsonl -o traces.h5 --policy kvpop:keep=25%",
     {2, 2},
     kOptions,

@@ -76,7 +76,7 @@ void Generation::Impl::throw_not_finite() const {
   look(weights.final_norm, "final norm");
   look(weights.lm_head, "output head");
   throw Error({.code = damaged.empty() ? ExitCode::internal : ExitCode::bad_input,
-               .file = model.info().name,
+               .file = damaged.empty() ? model.info().name : model.info().path,
                .where = damaged.empty() ? "logits after position " + std::to_string(ids.size() - 1) : damaged,
                .found = damaged.empty() ? "a value that is not finite" : "weights that are not finite numbers",
                .expected = damaged.empty() ? "" : "undamaged weights",

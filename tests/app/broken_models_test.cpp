@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "tests/app/model_damage.h"
 #include "tests/app/process.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/skip.h"
@@ -141,6 +142,17 @@ TEST_CASE("A broken configuration ends in one line before memory is taken for wh
 }
 
 TEST_CASE("A broken tokenizer ends in one line", "[broken]") { check_broken(test::broken_tokenizers()); }
+
+TEST_CASE("A weight that is no number is bad input, found when the model first says a number", "[broken]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const Scene scene(false);
+  test::edit_bytes("model.safetensors",
+                   [](std::string b) { return b.replace(b.size() - 4, 4, "\0\0\xC0\x7F", 4); })(scene.model());
+  std::vector<std::string> words = score_words(scene.model());
+  words.emplace_back("--quiet");
+  check_refused({"a weight that is no number", {}, "", "weights that are not finite numbers"}, scene.run(words),
+                scene.model());
+}
 
 TEST_CASE("The broken model folders are more than eighty", "[broken]") {
   CHECK(test::broken_weights().size() + test::broken_indexes().size() + test::broken_configurations().size() +

@@ -90,6 +90,16 @@ TEST_CASE("capture --overwrite leaves the old trace until the new one has a run"
   CHECK(files_in(folder.path()) == 2);
 }
 
+TEST_CASE("A capture that ends before its first run leaves no file") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  Capture capture{folder, "t.h5", {"--quiet"}};
+  capture.engine_options = GENERATE("--die-at-token 1", "--fail run", "--slow 2000");
+  capture.engine_options.insert(0, " ");
+  CHECK(capture.run(1).exit_code != 0);
+  CHECK(files_in(folder.path()) == 1);
+}
+
 TEST_CASE("capture --overwrite takes the name with its first run, and survives kill -9 as any capture") {
   const TemporaryFolder folder;
   write_prompts(folder);

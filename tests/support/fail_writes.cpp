@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -135,7 +136,9 @@ int ftruncate64(int fd, off64_t length) {
   return next<int(int, off64_t)>("ftruncate64")(fd, length);
 }
 int fsync(int fd) {
-  if (fails(fd)) return fail();
+  struct stat status {};
+  const bool is_folder = ::fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);  // which some file systems cannot sync
+  if (!is_folder && fails(fd)) return fail();
   return next<int(int)>("fsync")(fd);
 }
 int rename(const char* from, const char* to) {

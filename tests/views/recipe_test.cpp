@@ -87,10 +87,10 @@ TEST_CASE("an exported figure has its numbers and its recipe beside it, and the 
     INFO(preset.name);
     const auto first = folder / ("first" + std::string(extension)),
                second = folder / ("second" + std::string(extension));
-    const auto written = export_figure(build_figure(preset.recipe, runs), preset.recipe, first);
+    const auto written = export_figure(build_figure(preset.recipe, runs), preset.recipe, first, {.replace = true});
     REQUIRE(written.size() == 4);
     const FigureRecipe again = parse_recipe(read_json(folder / "first.json"), "first.json");
-    export_figure(build_figure(again, runs), again, second);
+    export_figure(build_figure(again, runs), again, second, {.replace = true});
     for (const char* part : {extension, ".csv", ".npz", ".json"}) {
       CHECK(read_file(folder / ("first" + std::string(part)), 1u << 28) ==
             read_file(folder / ("second" + std::string(part)), 1u << 28));

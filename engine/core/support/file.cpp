@@ -177,4 +177,19 @@ void AtomicFile::commit() {
   temporary_.clear();
 }
 
+void AtomicFile::undo() {
+  if (!replace_) ::unlink(target_.c_str());
+}
+
+void commit_together(std::span<AtomicFile* const> files) {
+  for (AtomicFile* file : files) file->sync();
+  std::size_t done = 0;
+  try {
+    for (; done < files.size(); ++done) files[done]->commit();
+  } catch (const Error&) {
+    for (std::size_t i = 0; i < done; ++i) files[i]->undo();
+    throw;
+  }
+}
+
 }  // namespace kvscope

@@ -61,12 +61,18 @@ class AtomicFile {
   void sync();
   void commit();
   const std::filesystem::path& target() const { return target_; }
+  /// Removes what commit() has put where nothing was; what it replaced is gone, but whole is what stands there.
+  void undo();
 
  private:
   std::filesystem::path named_, target_, temporary_;  // as given, with links resolved, while writing
   bool replace_;
   FileHandle file_;
 };
+
+/// Commits files that belong together, in this order: none has its name before all are on disk, and none that is new if
+/// one cannot have its own.
+void commit_together(std::span<AtomicFile* const> files);
 
 /// An Error for errno: a full disk, exhausted descriptors and device faults are ExitCode::resource, the rest bad_input.
 [[noreturn]] void throw_errno(int error, const std::filesystem::path& path, std::string_view action);

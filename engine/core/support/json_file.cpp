@@ -122,23 +122,12 @@ void write_files_atomic(std::span<const FileToWrite> files, bool replace, std::s
     different.push_back(&file);
   }
   std::list<AtomicFile> open;
+  std::vector<AtomicFile*> all;
   for (const FileToWrite* file : different) {
-    open.emplace_back(file->path, replace).write(file->bytes);
-    open.back().sync();
+    all.push_back(&open.emplace_back(file->path, replace));
+    all.back()->write(file->bytes);
   }
-  std::vector<std::filesystem::path> placed;
-  try {
-    for (AtomicFile& file : open) {
-      file.commit();
-      placed.push_back(file.target());
-    }
-  } catch (const Error&) {
-    // What was not there before goes again; what was replaced is gone, but whole is what stands there.
-    std::error_code ignored;
-    for (const auto& path : placed)
-      if (!replace) std::filesystem::remove(path, ignored);
-    throw;
-  }
+  commit_together(all);
 }
 
 JsonObject::JsonObject(const json& object, std::string file, std::string prefix)

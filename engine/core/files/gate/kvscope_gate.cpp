@@ -107,19 +107,17 @@ void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool r
                  .found = "the folder cannot be made",
                  .expected = "a folder that can be written"});
   }
-  // Both on disk before either has its name: half of another gate would be damaged. The tensors first: whoever finds
-  // gate.json finds them too.
+  // The tensors first: whoever finds gate.json finds them too. Half of another gate would be a damaged one.
+  std::vector<AtomicFile*> files;
   std::optional<AtomicFile> weights;
   if (!tensors.empty()) {
-    write_safetensors(weights.emplace(folder / kGateTensors, replace), tensors,
-                      {{"kind", std::string(name_of(gate.config.kind))}});
-    weights->sync();
+    files.push_back(&weights.emplace(folder / kGateTensors, replace));
+    write_safetensors(*weights, tensors, {{"kind", std::string(name_of(gate.config.kind))}});
   }
   AtomicFile numbers(folder / kGateJson, replace);
   numbers.write(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-  numbers.sync();
-  if (weights) weights->commit();
-  numbers.commit();
+  files.push_back(&numbers);
+  commit_together(files);
 }
 
 }  // namespace kvscope
