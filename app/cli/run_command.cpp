@@ -133,9 +133,10 @@ RunRequest request_of(const Arguments& arguments, const std::string& model_path)
 
 int run(const Arguments& arguments) {
   const std::string model_path = model_argument(arguments, arguments.positionals()[0]);
+  const std::string trace = arguments.text("trace");
   if (arguments.has("trace")) {
     const std::filesystem::path inputs[] = {arguments.text("prompt-file")};
-    writable_target(arguments.text("trace"), arguments.has("overwrite"), inputs, kOverwriteHint);
+    writable_target(trace, arguments.has("overwrite"), inputs, kOverwriteHint);
   }
   const RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
