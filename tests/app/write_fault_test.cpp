@@ -103,6 +103,12 @@ class Disk {
       CHECK(result.exit_code == 0);
       return came;
     }
+    if (result.exit_code == 0) {
+      // HDF5 writes its superblock once more when it closes a file whose every byte is on disk.
+      check_files(before, folder.path(), result_of(writer));
+      CHECK(files_of(folder.path()).size() == result_of(writer).size());
+      return true;
+    }
     check_error_line(result, 3, "");
     check_files(before, folder.path(), result_of(writer));
     Words again = writer.words;
