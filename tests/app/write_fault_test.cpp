@@ -165,9 +165,10 @@ class Disk {
 TEST_CASE("A disk that fails at some call costs no file that was there", "[write_fault]") {
   Disk disk;
   for (const Writer& writer : writers()) {
-    // Doubling steps: every kind of call is met.
+    // Growing steps: every kind of call is met.
     int faults = 0;
-    for (int at = 1; disk.try_out(writer, {faults % 2 ? "EIO" : "ENOSPC", at}); at += at) ++faults;
+    constexpr const char* kHow[] = {"ENOSPC", "EIO", "EDQUOT", "ENOSPC-once"};
+    for (int at = 1; disk.try_out(writer, {kHow[faults % 4], at}); at += 1 + at / 2) ++faults;
     CAPTURE(writer.name);
     CHECK(faults >= 3);
   }

@@ -68,6 +68,7 @@ H5Id write_whole(hid_t parent, const char* path, hid_t type, hid_t space, const 
   const std::string action = std::string("write ") + path;
   H5Id dataset(H5Dcreate2(parent, path, type, space, H5P_DEFAULT, dataset_creation(), H5P_DEFAULT), action);
   h5_check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), action);
+  h5_check(H5Dflush(dataset), action);  // small data wait for the close, whose failure nobody hears
   return dataset;
 }
 
