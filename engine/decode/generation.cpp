@@ -231,7 +231,7 @@ std::string Generation::answer() const {
   const auto begin = impl_->ids.begin() + impl_->prompt_len;
   const auto end = impl_->ids.end() - (impl_->at_end ? 1 : 0);
   if (!impl_->model.has_tokenizer()) return {};
-  return impl_->model.tokenizer().decode({begin, end}).substr(0, impl_->stops.answer_bytes());
+  return impl_->model.tokenizer().decode_further({begin, end}).substr(0, impl_->stops.answer_bytes());
 }
 
 const LoadedModel& Generation::model() const { return impl_->model; }

@@ -176,7 +176,10 @@ PolicySpec resolved_policy(const PolicySpec& policy, const LoadedModel& model) {
 
 RunStarted started_facts(const Generation& run) {
   BytePool pieces;
-  for (const std::int32_t id : run.ids()) pieces.push_back(run.piece(id));
+  for (const std::int32_t id : run.ids()) {
+    const bool first = pieces.size() == 0 && run.model().has_tokenizer();
+    pieces.push_back(first ? run.model().tokenizer().first_piece(id) : run.piece(id));
+  }
   return {.n_positions = run.n_positions(),
           .ids = run.ids(),
           .pieces = std::move(pieces),

@@ -27,6 +27,13 @@ CHATML_ASK = r"""{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{%
 QWEN2 = (r"""{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"""
          + "{{ '<|im_start|>system\nBe brief.<|im_end|>\n' }}{% endif %}" + CHATML_TURN + "{% endfor %}" + CHATML_ASK)
 
+SMOLLM2 = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system
+You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>
+' }}{% endif %}{{'<|im_start|>' + message['role'] + '
+' + message['content'] + '<|im_end|>' + '
+'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant
+' }}{% endif %}"""
+
 QWEN25 = r"""
 {#- a comment #}
 {%- if tools %}
@@ -125,7 +132,7 @@ LLAMA32 = LLAMA31.replace("""    {%- set date_string = "26 Jul 2024" %}
     {%- endif %}
 """)
 
-TEMPLATES = {"Qwen2": QWEN2, "Qwen2.5": QWEN25, "ChatML": CHATML, "Qwen3": QWEN3, "Qwen3 (always thinking)": QWEN3_ALWAYS,
+TEMPLATES = {"Qwen2": QWEN2, "SmolLM2": SMOLLM2, "Qwen2.5": QWEN25, "ChatML": CHATML, "Qwen3": QWEN3, "Qwen3 (always thinking)": QWEN3_ALWAYS,
              "Llama 3": LLAMA3, "Llama 3.1": LLAMA31, "Llama 3.2": LLAMA32}
 
 ROLES = ["u", "su", "uau", "sua", "suauau", "s", "ua", "a", "usu", "uu", "uaa", "ss", "uauaa", "saua", "sau"]

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer_{qwen2,llama3,gpt2}.json: tokenizers of the three families, trained here, and what the
-`tokenizers` package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
+"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,llama2,mistral}.json: tokenizers of these forms, trained here,
+and what the `tokenizers` package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
 
     python3 tests/core/make_tokenizer_golden.py [FAMILY...]
+    python3 tests/core/make_tokenizer_golden.py --real FOLDER     # golden/tokenizer_smollm2_real.json, of its tokenizer.json
 
 Each file holds `tokenizer` (a tokenizer.json), `cases` (text, ids with special tokens parsed, ids with them left as text,
-ids with the post-processor's), `random` (seeded random texts, each with a hash of its ids), `blocks` (for every 4096
-code points a hash of the ids of each one alone, between letters and after an apostrophe) and `megabyte`: of 1 MB of
-random Unicode, which the test makes for itself from the same seed, for each block of 4096 draws a hash of its ids and one
-of the text that decoding them gives, and a hash of the ids of all of it at once. Hashes are FNV-1a 64 over the ids as
-little-endian 32-bit numbers, or over the text's bytes.
+ids with the post-processor's, and in the files of characters what they decode to), `random` (seeded random texts, each
+with a hash of its ids), `blocks` (for every 4096 code points a hash of the ids of each one alone, between letters and
+after an apostrophe) and `megabyte`: of 1 MB of random Unicode, which the test makes for itself from the same seed, for
+each block of 4096 draws a hash of its ids and one of the text that decoding them gives, and a hash of the ids of all of
+it at once. Hashes are FNV-1a 64 over the ids as little-endian 32-bit numbers, or over the text's bytes. `variants` are
+changes of the tokenizer (RFC 7386), each with a hash of the ids of all cases and random texts.
 
 The tokenizers of Qwen2 and Llama 3 have 12,000 tokens, learnt from Python's standard library and from made-up words of
-many scripts; that of GPT-2 has 600, and added tokens with every flag.
+many scripts; the others have 600 to 900, and that of GPT-2 added tokens with every flag. SmolLM2's lacks the same 21
+bytes as the model's own; the real one is too large to keep, so only hashes of its ids are.
 """
 import json
 import pathlib
@@ -73,6 +76,16 @@ TORTURE = [
     " " * 65 + "x", "\n" * 64 + " x", "!" * 100 + "\n" * 3, "aA" * 60, "supercalifragilisticexpialidocious" * 4,
 ]
 
+# For the forms that came later: numbers of all scripts, SmolLM2's missing bytes, blanks and the mark that stands for one.
+MORE = [
+    "1a2b3", "12 34  56", " 1", "1 ", "\n1\n", "'1s", "1's", "a1'll", "2026-11-22T05:45:36Z", "v1.2.3", "\u06601\u0967\u09e8\u0e51\uff11", "\u00b2\u00b3\u00b9\u00bc", "\u2160\u2161 \u3007",
+    "\U00011de0\U00011de9a", "x\U00016ff4\U00016ff5 7", "\U00011de11\U00011de2", " \U00011de0", "\U0001d7ce\U0001d7e2", "\u4e00\u4e8c\u4e09 1\u4e8c3", "1\u03012", "\u0ed0\u1b50\ua620\U00010140\U0001ccf0",
+    "\x04", "a\x04b", "\x04\x06\x13", "\x04 \x06", "\x04\x05\x06", "\x13\x14\x16\x1d x", "1\x042", "\U00040000", "\U00080000\x04", "\U00040000\U00040001 \U00080000", "\U000c0000", "a\U00100000b",
+    "\u2581", "\u2581a", " \u2581 a", "\u2581\u2581", "a\u2581", "a \u2581b", "\u2581 ", " \u2581\u2581 \u2581x", "  ", "    x    y", " a ", "a  b   c    d", "   ", " <s> a", "<s>", "<s> ", "<s>a</s>b", "</s> a", "a </s>  b",
+    "<unk>", "a<unk>b", "<0x41>", "<0x0A><0x0a>", "a<0xE4><0xBD>", "<0xZZ>", "\r\na\r\n", "\u05d0\u05d1 \u05d2", "\u0627\u0644 \u0639", "e\u0301 \u0301", "\U0001f600 \U0001f600\U0001f600",
+    "\x00\x00", " " * 300, "\u2581" * 100, "x " * 150, "1" * 300, "\x04" * 70, "\U00040000" * 40, "a" * 100 + " " + "b" * 100, "\u4f60" * 90, " \n \n", "\t a", "a\u00a0b\u3000c", "the cache keeps", "The model will read again",
+    "<|im_start|>user\n12<|im_end|>", "x<file>y", " <file>  y", "<file><file> <pad>", "a<pad> b", " <pad>", "naïve  <pad>\u2581", "<sw>a <sw> a", "z\u2581z", "\u2581<file>", "<file>\u2581",
+]
 
 START = 0xCBF29CE484222325
 
@@ -189,6 +202,115 @@ def gpt2():
     return data
 
 
+SMOLLM2_LACKS = [0x04, 0x06, 0x13, 0x14, 0x16, 0x1D, 0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100)]
+
+
+def byte_chars():
+    """ByteLevel's character of each byte."""
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in own]
+    return {b: chr(b) for b in own} | {b: chr(256 + i) for i, b in enumerate(others)}
+
+
+def smollm2(individual=True, fuse=False):
+    data = json.loads(trained(None, True, False, 600).to_str())
+    lacks = {byte_chars()[b] for b in SMOLLM2_LACKS}
+    model = data["model"]
+    kept = [t for t in sorted(model["vocab"], key=model["vocab"].get) if t not in lacks]
+    assert not any(lacks & set(a + b) for a, b in model["merges"])
+    model["vocab"] = {t: i for i, t in enumerate(["<|endoftext|>", "<|im_start|>", "<|im_end|>", *kept])}
+    model["unk_token"], model["fuse_unk"] = "<|endoftext|>", fuse
+    data["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+        {"type": "Digits", "individual_digits": individual}, data["pre_tokenizer"]]}
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    tokenizer.add_tokens([AddedToken("<file>", normalized=False, lstrip=True), "<pad>"])
+    return json.loads(tokenizer.to_str())
+
+
+def runs():
+    return smollm2(False, True)
+
+
+def of_characters():
+    """Like Llama 2's: <unk>, <s>, </s>, the bytes, then what was learnt; every way to merge a token is a merge."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator(CORPUS * 2, trainers.BpeTrainer(vocab_size=500, show_progress=False, min_frequency=2))
+    learnt = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(learnt["vocab"], key=learnt["vocab"].get)
+    tokens += [t for t in ("\u2581\u2581", "\u2581" * 4, "\u2581" * 3, "\n\n", "...", "\u2581x", "e\u0301") if t not in tokens]
+    tokens += [c for c in "x\n.\u0301\u00e9" if c not in tokens]
+    known, merges = set(tokens), []
+    for token in sorted(tokens, key=lambda t: (len(t), tokens.index(t))):
+        merges += [[token[:i], token[i:]] for i in range(1, len(token)) if token[:i] in known and token[i:] in known]
+    # The last four are for variants: the package numbers added tokens anew where the vocabulary has another size.
+    vocab = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *tokens, "e\u2581", "x\u2581y", "\u2581cauldron", "\u2581a\u2581"]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+            "post_processor": None,
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": {t: i for i, t in enumerate(vocab)}, "merges": merges}}
+
+
+def with_added(data):
+    tokenizer = Tokenizer.from_str(json.dumps(data))
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in ("<unk>", "<s>", "</s>", "<|im_end|>")])
+    tokenizer.add_tokens([AddedToken("<file>", normalized=False, lstrip=True, rstrip=True), AddedToken("<pad>", normalized=True),
+                          AddedToken("<sw>", normalized=False, single_word=True)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    return json.loads(tokenizer.to_str())
+
+
+def llama2():
+    data = of_characters()
+    data["normalizer"] = {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+    return with_added(data)
+
+
+def mistral():
+    data = of_characters()
+    data["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False}
+    return with_added(data)
+
+
+def variants(family, data):
+    """Changes whose ids differ, as merge patches."""
+    if family in ("llama2", "mistral"):
+        # One merge across a blank, and the text cannot be cut there.
+        yield {"model": {"merges": [["e", "\u2581"], *data["model"]["merges"]]}}
+        yield {"model": {"byte_fallback": False}}
+        yield {"model": {"byte_fallback": False, "fuse_unk": False}}
+        ids = data["model"]["vocab"]
+        yield {"model": {"vocab": {"<0x01>": None, "<0xF0>": None, "\ue001": ids["<0x01>"], "\ue002": ids["<0xF0>"]}}}
+        yield {"model": {"ignore_merges": True}}
+        yield {"normalizer": {"type": "NFC"}} if family == "mistral" else {
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581", "normalizers": None}}
+    if family == "mistral":
+        for scheme in "first", "always", "never":
+            for split in True, False:
+                yield {"pre_tokenizer": {"prepend_scheme": scheme, "split": split}}
+        yield {"pre_tokenizer": {"split": True}, "model": {"ignore_merges": True}}
+    if family in ("smollm2", "runs"):
+        yield {"model": {"fuse_unk": family == "smollm2"}}
+
+
+def merge_patch(data, patch):
+    if not isinstance(patch, dict):
+        return patch
+    out = dict(data) if isinstance(data, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            out.pop(key, None)
+        else:
+            out[key] = merge_patch(out.get(key), value)
+    return out
+
+
 def random_texts(added, n=500):
     rng = random.Random(20261121)
     ranges = [(0x20, 0x7F)] * 8 + [(0x30, 0x3A)] * 2 + [(0x80, 0x300), (0x300, 0x370), (0x370, 0x800), (0x800, 0x3000),
@@ -208,29 +330,47 @@ def decoded(data, tokenizer, text):
     """What decoding gives: the text as normalised. (GPT-2's has a blank before it, and after every added token.)"""
     back = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids, skip_special_tokens=False)
     normal = tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text
-    assert back == normal or data["pre_tokenizer"].get("add_prefix_space")
+    later = data["model"]["unk_token"] is not None
+    assert back == normal or later or data["pre_tokenizer"].get("add_prefix_space")
     return back
 
 
+def write(name, data):
+    path = pathlib.Path(__file__).parent / "golden" / f"tokenizer_{name}.json"
+    path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
+    print(path.name, path.stat().st_size, "bytes,", len(data["cases"]), "cases")
+
+
+def real(folder):
+    tokenizer = Tokenizer.from_file(str(pathlib.Path(folder) / "tokenizer.json"))
+    texts = TORTURE + MORE
+    write("smollm2_real", {"cases": [[t, f"{fnv(tokenizer.encode(t, add_special_tokens=False).ids):016x}"] for t in texts]})
+
+
 def main():
-    folder = pathlib.Path(__file__).parent / "golden"
-    folder.mkdir(exist_ok=True)
-    families = [make for make in (qwen2, llama3, gpt2) if make.__name__ in sys.argv[1:] or len(sys.argv) == 1]
-    for make in families:
+    if sys.argv[1:2] == ["--real"]:
+        return real(sys.argv[2])
+    makers = (qwen2, llama3, gpt2, smollm2, runs, llama2, mistral)
+    for make in [make for make in makers if make.__name__ in sys.argv[1:] or len(sys.argv) == 1]:
         data = make()
         tokenizer = Tokenizer.from_str(json.dumps(data))
+        later = data["model"]["unk_token"] is not None
 
         def encode(text, parse_special=True, add_special=False):
             tokenizer.encode_special_tokens = not parse_special
             return tokenizer.encode(text, add_special_tokens=add_special).ids
 
-        cases = [{"text": t, "ids": encode(t), "as_text": encode(t, False), "whole": encode(t, True, True)} for t in TORTURE]
+        def case(text):
+            of_text = {"text": text, "ids": encode(text), "as_text": encode(text, False), "whole": encode(text, True, True)}
+            return of_text | ({"decoded": tokenizer.decode(of_text["ids"], skip_special_tokens=False)} if later else {})
+
+        cases = [case(t) for t in TORTURE + MORE * later]
         texts = random_texts([t["content"] for t in data["added_tokens"]])
         tokenizer.encode_special_tokens = False
         blocks = []
         for start in range(0, 0x110000, 4096):
             points = [chr(c) for c in range(start, start + 4096) if not 0xD800 <= c < 0xE000]
-            h = 0xCBF29CE484222325
+            h = START
             batch = [text for c in points for text in (c, f"a{c}b", f"'{c}")]
             for encoding in tokenizer.encode_batch(batch, add_special_tokens=False):
                 h = fnv(encoding.ids, h)
@@ -239,9 +379,12 @@ def main():
         whole = [[f"{fnv(encode(t)):016x}", f"{fnv_bytes(decoded(data, tokenizer, t).encode()):016x}"] for t in million]
         out = {"tokenizer": data, "cases": cases, "random": [[t, f"{fnv(encode(t)):016x}"] for t in texts], "blocks": blocks,
                "megabyte": {"blocks": whole, "at_once": f"{fnv(encode(''.join(million))):016x}"}}
-        path = folder / f"tokenizer_{make.__name__}.json"
-        path.write_text(json.dumps(out, ensure_ascii=False, separators=(",", ":")) + "\n")
-        print(path.name, path.stat().st_size, "bytes,", len(cases), "cases")
+        for patch in variants(make.__name__, data):
+            other, h = Tokenizer.from_str(json.dumps(merge_patch(data, patch))), START
+            for encoding in other.encode_batch([c["text"] for c in cases] + texts, add_special_tokens=False):
+                h = fnv(encoding.ids, h)
+            out.setdefault("variants", []).append([patch, f"{h:016x}"])
+        write(make.__name__, out)
 
 
 main()

@@ -110,6 +110,7 @@ TEST_CASE("The ids of a conversation are those of its text, with the template's 
     const char *name, *family;
   };
   const auto c = GENERATE(values<Case>({{"Qwen2", "qwen2"},
+                                        {"SmolLM2", "smollm2"},
                                         {"Qwen2.5", "qwen2"},
                                         {"Qwen3", "qwen2"},
                                         {"Qwen3 (always thinking)", "qwen2"},

@@ -126,7 +126,31 @@ TEST_CASE("A malformed or unsupported tokenizer is refused by the key at fault")
        "normalizer[0].type: \"Lowercase\" is not supported"},
       {"/normalizer", {{"type", "Sequence"}}, "normalizer.normalizers: missing or not a list"},
       {"/pre_tokenizer", nullptr, "pre_tokenizer: missing"},
-      {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer.type: \"Metaspace\" is not supported"},
+      {"/pre_tokenizer", {{"type", "Whitespace"}}, "pre_tokenizer.type: \"Whitespace\" is not supported"},
+      {"/pre_tokenizer", {{"type", "Metaspace"}}, "pre_tokenizer.replacement: missing"},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "_"}},
+       "pre_tokenizer.replacement: \"_\" is not supported; expected \"\u2581\""},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "last"}},
+       "pre_tokenizer.prepend_scheme: \"last\"; expected \"first\", \"always\" or \"never\""},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"add_prefix_space", false}},
+       "pre_tokenizer.add_prefix_space: false with a prepend_scheme of \"always\""},
+      {"/pre_tokenizer",
+       {{"type", "Metaspace"}, {"replacement", "\u2581"}},
+       "decoder.type: \"ByteLevel\" is not supported; expected \"Sequence\" here"},
+      {"/normalizer",
+       {{"type", "Prepend"}, {"prepend", "\u2581"}},
+       "normalizer: Prepend or Replace beside a pre_token"},
+      {"/normalizer", {{"type", "Prepend"}, {"prepend", "x"}}, "normalizer.prepend: \"x\" is not supported"},
+      {"/normalizer", {{"type", "Replace"}, {"content", "\u2581"}}, "normalizer.pattern: missing"},
+      {"/normalizer",
+       {{"type", "Replace"}, {"pattern", {{"Regex", " "}}}, {"content", "\u2581"}},
+       "normalizer.pattern.String: missing"},
+      {"/model/byte_fallback", "yes", "model.byte_fallback: \"yes\"; expected true or false"},
+      {"/model/fuse_unk", 1, "model.fuse_unk: 1; expected true or false"},
+      {"/model/unk_token", 5, "model.unk_token: 5; expected text"},
       {"/pre_tokenizer/use_regex", false, "pre_tokenizer.use_regex: false without a Split"},
       {"/decoder", {{"type", "WordPiece"}}, "decoder.type: \"WordPiece\" is not supported"},
       {"/post_processor", {{"type", "BertProcessing"}}, "post_processor.type: \"BertProcessing\" is not supported"},
@@ -160,8 +184,14 @@ TEST_CASE("A split pattern that is not known is refused and shown") {
   CHECK_THAT(refused(sequence(split(qwen2, "Removed"), level)),
              Catch::StartsWith("pre_tokenizer[0].behavior: \"Removed\" is not supported"));
   CHECK_THAT(refused(sequence({{"type", "Split"}}, level)), Catch::StartsWith("pre_tokenizer[0].pattern: missing"));
+  CHECK_THAT(refused(sequence({{"type", "Punctuation"}}, level)),
+             Catch::StartsWith("pre_tokenizer[0].type: \"Punctuation\" is not supported"));
   CHECK_THAT(refused(sequence({{"type", "Digits"}}, level)),
-             Catch::StartsWith("pre_tokenizer[0].type: \"Digits\" is not supported"));
+             Catch::StartsWith("pre_tokenizer.use_regex: false without a Split"));
+  CHECK_THAT(refused(sequence({{"type", "Digits"}, {"individual_digits", 1}}, level)),
+             Catch::StartsWith("pre_tokenizer[0].individual_digits: 1; expected true or false"));
+  CHECK_THAT(refused(sequence({{"type", "Digits"}}, {{"type", "ByteLevel"}, {"add_prefix_space", true}})),
+             Catch::StartsWith("pre_tokenizer.add_prefix_space: true after Digits"));
   CHECK_THAT(refused(sequence(split(qwen2), {{"type", "ByteLevel"}, {"use_regex", true}})),
              Catch::StartsWith("pre_tokenizer.use_regex: true after a Split"));
   CHECK_THAT(refused(sequence(split(qwen2), {{"type", "ByteLevel"}, {"use_regex", false}, {"add_prefix_space", true}})),
@@ -169,6 +199,38 @@ TEST_CASE("A split pattern that is not known is refused and shown") {
   CHECK_THAT(refused({{"type", "Sequence"}, {"pretokenizers", {level, level, level}}}),
              Catch::StartsWith("pre_tokenizer: 3 steps"));
   CHECK(refused(sequence(split(qwen2), level)) == "no error");
+}
+
+TEST_CASE("A byte without a token is refused unless an unknown token stands for it") {
+  json file = good();
+  file["model"]["vocab"].erase("\u0120");
+  CHECK_THAT(load_error(file.dump()),
+             Catch::StartsWith("model.vocab: no token for byte 32; expected all 256 bytes, or"));
+  file["model"]["unk_token"] = "<unk>";
+  CHECK_THAT(load_error(file.dump()), Catch::StartsWith("model.unk_token: \"<unk>\" is not in the vocabulary"));
+  file["model"]["vocab"]["<unk>"] = 300;
+  CHECK(load(file).encode("a  b") == Ids{id_of('a'), 300, 300, id_of('b')});
+  file["model"]["byte_fallback"] = true;
+  CHECK_THAT(load_error(file.dump()), Catch::StartsWith("model.byte_fallback: true, and ByteLevel's tokens are not"));
+}
+
+TEST_CASE("A decoder of characters that prints otherwise is refused") {
+  const json replace{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+      bytes{{"type", "ByteFallback"}}, fuse{{"type", "Fuse"}},
+      strip{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
+  const auto refused = [](const json& decoders) {
+    json file = good();
+    file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}};
+    file["decoder"] = decoders.is_null() ? json() : json{{"type", "Sequence"}, {"decoders", decoders}};
+    return load_error(file.dump());
+  };
+  CHECK_THAT(refused(nullptr), Catch::StartsWith("decoder: missing; expected a Sequence of Replace"));
+  CHECK_THAT(refused({replace, bytes}), Catch::StartsWith("decoder: 2 steps; expected a Sequence of Replace"));
+  CHECK_THAT(refused({replace, fuse, bytes}), Catch::StartsWith("decoder[1].type: \"Fuse\" is not supported"));
+  json twice = strip;
+  twice["start"] = 2;
+  CHECK_THAT(refused({replace, bytes, fuse, twice}), Catch::StartsWith("decoder[3].start: 2; expected"));
+  CHECK_THAT(refused({replace, bytes, fuse, strip}), Catch::StartsWith("model.vocab: no token for byte 0"));
 }
 
 TEST_CASE("A template that names no token, or an id past the vocabulary, is refused") {

@@ -132,7 +132,7 @@ std::vector<std::int32_t> ChatTemplate::encode(const Tokenizer& tokenizer, std::
   std::vector<std::int32_t> ids;
   for (const ChatPiece& piece : write_chat(*format_, bos_, messages, options)) {
     if (!piece.markup) {
-      const std::vector<std::int32_t> more = tokenizer.encode_typed(piece.text);
+      const std::vector<std::int32_t> more = tokenizer.encode_typed(piece.text, ids.empty());
       ids.insert(ids.end(), more.begin(), more.end());
     } else if (const auto id = tokenizer.added_token(piece.text)) {
       ids.push_back(*id);

@@ -19,6 +19,7 @@ struct ChatFormat;
 /// A model's chat template, recognised as one of the families':
 ///
 ///     Qwen2, Qwen2.5   <|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n     after a default system message
+///     SmolLM2          the same with its own default
 ///     Qwen3            the same without one; past turns lose <think>...</think>
 ///     Llama 3          <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{text}<|eot_id|>, text trimmed
 ///     Llama 3.1 - 3.3  the same after a system turn with two dates

@@ -129,6 +129,7 @@ Result recognise_chatml(const TemplateCode& t) {
                 : format.thinking == ChatFormat::Thinking::always ? "Qwen3 (always thinking)"
                 : format.default_system.empty()                   ? "ChatML"
                 : has(t, "{%if tools%}")                          ? "Qwen2.5"
+                : has(t, "SmolLM")                                ? "SmolLM2"
                                                                   : "Qwen2";
   return format;
 }

@@ -46,6 +46,13 @@ def stripped():
     return {c for c, place in zip(EVERY, found) if place == (0, 4)}
 
 
+def numeric():
+    """What Digits takes for a number: those that it cuts off from the letters around them."""
+    text = "a" + "".join(chr(c) + "a" for c in EVERY)
+    pieces = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(text)
+    return {ord(text[start]) for _, (start, stop) in pieces if stop == start + 1 and start % 2}
+
+
 def ranges(points):
     out = []
     for c in sorted(points):
@@ -109,7 +116,9 @@ def main():
     letter, number, space = matched(r"\p{L}"), matched(r"\p{N}"), matched(r"\s")
     assert not letter & number and not letter & space and not number & space
     assert space == stripped(), "lstrip and rstrip would need a table of their own"
-    classes = (("Letter", letter), ("Number", number), ("Space", space), ("Word", word_characters()))
+    assert number <= numeric(), "Digits would need a table of its own"
+    classes = (("Letter", letter), ("Number", number), ("Space", space), ("Word", word_characters()),
+               ("NewerNumber", numeric() - number))
     write(here / "unicode_tables.inc",
           [(f"CodePointRange k{name}Ranges", f"{len(points)} code points; closed ranges", ranges(points))
            for name, points in classes])

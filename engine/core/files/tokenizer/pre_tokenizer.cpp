@@ -124,4 +124,18 @@ std::size_t word_length(SplitPattern pattern, std::string_view text) {
   return modern_word(cursor, pattern == SplitPattern::llama3 ? 3 : 1);
 }
 
+std::size_t piece_length(DigitPieces digits, std::string_view text) {
+  if (digits == DigitPieces::none) return text.size();
+  const auto is_number_at = [text](std::size_t at, std::size_t& end) {
+    const Utf8Char c = decode_utf8(text, at);
+    end = at + c.length;
+    return c.valid && is_numeric(c.code_point);
+  };
+  std::size_t end = 0;
+  const bool numbers = is_number_at(0, end);
+  if (numbers && digits == DigitPieces::single) return end;
+  for (std::size_t next = end; end < text.size() && is_number_at(end, next) == numbers;) end = next;
+  return end;
+}
+
 }  // namespace kvscope

@@ -14,11 +14,16 @@ enum class SplitPattern {
   llama3,  // numbers up to three together
 };
 
+/// Digits before the pattern: numbers are pieces of their own, one by one or in runs.
+enum class DigitPieces { none, single, runs };
+
 /// The regular expression as tokenizer.json has it; empty for gpt2, which is named by `use_regex`.
 std::string_view pattern_text(SplitPattern pattern);
 
 /// Length in bytes of the first word of `text`, which must not be empty; `text` ends where the piece ends. O(length).
 /// A byte that begins no valid character counts as a character of no class.
 std::size_t word_length(SplitPattern pattern, std::string_view text);
+/// Length in bytes of the first piece of `text`, which must not be empty: the patterns do not look past it. O(length).
+std::size_t piece_length(DigitPieces digits, std::string_view text);
 
 }  // namespace kvscope

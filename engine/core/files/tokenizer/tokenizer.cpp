@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <unordered_map>
+#include <optional>
 
 #include "engine/core/files/tokenizer/byte_alphabet.h"
 #include "engine/core/files/tokenizer/normalizer.h"
 #include "engine/core/files/tokenizer/tokenizer_json.h"
 #include "engine/core/files/tokenizer/word_encoder.h"
 #include "engine/core/support/refuse.h"
-#include "engine/core/support/utf8.h"
 
 namespace kvscope {
 
 struct Tokenizer::Impl {
   BpeModel bpe;
-  SplitPattern split = SplitPattern::gpt2;
-  bool nfc = false, add_prefix_space = false;
+  TextSteps steps;
   AddedTokenFinder raw_finder, normalized_finder;  // looked for before and after normalisation
   std::vector<std::string> pieces;                 // by id; empty where there is no token
   std::vector<bool> special;                       // by id
@@ -25,68 +23,39 @@ struct Tokenizer::Impl {
   std::vector<std::int32_t> before, after;
 
   void build(TokenizerJson spec, const std::string& file);
-  void encode_ordinary(std::string_view text, WordEncoder& words, std::deque<std::string>& made) const;
-  void set_piece(std::int32_t id, std::string bytes);
+  /// Nothing if the normaliser leaves the text as it is.
+  std::optional<std::string> normalized(std::string_view text) const;
+  void encode_ordinary(std::string_view text, bool at_start, WordEncoder& words, std::deque<std::string>& made) const;
 
  private:
-  using Ids = std::unordered_map<std::string_view, std::int32_t>;
-  Ids add_vocab(const TokenizerJson& spec, const std::string& file);
-  void add_merges(const TokenizerJson& spec, const Ids& ids, const std::string& file);
-  void add_added(std::vector<AddedToken> tokens, const Ids& ids, const std::string& file);
+  void set_piece(std::int32_t id, const std::string& token, bool is_text);
+  void add_added(std::vector<AddedToken> tokens, const TokenIds& ids, const std::string& file);
   void check_template(const std::string& file) const;
+  void encode_bytes(std::string_view text, WordEncoder& words) const;
+  void encode_characters(std::string_view text, WordEncoder& words) const;
 };
 
-void Tokenizer::Impl::set_piece(std::int32_t id, std::string bytes) {
+/// `is_text`: an added token, which is not written in ByteLevel's alphabet.
+void Tokenizer::Impl::set_piece(std::int32_t id, const std::string& token, bool is_text) {
   const auto i = static_cast<std::size_t>(id);
   if (pieces.size() <= i) pieces.resize(i + 1), special.resize(i + 1);
-  pieces[i] = std::move(bytes);
-}
-
-Tokenizer::Impl::Ids Tokenizer::Impl::add_vocab(const TokenizerJson& spec, const std::string& file) {
-  Ids ids;
-  ids.reserve(spec.vocab.size());
-  std::vector<bool> taken;
-  for (const auto& [token, id] : spec.vocab) {
-    if (taken.size() <= static_cast<std::size_t>(id)) taken.resize(static_cast<std::size_t>(id) + 1);
-    if (taken[id]) refuse(file, "model.vocab." + token, "id " + std::to_string(id) + " again", "every id once");
-    taken[id] = true;
-    ids.emplace(token, id);
-    std::optional<std::string> bytes = bytes_of_token(token);
-    if (bpe.ignore_merges && bytes) bpe.words.emplace(*bytes, id);
-    set_piece(id, bytes ? std::move(*bytes) : token);
-  }
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string token;
-    append_utf8(token, byte_char(static_cast<unsigned char>(byte)));
-    const auto it = ids.find(token);
-    // The package would drop such bytes from the text without a word.
-    if (it == ids.end()) refuse(file, "model.vocab", "no token for byte " + std::to_string(byte), "all 256 bytes");
-    bpe.byte_ids[byte] = it->second;
-  }
-  return ids;
-}
-
-void Tokenizer::Impl::add_merges(const TokenizerJson& spec, const Ids& ids, const std::string& file) {
-  bpe.merges = MergeTable(spec.merges.size());
-  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const auto id_of = [&](const std::string& token) {
-      const auto it = ids.find(token);
-      if (it == ids.end()) {
-        refuse(file, "model.merges[" + std::to_string(rank) + "]", in_quotes(token) + " is not in the vocabulary",
-               "a token");
-      }
-      return it->second;
-    };
-    const auto& [left, right] = spec.merges[rank];
-    const std::int32_t left_id = id_of(left), right_id = id_of(right), merged_id = id_of(left + right);
-    bpe.merges.set(left_id, right_id, {static_cast<std::int32_t>(rank), merged_id});
+  if (steps.of_characters) {
+    pieces[i] = printed_token(token);
+  } else {
+    pieces[i] = is_text ? token : bytes_of_token(token).value_or(token);
   }
 }
 
-void Tokenizer::Impl::add_added(std::vector<AddedToken> tokens, const Ids& ids, const std::string& file) {
-  std::vector<AddedToken> raw, normalized;
+std::optional<std::string> Tokenizer::Impl::normalized(std::string_view text) const {
+  std::optional<std::string> out;
+  if (steps.nfc && !is_surely_nfc(text)) out = to_nfc(text);
+  if (steps.normalizer.changes()) out = mark_blanks(steps.normalizer, out ? *out : text, false);
+  return out;
+}
+
+void Tokenizer::Impl::add_added(std::vector<AddedToken> tokens, const TokenIds& ids, const std::string& file) {
+  std::vector<AddedToken> raw, later;
   std::vector<std::string> raw_text, normalized_text;
-  std::map<std::int32_t, std::string_view> by_id;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     AddedToken& token = tokens[i];
     const std::string where = "added_tokens[" + std::to_string(i) + "]";
@@ -100,14 +69,15 @@ void Tokenizer::Impl::add_added(std::vector<AddedToken> tokens, const Ids& ids, 
       refuse(file, where, in_quotes(token.content) + " with id " + std::to_string(token.id) + " again",
              "every token and id once");
     }
-    set_piece(token.id, token.content);
+    std::string text = token.normalized ? normalized(token.content).value_or(token.content) : token.content;
+    // Found with the blank that the normaliser puts before it, it prints that blank; so does the package.
+    set_piece(token.id, steps.of_characters ? text : token.content, true);
     special[token.id] = token.special;
-    auto& texts = token.normalized ? normalized_text : raw_text;
-    texts.push_back(token.normalized && nfc ? to_nfc(token.content) : token.content);
-    (token.normalized ? normalized : raw).push_back(std::move(token));
+    (token.normalized ? normalized_text : raw_text).push_back(std::move(text));
+    (token.normalized ? later : raw).push_back(std::move(token));
   }
   raw_finder = AddedTokenFinder(std::move(raw), std::move(raw_text));
-  normalized_finder = AddedTokenFinder(std::move(normalized), std::move(normalized_text));
+  normalized_finder = AddedTokenFinder(std::move(later), std::move(normalized_text));
 }
 
 void Tokenizer::Impl::check_template(const std::string& file) const {
@@ -122,26 +92,45 @@ void Tokenizer::Impl::check_template(const std::string& file) const {
 }
 
 void Tokenizer::Impl::build(TokenizerJson spec, const std::string& file) {
-  split = spec.split;
-  nfc = spec.nfc;
-  add_prefix_space = spec.add_prefix_space;
-  bpe.ignore_merges = spec.ignore_merges;
+  steps = spec.steps;
   before = spec.before;
   after = spec.after;
-  const Ids ids = add_vocab(spec, file);
-  add_merges(spec, ids, file);
+  const TokenIds ids = token_ids(spec, file);
+  bpe = make_bpe_model(spec, ids, file);
+  for (const auto& [token, id] : spec.vocab) set_piece(id, token, false);
   add_added(std::move(spec.added), ids, file);
   check_template(file);
 }
 
-/// `made` keeps the texts that are not part of the caller's, as long as `words` refers to them.
-void Tokenizer::Impl::encode_ordinary(std::string_view text, WordEncoder& words, std::deque<std::string>& made) const {
-  if (add_prefix_space && !text.starts_with(' ')) text = made.emplace_back(1, ' ').append(text);
+void Tokenizer::Impl::encode_bytes(std::string_view text, WordEncoder& words) const {
   while (!text.empty()) {
-    const std::size_t n = word_length(split, text);
+    const std::size_t end = text.size() - piece_length(steps.digits, text);
+    while (text.size() > end) {
+      const std::size_t n = word_length(steps.split, text.substr(0, text.size() - end));
+      words.add(text.substr(0, n));
+      text.remove_prefix(n);
+    }
+  }
+}
+
+/// Where no merge puts a mark after another character, cutting there gives the same ids, and faster: the words of a
+/// text are few, and remembered. Not with ignore_merges, which asks for the whole of it.
+void Tokenizer::Impl::encode_characters(std::string_view text, WordEncoder& words) const {
+  const bool cuts = steps.split_at_blanks || (bpe.words_begin_with_marks && !bpe.ignore_merges);
+  while (!text.empty()) {
+    const std::size_t n = cuts ? length_to_mark(text, !steps.split_at_blanks) : text.size();
     words.add(text.substr(0, n));
     text.remove_prefix(n);
   }
+}
+
+/// `made` keeps the texts that are not part of the caller's, as long as `words` refers to them.
+void Tokenizer::Impl::encode_ordinary(std::string_view text, bool at_start, WordEncoder& words,
+                                      std::deque<std::string>& made) const {
+  if (steps.metaspace.changes()) text = made.emplace_back(mark_blanks(steps.metaspace, text, at_start));
+  if (steps.add_prefix_space && !text.starts_with(' ')) text = made.emplace_back(1, ' ').append(text);
+  if (steps.of_characters) return encode_characters(text, words);
+  encode_bytes(text, words);
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -157,14 +146,14 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
 }
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, bool parse_special) const {
-  return encode(utf8, parse_special ? ReadTokens::all : ReadTokens::not_special);
+  return encode(utf8, parse_special ? ReadTokens::all : ReadTokens::not_special, true);
 }
 
-std::vector<std::int32_t> Tokenizer::encode_typed(std::string_view utf8) const {
-  return encode(utf8, ReadTokens::not_markup);
+std::vector<std::int32_t> Tokenizer::encode_typed(std::string_view utf8, bool at_start) const {
+  return encode(utf8, ReadTokens::not_markup, at_start);
 }
 
-std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens read) const {
+std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens read, bool at_start) const {
   std::vector<std::int32_t> ids;
   ids.reserve(utf8.size() / 3 + 8);
   std::deque<std::string> made;
@@ -176,15 +165,16 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, ReadTokens re
       ids.push_back(part.id);
       continue;
     }
-    const bool change = impl_->nfc && !is_surely_nfc(part.text);
-    const std::string_view text = change ? std::string_view(made.emplace_back(to_nfc(part.text))) : part.text;
+    std::optional<std::string> other = impl_->normalized(part.text);
+    const std::string_view text = other ? std::string_view(made.emplace_back(std::move(*other))) : part.text;
     inner.clear();
     impl_->normalized_finder.split(text, read, inner);
     for (const AddedTokenFinder::Part& piece : inner) {
       if (piece.id >= 0) {
         ids.push_back(piece.id);
       } else {
-        impl_->encode_ordinary(piece.text, words, made);
+        const bool first = at_start && part.text.data() == utf8.data() && piece.text.data() == text.data();
+        impl_->encode_ordinary(piece.text, first, words, made);
       }
     }
   }
@@ -204,8 +194,20 @@ std::string_view Tokenizer::piece(std::int32_t id) const {
 }
 
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
+  std::string text = decode_further(ids);
+  if (impl_->steps.strip_leading_blank && text.starts_with(' ')) text.erase(0, 1);
+  return text;
+}
+
+std::string Tokenizer::decode_further(const std::vector<std::int32_t>& ids) const {
   std::string text;
   for (const std::int32_t id : ids) text += piece(id);
+  return text;
+}
+
+std::string_view Tokenizer::first_piece(std::int32_t id) const {
+  std::string_view text = piece(id);
+  if (impl_->steps.strip_leading_blank && text.starts_with(' ')) text.remove_prefix(1);
   return text;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/files/tokenizer/json_steps.h"
+#include "engine/core/files/tokenizer/text_steps_json.h"
 #include "engine/core/files/tokenizer/tokenizer_events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
@@ -14,9 +16,10 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxBytes = 64u << 20, kMaxAdded = 1u << 16;
 
-class Reader {
+class Reader : JsonStepReader {
  public:
-  Reader(const json& root, std::string file, TokenizerJson& out) : root_(root), file_(std::move(file)), out_(out) {}
+  Reader(const json& root, std::string file, TokenizerJson& out)
+      : JsonStepReader(std::move(file)), root_(root), out_(out) {}
 
   void read() {
     const JsonObject top(root_, file_);
@@ -30,27 +33,11 @@ class Reader {
     }
     read_model();
     if (top.has("added_tokens")) read_added(root_["added_tokens"]);
-    if (top.has("normalizer")) read_normalizer(root_["normalizer"], "normalizer");
-    if (!top.has("pre_tokenizer")) fail("pre_tokenizer", "missing", "ByteLevel, or a Sequence of Split and ByteLevel");
-    read_pre_tokenizer(root_["pre_tokenizer"]);
+    out_.steps = read_text_steps(root_, file_);
     if (top.has("post_processor")) read_post_processor(root_["post_processor"], "post_processor");
-    if (top.has("decoder")) read_decoder(root_["decoder"], "decoder");
   }
 
  private:
-  [[noreturn]] void fail(std::string where, std::string found, std::string expected) const {
-    throw Error({.file = file_, .where = std::move(where), .found = std::move(found), .expected = std::move(expected)});
-  }
-  [[noreturn]] void unsupported(const std::string& where, const std::string& type, std::string expected) const {
-    fail(where + ".type", in_quotes(type) + " is not supported", std::move(expected));
-  }
-  /// The elements of a Sequence, which each component calls differently.
-  const json& elements(const json& sequence, const std::string& where, const char* key) const {
-    const auto it = sequence.find(key);
-    if (it == sequence.end() || !it->is_array()) fail(where + "." + key, "missing or not a list", "a list");
-    return *it;
-  }
-
   void read_model() {
     if (!root_.contains("model")) fail("model", "missing", "an object");
     const json& raw = root_["model"];
@@ -65,6 +52,9 @@ class Reader {
       }
     }
     out_.ignore_merges = model.boolean_or("ignore_merges", false);
+    out_.byte_fallback = model.boolean_or("byte_fallback", false);
+    out_.fuse_unk = model.boolean_or("fuse_unk", false);
+    if (model.has("unk_token")) out_.unk_token = model.text("unk_token");
   }
 
   void read_added(const json& list) {
@@ -85,69 +75,6 @@ class Reader {
       token.normalized = item.boolean_or("normalized", !token.special);
       out_.added.push_back(std::move(token));
     }
-  }
-
-  void read_normalizer(const json& raw, const std::string& where) {
-    const JsonObject object(raw, file_, where);
-    const std::string type = object.text("type");
-    if (type == "NFC") {
-      out_.nfc = true;
-    } else if (type == "Sequence") {
-      const json& list = elements(raw, where, "normalizers");
-      for (std::size_t i = 0; i < list.size(); ++i) read_normalizer(list[i], where + "[" + std::to_string(i) + "]");
-    } else {
-      unsupported(where, type, "\"NFC\" or null");
-    }
-  }
-
-  void read_pre_tokenizer(const json& raw) {
-    const std::string where = "pre_tokenizer";
-    const JsonObject object(raw, file_, where);
-    const std::string type = object.text("type");
-    if (type == "ByteLevel") return read_byte_level(object, true);
-    if (type != "Sequence") unsupported(where, type, "\"ByteLevel\" or \"Sequence\"");
-    const json& list = elements(raw, where, "pretokenizers");
-    if (list.size() == 1) return read_byte_level(typed(list[0], where + "[0]", "ByteLevel"), true);
-    if (list.size() != 2) fail(where, std::to_string(list.size()) + " steps", "Split, then ByteLevel");
-    read_split(typed(list[0], where + "[0]", "Split"), where + "[0]");
-    read_byte_level(typed(list[1], where + "[1]", "ByteLevel"), false);
-  }
-
-  JsonObject typed(const json& raw, const std::string& where, const char* wanted) const {
-    JsonObject object(raw, file_, where);
-    const std::string type = object.text("type");
-    if (type != wanted) unsupported(where, type, "\"" + std::string(wanted) + "\" here");
-    return object;
-  }
-
-  void read_byte_level(const JsonObject& object, bool splits) {
-    const bool use_regex = object.boolean_or("use_regex", true);
-    if (use_regex != splits) {
-      fail("pre_tokenizer.use_regex", use_regex ? "true after a Split" : "false without a Split",
-           splits ? "true" : "false");
-    }
-    out_.add_prefix_space = object.boolean_or("add_prefix_space", true);
-    if (!splits && out_.add_prefix_space) {
-      fail("pre_tokenizer.add_prefix_space", "true after a Split is not supported", "false");
-    }
-  }
-
-  void read_split(const JsonObject& object, const std::string& where) {
-    const json& raw = object.raw();
-    if (!raw.contains("pattern")) fail(where + ".pattern", "missing", "{\"Regex\": ...}");
-    const std::string pattern = JsonObject(raw["pattern"], file_, where + ".pattern").text("Regex");
-    if (pattern == pattern_text(SplitPattern::qwen2)) {
-      out_.split = SplitPattern::qwen2;
-    } else if (pattern == pattern_text(SplitPattern::llama3)) {
-      out_.split = SplitPattern::llama3;
-    } else {
-      fail(where + ".pattern.Regex", in_quotes(pattern, 200) + " is not supported",
-           "the pattern of Qwen2 or of Llama 3");
-    }
-    if (const std::string how = object.text("behavior"); how != "Isolated") {
-      fail(where + ".behavior", in_quotes(how) + " is not supported", "\"Isolated\"");
-    }
-    if (object.boolean_or("invert", false)) fail(where + ".invert", "true is not supported", "false");
   }
 
   void read_post_processor(const json& raw, const std::string& where) {
@@ -197,13 +124,7 @@ class Reader {
     }
   }
 
-  void read_decoder(const json& raw, const std::string& where) const {
-    const std::string type = JsonObject(raw, file_, where).text("type");
-    if (type != "ByteLevel") unsupported(where, type, "\"ByteLevel\" or null");
-  }
-
   const json& root_;
-  std::string file_;
   TokenizerJson& out_;
 };
 

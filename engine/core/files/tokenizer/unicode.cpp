@@ -11,7 +11,7 @@ struct CodePointRange {
 #include "engine/core/files/tokenizer/unicode_tables.inc"
 
 constexpr char32_t kEnd = 0x110000;
-constexpr std::uint8_t kClassMask = 3, kWordBit = 4;
+constexpr std::uint8_t kClassMask = 3, kWordBit = 4, kNewerNumberBit = 8;
 
 /// One byte a code point: 1.1 MB, of which a text touches the pages of its scripts.
 std::vector<std::uint8_t> make_table() {
@@ -25,6 +25,7 @@ std::vector<std::uint8_t> make_table() {
   mark(kNumberRanges, static_cast<std::uint8_t>(CharClass::number));
   mark(kSpaceRanges, static_cast<std::uint8_t>(CharClass::space));
   mark(kWordRanges, kWordBit);
+  mark(kNewerNumberRanges, kNewerNumberBit);
   return table;
 }
 
@@ -36,6 +37,7 @@ std::uint8_t properties(char32_t c) {
 }  // namespace
 
 CharClass char_class_past_ascii(char32_t c) { return static_cast<CharClass>(properties(c) & kClassMask); }
+bool is_numeric(char32_t c) { return char_class(c) == CharClass::number || (properties(c) & kNewerNumberBit) != 0; }
 bool is_word_char(char32_t c) { return (properties(c) & kWordBit) != 0; }
 
 }  // namespace kvscope

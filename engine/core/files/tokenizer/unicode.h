@@ -17,6 +17,8 @@ inline CharClass char_class(char32_t c) {
   if (c - '0' < 10) return CharClass::number;
   return c == ' ' || c - '\t' < 5 ? CharClass::space : CharClass::other;
 }
+/// What Digits takes for a number: all of \p{N}, and those of a newer Unicode.
+bool is_numeric(char32_t c);
 /// \w of the engine that decides whether an added token stands alone as a word.
 bool is_word_char(char32_t c);
 

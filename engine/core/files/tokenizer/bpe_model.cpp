@@ -1,0 +1,103 @@
+#include "engine/core/files/tokenizer/bpe_model.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/core/files/tokenizer/byte_alphabet.h"
+#include "engine/core/support/refuse.h"
+#include "engine/core/support/utf8.h"
+
+namespace kvscope {
+namespace {
+
+std::int32_t id_or_none(const TokenIds& ids, std::string_view token) {
+  const auto it = ids.find(token);
+  return it == ids.end() ? -1 : it->second;
+}
+
+/// What stands for a symbol without a token, which the package would drop without a word if there were nothing.
+void read_unknown(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids, const std::string& file) {
+  const auto missing = std::find(std::begin(model.byte_ids), std::end(model.byte_ids), -1);
+  model.every_byte = missing == std::end(model.byte_ids);
+  if (model.every_byte) return;
+  if (!spec.unk_token) {
+    refuse(file, "model.vocab", "no token for byte " + std::to_string(missing - std::begin(model.byte_ids)),
+           "all 256 bytes, or model.unk_token for those without");
+  }
+  model.unknown = id_or_none(ids, *spec.unk_token);
+  if (model.unknown < 0) {
+    refuse(file, "model.unk_token", in_quotes(*spec.unk_token) + " is not in the vocabulary", "a token");
+  }
+  if (!model.of_characters && spec.byte_fallback) {
+    refuse(file, "model.byte_fallback", "true, and ByteLevel's tokens are not all there", "false");
+  }
+}
+
+void add_symbols(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids) {
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string token;
+    if (model.of_characters) {
+      token = byte_token(static_cast<unsigned char>(byte));
+    } else {
+      append_utf8(token, byte_char(static_cast<unsigned char>(byte)));
+    }
+    model.byte_ids[byte] = model.of_characters && !spec.byte_fallback ? -1 : id_or_none(ids, token);
+  }
+  for (const auto& [token, id] : spec.vocab) {
+    if (!model.of_characters || token.empty()) continue;
+    const Utf8Char c = decode_utf8(token, 0);
+    if (!c.valid || c.length != token.size()) continue;
+    if (model.char_ids.size() <= c.code_point) model.char_ids.resize(c.code_point + 1, -1);
+    model.char_ids[c.code_point] = id;
+  }
+}
+
+void add_merges(BpeModel& model, const TokenizerJson& spec, const TokenIds& ids, const std::string& file) {
+  model.merges = MergeTable(spec.merges.size());
+  model.words_begin_with_marks = model.of_characters && ids.contains(kBlankMark);
+  for (std::size_t rank = 0; rank < spec.merges.size(); ++rank) {
+    const auto id_of = [&](const std::string& token) {
+      const std::int32_t id = id_or_none(ids, token);
+      if (id >= 0) return id;
+      refuse(file, "model.merges[" + std::to_string(rank) + "]", in_quotes(token) + " is not in the vocabulary",
+             "a token");
+    };
+    const auto& [left, right] = spec.merges[rank];
+    const std::int32_t left_id = id_of(left), right_id = id_of(right), merged_id = id_of(left + right);
+    model.merges.set(left_id, right_id, {static_cast<std::int32_t>(rank), merged_id});
+    if (right.starts_with(kBlankMark) && !left.ends_with(kBlankMark)) model.words_begin_with_marks = false;
+  }
+}
+
+}  // namespace
+
+TokenIds token_ids(const TokenizerJson& spec, const std::string& file) {
+  TokenIds ids;
+  ids.reserve(spec.vocab.size());
+  std::vector<bool> taken;
+  for (const auto& [token, id] : spec.vocab) {
+    if (taken.size() <= static_cast<std::size_t>(id)) taken.resize(static_cast<std::size_t>(id) + 1);
+    if (taken[id]) refuse(file, "model.vocab." + token, "id " + std::to_string(id) + " again", "every id once");
+    taken[id] = true;
+    ids.emplace(token, id);
+  }
+  return ids;
+}
+
+BpeModel make_bpe_model(const TokenizerJson& spec, const TokenIds& ids, const std::string& file) {
+  BpeModel model;
+  model.of_characters = spec.steps.of_characters;
+  model.fuse_unknown = spec.fuse_unk;
+  model.ignore_merges = spec.ignore_merges;
+  add_symbols(model, spec, ids);
+  read_unknown(model, spec, ids, file);
+  add_merges(model, spec, ids, file);
+  for (const auto& [token, id] : spec.vocab) {
+    if (!model.ignore_merges) break;
+    std::optional<std::string> text = model.of_characters ? token : bytes_of_token(token);
+    if (text) model.words.emplace(std::move(*text), id);
+  }
+  return model;
+}
+
+}  // namespace kvscope
