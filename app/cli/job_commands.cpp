@@ -1,4 +1,4 @@
-// kvscope train, eval, bench: long jobs of the engine. Rows go to stdout as they come, the result is the last of
+// kvscope train, bench: long jobs of the engine. Rows go to stdout as they come, the result is the last of
 // --json.
 
 #include <cstdio>
@@ -78,46 +78,6 @@ int train(const Arguments& arguments) {
   return run_job(arguments, "train", args);
 }
 
-constexpr OptionSpec kEvalOptions[] = {
-    {"tasks", "NAME,...", "reversal, fact_recall (both)"},
-    {"policies", "SPEC;...",
-     "policies, separated by semicolons; also random:budget=N, oracle:budget=N (full and three at budget=512)"},
-    {"questions", "N", "questions of each task (100)"},
-    {"seed", "N", "of the questions (1)"},
-    {"text", "FILE", "English text between the tasks (the sample's held-out text)"},
-    kGateOption,
-    kDeviceOption,
-    kDtypeOption,
-    kEngineOption,
-    kQuietOption,
-    kRowsJsonOption,
-};
-
-int evaluate(const Arguments& arguments) {
-  const std::string model = model_argument(arguments, arguments.positionals()[0]);
-  nlohmann::json args = given_options(arguments, {"questions", "seed", "text", "device", "dtype"});
-  args["model"] = model;
-  args["gates"] = arguments.texts("gate");
-  const auto split = [&](const char* option, char separator) {
-    nlohmann::json list = nlohmann::json::array();
-    std::string text = arguments.text(option) + separator;
-    for (std::size_t at = 0, end; (end = text.find(separator, at)) != std::string::npos; at = end + 1) {
-      if (end > at) list.push_back(text.substr(at, end - at));
-    }
-    return list;
-  };
-  if (!args.contains("text")) {
-    const auto text = shipped_folder("samples") / "prompts" / "heldout.txt";
-    std::error_code error;
-    if (std::filesystem::exists(text, error)) args["text"] = text.string();
-  }
-  if (arguments.has("tasks")) args["tasks"] = split("tasks", ',');
-  if (arguments.has("policies")) {
-    args["policies"] = split("policies", ';');
-  }
-  return run_job(arguments, "eval", args);
-}
-
 constexpr OptionSpec kBenchOptions[] = {
     {"model", "MODEL", "the model's folder (the sample model)"},
     {"shape", "NAME", "random weights of a known shape instead, e.g. qwen3-0.6b"},
@@ -165,16 +125,6 @@ extern const CommandSpec train_command = {
     {1, 1},
     kTrainOptions,
     train};
-
-extern const CommandSpec eval_command = {
-    "eval",
-    "MODEL [options]",
-    "exact match on reversal and fact recall under several policies",
-    "Decodes for real (not teacher-forced) on questions that training never saw.",
-    "  kvscope eval samples/models/kvscope-tiny --policies 'full;kvpop:budget=512;streaming:window=508'",
-    {1, 1},
-    kEvalOptions,
-    evaluate};
 
 extern const CommandSpec bench_command = {
     "bench",

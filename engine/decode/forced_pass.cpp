@@ -20,13 +20,6 @@ bool reads_all_alike(const ScoreRequest& request) {
   return plan.follows_from_scores() && !plan.dense_prefill && plan.selection.tokens == 0 && request.changes.empty();
 }
 
-double mean_nll(const std::vector<float>& logprobs) {
-  double sum = 0;
-  for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
-  return logprobs.size() > 1 ? sum / static_cast<double>(logprobs.size() - 1)
-                             : std::numeric_limits<double>::quiet_NaN();
-}
-
 /// Whether every query saw and read every token before it.
 bool hides_nothing(const RunRecord& run) {
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
@@ -41,6 +34,13 @@ bool hides_nothing(const RunRecord& run) {
 }
 
 }  // namespace
+
+double mean_nll(const std::vector<float>& logprobs) {
+  double sum = 0;
+  for (std::size_t i = 1; i < logprobs.size(); ++i) sum -= logprobs[i];
+  return logprobs.size() > 1 ? sum / static_cast<double>(logprobs.size() - 1)
+                             : std::numeric_limits<double>::quiet_NaN();
+}
 
 RunRequest forced_request(const ScoreRequest& request) {
   RunRequest run{.prompt = request.text, .prompt_ids = request.ids, .policy = request.policy};

@@ -29,6 +29,9 @@ class LoadedModel;
 /// The request of a run that reads these tokens so: RunRequest::answer_ids or ::chunk is set. Throws Error (usage).
 RunRequest forced_request(const ScoreRequest& request);
 
+/// Mean of -logprob of all tokens but the first, nats; NaN for fewer than two.
+double mean_nll(const std::vector<float>& logprobs);
+
 /// Throws what Generation throws; Error (cancelled) when the hook says so.
 ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, const Hooks& hooks = {});
 

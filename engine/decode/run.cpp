@@ -156,7 +156,7 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
     return true;
   };
   if (run.request().chunk > 0) tell_changes_of_text(run.request(), run.prompt_len(), sink);
-  tell(run.prefill(sink.hooks, {.greedy = sink.greedy}));
+  tell(run.prefill(sink.hooks, {.logprobs = sink.prompt_logprobs, .greedy = sink.greedy}));
   if (oracle != nullptr && !is_over(run) && !look(false)) return false;
   while (!is_over(run)) {
     if (sink.hooks.is_cancelled()) return false;
@@ -207,13 +207,14 @@ RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const 
   return {complete ? RunStatus::complete : RunStatus::cancelled, run.timings(), run.answer()};
 }
 
-RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks) {
+RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks, bool prompt_logprobs) {
   RunRecord record;
   record.model = model.info();
   record.sampling = request.sampling;
   record.prompt_text = request.prompt;
   record.started_utc = utc_now();
   RunSink sink;
+  sink.prompt_logprobs = prompt_logprobs;
   sink.hooks = hooks;
   sink.started = [&](RunStarted started) { begin_run(record, std::move(started)); };
   sink.step = [&](const StepFacts& facts) { apply(record, facts); };

@@ -22,6 +22,7 @@ struct RunSink {
   std::function<void(const std::string& text)> log;
   /// If given: appends the likeliest token of every position after the first.
   std::vector<std::int32_t>* greedy = nullptr;
+  bool prompt_logprobs = true;  // PrefillOptions::logprobs
   Hooks hooks;
 };
 
@@ -35,6 +36,7 @@ RunStarted started_facts(const Generation& run);
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink = {});
 
 /// The same, gathered into a record (ids, pieces, lifetimes, scores, contests and, if asked for, oracle and output error).
-RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
+RunRecord record_run(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {},
+                     bool prompt_logprobs = true);
 
 }  // namespace kvscope::engine

@@ -496,10 +496,10 @@ TEST_CASE("what-if of the recorded policy changes nothing, a smaller budget keep
 
 TEST_CASE("Jobs print their rows and pass their arguments on") {
   const std::string engine = test::fake_engine().string();
-  const auto plain =
-      kvscope_run({"eval", test::sample_model().string(), "--questions", "3", "--engine", engine, "--quiet"});
+  const auto plain = kvscope_run(
+      {"bench", "decode", "--model", test::sample_model().string(), "--repeats", "3", "--engine", engine, "--quiet"});
   CHECK(plain.exit_code == 0);
-  CHECK(plain.out == "eval row 0\neval row 1\neval row 2\n");
+  CHECK(plain.out == "bench row 0\nbench row 1\nbench row 2\n");
   const auto result = kvscope_run({"bench", "decode", "--model", test::sample_model().string(), "--max-tokens", "5",
                                    "--engine", engine, "--json", "--quiet"});
   REQUIRE(result.exit_code == 0);

@@ -1,17 +1,22 @@
-// Evaluation: decoding under given lifetimes against the engine's own, and the job as a whole.
+// Evaluation: what questions are made of, when an answer is right, and the job as a whole.
 
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
-#include "engine/core/support/random.h"
-#include "engine/decode/generation.h"
+#include "engine/core/support/json_fields.h"
+#include "engine/core/support/json_file.h"
+#include "engine/decode/forced_pass.h"
 #include "engine/jobs/job.h"
-#include "engine/jobs/tasks/eval_policy.h"
-#include "engine/jobs/tasks/scored_decoding.h"
+#include "engine/jobs/tasks/eval_policies.h"
+#include "engine/jobs/tasks/eval_run.h"
+#include "engine/jobs/tasks/task.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/skip.h"
 
 using namespace kvscope;
@@ -21,133 +26,273 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
 
-LoadedModel small_random_model() {
-  ModelConfig config;
-  config.vocab_size = 97;
-  config.hidden_size = 64;
-  config.intermediate_size = 96;
-  config.n_layers = 3;
-  config.n_heads = 4;
-  config.n_kv_heads = 2;
-  config.head_dim = 64;
-  config.max_positions = 256;
-  config.tie_word_embeddings = true;
-  config.set_family(*find_family("Qwen3ForCausalLM"));
-  return LoadedModel::random(config, 5, {.device = "cpu", .dtype = "float32"});
+bool has_sample() { return fs::exists(kModel / "model.safetensors"); }
+
+/// The sample model's tokens of the held-out text.
+struct Material {
+  Tokenizer tokenizer = Tokenizer::load(kModel);
+  TaskMaterial material = TaskMaterial::make(tokenizer, read_file(kText, 1 << 24).substr(0, 60000), nullptr, 1);
+};
+
+std::uint64_t hash_of(const std::vector<std::int32_t>& ids) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const std::int32_t id : ids) hash = (hash ^ static_cast<std::uint32_t>(id)) * 0x100000001b3;
+  return hash;
 }
 
-std::vector<std::int32_t> random_ids(int n) {
-  Random random(23);
-  std::vector<std::int32_t> ids;
-  for (int i = 0; i < n; ++i) ids.push_back(static_cast<std::int32_t>(random.below(97)));
-  return ids;
-}
+/// The job's answers, as they come.
+struct Job {
+  JobContext context;
+  std::optional<EvalFacts> facts;
+  std::vector<EvalAnswer> answers;
+  Job() {
+    context.row = [this](const std::string&, const nlohmann::json& data) {
+      if (data.contains("facts")) facts = fields_of_json<EvalFacts>(data["facts"], "facts");
+      if (data.contains("answer")) answers.push_back(fields_of_json<EvalAnswer>(data["answer"], "answer"));
+    };
+  }
+};
 
 }  // namespace
 
-TEST_CASE("decoding under given lifetimes writes what the engine writes under the policy of these lifetimes") {
-  const LoadedModel model = small_random_model();
-  const auto text = GENERATE("full", "streaming:sinks=2,window=22");
-  const std::vector<std::int32_t> prompt = random_ids(80);
-  constexpr int kAnswer = 12;
-  RunRequest request;
-  request.prompt_ids = prompt;
-  request.policy = PolicySpec::parse(text);
-  request.max_tokens = kAnswer;
-  request.stop_at_eos = false;
-  Generation run(model, request);
-  run.prefill();
-  while (!run.finished()) run.step();
-  std::vector<std::int32_t> answer(run.ids().begin() + 80, run.ids().end());
-
-  LifetimeMap lifetimes(3, 2);
-  lifetimes.resize(80 + kAnswer, kNever);
-  for (int layer = 0; layer < 3; ++layer) {
-    for (int head = 0; head < 2; ++head) {
-      policy_lifetimes(request.policy, 80 + kAnswer, {}, 80 + kAnswer, lifetimes.row(layer, head));
+TEST_CASE("every task marks what is right as right and everything else as wrong", "[eval]") {
+  struct Marked {
+    const char *expected, *answer;
+    bool right;
+  };
+  const std::vector<Marked> codes = {
+      {"48213", " 48213.", true},     {"48213", "48213", true},  {"48213", "\n 48213\nThe", true},
+      {"48213", " 482130", false},    {"48213", " 4821", false}, {"48213", " 48214.", false},
+      {"48213", " not 48213", false}, {"48213", "", false},      {"48213", " ", false}};
+  const std::vector<Marked> words = {{"Oslo", " Oslo.", true}, {"Oslo", " Oslofjord", false}, {"Oslo", " oslo", false}};
+  const std::vector<Marked> whole = {{" 70 12.\n", " 70 12.\n", true},
+                                     {" 70 12.\n", " 70 12.", false},
+                                     {" 70 12.\n", " 12 70.\n", false},
+                                     {" 70 12.\n", " 70 12.\n\n", false}};
+  const std::map<std::string_view, std::vector<Marked>> cases = {
+      {"needle", codes},
+      {"needle-keys", codes},
+      {"passkey", codes},
+      {"key-values", codes},
+      {"variables", codes},
+      {"birthplace", words},
+      {"common-words", {{"kettle", " kettle.", true}, {"kettle", " kettles", false}, {"kettle", " ladder", false}}},
+      {"needle-values",
+       {{"11111, 22222, 33333", " 33333, 11111 and 22222. 44444", true},
+        {"11111, 22222, 33333", " 11111, 22222, 33333", true},
+        {"11111, 22222, 33333", " 11111, 22222, 22222", false},
+        {"11111, 22222, 33333", " 11111, 22222", false},
+        {"11111, 22222, 33333", " 44444, 11111, 22222, 33333", false}}},
+      {"arithmetic",
+       {{"3, then 8, then 6. Steps: 3 + 8 = 11, 11 + 6 = 17. The total is 17.",
+         " 3, then 8, then 6. Steps: 3 + 8 = 11, 11 + 6 = 17. The total is 17.\nThe", true},
+        {"The total is 17.", " 3, then 8. The total is 17", true},
+        {"The total is 17.", " The total is 170.", false},
+        {"The total is 17.", " The total is 16. The total is 17.", false},
+        {"The total is 17.", " 17", false},
+        {"The total is 17.", " The total is ", false}}},
+      {"reversal", whole},
+      {"fact_recall", whole}};
+  for (const Task& task : task_list()) {
+    CAPTURE(task.name);
+    REQUIRE(cases.contains(task.name));
+    for (const Marked& marked : cases.at(task.name)) {
+      CAPTURE(marked.expected, marked.answer);
+      CHECK(task.mark(marked.expected, marked.answer) == marked.right);
     }
   }
-  CHECK(answers_under(model, lifetimes, prompt, answer));
-  for (const std::size_t wrong : {std::size_t{0}, answer.size() / 2, answer.size() - 1}) {
-    auto other = answer;
-    other[wrong] = (other[wrong] + 1) % 97;
-    CHECK_FALSE(answers_under(model, lifetimes, prompt, other));
-  }
+  CHECK(cases.size() == task_list().size());
+  CHECK(test::error_of([] { find_task("juggling"); }).find("needle, birthplace") != std::string::npos);
 }
 
-TEST_CASE("random scores are uniform, differ between heads and depend on the seed alone") {
-  ModelConfig config;
-  config.n_layers = 2;
-  config.n_kv_heads = 3;
-  const HeadSeries<float> scores = random_scores(config, 4000, 9);
-  CHECK(scores == random_scores(config, 4000, 9));
-  CHECK_FALSE(scores == random_scores(config, 4000, 10));
-  CHECK(scores.row(0, 1) != scores.row(1, 0));
-  for (int layer = 0; layer < 2; ++layer) {
-    for (int head = 0; head < 3; ++head) {
-      const auto& row = scores.row(layer, head);
-      double sum = 0;
-      for (const float x : row) sum += x / 4000.0;
-      CHECK(sum == Approx(0.5).margin(0.03));  // six deviations of a mean of 4000
-      CHECK(*std::min_element(row.begin(), row.end()) >= 0);
-      CHECK(*std::max_element(row.begin(), row.end()) < 1);
+TEST_CASE("prompt and answer have the length that was asked for, and the right answer is marked as right", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const Material m;
+  for (const Task& task : task_list()) {
+    for (const int length : {700, 2048}) {
+      for (std::uint64_t index = 0; index < 5; ++index) {
+        CAPTURE(task.name, length, index);
+        const TaskQuestion question = make_question(task, m.material, index, length);
+        CHECK(static_cast<int>(question.prompt.size()) + question.max_tokens == length);
+        CHECK(task.mark(question.expected, (task.for_tiny ? "" : " ") + question.expected));
+        const auto n_answer = m.tokenizer.encode_typed(question.expected, false).size();
+        CHECK(static_cast<std::size_t>(question.max_tokens) >= n_answer);
+      }
     }
   }
 }
 
-TEST_CASE("the oracle recalls itself entirely, and random retention its share of the eligible tokens") {
-  const LoadedModel model = small_random_model();
-  TaskSequence sequence;
-  sequence.ids = random_ids(201);  // 200 positions
-  const EvalPolicy oracle = EvalPolicy::parse("oracle:budget=40,sinks=2,window=8", 200);
-  CHECK(sequence_recall(model, oracle, sequence, prepare_sequence(model, oracle, sequence, 1), {}) == Approx(1));
-
-  const EvalPolicy random = EvalPolicy::parse("random:budget=40,sinks=2,window=8", 200);
-  double recall = 0, chance = 0;
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    recall += sequence_recall(model, random, sequence, prepare_sequence(model, random, sequence, seed), {}) / 20;
+TEST_CASE("what is asked was said once, in the first 60 percent, and the prompt ends as the answer begins", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const Material m;
+  for (const char* name : {"needle", "needle-keys", "passkey", "variables"}) {
+    for (std::uint64_t index = 0; index < 10; ++index) {
+      CAPTURE(name, index);
+      const TaskQuestion question = make_question(find_task(name), m.material, index, 1000);
+      const std::string text = m.tokenizer.decode(question.prompt);
+      const auto said = text.find(question.expected);
+      REQUIRE(said != std::string::npos);
+      const std::vector<std::int32_t> end(question.prompt.begin() + 700, question.prompt.end());
+      CHECK(m.tokenizer.decode(end).find(question.expected) == std::string::npos);
+      CHECK((text.ends_with(" is") || text.ends_with(" value")));
+    }
   }
-  for (int q = 40; q < 200; ++q) chance += 30.0 / (q - 8 + 1 - 2) / 160;  // top_k over eligible tokens
-  CHECK(recall == Approx(chance).margin(0.02));  // 20 seeds and 6 heads of correlated counts: deviation below 0.005
 }
 
-TEST_CASE("policies of an evaluation are parsed with budgets that refer to the whole sequence") {
-  const EvalPolicy random = EvalPolicy::parse("random:keep=25%", 2048);
-  CHECK(random.kind == EvalKind::random);
-  CHECK(random.budget == 512);
-  CHECK(random.spec.geometry(100).budget() == 512);
-  CHECK(EvalPolicy::parse("full", 2048).budget == 0);
-  CHECK(EvalPolicy::parse("streaming:sinks=4,window=252", 2048).budget == 256);
-  CHECK(EvalPolicy::parse("threshold:threshold=0", 2048).budget == 0);
-  CHECK_THROWS_AS(EvalPolicy::parse("oracle:budget=10", 2048), Error);  // less than sinks and window
-  CHECK_THROWS_AS(EvalPolicy::parse("bogus:budget=512", 2048), Error);
-}
-
-TEST_CASE("the sample model answers held-out questions with a full cache, through the whole evaluation") {
-  if (!fs::exists(kModel / "model.safetensors")) return test::skip("no sample model");
-  JobContext context;
-  std::vector<std::string> rows;
-  context.row = [&](const std::string& text, const nlohmann::json&) { rows.push_back(text); };
-  const auto result =
-      eval_job({{"model", kModel}, {"policies", {"full"}}, {"questions", 2}, {"device", "cpu"}}, context);
-  REQUIRE(result["status"] == "done");
-  REQUIRE(result["rows"].size() == 1);
-  for (const char* task : {"reversal", "fact_recall"}) {
-    CHECK(result["rows"][0]["tasks"][task]["asked"] == 2);
-    CHECK(result["rows"][0]["tasks"][task]["right"] == 2);
+TEST_CASE("the same seed asks the same questions everywhere, another seed others", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const Material m;
+  TaskMaterial other = m.material;
+  other.seed = 2;
+  // Of the sample model's tokenizer and text, seed 1, question 3, 1,000 tokens.
+  const std::map<std::string_view, std::uint64_t> golden = {
+      {"needle", 14816510740953139776u},       {"birthplace", 4724712604809609544u},
+      {"passkey", 15817084698155967911u},      {"needle-keys", 8995478856120104019u},
+      {"needle-values", 5854472805537835707u}, {"key-values", 3996161550792918930u},
+      {"variables", 17866415548778318791u},    {"common-words", 5355651720968690691u},
+      {"arithmetic", 14962102843989107u},      {"reversal", 17966742227178452221u},
+      {"fact_recall", 963488077144579284u}};
+  for (const Task& task : task_list()) {
+    CAPTURE(task.name);
+    const TaskQuestion question = make_question(task, m.material, 3, 1000);
+    CHECK(hash_of(question.prompt) == golden.at(task.name));
+    CHECK(make_question(task, m.material, 3, 1000).prompt == question.prompt);
+    CHECK(make_question(task, m.material, 4, 1000).prompt != question.prompt);
+    CHECK(make_question(task, other, 3, 1000).prompt != question.prompt);
   }
-  CHECK(rows.size() == 1);
-  CHECK(result["markdown"].get<std::string>().find("(2 of 2)") != std::string::npos);
 }
 
-TEST_CASE("a cancelled evaluation says so, and wrong arguments are errors") {
-  if (!fs::exists(kModel / "model.safetensors")) return test::skip("no sample model");
+TEST_CASE("a task that does not fit says what it takes", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const Material m;
+  for (const Task& task : task_list()) {
+    CAPTURE(task.name);
+    CHECK_THROWS_AS(make_question(task, m.material, 0, 16), Error);
+  }
+  const std::string said = test::error_of([&] { make_question(find_task("needle"), m.material, 0, 20); });
+  CHECK(said.find("tokens without any text around it") != std::string::npos);
+  CHECK(said.find("--length") != std::string::npos);
+}
+
+TEST_CASE("the sweep has every policy that needs no gate, at three shares, and all of them can be", "[eval]") {
+  for (const int length : {256, 512, 2048}) {
+    std::map<std::string, int> counts;
+    for (const std::string& text : sweep_policies(length)) {
+      CAPTURE(text, length);
+      const PolicySpec spec = PolicySpec::parse(text);
+      ++counts[spec.name];
+      CHECK_NOTHROW(spec.geometry(length));
+    }
+    for (const PolicyInfo& info : policy_list()) {
+      const bool reads_heads = info.name == "duo" || info.name == "hybrid";
+      if (info.needs_scorer || reads_heads || info.name == "full") continue;
+      CAPTURE(info.name);
+      CHECK(counts[std::string(info.name)] == (info.name == "oracle" ? 6 : 3));
+    }
+  }
+}
+
+TEST_CASE("without a wish there are policies for every length, the dense one first", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const LoadedModel model = LoadedModel::load(kModel, {.device = "cpu", .dtype = "float32"});
+  for (const int length : {100, 271, 2048}) {
+    CAPTURE(length);
+    const std::vector<std::string> policies = policies_of({}, model, length);
+    REQUIRE(policies.size() == 4);
+    CHECK(policies[0] == "full");
+  }
+  const EvalRequest request{.policies = {"tova:keep=25%", "full", "tova:keep=25%"}};
+  CHECK(policies_of(request, model, 2048) == std::vector<std::string>{"full", "tova:keep=25%"});
+}
+
+TEST_CASE("the NLL of a piece is that of score under every policy of the sweep", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const LoadedModel model = LoadedModel::load(kModel, {.device = "cpu", .dtype = "float32"});
+  const auto all = model.tokenizer().encode_typed(read_file(kText, 1 << 24).substr(0, 4000), false);
+  const std::vector<std::int32_t> ids(all.begin(), all.begin() + 160);
+  std::vector<std::string> policies = sweep_policies(160);
+  policies.resize(policies.size() / 3);
+  policies.push_back("full");
+  policies.push_back("kvpop:budget=90");
+  for (const std::string& text : policies) {
+    for (const int chunk : {1, 16}) {
+      CAPTURE(text, chunk);
+      const PolicySpec policy = PolicySpec::parse(text);
+      const EvalAnswer piece = read_piece(model, policy, ids, chunk, {}, {});
+      CHECK(piece.nll == forced_pass(model, {.ids = ids, .policy = policy, .chunk = chunk}).nll);
+    }
+  }
+}
+
+TEST_CASE("the sample model answers held-out questions densely, and what is done is not asked again", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const nlohmann::json args = {{"model", kModel},     {"policies", {"streaming:window=60"}},
+                               {"questions", 2},      {"device", "cpu"},
+                               {"length", 1024},      {"oracle", true},
+                               {"output_error", true}};
+  Job job;
+  REQUIRE(eval_job(args, job.context)["status"] == "done");
+  REQUIRE(job.facts);
+  CHECK(job.facts->items == std::vector<std::string>{"reversal", "fact_recall"});
+  CHECK(job.facts->policies == std::vector<std::string>{"full", "streaming:window=60"});
+  CHECK(job.facts->length == 1024);
+  REQUIRE(job.answers.size() == 8);
+  for (const EvalAnswer& answer : job.answers) {
+    CHECK(answer.is_dense == (answer.policy == "full"));
+    CHECK(answer.density == (answer.is_dense ? Approx(1) : Approx(4.0 / (1024 - 60)).margin(1e-4)));
+    CHECK(std::isnan(answer.output_error) == answer.is_dense);
+    if (answer.is_dense) CHECK(answer.is_right);
+  }
+  // Stopped after three, and asked again: the rest, as before.
+  auto rest = args;
+  for (int i = 0; i < 3; ++i) rest["done"].push_back(job.answers[static_cast<std::size_t>(i)].key());
+  Job again;
+  eval_job(rest, again.context);
+  REQUIRE(again.answers.size() == 5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(again.answers[i].key() == job.answers[i + 3].key());
+    CHECK(again.answers[i].answer == job.answers[i + 3].answer);
+  }
+}
+
+TEST_CASE("texts are read in pieces, and one that is too short is refused", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
+  const nlohmann::json args = {{"model", kModel},
+                               {"policies", {"streaming:window=60"}},
+                               {"texts", {kText.string()}},
+                               {"pieces", 2},
+                               {"length", 128},
+                               {"device", "cpu"}};
+  Job job;
+  REQUIRE(eval_job(args, job.context)["status"] == "done");
+  REQUIRE(job.answers.size() == 4);
+  const std::vector<EvalRow> rows = summarise(job.answers);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].item == "heldout.txt");
+  CHECK(rows[1].nll_difference == Approx(rows[1].nll - rows[0].nll));
+  auto long_ones = args;
+  long_ones["pieces"] = 100'000;
+  CHECK(test::error_of([&] { eval_job(long_ones, job.context); }).find("--pieces") != std::string::npos);
+}
+
+TEST_CASE("a cancelled evaluation says so, and wrong arguments are errors before anything is asked", "[eval]") {
+  if (!has_sample()) return test::skip("no sample model");
   const std::atomic<bool> cancelled{true};
-  JobContext context;
-  context.cancelled = &cancelled;
-  CHECK(eval_job({{"model", kModel}, {"questions", 1}, {"device", "cpu"}}, context)["status"] == "cancelled");
-  CHECK_THROWS_AS(eval_job({{"model", kModel}, {"tasks", {"juggling"}}}, context), Error);
-  CHECK_THROWS_AS(eval_job({{"questions", 3}}, context), Error);
-  CHECK_THROWS_AS(eval_job({{"model", kModel}, {"questions", 0}}, context), Error);
+  Job job;
+  job.context.cancelled = &cancelled;
+  CHECK(eval_job({{"model", kModel}, {"questions", 1}, {"device", "cpu"}}, job.context)["status"] == "cancelled");
+  job.facts.reset();
+  for (const nlohmann::json& wrong :
+       {nlohmann::json{{"model", kModel}, {"tasks", {"juggling"}}}, nlohmann::json{{"questions", 3}},
+        nlohmann::json{{"model", kModel}, {"questions", 0}}, nlohmann::json{{"model", kModel}, {"length", 4096}},
+        nlohmann::json{{"model", kModel}, {"length", 64}}, nlohmann::json{{"model", kModel}, {"chat", true}},
+        nlohmann::json{{"model", kModel}, {"policies", {"tova:budget=4,sinks=8"}}},
+        nlohmann::json{{"model", kModel}, {"policies", {"bogus"}}},
+        nlohmann::json{{"model", kModel}, {"tasks", {"needle", "needle"}}}}) {
+    CAPTURE(wrong.dump());
+    CHECK_THROWS_AS(eval_job(wrong, job.context), Error);
+  }
+  CHECK_FALSE(job.facts);
 }

@@ -9,7 +9,6 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/jobs/tasks/question.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/train/data_loader.h"
 #include "tests/support/skip.h"
@@ -111,24 +110,6 @@ TEST_CASE("batches come in order and do not depend on the number of threads") {
     const Batch batch = loader.next();
     CHECK(batch.ids == make_batch(generator, 3 * n, 3).ids);
   }
-}
-
-TEST_CASE("questions begin after the budget, end inside the context and are as many as asked for") {
-  if (!has_sample()) return test::skip("no sample model");
-  const Material material;
-  const QuestionSet set =
-      make_questions(material.tokenizer, read_file(kText, 1 << 24).substr(0, 60000), 2048, 512, 12, 3);
-  std::map<TaskKind, int> counts;
-  for (const Question& question : set.questions) {
-    ++counts[question.answer.kind];
-    CHECK(question.answer.begin > 512);
-    CHECK(question.answer.end <= 2048);
-    REQUIRE(question.sequence < set.sequences.size());
-    const auto& spans = set.sequences[question.sequence].spans;
-    CHECK(std::find(spans.begin(), spans.end(), question.answer) != spans.end());
-  }
-  CHECK(counts[TaskKind::reversal] == 12);
-  CHECK(counts[TaskKind::fact_recall] == 12);
 }
 
 TEST_CASE("tasks that do not fit into a sequence and a text that is too short are refused") {

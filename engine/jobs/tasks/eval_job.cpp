@@ -1,187 +1,184 @@
-// Defines eval_job: a model, tasks and policies in; exact matches and oracle recall out.
+// Defines eval_job: a model, tasks, texts and policies in; marked answers out, one by one.
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <map>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_set>
 
 #include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
-#include "engine/core/support/text.h"
+#include "engine/core/support/json_fields.h"
 #include "engine/jobs/job.h"
-#include "engine/jobs/tasks/eval_policy.h"
+#include "engine/jobs/tasks/eval_policies.h"
+#include "engine/jobs/tasks/eval_run.h"
 
 namespace kvscope::engine {
 namespace {
 
-constexpr std::size_t kMaxTextBytes = 64u << 20;
-constexpr std::size_t kRecallSequences = 16;
-constexpr std::uint64_t kEvalSalt = 0x6576616c75617465;  // "evaluate": no seed of a training stream
+constexpr int kUsualLength = 2048;
+constexpr int kTinyVocabulary = 16384;  // below it, a model knows the words of the training recipe and few others
+constexpr std::size_t kMaxTextBytes = 256u << 20;
 
-struct EvalOptions {
-  std::string model, device, dtype, text;
-  std::vector<TaskKind> tasks;
-  std::vector<std::string> policies, gates;
-  int questions;
-  std::uint64_t seed;
-
-  static EvalOptions parse(const nlohmann::json& args);
+/// Something that is asked several times: a task, or a text in pieces.
+struct Item {
+  std::string name;
+  const Task* task = nullptr;                     // nullptr: a text
+  std::vector<std::vector<std::int32_t>> pieces;  // of a text
+  int n = 0;
 };
 
-std::vector<std::string> texts_or(const JsonObject& object, const char* key, std::vector<std::string> fallback) {
-  std::vector<std::string> list = object.texts(key);
-  return list.empty() ? fallback : list;
+int length_of(const EvalRequest& request, int context) {
+  if (request.length == 0) return std::min(kUsualLength, context);
+  if (request.length <= context) return request.length;
+  throw Error({.code = ExitCode::usage,
+               .file = "--length",
+               .found = std::to_string(request.length) + " tokens",
+               .expected = "at most the model's context of " + std::to_string(context)});
 }
 
-EvalOptions EvalOptions::parse(const nlohmann::json& args) {
-  const JsonObject object(args, "eval");
-  EvalOptions options;
-  options.model = object.text("model");
-  options.device = object.text_or("device", "auto");
-  options.dtype = object.text_or("dtype", "auto");
-  options.text = object.text_or("text", "");
-  options.questions = static_cast<int>(object.integer_or("questions", 100, 1, 100'000));
-  options.gates = object.texts("gates");
-  options.seed = static_cast<std::uint64_t>(object.integer_or("seed", 1, 0, INT64_MAX));
-  options.policies =
-      texts_or(object, "policies", {"full", "streaming:sinks=4,window=508", "random:budget=512", "kvpop:budget=512"});
-  for (const std::string& name : texts_or(object, "tasks", {"reversal", "fact_recall"})) {
-    const auto* found = std::find_if(std::begin(kTaskKinds), std::end(kTaskKinds),
-                                     [&](TaskKind kind) { return to_string(kind) == name; });
-    if (found == std::end(kTaskKinds)) {
-      throw Error({.code = ExitCode::usage, .where = "--tasks", .found = name, .expected = "reversal, fact_recall"});
-    }
-    options.tasks.push_back(*found);
+std::vector<std::string> tasks_of(const EvalRequest& request, const LoadedModel& model) {
+  if (!request.tasks.empty() || !request.texts.empty()) return request.tasks;
+  const bool tiny = model.config().vocab_size < kTinyVocabulary;
+  if (!tiny) return {"needle", "birthplace", "passkey"};
+  std::vector<std::string> names;
+  for (const Task& task : task_list()) {
+    if (task.for_tiny) names.emplace_back(task.name);
   }
-  return options;
+  return names;
 }
 
-struct Count {
-  int right = 0, asked = 0;
+/// Pieces of `length` tokens at equal distances, each with the text's first token where the model has one.
+Item text_item(const LoadedModel& model, const std::string& path, int n, int length) {
+  const std::vector<std::int32_t> tokens = model.tokenizer().encode_typed(read_file(path, kMaxTextBytes), false);
+  const std::vector<std::int32_t> before = model.tokenizer().encode_with_special("");
+  const std::size_t n_own =
+      static_cast<std::size_t>(length) - std::min(before.size(), static_cast<std::size_t>(length));
+  if (n_own == 0 || tokens.size() / n_own < static_cast<std::size_t>(n)) {
+    throw Error({.code = ExitCode::usage,
+                 .file = path,
+                 .found = std::to_string(tokens.size()) + " tokens",
+                 .expected = std::to_string(n) + " pieces of " + std::to_string(length),
+                 .hint = "fewer --pieces, or a smaller --length"});
+  }
+  Item item{.name = std::filesystem::path(path).filename().string(), .n = n};
+  for (int i = 0; i < n; ++i) {
+    const std::size_t first = (tokens.size() - n_own) / std::max(1, n - 1) * static_cast<std::size_t>(i);
+    item.pieces.push_back(before);
+    item.pieces.back().insert(item.pieces.back().end(), tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                              tokens.begin() + static_cast<std::ptrdiff_t>(first + n_own));
+  }
+  return item;
+}
+
+class Evaluation {
+ public:
+  Evaluation(const EvalRequest& request, JobContext& context)
+      : request_(request),
+        context_(context),
+        model_(LoadedModel::load(request.model, {request.device, request.dtype, request.gates})),
+        length_(length_of(request, model_.config().max_positions)),
+        policies_(policies_of(request, model_, length_)),
+        done_(request.done.begin(), request.done.end()) {
+    for (const std::string& name : tasks_of(request, model_)) {
+      items_.push_back({.name = name, .task = &find_task(name), .n = request.questions});
+    }
+    if (!items_.empty()) {
+      std::optional<ChatTemplate> chat;
+      if (request.chat) chat = ChatTemplate::load(request.model);
+      material_.emplace(TaskMaterial::make(model_.tokenizer(), filler_text(request.filler, request.model),
+                                           chat ? &*chat : nullptr, request.seed));
+    }
+    // What does not fit says so before anything is asked.
+    for (const Item& item : items_) make_question(*item.task, *material_, 0, length_);
+    for (const std::string& path : request.texts) items_.push_back(text_item(model_, path, request.pieces, length_));
+    check_names();
+    for (const Item& item : items_) n_all_ += static_cast<std::size_t>(item.n) * policies_.size();
+  }
+
+  void run() {
+    tell_facts();
+    for (const Item& item : items_) {
+      for (int index = 0; index < item.n; ++index) ask_all(item, index);
+    }
+  }
+
+ private:
+  /// Answers are known by their item's name.
+  void check_names() const {
+    std::unordered_set<std::string> names;
+    for (const Item& item : items_) {
+      if (names.insert(item.name).second) continue;
+      throw Error({.code = ExitCode::usage,
+                   .file = item.task != nullptr ? "--tasks" : "--texts",
+                   .found = in_quotes(item.name) + " twice",
+                   .expected = "every task and every name of a file once"});
+    }
+  }
+
+  void tell_facts() {
+    EvalFacts facts{.model = model_.info().name,
+                    .weights_hash = model_.info().weights_hash,
+                    .device = model_.info().device,
+                    .dtype = model_.info().dtype,
+                    .length = length_,
+                    .policies = policies_};
+    for (const Item& item : items_) facts.items.push_back(item.name);
+    if (context_.row) context_.row("", {{"facts", json_of_fields(facts)}});
+  }
+
+  /// Puts one question to all policies, so that what is stopped half-way has compared them on the same ones.
+  void ask_all(const Item& item, int index) {
+    std::optional<TaskQuestion> question;
+    for (const std::string& policy : policies_) {
+      EvalAnswer answer;
+      const EvalAnswer who{.item = item.name, .policy = policy, .index = index};
+      ++n_done_;
+      if (done_.contains(who.key())) continue;
+      const PolicySpec spec = PolicySpec::parse(policy);
+      const EvalMeasures measures{request_.oracle, request_.output_error};
+      if (item.task == nullptr) {
+        answer =
+            read_piece(model_, spec, item.pieces[static_cast<std::size_t>(index)], request_.chunk, measures, hooks());
+      } else {
+        if (!question) question = make_question(*item.task, *material_, static_cast<std::uint64_t>(index), length_);
+        answer = ask(model_, spec, *item.task, *question, measures, hooks());
+      }
+      answer.item = who.item;
+      answer.policy = who.policy;
+      answer.index = who.index;
+      answer.is_dense = policy == policies_.front();
+      if (context_.row) context_.row("", {{"answer", json_of_fields(answer)}});
+      if (context_.progress) {
+        context_.progress("eval", static_cast<double>(n_done_), static_cast<double>(n_all_), item.name + ", " + policy);
+      }
+    }
+  }
+
+  Hooks hooks() const {
+    Hooks hooks;
+    hooks.cancelled = [this] { return context_.cancelled != nullptr && context_.cancelled->load(); };
+    return hooks;
+  }
+
+  const EvalRequest& request_;
+  JobContext& context_;
+  LoadedModel model_;
+  int length_;
+  std::vector<std::string> policies_;  // the dense one first
+  std::unordered_set<std::string> done_;
+  std::optional<TaskMaterial> material_;
+  std::vector<Item> items_;
+  std::size_t n_all_ = 0, n_done_ = 0;
 };
-
-/// One policy's result: a row of the table.
-struct EvalRow {
-  EvalPolicy policy;
-  std::map<TaskKind, Count> counts;
-  double recall = std::numeric_limits<double>::quiet_NaN();
-  double seconds = 0;
-
-  nlohmann::json to_json() const {
-    nlohmann::json json = {{"policy", policy.title}, {"spec", policy.spec.to_string()}, {"seconds", seconds}};
-    json["budget"] = policy.budget > 0 ? nlohmann::json(policy.budget) : nlohmann::json(nullptr);
-    json["oracle_recall"] = std::isnan(recall) ? nlohmann::json(nullptr) : nlohmann::json(recall);
-    for (const auto& [kind, count] : counts) {
-      json["tasks"][std::string(to_string(kind))] = {{"right", count.right}, {"asked", count.asked}};
-    }
-    return json;
-  }
-};
-
-std::string share_text(double share) { return std::isnan(share) ? "" : fixed_text(share, 3); }
-
-std::string markdown(const std::vector<EvalRow>& rows, const std::vector<TaskKind>& tasks) {
-  std::string text = "| budget | policy |", rule = "|---|---|";
-  for (const TaskKind kind : tasks) {
-    text += " " + std::string(to_string(kind)) + " |";
-    rule += "---|";
-  }
-  text += " oracle recall |\n" + rule + "---|\n";
-  for (const EvalRow& row : rows) {
-    text += "| " + (row.policy.budget > 0 ? std::to_string(row.policy.budget) : std::string("all")) + " | " +
-            row.policy.title + " |";
-    for (const TaskKind kind : tasks) {
-      const Count count = row.counts.at(kind);
-      text += " " + share_text(static_cast<double>(count.right) / count.asked) + " (" + std::to_string(count.right) +
-              " of " + std::to_string(count.asked) + ") |";
-    }
-    text += " " + share_text(row.recall) + " |\n";
-  }
-  return text;
-}
-
-/// Puts all questions to one policy.
-EvalRow evaluate(const LoadedModel& model, const EvalPolicy& policy, const QuestionSet& set, std::uint64_t seed,
-                 const Hooks& hooks, const std::function<void(std::size_t done)>& progress) {
-  const auto start = std::chrono::steady_clock::now();
-  EvalRow row{.policy = policy};
-  LifetimeMap prepared;
-  for (std::size_t i = 0; i < set.questions.size(); ++i) {
-    if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-    const Question& question = set.questions[i];
-    const TaskSequence& sequence = set.sequences[question.sequence];
-    if (i == 0 || question.sequence != set.questions[i - 1].sequence) {
-      prepared = prepare_sequence(model, policy, sequence, seed + question.sequence);
-    }
-    Count& count = row.counts[question.answer.kind];
-    ++count.asked;
-    count.right += answers(model, policy, sequence, prepared, question.answer, hooks);
-    progress(i + 1);
-  }
-  double sum = 0;
-  const std::size_t n_recall = std::min(kRecallSequences, set.sequences.size());
-  for (std::size_t i = 0; i < n_recall; ++i) {
-    if (hooks.is_cancelled()) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
-    prepared = prepare_sequence(model, policy, set.sequences[i], seed + i);
-    sum += sequence_recall(model, policy, set.sequences[i], prepared, hooks);
-  }
-  row.recall = sum / static_cast<double>(n_recall);
-  row.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return row;
-}
-
-nlohmann::json run_eval(const EvalOptions& options, JobContext& context) {
-  Hooks hooks;
-  hooks.cancelled = [&] { return context.cancelled != nullptr && context.cancelled->load(); };
-  const LoadedModel model = LoadedModel::load(options.model, {options.device, options.dtype, options.gates});
-  const int length = model.config().max_positions;
-  std::vector<EvalPolicy> policies;
-  int largest_budget = 0;
-  for (const std::string& text : options.policies) {
-    policies.push_back(EvalPolicy::parse(text, length, &model));
-    largest_budget = std::max(largest_budget, policies.back().budget);
-  }
-  const std::string text = read_file(heldout_file(options.text, options.model), kMaxTextBytes);
-  QuestionSet set =
-      make_questions(model.tokenizer(), text, length, largest_budget, options.questions, options.seed ^ kEvalSalt);
-  std::erase_if(set.questions, [&](const Question& question) {
-    return std::find(options.tasks.begin(), options.tasks.end(), question.answer.kind) == options.tasks.end();
-  });
-
-  std::vector<EvalRow> rows;
-  nlohmann::json table = nlohmann::json::array();
-  const double n_all = static_cast<double>(set.questions.size() * policies.size());
-  for (const EvalPolicy& policy : policies) {
-    rows.push_back(evaluate(model, policy, set, options.seed, hooks, [&](std::size_t done) {
-      if (!context.progress) return;
-      const double before = static_cast<double>(rows.size() * set.questions.size());
-      context.progress("eval", before + static_cast<double>(done), n_all, policy.title);
-    }));
-    table.push_back(rows.back().to_json());
-    if (context.row) context.row(markdown({rows.back()}, options.tasks), table.back());
-  }
-  return {{"status", "done"},
-          {"model", options.model},
-          {"device", model.info().device},
-          {"dtype", model.info().dtype},
-          {"seed", options.seed},
-          {"length", length},
-          {"after_position", largest_budget},
-          {"definition",
-           "exact match of greedy decoding from the true text before each question; held-out text and seeds; only "
-           "answers that begin after the largest budget; oracle recall: mean over layers, KV heads, " +
-               std::to_string(kRecallSequences) + " sequences and queries with a full cache, long-range tokens only"},
-          {"rows", table},
-          {"markdown", markdown(rows, options.tasks)}};
-}
 
 }  // namespace
 
 nlohmann::json eval_job(const nlohmann::json& args, JobContext& context) {
-  const EvalOptions options = EvalOptions::parse(args);
+  const auto request = fields_of_json<EvalRequest>(args, "eval");
+  if (request.model.empty()) JsonObject(args, "eval").text("model");  // names the field that is missing
   try {
-    return run_eval(options, context);
+    Evaluation(request, context).run();
+    return {{"status", "done"}};
   } catch (const Error& error) {
     if (error.code() != ExitCode::cancelled) throw;
     return {{"status", "cancelled"}};

@@ -1,0 +1,115 @@
+// kvscope eval: the engine asks and answers, this command keeps the answers and makes the table.
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/cli/arguments.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/eval_file.h"
+#include "app/cli/eval_table.h"
+#include "app/cli/output.h"
+#include "app/process/paths.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_fields.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"tasks", "NAME,...", "docs/tasks.md has them (those that suit the model)"},
+    {"policies", "SPEC;...", "separated by semicolons; the dense one is always asked (three at 25 %)"},
+    {"sweep", "", "every policy that needs no gate, at 50, 25 and 12.5 % kept"},
+    {"questions", "N", "questions of each task (100)"},
+    {"texts", "FILE", "read pieces of this text for NLL and perplexity; may be given again", true},
+    {"pieces", "N", "pieces of each text (8)"},
+    {"length", "N", "tokens of prompt and answer, and of a piece (2048, or the context)"},
+    {"chunk", "N", "of a text: the policy acts after every N tokens (1)"},
+    {"seed", "N", "of the questions (1)"},
+    {"filler", "FILE", "English text around the questions (the project's held-out text)"},
+    {"chat", "", "ask in the model's chat template"},
+    {"oracle", "", "also oracle recall; costs a dense pass each"},
+    {"output-error", "", "also output error; costs a pass each"},
+    {"o", "FILE", "answers, one JSON object a line; the same request goes on where it stopped"},
+    {"format", "NAME", "of the table: text, csv, json or latex (text)"},
+    kGateOption,
+    kDeviceOption,
+    kDtypeOption,
+    kEngineOption,
+    kQuietOption,
+    {"json", "", "as --format json"},
+};
+
+/// Without blanks around them, empty ones left out.
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    const std::size_t first = text.find_first_not_of(' ', at);
+    if (first < end) parts.push_back(text.substr(first, text.find_last_not_of(' ', end - 1) + 1 - first));
+    at = end + 1;
+  }
+  return parts;
+}
+
+EvalRequest request_of(const Arguments& arguments) {
+  EvalRequest request;
+  request.model = model_argument(arguments, arguments.positionals()[0]);
+  request.device = arguments.text("device", request.device);
+  request.dtype = arguments.text("dtype", request.dtype);
+  request.gates = arguments.texts("gate");
+  request.tasks = split(arguments.text("tasks"), ',');
+  request.policies = split(arguments.text("policies"), ';');
+  request.sweep = arguments.has("sweep");
+  request.texts = arguments.texts("texts");
+  request.questions = static_cast<int>(arguments.integer("questions", request.questions, 1, 100'000));
+  request.pieces = static_cast<int>(arguments.integer("pieces", request.pieces, 1, 100'000));
+  request.length = static_cast<int>(arguments.integer("length", 0, 16, kMaxPositions));
+  request.chunk = static_cast<int>(arguments.integer("chunk", request.chunk, 1, kMaxPositions));
+  request.seed = static_cast<std::uint64_t>(arguments.integer("seed", 1, 0, INT64_MAX / 2));
+  request.filler = arguments.text("filler");
+  request.chat = arguments.has("chat");
+  request.oracle = arguments.has("oracle");
+  request.output_error = arguments.has("output-error");
+  if (request.filler.empty()) {
+    const auto text = shipped_folder("samples") / "prompts" / "heldout.txt";
+    std::error_code error;
+    if (std::filesystem::exists(text, error)) request.filler = text.string();
+  }
+  return request;
+}
+
+int evaluate(const Arguments& arguments) {
+  const TableFormat format = table_format(arguments.has("json") ? "json" : arguments.text("format", "text"));
+  EvalRequest request = request_of(arguments);
+  if (arguments.has("o")) check_target(arguments.text("o"), true);
+  EvalFile file(arguments.text("o"), request);
+  request.done = file.done();
+  EngineJob job(arguments);
+  const auto done = job.call(protocol::JobRequest{"eval", json_of_fields(request)}, [&](const nlohmann::json& event) {
+    if (event.value("type", "") != "row") return;
+    const nlohmann::json data = event.value("data", nlohmann::json::object());
+    if (data.contains("facts")) file.begin(fields_of_json<EvalFacts>(data["facts"], "engine"));
+    if (data.contains("answer")) file.append(fields_of_json<EvalAnswer>(data["answer"], "engine"));
+  });
+  job.progress().clear();
+  std::fputs(eval_table(file.facts(), summarise(file.answers()), format).c_str(), stdout);
+  const nlohmann::json result = done.value("result", nlohmann::json::object());
+  const bool cancelled = result.value("status", "") == "cancelled" || done.value("status", "") == "cancelled";
+  return static_cast<int>(cancelled ? ExitCode::cancelled : ExitCode::done);
+}
+
+}  // namespace
+
+extern const CommandSpec eval_command = {
+    "eval",
+    "MODEL [options]",
+    "what a model still finds, and how well it predicts a text, under several policies",
+    "Asks seeded questions and decodes for real; answers are marked exactly, with Wilson's 95 % interval, beside the dense "
+    "model on the same questions. docs/tasks.md defines tasks and columns.",
+    "  kvscope eval samples/models/kvscope-tiny --policies 'kvpop:budget=512;streaming:window=508'\n"
+    "  kvscope eval MODEL --tasks needle --sweep --questions 50 -o answers.jsonl --format latex",
+    {1, 1},
+    kOptions,
+    evaluate};
+
+}  // namespace kvscope::app

@@ -1,0 +1,169 @@
+#pragma once
+// What an evaluation is asked for, what it tells answer by answer, and the table that comes of it. The engine makes answers;
+// files, resumption and tables are functions of them.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/record/run_fields.h"
+
+namespace kvscope {
+
+struct EvalRequest {
+  std::string model, device = "auto", dtype = "auto";
+  std::vector<std::string> gates;
+  std::vector<std::string> tasks;     // names; empty: those that suit the model
+  std::vector<std::string> policies;  // as people write them; the dense one is asked in any case
+  bool sweep = false;                 // also every policy that needs no gate, at 50, 25 and 12.5 % kept
+  std::vector<std::string> texts;     // files whose pieces are read, teacher-forced
+  int questions = 100;                // of each task
+  int pieces = 8;                     // of each text
+  int length = 0;                     // tokens of prompt and answer, and of a piece; 0: min(2048, context)
+  int chunk = 1;                      // of a text: the policy acts after every so many tokens
+  std::uint64_t seed = 1;
+  std::string filler;  // file of English text around the tasks; empty: the project's own
+  bool chat = false;   // the question as a message of the model's chat template
+  bool oracle = false, output_error = false;
+  std::vector<std::string> done;  // EvalAnswer::key() of what need not be asked again
+};
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, EvalRequest>
+void visit_fields(T& r, Visit&& visit) {
+  visit("model", r.model, AnyValue{});
+  visit("device", r.device, AnyValue{});
+  visit("dtype", r.dtype, AnyValue{});
+  visit("gates", r.gates, AnyValue{});
+  visit("tasks", r.tasks, AnyValue{});
+  visit("policies", r.policies, AnyValue{});
+  visit("sweep", r.sweep, AnyValue{});
+  visit("texts", r.texts, AnyValue{});
+  visit("questions", r.questions, FieldRange{1, 100'000});
+  visit("pieces", r.pieces, FieldRange{1, 100'000});
+  visit("length", r.length, FieldRange{0, kMaxPositions});
+  visit("chunk", r.chunk, FieldRange{1, kMaxPositions});
+  visit("seed", r.seed, FieldRange{0, 9e18});
+  visit("filler", r.filler, AnyValue{});
+  visit("chat", r.chat, AnyValue{});
+  visit("oracle", r.oracle, AnyValue{});
+  visit("output_error", r.output_error, AnyValue{});
+  visit("done", r.done, AnyValue{});
+}
+
+/// What an evaluation runs on, told before its first answer.
+struct EvalFacts {
+  std::string model, weights_hash, device, dtype;
+  int length = 0;  // tokens of prompt and answer, and of a piece
+  std::vector<std::string> items, policies;
+  bool operator==(const EvalFacts&) const = default;
+};
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, EvalFacts>
+void visit_fields(T& f, Visit&& visit) {
+  visit("model", f.model, AnyValue{});
+  visit("weights_hash", f.weights_hash, AnyValue{});
+  visit("device", f.device, AnyValue{});
+  visit("dtype", f.dtype, AnyValue{});
+  visit("length", f.length, FieldRange{1, kMaxPositions});
+  visit("items", f.items, AnyValue{});
+  visit("policies", f.policies, AnyValue{});
+}
+
+inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
+
+/// One question or piece of a text under one policy.
+struct EvalAnswer {
+  std::string item;  // name of the task, or of the text's file
+  bool is_text = false;
+  std::string policy;
+  bool is_dense = false;  // of the policy that the others are compared with
+  int index = 0;          // of the question or piece
+  bool is_right = false;
+  std::string expected, answer;        // of a question
+  double nll = kNotMeasured;           // of a piece: mean, nats per token
+  double density = kNotMeasured;       // Metric::density at the last query, mean over heads
+  double read_share = kNotMeasured;    // Metric::read_share likewise
+  double recall = kNotMeasured;        // of the run's oracle: mean over heads and queries with a choice
+  double output_error = kNotMeasured;  // mean over layers of output_error_curve()
+  int tokens = 0;                      // that `seconds` went into: those of the answer, or of the piece
+  double seconds = 0;
+
+  /// Who asked what: two answers of one evaluation have the same only if they are the same.
+  std::string key() const { return item + "\t" + policy + "\t" + std::to_string(index); }
+};
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, EvalAnswer>
+void visit_fields(T& a, Visit&& visit) {
+  visit("item", a.item, AnyValue{});
+  visit("is_text", a.is_text, AnyValue{});
+  visit("policy", a.policy, AnyValue{});
+  visit("is_dense", a.is_dense, AnyValue{});
+  visit("index", a.index, FieldRange{0, 100'000});
+  visit("is_right", a.is_right, AnyValue{});
+  visit("expected", a.expected, AnyValue{});
+  visit("answer", a.answer, AnyValue{});
+  visit("nll", a.nll, FieldRange{0, 1e9});
+  visit("density", a.density, FieldRange{0, 1});
+  visit("read_share", a.read_share, FieldRange{0, 1});
+  visit("recall", a.recall, FieldRange{0, 1});
+  visit("output_error", a.output_error, FieldRange{0, 1e9});
+  visit("tokens", a.tokens, FieldRange{0, kMaxPositions});
+  visit("seconds", a.seconds, FieldRange{0, 1e9});
+}
+
+/// Wilson's interval of a rate that was `right` times of n, at 95 %:
+///
+///     (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n),    z = 1.959964
+///
+/// [0, 1] for n = 0.
+struct Interval {
+  double low = 0, high = 1;
+};
+Interval wilson_95(int right, int n);
+
+/// One item under one policy. What does not apply, or was not measured, is NaN.
+struct EvalRow {
+  std::string item, policy;
+  int n = 0;                                       // questions or pieces
+  double accuracy = kNotMeasured;                  // share of right answers, exact
+  double low = kNotMeasured, high = kNotMeasured;  // wilson_95()
+  double relative = kNotMeasured;                  // accuracy / that of the dense policy on the same questions
+  double nll = kNotMeasured;                       // mean over the pieces
+  double perplexity = kNotMeasured;                // exp(nll)
+  double nll_difference = kNotMeasured;     // mean over the pieces of nll - that of the dense policy on the same piece
+  double nll_difference_se = kNotMeasured;  // its standard error, s / sqrt(n); NaN for fewer than two pieces
+  double density = kNotMeasured, read_share = kNotMeasured, recall = kNotMeasured, output_error = kNotMeasured;
+  double tokens_per_s = kNotMeasured;
+};
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, EvalRow>
+void visit_fields(T& r, Visit&& visit) {
+  visit("item", r.item, AnyValue{});
+  visit("policy", r.policy, AnyValue{});
+  visit("n", r.n, FieldRange{0, 100'000});
+  visit("accuracy", r.accuracy, FieldRange{0, 1});
+  visit("low", r.low, FieldRange{0, 1});
+  visit("high", r.high, FieldRange{0, 1});
+  visit("relative", r.relative, FieldRange{0, 1e9});
+  visit("nll", r.nll, FieldRange{0, 1e9});
+  visit("perplexity", r.perplexity, FieldRange{1, 1e300});
+  visit("nll_difference", r.nll_difference, FieldRange{-1e9, 1e9});
+  visit("nll_difference_se", r.nll_difference_se, FieldRange{0, 1e9});
+  visit("density", r.density, FieldRange{0, 1});
+  visit("read_share", r.read_share, FieldRange{0, 1});
+  visit("recall", r.recall, FieldRange{0, 1});
+  visit("output_error", r.output_error, FieldRange{0, 1e9});
+  visit("tokens_per_s", r.tokens_per_s, FieldRange{0, 1e12});
+}
+
+/// A row for every item and policy, in the order in which they first come. Comparisons with the dense policy are paired: they
+/// are over the questions and pieces that both have answered.
+std::vector<EvalRow> summarise(std::span<const EvalAnswer> answers);
+
+}  // namespace kvscope

@@ -1,0 +1,80 @@
+#include "engine/jobs/tasks/eval_run.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "engine/core/study/oracle.h"
+#include "engine/core/study/output_error.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/error.h"
+#include "engine/decode/forced_pass.h"
+#include "engine/decode/run.h"
+
+namespace kvscope::engine {
+namespace {
+
+RunRecord record_of(const LoadedModel& model, RunRequest request, const EvalMeasures& measures, const Hooks& hooks,
+                    bool prompt_logprobs) {
+  request.oracle = measures.oracle;
+  request.output_error = measures.output_error;
+  RunRecord record = record_run(model, request, hooks, prompt_logprobs);
+  if (record.status == RunStatus::cancelled) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
+  return record;
+}
+
+double mean_output_error(const RunRecord& record) {
+  double sum = 0;
+  int n = 0;
+  for (int layer = 0; layer < record.model.n_layers; ++layer) {
+    const OutputErrorCurve curve = output_error_curve(record, layer);
+    if (curve.values.empty() || std::isnan(curve.mean.value)) continue;
+    sum += curve.mean.value;
+    ++n;
+  }
+  return n > 0 ? sum / n : kNotMeasured;
+}
+
+EvalAnswer facts_of(const RunRecord& record, const EvalMeasures& measures) {
+  EvalAnswer answer;
+  answer.density = mean(head_metric(record, Metric::density, record.queries() - 1));
+  if (!record.reads.empty()) answer.read_share = mean(head_metric(record, Metric::read_share, record.queries() - 1));
+  if (measures.oracle) answer.recall = mean_of(Oracle(record)).recall;
+  if (measures.output_error) answer.output_error = mean_output_error(record);
+  return answer;
+}
+
+std::string answer_text(const LoadedModel& model, const RunRecord& record) {
+  std::vector<std::int32_t> ids(record.ids.begin() + record.prompt_len, record.ids.end());
+  while (!ids.empty() && model.tokenizer().is_special(ids.back())) ids.pop_back();
+  return model.tokenizer().decode_further(ids);
+}
+
+}  // namespace
+
+EvalAnswer ask(const LoadedModel& model, const PolicySpec& policy, const Task& task, const TaskQuestion& question,
+               const EvalMeasures& measures, const Hooks& hooks) {
+  const RunRequest request{.prompt_ids = question.prompt, .policy = policy, .max_tokens = question.max_tokens};
+  const RunRecord record = record_of(model, request, measures, hooks, false);
+  EvalAnswer answer = facts_of(record, measures);
+  answer.expected = question.expected;
+  answer.answer = answer_text(model, record);
+  answer.is_right = task.mark(question.expected, answer.answer);
+  answer.tokens = record.timings.decode_steps;
+  answer.seconds = record.timings.decode_s;
+  return answer;
+}
+
+EvalAnswer read_piece(const LoadedModel& model, const PolicySpec& policy, const std::vector<std::int32_t>& ids,
+                      int chunk, const EvalMeasures& measures, const Hooks& hooks) {
+  const auto start = std::chrono::steady_clock::now();
+  const RunRecord record =
+      record_of(model, forced_request({.ids = ids, .policy = policy, .chunk = chunk}), measures, hooks, true);
+  EvalAnswer answer = facts_of(record, measures);
+  answer.is_text = true;
+  answer.nll = mean_nll(record.logprobs);
+  answer.tokens = static_cast<int>(ids.size());
+  answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return answer;
+}
+
+}  // namespace kvscope::engine

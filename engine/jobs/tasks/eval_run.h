@@ -1,0 +1,24 @@
+#pragma once
+// One question, or one piece of a text, under one policy.
+
+#include "engine/core/study/evaluation.h"
+#include "engine/decode/generation.h"
+#include "engine/jobs/tasks/task.h"
+
+namespace kvscope::engine {
+
+/// What is asked beside the answer itself. Each costs a pass.
+struct EvalMeasures {
+  bool oracle = false, output_error = false;
+};
+
+/// Decodes for real: greedily, until the answer's tokens are there or the model ends its text. Fills what follows from the run;
+/// item, policy and index are the caller's. Throws Error (cancelled) when the hook says so.
+EvalAnswer ask(const LoadedModel& model, const PolicySpec& policy, const Task& task, const TaskQuestion& question,
+               const EvalMeasures& measures, const Hooks& hooks);
+
+/// Reads the tokens under the policy, teacher-forced, as forced_pass() does: nll is that of ScoreFacts.
+EvalAnswer read_piece(const LoadedModel& model, const PolicySpec& policy, const std::vector<std::int32_t>& ids,
+                      int chunk, const EvalMeasures& measures, const Hooks& hooks);
+
+}  // namespace kvscope::engine

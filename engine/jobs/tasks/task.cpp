@@ -1,0 +1,170 @@
+#include "engine/jobs/tasks/task.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <set>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/jobs/tasks/task_item.h"
+
+namespace kvscope::engine {
+
+Task needle_task(), needle_keys_task(), needle_values_task(), birthplace_task(), passkey_task(), key_values_task(),
+    variables_task(), common_words_task(), arithmetic_task(), reversal_task(), fact_recall_task();
+
+namespace {
+
+constexpr std::size_t kMaxTextBytes = 64u << 20;
+constexpr double kStatedWithin = 0.6;  // of the text: where statements stand
+constexpr int kSlack = 2;              // tokens behind an answer, to see that it ends
+
+/// Of a task's name: which stream of random numbers it draws from.
+std::uint64_t stream_of(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+TokenIds encode(const TaskMaterial& material, const std::string& text) {
+  return material.tokenizer.encode_typed(text, false);
+}
+
+/// `n` tokens of the filler from `first` on; it begins again where it ends.
+void append_filler(const TaskMaterial& material, std::size_t first, std::size_t n, TokenIds& ids) {
+  for (std::size_t i = 0; i < n; ++i) ids.push_back(material.filler[(first + i) % material.filler.size()]);
+}
+
+/// Where the statements go in `n` tokens of filler from `first` on: at beginnings of lines in the first 60 %, ascending.
+std::vector<std::size_t> draw_places(const TaskMaterial& material, Random& random, std::size_t first, std::size_t n,
+                                     std::size_t count) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t drawn = random.below(static_cast<std::uint64_t>(static_cast<double>(n) * kStatedWithin) + 1);
+    const std::size_t at = (first + drawn) % material.filler.size();
+    const std::size_t line = *(std::upper_bound(material.line_starts.begin(), material.line_starts.end(), at) - 1);
+    places.push_back(drawn - std::min(drawn, at - line));
+  }
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+TaskQuestion lay_out(const Task& task, const TaskText& text, const TaskMaterial& material, Random& random, int length) {
+  std::vector<TokenIds> statements;
+  TokenIds end;
+  if (material.chat) end = encode(material, "\n\n" + text.question);
+  append(end, material.behind);
+  append(end, encode(material, (material.chat ? "" : "\n") + text.lead));
+  std::size_t n_task = material.before.size() + end.size();
+  for (const std::string& statement : text.statements) {
+    statements.push_back(encode(material, "\n" + statement + "\n"));
+    n_task += statements.back().size();
+  }
+  TaskQuestion question{.prompt = material.before, .expected = text.answer};
+  question.max_tokens = static_cast<int>(encode(material, " " + text.answer).size()) + kSlack;
+  n_task += static_cast<std::size_t>(question.max_tokens);
+  if (n_task > static_cast<std::size_t>(length)) {
+    throw Error({.code = ExitCode::usage,
+                 .file = "task " + std::string(task.name),
+                 .found = "it takes " + std::to_string(n_task) + " tokens without any text around it",
+                 .expected = "at most " + std::to_string(length) + " tokens, the length of a question",
+                 .hint = "a greater --length, within the model's context"});
+  }
+  const std::size_t n_filler = static_cast<std::size_t>(length) - n_task;
+  const std::size_t first = material.line_starts[random.below(material.line_starts.size())];
+  const auto places = draw_places(material, random, first, n_filler, statements.size());
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < statements.size(); ++i) {
+    append_filler(material, first + at, places[i] - at, question.prompt);
+    append(question.prompt, statements[i]);
+    at = places[i];
+  }
+  append_filler(material, first + at, n_filler - at, question.prompt);
+  append(question.prompt, end);
+  return question;
+}
+
+}  // namespace
+
+std::span<const Task> task_list() {
+  static const std::vector<Task> list{needle_task(),        birthplace_task(), passkey_task(),    needle_keys_task(),
+                                      needle_values_task(), key_values_task(), variables_task(),  common_words_task(),
+                                      arithmetic_task(),    reversal_task(),   fact_recall_task()};
+  return list;
+}
+
+const Task& find_task(std::string_view name) {
+  std::string names;
+  for (const Task& task : task_list()) {
+    if (task.name == name) return task;
+    names += (names.empty() ? "" : ", ") + std::string(task.name);
+  }
+  throw Error({.code = ExitCode::usage, .file = "--tasks", .found = in_quotes(name), .expected = "of " + names});
+}
+
+TaskMaterial TaskMaterial::make(const Tokenizer& tokenizer, std::string_view filler_text, const ChatTemplate* chat,
+                                std::uint64_t seed) {
+  TaskMaterial material{.tokenizer = tokenizer, .chat = chat != nullptr, .seed = seed};
+  material.filler = tokenizer.encode_typed(filler_text, false);
+  if (material.filler.empty()) {
+    throw Error({.code = ExitCode::usage, .file = "--filler", .found = "no text", .expected = "English text"});
+  }
+  material.line_starts = {0};
+  for (std::size_t i = 0; i + 1 < material.filler.size(); ++i) {
+    if (tokenizer.piece(material.filler[i]).ends_with('\n')) material.line_starts.push_back(i + 1);
+  }
+  material.before = tokenizer.encode_with_special("");
+  if (chat == nullptr) return material;
+  // The template's markup around a user's text: special tokens, at which every tokenizer cuts.
+  constexpr std::string_view kPlace = "@@document@@";
+  const std::string text = chat->render(std::vector<ChatMessage>{{"user", std::string(kPlace)}});
+  const std::size_t at = text.find(kPlace);
+  material.before = tokenizer.encode(text.substr(0, at));
+  material.behind = tokenizer.encode(text.substr(at + kPlace.size()));
+  return material;
+}
+
+TaskQuestion make_question(const Task& task, const TaskMaterial& material, std::uint64_t index, int length) {
+  if (task.make != nullptr) return task.make(material, index, length);
+  Random random(material.seed ^ stream_of(task.name), index);
+  const TaskText text = task.write(random, length);
+  return lay_out(task, text, material, random, length);
+}
+
+std::string filler_text(const std::string& given, const std::string& model) {
+  if (!given.empty()) return read_file(given, kMaxTextBytes);
+  const auto path = std::filesystem::weakly_canonical(model).parent_path().parent_path() / "prompts" / "heldout.txt";
+  if (std::filesystem::exists(path)) return read_file(path, kMaxTextBytes);
+  throw Error({.file = path.string(),
+               .found = "no such file",
+               .expected = "English text that the model was not trained on",
+               .hint = "name one with --filler FILE"});
+}
+
+bool mark_beginning(std::string_view expected, std::string_view answer) {
+  const std::size_t begin = answer.find_first_not_of(" \t\n");
+  if (begin == std::string_view::npos) return false;
+  answer.remove_prefix(begin);
+  if (!answer.starts_with(expected)) return false;
+  return answer.size() == expected.size() || !std::isalnum(static_cast<unsigned char>(answer[expected.size()]));
+}
+
+std::string draw_thing(Random& random) {
+  const auto adjective = kAdjectives[random.below(kAdjectives.size())];
+  const auto noun = kNouns[random.below(kNouns.size())];
+  return std::string(adjective) + " " + std::string(noun);
+}
+
+std::vector<std::string> draw_things(Random& random, int n) {
+  std::vector<std::string> things;
+  while (things.size() < static_cast<std::size_t>(n)) {
+    std::string thing = draw_thing(random);
+    if (std::find(things.begin(), things.end(), thing) == things.end()) things.push_back(std::move(thing));
+  }
+  return things;
+}
+
+std::string draw_code(Random& random) { return std::to_string(random.between(10000, 99999)); }
+
+}  // namespace kvscope::engine

@@ -1,0 +1,162 @@
+// kvscope eval: its table in four forms, its file of answers, and the whole command.
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/eval_file.h"
+#include "app/cli/eval_table.h"
+#include "engine/core/support/error.h"
+#include "tests/app/process.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+using test::count_lines;
+using test::kvscope_run;
+using test::read_text;
+using test::TemporaryFolder;
+
+namespace {
+
+EvalAnswer answer_of(const std::string& policy, int index, bool right) {
+  EvalAnswer answer{
+      .item = "fact_recall", .policy = policy, .is_dense = policy == "full", .index = index, .is_right = right};
+  answer.density = 0.25;
+  return answer;
+}
+
+std::vector<EvalRow> rows_of_two() {
+  return summarise(std::vector{answer_of("full", 0, true), answer_of("full", 1, true),
+                               answer_of("h2o:keep=25%,window=8", 0, true),
+                               answer_of("h2o:keep=25%,window=8", 1, false)});
+}
+
+EvalFacts some_facts() {
+  return {.model = "m",
+          .weights_hash = "12",
+          .device = "cpu",
+          .dtype = "float32",
+          .length = 512,
+          .items = {"fact_recall"},
+          .policies = {"full", "h2o:keep=25%,window=8"}};
+}
+
+}  // namespace
+
+TEST_CASE("the text table leaves out columns that nothing was measured for", "[eval]") {
+  const std::string text = eval_table(some_facts(), rows_of_two(), TableFormat::text);
+  CHECK(text.find("accuracy") != std::string::npos);
+  CHECK(text.find("density") != std::string::npos);
+  CHECK(text.find("oracle recall") == std::string::npos);
+  CHECK(text.find("NLL") == std::string::npos);
+  CHECK(text.find("h2o:keep=25%,window=8  2  0.500") != std::string::npos);
+  CHECK(text.find("m, cpu, float32, length 512 tokens") != std::string::npos);
+}
+
+TEST_CASE("the CSV quotes commas and leaves empty what was not measured", "[eval]") {
+  const std::string text = eval_table(some_facts(), rows_of_two(), TableFormat::csv);
+  CHECK(text.starts_with("item,policy,n,accuracy,low,high,relative,nll,"));
+  CHECK(text.find("fact_recall,\"h2o:keep=25%,window=8\",2,0.5,") != std::string::npos);
+  CHECK(text.find("nan") == std::string::npos);
+  CHECK(count_lines(text) == 3);
+}
+
+TEST_CASE("the JSON has every field of every row, null for what was not measured", "[eval]") {
+  const auto json = nlohmann::json::parse(eval_table(some_facts(), rows_of_two(), TableFormat::json));
+  CHECK(json["facts"]["length"] == 512);
+  REQUIRE(json["rows"].size() == 2);
+  CHECK(json["rows"][1]["accuracy"] == 0.5);
+  CHECK(json["rows"][1]["relative"] == 0.5);
+  CHECK(json["rows"][1]["recall"].is_null());
+}
+
+TEST_CASE("the LaTeX table is a tabular of booktabs with every name escaped", "[eval]") {
+  const std::string text = eval_table(some_facts(), rows_of_two(), TableFormat::latex);
+  CHECK(text.starts_with("\\begin{tabular}{llrrrrr}\n\\toprule\n"));
+  CHECK(text.find("fact\\_recall & h2o:keep=25\\%,window=8 & 2 & 0.500") != std::string::npos);
+  CHECK(text.find("95 \\%") != std::string::npos);
+  CHECK(text.ends_with("\\bottomrule\n\\end{tabular}\n"));
+  CHECK(latex_text("a_b%&$#{}~^\\") == "a\\_b\\%\\&\\$\\#\\{\\}\\textasciitilde{}\\textasciicircum{}\\textbackslash{}");
+}
+
+TEST_CASE("a difference in NLL has its sign, its error and a plus-minus of the form", "[eval]") {
+  std::vector<EvalAnswer> answers;
+  for (int i = 0; i < 2; ++i) {
+    for (const char* policy : {"full", "tova"}) {
+      EvalAnswer answer{
+          .item = "a.txt", .is_text = true, .policy = policy, .is_dense = policy == std::string("full"), .index = i};
+      answer.nll = answer.is_dense ? 2.0 : 2.5 + 0.1 * i;
+      answers.push_back(answer);
+    }
+  }
+  const auto rows = summarise(answers);
+  CHECK(eval_table(some_facts(), rows, TableFormat::text).find("+0.5500 +- 0.0500") != std::string::npos);
+  CHECK(eval_table(some_facts(), rows, TableFormat::latex).find("+0.5500 $\\pm$ 0.0500") != std::string::npos);
+}
+
+TEST_CASE("a file of answers goes on where it was cut, and refuses another request or model", "[eval]") {
+  const TemporaryFolder folder;
+  const auto path = folder / "answers.jsonl";
+  const EvalRequest request{.model = "m", .tasks = {"fact_recall"}, .questions = 2};
+  {
+    EvalFile file(path, request);
+    CHECK(file.done().empty());
+    file.begin(some_facts());
+    file.append(answer_of("full", 0, true));
+    file.append(answer_of("full", 1, false));
+  }
+  std::ofstream(path, std::ios::app) << "{\"item\":\"fact_re";  // killed in the midst of a line
+  {
+    EvalFile file(path, request);
+    CHECK(file.done() == std::vector<std::string>{answer_of("full", 0, true).key(), answer_of("full", 1, true).key()});
+    CHECK_FALSE(file.answers()[1].is_right);
+    file.begin(some_facts());
+    file.append(answer_of("tova", 0, true));
+  }
+  CHECK(EvalFile(path, request).answers().size() == 3);
+  EvalRequest other = request;
+  other.seed = 9;
+  {
+    const std::string said = test::error_of([&] { EvalFile(path, other); });
+    CHECK(said.find("seed") != std::string::npos);
+    CHECK(said.find("another request") != std::string::npos);
+  }
+  EvalFacts elsewhere = some_facts();
+  elsewhere.weights_hash = "13";
+  EvalFile file(path, request);
+  CHECK(test::error_of([&] { file.begin(elsewhere); }).find("weights_hash") != std::string::npos);
+  std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
+  CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not a file") != std::string::npos);
+}
+
+TEST_CASE("kvscope eval asks, keeps its answers, and asks nothing twice", "[eval]") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  const std::string path = (folder / "answers.jsonl").string();
+  const std::vector<std::string> words = {"eval",        test::sample_model().string(),
+                                          "--questions", "1",
+                                          "--policies",  "streaming:window=60",
+                                          "--device",    "cpu",
+                                          "--quiet",     "-o",
+                                          path};
+  auto first = kvscope_run(words);
+  REQUIRE(first.exit_code == 0);
+  CHECK(first.out.find("reversal") != std::string::npos);
+  CHECK(first.out.find("fact_recall") != std::string::npos);
+  const std::string written = read_text(path);
+  CHECK(count_lines(written) == 5);  // what was asked, and two tasks under two policies
+  std::filesystem::resize_file(path, written.size() - 20);
+  const auto second = kvscope_run(words);
+  REQUIRE(second.exit_code == 0);
+  CHECK(count_lines(read_text(path)) == 5);
+  CHECK(read_text(path).substr(0, written.size() - 200) == written.substr(0, written.size() - 200));
+  auto other = words;
+  other[3] = "2";
+  const auto refused = kvscope_run(other);
+  CHECK(refused.exit_code == 1);
+  CHECK(refused.err.find("questions") != std::string::npos);
+}

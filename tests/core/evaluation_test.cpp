@@ -1,0 +1,114 @@
+// The statistics of an evaluation: intervals, pairs, and what is left out.
+#include "engine/core/study/evaluation.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_fields.h"
+#include "engine/core/support/random.h"
+
+namespace kvscope {
+namespace {
+
+EvalAnswer answer_of(const std::string& policy, int index, bool right) {
+  EvalAnswer answer{
+      .item = "needle", .policy = policy, .is_dense = policy == "full", .index = index, .is_right = right};
+  answer.density = 0.5;
+  answer.tokens = 10;
+  answer.seconds = 2;
+  return answer;
+}
+
+EvalAnswer piece_of(const std::string& policy, int index, double nll) {
+  EvalAnswer answer{.item = "a.txt", .is_text = true, .policy = policy, .is_dense = policy == "full", .index = index};
+  answer.nll = nll;
+  return answer;
+}
+
+TEST_CASE("Wilson's interval has the values of the textbook, and [0, 1] for nothing", "[core][evaluation]") {
+  // Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+  const struct {
+    int right, n;
+    double low, high;
+  } known[] = {{81, 263, 0.2553, 0.3662}, {15, 148, 0.0624, 0.1605}, {0, 20, 0, 0.1611}, {1, 29, 0.0061, 0.1718}};
+  for (const auto& row : known) {
+    CAPTURE(row.right, row.n);
+    CHECK(wilson_95(row.right, row.n).low == Approx(row.low).margin(5e-5));
+    CHECK(wilson_95(row.right, row.n).high == Approx(row.high).margin(5e-5));
+  }
+  CHECK(wilson_95(0, 0).low == 0);
+  CHECK(wilson_95(0, 0).high == 1);
+  CHECK(wilson_95(20, 20).high == 1);
+}
+
+TEST_CASE("the interval covers the true rate in 93 to 97 of 100 simulated evaluations", "[core][evaluation]") {
+  Random random(7);
+  for (const double rate : {0.1, 0.35, 0.5, 0.8, 0.97}) {
+    constexpr int kEvaluations = 4000, kQuestions = 200;
+    int covered = 0;
+    for (int i = 0; i < kEvaluations; ++i) {
+      int right = 0;
+      for (int q = 0; q < kQuestions; ++q) right += random.uniform() < rate;
+      const Interval interval = wilson_95(right, kQuestions);
+      covered += interval.low <= rate && rate <= interval.high;
+    }
+    CAPTURE(rate);
+    CHECK(covered >= 0.93 * kEvaluations);
+    CHECK(covered <= 0.97 * kEvaluations);
+  }
+}
+
+TEST_CASE("a row is compared with the dense answers to the same questions alone", "[core][evaluation]") {
+  std::vector<EvalAnswer> answers;
+  for (int i = 0; i < 4; ++i) answers.push_back(answer_of("full", i, i != 3));  // 3 of 4 right
+  for (int i = 0; i < 2; ++i) answers.push_back(answer_of("tova", i, i == 0));  // stopped after two of them
+  const std::vector<EvalRow> rows = summarise(answers);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].policy == "full");
+  CHECK(rows[0].n == 4);
+  CHECK(rows[0].accuracy == 0.75);
+  CHECK(rows[0].relative == 1);
+  CHECK(rows[1].accuracy == 0.5);
+  CHECK(rows[1].relative == 0.5);  // of the two that were both asked, dense had both
+  CHECK(rows[1].low == Approx(wilson_95(1, 2).low));
+  CHECK(rows[1].tokens_per_s == 5);
+  CHECK(rows[1].density == 0.5);
+  CHECK(std::isnan(rows[1].recall));
+  CHECK(std::isnan(rows[1].nll));
+}
+
+TEST_CASE("the difference in NLL is paired: its error is that of the differences", "[core][evaluation]") {
+  std::vector<EvalAnswer> answers;
+  const double dense[] = {1, 3, 5}, other[] = {1.1, 3.2, 5.3};
+  for (int i = 0; i < 3; ++i) {
+    answers.push_back(piece_of("full", i, dense[i]));
+    answers.push_back(piece_of("tova", i, other[i]));
+  }
+  const std::vector<EvalRow> rows = summarise(answers);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].nll == Approx(3));
+  CHECK(rows[0].perplexity == Approx(std::exp(3.0)));
+  CHECK(rows[1].nll_difference == Approx(0.2));
+  CHECK(rows[1].nll_difference_se == Approx(0.1 / std::sqrt(3.0)));
+  CHECK(std::isnan(rows[1].accuracy));
+  CHECK(std::isnan(summarise(std::vector{piece_of("full", 0, 1)})[0].nll_difference_se));
+}
+
+TEST_CASE("answers keep every field through JSON, and what was not measured stays so", "[core][evaluation]") {
+  EvalAnswer answer = answer_of("h2o:keep=25%,window=8", 3, true);
+  answer.expected = "48213";
+  answer.answer = " 48213.\n\"";
+  const nlohmann::json json = json_of_fields(answer);
+  const auto again = fields_of_json<EvalAnswer>(json, "test");
+  CHECK(nlohmann::json(json_of_fields(again)) == json);
+  CHECK(again.answer == answer.answer);
+  CHECK(std::isnan(again.recall));
+  CHECK(again.density == 0.5);
+  CHECK(fields_of_json<EvalRequest>({{"tasks", {"needle"}}}, "test").questions == 100);
+  CHECK_THROWS_AS(fields_of_json<EvalRequest>({{"questions", 0}}, "test"), Error);
+  CHECK_THROWS_AS(fields_of_json<EvalRequest>({{"chat", "yes"}}, "test"), Error);
+}
+
+}  // namespace
+}  // namespace kvscope
