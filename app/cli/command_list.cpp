@@ -48,8 +48,7 @@ const CommandSpec* find_command(std::string_view name) {
 
 std::string general_help() {
   std::string text =
-      "kvscope shows which tokens a language model keeps in its KV cache, which it evicts, and whether that\n"
-      "was right.\n\n"
+      "kvscope shows which tokens a language model keeps in its KV cache, and whether that was right.\n\n"
       "usage: kvscope [MODEL | TRACE]     open the window (on SmolLM2 or the sample if nothing is given)\n"
       "       kvscope COMMAND ...         work without a window\n\n"
       "commands:\n";

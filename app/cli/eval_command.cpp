@@ -10,6 +10,7 @@
 #include "app/cli/output.h"
 #include "app/process/paths.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
 #include "engine/core/support/json_fields.h"
 
 namespace kvscope::app {
@@ -81,7 +82,11 @@ EvalRequest request_of(const Arguments& arguments) {
 int evaluate(const Arguments& arguments) {
   const TableFormat format = table_format(arguments.has("json") ? "json" : arguments.text("format", "text"));
   EvalRequest request = request_of(arguments);
-  if (arguments.has("o")) check_target(arguments.text("o"), true);
+  if (arguments.has("o")) {
+    std::vector<std::filesystem::path> inputs(request.texts.begin(), request.texts.end());
+    inputs.emplace_back(request.filler);
+    writable_target(arguments.text("o"), true, inputs, "");
+  }
   EvalFile file(arguments.text("o"), request);
   request.done = file.done();
   EngineJob job(arguments);

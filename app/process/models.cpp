@@ -106,7 +106,8 @@ std::vector<KnownModel> known_models() {
     constexpr std::string_view kPrefix = "models--";
     if (!name.starts_with(kPrefix)) continue;
     name.erase(0, kPrefix.size());
-    if (const auto slash = name.find("--"); slash != std::string::npos) name = std::string(name, 0, slash).append("/").append(name, slash + 2);
+    if (const auto slash = name.find("--"); slash != std::string::npos)
+      name = std::string(name, 0, slash).append("/").append(name, slash + 2);
     if (const auto snapshot = snapshot_of(repository))
       models.push_back({.name = name, .path = *snapshot, .origin = "Hugging Face cache", .how = ""});
   }

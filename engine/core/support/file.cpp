@@ -107,6 +107,7 @@ std::optional<ForeignContent> recognise_foreign(std::string_view bytes) {
 
 std::filesystem::path writable_target(const std::filesystem::path& path, bool replace,
                                       std::span<const std::filesystem::path> inputs, const std::string& hint) {
+  if (path.filename().empty()) throw Error({.file = in_quotes(path.string()), .found = "no name of a file"});
   std::error_code ignored;
   // A link to a file on another disk stays a link; the file it names is what is replaced.
   const auto target = std::filesystem::is_symlink(path, ignored) ? std::filesystem::weakly_canonical(path) : path;
