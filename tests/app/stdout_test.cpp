@@ -52,7 +52,7 @@ TEST_CASE("A full disk for stdout ends the decode; what was decoded is saved and
 }
 
 TEST_CASE("A long job ends when nobody reads its rows any more") {
-  const auto result = in_shell("eval '" + test::sample_model().string() + "' --quiet --engine '" +
+  const auto result = in_shell("bench decode --model '" + test::sample_model().string() + "' --quiet --engine '" +
                                    test::fake_engine().string() + " --slow 1500'",
                                " | head -n 1");
   CHECK(result.exit_code == 141);

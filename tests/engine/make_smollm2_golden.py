@@ -22,7 +22,8 @@ if __name__ == '__main__':
     ids = Tokenizer.from_file(tokenizer).encode(TEXT, add_special_tokens=False).ids
     model = transformers.AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32,
                                                               attn_implementation='eager').eval()
-    model = model.to(torch.bfloat16).to(torch.float32)
+    for parameter in model.parameters():  # not model.to(): that rounds the frequencies of the rotation too
+        parameter.data = parameter.data.bfloat16().float()
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0].double().numpy()
     positions = [0, len(ids) // 2, len(ids) - 1]
