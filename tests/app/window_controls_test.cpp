@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "engine/core/policy/policy_text.h"
@@ -72,4 +74,29 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   window.wait({{"/running", false}});
   window.frames(3);
   CHECK(window.text("status").starts_with("stopped at "));
+}
+
+TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny sample is one entry of the menu away") {
+  if (skip_without_display()) return;
+  const test::TemporaryFolder cache;
+  const auto fetched = cache / "kvscope/models/smollm2-135m";
+  std::filesystem::create_directories(fetched);
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
+    std::filesystem::create_symlink(test::sample_model() / name, fetched / name);
+  std::ofstream(fetched / "tokenizer_config.json")
+      << R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %})"
+      << R"({{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }})"
+      << R"({% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %})"
+      << R"({% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"})";
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .cache = cache.path()});
+  window.wait({{"/model", "smollm2-135m"}});
+  CHECK(window.state()["parameters"]["raw"] == false);
+  CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("A key-value cache keeps"));
+  window.click("button.menu");
+  window.click("menu.Models");
+  window.click("menu.model.kvscope-tiny");
+  window.wait({{"/model", "kvscope-tiny"}});
+  window.wait({{"/parameters/raw", true}});  // it has no template
+  CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("A key-value cache keeps"));
 }

@@ -63,11 +63,12 @@ Xvfb::Xvfb(int width, int height) {
 WindowDriver::WindowDriver(const Xvfb& display, const Options& options) : display_(display.display()) {
   const fs::path socket_path = folder_ / "control";
   const fs::path state = options.state.empty() ? folder_.path() : options.state;
-  std::vector<std::string> argv = {"/usr/bin/env", "-C", folder_.path().string(), "-u", "WAYLAND_DISPLAY",
-                                   "DISPLAY=" + display_, "LIBGL_ALWAYS_SOFTWARE=1", "XDG_STATE_HOME=" + state.string(),
-                                   // A machine on which set-up has fetched no model: the tiny sample opens.
-                                   "XDG_CACHE_HOME=" + (folder_.path() / "cache").string(), kvscope().string(),
-                                   "--control", socket_path.string()};
+  std::vector<std::string> argv = {
+      "/usr/bin/env", "-C", folder_.path().string(), "-u", "WAYLAND_DISPLAY", "DISPLAY=" + display_,
+      "LIBGL_ALWAYS_SOFTWARE=1", "XDG_STATE_HOME=" + state.string(),
+      // A machine on which set-up has fetched no model: the tiny sample opens.
+      "XDG_CACHE_HOME=" + (options.cache.empty() ? folder_.path() / "cache" : options.cache).string(),
+      kvscope().string(), "--control", socket_path.string()};
   if (!options.engine.empty()) argv.insert(argv.end(), {"--engine", options.engine});
   argv.insert(argv.end(), options.words.begin(), options.words.end());
   process_ = std::make_unique<app::ChildProcess>(app::ChildProcess::start(argv));

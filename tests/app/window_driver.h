@@ -34,6 +34,7 @@ class WindowDriver {
     std::string engine;              // empty: the real one
     std::vector<std::string> words;  // further arguments
     std::filesystem::path state;     // XDG_STATE_HOME; empty: one of its own
+    std::filesystem::path cache;     // XDG_CACHE_HOME; empty: one of its own, without models
   };
   WindowDriver(const Xvfb& display, const Options& options);
   ~WindowDriver();
