@@ -89,9 +89,9 @@ ordered_json quality_json(const RunRecord& a, const RunRecord& b, const RunCompa
   const auto common = c.diverged || c.q < 0 ? std::nullopt : CommonOracle::of(a, b);
   if (!common) return result;
   ordered_json& oracle = result["common_oracle"] = {{"tokens", common->tokens()}, {"q", c.q}};
-  for (const Metric metric : {Metric::recall, Metric::chance, Metric::mass_recall}) {
-    const auto at_q = [&](const RunRecord& run) { return mean(common->metric(run, metric, c.q)); };
-    oracle[metric == Metric::recall ? "recall" : metric == Metric::chance ? "chance" : "mass_recall"] = pair(at_q);
+  for (const char* name : {"recall", "chance", "mass_recall"}) {
+    const Metric metric = find_metric(name)->metric;
+    oracle[name] = pair([&](const RunRecord& run) { return mean(common->metric(run, metric, c.q)); });
   }
   return result;
 }

@@ -9,6 +9,7 @@
 #include "app/cli/eval_table.h"
 #include "app/cli/output.h"
 #include "app/process/paths.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_fields.h"
@@ -98,9 +99,7 @@ int evaluate(const Arguments& arguments) {
   });
   job.progress().clear();
   std::fputs(eval_table(file.facts(), summarise(file.answers()), format).c_str(), stdout);
-  const nlohmann::json result = done.value("result", nlohmann::json::object());
-  const bool cancelled = result.value("status", "") == "cancelled" || done.value("status", "") == "cancelled";
-  return static_cast<int>(cancelled ? ExitCode::cancelled : ExitCode::done);
+  return static_cast<int>(protocol::was_cancelled(done) ? ExitCode::cancelled : ExitCode::done);
 }
 
 }  // namespace

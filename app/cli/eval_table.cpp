@@ -7,6 +7,7 @@
 #include "app/cli/output.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/text.h"
+#include "views/figure/figure.h"
 
 namespace kvscope::app {
 namespace {
@@ -59,13 +60,6 @@ std::string latex(std::span<const EvalRow> rows) {
   return text + "\\bottomrule\n\\end{tabular}\n";
 }
 
-std::string csv_cell(std::string_view text) {
-  if (text.find_first_of(",\"\n\r") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string csv(std::span<const EvalRow> rows) {
   const EvalRow none;
   std::string heading;
@@ -79,7 +73,7 @@ std::string csv(std::span<const EvalRow> rows) {
       if (!first) line += ",";
       first = false;
       if constexpr (std::is_same_v<Member, std::string>) {
-        line += csv_cell(member);
+        line += views::csv_text(member);
       } else if (!std::isnan(static_cast<double>(member))) {
         line += number_text(static_cast<double>(member));
       }

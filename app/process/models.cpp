@@ -128,10 +128,17 @@ std::optional<fs::path> find_model(const std::string& name) {
   return n_by_last_part == 1 ? by_last_part : std::nullopt;
 }
 
-std::string model_folder(const std::string& text) {
+std::string model_folder_or(const std::string& text) {
   std::error_code error;
   if (fs::is_directory(text, error)) return text;
-  if (const auto found = find_model(text)) return found->string();
+  const auto found = find_model(text);
+  return found ? found->string() : text;
+}
+
+std::string model_folder(const std::string& text) {
+  std::error_code error;
+  const std::string folder = model_folder_or(text);
+  if (fs::is_directory(folder, error)) return folder;
   const std::vector<KnownModel> models = known_models();
   const bool fetchable = lower(text) == kFetched;
   throw Error({.code = ExitCode::bad_input,
@@ -141,13 +148,6 @@ std::string model_folder(const std::string& text) {
                                                 : "no such folder or name",
                .expected = std::string("a model's folder with config.json, or one of ").append(listed(models)),
                .hint = fetchable ? "./setup fetches it" : ""});
-}
-
-std::string model_folder_or(const std::string& text) {
-  std::error_code error;
-  if (fs::is_directory(text, error)) return text;
-  const auto found = find_model(text);
-  return found ? found->string() : text;
 }
 
 fs::path first_model() {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/core/support/error.h"
+
 namespace kvscope::app {
 namespace {
 
@@ -41,12 +43,17 @@ void NextRun::read_tokenizer(const std::string& model_path) {
   tokenizer_path_ = model_path;
   background_.post(
       [this, model_path]() -> Worker::Finish {
-        auto words = std::make_shared<Words>(Words{Tokenizer::load(model_path), std::nullopt});
-        if (ChatTemplate::exists(model_path)) words->chat = ChatTemplate::load(model_path);
+        auto words =
+            std::make_shared<Words>(Words{Tokenizer::load(model_path), ChatTemplate::exists(model_path), std::nullopt});
+        try {
+          if (words->has_template) words->chat = ChatTemplate::load(model_path);
+        } catch (const Error&) {
+          // The engine says what is wrong with it when a chat is asked for; plain text is counted all the same.
+        }
         return [this, model_path, words] {
           if (model_path != tokenizer_path_) return;
           words_ = words;
-          if (!words->chat) parameters_.raw = true;
+          if (!words->has_template) parameters_.raw = true;
           count_prompt();
           revision_.rise();
         };
@@ -56,8 +63,8 @@ void NextRun::read_tokenizer(const std::string& model_path) {
 
 void NextRun::count_prompt() {
   prompt_tokens_ = -1;
-  if (!words_ || parameters_.prompt.size() > kMaxCountedPrompt) return;
-  const bool chat = !parameters_.raw && words_->chat;
+  const bool chat = !parameters_.raw;
+  if (!words_ || parameters_.prompt.size() > kMaxCountedPrompt || (chat && !words_->chat)) return;
   const std::vector<ChatMessage> messages = {{"user", parameters_.prompt}};
   prompt_tokens_ = static_cast<int>((chat ? words_->chat->encode(words_->tokenizer, messages)
                                           : words_->tokenizer.encode_with_special(parameters_.prompt))

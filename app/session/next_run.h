@@ -38,8 +38,8 @@ class NextRun {
   /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
   /// no chat template gets the prompt as it is.
   void read_tokenizer(const std::string& model_path);
-  /// The model can be talked to. False while that is not known.
-  bool has_chat() const { return words_ && words_->chat; }
+  /// The model has a chat template, known to us or not. False while that is not known.
+  bool has_chat() const { return words_ && words_->has_template; }
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
   int n_positions() const;                              // prompt and answer to come; 0 while not known
   RunRequest request() const;
@@ -58,6 +58,7 @@ class NextRun {
   std::string tokenizer_path_;
   struct Words {
     Tokenizer tokenizer;
+    bool has_template = false;
     std::optional<ChatTemplate> chat;
   };
   std::shared_ptr<const Words> words_;

@@ -11,18 +11,12 @@
 #include "tests/support/skip.h"
 
 using namespace kvscope;
+using test::fake;
+using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
 namespace {
-
-bool skip_without_display() {
-  const std::string missing = test::missing_for_windows();
-  if (!missing.empty()) test::skip(missing.c_str());
-  return !missing.empty();
-}
-
-std::string fake(const std::string& options = "") { return "exec " + test::fake_engine().string() + " " + options; }
 
 double value_of(WindowDriver& window, const char* parameter) {
   return PolicySpec::parse(window.state()["parameters"]["policy"].get<std::string>()).value(parameter);

@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/support/skip.h"
+
 namespace kvscope::test {
 namespace {
 
@@ -43,12 +45,16 @@ std::string first_line(int fd, double timeout) {
 
 }  // namespace
 
-std::string missing_for_windows() {
+bool skip_without_display() {
   for (const char* program : {"Xvfb", "xdotool"}) {
-    if (find_program(program).empty()) return std::string(program) + " is not installed";
+    if (!find_program(program).empty()) continue;
+    skip((std::string(program) + " is not installed").c_str());
+    return true;
   }
-  return "";
+  return false;
 }
+
+std::string fake(const std::string& options) { return "exec " + fake_engine().string() + " " + options; }
 
 Xvfb::Xvfb(int width, int height) {
   // Xvfb chooses a free display and tells it: no guessing of numbers, no race for a socket.

@@ -14,8 +14,10 @@
 
 namespace kvscope::test {
 
-/// What the window tests need that is not there; empty if all is.
-std::string missing_for_windows();
+/// Skips the test, with the reason, where something that windows need is not installed.
+bool skip_without_display();
+/// The command of the fake engine.
+std::string fake(const std::string& options = "");
 
 /// A display of our own, ended with the object.
 class Xvfb {

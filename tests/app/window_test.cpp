@@ -12,18 +12,12 @@
 
 using namespace kvscope;
 using nlohmann::json;
+using test::fake;
+using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
 namespace {
-
-bool skip_without_display() {
-  const std::string missing = test::missing_for_windows();
-  if (!missing.empty()) test::skip(missing.c_str());
-  return !missing.empty();
-}
-
-std::string fake(const std::string& options = "") { return "exec " + test::fake_engine().string() + " " + options; }
 
 std::string long_prompt() {
   std::string text;

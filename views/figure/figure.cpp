@@ -35,7 +35,11 @@ std::string csv_field(double v) { return std::isnan(v) ? "" : number_text(v, 9);
 
 std::string csv_field(std::int64_t v) { return std::to_string(v); }
 
-std::string csv_field(const std::string& v) {
+std::string csv_field(const std::string& v) { return csv_text(v); }
+
+}  // namespace
+
+std::string csv_text(const std::string& v) {
   if (v.find_first_of(",\"\r\n") == std::string::npos) return v;
   std::string quoted = "\"";
   for (char c : v) {
@@ -44,8 +48,6 @@ std::string csv_field(const std::string& v) {
   }
   return quoted + '"';
 }
-
-}  // namespace
 
 std::string FigureData::to_csv() const {
   std::string csv;

@@ -114,6 +114,9 @@ struct FigureColumn {
   std::variant<std::vector<double>, std::vector<std::int64_t>, std::vector<std::string>> values;
   std::size_t size() const;
 };
+/// A field of CSV (RFC 4180): quoted where it has a comma, a quote or a line end.
+std::string csv_text(const std::string& v);
+
 struct FigureData {
   std::vector<FigureColumn> columns;
   std::size_t n_rows() const { return columns.empty() ? 0 : columns.front().size(); }
