@@ -129,7 +129,8 @@ TEST_CASE("compare A B asks both by one oracle, and neither where their texts pa
     CHECK(run["common_oracle"]["chance"]["a"] > run["common_oracle"]["chance"]["b"]);
     CHECK(run["output_error"]["a"].is_null());  // not measured
   }
-  for (const json& run : compare({a, other_seed})["runs"]) {
+  const json others = compare({a, other_seed});
+  for (const json& run : others["runs"]) {
     if (!run["diverges_at"].is_null()) CHECK(run["common_oracle"].is_null());
   }
   const auto text = kvscope_run({"compare", a, b, "--quiet"});

@@ -314,7 +314,7 @@ void check_rules(Backend backend) {
   p.n_sink = GENERATE(kShort ? 4 : 0, 4);
   p.window = GENERATE(1, 7, kWideWindow);
   p.top_k = GENERATE(kShort ? 5 : 0, 5);
-  if (GENERATE(kShort, true)) p.log_gamma = {-0.0123f, -0.7f};
+  if (GENERATE(as<bool>{}, kShort, true)) p.log_gamma = {-0.0123f, -0.7f};
   check_problem(backend, filled(p));
 }
 
