@@ -7,7 +7,7 @@
 // What a layer has beside that, norms of q and k per head or a bias of q, k and v, its LayerConfig says.
 //
 // The same arithmetic stands twice more, each time for a reason: engine/decode/decode_step.cpp fuses it into six
-// launches for one token, engine/jobs/train/qwen3_module.cpp keeps what gradients need.
+// launches for one token, engine/jobs/train/decoder_module.cpp keeps what gradients need.
 #include "engine/model/transformer.h"
 
 #include <c10/core/InferenceMode.h>

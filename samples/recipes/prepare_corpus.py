@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Make the training corpus of the sample model from Debian's documentation packages.
 
-    python3 samples/recipes/prepare_corpus.py OUT [--cache DIR] [--max-tokens N] [--heldout FILE]
+    python3 samples/recipes/prepare_corpus.py OUT [--tokenizer FILE] [--cache DIR] [--max-tokens N] [--heldout FILE]
 
 Needs `apt-get` and `dpkg` (nothing is installed: packages are downloaded and unpacked into the cache folder) and the
 Python packages `tokenizers` and `numpy`. Writes into OUT:
 
-    tokenizer.json  byte-level BPE, 4096 entries, trained on the same text
+    tokenizer.json  byte-level BPE, 4096 entries, trained on the same text; with --tokenizer a copy of that file
+                    (of at most 65536 entries): a corpus for gates of the model that it belongs to
     text.u16        tokens, uint16 little-endian, documents separated by <|endoftext|> (id 0); the trainer keeps the
                     last 2 % for its own held-out sequences
     corpus.json     packages and versions, counts, sha256 of every file written
@@ -113,6 +114,7 @@ def sha256(path):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument('out', type=Path)
+    arguments.add_argument('--tokenizer', type=Path, help='tokenizer.json of a model, in place of one trained here')
     arguments.add_argument('--cache', type=Path, default=Path.home() / '.cache' / 'kvscope' / 'corpus')
     arguments.add_argument('--max-tokens', type=int, default=13_400_000)
     arguments.add_argument('--heldout', type=Path, help='also write the held-out text to this file')
@@ -134,12 +136,22 @@ def main():
             documents.append(text)
     print(f'{len(documents)} documents, {sum(map(len, documents)) / 1e6:.1f} MB of text', file=sys.stderr)
 
-    tokenizer = train_tokenizer(documents[:TOKENIZER_DOCUMENTS])
-    tokenizer.save(str(options.out / 'tokenizer.json'))
+    if options.tokenizer:
+        from tokenizers import Tokenizer
+        tokenizer = Tokenizer.from_file(str(options.tokenizer))
+        if tokenizer.get_vocab_size() > 65536:
+            sys.exit(f'{options.tokenizer}: {tokenizer.get_vocab_size()} entries; text.u16 holds 65536')
+        (options.out / 'tokenizer.json').write_bytes(options.tokenizer.read_bytes())
+    else:
+        tokenizer = train_tokenizer(documents[:TOKENIZER_DOCUMENTS])
+        tokenizer.save(str(options.out / 'tokenizer.json'))
+    end = tokenizer.token_to_id('<|endoftext|>')
+    if end is None:
+        sys.exit('the tokenizer has no <|endoftext|> to stand between documents')
     parts, n_tokens, n_used = [], 0, 0
     for first in range(0, len(documents), 256):
         for encoding in tokenizer.encode_batch(documents[first:first + 256], add_special_tokens=False):
-            ids = np.array(encoding.ids + [0], dtype='<u2')
+            ids = np.array(encoding.ids + [end], dtype='<u2')
             if n_tokens < options.max_tokens:
                 parts.append(ids)
                 n_tokens += len(ids)
@@ -150,7 +162,7 @@ def main():
     n_tokens = min(n_tokens, options.max_tokens)
 
     facts = {'packages': versions, 'pages': len(found), 'documents': n_used, 'tokens': n_tokens, 'seed': SEED,
-             'vocabulary': VOCABULARY, 'heldout_pages': HELDOUT.pattern,
+             'vocabulary': tokenizer.get_vocab_size(), 'heldout_pages': HELDOUT.pattern,
              'sha256': {name: sha256(options.out / name) for name in ('text.u16', 'tokenizer.json')}}
     if options.heldout:
         text, size = [], 0

@@ -38,7 +38,8 @@ TEST_CASE("norm_rope equals the plain formula, and so do its gradients") {
   const at::Tensor seen = at::randn({2, 7, 3, 16});
   const at::Tensor x = leaf(x_values), gain = leaf(gain_values), plain_x = leaf(x_values),
                    plain_gain = leaf(gain_values);
-  const at::Tensor out = norm_rope(x, gain, RotaryTable::make(9, 16, 10000, at::kCPU), 1e-6);
+  const at::Tensor out =
+      norm_rope(x, gain, RotaryTable::make(9, kvscope::rope_frequencies(10000, 16, {}), at::kCPU), 1e-6);
   const at::Tensor plain = plain_norm_rope(plain_x, plain_gain, 10000, 1e-6);
   (out * seen).sum().backward();
   (plain * seen).sum().backward();

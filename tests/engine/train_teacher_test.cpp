@@ -47,10 +47,12 @@ std::vector<double> feature_row(const at::Tensor& x, const at::Tensor& w) {
 
 TEST_CASE("the future-attention target equals column sums of the softmax matrix, for every chunk size") {
   const auto chunk = GENERATE(1, 4, 8, 64);
+  const auto kind = GENERATE(OracleMass::mean, OracleMass::sum, OracleMass::rms, OracleMass::max);
   at::manual_seed(3);
   const at::Tensor q = 2 * at::randn({kBatch, kPositions, kHeads, kDim});
   const at::Tensor k = at::randn({kBatch, kPositions, kKvHeads, kDim}), v = at::randn_like(k);
-  const TeacherAttention teacher = teacher_attention(q, k, v, kWindow, 1 / std::sqrt(static_cast<double>(kDim)), chunk);
+  const TeacherAttention teacher =
+      teacher_attention(q, k, v, kWindow, kind, 1 / std::sqrt(static_cast<double>(kDim)), chunk);
   const at::Tensor dense =
       at::scaled_dot_product_attention(q.transpose(1, 2), k.repeat_interleave(2, 2).transpose(1, 2),
                                        v.repeat_interleave(2, 2).transpose(1, 2), {}, 0, true);
@@ -61,13 +63,20 @@ TEST_CASE("the future-attention target equals column sums of the softmax matrix,
       const auto first = dense_rows(q[b].select(1, 2 * h), k[b].select(1, h));
       const auto second = dense_rows(q[b].select(1, 2 * h + 1), k[b].select(1, h));
       for (int t = 0; t < kPositions; ++t) {
-        double sums[2] = {0, 0};
-        for (int i = t + kWindow; i < kPositions; ++i) {
-          sums[0] += first[i][t];
-          sums[1] += second[i][t];
-        }
         const double n_future = std::max(1, kPositions - (t + kWindow));
-        const double expected = std::log(1e-6 + std::max(sums[0], sums[1]) / n_future);
+        const auto mass = [&](const auto& rows) {
+          double sum = 0, squares = 0, most = 0;
+          for (int i = t + kWindow; i < kPositions; ++i) {
+            sum += rows[i][t];
+            squares += rows[i][t] * rows[i][t];
+            most = std::max(most, static_cast<double>(rows[i][t]));
+          }
+          return kind == OracleMass::mean  ? sum / n_future
+                 : kind == OracleMass::sum ? sum
+                 : kind == OracleMass::rms ? std::sqrt(squares / n_future)
+                                           : most;
+        };
+        const double expected = std::log(1e-6 + std::max(mass(first), mass(second)));
         CHECK(teacher.target[h][b][t].item<double>() == Approx(expected).margin(1e-4));  // a log of float32 sums
       }
     }

@@ -43,20 +43,6 @@ void place_facts(Random& random, const TaskLexicon& words, const SequenceOptions
   }
 }
 
-/// Lengths of n_pieces pieces of text that sum up to `total`: between n_pieces - 1 distinct random cuts.
-std::vector<std::size_t> cut_lengths(Random& random, std::size_t total, int n_pieces) {
-  std::set<std::size_t> cuts;
-  while (cuts.size() + 1 < static_cast<std::size_t>(n_pieces)) cuts.insert(random.below(total));
-  std::vector<std::size_t> lengths;
-  std::size_t before = 0;
-  for (const auto cut : cuts) {
-    lengths.push_back(cut - before);
-    before = cut;
-  }
-  lengths.push_back(total - before);
-  return lengths;
-}
-
 void append_as(TokenRole role, const TokenIds& ids, TaskSequence& sequence) {
   append(sequence.ids, ids);
   sequence.roles.resize(sequence.ids.size(), role);
@@ -78,6 +64,19 @@ std::size_t most_task_tokens(const TaskLexicon& words, const SequenceOptions& op
 }
 
 }  // namespace
+
+std::vector<std::size_t> cut_lengths(Random& random, std::size_t total, int n_pieces) {
+  std::set<std::size_t> cuts;
+  while (cuts.size() + 1 < static_cast<std::size_t>(n_pieces)) cuts.insert(random.below(total));
+  std::vector<std::size_t> lengths;
+  std::size_t before = 0;
+  for (const auto cut : cuts) {
+    lengths.push_back(cut - before);
+    before = cut;
+  }
+  lengths.push_back(total - before);
+  return lengths;
+}
 
 SequenceGenerator::SequenceGenerator(std::span<const std::int32_t> text, TaskLexicon words, SequenceOptions options,
                                      std::uint64_t seed)

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/support/random.h"
 #include "engine/jobs/tasks/task_item.h"
 
 namespace kvscope::engine {
@@ -35,13 +36,26 @@ struct TaskSequence {
   std::vector<AnswerSpan> spans;  // in order of position, whole ones only
 };
 
+/// Where training sequences come from. Sequence i depends on i alone: any thread, any order, same result.
+class SequenceSource {
+ public:
+  virtual ~SequenceSource() = default;
+  virtual TaskSequence make(std::uint64_t index) const = 0;
+  /// Positions a model sees; a sequence has length() + 1 tokens.
+  virtual int length() const = 0;
+};
+
+/// The lengths of n_pieces pieces that sum up to `total`, between n_pieces - 1 distinct random cuts.
+std::vector<std::size_t> cut_lengths(Random& random, std::size_t total, int n_pieces);
+
 /// Makes sequence i from (seed, i) alone: any thread, any order, same result. `text` are the tokens of a corpus and
 /// must outlive the generator. Throws Error if the text is shorter than two sequences or if the tasks could leave no
 /// room.
-class SequenceGenerator {
+class SequenceGenerator final : public SequenceSource {
  public:
   SequenceGenerator(std::span<const std::int32_t> text, TaskLexicon words, SequenceOptions options, std::uint64_t seed);
-  TaskSequence make(std::uint64_t index) const;
+  TaskSequence make(std::uint64_t index) const override;
+  int length() const override { return options_.length; }
   const SequenceOptions& options() const { return options_; }
 
  private:

@@ -20,7 +20,7 @@ struct StepLosses {
 };
 
 /// Adds the gradients of one batch, micro-batch by micro-batch.
-StepLosses accumulate(const Qwen3Module& model, const Batch& batch, const BaseOptions& options, at::Device device) {
+StepLosses accumulate(const DecoderModule& model, const Batch& batch, const BaseOptions& options, at::Device device) {
   const at::Tensor ids = ids_tensor(batch, device), roles = roles_tensor(batch, device);
   const auto n_positions = ids.size(1) - 1;
   const LossWeights& w = options.weights;
@@ -35,7 +35,7 @@ StepLosses accumulate(const Qwen3Module& model, const Batch& batch, const BaseOp
     const at::Tensor rows = ids.narrow(0, begin, options.micro_batch);
     const at::Tensor hidden = model.hidden(rows.narrow(1, 0, n_positions));
     const auto loss =
-        weighted_cross_entropy(hidden.flatten(0, 1), model.embedding(), rows.narrow(1, 1, n_positions).reshape({-1}),
+        weighted_cross_entropy(hidden.flatten(0, 1), model.output(), rows.narrow(1, 1, n_positions).reshape({-1}),
                                share.narrow(0, begin * n_positions, options.micro_batch * n_positions));
     loss.loss.backward();
     losses.all += loss.loss.detach();
@@ -49,14 +49,15 @@ StepLosses accumulate(const Qwen3Module& model, const Batch& batch, const BaseOp
 
 nlohmann::json run_base_phase(const Training& training) {
   const Recipe& recipe = training.recipe;
-  const BaseOptions& options = recipe.base;
-  const SequenceGenerator sequences(training.corpus.training(), training.corpus.words(), recipe.data, recipe.seed);
-  Qwen3Module model(recipe.model, training.device, training.device.is_cuda() ? at::kBFloat16 : at::kFloat);
+  const BaseOptions& options = *recipe.base;
+  const auto sequences = training.sequences(recipe.seed);
+  DecoderModule model(recipe.model, recipe.length(), training.device,
+                      training.device.is_cuda() ? at::kBFloat16 : at::kFloat, /*trained=*/true);
   model.initialise(recipe.seed);
   AdamW optimizer(model.parameters(), options.optimizer);
   StepLosses losses;
   nlohmann::json facts = run_steps(
-      training, options, sequences, optimizer,
+      training, options, *sequences, optimizer,
       {.name = "base",
        .loss_columns = {"loss_all", "loss_answers", "loss_text"},
        .add_gradients = [&](const Batch& batch) { losses = accumulate(model, batch, options, training.device); },
@@ -70,9 +71,9 @@ nlohmann::json run_base_phase(const Training& training) {
            }});
   if (facts["status"] == "cancelled") return facts;
   write_model(training.output, model, training.corpus.tokenizer_file());
-  facts["tokens"] = static_cast<double>(options.batch) * recipe.data.length * facts["steps"].get<double>();
+  facts["tokens"] = static_cast<double>(options.batch) * recipe.length() * facts["steps"].get<double>();
   facts["parameters"] = model.parameters().n_elements();
-  facts["heldout_teacher_forced"] = dense_accuracy(model, training.heldout(), options.heldout_sequences);
+  facts["heldout_teacher_forced"] = dense_accuracy(model, *training.heldout(), options.heldout_sequences);
   return facts;
 }
 

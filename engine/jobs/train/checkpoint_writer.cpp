@@ -59,7 +59,7 @@ nlohmann::ordered_json config_json(const ModelConfig& c) {
 
 }  // namespace
 
-void write_model(const std::filesystem::path& folder, const Qwen3Module& model,
+void write_model(const std::filesystem::path& folder, const DecoderModule& model,
                  const std::filesystem::path& tokenizer) {
   std::filesystem::create_directories(folder);
   write_json(folder / "config.json", config_json(model.config()));
@@ -73,7 +73,7 @@ void write_model(const std::filesystem::path& folder, const Qwen3Module& model,
   write_parameters(folder / "model.safetensors", model.parameters(), at::kBFloat16);
 }
 
-void read_model(const std::filesystem::path& folder, Qwen3Module& model) {
+void read_model(const std::filesystem::path& folder, DecoderModule& model) {
   const WeightFiles files = WeightFiles::open(folder);
   FlatParameters& parameters = model.parameters();
   for (const auto& spec : parameters.specs()) {

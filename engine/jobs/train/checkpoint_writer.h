@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "engine/jobs/train/qwen3_module.h"
+#include "engine/jobs/train/decoder_module.h"
 #include "engine/jobs/train/recipe.h"
 #include "engine/jobs/train/scorer_module.h"
 
@@ -11,10 +11,11 @@ namespace kvscope::engine {
 
 /// Writes model.safetensors (bfloat16), config.json, generation_config.json, tokenizer_config.json and a copy of
 /// `tokenizer` as tokenizer.json. Each file is replaced whole or not at all; the weights come last.
-void write_model(const std::filesystem::path& folder, const Qwen3Module& model, const std::filesystem::path& tokenizer);
+void write_model(const std::filesystem::path& folder, const DecoderModule& model,
+                 const std::filesystem::path& tokenizer);
 
 /// Reads weights of the module's shape from such a folder into its masters and publishes them.
-void read_model(const std::filesystem::path& folder, Qwen3Module& model);
+void read_model(const std::filesystem::path& folder, DecoderModule& model);
 
 /// Writes kvpop_scorer.safetensors (float32), then kvpop_scorer.json.
 void write_scorer(const std::filesystem::path& folder, const ScorerModule& scorer, const ScorerOptions& options);

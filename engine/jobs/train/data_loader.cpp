@@ -4,13 +4,13 @@
 
 namespace kvscope::engine {
 
-Batch make_batch(const SequenceGenerator& generator, std::uint64_t first, int size) {
-  Batch batch{.size = size, .row_tokens = generator.options().length + 1};
+Batch make_batch(const SequenceSource& source, std::uint64_t first, int size) {
+  Batch batch{.size = size, .row_tokens = source.length() + 1};
   const auto n_tokens = static_cast<std::size_t>(size) * batch.row_tokens;
   batch.ids.reserve(n_tokens);
   batch.roles.reserve(n_tokens);
   for (int i = 0; i < size; ++i) {
-    TaskSequence sequence = generator.make(first + static_cast<std::uint64_t>(i));
+    TaskSequence sequence = source.make(first + static_cast<std::uint64_t>(i));
     batch.ids.insert(batch.ids.end(), sequence.ids.begin(), sequence.ids.end());
     for (const auto role : sequence.roles) batch.roles.push_back(static_cast<std::uint8_t>(role));
     batch.spans.push_back(std::move(sequence.spans));
@@ -18,8 +18,8 @@ Batch make_batch(const SequenceGenerator& generator, std::uint64_t first, int si
   return batch;
 }
 
-DataLoader::DataLoader(const SequenceGenerator& generator, int batch_size, int n_threads)
-    : generator_(generator), batch_size_(batch_size), ahead_(2 * n_threads + 2) {
+DataLoader::DataLoader(const SequenceSource& source, int batch_size, int n_threads)
+    : source_(source), batch_size_(batch_size), ahead_(2 * n_threads + 2) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -41,7 +41,7 @@ void DataLoader::work() {
     Batch batch;
     std::exception_ptr problem;
     try {
-      batch = make_batch(generator_, static_cast<std::uint64_t>(index) * batch_size_, batch_size_);
+      batch = make_batch(source_, static_cast<std::uint64_t>(index) * batch_size_, batch_size_);
     } catch (...) {
       problem = std::current_exception();
     }

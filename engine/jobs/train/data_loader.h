@@ -22,14 +22,14 @@ struct Batch {
   std::vector<std::vector<AnswerSpan>> spans;  // [size]
 };
 
-/// Sequences first ... first + size - 1 of the generator as one batch.
-Batch make_batch(const SequenceGenerator& generator, std::uint64_t first, int size);
+/// Sequences first ... first + size - 1 of the source as one batch.
+Batch make_batch(const SequenceSource& source, std::uint64_t first, int size);
 
 /// Batch n holds sequences n * size ... (n + 1) * size - 1, so what training sees does not depend on the number of
-/// threads. The generator must outlive the loader; the destructor stops the threads.
+/// threads. The source must outlive the loader; the destructor stops the threads.
 class DataLoader {
  public:
-  DataLoader(const SequenceGenerator& generator, int batch_size, int n_threads);
+  DataLoader(const SequenceSource& source, int batch_size, int n_threads);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -39,7 +39,7 @@ class DataLoader {
  private:
   void work();
 
-  const SequenceGenerator& generator_;
+  const SequenceSource& source_;
   const int batch_size_;
   const std::int64_t ahead_;  // batches that may wait to be fetched
   std::mutex mutex_;

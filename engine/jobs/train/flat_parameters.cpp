@@ -8,7 +8,7 @@
 
 namespace kvscope::engine {
 
-FlatParameters::FlatParameters(std::vector<Spec> specs, at::Device device, at::ScalarType compute_type)
+FlatParameters::FlatParameters(std::vector<Spec> specs, at::Device device, at::ScalarType compute_type, bool trained)
     : specs_(std::move(specs)) {
   std::stable_partition(specs_.begin(), specs_.end(), [](const Spec& spec) { return spec.decayed; });
   std::int64_t offset = 0;
@@ -19,17 +19,19 @@ FlatParameters::FlatParameters(std::vector<Spec> specs, at::Device device, at::S
     offset += n;
     if (spec.decayed) n_decayed_ = offset;
   }
-  masters_ = at::zeros({offset}, at::TensorOptions(device).dtype(at::kFloat));
-  values_ = compute_type == at::kFloat ? masters_ : at::zeros({offset}, masters_.options().dtype(compute_type));
-  gradients_ = at::zeros_like(values_);
+  masters_ = at::zeros({offset}, at::TensorOptions(device).dtype(trained ? at::kFloat : compute_type));
+  values_ =
+      masters_.scalar_type() == compute_type ? masters_ : at::zeros({offset}, masters_.options().dtype(compute_type));
+  if (trained) gradients_ = at::zeros_like(values_);
   for (const auto& spec : specs_) {
     const auto [begin, n] = where_.at(spec.name);
     at::Tensor leaf = values_.narrow(0, begin, n).view(spec.shape).detach();
+    leaves_[spec.name] = leaf;
+    if (!trained) continue;
     leaf.set_requires_grad(true);
     // A gradient that is already there is added to in place (backward runs with gradient recording off), so the
     // buffer always holds the sum.
     leaf.mutable_grad() = gradients_.narrow(0, begin, n).view(spec.shape);
-    leaves_[spec.name] = leaf;
   }
 }
 

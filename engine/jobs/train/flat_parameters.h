@@ -21,11 +21,12 @@ class FlatParameters {
     std::vector<std::int64_t> shape;
     bool decayed;
   };
-  FlatParameters(std::vector<Spec> specs, at::Device device, at::ScalarType compute_type);
+  /// Not `trained`: the leaves ask for no gradient, and there is one buffer, in compute_type.
+  FlatParameters(std::vector<Spec> specs, at::Device device, at::ScalarType compute_type, bool trained = true);
 
   /// The leaf: read it in the forward pass; backward adds to its gradient.
   const at::Tensor& operator[](const std::string& name) const { return leaves_.at(name); }
-  /// The float32 values of one parameter, a view. After writing to it call publish().
+  /// The float32 values of one parameter, a view (in compute_type if it is not trained). After writing to it call publish().
   at::Tensor master(const std::string& name) const;
   const std::vector<Spec>& specs() const { return specs_; }
 

@@ -8,7 +8,7 @@
 namespace kvscope::engine {
 
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   double scale, std::int64_t chunk) {
+                                   OracleMass kind, double scale, std::int64_t chunk) {
   const c10::NoGradGuard no_grad;
   const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
   const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
@@ -27,11 +27,19 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
     p.narrow(-1, begin, rows).masked_fill_(later, -std::numeric_limits<double>::infinity());
     p = p.softmax(-1);
     output.narrow(3, begin, rows).copy_(at::matmul(p, values.narrow(3, 0, seen)));
-    mass.narrow(3, 0, seen).add_(p.tril_(begin - window).sum(-2));  // key t counts for q = begin + row >= t + window
+    p.tril_(begin - window);  // key t counts for q = begin + row >= t + window
+    at::Tensor of_keys = mass.narrow(3, 0, seen);
+    if (kind == OracleMass::max) {
+      at::maximum_out(of_keys, of_keys, p.amax(-2));
+    } else {
+      of_keys.add_((kind == OracleMass::rms ? p.square_() : p).sum(-2));
+    }
   }
   const at::Tensor position = at::arange(n_positions, queries.options());
   const at::Tensor n_future = (static_cast<double>(n_positions - window) - position).clamp_min(1);
-  const at::Tensor target = (mass / n_future + 1e-6).log().amax(2);  // [B, HK, T]
+  if (kind == OracleMass::mean || kind == OracleMass::rms) mass = mass / n_future;
+  if (kind == OracleMass::rms) mass = mass.sqrt();
+  const at::Tensor target = (mass + 1e-6).log().amax(2);  // [B, HK, T]
   return {output.view({n_batch, n_heads, n_positions, dim}).transpose(1, 2).reshape({n_batch, n_positions, -1}),
           target.transpose(0, 1).contiguous()};
 }

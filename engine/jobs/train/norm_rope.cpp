@@ -60,13 +60,19 @@ class NormRope : public torch::autograd::Function<NormRope> {
 
 }  // namespace
 
-RotaryTable RotaryTable::make(int n_positions, int head_dim, double theta, at::Device device) {
-  const auto half = head_dim / 2;
-  const at::Tensor exponent = at::arange(half, at::kDouble).mul_(-2.0 / head_dim);
-  const at::Tensor frequency = at::pow(at::scalar_tensor(theta, at::kDouble), exponent).to(at::kFloat);
+RotaryTable RotaryTable::make(int n_positions, const RopeFrequencies& frequencies, at::Device device) {
+  const at::Tensor frequency = at::tensor(frequencies.inv_freq, at::kFloat);
   const at::Tensor angle = at::outer(at::arange(n_positions, at::kFloat), frequency);  // [T, D/2]
-  const at::Tensor cos = angle.cos(), sin = angle.sin();
+  const at::Tensor cos = angle.cos() * frequencies.attention_scaling, sin = angle.sin() * frequencies.attention_scaling;
   return {at::cat({cos, cos}, -1).unsqueeze(1).to(device), at::cat({-sin, sin}, -1).unsqueeze(1).to(device)};
+}
+
+at::Tensor rope(const at::Tensor& x, const RotaryTable& table) {
+  const auto n_positions = x.size(1), half = x.size(-1) / 2;
+  // Differentiated by LibTorch: only a frozen base comes here, once a layer, and its rotation wants float32.
+  const at::Tensor y = x.to(at::kFloat);
+  const at::Tensor swapped = at::cat({y.narrow(-1, half, half), y.narrow(-1, 0, half)}, -1);
+  return (y * table.cos.narrow(0, 0, n_positions) + swapped * table.sin.narrow(0, 0, n_positions)).to(x.scalar_type());
 }
 
 at::Tensor norm_rope(const at::Tensor& x, const at::Tensor& gain, const RotaryTable& table, double eps) {

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "engine/core/files/weights/rope_frequencies.h"
+
 namespace kvscope::engine {
 
 /// cos and sin of every position, made once. sin is negative in the first half of a head, so that
@@ -10,8 +12,11 @@ namespace kvscope::engine {
 ///     rope(y)[d] = y[d] * cos[d] + y[d'] * sin[d]      d' = d + D/2 or d - D/2
 struct RotaryTable {
   at::Tensor cos, sin;  // [T, 1, D] float32
-  static RotaryTable make(int n_positions, int head_dim, double theta, at::Device device);
+  static RotaryTable make(int n_positions, const RopeFrequencies& frequencies, at::Device device);
 };
+
+/// The rotation alone, x [B, T, H, D]; float32 inside, result like x.
+at::Tensor rope(const at::Tensor& x, const RotaryTable& table);
 
 /// rope(x * rsqrt(mean(x^2) + eps) * gain), x [B, T, H, D], gain [D], table of at least T positions; result like x.
 ///

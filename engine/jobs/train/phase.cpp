@@ -24,7 +24,12 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device) {
   return roles.to(device).to(at::kLong);
 }
 
-nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator& heldout, int n_sequences) {
+std::unique_ptr<SequenceSource> Training::make_source(std::span<const std::int32_t> text, std::uint64_t seed) const {
+  if (recipe.text) return std::make_unique<TextSequences>(text, corpus.tokenizer(), *recipe.text, seed);
+  return std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
+}
+
+nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& heldout, int n_sequences) {
   const c10::NoGradGuard no_grad;
   constexpr int kAtOnce = 8;
   std::map<TaskKind, std::pair<int, int>> counts;  // right, asked
@@ -32,7 +37,7 @@ nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator&
     const Batch batch = make_batch(heldout, static_cast<std::uint64_t>(first), std::min(kAtOnce, n_sequences - first));
     const at::Tensor ids = ids_tensor(batch, model.embedding().device());
     const at::Tensor hidden = model.hidden(ids.narrow(1, 0, ids.size(1) - 1));
-    const at::Tensor answer = at::matmul(hidden, model.embedding().t()).argmax(-1);  // [B, T], of position t + 1
+    const at::Tensor answer = at::matmul(hidden, model.output().t()).argmax(-1);  // [B, T], of position t + 1
     const at::Tensor right = (answer == ids.narrow(1, 1, ids.size(1) - 1)).cpu();
     for (int i = 0; i < batch.size; ++i) {
       for (const auto& span : batch.spans[i]) {
@@ -49,7 +54,7 @@ nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator&
   return result;
 }
 
-nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceGenerator& sequences,
+nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,
                          AdamW& optimizer, const PhaseSteps& steps) {
   std::vector<std::string> columns = {"step", "tokens", "learning_rate"};
   columns.insert(columns.end(), steps.loss_columns.begin(), steps.loss_columns.end());
@@ -64,7 +69,7 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
   DataLoader loader(sequences, options.batch, training.loader_threads);
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  const double step_tokens = static_cast<double>(options.batch) * training.recipe.data.length;
+  const double step_tokens = static_cast<double>(options.batch) * sequences.length();
   std::int64_t step = 0, logged_step = 0;
   double progress = phase_progress(options.length, 0, 0), logged_at = 0;
   nlohmann::json last;

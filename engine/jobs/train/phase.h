@@ -10,8 +10,8 @@
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/corpus.h"
 #include "engine/jobs/train/data_loader.h"
+#include "engine/jobs/train/decoder_module.h"
 #include "engine/jobs/train/optimizer.h"
-#include "engine/jobs/train/qwen3_module.h"
 #include "engine/jobs/train/recipe.h"
 
 namespace kvscope::engine {
@@ -19,6 +19,7 @@ namespace kvscope::engine {
 /// Seeds of the streams that must not meet.
 constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
 constexpr std::uint64_t kScorerSalt = 0x73636f7265720000;   // "scorer"
+constexpr std::uint64_t kGateSalt = 0x6761746500000000;     // "gate"
 
 /// One training: what is trained, from what, where to. Held by train_job.
 struct Training {
@@ -26,21 +27,28 @@ struct Training {
   const Corpus& corpus;
   at::Device device;
   std::filesystem::path output;
+  std::filesystem::path base;  // the model that scorers and gates are trained for: the output, if it is trained here
   int loader_threads;
   JobContext& context;
 
-  SequenceGenerator heldout() const {
-    return {corpus.heldout(), corpus.words(), recipe.data, recipe.seed ^ kHeldoutSalt};
-  }
+  /// Of the text that is for training, or of that which is not.
+  std::unique_ptr<SequenceSource> sequences(std::uint64_t seed) const { return make_source(corpus.training(), seed); }
+  std::unique_ptr<SequenceSource> heldout() const { return make_source(corpus.heldout(), recipe.seed ^ kHeldoutSalt); }
   bool cancelled() const { return context.cancelled != nullptr && context.cancelled->load(); }
+
+ private:
+  std::unique_ptr<SequenceSource> make_source(std::span<const std::int32_t> text, std::uint64_t seed) const;
 };
 
 /// The base from scratch by next-token loss; writes the model folder and base_loss.csv. Returns the facts of the phase,
 /// or {"status": "cancelled"}, in which case no weights are written.
 nlohmann::json run_base_phase(const Training& training);
 
-/// Scorers over the frozen base that stands in the output folder; writes kvpop_scorer.* and scorer_loss.csv.
+/// KVpop scorers over the frozen base; writes kvpop_scorer.* and scorer_loss.csv.
 nlohmann::json run_scorer_phase(const Training& training);
+
+/// Gates of recipe.gate's method over the frozen base; writes a folder and a NAME_loss.csv a stage.
+nlohmann::json run_gate_phase(const Training& training);
 
 /// Token ids [B, T + 1] as int64 on the device.
 at::Tensor ids_tensor(const Batch& batch, at::Device device);
@@ -48,7 +56,7 @@ at::Tensor ids_tensor(const Batch& batch, at::Device device);
 at::Tensor roles_tensor(const Batch& batch, at::Device device);
 
 /// Exact match of greedy, teacher-forced answers on held-out sequences, by task: {"reversal": {"right", "asked"}, ...}.
-nlohmann::json dense_accuracy(const Qwen3Module& model, const SequenceGenerator& heldout, int n_sequences);
+nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& heldout, int n_sequences);
 
 /// What steps since the last report lost: one value for each of the phase's loss columns, and their text.
 struct LossReport {
@@ -67,7 +75,7 @@ struct PhaseSteps {
 /// Steps of `optimizer` until the phase is over. The numbers of every logged step go to the job's rows and, a line each,
 /// to the CSV file, which is replaced. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last
 /// step}, or {"status": "cancelled"}. Throws Error (resource) if the file cannot be written.
-nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceGenerator& sequences,
+nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,
                          AdamW& optimizer, const PhaseSteps& steps);
 
 }  // namespace kvscope::engine

@@ -1,10 +1,12 @@
 #include "engine/jobs/train/recipe.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <set>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/jobs/train/gate_method.h"
 
 namespace kvscope::engine {
 namespace {
@@ -19,7 +21,7 @@ class Section {
  public:
   Section(const nlohmann::json& parent, const std::string& key, const std::string& file,
           const std::set<std::string>& known)
-      : json_(parent.contains(key) ? parent.at(key) : nlohmann::json::object()), object_(json_, file, key + ".") {
+      : json_(parent.contains(key) ? parent.at(key) : nlohmann::json::object()), object_(json_, file, key) {
     if (!json_.is_object()) fail(file, key, json_.type_name(), "an object");
     for (const auto& [name, value] : json_.items()) {
       if (known.contains(name)) continue;
@@ -40,13 +42,16 @@ class Section {
 
 /// The keys of a phase: its own, and those of parse_phase().
 std::set<std::string> phase_keys(std::set<std::string> own) {
-  own.insert({"steps", "max_seconds", "batch", "learning_rate", "beta1", "beta2", "weight_decay", "clip", "warm_up",
-              "final_share", "log_every", "heldout_sequences"});
+  own.insert({"batch", "learning_rate", "beta1", "beta2", "weight_decay", "clip", "warm_up", "final_share", "log_every",
+              "heldout_sequences"});
   return own;
 }
 
+PhaseLength parse_length(const Section& section) {
+  return {section->integer("steps", 0, 100'000'000), section->number_or("max_seconds", 0, 0, 1e7)};
+}
+
 void parse_phase(const Section& section, PhaseOptions& phase) {
-  phase.length = {section->integer("steps", 0, 100'000'000), section->number_or("max_seconds", 0, 0, 1e7)};
   phase.batch = section.integer("batch", phase.batch, 1, 65536);
   phase.log_every = section.integer("log_every", phase.log_every, 1, 1'000'000);
   phase.heldout_sequences = section.integer("heldout_sequences", phase.heldout_sequences, 1, 65536);
@@ -84,10 +89,20 @@ ModelConfig parse_model(const nlohmann::json& json, const std::string& file) {
   return model;
 }
 
+TextOptions parse_text(const nlohmann::json& json, const std::string& file, double& heldout_share) {
+  const Section section(json, "data", file, {"kind", "length", "facts_share", "max_facts", "heldout_share"});
+  TextOptions text;
+  text.length = section.integer("length", text.length, 16, 1 << 20);
+  text.facts_share = section->number_or("facts_share", text.facts_share, 0, 1);
+  text.max_facts = section.integer("max_facts", text.max_facts, 1, 100);
+  heldout_share = section->number_or("heldout_share", heldout_share, 0.001, 0.9);
+  return text;
+}
+
 SequenceOptions parse_data(const nlohmann::json& json, const std::string& file, double& heldout_share) {
-  const Section section(
-      json, "data", file,
-      {"length", "slots", "reversals", "min_numbers", "max_numbers", "min_facts", "max_facts", "heldout_share"});
+  const Section section(json, "data", file,
+                        {"kind", "length", "slots", "reversals", "min_numbers", "max_numbers", "min_facts", "max_facts",
+                         "heldout_share"});
   SequenceOptions data;
   data.length = section.integer("length", data.length, 16, 65536);
   data.n_slots = section.integer("slots", data.n_slots, 2, 1000);
@@ -101,9 +116,11 @@ SequenceOptions parse_data(const nlohmann::json& json, const std::string& file, 
 }
 
 BaseOptions parse_base(const nlohmann::json& json, const std::string& file) {
-  const Section section(json, "base", file,
-                        phase_keys({"micro_batch", "weight_text", "weight_statement", "weight_answer"}));
+  const Section section(
+      json, "base", file,
+      phase_keys({"steps", "max_seconds", "micro_batch", "weight_text", "weight_statement", "weight_answer"}));
   BaseOptions base;
+  base.length = parse_length(section);
   parse_phase(section, base);
   base.micro_batch = section.integer("micro_batch", base.batch, 1, base.batch);
   base.weights.text = static_cast<float>(section->number_or("weight_text", base.weights.text, 0, 1e6));
@@ -137,15 +154,26 @@ std::vector<int> parse_top_k(const Section& section, const std::string& file, in
   return list;
 }
 
+OracleMass parse_mass(const std::string& text, const std::string& file) {
+  if (text == "mean") return OracleMass::mean;
+  if (text == "sum") return OracleMass::sum;
+  if (text == "rms") return OracleMass::rms;
+  if (text == "max") return OracleMass::max;
+  fail(file, "scorer.mass", text, "mean, sum, rms or max");
+}
+
 ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, int length) {
-  const Section section(json, "scorer", file,
-                        phase_keys({"sinks", "window", "top_k", "queries", "late_share", "temperature", "margin",
-                                    "margin_min", "margin_temperature", "balance_min", "balance_max"}));
+  const Section section(
+      json, "scorer", file,
+      phase_keys({"steps", "max_seconds", "mass", "sinks", "window", "top_k", "queries", "late_share", "temperature",
+                  "margin", "margin_min", "margin_temperature", "balance_min", "balance_max"}));
   ScorerOptions scorer;
   scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};
   scorer.batch = 16;
   scorer.heldout_sequences = 32;
+  scorer.length = parse_length(section);
   parse_phase(section, scorer);
+  scorer.mass = parse_mass(section->text_or("mass", "mean"), file);
   scorer.n_sink = section.integer("sinks", scorer.n_sink, 0, length);
   scorer.window = section.integer("window", scorer.window, 1, length);
   // At least one query must see a full cache and a newcomer: sinks + window + top_k < length.
@@ -161,23 +189,98 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   return scorer;
 }
 
+/// "0.01", as a person writes it.
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+GateStage parse_stage(const nlohmann::json& json, const std::string& file, int index, const GateMethod& method) {
+  const nlohmann::json parent = {{"stage", json}};
+  const Section section(parent, "stage", file, {"weight", "steps", "max_seconds"});
+  GateStage stage;
+  stage.weight = section->number_or("weight", 0, 0, 1e6);
+  stage.length = parse_length(section);
+  stage.name = std::string(method.name) + (stage.weight > 0 ? "-" + number_text(stage.weight) : "");
+  stage.description =
+      std::string(method.source) + ", weight " + number_text(stage.weight) + ", stage " + std::to_string(index + 1);
+  return stage;
+}
+
+GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
+  const Section section(json, "gate", file,
+                        phase_keys({"method", "hidden", "bias", "window", "sinks", "threshold", "stages"}));
+  GateOptions gate;
+  const std::string method = section->text("method");
+  gate.method = find_gate_method(method);
+  if (gate.method == nullptr) {
+    std::string list;
+    for (const GateMethod& known : gate_methods()) list += (list.empty() ? "" : ", ") + std::string(known.name);
+    fail(file, "gate.method", method, "one of " + list);
+  }
+  gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
+  gate.batch = 4;
+  parse_phase(section, gate);
+  const GateConfig published = default_gate_config(gate.method->kind);
+  gate.hidden = section.integer("hidden", gate.method->hidden, 0, 1 << 16);
+  gate.bias = section->number_or("bias", gate.method->bias, -100, 100);
+  gate.window = section.integer("window", published.window, 1, length);
+  gate.n_sink = section.integer("sinks", published.n_sink, 0, length);
+  gate.threshold = section->number_or("threshold", published.threshold, -1e6, 1e6);
+  const auto& raw = section->raw();
+  if (!raw.contains("stages") || !raw.at("stages").is_array() || raw.at("stages").empty()) {
+    fail(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
+  }
+  for (const auto& stage : raw.at("stages")) {
+    gate.stages.push_back(parse_stage(stage, file, static_cast<int>(gate.stages.size()), *gate.method));
+    for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
+      if (gate.stages[i].name == gate.stages.back().name) {
+        fail(file, "gate.stages", "two stages of the same weight", "different ones: each names its gate");
+      }
+    }
+  }
+  return gate;
+}
+
 }  // namespace
 
-Recipe Recipe::parse(const nlohmann::json& json, const std::string& file) {
+Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const ModelConfig* base) {
   if (!json.is_object()) fail(file, "recipe", json.type_name(), "an object");
-  static const std::set<std::string> kSections = {"name", "note", "seed", "model", "data", "base", "scorer"};
+  static const std::set<std::string> kSections = {"name", "note", "seed", "model", "data", "base", "scorer", "gate"};
   for (const auto& [name, value] : json.items()) {
-    if (!kSections.contains(name)) fail(file, name, "an unknown key", "name, note, seed, model, data, base or scorer");
+    if (!kSections.contains(name)) {
+      fail(file, name, "an unknown key", "name, note, seed, model, data, base, scorer or gate");
+    }
   }
   const JsonObject top(json, file);
   Recipe recipe;
   recipe.name = top.text("name");
   recipe.seed = static_cast<std::uint64_t>(top.integer_or("seed", 1, 0, INT64_MAX));
-  recipe.model = parse_model(json, file);
-  recipe.data = parse_data(json, file, recipe.heldout_share);
-  recipe.model.max_positions = recipe.data.length;
-  recipe.base = parse_base(json, file);
-  recipe.scorer = parse_scorer(json, file, recipe.data.length);
+  const std::string kind =
+      json.contains("data") && json.at("data").is_object() ? json.at("data").value("kind", "tasks") : "tasks";
+  if (kind != "tasks" && kind != "text") fail(file, "data.kind", kind, "tasks or text");
+  if (kind == "text") {
+    recipe.text = parse_text(json, file, recipe.heldout_share);
+  } else {
+    recipe.data = parse_data(json, file, recipe.heldout_share);
+  }
+  if (base == nullptr) {
+    recipe.model = parse_model(json, file);
+    recipe.model.max_positions = recipe.length();
+    recipe.base = parse_base(json, file);
+  } else {
+    for (const char* section : {"model", "base"}) {
+      if (json.contains(section)) fail(file, section, "a section", "none: --base names the model");
+    }
+    recipe.model = *base;
+    if (recipe.length() > base->max_positions) {
+      fail(file, "data.length", std::to_string(recipe.length()),
+           "at most the base's context of " + std::to_string(base->max_positions));
+    }
+  }
+  if (json.contains("scorer") || base == nullptr) recipe.scorer = parse_scorer(json, file, recipe.length());
+  if (json.contains("gate")) recipe.gate = parse_gate(json, file, recipe.length());
   return recipe;
 }
 

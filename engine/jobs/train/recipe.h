@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/core/files/weights/model_config.h"
+#include "engine/core/record/oracle_text.h"
 #include "engine/jobs/tasks/sequence.h"
+#include "engine/jobs/tasks/text_sequences.h"
 
 namespace kvscope::engine {
 
@@ -53,6 +56,7 @@ enum class MarginWeight { none, sigmoid, proportional };
 
 /// KVpop scorers: the boundary loss of eq. 7 over a frozen base.
 struct ScorerOptions : PhaseOptions {
+  OracleMass mass = OracleMass::mean;  // over future queries, of the target
   int n_sink = 4;
   int window = 64;          // also the delay of the scorer
   std::vector<int> top_k;   // long-range budgets; one is drawn a step and layer
@@ -65,17 +69,43 @@ struct ScorerOptions : PhaseOptions {
   double balance_min = 0.5, balance_max = 25;  // clip of eq. 24
 };
 
+struct GateMethod;
+
+/// One stage of a gate's training: what it weighs, for how long, and what its gate is called.
+struct GateStage {
+  double weight = 0;  // GateStep::weight
+  PhaseLength length;
+  std::string name;  // "wg-kv-0.01": of the gate's folder and its curve
+  std::string description;
+};
+
+/// Gates through soft attention over a frozen base (gate_method.h).
+struct GateOptions : PhaseOptions {
+  const GateMethod* method = nullptr;
+  int hidden = 0;
+  double bias = 0;                // of the output at the start
+  int window = 0;                 // within which no gate counts
+  int n_sink = 0;                 // first tokens whose gate is open
+  double threshold = 0;           // that the gate's file says
+  std::vector<GateStage> stages;  // each goes on from the one before, with a new optimiser
+};
+
 struct Recipe {
   std::string name;
   std::uint64_t seed = 1;
-  ModelConfig model;
-  SequenceOptions data;
-  double heldout_share = 0.02;  // of the corpus, at its end
-  BaseOptions base;
-  ScorerOptions scorer;
+  ModelConfig model;                // from the recipe, or of the base that is given
+  SequenceOptions data;             // tasks in the words of the sample model
+  std::optional<TextOptions> text;  // or text with facts, data.kind "text"
+  double heldout_share = 0.02;      // of the corpus, at its end
+  std::optional<BaseOptions> base;
+  std::optional<ScorerOptions> scorer;
+  std::optional<GateOptions> gate;
+
+  int length() const { return text ? text->length : data.length; }
 
   /// Throws Error naming the key for what is missing, unknown, out of range or contradictory. `file` names the source.
-  static Recipe parse(const nlohmann::json& json, const std::string& file);
+  /// `base`: the model that gates are trained for, whose config replaces the section "model"; null: it is trained here.
+  static Recipe parse(const nlohmann::json& json, const std::string& file, const ModelConfig* base = nullptr);
 };
 
 }  // namespace kvscope::engine

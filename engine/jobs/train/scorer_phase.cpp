@@ -21,7 +21,7 @@ struct LayerLesson {
 
 /// One dense pass of the frozen base, lesson by lesson: `use` is called after each layer, and its tensors go then.
 template <typename Use>
-void teach(const Qwen3Module& base, const at::Tensor& ids, int window, const Use& use) {
+void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions& options, const Use& use) {
   at::Tensor x;
   {
     const c10::NoGradGuard no_grad;
@@ -32,7 +32,8 @@ void teach(const Qwen3Module& base, const at::Tensor& ids, int window, const Use
     {
       const c10::NoGradGuard no_grad;
       const auto heads = base.project(layer, x);
-      const auto teacher = teacher_attention(heads.q, heads.k, heads.v, window, base.config().attention_scale(layer));
+      const auto teacher = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass,
+                                             base.config().attention_scale(layer));
       lesson = {heads.k, heads.v, teacher.target};
       x = base.finish(layer, x, teacher.output);
     }
@@ -42,11 +43,11 @@ void teach(const Qwen3Module& base, const at::Tensor& ids, int window, const Use
 
 /// Adds the gradients of the boundary loss of all layers for one batch; returns the mean loss on the device. Only the
 /// tokens of the sampled contests are scored.
-at::Tensor accumulate(const Qwen3Module& base, const ScorerModule& scorer, const at::Tensor& ids,
+at::Tensor accumulate(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
                       const ScorerOptions& options, Random& random) {
   at::Tensor total = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
   const int n_layers = base.config().n_layers;
-  teach(base, ids, options.window, [&](int layer, const LayerLesson& lesson) {
+  teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
     const int top_k = options.top_k[random.below(options.top_k.size())];
     const auto queries = sample_queries(random, options, top_k, static_cast<int>(ids.size(1)));
     const BoundaryPairs pairs = boundary_pairs(lesson.target, queries, top_k, options);
@@ -61,17 +62,17 @@ at::Tensor accumulate(const Qwen3Module& base, const ScorerModule& scorer, const
 }
 
 /// Mean oracle recall on held-out sequences, by long-range budget: {"60": {"mean", "by_layer"}, ...}.
-nlohmann::json heldout_recall(const Qwen3Module& base, const ScorerModule& scorer, const SequenceGenerator& heldout,
+nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& scorer, const SequenceSource& heldout,
                               const ScorerOptions& options) {
   const c10::NoGradGuard no_grad;
   constexpr int kAtOnce = 2;
-  const int n_layers = base.config().n_layers, n_positions = heldout.options().length;
+  const int n_layers = base.config().n_layers, n_positions = heldout.length();
   std::map<int, at::Tensor> sums;  // [L, HK]
   int n_batches = 0;
   for (int first = 0; first + kAtOnce <= std::max(kAtOnce, options.heldout_sequences); first += kAtOnce, ++n_batches) {
     const Batch batch = make_batch(heldout, static_cast<std::uint64_t>(first), kAtOnce);
     const at::Tensor ids = ids_tensor(batch, base.embedding().device()).narrow(1, 0, n_positions);
-    teach(base, ids, options.window, [&](int layer, const LayerLesson& lesson) {
+    teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
       const at::Tensor scores = scorer.scores(layer, lesson.k, lesson.v);
       for (const int top_k : options.top_k) {
         auto& sum = sums[top_k];
@@ -101,13 +102,12 @@ class FastProducts {
 
 nlohmann::json run_scorer_phase(const Training& training) {
   const Recipe& recipe = training.recipe;
-  const ScorerOptions& options = recipe.scorer;
+  const ScorerOptions& options = *recipe.scorer;
   const FastProducts fast_products;
   // Sequences that the base has not seen: a scorer should not learn attention to memorised text.
-  const SequenceGenerator sequences(training.corpus.training(), training.corpus.words(), recipe.data,
-                                    recipe.seed ^ kScorerSalt);
-  Qwen3Module base(recipe.model, training.device, at::kFloat);
-  read_model(training.output, base);
+  const auto sequences = training.sequences(recipe.seed ^ kScorerSalt);
+  DecoderModule base(recipe.model, recipe.length(), training.device, at::kFloat, /*trained=*/false);
+  read_model(training.base, base);
   ScorerModule scorer(recipe.model.n_layers, recipe.model.n_kv_heads, recipe.model.head_dim, options.window,
                       training.device);
   scorer.initialise(recipe.seed);
@@ -115,12 +115,12 @@ nlohmann::json run_scorer_phase(const Training& training) {
   Random random(recipe.seed ^ kScorerSalt, 1);
   at::Tensor sum = at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat));
   nlohmann::json facts =
-      run_steps(training, options, sequences, optimizer,
+      run_steps(training, options, *sequences, optimizer,
                 {.name = "scorer",
                  .loss_columns = {"loss_boundary"},
                  .add_gradients =
                      [&](const Batch& batch) {
-                       const at::Tensor ids = ids_tensor(batch, training.device).narrow(1, 0, recipe.data.length);
+                       const at::Tensor ids = ids_tensor(batch, training.device).narrow(1, 0, recipe.length());
                        sum += accumulate(base, scorer, ids, options, random);
                      },
                  .report = [&](std::int64_t n_steps) {  // one budget a step: a single step's loss says little
@@ -134,7 +134,7 @@ nlohmann::json run_scorer_phase(const Training& training) {
   facts.erase("last");
   write_scorer(training.output, scorer, options);
   facts["parameters"] = scorer.parameters().n_elements();
-  facts["heldout_oracle_recall"] = heldout_recall(base, scorer, training.heldout(), options);
+  facts["heldout_oracle_recall"] = heldout_recall(base, scorer, *training.heldout(), options);
   return facts;
 }
 

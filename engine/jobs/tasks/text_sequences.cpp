@@ -1,0 +1,98 @@
+#include "engine/jobs/tasks/text_sequences.h"
+
+#include <set>
+
+#include "engine/core/support/error.h"
+#include "engine/jobs/tasks/task.h"
+
+namespace kvscope::engine {
+namespace {
+
+constexpr int kGaps = 20, kLastStatement = 15, kMostQuestions = 3;
+constexpr int kLongestPhrase = 40;  // tokens of a statement, or of a question with its answer, of any tokenizer
+
+/// What stands in a gap: a statement, or a question and its answer.
+struct Phrase {
+  TokenIds prompt, answer;
+};
+
+void add_fact(Random& random, const Tokenizer& tokenizer, const std::string& thing,
+              std::vector<std::vector<Phrase>>& gaps) {
+  const std::string lead = "\nThe secret code of the " + thing + " is", code = draw_code(random);
+  const auto stated = random.between(0, kLastStatement);
+  gaps[stated].push_back({tokenizer.encode(lead + " " + code + ".\n", false), {}});
+  std::set<std::int64_t> asked;
+  for (auto n = random.between(1, kMostQuestions); n > 0; --n) asked.insert(random.between(stated + 1, kGaps));
+  for (const auto gap : asked) {
+    TokenIds answer = tokenizer.encode(" " + code, false);
+    append(answer, tokenizer.encode(".\n", false));
+    gaps[gap].push_back({tokenizer.encode(lead, false), std::move(answer)});
+  }
+}
+
+void append_as(TokenRole role, std::span<const std::int32_t> ids, TaskSequence& sequence) {
+  sequence.ids.insert(sequence.ids.end(), ids.begin(), ids.end());
+  sequence.roles.resize(sequence.ids.size(), role);
+}
+
+}  // namespace
+
+TextSequences::TextSequences(std::span<const std::int32_t> text, const Tokenizer& tokenizer, TextOptions options,
+                             std::uint64_t seed)
+    : text_(text), tokenizer_(tokenizer), options_(options), seed_(seed) {
+  const auto length = static_cast<std::size_t>(options_.length);
+  if (text_.size() < 2 * length) {
+    throw Error({.where = "text of the corpus",
+                 .found = std::to_string(text_.size()) + " tokens",
+                 .expected = "at least " + std::to_string(2 * length) + ", two sequences"});
+  }
+  const int most = options_.max_facts * (1 + kMostQuestions) * kLongestPhrase + kGaps + 1;
+  if (options_.facts_share > 0 && options_.length < most) {
+    throw Error(
+        {.where = "data.length",
+         .found = std::to_string(options_.length),
+         .expected = "at least " + std::to_string(most) + " for " + std::to_string(options_.max_facts) + " facts",
+         .hint = "fewer max_facts, or facts_share 0"});
+  }
+}
+
+TaskSequence TextSequences::make(std::uint64_t index) const {
+  Random random(seed_, index);
+  return random.uniform() < options_.facts_share ? with_facts(random) : plain(random);
+}
+
+TaskSequence TextSequences::plain(Random& random) const {
+  const std::size_t n_tokens = static_cast<std::size_t>(options_.length) + 1;
+  TaskSequence sequence;
+  append_as(TokenRole::text, text_.subspan(random.below(text_.size() - n_tokens), n_tokens), sequence);
+  return sequence;
+}
+
+TaskSequence TextSequences::with_facts(Random& random) const {
+  std::vector<std::vector<Phrase>> gaps(kGaps + 1);
+  for (const std::string& thing : draw_things(random, static_cast<int>(random.between(1, options_.max_facts)))) {
+    add_fact(random, tokenizer_, thing, gaps);
+  }
+  std::size_t n_phrases = 0;
+  for (const auto& gap : gaps) {
+    for (const Phrase& phrase : gap) n_phrases += phrase.prompt.size() + phrase.answer.size();
+  }
+  const std::size_t n_tokens = static_cast<std::size_t>(options_.length) + 1, n_text = n_tokens - n_phrases;
+  const auto lengths = cut_lengths(random, n_text, kGaps + 1);
+  std::size_t at = random.below(text_.size() - n_text);
+  TaskSequence sequence;
+  for (std::size_t i = 0; i < gaps.size(); ++i) {
+    append_as(TokenRole::text, text_.subspan(at, lengths[i]), sequence);
+    at += lengths[i];
+    for (const Phrase& phrase : gaps[i]) {
+      append_as(TokenRole::statement, phrase.prompt, sequence);
+      if (phrase.answer.empty()) continue;
+      const auto begin = static_cast<std::int32_t>(sequence.ids.size());
+      append_as(TokenRole::answer, phrase.answer, sequence);
+      sequence.spans.push_back({TaskKind::fact_recall, begin, static_cast<std::int32_t>(sequence.ids.size())});
+    }
+  }
+  return sequence;
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,194 @@
+#include "engine/jobs/train/decoder_module.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/random.h"
+
+namespace kvscope::engine {
+namespace {
+
+std::string weight_of(const char* name) { return std::string(name) + ".weight"; }
+
+std::vector<FlatParameters::Spec> parameter_specs(const ModelConfig& c) {
+  const std::int64_t hidden = c.hidden_size, q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
+  const std::int64_t ffn = c.intermediate_size;
+  const TensorNames& names = c.family->names;
+  std::vector<FlatParameters::Spec> specs = {{weight_of(names.embedding), {c.vocab_size, hidden}, false},
+                                             {weight_of(names.final_norm), {hidden}, false}};
+  if (!c.tie_word_embeddings) specs.push_back({weight_of(names.lm_head), {c.vocab_size, hidden}, true});
+  for (int i = 0; i < c.n_layers; ++i) {
+    const LayerConfig& layer = c.layers[static_cast<std::size_t>(i)];
+    const auto add = [&](const char* part, std::vector<std::int64_t> shape, const char* kind = ".weight") {
+      const bool decayed = shape.size() == 2;
+      specs.push_back({names.in_layer(i, part, kind), std::move(shape), decayed});
+    };
+    add(names.input_norm, {hidden});
+    add(names.q, {q, hidden});
+    add(names.k, {kv, hidden});
+    add(names.v, {kv, hidden});
+    add(names.o, {hidden, q});
+    if (layer.qkv_bias) {
+      add(names.q, {q}, ".bias");
+      add(names.k, {kv}, ".bias");
+      add(names.v, {kv}, ".bias");
+    }
+    if (layer.qk_norm) {
+      add(names.q_norm, {c.head_dim});
+      add(names.k_norm, {c.head_dim});
+    }
+    add(names.post_norm, {hidden});
+    add(names.gate, {ffn, hidden});
+    add(names.up, {ffn, hidden});
+    add(names.down, {hidden, ffn});
+  }
+  return specs;
+}
+
+}  // namespace
+
+DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Device device, at::ScalarType compute_type,
+                             bool trained)
+    : config_(config),
+      compute_type_(compute_type),
+      parameters_(parameter_specs(config), device, compute_type, trained) {
+  const TensorNames& names = config.family->names;
+  embedding_ = parameters_[weight_of(names.embedding)];
+  output_ = config.tie_word_embeddings ? embedding_ : parameters_[weight_of(names.lm_head)];
+  final_norm_ = parameters_[weight_of(names.final_norm)];
+  for (int i = 0; i < config.n_layers; ++i) {
+    const LayerConfig& layer = config.layers[static_cast<std::size_t>(i)];
+    if (layer.window > 0) {
+      throw Error({.code = ExitCode::usage,
+                   .where = "layer " + std::to_string(i),
+                   .found = "attention within a window of " + std::to_string(layer.window),
+                   .expected = "a model whose layers all see the whole text"});
+    }
+    layers_.push_back(layer_of(i));
+    const bool as_before = i > 0 && layer.rope_theta == config.layers[i - 1].rope_theta &&
+                           layer.rope_scaling == config.layers[i - 1].rope_scaling;
+    layers_.back().rotary =
+        as_before ? layers_[i - 1].rotary
+                  : RotaryTable::make(n_positions,
+                                      rope_frequencies(layer.rope_theta, config.head_dim, layer.rope_scaling), device);
+  }
+}
+
+DecoderModule::Layer DecoderModule::layer_of(int index) const {
+  const TensorNames& names = config_.family->names;
+  const LayerConfig& layer = config_.layers[static_cast<std::size_t>(index)];
+  const auto get = [&](const char* part, const char* kind = ".weight") {
+    return parameters_[names.in_layer(index, part, kind)];
+  };
+  Layer out{.input_norm = get(names.input_norm),
+            .q_proj = get(names.q),
+            .k_proj = get(names.k),
+            .v_proj = get(names.v),
+            .o_proj = get(names.o),
+            .post_norm = get(names.post_norm),
+            .gate_proj = get(names.gate),
+            .up_proj = get(names.up),
+            .down_proj = get(names.down)};
+  if (layer.qkv_bias) {
+    out.q_bias = get(names.q, ".bias");
+    out.k_bias = get(names.k, ".bias");
+    out.v_bias = get(names.v, ".bias");
+  }
+  if (layer.qk_norm) {
+    out.q_norm = get(names.q_norm);
+    out.k_norm = get(names.k_norm);
+  }
+  return out;
+}
+
+void DecoderModule::initialise(std::uint64_t seed) {
+  const double into_residual = 1 / std::sqrt(2.0 * config_.n_layers);
+  const TensorNames& names = config_.family->names;
+  std::uint64_t stream = 0;
+  for (const auto& spec : parameters_.specs()) {
+    at::Tensor values =
+        spec.name.ends_with(".bias") ? at::zeros(spec.shape, at::kFloat) : at::ones(spec.shape, at::kFloat);
+    if (spec.shape.size() == 2) {
+      double deviation =
+          spec.name == weight_of(names.embedding) ? 0.02 : 1 / std::sqrt(static_cast<double>(spec.shape[1]));
+      if (spec.name.ends_with(weight_of(names.o)) || spec.name.ends_with(weight_of(names.down)))
+        deviation *= into_residual;
+      Random random(seed, stream);
+      float* out = values.data_ptr<float>();
+      for (std::int64_t i = 0; i < values.numel(); ++i) out[i] = static_cast<float>(deviation * random.normal());
+    }
+    parameters_.master(spec.name).copy_(values);
+    ++stream;
+  }
+  parameters_.publish();
+}
+
+const at::Tensor& DecoderModule::embedding() const { return embedding_; }
+const at::Tensor& DecoderModule::output() const { return output_; }
+
+at::Tensor DecoderModule::norm(const at::Tensor& x, const at::Tensor& gain, double eps) const {
+  const float offset = config_.family->norm_offset;
+  return at::rms_norm(x.to(compute_type_), {gain.size(0)}, offset == 0 ? gain : gain + offset, eps);
+}
+
+at::Tensor DecoderModule::final_norm(const at::Tensor& x) const { return norm(x, final_norm_, config_.rms_norm_eps); }
+
+at::Tensor DecoderModule::embed(const at::Tensor& ids) const { return at::embedding(embedding_, ids).to(at::kFloat); }
+
+DecoderModule::Projected DecoderModule::project_plain(int layer, const at::Tensor& x) const {
+  const Layer& w = layers_[static_cast<std::size_t>(layer)];
+  const at::Tensor input = norm(x, w.input_norm, config_.layers[static_cast<std::size_t>(layer)].norm_eps);
+  const auto heads = [&](const at::Tensor& weight, const at::Tensor& bias, int n) {
+    return at::linear(input, weight, bias.defined() ? std::optional(bias) : std::nullopt)
+        .view({x.size(0), x.size(1), n, config_.head_dim});
+  };
+  return {input, heads(w.q_proj, w.q_bias, config_.n_heads), heads(w.k_proj, w.k_bias, config_.n_kv_heads),
+          heads(w.v_proj, w.v_bias, config_.n_kv_heads)};
+}
+
+DecoderModule::Heads DecoderModule::project(int layer, const at::Tensor& x) const {
+  const Layer& w = layers_[static_cast<std::size_t>(layer)];
+  if (!w.q_norm.defined() || config_.family->norm_offset != 0) return project_unrotated(layer, x);
+  const Projected p = project_plain(layer, x);
+  const double eps = config_.layers[static_cast<std::size_t>(layer)].norm_eps;
+  return {.input = p.input,
+          .k_unrotated = {},
+          .q = norm_rope(p.q, w.q_norm, w.rotary, eps),
+          .k = norm_rope(p.k, w.k_norm, w.rotary, eps),
+          .v = p.v};
+}
+
+DecoderModule::Heads DecoderModule::project_unrotated(int layer, const at::Tensor& x) const {
+  const Layer& w = layers_[static_cast<std::size_t>(layer)];
+  Projected p = project_plain(layer, x);
+  const double eps = config_.layers[static_cast<std::size_t>(layer)].norm_eps;
+  if (w.q_norm.defined()) {
+    p.q = norm(p.q, w.q_norm, eps);
+    p.k = norm(p.k, w.k_norm, eps);
+  }
+  return {.input = p.input, .k_unrotated = p.k, .q = rope(p.q, w.rotary), .k = rope(p.k, w.rotary), .v = p.v};
+}
+
+at::Tensor DecoderModule::attend(int layer, const Heads& heads) const {
+  const at::Tensor out = at::scaled_dot_product_attention(
+      heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2), /*attn_mask=*/{}, /*dropout_p=*/0,
+      /*is_causal=*/true, config_.attention_scale(layer), /*enable_gqa=*/config_.n_heads != config_.n_kv_heads);
+  return out.transpose(1, 2).reshape({heads.q.size(0), heads.q.size(1), -1});
+}
+
+at::Tensor DecoderModule::finish(int layer, const at::Tensor& x, const at::Tensor& attention) const {
+  const Layer& w = layers_[static_cast<std::size_t>(layer)];
+  const at::Tensor y = x + at::linear(attention, w.o_proj);
+  const at::Tensor h = norm(y, w.post_norm, config_.layers[static_cast<std::size_t>(layer)].norm_eps);
+  return y + at::linear(at::silu(at::linear(h, w.gate_proj)) * at::linear(h, w.up_proj), w.down_proj);
+}
+
+at::Tensor DecoderModule::hidden(const at::Tensor& ids) const {
+  at::Tensor x = embed(ids);
+  for (int i = 0; i < config_.n_layers; ++i) x = finish(i, x, attend(i, project(i, x)));
+  return final_norm(x);
+}
+
+}  // namespace kvscope::engine

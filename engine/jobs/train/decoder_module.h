@@ -1,0 +1,80 @@
+#pragma once
+// A model as something that gradients go through: the forward pass over whole sequences, its layers as their LayerConfig
+// says. It stands beside engine/model/transformer.cpp because gradients want ATen's operations and every product apart,
+// where that one fuses and writes in place.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/core/files/weights/model_config.h"
+#include "engine/jobs/train/flat_parameters.h"
+#include "engine/jobs/train/norm_rope.h"
+
+namespace kvscope::engine {
+
+/// Parameters under their names in the model's files. The residual stream is float32, matrix products and attention run
+/// in compute_type.
+class DecoderModule {
+ public:
+  /// Not `trained`: a frozen base, through which gradients go and none of which is changed. Throws Error (usage) for a
+  /// model whose own attention is limited to a window: its future attention is not what a gate is trained on.
+  DecoderModule(const ModelConfig& config, int n_positions, at::Device device, at::ScalarType compute_type,
+                bool trained);
+
+  /// Draws all weights from `seed`: matrices normal with deviation fan_in^-1/2, embeddings 0.02, those that write into
+  /// the residual stream scaled by (2 n_layers)^-1/2, gains 1. The same numbers on every machine.
+  void initialise(std::uint64_t seed);
+
+  /// ids int64 [B, T] -> final normalised hidden states [B, T, H] in compute_type.
+  at::Tensor hidden(const at::Tensor& ids) const;
+  const at::Tensor& embedding() const;  // [V, H]
+  const at::Tensor& output() const;     // [V, H]: the embedding where the two are tied
+
+  /// The pieces of one layer, for those who need what is between them.
+  at::Tensor embed(const at::Tensor& ids) const;  // [B, T, H] float32
+  struct Heads {
+    at::Tensor input;        // [B, T, H] in compute_type: what enters attention, after the layer's norm
+    at::Tensor k_unrotated;  // [B, T, n_kv_heads, D] after norm, before rotation; of project_unrotated() alone
+    at::Tensor q;            // [B, T, n_heads, D] after norm and rotation
+    at::Tensor k, v;         // [B, T, n_kv_heads, D], k after norm and rotation: what a cache holds
+  };
+  Heads project(int layer, const at::Tensor& x) const;
+  /// The same with k_unrotated, in a few more passes over q and k.
+  Heads project_unrotated(int layer, const at::Tensor& x) const;
+  /// Dense causal attention, [B, T, n_heads * D].
+  at::Tensor attend(int layer, const Heads& heads) const;
+  /// attention [B, T, n_heads * D] -> the layer's output, residuals and MLP included.
+  at::Tensor finish(int layer, const at::Tensor& x, const at::Tensor& attention) const;
+  /// The final norm, in compute_type.
+  at::Tensor final_norm(const at::Tensor& x) const;
+
+  const ModelConfig& config() const { return config_; }
+  FlatParameters& parameters() { return parameters_; }
+  const FlatParameters& parameters() const { return parameters_; }
+
+ private:
+  struct Layer {
+    at::Tensor input_norm, q_proj, k_proj, v_proj, o_proj;
+    at::Tensor q_bias, k_bias, v_bias;  // undefined where the layer has none, as are the next two
+    at::Tensor q_norm, k_norm;
+    at::Tensor post_norm, gate_proj, up_proj, down_proj;
+    RotaryTable rotary;
+  };
+  struct Projected {
+    at::Tensor input, q, k, v;  // before norm and rotation
+  };
+  Layer layer_of(int index) const;
+  Projected project_plain(int layer, const at::Tensor& x) const;
+  /// Over the last dimension, of so many numbers; the family's offset added to the gain.
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& gain, double eps) const;
+
+  ModelConfig config_;
+  at::ScalarType compute_type_;
+  FlatParameters parameters_;
+  std::vector<Layer> layers_;
+  at::Tensor embedding_, output_, final_norm_;
+};
+
+}  // namespace kvscope::engine

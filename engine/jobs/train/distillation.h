@@ -1,0 +1,16 @@
+#pragma once
+// Knowledge distillation through the vocabulary, without a matrix of logits that is ever whole.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace kvscope::engine {
+
+/// Mean over n tokens of KL(softmax(teacher W^T) || softmax(student W^T)), a scalar in float32. student and teacher [n, H]
+/// are final hidden states, output [V, H] is W. Gradients go to `student` alone. Goes through the tokens in chunks, and
+/// makes the gradient on the way: the largest temporaries are [chunk, V].
+at::Tensor distillation(const at::Tensor& student, const at::Tensor& teacher, const at::Tensor& output,
+                        std::int64_t chunk = 2048);
+
+}  // namespace kvscope::engine

@@ -1,0 +1,51 @@
+#pragma once
+// How each method trains the gates of a frozen base. One method is one file; gate_methods() has them all.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/jobs/train/decoder_module.h"
+
+namespace kvscope::engine {
+
+/// Where a training stands.
+struct GateStep {
+  double weight = 0;    // of the stage: lambda (WG-KV), of the density (SP-KV), evicted share to come (DMS)
+  double progress = 0;  // of the stage, in [0, 1]
+};
+
+/// What one batch taught: all tensors are of B sequences of T tokens.
+struct GateLesson {
+  const DecoderModule& base;
+  const at::Tensor& next;     // [B, T] int64: the token behind each
+  const at::Tensor& student;  // [B, T, H] final normed hidden states through the gates
+  const at::Tensor& teacher;  // the same, dense; without gradients
+  const at::Tensor& gates;    // [L, B, n_kv_heads, T] as attention saw them
+};
+
+struct GateMethod {
+  std::string_view name;    // in recipes and policies
+  std::string_view source;  // the paper and equation of its loss
+  GateKind kind;
+  int hidden = 0;             // units of the hidden layer, where the recipe says none
+  double bias = 0;            // of the output at the start
+  bool reads_teacher = true;  // whether the loss wants GateLesson::teacher
+  /// Output of the networks [B, n_kv_heads, T] -> gates in (0, 1) that attention goes by, 1: open.
+  at::Tensor (*gates)(const at::Tensor& output, const GateConfig& config, const GateStep& step) = nullptr;
+  /// -> {the loss, its part that keeps the model's output}, both scalars.
+  std::pair<at::Tensor, at::Tensor> (*loss)(const GateLesson& lesson, const GateStep& step) = nullptr;
+};
+
+GateMethod wg_kv_method();
+GateMethod sp_kv_method();
+GateMethod dms_method();
+
+std::span<const GateMethod> gate_methods();
+/// Null if there is none of that name.
+const GateMethod* find_gate_method(std::string_view name);
+
+}  // namespace kvscope::engine

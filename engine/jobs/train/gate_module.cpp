@@ -1,0 +1,110 @@
+#include "engine/jobs/train/gate_module.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/random.h"
+
+namespace kvscope::engine {
+namespace {
+
+GateConfig gate_config(GateKind kind, int n_hidden) {
+  GateConfig config = default_gate_config(kind);
+  config.kind = kind;
+  config.n_hidden = kind == GateKind::dms_separate ? 0 : n_hidden;
+  if (config.n_hidden == 0) config.activation = Activation::identity;
+  return config;
+}
+
+std::vector<FlatParameters::Spec> parameter_specs(const GateConfig& gate, const ModelConfig& model) {
+  const std::int64_t L = model.n_layers, H = model.n_kv_heads, D = model.head_dim, F = model.hidden_size,
+                     M = gate.n_hidden;
+  switch (gate.kind) {
+    case GateKind::wg_kv:
+      return {{"w1", {L, H, M, 2 * D}, true}, {"b1", {L, H, M}, false},    {"w2", {L, H, M}, true},
+              {"b2", {L, H}, false},          {"pre_norm", {L, D}, false}, {"post_norm", {L, D}, false}};
+    case GateKind::sp_kv:
+      if (M == 0) return {{"w2", {L, H, F}, true}, {"b2", {L, H}, false}};
+      return {{"w1", {L, M, F}, true}, {"b1", {L, M}, false}, {"w2", {L, H, M}, true}, {"b2", {L, H}, false}};
+    case GateKind::dms_separate:
+      return {{"norm", {L, F}, false}, {"w2", {L, H, F}, true}, {"b2", {L, H}, false}};
+    default:
+      throw Error({.code = ExitCode::usage,
+                   .where = "gate.method",
+                   .found = name_of(gate.kind),
+                   .expected = "wg-kv, sp-kv or dms"});
+  }
+}
+
+at::Tensor activate(const at::Tensor& x, Activation activation) {
+  return activation == Activation::gelu ? at::gelu(x) : activation == Activation::silu ? at::silu(x) : x;
+}
+
+}  // namespace
+
+GateModule::GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device)
+    : config_(gate_config(kind, n_hidden)),
+      model_(model),
+      parameters_(parameter_specs(config_, model), device, at::kFloat) {}
+
+void GateModule::initialise(std::uint64_t seed, double bias) {
+  std::uint64_t stream = 0;
+  for (const auto& spec : parameters_.specs()) {
+    at::Tensor values = at::zeros(spec.shape, at::kFloat);
+    if (spec.name == "b2") values.fill_(bias);
+    if (spec.name.ends_with("norm")) values.fill_(1);
+    if (spec.name == "w1" || spec.name == "w2") {
+      const double deviation =
+          spec.name == "w2" ? 0.01 / config_.scale : 1 / std::sqrt(static_cast<double>(spec.shape.back()));
+      Random random(seed, stream);
+      float* out = values.data_ptr<float>();
+      for (std::int64_t i = 0; i < values.numel(); ++i) out[i] = static_cast<float>(deviation * random.normal());
+    }
+    parameters_.master(spec.name).copy_(values);
+    ++stream;
+  }
+  parameters_.publish();
+}
+
+at::Tensor GateModule::output(int layer, const DecoderModule::Heads& heads, const at::Tensor& x) const {
+  const auto n_batch = heads.k.size(0), n_positions = heads.k.size(1);
+  const auto normed = [&](const at::Tensor& y, const char* gain) {
+    const at::Tensor z = y.to(at::kFloat);
+    return z * at::rsqrt(z.square().mean(-1, true) + config_.norm_eps) * layer_of(gain, layer);
+  };
+  const at::Tensor w2 = layer_of("w2", layer), b2 = layer_of("b2", layer);
+  at::Tensor y;
+  if (config_.kind == GateKind::wg_kv) {
+    at::Tensor in = at::cat({normed(heads.k_unrotated, "pre_norm"), normed(heads.k, "post_norm")}, -1);
+    in = in.flatten(0, 1).transpose(0, 1);  // [HK, B * T, 2D]
+    in = at::baddbmm(layer_of("b1", layer).unsqueeze(1), in, layer_of("w1", layer).transpose(1, 2));
+    y = at::bmm(activate(in, config_.activation), w2.unsqueeze(2)).squeeze(2) + b2.unsqueeze(1);  // [HK, B * T]
+    return y.view({-1, n_batch, n_positions}).transpose(0, 1);
+  }
+  at::Tensor in = config_.kind == GateKind::dms_separate ? normed(x, "norm") : heads.input.to(at::kFloat);
+  if (config_.n_hidden > 0) {
+    in = activate(at::linear(in, layer_of("w1", layer), layer_of("b1", layer)), config_.activation);
+  }
+  return at::linear(in, w2, b2).transpose(1, 2);
+}
+
+void GateModule::save(const std::filesystem::path& folder, GateConfig config, const std::string& description) const {
+  GateFile gate{.config = config,
+                .dims = {.n_layers = model_.n_layers,
+                         .n_kv_heads = model_.n_kv_heads,
+                         .head_dim = config.kind == GateKind::wg_kv ? model_.head_dim : 0,
+                         .hidden_size = config.kind == GateKind::wg_kv ? 0 : model_.hidden_size},
+                .format = "kvscope",
+                .description = description};
+  for (const auto& spec : parameters_.specs()) {
+    const at::Tensor values = parameters_.master(spec.name).to(at::kCPU).contiguous();
+    const float* data = values.const_data_ptr<float>();
+    gate.tensors[spec.name] = {spec.shape, std::vector<float>(data, data + values.numel())};
+  }
+  std::filesystem::create_directories(folder);
+  save_gate(folder, gate);
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,47 @@
+#pragma once
+// The gates of all layers and KV heads as something to train: WG-KV's, SP-KV's, DMS's own projection.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/jobs/train/decoder_module.h"
+#include "engine/jobs/train/flat_parameters.h"
+
+namespace kvscope::engine {
+
+/// What a gate computes is said in gate_file.h by its kind; tensors as there, float32. Kinds: wg_kv, sp_kv, dms_separate.
+class GateModule {
+ public:
+  /// n_hidden 0: no hidden layer (sp_kv alone may have none; dms_separate has none). Throws Error (usage) for other kinds.
+  GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device);
+
+  /// W1 normal with deviation fan_in^-1/2, W2 with 0.01 / scale, norms 1, biases 0 but for that of the output, `bias`: a gate that
+  /// begins open.
+  void initialise(std::uint64_t seed, double bias);
+
+  /// The network's output before scale, offset and sigmoid, [B, n_kv_heads, T] float32. `x` is what enters the layer.
+  at::Tensor output(int layer, const DecoderModule::Heads& heads, const at::Tensor& x) const;
+  /// Whether output() reads heads.k_unrotated.
+  bool reads_unrotated() const { return config_.kind == GateKind::wg_kv; }
+
+  /// As gate.json and gate.safetensors in `folder`, replaced whole or not at all. `config` has the numbers of the run that
+  /// the gate was trained for (window, sinks, threshold).
+  void save(const std::filesystem::path& folder, GateConfig config, const std::string& description) const;
+
+  /// Of a new gate: the published numbers of its kind, with this one's sizes.
+  const GateConfig& config() const { return config_; }
+  FlatParameters& parameters() { return parameters_; }
+  const FlatParameters& parameters() const { return parameters_; }
+
+ private:
+  at::Tensor layer_of(const char* name, int layer) const { return parameters_[name][layer]; }
+
+  GateConfig config_;
+  ModelConfig model_;
+  FlatParameters parameters_;
+};
+
+}  // namespace kvscope::engine

@@ -1,0 +1,243 @@
+// Gates through soft attention: the attention against loops and against LibTorch's differentiation, the networks against
+// loops, whole trainings that are small.
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/jobs/job.h"
+#include "engine/jobs/train/distillation.h"
+#include "engine/jobs/train/gate_method.h"
+#include "engine/jobs/train/gate_module.h"
+#include "engine/jobs/train/gated_attention.h"
+#include "engine/jobs/train/train_device.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using namespace kvscope::engine;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int kBatch = 2, kPositions = 19, kHeads = 4, kKvHeads = 2, kDim = 8, kWindow = 5;
+constexpr double kScale = 0.3;
+
+struct Inputs {
+  at::Tensor q, k, v, log_gate, seen;  // `seen`: what the output is multiplied with, so that every gradient differs
+};
+
+Inputs inputs(at::ScalarType type, int n_positions = kPositions, int dim = kDim, at::Device device = at::kCPU) {
+  at::manual_seed(11);
+  const auto options = at::TensorOptions(type);
+  return {at::randn({kBatch, n_positions, kHeads, dim}, options).to(device),
+          at::randn({kBatch, n_positions, kKvHeads, dim}, options).to(device),
+          at::randn({kBatch, n_positions, kKvHeads, dim}, options).to(device),
+          at::log_sigmoid(3 * at::randn({kBatch, kKvHeads, n_positions}, options)).to(device),
+          at::randn({kBatch, n_positions, kHeads * dim}, options).to(device)};
+}
+
+at::Tensor leaf(const at::Tensor& values) { return values.detach().clone().set_requires_grad(true); }
+
+/// The definition in loops over double, one batch row and head.
+std::vector<double> attention_row(const Inputs& in, int batch, int head, int query) {
+  const int kv = head / (kHeads / kKvHeads);
+  std::vector<double> weight(static_cast<std::size_t>(query) + 1), out(kDim, 0);
+  double sum = 0;
+  for (int t = 0; t <= query; ++t) {
+    double score = 0;
+    for (int d = 0; d < kDim; ++d) {
+      score += in.q[batch][query][head][d].item<double>() * in.k[batch][t][kv][d].item<double>();
+    }
+    score = kScale * score + (query - t >= kWindow ? in.log_gate[batch][kv][t].item<double>() : 0.0);
+    weight[static_cast<std::size_t>(t)] = std::exp(score);
+    sum += weight[static_cast<std::size_t>(t)];
+  }
+  for (int t = 0; t <= query; ++t) {
+    for (int d = 0; d < kDim; ++d) {
+      out[static_cast<std::size_t>(d)] +=
+          weight[static_cast<std::size_t>(t)] / sum * in.v[batch][t][kv][d].item<double>();
+    }
+  }
+  return out;
+}
+
+/// Relative to the largest expected number.
+double distance(const at::Tensor& found, const at::Tensor& expected) {
+  const at::Tensor f = found.to(at::kCPU, at::kDouble), e = expected.to(at::kCPU, at::kDouble);
+  return (f - e).abs().max().item<double>() / std::max(1e-30, e.abs().max().item<double>());
+}
+
+const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+
+struct Scratch {
+  fs::path path = fs::temp_directory_path() / ("kvscope-gate-test-" + std::to_string(::getpid()));
+  Scratch() { fs::remove_all(path); }
+  ~Scratch() { fs::remove_all(path); }
+};
+
+nlohmann::json recipe(const std::string& method) {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "text"}, {"length", 96}, {"facts_share", 0}}},
+          {"gate",
+           {{"method", method},
+            {"hidden", 8},
+            {"window", 16},
+            {"sinks", 2},
+            {"batch", 2},
+            {"log_every", 1},
+            {"warm_up", 2},
+            {"learning_rate", 1e-2},
+            {"stages", {{{"weight", 0.5}, {"steps", 6}}, {{"weight", 0.7}, {"steps", 2}}}}}}};
+}
+
+struct Trained {
+  nlohmann::json result;
+  std::vector<double> losses, means;
+};
+
+Trained train(const nlohmann::json& recipe, const fs::path& output, const fs::path& data = kText) {
+  Trained out;
+  JobContext context;
+  context.row = [&](const std::string&, const nlohmann::json& row) {
+    out.losses.push_back(row.at("loss_all"));
+    out.means.push_back(row.at("gate_mean"));
+  };
+  out.result =
+      train_job({{"recipe", recipe}, {"base", kModel}, {"data", data}, {"output", output}, {"device", "cpu"}}, context);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("gated attention is the loops of its definition") {
+  const Inputs in = inputs(at::kDouble);
+  const at::Tensor out = gated_attention(in.q, in.k, in.v, in.log_gate, kWindow, kScale);
+  for (int head = 0; head < kHeads; ++head) {
+    for (int query = 0; query < kPositions; ++query) {
+      const auto expected = attention_row(in, 1, head, query);
+      for (int d = 0; d < kDim; ++d) {
+        CHECK(out[1][query][head * kDim + d].item<double>() ==
+              Approx(expected[static_cast<std::size_t>(d)]).margin(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("gates that are all open are dense attention, and a gate inside the window changes nothing") {
+  Inputs in = inputs(at::kDouble);
+  const at::Tensor open = at::zeros_like(in.log_gate);
+  const at::Tensor dense = at::scaled_dot_product_attention(in.q.transpose(1, 2), in.k.transpose(1, 2),
+                                                            in.v.transpose(1, 2), {}, 0, true, kScale, true);
+  CHECK(distance(gated_attention(in.q, in.k, in.v, open, kWindow, kScale),
+                 dense.transpose(1, 2).reshape({kBatch, kPositions, -1})) < 1e-12);
+  const at::Tensor before = gated_attention(in.q, in.k, in.v, in.log_gate, kWindow, kScale);
+  in.log_gate.narrow(2, kPositions - kWindow, kWindow).fill_(-7);  // no query is so far behind them
+  CHECK(at::equal(gated_attention(in.q, in.k, in.v, in.log_gate, kWindow, kScale), before));
+}
+
+TEST_CASE(
+    "on CUDA gated attention and its gradients are those of the definition in float32, within bfloat16's rounding") {
+  at::Device device = at::kCPU;
+  try {
+    device = training_device("cuda");
+  } catch (const Error&) {
+    return test::skip("no CUDA device");
+  }
+  const auto window = GENERATE(1, 64, 256, 700);
+  constexpr int kLong = 600, kWide = 64;
+  const Inputs in = inputs(at::kFloat, kLong, kWide, device);
+  const auto run = [&](at::ScalarType type, auto&& attention) {
+    const at::Tensor q = leaf(in.q.to(type)), k = leaf(in.k.to(type)), v = leaf(in.v.to(type)),
+                     gate = leaf(in.log_gate);
+    const at::Tensor out = attention(q, k, v, gate, window, 0.125);
+    (out.to(at::kFloat) * in.seen).sum().backward();
+    return std::vector<at::Tensor>{out.detach(), q.grad(), k.grad(), v.grad(), gate.grad()};
+  };
+  const auto exact = run(at::kFloat, plain_gated_attention), rough = run(at::kBFloat16, plain_gated_attention),
+             fast = run(at::kBFloat16, gated_attention);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    INFO("of output, q, k, v, gate: " << i << ", window " << window);
+    // The plain formula on inputs rounded to bfloat16 is what no version can be better than; products round again.
+    CHECK(distance(fast[i], exact[i]) < 2 * distance(rough[i], exact[i]) + 0.01);
+  }
+}
+
+TEST_CASE("distillation is the plain formula for every chunk size, and so is its gradient") {
+  const auto chunk = GENERATE(1, 5, 100);
+  at::manual_seed(5);
+  const at::Tensor student = at::randn({13, 6}, at::kDouble), teacher = at::randn({13, 6}, at::kDouble),
+                   output = at::randn({11, 6}, at::kDouble);
+  const at::Tensor a = leaf(student), b = leaf(student);
+  const auto log_p = [&](const at::Tensor& h) { return at::matmul(h, output.t()).log_softmax(-1); };
+  const at::Tensor p = log_p(teacher).exp(), plain = (p * (log_p(teacher) - log_p(b))).sum(-1).mean();
+  const at::Tensor found = distillation(a, teacher, output, chunk);
+  CHECK(found.item<double>() == Approx(plain.item<double>()).epsilon(1e-12));
+  (found * 3).backward();
+  (plain * 3).backward();
+  CHECK(distance(a.grad(), b.grad()) < 1e-12);
+  const double step = 1e-6;  // and of finite differences
+  at::Tensor more = student.clone(), less = student.clone();
+  more[4][2] += step;
+  less[4][2] -= step;
+  const double slope =
+      (distillation(more, teacher, output).item<double>() - distillation(less, teacher, output).item<double>()) /
+      (2 * step);
+  CHECK(3 * slope == Approx(a.grad()[4][2].item<double>()).epsilon(1e-6));
+}
+
+TEST_CASE("training closes gates, is the same for the same seed, and what it writes is a gate of that model") {
+  const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms");
+  const Scratch scratch;
+  const Trained one = train(recipe(method), scratch.path / "one"), two = train(recipe(method), scratch.path / "two");
+  REQUIRE(one.losses.size() == 8);
+  CHECK(one.losses == two.losses);
+  CHECK(one.means.back() < one.means.front());
+  const ModelConfig model = ModelConfig::load(kModel);
+  for (const char* weight : {"-0.5", "-0.7"}) {
+    const fs::path folder = scratch.path / "one" / (method + weight);
+    const GateFile gate = load_gate(folder, model);
+    CHECK(gate.hash == load_gate(scratch.path / "two" / (method + weight), model).hash);
+    CHECK(gate.config.window == 16);
+    CHECK(gate.config.n_sink == 2);
+    CHECK(fs::exists(scratch.path / "one" / (method + weight + "_loss.csv")));
+  }
+  CHECK(load_gate(scratch.path / "one" / (method + "-0.5"), model).hash !=
+        load_gate(scratch.path / "one" / (method + "-0.7"), model).hash);
+}
+
+TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign corpus by its file") {
+  const Scratch scratch;
+  const auto refusal = [&](const nlohmann::json& wrong, const fs::path& data = kText) -> std::string {
+    try {
+      train(wrong, scratch.path / "out", data);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  auto wrong = recipe("wg-kv");
+  wrong["gate"]["method"] = "magic";
+  CHECK(refusal(wrong).find("gate.method: magic; expected one of wg-kv, sp-kv, dms") != std::string::npos);
+  wrong = recipe("wg-kv");
+  wrong["gate"]["steps"] = 3;
+  CHECK(refusal(wrong).find("gate.steps") != std::string::npos);
+  wrong = recipe("wg-kv");
+  wrong["gate"]["stages"][1]["weight"] = 0.5;
+  CHECK(refusal(wrong).find("gate.stages: two stages of the same weight") != std::string::npos);
+  wrong = recipe("wg-kv");
+  wrong["data"]["length"] = 100000;
+  CHECK(refusal(wrong).find("data.length: 100000; expected at most the base's context") != std::string::npos);
+  wrong = recipe("wg-kv");
+  wrong["model"] = nlohmann::json::object();
+  CHECK(refusal(wrong).find("model: a section; expected none") != std::string::npos);
+  CHECK(refusal(recipe("wg-kv"), scratch.path / "nothing").find("nothing; expected a text file") != std::string::npos);
+}
