@@ -4,6 +4,7 @@
 #include "engine/core/study/oracle.h"
 #include "engine/core/trace/trace_live.h"
 #include "tests/app/capture_support.h"
+#include "tests/support/skip.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
