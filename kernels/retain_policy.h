@@ -41,7 +41,8 @@ struct RetainDecision {
   std::int32_t newcomer;     // position of the token leaving the window, -1 if there is none (or it is a sink)
   std::int32_t boundary;     // position of the weakest kept long-range token, -1 if there was no contest
   float newcomer_score;      // raw score of the newcomer (0 where the rule has none); of rule least its priority
-  float newcomer_effective;  // effective score at q: raw + floor((q - t) / decay_stride) * log_gamma
+  float newcomer_effective;  // effective score at q: raw + floor((q - t) / decay_stride) * log_gamma; of rule least
+      // the least priority of the others that might have left, NaN (-inf for one) if there was none
   float boundary_effective;  // likewise for the boundary token
   std::int32_t evicted;      // position that query q can no longer see, -1 if none
   std::int32_t slot;         // where token q goes

@@ -212,6 +212,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   std::string line = std::string(info.title) + (is_difference ? ", A − B " : " ") + value(map_a_);
   if (!map_b_.values.empty()) line += " in A, " + value(map_b_) + " in B";
   text_in(p.text, line);
+  services_.items->add_text("map.hover", last_item(), line);
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");
   const int group = run.model.n_kv_heads > 0 ? run.model.n_heads / run.model.n_kv_heads : 0;
   if (group > 1) {

@@ -346,6 +346,11 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
   if (b_ && token < common_) services_.items->add("strip.underlined", token, item_rect(min, max));
   if (context.selection->colour == ColourMode::state && head.state(token) == TokenState::unread)
     services_.items->add("strip.unread", token, item_rect(min, max));
+  if (context.selection->colour == ColourMode::oracle) {
+    constexpr const char* kItems[] = {"strip.unjudged", "strip.kept_rightly", "strip.kept_wrongly", "strip.missed",
+                                      "strip.dropped_rightly"};
+    services_.items->add(kItems[static_cast<std::size_t>(head.verdict(token))], token, item_rect(min, max));
+  }
 }
 
 void TokenStripView::handle_mouse(ViewContext& context, int hovered) {

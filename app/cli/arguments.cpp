@@ -6,8 +6,10 @@
 #include <iostream>
 #include <iterator>
 
+#include "app/cli/command_list.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
@@ -33,12 +35,24 @@ const OptionSpec* find_option(const CommandSpec& spec, std::string_view name) {
   return it == spec.options.end() ? nullptr : &*it;
 }
 
+/// "kvscope run, capture": who has an option of that name with a value; empty if nobody has.
+std::string who_takes(std::string_view name) {
+  std::string names;
+  for (const CommandSpec* command : command_list()) {
+    const OptionSpec* option = find_option(*command, name);
+    if (option && !option->value.empty()) names += (names.empty() ? "kvscope " : ", ") + std::string(command->name);
+  }
+  return names;
+}
+
 [[noreturn]] void unknown_option(const CommandSpec& spec, std::string_view name, const std::string& typed) {
   std::vector<std::string_view> names;
   for (const OptionSpec& option : spec.options) names.push_back(option.name);
   names.push_back("help");
   const std::string close = closest(name, names);
-  const std::string help = "see kvscope " + std::string(spec.name) + " --help";
+  const std::string others = who_takes(name);
+  const std::string help =
+      (others.empty() ? "" : "of " + others + "; ") + "see kvscope " + std::string(spec.name) + " --help";
   usage_error(typed, "unknown option of kvscope " + std::string(spec.name), "",
               close.empty() ? help : "did you mean " + dashed(close) + "? " + help);
 }
@@ -65,6 +79,7 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
   Arguments arguments;
   arguments.spec_ = &spec;
   bool only_positionals = false;
+  std::map<std::size_t, std::string> behind_flag;  // positional -> the flag that it stands behind
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (!only_positionals && word == "--") {
@@ -72,6 +87,9 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
       continue;
     }
     if (only_positionals || word.size() < 2 || word[0] != '-') {
+      const OptionSpec* before =
+          i > 0 && words[i - 1].starts_with("--") ? find_option(spec, words[i - 1].substr(2)) : nullptr;
+      if (before && before->value.empty()) behind_flag[arguments.positionals_.size()] = before->name;
       arguments.positionals_.push_back(word);
       continue;
     }
@@ -100,6 +118,12 @@ Arguments Arguments::parse(const CommandSpec& spec, std::span<const std::string>
   const std::string usage = "usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis);
   if (n < spec.positionals.min) usage_error("kvscope " + std::string(spec.name), "too few arguments", "", usage);
   if (n > spec.positionals.max) {
+    if (const auto flag = behind_flag.find(static_cast<std::size_t>(spec.positionals.max)); flag != behind_flag.end()) {
+      const std::string others = who_takes(flag->second);
+      usage_error(dashed(flag->second), in_quotes(arguments.positionals_[flag->first], 80) + " behind it",
+                  "no value: it is a flag of kvscope " + std::string(spec.name),
+                  others.empty() ? usage : others + " take one");
+    }
     usage_error(arguments.positionals_[spec.positionals.max], "one argument too many", "", usage);
   }
   return arguments;

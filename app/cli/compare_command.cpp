@@ -88,7 +88,8 @@ ordered_json quality_json(const RunRecord& a, const RunRecord& b, const RunCompa
       {"common_oracle", nullptr}};
   const auto common = c.diverged || c.q < 0 ? std::nullopt : CommonOracle::of(a, b);
   if (!common) return result;
-  ordered_json& oracle = result["common_oracle"] = {{"tokens", common->tokens()}, {"q", c.q}};
+  ordered_json& oracle =
+      result["common_oracle"] = {{"tokens", common->tokens()}, {"q", c.q}, {"oracle", common->spec().to_string()}};
   for (const char* name : {"recall", "chance", "mass_recall"}) {
     const Metric metric = find_metric(name)->metric;
     oracle[name] = pair([&](const RunRecord& run) { return mean(common->metric(run, metric, c.q)); });

@@ -21,7 +21,8 @@ struct Scored {
   std::vector<float> logprobs;
   std::vector<std::int32_t> greedy;  // the likeliest token at each position, -1 for the first
   HeadMap density;
-  bool dense;  // no query missed a token
+  bool dense;         // no query missed a token
+  PolicySpec policy;  // as it was: what nobody wrote is the gate's
 };
 
 struct Cancelled {};
@@ -59,7 +60,8 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
   return {std::move(facts.logprobs),
           std::move(facts.greedy),
           {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
-          facts.dense};
+          facts.dense,
+          std::move(facts.policy)};
 }
 
 // Mean over positions begin ... of -logprob, nats; NaN without any.
@@ -100,6 +102,7 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
           {"prompt_index", run.prompt_index},
           {"recorded_policy", run.policy.to_string()},
           {"recorded_changes", changes_json(run)},
+          {"compared_policy", compared.policy.to_string()},
           {"tokens", run.n_tokens()},
           {"prompt_tokens", run.prompt_len},
           {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
@@ -186,14 +189,13 @@ void print_notes(const ordered_json& runs, const Reading& reading) {
       reading.text().c_str(), std::string(find_metric("density")->definition).c_str());
 }
 
-void print_comparison(const ordered_json& runs, const PolicySpec& policy, const Printer& printer,
-                      const Reading& reading) {
+void print_comparison(const ordered_json& runs, const Printer& printer, const Reading& reading) {
   std::vector<std::vector<std::string>> rows = {{"run", "tokens", "nll recorded", "nll compared", "change",
                                                  "of the answer", "density recorded", "density compared",
                                                  "likeliest token first changes at"}};
   for (const ordered_json& run : runs) rows.push_back(printer.row(run));
   std::printf("recorded  %s\ncompared  %s\n\n%s\n", runs[0]["recorded_policy"].get<std::string>().c_str(),
-              policy.to_string().c_str(), format_table(rows).c_str());
+              runs[0]["compared_policy"].get<std::string>().c_str(), format_table(rows).c_str());
   print_notes(runs, reading);
 }
 
@@ -231,12 +233,12 @@ int compare_policies(const Arguments& arguments) {
   }
   job.progress().clear();
   if (json) {
-    write_json_line(ordered_json{{"policy", policy.to_string()},
+    write_json_line(ordered_json{{"policy", runs[0]["compared_policy"]},
                                  {"chunk", reading.chunk > 0 ? ordered_json(reading.chunk) : ordered_json(nullptr)},
                                  {"measured", reading.text()},
                                  {"runs", runs}});
   } else {
-    print_comparison(runs, policy, printer, reading);
+    print_comparison(runs, printer, reading);
   }
   return 0;
 }

@@ -29,7 +29,7 @@ constexpr OptionSpec kOptions[] = {
     {"seed", "N", "of the questions (1)"},
     {"filler", "FILE", "English text around the questions (the project's held-out text)"},
     {"chat", "", "ask in the model's chat template"},
-    {"oracle", "", "also oracle recall; costs a dense pass each"},
+    {"oracle", "", "also recall of the papers' oracle (mean, each head's own capacity); a dense pass each"},
     {"output-error", "", "also output error; costs a pass each"},
     {"o", "FILE", "answers, one JSON object a line; the same request goes on where it stopped"},
     {"format", "NAME", "of the table: text, csv, json or latex (text)"},

@@ -119,8 +119,8 @@ extern const CommandSpec train_command = {
     "train",
     "RECIPE.json --data FOLDER -o FOLDER [options]",
     "train a model and its scorers from a recipe",
-    "Next-token pretraining, then KVpop scorer distillation against the future-attention oracle with the base "
-    "frozen.",
+    "Next-token pretraining, then KVpop's scorers by the boundary loss (eq. 7) against the future-attention oracle, the "
+    "base frozen: the paper's joint training with a sparse student (Algorithm 1) is not done.",
     "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda",
     {1, 1},
     kTrainOptions,

@@ -64,10 +64,10 @@ void print_table(const std::string& model, const ScoreFacts& facts, std::optiona
   std::printf("nll %.6f nats per token, perplexity %.3f, density %s, %zu tokens\n", facts.nll, std::exp(facts.nll),
               share.c_str(), facts.ids.size());
   if (dense_nll) std::printf("dense %.6f, difference %+.6f\n", *dense_nll, facts.nll - *dense_nll);
-  std::printf("%s\n", how(facts).c_str());
+  std::printf("%s\npolicy %s\n", how(facts).c_str(), facts.policy.to_string().c_str());
 }
 
-void write_json(const ScoreFacts& facts, const PolicySpec& policy, std::optional<double> dense_nll) {
+void write_json(const ScoreFacts& facts, std::optional<double> dense_nll) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const float value : facts.logprobs) list.push_back(number_or_null(value));
   nlohmann::ordered_json result = {{"ids", facts.ids},
@@ -78,7 +78,7 @@ void write_json(const ScoreFacts& facts, const PolicySpec& policy, std::optional
                                    {"density", number_or_null(mean_density(facts))},
                                    {"dense", facts.dense},
                                    {"chunk", facts.chunk},
-                                   {"policy", policy.to_string()}};
+                                   {"policy", facts.policy.to_string()}};
   if (dense_nll) {
     result["dense_nll"] = number_or_null(*dense_nll);
     result["difference"] = number_or_null(facts.nll - *dense_nll);
@@ -92,7 +92,6 @@ int score(const Arguments& arguments) {
                        .ids = {},
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
                        .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
-  const PolicySpec policy = request.policy;
   EngineJob job(arguments);
   job.load(model_path);
   const std::optional<ScoreFacts> facts = read_text(job, request);
@@ -108,7 +107,7 @@ int score(const Arguments& arguments) {
     }
   }
   if (arguments.has("json")) {
-    write_json(*facts, policy, dense_nll);
+    write_json(*facts, dense_nll);
   } else {
     print_table(model_path, *facts, dense_nll);
   }
@@ -126,7 +125,7 @@ extern const CommandSpec score_command = {
     "dense prompt act here too: TOVA and H2O after every token, SnapKV and Expected Attention whenever the cache is over "
     "the budget, Quest at every query. With --chunk N they act after every N tokens, whose queries see all of their "
     "chunk. Prints mean NLL, perplexity, density, and the difference to a dense cache on the same tokens. Special tokens "
-    "in the text become their ids.",
+    "in the text become their ids. A gate's read= is read with --chunk 1 alone.",
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy streaming:window=171\n"
     "  kvscope score samples/models/kvscope-tiny --text-file a.txt --policy snapkv:keep=20% --chunk 16",
     {1, 1},

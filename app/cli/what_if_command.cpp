@@ -5,31 +5,57 @@
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/what_if.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"run", "N", "which run of the trace (0)"},
+    {"oracle", "SPEC", "held against another oracle of the recorded masses, as run --oracle writes it"},
     {"json", "", "one object: recorded and preview, each metric's mean over the heads"},
 };
 
 constexpr const char* kMetrics[] = {"density", "evict_ratio", "cache_share", "recall", "mass_recall"};
 
 nlohmann::ordered_json means(const RunRecord& run) {
-  nlohmann::ordered_json result = {{"policy", run.policy.to_string()}};
+  nlohmann::ordered_json result = {{"policy", run.policy.to_string()}, {"oracle", run.oracle.to_string()}};
   for (const char* name : kMetrics) {
     result[name] = number_or_null(mean(head_metric(run, find_metric(name)->metric, run.n_tokens() - 1)));
   }
   return result;
 }
 
+// How the masses were made is recorded; what is made of them may be asked anew.
+void ask_oracle(RunRecord& run, const std::string& text) {
+  OracleSpec spec = OracleSpec::parse(text);
+  for (const char* key : {"agg=", "lse=", "ahead=", "kinds="}) {
+    if (text.starts_with(key) || text.find("," + std::string(key)) != std::string::npos)
+      usage_error("--oracle", in_quotes(text, 80), "mass, weight, capacity and budget",
+                  "the others are of the recording: " + run.oracle.to_string());
+  }
+  spec.aggregate = run.oracle.aggregate;
+  spec.sparse_lse = run.oracle.sparse_lse;
+  spec.look_ahead = run.oracle.look_ahead;
+  spec.all_kinds = run.oracle.all_kinds;
+  if (!Oracle(run, spec).is_known()) {
+    throw Error({.file = "--oracle",
+                 .found = text,
+                 .expected = "masses that the run recorded (" + run.oracle.to_string() + ")",
+                 .hint = "kvscope run and capture record all of them unless told kinds=one or --no-oracle"});
+  }
+  run.oracle = spec;
+}
+
 int what_if(const Arguments& arguments) {
   const PolicySpec spec = PolicySpec::parse(arguments.positionals()[1]);
-  const RunRecord recorded =
+  RunRecord recorded =
       open_trace(arguments.positionals()[0]).load(static_cast<int>(arguments.integer("run", 0, 0, 1 << 30)));
+  if (arguments.has("oracle")) ask_oracle(recorded, arguments.text("oracle"));
   const RunRecord preview = kvscope::what_if(recorded, spec);
   const auto a = means(recorded), b = means(preview);
   const std::string note = what_if_note(recorded);
@@ -55,11 +81,11 @@ int what_if(const Arguments& arguments) {
 
 extern const CommandSpec what_if_command = {
     "what-if",
-    "TRACE SPEC [--run N]",
+    "TRACE SPEC [--run N] [--oracle SPEC]",
     "what another policy would have kept, from recorded scores",
     "A preview: the scores stay as they were recorded, though evicting other tokens in "
     "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
-    "measures it.",
+    "measures it. What SPEC does not say is as the run had it, where its policy has the same name.",
     "  kvscope what-if a.h5 kvpop:keep=10%",
     {2, 2},
     kOptions,

@@ -191,6 +191,7 @@ void EngineLink::request_done(const nlohmann::json& event) {
   if (id == load_request_) {
     load_request_ = -1;
     model_ = protocol::model_from_event(event);
+    gates_ = protocol::gates_from_event(event);
     if (options_.on_model) options_.on_model(*model_);
     state_ = EngineState::ready;
     progress_ = {};

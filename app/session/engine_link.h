@@ -14,6 +14,7 @@
 #include "app/session/messages.h"
 #include "app/session/run_assembler.h"
 #include "app/session/worker.h"
+#include "engine/core/policy/gates_of_model.h"
 #include "engine/core/record/run_request.h"
 
 namespace kvscope::app {
@@ -63,6 +64,7 @@ class EngineLink {
   bool run_in_progress() const { return run_request_ >= 0; }
   const std::string& model_path() const { return options_.load.model; }
   const std::optional<ModelInfo>& model() const { return model_; }
+  const GatesOfModel& gates() const { return gates_; }  // of the model
   const TaskProgress& progress() const { return progress_; }
   int pid() const;  // 0 without an engine
 
@@ -86,6 +88,7 @@ class EngineLink {
   std::unique_ptr<EngineClient> client_;
   EngineState state_ = EngineState::none;
   std::optional<ModelInfo> model_;
+  GatesOfModel gates_;
   int load_request_ = -1, run_request_ = -1;
   TaskProgress progress_;
 };

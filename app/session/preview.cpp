@@ -18,9 +18,18 @@ void Preview::clear() {
 
 void Preview::request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy) {
   clear();
+  policy_ = policy;
+  ask(std::move(run));
+}
+
+void Preview::follow(std::shared_ptr<const RunRecord> run) {
+  if (!pending_ && run_ != nullptr && run->n_tokens() > run_->n_tokens()) ask(std::move(run));
+}
+
+void Preview::ask(std::shared_ptr<const RunRecord> run) {
   pending_ = true;
   worker_.post_only(
-      [this, ticket = ticket_, run = std::move(run), policy]() -> Worker::Finish {
+      [this, ticket = ticket_, run = std::move(run), policy = policy_]() -> Worker::Finish {
         auto preview = std::make_shared<const RunRecord>(what_if(*run, policy));
         return [this, ticket, preview] {
           if (ticket != ticket_) return;
@@ -32,6 +41,7 @@ void Preview::request(std::shared_ptr<const RunRecord> run, const PolicySpec& po
       },
       [this, ticket = ticket_](const std::string& text) {
         if (ticket != ticket_) return;
+        run_ = nullptr;  // of a run that grew: what holds no longer is not shown
         pending_ = false;
         note_ = text;
         answered_();

@@ -17,6 +17,9 @@ class Preview {
   Preview(std::function<void()> wake, std::function<void()> answered);
 
   void request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy);
+  /// The run of the preview has grown: asks again, and shows what there is until the answer comes. One question at a time,
+  /// so that a long run costs no more than a thread of its own.
+  void follow(std::shared_ptr<const RunRecord> run);
   void clear();
   void poll();
 
@@ -28,7 +31,9 @@ class Preview {
 
  private:
   std::function<void()> answered_;
+  void ask(std::shared_ptr<const RunRecord> run);
   std::shared_ptr<const RunRecord> run_;
+  PolicySpec policy_;
   std::uint64_t revision_ = 0, ticket_ = 0;
   bool pending_ = false;
   std::string note_;

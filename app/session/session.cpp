@@ -5,7 +5,8 @@
 
 #include "app/process/usage.h"
 #include "app/session/run_setup.h"
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/gates_of_model.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 
@@ -19,10 +20,15 @@ Session::Session(Options options)
                .on_snapshot =
                    [this](RunAssembler::Snapshot snapshot) {
                      runs_.grow(std::move(snapshot));
+                     if (a() && a()->id == runs_.newest_begun()) preview_.follow(a()->run);
                      update_shown();
                    },
                .on_run_done = [this] { run_done(); },
-               .on_model = [this](const ModelInfo& model) { fit_policy(model); }},
+               .on_model =
+                   [this](const ModelInfo& model) {
+                     fit_policy(model);
+                     request_preview();  // its gates may say what nobody wrote
+                   }},
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
@@ -140,9 +146,21 @@ void Session::clamp_selection() {
 // ------------------------------------------------------------------------------------------------ policy and preview
 
 void Session::set_policy(const PolicySpec& policy) {
-  if (policy == parameters().policy) return;
+  // A number that was written is another wish than the same one left open: a gate's own would take its place.
+  if (policy == parameters().policy && policy.unwritten == parameters().policy.unwritten) return;
   next_run_.set_policy(policy);
   request_preview();
+}
+
+PolicySpec Session::policy_in_effect() const {
+  const PolicySpec& asked = parameters().policy;
+  try {
+    if (const auto& model = engine_.model())
+      return policy_on(asked, {model->n_layers, model->n_kv_heads, {}}, engine_.gates());
+  } catch (const Error&) {
+    return asked;
+  }
+  return a() ? policy_after(asked, a()->run->policy) : asked;
 }
 
 void Session::clear_preview() {
@@ -153,9 +171,10 @@ void Session::clear_preview() {
 void Session::request_preview() {
   clear_preview();
   const RunEntry *first = a(), *second = b();
-  if (!first || first->run->n_tokens() == 0 || first->run->policy == parameters().policy) return;
-  if (second && second->run->policy == parameters().policy) return;  // measured: no need to guess
-  preview_.request(first->run, parameters().policy);
+  const PolicySpec policy = policy_in_effect();
+  if (!first || first->run->n_tokens() == 0 || first->run->policy == policy) return;
+  if (second && second->run->policy == policy) return;  // measured: no need to guess
+  preview_.request(first->run, policy);
 }
 
 int Session::n_positions() const {

@@ -75,6 +75,9 @@ class Session {
 
   /// Asks for a preview if A was decoded under another policy.
   void set_policy(const PolicySpec& policy);
+  /// What the parameters' policy will be when it runs: what nobody wrote is the loaded gates' or, without a model, as A
+  /// had it. A policy that these cannot complete stands as it was written; the run says why.
+  PolicySpec policy_in_effect() const;
   /// Asks for what-if of A under the present policy, unless A or B was decoded under it.
   void request_preview();
   /// Positions that a budget refers to: prompt and answer to come. 0 while the prompt's length is not known.

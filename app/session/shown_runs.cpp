@@ -11,9 +11,9 @@ views::ShownRun shown(const RunEntry* entry, const char* label) {
   return {.run = entry->run, .preview = false, .label = label, .revision = entry->revision};
 }
 
-// A run that goes on has left the preview of it behind.
+// A run that goes on has left the preview of it behind, if only by the token that is being decoded.
 std::string preview_label(const RunRecord& preview, const RunRecord& a) {
-  if (preview.n_tokens() >= a.n_tokens()) return "preview of A";
+  if (preview.n_tokens() >= a.n_tokens() && a.status != RunStatus::running) return "preview of A";
   return "preview of A, up to q " + std::to_string(preview.n_tokens() - 1);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/window/panel.h"
+#include "app/window/parameter_controls.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
@@ -102,7 +103,7 @@ std::optional<double> budget_slider(const PolicySpec& policy, int n_positions) {
 }
 
 void draw_budget(Panel& panel) {
-  const PolicySpec& policy = panel.session.parameters().policy;
+  const PolicySpec policy = panel.session.policy_in_effect();
   if (!policy.budget) return;
   const int n_positions = panel.session.n_positions();
   const int tokens = n_positions > 0 ? policy.budget_tokens(n_positions) : 0;
@@ -123,79 +124,13 @@ void draw_budget(Panel& panel) {
             n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
 }
 
-bool draw_choice(const ParameterInfo& info, const std::string& label, double& value) {
-  const auto now = static_cast<std::size_t>(value);
-  bool changed = false;
-  if (!ImGui::BeginCombo(label.c_str(), std::string(info.choices[now]).c_str())) return false;
-  for (std::size_t i = 0; i < info.choices.size(); ++i) {
-    if (!ImGui::Selectable(std::string(info.choices[i]).c_str(), i == now)) continue;
-    value = static_cast<double>(i);
-    changed = i != now;
-  }
-  ImGui::EndCombo();
-  return changed;
-}
-
-// Moved to a value with as many decimals as it shows; what lies beyond the slider can be typed.
-bool draw_parameter_value(const ParameterInfo& info, const std::string& label, int n_positions, double& value) {
-  if (info.kind == ParameterKind::choice) return draw_choice(info, label, value);
-  const ParameterSlider slider = info.slider_of(n_positions);
-  const int flags = ImGuiSliderFlags_AlwaysClamp | (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
-  const auto lo = static_cast<float>(std::min(slider.min, value)), hi = static_cast<float>(std::max(slider.max, value));
-  auto x = static_cast<float>(value);
-  const std::string format = "%." + std::to_string(slider.decimals) + "f";
-  if (!ImGui::SliderFloat(label.c_str(), &x, lo, hi, format.c_str(), flags)) return false;
-  const double scale = std::pow(10.0, slider.decimals);
-  value = std::clamp(std::round(static_cast<double>(x) * scale) / scale, info.min, info.max);
-  return true;
-}
-
-// What a hybrid makes of the loaded model.
-void draw_heads_note(Panel& panel) {
-  const PolicySpec& policy = panel.session.parameters().policy;
-  const auto& model = panel.session.engine().model();
-  if (!model || policy_of(policy).heads_note == nullptr) return;
-  const std::string note = policy_of(policy).heads_note(policy, {model->n_layers, model->n_kv_heads, {}});
-  const views::FontScope font(panel.theme().fonts.small);
-  wrapped_text_in(panel.theme().palette.muted, note);
-  panel.services.items->add_text("policy.heads_note", views::last_item(), note);
-}
-
-void draw_parameters(Panel& panel) {
-  const PolicySpec& policy = panel.session.parameters().policy;
-  const PolicyInfo* info = find_policy(policy.name);
-  if (!info) return;
-  for (const ParameterInfo& parameter : info->parameters) {
-    const auto it = policy.values.find(parameter.name);
-    if (it == policy.values.end()) continue;
-    ImGui::AlignTextToFramePadding();
-    std::string title(parameter.name);
-    title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-    std::replace(title.begin(), title.end(), '_', ' ');
-    text_in(panel.theme().palette.muted, title);
-    tooltip(panel, parameter.definition);
-    ImGui::SameLine(panel.px(110));
-    ImGui::SetNextItemWidth(-1);
-    double value = it->second;
-    const bool used = policy_of(policy).uses(policy, parameter.name);
-    ImGui::BeginDisabled(!used);
-    const bool changed = draw_parameter_value(parameter, "##" + title, panel.session.n_positions(), value);
-    ImGui::EndDisabled();
-    panel.services.items->add_text("policy." + std::string(parameter.name), views::last_item(),
-                                   (used ? "" : "disabled ") + number_text(value));
-    tooltip(panel, parameter.definition);
-    if (changed) panel.run("policy.set", {{"parameter", parameter.name}, {"value", value}});
-  }
-  draw_heads_note(panel);
-}
-
 // What the change means for what is on show: measured, preview, or why there is none.
 void draw_preview_note(Panel& panel) {
   Session& session = panel.session;
   const auto& palette = panel.theme().palette;
   const views::FontScope font(panel.theme().fonts.small);
   try {
-    if (session.n_positions() > 0) session.parameters().policy.geometry(session.n_positions());
+    if (session.n_positions() > 0) session.policy_in_effect().geometry(session.n_positions());
   } catch (const Error& error) {
     wrapped_text_in(palette.bad, std::string("This policy cannot run: ") + error.what());
     return;
@@ -205,12 +140,15 @@ void draw_preview_note(Panel& panel) {
     panel.item("button.run.apply_policy");
     tooltip(panel,
             "Threshold, decay, stride, drop or a smaller budget hold from the next token on; the trace says so.");
-    return;
   }
   if (!session.shown_a()) return;
   if (session.preview().shown()) {
-    wrapped_text_in(palette.preview, "Preview: scores held fixed as A recorded them. Decode again to measure it.");
-    panel.item("policy.preview_note");
+    std::string text = "Preview: scores held fixed as A recorded them. Decode again to measure it.";
+    if (session.run_in_progress())
+      text =
+          "Preview: what this policy would have kept so far, by the scores that A records under its own. It follows A.";
+    wrapped_text_in(palette.preview, text);
+    panel.services.items->add_text("policy.preview_note", views::last_item(), text);
     if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
       wrapped_text_in(palette.warn, "But " + note + ".");
     if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
@@ -219,7 +157,7 @@ void draw_preview_note(Panel& panel) {
     text_in(palette.muted, "Computing the preview ...");
   } else if (!session.preview().note().empty()) {
     wrapped_text_in(palette.warn, "No preview: " + session.preview().note());
-  } else if (session.shown_a()->run->policy == session.parameters().policy) {
+  } else if (session.shown_a()->run->policy == session.policy_in_effect()) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {
     text_in(palette.muted, "B was decoded under this policy.");
@@ -262,7 +200,7 @@ void draw_policy_panel(Panel& panel) {
   section(panel, "Policy");
   draw_policy_choice(panel);
   draw_budget(panel);
-  draw_parameters(panel);
+  draw_policy_parameters(panel);
   draw_preview_note(panel);
   draw_sampling(panel);
 }

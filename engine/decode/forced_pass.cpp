@@ -86,6 +86,7 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
   if (ended.status == RunStatus::cancelled) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
   end_run(record, ended);
   out.dense = hides_nothing(record);
+  out.policy = record.policy;
   out.nll = mean_nll(record.logprobs);
   out.density = head_metric(record, Metric::density, record.queries() - 1).values;
   out.ids = std::move(record.ids);

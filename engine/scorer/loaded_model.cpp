@@ -71,6 +71,21 @@ const LoadedGate* LoadedModel::gate(std::span<const std::string_view> kinds) con
   return nullptr;
 }
 
+GatesOfModel LoadedModel::gate_numbers() const {
+  GatesOfModel gates;
+  for (const LoadedGate& gate : gates_) {
+    gates.scorers.push_back({.kind = std::string(gate.scorer->kind()), .numbers = {}});
+    if (!gate.config) continue;
+    gates.scorers.back().numbers = kvscope::gate_numbers(*gate.config);
+    gates.scorers.back().numbers->has_decay = !gate.log_gamma.empty();
+  }
+  if (!heads_.alpha.empty()) {
+    gates.heads = kvscope::gate_numbers(heads_.config);
+    gates.heads->share = share_passing(heads_.alpha, *gates.heads);
+  }
+  return gates;
+}
+
 const TokenScorer* LoadedModel::scorer(std::span<const std::string_view> kinds) const {
   const LoadedGate* found = gate(kinds);
   return found != nullptr ? found->scorer.get() : nullptr;

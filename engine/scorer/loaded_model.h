@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/policy/gates_of_model.h"
 #include "engine/model/model.h"
 
 namespace kvscope::engine {
@@ -59,6 +60,8 @@ class LoadedModel {
   const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const;
   /// The same with its numbers.
   const LoadedGate* gate(std::span<const std::string_view> kinds = {}) const;
+  /// What they all say of policies' parameters.
+  GatesOfModel gate_numbers() const;
   /// The window that KVpop's scorer was trained for, 0 without one.
   int scorer_delay() const;
   /// Uniform scores drawn from this seed; made when first asked for.

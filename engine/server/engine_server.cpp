@@ -95,7 +95,7 @@ void EngineServer::serve(const protocol::LoadRequest& request, int id) {
     loaded_ = wanted;
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  channel_.write(protocol::done_load(id, model_->info(), seconds.count()));
+  channel_.write(protocol::done_load(id, model_->info(), seconds.count(), model_->gate_numbers()));
 }
 
 void EngineServer::serve(const RunRequest& request, int id) {

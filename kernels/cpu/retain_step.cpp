@@ -65,6 +65,20 @@ void scan_block(const HeadContest& contest, const std::int32_t* position, const 
   }
 }
 
+/// Scan::next, in a search of its own: the weakest is not known before the end of the first, which is every policy's.
+float next_least(const HeadContest& contest, const std::int32_t* position, const float* priority, std::int32_t n_slots,
+                 std::int32_t weakest_slot) {
+  float next = INFINITY, effective[kBlock];
+  for (std::int32_t first = 0; first < n_slots; first += kBlock) {
+    const int n = std::min(kBlock, n_slots - first);
+    effective_scores(contest, position + first, priority + first, n, effective);
+    std::fill(effective + n, effective + kBlock, INFINITY);
+    if (weakest_slot >= first && weakest_slot < first + n) effective[weakest_slot - first] = INFINITY;
+    next = std::min(next, least_of(effective));
+  }
+  return next;
+}
+
 /// What decide() wants to know of a head's slots. Without a newcomer there is no contest, but of rule least.
 Scan scan_slots(const HeadContest& contest, const std::int32_t* position, const float* priority, std::int32_t n_slots) {
   Scan scan = nothing_found();
@@ -74,6 +88,8 @@ Scan scan_slots(const HeadContest& contest, const std::int32_t* position, const 
   for (std::int32_t first = 0; first < n_slots; first += kBlock) {
     scan_block(contest, position, priority, first, std::min(kBlock, n_slots - first), scan);
   }
+  if (contest.is_least() && scan.weakest.position >= 0)
+    scan.next = next_least(contest, position, priority, n_slots, scan.weakest.slot);
   return scan;
 }
 

@@ -8,10 +8,16 @@
 
 namespace kvscope::kernels {
 
+/// What a weakest that is no more leaves to the search for the next.
+__device__ inline float next_of(const Contender& loser) {
+  return loser.position < 0 ? INFINITY : compared(loser.effective);
+}
+
 /// Both `merge` and `leaves_before` are independent of order, so the result is that of the serial scan, bit for bit.
 __device__ inline Scan merge(const Scan& a, const Scan& b) {
-  return {leaves_before(b.weakest, a.weakest) ? b.weakest : a.weakest, a.n_long_range + b.n_long_range,
-          max(a.newcomer_slot, b.newcomer_slot)};
+  const bool is_b = leaves_before(b.weakest, a.weakest);
+  return {is_b ? b.weakest : a.weakest, a.n_long_range + b.n_long_range, max(a.newcomer_slot, b.newcomer_slot),
+          fminf(fminf(a.next, b.next), next_of(is_b ? a.weakest : b.weakest))};
 }
 
 __device__ inline Scan from_lane(const Scan& scan, int offset) {
@@ -19,7 +25,8 @@ __device__ inline Scan from_lane(const Scan& scan, int offset) {
            __shfl_xor_sync(kFullWarp, scan.weakest.position, offset),
            __shfl_xor_sync(kFullWarp, scan.weakest.slot, offset)},
           __shfl_xor_sync(kFullWarp, scan.n_long_range, offset),
-          __shfl_xor_sync(kFullWarp, scan.newcomer_slot, offset)};
+          __shfl_xor_sync(kFullWarp, scan.newcomer_slot, offset),
+          __shfl_xor_sync(kFullWarp, scan.next, offset)};
 }
 
 /// This thread's share of the slots.
@@ -34,7 +41,9 @@ __device__ Scan scan_slots(const SlotCacheView& cache, const HeadContest& contes
     if (!has_search || t < contest.policy.n_sink || t >= end) continue;
     ++scan.n_long_range;
     const Contender one = {contest.effective(cache.slot_priority[row + slot], t), t, slot};
-    if (leaves_before(one, scan.weakest)) scan.weakest = one;
+    const bool is_weakest = leaves_before(one, scan.weakest);
+    scan.next = fminf(scan.next, next_of(is_weakest ? scan.weakest : one));
+    if (is_weakest) scan.weakest = one;
   }
   return scan;
 }

@@ -96,7 +96,14 @@ RetainDecision decide_least(const RetainStepArgs& args, int head) {
   if (gone.position < 0) return decision;
   if (const std::int32_t newcomer_slot = slot_of(cache, head, args.position - 1); newcomer_slot >= 0) {
     decision.newcomer = args.position - 1;
-    decision.newcomer_score = decision.newcomer_effective = priority[newcomer_slot];
+    decision.newcomer_score = priority[newcomer_slot];
+  }
+  decision.newcomer_effective = NAN;
+  for (std::int32_t slot = 0; slot < cache.n_slots[head]; ++slot) {
+    const std::int32_t t = cache.slot_position[first_slot_of(cache, head) + slot];
+    if (t < args.policy.n_sink || t >= args.position - args.policy.protect || slot == gone.slot) continue;
+    const float other = std::isnan(priority[slot]) ? -INFINITY : priority[slot] + 0.0f;
+    if (!(decision.newcomer_effective <= other) && other < INFINITY) decision.newcomer_effective = other;
   }
   decision.boundary = decision.evicted = gone.position;
   decision.boundary_effective = gone.effective;

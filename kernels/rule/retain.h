@@ -55,8 +55,12 @@ struct Scan {
   Contender weakest;           // of those who may leave, other than the newcomer (rule least: whoever it is)
   std::int32_t n_long_range;   // how many there are
   std::int32_t newcomer_slot;  // -1 if not seen
+  float next;  // of rule least: the least effective score but the weakest's, NaN as -inf; +inf if there is none
 };
-KVSCOPE_HOST_DEVICE inline Scan nothing_found() { return {{0, -1, -1}, 0, -1}; }
+KVSCOPE_HOST_DEVICE inline Scan nothing_found() { return {{0, -1, -1}, 0, -1, INFINITY}; }
+
+/// The score by which leaves_before() compares.
+KVSCOPE_HOST_DEVICE inline float compared(float effective) { return effective == effective ? effective : -INFINITY; }
 
 /// One head at one step: the policy, what of it is this head's own, and who asks.
 struct HeadContest {
@@ -130,8 +134,9 @@ KVSCOPE_HOST_DEVICE inline RetainDecision decide_least(const HeadContest& contes
   if (scan.weakest.position < 0) return decision;
   if (scan.newcomer_slot >= 0) {
     decision.newcomer = contest.newcomer();
-    decision.newcomer_score = decision.newcomer_effective = priority[scan.newcomer_slot];
+    decision.newcomer_score = priority[scan.newcomer_slot];
   }
+  decision.newcomer_effective = scan.next < INFINITY ? scan.next : NAN;
   decision.boundary = decision.evicted = scan.weakest.position;
   decision.boundary_effective = priority[scan.weakest.slot];
   decision.slot = scan.weakest.slot;

@@ -168,7 +168,7 @@ TEST_CASE("A's tokens can be replayed under B's policy, whatever the panel is se
 }
 
 // W7: the preview froze at the size that the run had when the slider was moved.
-TEST_CASE("A preview beside a run that goes on says how far it reaches") {
+TEST_CASE("A preview beside a run that goes on follows it, says how far it reaches, and ends with it") {
   Fixture fixture("--slow 10");
   Session& session = fixture.session;
   session.next_run().set_max_tokens(300);
@@ -178,10 +178,48 @@ TEST_CASE("A preview beside a run that goes on says how far it reaches") {
   session.set_policy(PolicySpec::parse("kvpop:keep=30%"));
   fixture.wait([&] { return session.preview().shown(); });
   const int seen = session.preview().run()->n_tokens();
-  fixture.wait([&] { return session.shown_a()->run->n_tokens() > seen; });
-  CHECK(session.shown_b()->label == "preview of A, up to q " + std::to_string(seen - 1));
+  // Whenever it is looked at, what is drawn is of the tokens that the label says, under the policy that was asked for.
+  fixture.wait([&] {
+    const views::ShownRun* b = session.shown_b();
+    REQUIRE(b);
+    REQUIRE(b->preview);
+    REQUIRE(b->label == "preview of A, up to q " + std::to_string(b->run->n_tokens() - 1));
+    REQUIRE(b->run->n_tokens() <= session.shown_a()->run->n_tokens());
+    return b->run->n_tokens() > seen + 20;
+  });
   session.engine().cancel_run();
   fixture.run_to_end();
+  fixture.wait([&] { return session.preview().shown() && !session.preview().pending(); });
+  CHECK(session.shown_b()->label == "preview of A");
+  const RunRecord expected = what_if(*session.shown_a()->run, PolicySpec::parse("kvpop:keep=30%"));
+  CHECK(session.shown_b()->run->evict_at == expected.evict_at);
+}
+
+// W16: SP-KV took window 128 although its gate said 64; a preview beside the run was of 128 too.
+TEST_CASE(
+    "What nobody wrote of a policy is the gate's in the panel, in a preview and in the run; what was written is not") {
+  Fixture fixture("--gate sp_kv,0.25,40");
+  Session& session = fixture.session;
+  session.set_policy(PolicySpec::parse("sp-kv"));
+  const PolicySpec own = session.policy_in_effect();
+  CHECK(own.value("threshold") == 0.25);
+  CHECK(own.count("window") == 40);
+  session.start_run();
+  fixture.run_to_end();
+  CHECK(session.shown_a()->run->policy == own);
+  session.request_preview();
+  CHECK_FALSE(session.preview().pending());  // A is of this policy: it was previewed with the method's own numbers
+
+  // The method's own 0.5, but written: the same number as before, another wish.
+  session.set_policy(PolicySpec::parse("sp-kv:threshold=0.5"));
+  CHECK(session.policy_in_effect().value("threshold") == 0.5);
+  fixture.wait([&] { return session.preview().shown(); });
+  CHECK(session.shown_b()->run->policy == session.policy_in_effect());
+  CHECK(session.shown_b()->run->policy.count("window") == 40);
+  session.decode_again();
+  fixture.run_to_end();
+  CHECK(session.shown_b()->run->policy.to_string() == session.policy_in_effect().to_string());
+  CHECK_FALSE(session.shown_b()->preview);
 }
 
 TEST_CASE("A cancelled run keeps what was decoded") {

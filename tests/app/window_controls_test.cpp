@@ -48,6 +48,46 @@ TEST_CASE("Sliders reach what a parameter may be, with the decimals that they sh
   CHECK(window.text("policy.heads_note").find("A: 3 local : 1 global") != std::string::npos);
 }
 
+// W16: SP-KV took window 128 although the gate file said 64, and nothing on the screen said so.
+TEST_CASE("The panel shows the gate's own numbers, and beside one that was written what the gate says") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--gate sp_kv,0.75,64")});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("policy.set", {{"policy", "sp-kv"}});
+  window.frames(3);
+  CHECK(window.text("policy.window") == "64");
+  CHECK(window.text("policy.threshold") == "0.75");
+  CHECK(window.text("policy.window.own").empty());
+  window.command("policy.set", {{"parameter", "window"}, {"value", 20}});
+  window.command("policy.set", {{"parameter", "threshold"}, {"value", 0.5}});  // the method's own, but written
+  window.frames(3);
+  CHECK(window.text("policy.window") == "20");
+  CHECK(window.text("policy.window.own") == "the gate's own: 64");
+  CHECK(window.text("policy.threshold") == "0.5");
+  CHECK(window.text("policy.threshold.own") == "the gate's own: 0.75");
+}
+
+TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("policy.set", {{"policy", "quest:read=25%"}});
+  window.frames(3);
+  CHECK(window.text("policy.read") == "0.25");
+  CHECK(window.text("policy.read_unit") == "%");
+  window.drag("policy.read", 0.25, 0.6);
+  CHECK(value_of(window, "read") == Approx(0.6).margin(0.05));
+  window.click("policy.read_unit");
+  window.frames(3);
+  CHECK(window.text("policy.read_unit") == "tok");
+  CHECK(value_of(window, "read") >= 16);
+  window.click("policy.read_unit");
+  window.frames(3);
+  CHECK(value_of(window, "read") < 1);
+}
+
 // W6: the prompt's progress stood there during the answer.
 TEST_CASE("The status line tells how far the answer is, and where a run was stopped") {
   if (skip_without_display()) return;

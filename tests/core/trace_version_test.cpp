@@ -135,3 +135,20 @@ TEST_CASE("trace version: before version 3 agg=mean meant logarithms and mass=su
   CHECK(trace::old_numbers(2) != "");
   CHECK(trace::old_numbers(trace::kVersion) == "");
 }
+
+TEST_CASE("trace version: before version 4 the log of least attention said the newcomer's score, not the next least's",
+          "[core][trace][version]") {
+  const ScratchFolder folder;
+  RunRecord run = random_run(3, {.policy = "full"});
+  run.policy = PolicySpec::parse("h2o:budget=80,window=32");
+  run.contests = {{130, 1, 2, 129, 40, 0.987f, 0.95f, 40}};
+  run.evict_at.row(1, 2)[40] = 130;
+  write_trace(folder / "new.h5", trace::kVersion, {run}, {}, true);
+  check_runs(folder / "new.h5", {run});
+  const int version = GENERATE(2, 3);
+  write_trace(folder / "old.h5", version, {run}, {}, true);
+  const RunRecord old = load_trace(folder / "old.h5", 0);
+  REQUIRE(old.contests.size() == 1);
+  CHECK(std::isnan(old.contests[0].newcomer_effective));  // the newcomer's would be read as the next least's
+  CHECK(old.contests[0].boundary_effective == 0.95f);
+}

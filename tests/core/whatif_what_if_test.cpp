@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/policy/gates_of_model.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
@@ -26,7 +27,8 @@ TEST_CASE("what_if: a preview equals a run whose scores were the same", "[core][
   const std::string to = GENERATE("kvpop:budget=90,sinks=2,window=64,decay=0.99", "kvpop:keep=50%,window=64",
                                   "threshold:threshold=-0.3,sinks=0,window=64", "streaming:sinks=1,window=64", "full");
   INFO(from << " -> " << to);
-  const RunRecord expected = random_run(7, {.policy = to});
+  const PolicySpec wanted = policy_after(PolicySpec::parse(to), PolicySpec::parse(from));
+  const RunRecord expected = random_run(7, {.policy = wanted.to_string()});
   CHECK(run_difference(what_if(random_run(7, {.policy = from}), PolicySpec::parse(to)), expected) == "");
 }
 
@@ -43,6 +45,19 @@ TEST_CASE("what_if: a larger budget keeps a superset at every query", "[core][wh
     }
   }
   CHECK(differs);
+}
+
+TEST_CASE("what_if: what was written holds, and what was not is as the run had it", "[core][whatif]") {
+  // Say that the run's threshold and sinks were its gate's own. With the method's instead, its own policy was another one.
+  const RunRecord run = random_run(2, {.policy = "threshold:threshold=0.3,sinks=2,window=16"});
+  CHECK(run_difference(what_if(run, PolicySpec::parse("threshold")), run) == "");
+  const RunRecord written = what_if(run, PolicySpec::parse("threshold:threshold=0"));
+  CHECK(written.policy.value("threshold") == 0);  // the method's own number, but somebody wrote it
+  CHECK(written.policy.count("sinks") == 2);
+  for (int t = 2; t < run.n_tokens() - 16; ++t) {
+    const auto i = static_cast<std::size_t>(t);
+    REQUIRE((written.evict_at.row(1, 1)[i] == kNever) == (run.scores.row(1, 1)[i] >= 0));
+  }
 }
 
 TEST_CASE("what_if: another window of a delayed scorer is refused with the reason", "[core][whatif]") {

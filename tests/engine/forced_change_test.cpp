@@ -1,10 +1,12 @@
 // Runs read again, with the changes that they had, and what cannot be read.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/core/support/error.h"
 #include "engine/decode/forced_pass.h"
 #include "tests/engine/gated_model.h"
 #include "tests/engine/plain_rules.h"
+#include "tests/engine/policy_cases.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
@@ -77,6 +79,33 @@ TEST_CASE("forced: a change holds from its query on where the text is under the 
   CHECK(test::evictions(changed, 1, 1, 64).size() >= test::evictions(unchanged, 1, 1, 63).size() + 10);
   REQUIRE(changed.changes.size() == 1);
   CHECK(changed.changes[0].q == 64);
+}
+
+TEST_CASE("forced: every policy is read in chunks, but for a choice of what is read under a gate", "[engine][forced]") {
+  const std::string policy = test::policy_cases()[GENERATE(range(std::size_t{0}, test::policy_cases().size()))].policy;
+  CAPTURE(policy);
+  const engine::LoadedModel& every = test::model_of_every_policy();
+  if (policy.find(",read=") != std::string::npos) {  // its steps would evict within a chunk; Quest evicts nothing
+    CHECK_THROWS_WITH(engine::forced_pass(every, reading(policy, 16)), Catch::Matchers::Contains("--chunk 1"));
+    return;
+  }
+  const ScoreFacts facts = engine::forced_pass(every, reading(policy, 16));
+  CHECK(facts.chunk == 16);
+  CHECK(std::isfinite(facts.nll));
+  CHECK(facts.dense == (policy == "full"));
+  if (!facts.dense) CHECK(facts.nll != engine::forced_pass(every, reading("full")).nll);
+}
+
+TEST_CASE("forced: Quest reads a share of the text's final length, in chunks too", "[engine][forced]") {
+  const int chunk = GENERATE(1, 16);
+  const ScoreFacts share = engine::forced_pass(model(), reading("quest:read=36%,dense=0", chunk)),
+                   tokens = engine::forced_pass(model(), reading("quest:read=32,dense=0", chunk));
+  CHECK(share.nll == tokens.nll);  // 36 % of 90 are 32.4
+  CHECK(share.policy.to_string() == "quest:read=0.36,dense=0,window=64");
+  ScoreRequest longer = reading("quest:read=36%,dense=0", chunk);
+  longer.n_positions = 2 * kTokens;
+  CHECK(engine::forced_pass(model(), longer).nll ==
+        engine::forced_pass(model(), reading("quest:read=64,dense=0", chunk)).nll);
 }
 
 TEST_CASE("forced: what cannot be read in chunks is refused, not read otherwise", "[engine][forced]") {

@@ -106,8 +106,8 @@ class Player {
                                              .ids = ids_,
                                              .pieces = pieces_,
                                              .policy = request_.policy,
-                                             .scorer = {"kvpop_mlstm", 64, model_.scorer},
-                                             .oracle = {},
+                                             .scorer = hooks_.scorer,
+                                             .oracle = request_.oracle_spec,
                                              .local_heads = {}},
                                   id_));
   }
@@ -265,6 +265,7 @@ void play_score(const ScoreRequest& request, int id, const ModelInfo& model, con
     if (request.choices) facts.greedy.push_back(q == 0 ? -1 : share < 0.5 ? (ids[q] + 1) % model.vocab_size : ids[q]);
   }
   facts.ids = ids;
+  facts.policy = request.policy;
   facts.density = head_metric(run, Metric::density, run.n_tokens() - 1).values;
   hooks.send(protocol::done_score(id, facts));
 }

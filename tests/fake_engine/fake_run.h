@@ -12,6 +12,7 @@ struct RunHooks {
   std::function<void(const nlohmann::json& event)> send;
   std::function<bool()> cancelled;
   std::function<void(int n_generated)> before_step;  // sleeps, dies: what the options ask for
+  ScorerInfo scorer;                                 // said to give the scores
 };
 
 /// Plays the whole run; ends with its `done`. Throws Error if the request does not fit the model.

@@ -36,8 +36,17 @@ struct Options {
   int slow_ms = 0;
   int die_at_token = -1;
   std::string once, fail;
+  GatesOfModel gates;
   bool hang = false;
 };
+
+// "sp_kv,0.9,64"
+GateOfModel gate_of(const std::string& text) {
+  const std::size_t a = text.find(','), b = text.find(',', a + 1);
+  return {
+      .kind = text.substr(0, a),
+      .numbers = GateNumbers{.threshold = std::atof(text.c_str() + a + 1), .window = std::atoi(text.c_str() + b + 1)}};
+}
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -52,6 +61,8 @@ Options parse(int argc, char** argv) {
       options.die_at_token = std::atoi(argv[++i]);
     } else if (word == "--once" && value) {
       options.once = argv[++i];
+    } else if (word == "--gate" && value) {
+      options.gates.scorers.push_back(gate_of(argv[++i]));
     } else if (word == "--fail" && value) {
       options.fail = argv[++i];
     } else {
@@ -132,7 +143,7 @@ class Server {
       channel_.write(protocol::progress(id, "load", i, 4));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
     }
-    channel_.write(protocol::done_load(id, model_, 0.01));
+    channel_.write(protocol::done_load(id, model_, 0.01, options_.gates));
   }
 
   void play(const RunRequest& request, int id) {
@@ -144,7 +155,11 @@ class Server {
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       if (n == options_.die_at_token) die();
     };
-    play_run(request, id, model_, hooks);
+    hooks.scorer = {"kvpop_mlstm", 64, model_.scorer};
+    if (!options_.gates.scorers.empty()) hooks.scorer = {options_.gates.scorers[0].kind, 1, "a gate of numbers"};
+    RunRequest with_gates = request;
+    with_gates.policy = policy_on(request.policy, {model_.n_layers, model_.n_kv_heads, {}}, options_.gates);
+    play_run(with_gates, id, model_, hooks);
   }
 
   void play(const ScoreRequest& request, int id) {

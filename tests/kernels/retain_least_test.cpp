@@ -86,11 +86,11 @@ class BruteForce {
   RetainDecision step(int q) {
     RetainDecision decision = {.newcomer = -1, .boundary = -1, .evicted = -1, .slot = -1};
     if (static_cast<int>(kept_.size()) > p_.capacity(head_)) {
-      const int gone = least(q);
+      const int gone = least(q), next = least(q, gone);
       decision = {.newcomer = q - 1,
                   .boundary = gone,
                   .newcomer_score = kept_.at(q - 1).priority,
-                  .newcomer_effective = kept_.at(q - 1).priority,
+                  .newcomer_effective = next < 0 ? NAN : compared(kept_.at(next).priority),
                   .boundary_effective = kept_.at(gone).priority,
                   .evicted = gone,
                   .slot = kept_.at(gone).slot};
@@ -112,12 +112,14 @@ class BruteForce {
     std::int32_t slot;
   };
 
-  int least(int q) const {
+  static float compared(float priority) { return std::isnan(priority) ? -INFINITY : priority; }
+
+  int least(int q, int besides = -1) const {
     int found = -1;
     float lowest = INFINITY;
     for (const auto& [t, token] : kept_) {  // oldest first, so that of equal ones the newest is found last
-      const float priority = std::isnan(token.priority) ? -INFINITY : token.priority;
-      if (t < p_.n_sink || t >= q - p_.protect || priority > lowest) continue;
+      const float priority = compared(token.priority);
+      if (t < p_.n_sink || t >= q - p_.protect || t == besides || priority > lowest) continue;
       lowest = priority;
       found = t;
     }
@@ -195,8 +197,14 @@ void check_crowded(Backend backend) {
     const auto of = [&](int i) { return std::pair(cache.slot_priority[i], -positions[i]); };
     if (least < 0 || of(slot) < of(least)) least = slot;
   }
+  float next = INFINITY;
+  for (int slot = 0; slot < n_slots; ++slot) {
+    if (positions[slot] < 4 || positions[slot] >= n_slots - 8 || slot == least) continue;
+    next = std::min(next, cache.slot_priority[slot]);
+  }
   const RetainDecision found = step(backend, p, cache, n_slots)[0];
   CAPTURE(n_slots, least);
+  CHECK(found.newcomer_effective == next);
   CHECK(found.slot == least);
   CHECK(found.evicted == positions[least]);
   CHECK(found.newcomer == n_slots - 1);
@@ -204,7 +212,8 @@ void check_crowded(Backend backend) {
 
 }  // namespace
 
-TEST_CASE("retain_step: of a head that is full the token of least priority leaves", "[kernels][retain_step]") {
+TEST_CASE("retain_step: of a head that is full the token of least priority leaves, and the next least is named",
+          "[kernels][retain_step]") {
   check_methods(GENERATE(Backend::reference, Backend::cpu));
 }
 

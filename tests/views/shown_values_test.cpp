@@ -6,7 +6,7 @@
 
 #include "engine/core/study/common_oracle.h"
 #include "tests/support/random_run.h"
-#include "tests/views/view_support.h"
+#include "tests/views/view_stage.h"
 #include "views/cache_timeline_view.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
@@ -23,31 +23,6 @@ using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 
 namespace {
-
-ShownRun shown(RunRecord run, const char* label = "A") {
-  return {std::make_shared<const RunRecord>(std::move(run)), false, label, 1};
-}
-
-/// One view over one or two runs.
-template <typename ViewType>
-struct Stage {
-  explicit Stage(RunRecord run, Selection s = {}) : a(shown(std::move(run))), selection(s), view(window.services) {}
-  void draw(int frames = 3) {
-    for (int i = 0; i < frames; ++i) window.frame([&] { view.draw(context); });
-  }
-  void compare_with(RunRecord run) {
-    b = shown(std::move(run), "B");
-    context.b = &b;
-  }
-  std::string text(const std::string& id) { return window.items.text(id).value_or("(not drawn)"); }
-  bool has(const std::string& id) { return window.items.find(id).has_value(); }
-  std::string command;
-  HeadlessWindow window;
-  ShownRun a, b;
-  Selection selection;
-  ViewContext context{&a, nullptr, &selection, [this](const std::string& id) { command = id; }};
-  ViewType view;
-};
 
 /// The tokens of random_run(3) up to `from`, others behind.
 RunRecord parting_run(int from) {
@@ -254,19 +229,25 @@ TEST_CASE("the log of a threshold has a row for each token with its score and wh
 }
 
 // W10: newcomer and boundary stood as rivals, and the greater score lost.
-TEST_CASE("the log of heavy hitters has who entered, who left as the least of how many, and its sum") {
+TEST_CASE("the log of heavy hitters has who entered, who left as the least of how many, its sum and the next least") {
   RunRecord run = under_policy("h2o:budget=80,window=32");
   run.contests = {{.q = 130,
                    .newcomer = 129,
                    .boundary = 40,
-                   .newcomer_effective = 0.097f,
+                   .newcomer_effective = 0.987f,
                    .boundary_effective = 0.95f,
-                   .evicted = 40}};
+                   .evicted = 40},
+                  {.q = 131,
+                   .newcomer = 130,
+                   .boundary = 41,
+                   .newcomer_effective = NAN,  // of a trace that does not say it
+                   .boundary_effective = 0.96f,
+                   .evicted = 41}};
   run.evict_at.row(0, 0)[40] = 130;
   Stage<CacheTimelineView> s(run);
   s.draw();
-  CHECK_THAT(s.text("timeline.contest.0"), StartsWith("130 | 129 \"") && Contains("(least of 49) | 0.95"));
-  CHECK_THAT(s.text("timeline.contest.0"), !Contains("0.097"));
+  CHECK_THAT(s.text("timeline.contest.0"), StartsWith("130 | 129 \"") && Contains("(least of 49) | 0.95 | 0.987 | "));
+  CHECK_THAT(s.text("timeline.contest.1"), Contains("(least of 49) | 0.96 | – | "));
 }
 
 // W11: "other tokens had less attention" while nothing competed.

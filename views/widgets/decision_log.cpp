@@ -61,7 +61,8 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
 std::vector<DecisionLogTable::Column> DecisionLogTable::columns() const {
   switch (words_->log.rows) {
     case DecisionLog::Rows::least:
-      return {{"query", 1}, {"entered", 2.8f}, {"evicted", 4}, {words_->log.measure.c_str(), 1.8f}, {"oracle", 1.6f}};
+      return {{"query", 1},         {"entered", 2.8f}, {"evicted", 4}, {words_->log.measure.c_str(), 1.8f},
+              {"next least", 1.8f}, {"oracle", 1.6f}};
     case DecisionLog::Rows::thresholds:
       return {{"query", 0.9f}, {"token", 2.4f}, {"decision", 6}, {"oracle", 1.5f}};
     case DecisionLog::Rows::contests:
@@ -117,7 +118,8 @@ DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const
       c.evicted,
       c.evicted,
       {token_name(*head.run, c.newcomer), token_name(*head.run, c.evicted) + " (least of " + std::to_string(n) + ")",
-       format_number(c.boundary_effective, 4)}};
+       format_number(c.boundary_effective, 4),
+       std::isnan(c.newcomer_effective) ? "–" : format_number(c.newcomer_effective, 4)}};
 }
 
 DecisionLogTable::Row DecisionLogTable::threshold_row(const HeadAtQuery& head, std::int32_t t) const {

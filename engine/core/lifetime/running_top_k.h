@@ -14,10 +14,13 @@ struct RetentionGeometry {
   int top_k = 444;
   double log_gamma = 0;  // <= 0; per-token decay of the effective score, 0 for none
   int decay_stride = 1;  // n of eq. 5
+  int n_positions = 0;   // of the run, what a share of it refers to; 0: not known
   int budget() const { return n_sink + window + top_k; }
 };
 
 /// One decision at the boundary. `evicted` is newcomer or boundary, or -1 while the cache is not full (boundary -1 too).
+/// Of Admission::least, where the newest need not compete with whom it drives out: `boundary` is who left, and
+/// newcomer_effective the next least, of the others that might have left; NaN if there was none.
 struct Contest {
   std::int32_t q = 0;
   std::int16_t layer = 0;

@@ -18,7 +18,10 @@ constexpr std::string_view kGates[] = {"dms", "dms_separate"};
 /// DMS counts the tokens behind the query: its window is one less than ours.
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   const int n_sink = spec.count("sinks"), window = spec.count("window") + 1;
-  return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
+  return {.n_sink = n_sink,
+          .window = window,
+          .top_k = std::max(0, n_positions - n_sink - window),
+          .n_positions = n_positions};
 }
 
 GateDefaults of_scorer(const GateNumbers& gate) {

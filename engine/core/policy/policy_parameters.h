@@ -47,8 +47,16 @@ inline constexpr ParameterInfo kSeedParameter("seed", ParameterKind::count, "", 
 inline constexpr ParameterInfo kGlobalCountParameter(
     "count", ParameterKind::count, "heads", 0, 0, kMaxTokens,
     "KV heads that are global, instead of the share full. 0: by full.");
-inline constexpr ParameterInfo kReadParameter = tokens_parameter(
-    "read", 0, 0, "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. 0: all.");
+/// Tokens that a query reads: a number, or a share of the run.
+constexpr ParameterInfo read_parameter(double default_value, double min, std::string_view definition) {
+  ParameterInfo parameter = tokens_parameter("read", default_value, min, definition);
+  parameter.may_be_share = true;
+  return parameter;
+}
+inline constexpr ParameterInfo kReadParameter =
+    read_parameter(0, 0,
+                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. Also as "
+                   "read=25% of the run's positions. 0: all.");
 inline constexpr ParameterInfo kPoolParameter = tokens_parameter(
     "pool", 0, 0,
     "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "

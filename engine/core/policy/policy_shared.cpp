@@ -53,7 +53,8 @@ RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
   RetentionGeometry geometry{.n_sink = count_or(spec, "sinks", 0),
                              .window = spec.count("window"),
                              .log_gamma = decay_of(spec),
-                             .decay_stride = count_or(spec, "stride", 1)};
+                             .decay_stride = count_or(spec, "stride", 1),
+                             .n_positions = n_positions};
   const int budget = spec.budget_tokens(n_positions);
   geometry.top_k = budget - geometry.n_sink - geometry.window;
   if (geometry.top_k < 0) {
@@ -72,7 +73,10 @@ RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
 
 RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions) {
   const int n_sink = count_or(spec, "sinks", 0), window = spec.count("window");
-  return {.n_sink = n_sink, .window = window, .top_k = std::max(0, n_positions - n_sink - window)};
+  return {.n_sink = n_sink,
+          .window = window,
+          .top_k = std::max(0, n_positions - n_sink - window),
+          .n_positions = n_positions};
 }
 
 void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions) {
@@ -87,13 +91,15 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
                .hint = "raise the budget, or protect fewer"});
 }
 
-RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry&) {
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .strict = spec.value("strict") == 1,
-          .eviction = spec.count("pool") > 0 ? "pool" : "",
-          .selection = {.tokens = spec.count("read"), .window = spec.count("window"), .dense_layers = 0}};
+RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {
+      .source = ScoreSource::gate,
+      .admission = Admission::threshold,
+      .threshold = static_cast<float>(spec.value("threshold")),
+      .strict = spec.value("strict") == 1,
+      .eviction = spec.count("pool") > 0 ? "pool" : "",
+      .selection = {
+          .tokens = spec.tokens_of("read", geometry.n_positions), .window = spec.count("window"), .dense_layers = 0}};
 }
 
 std::string explain_gated(const TokenQuestion& question) {

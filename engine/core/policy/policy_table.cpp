@@ -1,5 +1,6 @@
 #include "engine/core/policy/policy_table.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -15,7 +16,7 @@ using nlohmann::ordered_json;
 ordered_json value_json(const ParameterInfo& parameter, double value) {
   if (parameter.kind == ParameterKind::choice) return parameter.choices[static_cast<std::size_t>(value)];
   if (!parameter.word.empty() && value == kWordValue) return parameter.word;
-  if (parameter.kind == ParameterKind::real) return value;
+  if (parameter.kind == ParameterKind::real || value != std::floor(value)) return value;
   return static_cast<std::int64_t>(value);
 }
 

@@ -18,6 +18,11 @@ namespace {
 
 constexpr double kMaxCompression = 1e6;
 
+/// Never more than was asked for, but 0.29 of 100 is 29 although the product is 28.999999999999996.
+int whole(double tokens) { return static_cast<int>(std::floor(tokens + 1e-6)); }
+
+bool is_share(const ParameterInfo& parameter, double value) { return parameter.may_be_share && value > 0 && value < 1; }
+
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
@@ -45,6 +50,7 @@ std::optional<double> read_number(std::string_view text) {
 bool allows(const ParameterInfo& parameter, double value) {
   const bool whole = parameter.kind != ParameterKind::real;
   if (!parameter.word.empty() && value == kWordValue) return true;
+  if (is_share(parameter, value)) return true;
   return value >= parameter.min && value <= parameter.max && (!whole || value == std::floor(value));
 }
 
@@ -58,6 +64,7 @@ bool allows(const ParameterInfo& parameter, double value) {
                number_text(parameter.min) + " to " + number_text(parameter.max);
   }
   if (!parameter.word.empty()) expected += ", or " + std::string(parameter.word);
+  if (parameter.may_be_share) expected += ", or a share of the run between 0% and 100%";
   bad_value(policy, parameter.name, text, expected);
 }
 
@@ -68,7 +75,12 @@ double parse_value(std::string_view policy, const ParameterInfo& parameter, std:
     return static_cast<double>(choice - parameter.choices.begin());
   }
   if (!parameter.word.empty() && text == parameter.word) return kWordValue;
-  const std::optional<double> value = read_number(text);
+  const bool percent = parameter.may_be_share && text.ends_with('%');
+  std::optional<double> value = read_number(text);
+  if (percent) {  // by the exponent: 33.3 / 100 is not 0.333
+    value = read_number(std::string(trim(text.substr(0, text.size() - 1))) + "e-2");
+    if (value && !is_share(parameter, *value)) value.reset();
+  }
   if (!value || (!parameter.word.empty() && *value == kWordValue) || !allows(parameter, *value))
     bad_parameter(policy, parameter, text);
   return *value == 0 ? 0 : *value;  // -0 would print as another text than 0
@@ -249,14 +261,17 @@ bool PolicySpec::has(std::string_view parameter) const {
   return find_parameter(policy_of(*this).info, parameter) != nullptr;
 }
 
+int PolicySpec::tokens_of(std::string_view parameter, int n_positions) const {
+  const double number = value(parameter);
+  return number > 0 && number < 1 ? std::max(1, whole(number * n_positions)) : static_cast<int>(number);
+}
+
 int PolicySpec::budget_tokens(int n_positions) const {
   const PolicyInfo& info = policy_of(*this).info;
   if (const auto budget_of = policy_of(*this).budget_tokens) return budget_of(*this);
   if (!info.has_budget) return 0;
   const BudgetSpec spec =
       budget.value_or(BudgetSpec{BudgetSpec::Kind::tokens, find_parameter(info, "budget")->default_value});
-  // Never more than was asked for, but 0.29 of 100 is 29 although the product is 28.999999999999996.
-  const auto whole = [](double tokens) { return static_cast<int>(std::floor(tokens + 1e-6)); };
   switch (spec.kind) {
     case BudgetSpec::Kind::tokens:
       return static_cast<int>(spec.value);

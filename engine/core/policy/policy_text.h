@@ -33,6 +33,7 @@ struct ParameterInfo {
   std::span<const std::string_view> choices = {};  // of a choice, whose value is an index here
   std::string_view word = {};                      // what may stand instead of a number: its value is kWordValue
   std::optional<ParameterSlider> slider = {};      // none: slider_of() makes one of min and max
+  bool may_be_share = false;  // of tokens: a value above 0 and below 1 is a share of the run's positions (read=25%)
 
   /// For a run of n_positions, 0: not known. Whole numbers reach that far, by ratio where that is many.
   ParameterSlider slider_of(int n_positions) const;
@@ -86,6 +87,8 @@ struct PolicySpec {
   double value(std::string_view parameter) const;
   int count(std::string_view parameter) const { return static_cast<int>(value(parameter)); }
   bool has(std::string_view parameter) const;
+  /// A parameter that may be a share, in tokens of a run: at least 1 unless it is 0.
+  int tokens_of(std::string_view parameter, int n_positions) const;
 
   /// The budget in tokens for a run of `n_positions` (prompt + new tokens at most). 0 if the policy has none.
   int budget_tokens(int n_positions) const;

@@ -5,16 +5,18 @@ namespace kvscope {
 namespace {
 
 constexpr ParameterInfo kParameters[] = {
-    tokens_parameter("read", 1024, 16, kReadParameter.definition),
+    read_parameter(1024, 16,
+                   "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. Also as "
+                   "read=25% of the run's positions."),
     {"dense", ParameterKind::count, "layers", 2, 0, 1024, "First layers, which read everything."},
     tokens_parameter("window", kDefaultWindow, 1, kWindowOfMetrics)};
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
-  return {.selection = {.tokens = spec.count("read"), .dense_layers = spec.count("dense")}};
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return {.selection = {.tokens = spec.tokens_of("read", geometry.n_positions), .dense_layers = spec.count("dense")}};
 }
 
 DecisionLog log(const LogQuestion& question) {
-  return {.note = "Nothing is evicted: each query reads " + counted(question.spec.count("read"), "token") +
+  return {.note = "Nothing is evicted: each query reads " + counted(question.plan.selection.tokens, "token") +
                   " in pages of 16. The strip shows which at any position."};
 }
 

@@ -186,8 +186,8 @@ json done(int id, json fields) {
   return fields;
 }
 
-json done_load(int id, const ModelInfo& model, double load_s) {
-  return done(id, {{"model", to_json(model)}, {"load_s", load_s}});
+json done_load(int id, const ModelInfo& model, double load_s, const GatesOfModel& gates) {
+  return done(id, {{"model", to_json(model)}, {"load_s", load_s}, {"gates", to_json(gates)}});
 }
 
 ModelInfo model_from_event(const json& event) {
@@ -214,6 +214,7 @@ json done_score(int id, const ScoreFacts& facts) {
                          {"nll", facts.nll},
                          {"density", pack(facts.density)},
                          {"dense", facts.dense},
+                         {"policy", facts.policy.to_string()},
                          {"prompt_len", facts.prompt_len},
                          {"chunk", facts.chunk}});
   if (!facts.greedy.empty()) event["greedy"] = pack(facts.greedy);
@@ -228,6 +229,7 @@ ScoreFacts score_from_event(const json& event) {
                    .dense = boolean(event, "dense"),
                    .prompt_len = static_cast<int>(integer(event, "prompt_len", 0, kMaxPositions)),
                    .chunk = static_cast<int>(integer(event, "chunk", 0, kMaxPositions))};
+  facts.policy = PolicySpec::parse(text(event, "policy"));
   if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
   const auto check = [&](const char* what, std::size_t n) {
     if (n == facts.ids.size()) return;

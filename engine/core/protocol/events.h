@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/policy/gates_of_model.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/support/error.h"
 
@@ -46,9 +47,12 @@ nlohmann::json log(int id, std::string_view text);
 /// The end of a request that was served: `fields` (an object) beside type and id.
 nlohmann::json done(int id, nlohmann::json fields = nlohmann::json::object());
 /// The end of a load.
-nlohmann::json done_load(int id, const ModelInfo& model, double load_s);
+nlohmann::json done_load(int id, const ModelInfo& model, double load_s, const GatesOfModel& gates = {});
 /// What it says. Throws Error.
 ModelInfo model_from_event(const nlohmann::json& event);
+nlohmann::json to_json(const GatesOfModel& gates);
+/// None of an engine that says nothing of them.
+GatesOfModel gates_from_event(const nlohmann::json& event);
 /// Whether a `done`, of whatever request, says that it was cancelled.
 bool was_cancelled(const nlohmann::json& event);
 

@@ -12,7 +12,8 @@
 // Requests (client -> engine). Each ends in exactly one `done` or `error` event with its id, except that policy and
 // cancel have no answer of their own:
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
-//                  -> progress*, done{model: ModelInfo, load_s}
+//                  -> progress*, done{model: ModelInfo, load_s}, and from engines that say it {gates: {scorers: [{kind,
+//                     numbers}...], heads: numbers}}: what the gates that were loaded say of policies' parameters
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
@@ -21,8 +22,8 @@
 //              answer_ids: the answer, given instead of drawn. chunk: the prompt is all there is, read as `score` does.
 //   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
 //               choices: bool}
-//                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, prompt_len, chunk}; with
-//                     choices also {greedy: i32}.
+//                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, policy, prompt_len, chunk};
+//                     with choices also {greedy: i32}. policy: the one that the text was read under, as `started` has it.
 //              The policy acts from the first token on, after every `chunk` tokens (1); or, with prompt_len, that many
 //              tokens pass as a run's prompt and the others one by one. done says which was done; dense: no query missed
 //              a token. greedy: the likeliest token at each position given the true ones before it, -1 for the first;

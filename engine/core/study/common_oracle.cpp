@@ -28,7 +28,12 @@ std::string CommonOracle::note(const RunRecord& a, const RunRecord& b, std::int3
     const double value = mean(metric(run, Metric::chance, q));
     return std::isnan(value) ? std::string("–") : fixed_text(value, 2);
   };
-  return "common oracle: " + std::to_string(tokens_) + " tokens, chance A " + chance(a) + ", B " + chance(b);
+  // Which oracle is said where it is not the papers': masses of the run that it was asked for.
+  OracleSpec kind = spec_;
+  kind.budget.reset();
+  const std::string title = kind.title() == OracleSpec().title() ? "" : " (" + kind.title() + ")";
+  return "common oracle" + title + ": " + std::to_string(tokens_) + " tokens, chance A " + chance(a) + ", B " +
+         chance(b);
 }
 
 }  // namespace kvscope

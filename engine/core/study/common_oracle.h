@@ -21,6 +21,7 @@ class CommonOracle {
   HeadMap metric(const RunRecord& run, Metric metric, std::int32_t q) const {
     return head_metric(Oracle(run, spec_, *teacher_, n_sink_, window_), run, metric, q);
   }
+  const OracleSpec& spec() const { return spec_; }
   int tokens() const { return tokens_; }  // of the capacity, sinks and window included
   /// "common oracle: 88 tokens, chance A 0.01, B 0.23": means over the heads at q.
   std::string note(const RunRecord& a, const RunRecord& b, std::int32_t q) const;

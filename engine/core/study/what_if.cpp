@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/policy/gates_of_model.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/refuse.h"
 
@@ -59,7 +59,8 @@ void check_scores(const std::vector<float>& scores, int n_queries, const Retenti
 
 }  // namespace
 
-RunRecord what_if(const RunRecord& run, const PolicySpec& spec) {
+RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
+  const PolicySpec spec = policy_after(asked, run.policy);
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
   const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
   if (needs_scores) check_gate(run, spec);

@@ -3,16 +3,19 @@
 
 namespace kvscope {
 
-/// What `spec` would have kept, had the recorded scores stayed as they are: a preview, since evicting other tokens in
+/// What `asked` would have kept, had the recorded scores stayed as they are: a preview, since evicting other tokens in
 /// one layer changes the scores of the layers above it. The result is a copy of `run` with new lifetimes, contests and
 /// oracle lifetimes; ids and pieces are the recorded ones.
 ///
-/// Throws Error (bad input) if the run has no scores and `spec` needs them, or if `spec` needs them and changes the
+/// What was not written of it is as the run had it, where the run's policy has the same name (policy_after()): a trace does
+/// not know what its gate would say.
+///
+/// Throws Error (bad input) if the run has no scores and `asked` needs them, or if `asked` needs them and changes the
 /// window of a delayed scorer (the score itself was read out at t + window, so no preview of another window is honest).
-/// A spec that reads no scores may have any window; future_mass and oracle are left empty then, as they belong to the
-/// old one. `spec` holds for the whole run: the result has no changes of the policy, and no page reads, which need the
+/// A policy that reads no scores may have any window; future_mass and oracle are left empty then, as they belong to the
+/// old one. `asked` holds for the whole run: the result has no changes of the policy, and no page reads, which need the
 /// keys.
-RunRecord what_if(const RunRecord& run, const PolicySpec& spec);
+RunRecord what_if(const RunRecord& run, const PolicySpec& asked);
 
 /// What a person should know who compares `run` with a preview of it; empty if there is nothing.
 std::string what_if_note(const RunRecord& run);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
+
+#include "engine/core/policy/policy.h"
 
 namespace kvscope::trace {
 namespace {
@@ -50,6 +53,12 @@ void exchange_means(OracleSpec& spec) {
   }
 }
 
+/// Between version 3 and 4 the newcomer's score made place for the next least's: neither says the other.
+void forget_rivals(RunRecord& run) {
+  if (policy_of(run.policy).plan(run.policy, {}).admission != Admission::least) return;
+  for (Contest& contest : run.contests) contest.newcomer_effective = std::numeric_limits<float>::quiet_NaN();
+}
+
 }  // namespace
 
 void upgrade(RunRecord& run, int version) {
@@ -59,9 +68,11 @@ void upgrade(RunRecord& run, int version) {
     scale_mass(run, false);
     run.oracle.all_kinds = false;
   }
+  if (version < 4) forget_rivals(run);
 }
 
 RunRecord downgraded(RunRecord run, int version) {
+  if (version < 4) forget_rivals(run);
   if (version < 3) {
     scale_mass(run, true);
     exchange_means(run.oracle);

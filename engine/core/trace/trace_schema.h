@@ -1,5 +1,5 @@
 #pragma once
-// The trace format, version 3. This header is the format: writer, reader, validator and repack are loops over kSchema.
+// The trace format, version 4. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
 // all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
@@ -36,7 +36,7 @@
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 3;
+inline constexpr int kVersion = 4;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
@@ -270,7 +270,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::contest_kv_head, "contests/kv_head", Type::i16, kPerContest, "", "KV head"},
   {Dataset::contest_newcomer, "contests/newcomer", Type::i32, kPerContest, "position", "token that leaves the window"},
   {Dataset::contest_boundary, "contests/boundary", Type::i32, kPerContest, "position", "weakest kept token; -1 while the cache is not full"},
-  {Dataset::contest_newcomer_effective, "contests/newcomer_effective", Type::f32, kPerContest, "", "the newcomer's score as compared at q, decay included"},
+  {Dataset::contest_newcomer_effective, "contests/newcomer_effective", Type::f32, kPerContest, "", "the newcomer's score as compared at q, decay included; where the policy evicts whom the queries attended to least (TOVA, H2O): the least measure of the others that might have left, NaN without one (version 4 on; the newcomer's before it)"},
   {Dataset::contest_boundary_effective, "contests/boundary_effective", Type::f32, kPerContest, "", "the boundary's score as compared at q"},
   {Dataset::contest_evicted, "contests/evicted", Type::i32, kPerContest, "position", "newcomer, boundary or -1"},
   // reads: one row a query of a head whose policy reads selected pages of 16 slots; q ascends within a run's head

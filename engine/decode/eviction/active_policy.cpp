@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "engine/core/policy/gates_of_model.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
@@ -64,26 +65,7 @@ ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const Loaded
 }
 
 PolicySpec ActivePolicy::resolved(const PolicySpec& asked, const LoadedModel& model) {
-  const Policy& policy = policy_of(asked);
-  const HeadsOfModel shape{model.config().n_layers, model.config().n_kv_heads};
-  const PolicySpec spec = policy.with_own_share != nullptr ? policy.with_own_share(asked, shape) : asked;
-  GateNumbers scorer, heads;
-  GatesOfPolicy gates;
-  // Which score it reads says the plan, whose other numbers are of no interest yet.
-  if (policy.plan(spec, {}).source == ScoreSource::gate) {
-    const LoadedGate* gate = model.gate(policy.info.gates);
-    if (gate != nullptr && gate->config) {
-      scorer = gate_numbers(*gate->config);
-      scorer.has_decay = !gate->log_gamma.empty();
-      gates.scorer = &scorer;
-    }
-  }
-  if (const HeadDirectory& directory = model.heads(); policy.reads_heads(spec) && !directory.alpha.empty()) {
-    heads = gate_numbers(directory.config);
-    heads.share = share_passing(directory.alpha, heads);
-    gates.heads = &heads;
-  }
-  return with_gates(spec, gates);
+  return policy_on(asked, {model.config().n_layers, model.config().n_kv_heads}, model.gate_numbers());
 }
 
 /// Of each head; empty if the policy has a decay of its own.

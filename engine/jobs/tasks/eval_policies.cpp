@@ -21,7 +21,7 @@ std::vector<std::string> at_share(const std::string& percent, double share, int 
           "h2o" + keep + ",window=" + std::to_string(std::max(1, budget / 2)),  // half and half, as published
           "snapkv" + keep + window,
           "expected-attention" + keep,
-          "quest:read=" + std::to_string(std::max(16, budget / 16 * 16)),
+          "quest:read=" + percent,
           "oracle" + keep + window,
           "oracle" + keep + window + ",mass=rms"};
 }

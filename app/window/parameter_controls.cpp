@@ -1,0 +1,133 @@
+#include "app/window/parameter_controls.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "app/window/panel.h"
+#include "engine/core/policy/gates_of_model.h"
+#include "engine/core/support/text.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+using views::text_in;
+using views::wrapped_text_in;
+
+bool is_share(const ParameterInfo& info, double value) { return info.may_be_share && value > 0 && value < 1; }
+
+bool draw_choice(const ParameterInfo& info, const std::string& label, double& value) {
+  const auto now = static_cast<std::size_t>(value);
+  bool changed = false;
+  if (!ImGui::BeginCombo(label.c_str(), std::string(info.choices[now]).c_str())) return false;
+  for (std::size_t i = 0; i < info.choices.size(); ++i) {
+    if (!ImGui::Selectable(std::string(info.choices[i]).c_str(), i == now)) continue;
+    value = static_cast<double>(i);
+    changed = i != now;
+  }
+  ImGui::EndCombo();
+  return changed;
+}
+
+bool draw_share(const std::string& label, double& value) {
+  auto percent = static_cast<float>(100 * value);
+  if (!ImGui::SliderFloat(label.c_str(), &percent, 1, 99, "%.0f %%", ImGuiSliderFlags_AlwaysClamp)) return false;
+  value = std::round(percent) / 100.0;
+  return true;
+}
+
+// Moved to a value with as many decimals as it shows; what lies beyond the slider can be typed.
+bool draw_value(const ParameterInfo& info, const std::string& label, int n_positions, double& value) {
+  if (info.kind == ParameterKind::choice) return draw_choice(info, label, value);
+  if (is_share(info, value)) return draw_share(label, value);
+  const ParameterSlider slider = info.slider_of(n_positions);
+  const int flags = ImGuiSliderFlags_AlwaysClamp | (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
+  const auto lo = static_cast<float>(std::min(slider.min, value)), hi = static_cast<float>(std::max(slider.max, value));
+  auto x = static_cast<float>(value);
+  const std::string format = "%." + std::to_string(slider.decimals) + "f";
+  if (!ImGui::SliderFloat(label.c_str(), &x, lo, hi, format.c_str(), flags)) return false;
+  const double scale = std::pow(10.0, slider.decimals);
+  value = std::clamp(std::round(static_cast<double>(x) * scale) / scale, info.min, info.max);
+  return true;
+}
+
+// Tokens or a share of the run: the same amount in the other unit.
+bool draw_unit(Panel& panel, const ParameterInfo& info, double& value) {
+  const bool share = is_share(info, value);
+  const bool clicked =
+      ImGui::Button((std::string(share ? "%" : "tok") + "##" + std::string(info.name)).c_str(), {-1, 0});
+  panel.services.items->add_text("policy." + std::string(info.name) + "_unit", views::last_item(), share ? "%" : "tok");
+  tooltip(panel, share ? "A share of the run's positions: click for tokens" : "Tokens: click for a share of the run");
+  if (!clicked) return false;
+  const int n = panel.session.n_positions();
+  if (share) {
+    value = std::clamp(n > 0 ? std::round(value * n) : info.default_value, std::max(1.0, info.min), info.max);
+  } else {
+    const double of_run = n > 0 && value > 0 ? value / n : 0.25;
+    value = std::clamp(std::round(100 * of_run) / 100, 0.01, 0.99);
+  }
+  return true;
+}
+
+// What a hybrid makes of the loaded model.
+void draw_heads_note(Panel& panel, const PolicySpec& policy) {
+  const auto& model = panel.session.engine().model();
+  if (!model || policy_of(policy).heads_note == nullptr) return;
+  const std::string note = policy_of(policy).heads_note(policy, {model->n_layers, model->n_kv_heads, {}});
+  const views::FontScope font(panel.theme().fonts.small);
+  wrapped_text_in(panel.theme().palette.muted, note);
+  panel.services.items->add_text("policy.heads_note", views::last_item(), note);
+}
+
+// Whoever overrides a number that a gate was trained with should see that he does.
+void draw_gates_own(Panel& panel, const ParameterInfo& info) {
+  if (!panel.session.engine().model()) return;
+  const PolicySpec& asked = panel.session.parameters().policy;
+  const std::optional<double> own = own_number(asked, info.name, panel.session.engine().gates());
+  if (!own || *own == asked.value(info.name)) return;
+  const views::FontScope font(panel.theme().fonts.small);
+  const std::string note = "the gate's own: " + parameter_value(info, *own);
+  wrapped_text_in(panel.theme().palette.warn, note);
+  panel.services.items->add_text("policy." + std::string(info.name) + ".own", views::last_item(), note);
+}
+
+void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo& info) {
+  ImGui::AlignTextToFramePadding();
+  std::string title(info.name);
+  title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  std::replace(title.begin(), title.end(), '_', ' ');
+  text_in(panel.theme().palette.muted, title);
+  tooltip(panel, info.definition);
+  ImGui::SameLine(panel.px(110));
+  ImGui::SetNextItemWidth(info.may_be_share ? -panel.px(44) : -1);
+  double value = policy.value(info.name);
+  const bool used = policy_of(policy).uses(policy, info.name);
+  ImGui::BeginDisabled(!used);
+  bool changed = draw_value(info, "##" + title, panel.session.n_positions(), value);
+  panel.services.items->add_text("policy." + std::string(info.name), views::last_item(),
+                                 (used ? "" : "disabled ") + number_text(value));
+  tooltip(panel, info.definition);
+  if (info.may_be_share) {
+    ImGui::SameLine();
+    changed |= draw_unit(panel, info, value);
+  }
+  ImGui::EndDisabled();
+  draw_gates_own(panel, info);
+  if (changed) panel.run("policy.set", {{"parameter", info.name}, {"value", value}});
+}
+
+}  // namespace
+
+void draw_policy_parameters(Panel& panel) {
+  const PolicySpec policy = panel.session.policy_in_effect();
+  const PolicyInfo* info = find_policy(policy.name);
+  if (!info) return;
+  for (const ParameterInfo& parameter : info->parameters) {
+    if (policy.values.contains(parameter.name)) draw_parameter(panel, policy, parameter);
+  }
+  draw_heads_note(panel, policy);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,12 @@
+#pragma once
+// The parameters of a policy but its budget: a control each, made from its declaration.
+
+namespace kvscope::app {
+
+struct Panel;
+
+/// Shown is what will run: what nobody wrote has the gate's own number, and beside one that was written stands what the
+/// gate says of it. A parameter that the others make meaningless is disabled.
+void draw_policy_parameters(Panel& panel);
+
+}  // namespace kvscope::app

@@ -1,0 +1,54 @@
+// What the end of a load says of the model's gates: numbers alone, weights stay with the engine.
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/protocol/fields.h"
+
+namespace kvscope::protocol {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr double kMostThreshold = 1e9;
+
+json numbers_json(const GateNumbers& numbers) {
+  return {{"threshold", numbers.threshold}, {"strict", numbers.strict},       {"window", numbers.window},
+          {"n_sink", numbers.n_sink},       {"has_decay", numbers.has_decay}, {"share", numbers.share}};
+}
+
+GateNumbers numbers_from_json(const json& object) {
+  return {.threshold = number(object, "threshold", -kMostThreshold, kMostThreshold),
+          .strict = boolean(object, "strict"),
+          .window = static_cast<int>(integer(object, "window", 0, kMaxPositions)),
+          .n_sink = static_cast<int>(integer(object, "n_sink", 0, kMaxPositions)),
+          .has_decay = boolean(object, "has_decay"),
+          .share = number(object, "share", 0, 1)};
+}
+
+}  // namespace
+
+json to_json(const GatesOfModel& gates) {
+  json list = json::array();
+  for (const GateOfModel& gate : gates.scorers) {
+    list.push_back({{"kind", gate.kind}});
+    if (gate.numbers) list.back()["numbers"] = numbers_json(*gate.numbers);
+  }
+  json object = {{"scorers", list}};
+  if (gates.heads) object["heads"] = numbers_json(*gates.heads);
+  return object;
+}
+
+GatesOfModel gates_from_event(const json& event) {
+  GatesOfModel gates;
+  if (!event.contains("gates")) return gates;
+  const json& object = field(event, "gates", json::value_t::object);
+  for (const json& gate : field(object, "scorers", json::value_t::array)) {
+    gates.scorers.push_back({.kind = text(gate, "kind"), .numbers = {}});
+    if (gate.contains("numbers"))
+      gates.scorers.back().numbers = numbers_from_json(field(gate, "numbers", json::value_t::object));
+  }
+  if (object.contains("heads")) gates.heads = numbers_from_json(field(object, "heads", json::value_t::object));
+  return gates;
+}
+
+}  // namespace kvscope::protocol

@@ -1,0 +1,69 @@
+// A gate's own numbers hold where nobody wrote others, and what was written wins: in a run, in score, in compare, and in
+// a preview of what was recorded. Whoever reads a number is told which one it was.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using kvscope::test::kvscope_run;
+using nlohmann::json;
+
+namespace {
+
+const std::string kText = KVSCOPE_SOURCE_DIR "/samples/prompts/2-fact-recall.txt";
+const std::string kRest = ",read=0,pool=0,drop=0.1,observe=256";
+
+json json_of(std::vector<std::string> words) {
+  words.insert(words.end(), {"--json", "--quiet", "--device", "cpu"});
+  const auto result = kvscope_run(words);
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "what was written of a policy wins over its gate in score, run, compare and what-if, and the rest is the gate's") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const test::TemporaryFolder folder;
+  const std::string model = test::sample_model().string(), gate = (folder / "gate").string(),
+                    trace = (folder / "t.h5").string();
+  REQUIRE(kvscope_run({"gate", "convert", model, "-o", gate, "--threshold", "0.25", "--sinks", "8"}).exit_code == 0);
+  const auto score = [&](const std::string& policy, bool with_gate) {
+    std::vector<std::string> words = {"score", model, "--text-file", kText, "--policy", policy, "--no-dense"};
+    if (with_gate) words.insert(words.end(), {"--gate", gate});
+    return json_of(words);
+  };
+  const json own = score("threshold", true), written = score("threshold:threshold=0", true);
+  CHECK(own["policy"] == "threshold:threshold=0.25,strict=0,sinks=8,window=64" + kRest);
+  CHECK(written["policy"] == "threshold:threshold=0,strict=0,sinks=8,window=64" + kRest);  // 0 is the method's own
+  CHECK(own["nll"] != written["nll"]);
+  CHECK(own["nll"].get<double>() ==
+        Approx(score("threshold:threshold=0.25,sinks=8", false)["nll"].get<double>()).margin(1e-5));
+  CHECK(written["nll"].get<double>() ==
+        Approx(score("threshold:threshold=0,sinks=8", false)["nll"].get<double>()).margin(1e-5));
+  CHECK(written["density"].get<double>() > own["density"].get<double>());
+
+  json_of({"run", model, "--prompt-file", kText, "--max-tokens", "4", "--policy", "threshold", "--gate", gate,
+           "--trace", trace});
+  CHECK(load_trace(trace, 0).policy.to_string() == own["policy"]);
+  const auto preview = [&](const std::string& policy) {
+    return json::parse(kvscope_run({"what-if", trace, policy, "--json"}).out);
+  };
+  CHECK(preview("threshold")["preview"] == preview("threshold")["recorded"]);
+  const json lower = preview("threshold:threshold=0");
+  CHECK(lower["preview"]["policy"] == written["policy"]);
+  CHECK(lower["preview"]["density"].get<double>() > lower["recorded"]["density"].get<double>());
+  const json compared =
+      json_of({"compare", trace, "--policy", "threshold:threshold=0", "--model", model, "--gate", gate});
+  CHECK(compared["policy"] == written["policy"]);
+  CHECK(compared["runs"][0]["compared_policy"] == written["policy"]);
+  CHECK(compared["runs"][0]["recorded_policy"] == own["policy"]);
+}

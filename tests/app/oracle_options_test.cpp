@@ -1,0 +1,144 @@
+// Which oracle a run is held against: what is asked is recorded, what the masses allow can be asked later, and where an
+// option has no meaning one line says where it has.
+
+#include "engine/core/study/oracle.h"
+#include "engine/core/trace/trace_live.h"
+#include "tests/app/capture_support.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+bool has_real_engine() { return !real_engine().empty() && fs::exists(sample_model() / "model.safetensors"); }
+
+std::string real_run(const TemporaryFolder& folder, const std::string& name, const std::string& oracle,
+                     const std::string& policy = "kvpop:budget=96") {
+  const std::string trace = (folder / name).string();
+  const auto result = kvscope_run(
+      {"run", sample_model().string(), "--prompt-file", KVSCOPE_SOURCE_DIR "/samples/prompts/2-fact-recall.txt",
+       "--max-tokens", "8", "--policy", policy, "--oracle", oracle, "--trace", trace, "--device", "cpu", "--quiet"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return trace;
+}
+
+json inspected(const std::string& trace) {
+  const auto result = kvscope_run({"inspect", trace, "--json"});
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("capture --oracle records in the trace, and in every run of it, the oracle that was asked for") {
+  const TemporaryFolder folder;
+  write_prompts(folder);
+  const std::string asked = "agg=mean,mass=rms,lse=dense,ahead=32,capacity=pooled,budget=25%";
+  const Capture capture{folder, "t.h5", {"--oracle", asked, "--quiet"}};
+  REQUIRE(capture.run().exit_code == 0);
+  const json object = inspected((folder / "t.h5").string());
+  const std::string text = OracleSpec::parse(asked).to_string();
+  CHECK(object["request"].get<std::string>().find("--oracle " + text) != std::string::npos);
+  for (int i = 0; i < kPrompts; ++i) CHECK(load_trace(folder / "t.h5", i).oracle == OracleSpec::parse(asked));
+  // Another one is another capture.
+  Capture other{folder, "t.h5", {"--resume", "--quiet", "--oracle", "mass=max"}};
+  check_error_line(other.run(), 2, "--oracle");
+}
+
+TEST_CASE("the masses that were recorded say which oracles a trace can be asked about later") {
+  if (!has_real_engine()) return skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  const std::string one = real_run(folder, "one.h5", "mass=rms,kinds=one"), all = real_run(folder, "all.h5", "");
+  const json of_one = inspected(one)["first_run"]["oracles"], of_all = inspected(all)["first_run"]["oracles"];
+  CHECK(of_all.size() == 24);  // four masses, three weights, two capacities
+  CHECK(of_one.size() == 6);   // the mean, its sum, and the one that was asked for
+  for (const char* name : {"mean", "sum", "rms", "mean, pooled", "sum, pooled", "rms, pooled"}) {
+    INFO(name);
+    REQUIRE(of_one.contains(name));
+    CHECK(of_one[name]["recall"] == of_all[name]["recall"]);
+  }
+}
+
+TEST_CASE("a pooled capacity is held against in run and what-if, and follows the traces into compare") {
+  if (!has_real_engine()) return skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  const std::string policy = "kvpop:budget=96", pooled = real_run(folder, "pooled.h5", "capacity=pooled"),
+                    head = real_run(folder, "head.h5", "");
+  const auto what_if = [&](const std::string& trace, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"what-if", trace, "kvpop:budget=80", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = kvscope_run(words);
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    return json::parse(result.out);
+  };
+  const json of_pooled = what_if(pooled, {}), asked = what_if(head, {"--oracle", "capacity=pooled"}),
+             of_head = what_if(head, {});
+  CHECK(of_pooled["preview"]["recall"] == asked["preview"]["recall"]);
+  CHECK(of_pooled["recorded"]["recall"] == asked["recorded"]["recall"]);
+  CHECK(of_head["recorded"]["recall"] != asked["recorded"]["recall"]);
+  CHECK(asked["recorded"]["oracle"].get<std::string>().find("capacity=pooled") != std::string::npos);
+  const RunRecord run = load_trace(head, 0);
+  OracleSpec spec = run.oracle;
+  spec.pooled = true;
+  const Oracle oracle(run, spec);
+  double recall = 0;
+  int n = 0;
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int kv_head = 0; kv_head < run.model.n_kv_heads; ++kv_head) {
+      const double of = oracle.counts(layer, kv_head, oracle.n_queries() - 1).recall();
+      if (!std::isnan(of)) recall += of, ++n;
+    }
+  }
+  CHECK(asked["recorded"]["recall"].get<double>() == Approx(recall / n).margin(1e-5));
+  const auto compared = kvscope_run({"compare", pooled, head, "--json"});
+  INFO(compared.err);
+  REQUIRE(compared.exit_code == 0);
+  const json common = json::parse(compared.out)["runs"][0]["common_oracle"];
+  CHECK(common["oracle"].get<std::string>().find("capacity=pooled") != std::string::npos);
+}
+
+TEST_CASE("where an oracle's option has no meaning, one line says where it has") {
+  const TemporaryFolder folder;
+  const std::string model = sample_model().string();
+  const auto trace = folder / "t.h5";
+  save_trace(trace, random_run(3), false);
+  check_error_line(kvscope_run({"score", model, "--text", "a", "--oracle", "capacity=pooled"}), 1,
+                   "unknown option of kvscope score; hint: of kvscope run, capture, what-if");
+  check_error_line(kvscope_run({"eval", model, "--oracle", "capacity=pooled"}), 1,
+                   "kvscope run, capture, what-if take one");
+  check_error_line(kvscope_run({"what-if", trace.string(), "full", "--oracle", "agg=mean"}), 1,
+                   "mass, weight, capacity and budget");
+  RunRecord mean_only = random_run(3);
+  mean_only.future = FutureKinds();
+  save_trace(folder / "mean.h5", mean_only, false);
+  check_error_line(kvscope_run({"what-if", (folder / "mean.h5").string(), "full", "--oracle", "mass=rms"}), 2,
+                   "masses that the run recorded");
+  if (!has_real_engine()) return skip("kvscope-engine or the sample model is not built");
+  check_error_line(kvscope_run({"run", model, "--prompt", "a", "--policy", "oracle:keep=25%,capacity=pooled", "--quiet",
+                                "--device", "cpu"}),
+                   1, "--oracle capacity=pooled of kvscope run, capture and what-if");
+}
+
+TEST_CASE("inspect opens a trace of version 1 and says which of its numbers are of the old oracle") {
+  const TemporaryFolder folder;
+  RunRecord run = random_run(3);
+  {
+    trace::LiveTrace live(folder / "old.h5", {.model = run.model, .capture = {}, .planned_runs = 1, .version = 1}, 240,
+                          false);
+    live.add(run);
+    live.pack(folder / "old.h5");
+    live.close();
+  }
+  const json object = inspected((folder / "old.h5").string());
+  CHECK(object["version"] == 1);
+  CHECK(object["first_run"]["oracles"].contains("mean"));  // counted anew
+  const std::string said = object["old_numbers"];
+  CHECK(said.find("runs/recall, runs/mass_recall and heads/oracle_evict_at of this file (version 1)") == 0);
+  CHECK(kvscope_run({"inspect", (folder / "old.h5").string()}).out.find(said.substr(0, 60)) != std::string::npos);
+  save_trace(folder / "new.h5", run, false);
+  CHECK_FALSE(inspected((folder / "new.h5").string()).contains("old_numbers"));
+}
