@@ -213,7 +213,6 @@ TEST_CASE("the NLL of a piece is that of score under every policy of the sweep",
   const auto all = model.tokenizer().encode_typed(read_file(kText, 1 << 24).substr(0, 4000), false);
   const std::vector<std::int32_t> ids(all.begin(), all.begin() + 160);
   std::vector<std::string> policies = sweep_policies(160);
-  policies.resize(policies.size() / 3);
   policies.push_back("full");
   policies.push_back("kvpop:budget=90");
   for (const std::string& text : policies) {
