@@ -18,6 +18,7 @@ extern const CommandSpec score_command;
 extern const CommandSpec tokenize_command;
 extern const CommandSpec inspect_command;
 extern const CommandSpec gate_command;
+extern const CommandSpec gates_command;
 extern const CommandSpec figure_command;
 extern const CommandSpec heads_command;
 extern const CommandSpec what_if_command;
@@ -32,9 +33,10 @@ extern const CommandSpec doctor_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,   &capture_command, &merge_command, &score_command,   &tokenize_command, &inspect_command,
-      &gate_command,  &figure_command,  &heads_command, &what_if_command, &compare_command,  &export_command,
-      &train_command, &eval_command,    &bench_command, &models_command,  &policies_command, &doctor_command,
+      &run_command,     &capture_command, &merge_command,    &score_command,  &tokenize_command,
+      &inspect_command, &gate_command,    &gates_command,    &figure_command, &heads_command,
+      &what_if_command, &compare_command, &export_command,   &train_command,  &eval_command,
+      &bench_command,   &models_command,  &policies_command, &doctor_command,
   };
   return list;
 }
