@@ -57,10 +57,11 @@ void Session::use_gate(const std::string& name) {
     usage_error("gate", in_quotes(name), names.empty() ? "a gate of this model, which has none" : names);
   }
   if (!gate->fits()) usage_error("gate", name + " does not fit: " + gate->misfit);
-  if (used_gate() == gate) return;
+  const std::vector<std::string> wanted = gates_.with(*gate, engine_.gates());
+  if (wanted == engine_.gates() || used_gate() == gate) return;
   engine_.check_idle();
   const std::string path = engine_.model_path();
-  engine_.set_gates(gates_.with(*gate, engine_.gates()));
+  engine_.set_gates(wanted);
   engine_.load(path);
 }
 
