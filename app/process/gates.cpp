@@ -44,11 +44,13 @@ std::uint64_t bytes_of(const fs::path& path, const std::string& format) {
   if (!fs::is_directory(path, error)) return fs::file_size(path, error);
   std::uint64_t bytes = 0;
   for (const auto& entry : fs::directory_iterator(path, error)) {
-    // In a model's folder the weights are not the gate's.
+    // In a model's folder the weights are not the gate's, nor are curves and cards anywhere.
     const bool is_own = !fs::exists(path / "config.json", error) || has_own_config(format) ||
                         entry.path().filename().string().find("scorer") != std::string::npos ||
                         entry.path().filename().string().starts_with("gate");
-    if (is_own && entry.is_regular_file(error)) bytes += entry.file_size(error);
+    const std::string kind = entry.path().extension().string();
+    const bool is_read = kind != ".csv" && kind != ".md";
+    if (is_own && is_read && entry.is_regular_file(error)) bytes += entry.file_size(error);
   }
   return bytes;
 }

@@ -130,7 +130,7 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
   CHECK(test::error_of([&] { file.begin(elsewhere); }).find("weights_hash") != std::string::npos);
   EvalFacts changed = some_facts();
   changed.inputs = {"config.json 1", "book.txt 2"};
-  CHECK(test::error_of([&] { file.begin(changed); }).find("no such file (expected \"config.json 1\"") !=
+  CHECK(test::error_of([&] { file.begin(changed); }).find("answers from no such file; expected \"config.json 1\"") !=
         std::string::npos);
   std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
   CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not a file") != std::string::npos);
@@ -178,7 +178,7 @@ TEST_CASE("a stopped evaluation does not go on with a text, a filler or a config
   const std::vector<std::string> words = {"eval",        folder.path().string(),
                                           "--texts",     (folder / "book.txt").string(),
                                           "--pieces",    "1",
-                                          "--length",    "512",
+                                          "--length",    "1024",
                                           "--tasks",     "fact_recall",
                                           "--questions", "1",
                                           "--filler",    (folder / "around.txt").string(),

@@ -86,7 +86,8 @@ json tokenizer_of(const Distilled& model) {
 }
 
 std::string chat_template(const std::string& name) {
-  for (const json& t : read_json(kGolden + "chat.json", {.max_bytes = 4u << 20})["templates"]) {
+  const json golden = read_json(kGolden + "chat.json", {.max_bytes = 4u << 20});
+  for (const json& t : golden["templates"]) {
     if (t["name"] == name) return t["text"];
   }
   FAIL("no template " << name);
