@@ -1,6 +1,7 @@
 // kvscope capture: many prompts into one trace that survives kill -9.
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 
@@ -169,7 +170,7 @@ int capture(const Arguments& arguments) {
     recorded = check_beginning(plan, arguments.has("quiet"));
   }
   EngineJob job(arguments);
-  ModelInfo model = job.load(model_path);
+  ModelInfo model = job.load(model_path, std::array{request.policy});
   if (resumes) {
     check_same_model(plan, recorded.model, model);
     model = recorded.model;  // the folder may have another name today; in one trace it has one

@@ -18,6 +18,7 @@ extern const CommandSpec score_command;
 extern const CommandSpec tokenize_command;
 extern const CommandSpec inspect_command;
 extern const CommandSpec gate_command;
+extern const CommandSpec gates_command;
 extern const CommandSpec figure_command;
 extern const CommandSpec heads_command;
 extern const CommandSpec what_if_command;
@@ -32,9 +33,10 @@ extern const CommandSpec doctor_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,   &capture_command, &merge_command, &score_command,   &tokenize_command, &inspect_command,
-      &gate_command,  &figure_command,  &heads_command, &what_if_command, &compare_command,  &export_command,
-      &train_command, &eval_command,    &bench_command, &models_command,  &policies_command, &doctor_command,
+      &run_command,     &capture_command, &merge_command,    &score_command,  &tokenize_command,
+      &inspect_command, &gate_command,    &gates_command,    &figure_command, &heads_command,
+      &what_if_command, &compare_command, &export_command,   &train_command,  &eval_command,
+      &bench_command,   &models_command,  &policies_command, &doctor_command,
   };
   return list;
 }
@@ -63,8 +65,7 @@ std::string general_help() {
       "  --help                     this text; kvscope COMMAND --help for one command\n"
       "  --version                  version and what it is built from\n"
       "  --engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n"
-      "  --size WxH                 size of the window (1600x1000)\n"
-      "  --scale X                  user interface scale, 0.5 to 3 (1)\n"
+      "  --size WxH, --scale X      of the window (1600x1000), and of all that is in it, 0.5 to 3 (1)\n"
       "  --light                    light theme\n"
       "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"
       "  --script FILE              run a list of commands from a JSON file\n"

@@ -1,6 +1,7 @@
 // The second half of kvscope compare: TRACE --policy SPEC.
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "app/cli/command_list.h"
@@ -154,8 +155,9 @@ void print_tokens(const RunRecord& run, const Scored& recorded, const Scored& co
   std::printf("%s\n", format_table(rows).c_str());
 }
 
-ModelInfo load_same_model(EngineJob& job, const std::string& folder, const TraceInfo& info) {
-  const ModelInfo model = job.load(folder);
+ModelInfo load_same_model(EngineJob& job, const std::string& folder, const TraceInfo& info,
+                          std::span<const PolicySpec> policies) {
+  const ModelInfo model = job.load(folder, policies);
   if (model.weights_hash != info.model.weights_hash || model.vocab_size != info.model.vocab_size ||
       model.n_layers != info.model.n_layers || model.n_kv_heads != info.model.n_kv_heads)
     throw Error({.file = folder,
@@ -213,7 +215,7 @@ int compare_policies(const Arguments& arguments) {
   const int end = arguments.has("run") ? first + 1 : info.n_runs;
   const bool json = arguments.has("json");
   EngineJob job(arguments);
-  load_same_model(job, folder, info);
+  load_same_model(job, folder, info, std::array{policy, trace.load(first).policy});
   job.show_engine_progress(end - first == 1);
   const Printer printer(folder);
   ordered_json runs = ordered_json::array();

@@ -1,9 +1,11 @@
 #include "app/cli/engine_job.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
 #include "app/cli/output.h"
+#include "app/process/gates.h"
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "app/session/run_setup.h"
@@ -32,10 +34,11 @@ std::string choice(const Arguments& arguments, std::string_view option,
 
 EngineJob::EngineJob(const Arguments& arguments)
     : progress_(arguments.has("quiet")),
+      arguments_(arguments),
       load_{.model = "",
             .device = choice(arguments, "device", {"auto", "cpu", "cuda"}),
             .dtype = choice(arguments, "dtype", {"auto", "float32", "bfloat16"}),
-            .gates = arguments.texts("gate")},
+            .gates = {}},
       client_({.command = arguments.text("engine")}) {
   catch_interrupts();
   std::optional<nlohmann::json> first;
@@ -107,8 +110,9 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
   }
 }
 
-ModelInfo EngineJob::load(const std::string& model) {
+ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> policies) {
   load_.model = model;
+  load_.gates = gate_arguments(arguments_, model, policies);
   const auto done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
   return protocol::model_from_event(done);
@@ -135,6 +139,18 @@ std::optional<Tokenizer> tokenizer_of(const std::string& model) {
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+std::vector<std::string> gate_arguments(const Arguments& arguments, const std::string& model,
+                                        std::span<const PolicySpec> policies) {
+  std::vector<std::string> given = arguments.texts("gate");
+  if (!arguments.has("engine")) return gates_to_load(model, given, policies);
+  for (std::string& text : given) {
+    const auto known = known_gates(model);
+    const auto found = std::ranges::find(known, text, &KnownGate::name);
+    if (found != known.end()) text = found->path.string();
+  }
+  return given;
 }
 
 std::string model_argument(const Arguments& arguments, const std::string& model) {

@@ -4,7 +4,9 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "app/cli/arguments.h"
 #include "app/cli/progress.h"
@@ -17,8 +19,8 @@ namespace kvscope::app {
 /// --engine, --device, --dtype, --quiet: every command that needs an engine has them.
 inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
                                              "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
-inline constexpr OptionSpec kGateOption = {"gate", "PATH",
-                                           "scorer, gate or head directory (docs/gates.md); may be given again", true};
+inline constexpr OptionSpec kGateOption = {"gate", "PATH|NAME",
+                                           "scorer, gate or head directory (kvscope gates); may be given again", true};
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
                                             "the policy acts after every N tokens, from the text's first on (1)"};
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
@@ -33,7 +35,8 @@ class EngineJob {
   explicit EngineJob(const Arguments& arguments);
   const EngineGreeting& greeting() const { return greeting_; }
 
-  ModelInfo load(const std::string& model);
+  /// With the gates that --gate names and those that the policies need (app/process/gates.h).
+  ModelInfo load(const std::string& model, std::span<const PolicySpec> policies);
   /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
   /// cancels the request, as does a stdout that takes no more of what `handler` writes; it then ends with status
   /// "cancelled". Throws Error for an `error` event, a dead engine, an event that does not fit.
@@ -57,6 +60,7 @@ class EngineJob {
   std::chrono::steady_clock::time_point last_event_ = std::chrono::steady_clock::now();
   bool silence_said_ = false;
   bool show_engine_progress_ = true;
+  const Arguments& arguments_;
   protocol::LoadRequest load_;
   EngineClient client_;
   EngineGreeting greeting_;
@@ -68,5 +72,9 @@ std::optional<Tokenizer> tokenizer_of(const std::string& model);
 /// spares starting an engine for a typing error. Leaves what it does not know as it is when --engine is given: the path may
 /// be on another machine then.
 std::string model_argument(const Arguments& arguments, const std::string& model);
+/// What the engine is to read of gates: those of --gate, by path or name, and those that the policies need. With --engine the
+/// machine that has them may be another one, and only what is named is passed on. Throws Error.
+std::vector<std::string> gate_arguments(const Arguments& arguments, const std::string& model,
+                                        std::span<const PolicySpec> policies);
 
 }  // namespace kvscope::app

@@ -58,9 +58,11 @@ EvalRequest request_of(const Arguments& arguments) {
   request.model = model_argument(arguments, arguments.positionals()[0]);
   request.device = arguments.text("device", request.device);
   request.dtype = arguments.text("dtype", request.dtype);
-  request.gates = arguments.texts("gate");
   request.tasks = split(arguments.text("tasks"), ',');
   request.policies = split(arguments.text("policies"), ';');
+  std::vector<PolicySpec> policies;
+  for (const std::string& text : request.policies) policies.push_back(PolicySpec::parse(text));
+  request.gates = gate_arguments(arguments, request.model, policies);
   request.sweep = arguments.has("sweep");
   request.texts = arguments.texts("texts");
   request.questions = static_cast<int>(arguments.integer("questions", request.questions, 1, 100'000));

@@ -24,11 +24,28 @@ std::string first_line(const std::string& request, const EvalFacts& facts) {
       .dump();
 }
 
+/// Of two lists of files with their hashes, the first that differs.
+[[noreturn]] void refuse_input(const std::filesystem::path& path, const nlohmann::json& there,
+                               const nlohmann::json& now) {
+  const auto text_of = [](const nlohmann::json& list, std::size_t i) {
+    return list.is_array() && i < list.size() ? list[i].dump() : std::string("no such file");
+  };
+  std::size_t i = 0;
+  while (i < now.size() && text_of(there, i) == now[i].dump()) ++i;
+  throw Error({.code = ExitCode::usage,
+               .file = path.string(),
+               .where = "inputs",
+               .found = "answers from " + text_of(there, i),
+               .expected = text_of(now, i) + ", as the file is now",
+               .hint = "restore the file to go on, or give another -o"});
+}
+
 /// The first field in which two objects differ, with both values.
 [[noreturn]] void refuse(const std::filesystem::path& path, const nlohmann::json& there, const nlohmann::json& asked) {
   for (const auto& [name, value] : asked.items()) {
     const auto found = there.find(name);
     if (found != there.end() && *found == value) continue;
+    if (name == "inputs") refuse_input(path, found == there.end() ? nlohmann::json() : *found, value);
     throw Error({.code = ExitCode::usage,
                  .file = path.string(),
                  .where = name,

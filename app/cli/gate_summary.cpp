@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "app/process/gates.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
@@ -41,17 +42,11 @@ std::string defaults_text(const PolicySpec& spec, const GatesOfPolicy& gates) {
 
 ordered_json policy_defaults(const GateFile& gate) {
   const GateNumbers numbers = numbers_of(gate);
-  const std::string_view kind = name_of(gate.config.kind);
   ordered_json result = ordered_json::object();
   for (const PolicyInfo& info : policy_list()) {
     const PolicySpec spec = PolicySpec::parse(info.name);
-    const Policy& policy = policy_of(spec);
+    if (!reads_gate(spec, name_of(gate.config.kind))) continue;
     const bool is_heads = gate.config.kind == GateKind::duo;
-    const bool reads_kind =
-        info.gates.empty() || std::find(info.gates.begin(), info.gates.end(), kind) != info.gates.end();
-    const bool reads =
-        is_heads ? policy.reads_heads(spec) : reads_kind && policy.plan(spec, {}).source == ScoreSource::gate;
-    if (!reads) continue;
     result[std::string(info.name)] =
         defaults_text(spec, is_heads ? GatesOfPolicy{.heads = &numbers} : GatesOfPolicy{.scorer = &numbers});
   }

@@ -101,7 +101,6 @@ int bench(const Arguments& arguments) {
   nlohmann::json args = given_options(
       arguments, {"policy", "shape", "prompt-tokens", "max-tokens", "batch", "chunk", "repeats", "device", "dtype"});
   args["name"] = name;
-  args["gates"] = arguments.texts("gate");
   if (arguments.has("shape")) {
     if (arguments.has("gate"))
       usage_error("--shape and --gate", "both given", "one of them: random weights have no gate");
@@ -109,7 +108,11 @@ int bench(const Arguments& arguments) {
   }
   const std::string model = arguments.text("model", sample_model().string());
   if (model.empty()) throw Error({.file = "--model", .found = "no sample model", .expected = "--model FOLDER"});
-  args["model"] = model_argument(arguments, model);
+  const std::string folder = model_argument(arguments, model);
+  std::vector<PolicySpec> policies;
+  if (arguments.has("policy")) policies.push_back(PolicySpec::parse(arguments.text("policy")));
+  args["model"] = folder;
+  args["gates"] = gate_arguments(arguments, folder, policies);
   return run_job(arguments, "bench", args);
 }
 

@@ -1,5 +1,6 @@
 // kvscope run: decode a prompt, stream the answer, keep the trace.
 
+#include <array>
 #include <cstdio>
 
 #include "app/cli/arguments.h"
@@ -140,7 +141,7 @@ int run(const Arguments& arguments) {
   }
   const RunRequest request = request_of(arguments, model_path);
   EngineJob job(arguments);
-  const ModelInfo model = job.load(model_path);
+  const ModelInfo model = job.load(model_path, std::array{request.policy});
   const bool json = arguments.has("json");
   AnswerStream stream(json, request.stop);
   std::string text;

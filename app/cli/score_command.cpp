@@ -1,5 +1,6 @@
 // kvscope score: teacher-forced log-probability of each token under a policy.
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -93,7 +94,7 @@ int score(const Arguments& arguments) {
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
                        .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
   EngineJob job(arguments);
-  job.load(model_path);
+  job.load(model_path, std::array{policy});
   const std::optional<ScoreFacts> facts = read_text(job, request);
   if (!facts) return static_cast<int>(ExitCode::cancelled);
   std::optional<double> dense_nll;

@@ -3,6 +3,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/command_list.h"
+#include "app/cli/engine_job.h"
 #include "app/process/models.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"engine", "COMMAND", "start this instead of kvscope-engine"},
     {"device", "NAME", "auto, cpu or cuda"},
-    {"gate", "PATH", "a scorer, gate or head directory (docs/gates.md); may be given again", true},
+    kGateOption,
     {"dtype", "NAME", "auto, float32 or bfloat16"},
     {"size", "WxH", "size of the window"},
     {"scale", "X", "user interface scale"},
@@ -53,10 +54,11 @@ int window_main(const std::vector<std::string>& words) {
     }
     options.open = named->string();
   }
+  const std::string folder = options.open.empty() ? first_model().string() : options.open;
   options.session = {.engine_command = arguments.text("engine"),
                      .device = arguments.text("device", "auto"),
                      .dtype = arguments.text("dtype", "auto"),
-                     .gates = arguments.texts("gate"),
+                     .gates = gate_arguments(arguments, folder, {}),
                      .wake = {}};
   if (arguments.has("size")) parse_size(arguments.text("size"), options.width, options.height);
   options.scale = static_cast<float>(arguments.real("scale", 0, 0.5, 3));

@@ -89,12 +89,16 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                   session.next_run().set_prompt(read_text_file(path, kMaxPromptBytes));
                   return path.string();
                 }});
-  registry.add({"policy.set", "Change the policy", "Policy", "",
-                "policy: text | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
-                nullptr, [&session](const nlohmann::json& arguments) {
-                  session.set_policy(changed_policy(session.parameters().policy, arguments));
-                  return session.parameters().policy.to_string();
-                }});
+  registry.add(
+      {"policy.set", "Change the policy", "Policy", "",
+       "policy: text, gate: name | parameter: name, value: number | budget: number, kind: tokens|keep|compression",
+       nullptr, [&session](const nlohmann::json& arguments) {
+         const PolicySpec policy = changed_policy(session.parameters().policy, arguments);
+         // First, so that no other gate is loaded for the policy meanwhile.
+         if (has_argument(arguments, "gate")) session.use_gate(text_argument(arguments, "gate"));
+         session.set_policy(policy);
+         return session.parameters().policy.to_string();
+       }});
   registry.add({"run.max_tokens", "Set how many tokens to generate", "Run", "", "n: number", nullptr,
                 [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));

@@ -155,12 +155,4 @@ fs::path first_model() {
   return fetched ? *fetched : sample_model();
 }
 
-std::vector<KnownGate> known_gates(const std::string& model_name, const fs::path& model_folder) {
-  std::vector<KnownGate> gates;
-  for (const fs::path& folder : {shipped_folder("samples") / "gates" / model_name, model_folder / "gates"}) {
-    for (const fs::path& gate : folders_in(folder)) gates.push_back({gate.filename().string(), gate});
-  }
-  return gates;
-}
-
 }  // namespace kvscope::app

@@ -35,11 +35,4 @@ std::string model_folder_or(const std::string& text);
 /// What a window without arguments opens: set-up's model, else the sample; empty if neither is here.
 std::filesystem::path first_model();
 
-/// Gates that came with a model of this name or lie in its folder (gates/NAME), in order of name.
-struct KnownGate {
-  std::string name;
-  std::filesystem::path path;
-};
-std::vector<KnownGate> known_gates(const std::string& model_name, const std::filesystem::path& model_folder);
-
 }  // namespace kvscope::app

@@ -78,7 +78,7 @@ void EngineLink::discard() {
 }
 
 void EngineLink::load(const std::string& path) {
-  if (run_in_progress()) usage_error("model", "a run is in progress", "", "cancel it first");
+  check_idle();
   start();
   options_.load.model = path;
   model_.reset();
@@ -86,6 +86,10 @@ void EngineLink::load(const std::string& path) {
   state_ = EngineState::loading;
   load_request_ = client_->request(options_.load);
   revision_.rise();
+}
+
+void EngineLink::check_idle() const {
+  if (run_in_progress()) usage_error("model", "a run is in progress", "", "cancel it first");
 }
 
 void EngineLink::check_ready() const {
@@ -191,12 +195,16 @@ void EngineLink::request_done(const nlohmann::json& event) {
   if (id == load_request_) {
     load_request_ = -1;
     model_ = protocol::model_from_event(event);
+<<<<<<< HEAD
     gates_ = protocol::gates_from_event(event);
     if (options_.on_model) options_.on_model(*model_);
+=======
+>>>>>>> wc
     state_ = EngineState::ready;
     progress_ = {};
     messages_.log("loaded " + model_->name + " (" + model_->architecture + ", " + model_->dtype + ") on " +
                   model_->device);
+    if (options_.on_model) options_.on_model();  // last: it may ask for another load
   } else if (id == run_request_) {
     run_request_ = -1;
     state_ = EngineState::ready;

@@ -40,7 +40,7 @@ class EngineLink {
     std::function<void()> wake;  // called from other threads when poll() has something to do
     std::function<void(RunAssembler::Snapshot)> on_snapshot;  // the run in progress has grown
     std::function<void()> on_run_done;                        // the engine has answered the run
-    std::function<void(const ModelInfo&)> on_model;           // a model is ready
+    std::function<void()> on_model;                           // a model is ready
   };
   /// `background` gives up engines that hang: that takes a second.
   EngineLink(Options options, Messages& messages, Revision& revision, Worker& background);
@@ -51,6 +51,11 @@ class EngineLink {
   void discard();
   /// Loads a model, starting the engine first if there is none. Throws Error (usage) while a run is in progress.
   void load(const std::string& path);
+  /// Of the next load: files and folders with gates. Those that are asked for go before those beside the model.
+  void set_gates(std::vector<std::string> gates) { options_.load.gates = std::move(gates); }
+  const std::vector<std::string>& gates() const { return options_.load.gates; }
+  /// Throws Error (usage) while a run is in progress.
+  void check_idle() const;
   /// Throws Error (usage) unless a run could begin now.
   void check_ready() const;
   /// `record`: what its facts are added to.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/process/paths.h"
 #include "app/process/usage.h"
 #include "app/session/run_setup.h"
 #include "engine/core/policy/gates_of_model.h"
@@ -14,6 +15,8 @@ Session::Session(Options options)
     : messages_(revision_),
       files_(options.trace_program, messages_, revision_, background_),
       next_run_(revision_, background_),
+      given_gates_(options.gates),
+      gates_(revision_, background_, [this] { fit_policy(); }),
       engine_({.command = options.engine_command,
                .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
                .wake = options.wake,
@@ -24,11 +27,15 @@ Session::Session(Options options)
                      update_shown();
                    },
                .on_run_done = [this] { run_done(); },
+<<<<<<< HEAD
                .on_model =
                    [this](const ModelInfo& model) {
                      fit_policy(model);
                      request_preview();  // its gates may say what nobody wrote
                    }},
+=======
+               .on_model = [this] { fit_policy(); }},
+>>>>>>> wc
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
@@ -44,17 +51,46 @@ bool Session::poll() {
 // ------------------------------------------------------------------------------------------------ engine and runs
 
 void Session::open_model(const std::string& path) {
+  if (path != engine_.model_path()) engine_.set_gates(given_gates_);
   engine_.load(path);
   if (engine_.state() == EngineState::dead) return;
   files_.remember(path);
   next_run_.read_tokenizer(path);
+  gates_.look(path, given_gates_);
 }
 
-void Session::fit_policy(const ModelInfo& model) {
+void Session::use_gate(const std::string& name) {
+  const GateFacts* gate = gates_.find(name);
+  if (!gate) {
+    std::string names;
+    for (const GateFacts& one : gates_.found()) names.append(names.empty() ? "" : ", ").append(one.gate.name);
+    usage_error("gate", in_quotes(name), names.empty() ? "a gate of this model, which has none" : names);
+  }
+  if (!gate->fits()) usage_error("gate", name + " does not fit: " + gate->misfit);
+  const std::vector<std::string> wanted = gates_.with(*gate, engine_.gates());
+  if (wanted == engine_.gates() || used_gate() == gate) return;
+  engine_.check_idle();
+  const std::string path = engine_.model_path();
+  engine_.set_gates(wanted);
+  engine_.load(path);
+}
+
+const GateFacts* Session::used_gate() const { return gates_.used_by(parameters().policy, engine_.gates()); }
+
+void Session::load_missing_gate() {
+  const PolicySpec& policy = parameters().policy;
+  const PolicyInfo* info = find_policy(policy.name);
+  if (!info || info->gates.empty() || used_gate() || run_in_progress()) return;
+  if (const GateFacts* gate = gates_.first_for(policy)) use_gate(gate->gate.name);
+}
+
+void Session::fit_policy() {
   const PolicyInfo* info = find_policy(parameters().policy.name);
-  if (!info || !info->needs_scorer || !model.scorer.empty()) return;
+  if (!info || !info->needs_scorer || !engine_.model() || !gates_.known()) return;
+  load_missing_gate();
+  if (!engine_.model() || !engine_.model()->scorer.empty()) return;
   const PolicySpec fits = PolicySpec::parse("h2o:keep=25%,window=16");
-  messages_.notify(model.name + " has no gate for " + std::string(info->title) + ": the policy is now " +
+  messages_.notify(engine_.model()->name + " has no gate for " + std::string(info->title) + ": the policy is now " +
                    fits.to_string());
   set_policy(fits);
 }
@@ -149,6 +185,7 @@ void Session::set_policy(const PolicySpec& policy) {
   // A number that was written is another wish than the same one left open: a gate's own would take its place.
   if (policy == parameters().policy && policy.unwritten == parameters().policy.unwritten) return;
   next_run_.set_policy(policy);
+  load_missing_gate();
   request_preview();
 }
 
@@ -185,7 +222,9 @@ int Session::n_positions() const {
 
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
-  return run_command_line(model.empty() ? "MODEL" : model, next_run_.request());
+  std::string line = run_command_line(model.empty() ? "MODEL" : model, next_run_.request());
+  for (const std::string& gate : engine_.gates()) line += " --gate " + shell_quote(gate);
+  return line;
 }
 
 // ------------------------------------------------------------------------------------------------ traces

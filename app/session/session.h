@@ -13,6 +13,7 @@
 #include "app/session/engine_link.h"
 #include "app/session/files.h"
 #include "app/session/messages.h"
+#include "app/session/model_gates.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
 #include "app/session/run_list.h"
@@ -50,6 +51,14 @@ class Session {
   void clamp_selection();
 
   void open_model(const std::string& path);
+  /// Gates that go with the open model, as far as this machine can see.
+  const ModelGates& gates() const { return gates_; }
+  /// Has the present policy decide by the gate of that name, before any other of its kind: the model is loaded again unless the
+  /// engine has it in that place. Throws Error (usage) for a name that is not there, or while a run is in progress.
+  void use_gate(const std::string& name);
+  /// The gate by which the present policy decides; nullptr if it reads none, or none that was found.
+  const GateFacts* used_gate() const;
+  bool is_used(const GateFacts& gate) const { return used_gate() == &gate; }
   void restart_engine();  // and loads its model again
 
   /// Throws Error (usage) if a run is in progress or there is no model; the parameters' policy must fit.
@@ -96,8 +105,10 @@ class Session {
  private:
   void start(const RunRequest& request, RunList::Place place);
   void run_done();
-  /// A policy that reads a gate becomes one that needs none, where the model has no gate.
-  void fit_policy(const ModelInfo& model);
+  /// Once a model is there and its gates are known: a policy that reads a gate becomes one that needs none, where there is none.
+  void fit_policy();
+  /// A policy that reads a gate which is found and not loaded has the first of them loaded.
+  void load_missing_gate();
   void clear_preview();
   void update_shown();
 
@@ -108,6 +119,8 @@ class Session {
   RunList runs_;
   ShownRuns shown_;
   views::Selection selection_;
+  std::vector<std::string> given_gates_;  // of every model: --gate
+  ModelGates gates_;
   EngineLink engine_;
   Preview preview_;
   Worker background_;  // last: its thread ends before what its jobs refer to

@@ -82,6 +82,12 @@ std::vector<std::string> texts(const JsonObject& object, const char* key) {
   return list;
 }
 
+std::vector<std::string> gate_names(const ModelGates& gates) {
+  std::vector<std::string> names;
+  for (const GateFacts& facts : gates.found()) names.push_back(facts.gate.name);
+  return names;
+}
+
 json parameters_json(const Parameters& parameters) {
   return {{"prompt", parameters.prompt},
           {"raw", parameters.raw},
@@ -111,6 +117,8 @@ nlohmann::json Session::state() const {
   return {{"engine", app::to_string(engine_.state())},
           {"engine_pid", engine_.pid()},
           {"model", engine_.model() ? json(engine_.model()->name) : json()},
+          {"gates", gate_names(gates_)},
+          {"gate", used_gate() ? json(used_gate()->gate.name) : json()},
           {"running", run_in_progress()},
           {"runs", runs},
           {"a", shown_json(shown_a(), a() ? a()->id : 0)},

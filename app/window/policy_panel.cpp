@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "app/process/gates.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
 #include "engine/core/policy/policy.h"
@@ -42,16 +43,40 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   return spec + ":sinks=4,window=" + std::to_string(tokens - 4);
 }
 
+// The gates that were found for the model and that a policy was made for, each as a choice of its own: taking one loads it.
+void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
+  const PolicySpec plain = PolicySpec::parse(policy.name);
+  if (policy.gates.empty()) return;
+  for (const GateFacts& gate : panel.session.gates().found()) {
+    if (!reads_gate(plain, gate.kind)) continue;
+    const bool used = policy.name == panel.session.parameters().policy.name && panel.session.is_used(gate);
+    const std::string label = "    " + gate.gate.name + "  (" + gate.decision + ")##" + gate.gate.path.string();
+    if (ImGui::Selectable(label.c_str(), used, gate.fits() ? 0 : ImGuiSelectableFlags_Disabled))
+      panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}, {"gate", gate.gate.name}});
+    panel.item("policy.choice." + std::string(policy.name) + "." + gate.gate.name);
+    tooltip(panel, gate.fits() ? gate.gate.path.string() : gate.misfit);
+  }
+}
+
+std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
+  std::string title(policy.title);
+  if (policy.gates.empty()) return title;
+  const GateFacts* gate = panel.session.used_gate();
+  return gate ? title + ": " + gate->gate.name : title;
+}
+
 void draw_policy_choice(Panel& panel) {
   const PolicySpec& now = panel.session.parameters().policy;
   const PolicyInfo* info = find_policy(now.name);
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::BeginCombo("##policy", info ? std::string(info->title).c_str() : now.name.c_str())) {
+  if (ImGui::BeginCombo("##policy", info ? title_with_gate(panel, *info).c_str() : now.name.c_str())) {
     for (const PolicyInfo& policy : policy_list()) {
       if (ImGui::Selectable(std::string(policy.title).c_str(), policy.name == now.name)) {
         panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
       }
+      panel.item("policy.choice." + std::string(policy.name));
       tooltip(panel, policy.definition);
+      draw_gate_choices(panel, policy);
     }
     ImGui::EndCombo();
   }

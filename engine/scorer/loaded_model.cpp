@@ -34,6 +34,7 @@ void LoadedModel::add(LoadedGate gate) {
 
 void LoadedModel::add(const std::filesystem::path& path) {
   const GateFile gate = load_gate(path, config());
+  gate_hashes_.push_back(path.filename().string() + " " + gate.hash);
   if (gate.config.kind == GateKind::duo) {
     heads_ = {gate.config, gate.tensors.at("alpha").values};
     return;
@@ -49,7 +50,13 @@ LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOpt
                               const LoadProgress& progress) {
   LoadedModel model(Model::load(folder, options.device, options.dtype, progress));
   for (const std::string& path : options.gates) model.add(path);
-  for (const std::filesystem::path& path : gates_beside(folder)) model.add(path);
+  for (const std::filesystem::path& path : gates_beside(folder)) {
+    const bool is_there = std::any_of(options.gates.begin(), options.gates.end(), [&](const std::string& given) {
+      std::error_code none;
+      return std::filesystem::equivalent(given, path, none);
+    });
+    if (!is_there) model.add(path);
+  }
   return model;
 }
 

@@ -67,6 +67,8 @@ class LoadedModel {
   /// Uniform scores drawn from this seed; made when first asked for.
   const TokenScorer& random_scorer(std::uint64_t seed) const;
   const HeadDirectory& heads() const { return heads_; }
+  /// "wgkv-0.01 1f2e...": what was read of gates, with GateFile::hash, in the order of loading.
+  const std::vector<std::string>& gate_hashes() const { return gate_hashes_; }
 
  private:
   explicit LoadedModel(Model model) : model_(std::move(model)) {}
@@ -78,6 +80,7 @@ class LoadedModel {
   Model model_;
   std::vector<LoadedGate> gates_;  // each scorer points to the model's weights
   HeadDirectory heads_;
+  std::vector<std::string> gate_hashes_;
   mutable std::map<std::uint64_t, std::shared_ptr<TokenScorer>> random_;  // by seed
 };
 

@@ -128,6 +128,10 @@ TEST_CASE("a file of answers goes on where it was cut, and refuses another reque
   elsewhere.weights_hash = "13";
   EvalFile file(path, request);
   CHECK(test::error_of([&] { file.begin(elsewhere); }).find("weights_hash") != std::string::npos);
+  EvalFacts changed = some_facts();
+  changed.inputs = {"config.json 1", "book.txt 2"};
+  CHECK(test::error_of([&] { file.begin(changed); }).find("answers from no such file; expected \"config.json 1\"") !=
+        std::string::npos);
   std::ofstream(folder / "notes.txt") << "{\"a\": 1}\n";
   CHECK(test::error_of([&] { EvalFile(folder / "notes.txt", request); }).find("not a file") != std::string::npos);
 }
@@ -159,4 +163,66 @@ TEST_CASE("kvscope eval asks, keeps its answers, and asks nothing twice", "[eval
   const auto refused = kvscope_run(other);
   CHECK(refused.exit_code == 1);
   CHECK(refused.err.find("questions") != std::string::npos);
+}
+
+TEST_CASE("a stopped evaluation does not go on with a text, a filler or a configuration that has changed", "[eval]") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+    std::filesystem::copy_file(test::sample_model() / name, folder / name);
+  const std::string text = read_text(test::source_folder() / "samples/prompts/heldout.txt").substr(0, 20000);
+  std::ofstream(folder / "book.txt") << text;
+  std::ofstream(folder / "around.txt") << text;
+  const std::string path = (folder / "answers.jsonl").string();
+  const std::vector<std::string> words = {"eval",        folder.path().string(),
+                                          "--texts",     (folder / "book.txt").string(),
+                                          "--pieces",    "1",
+                                          "--length",    "1024",
+                                          "--tasks",     "fact_recall",
+                                          "--questions", "1",
+                                          "--filler",    (folder / "around.txt").string(),
+                                          "--policies",  "full",
+                                          "--device",    "cpu",
+                                          "--quiet",     "-o",
+                                          path};
+  const auto first = kvscope_run(words);
+  INFO(first.err);
+  REQUIRE(first.exit_code == 0);
+  const std::string answers = read_text(path);
+  for (const char* name : {"book.txt", "around.txt", "config.json"}) {
+    CAPTURE(name);
+    const std::string before = read_text(folder / name);
+    std::string after = before;
+    after.back() = after.back() == ' ' ? '\n' : ' ';
+    std::ofstream(folder / name) << after;
+    const auto refused = kvscope_run(words);
+    CAPTURE(refused.err);
+    CHECK(refused.exit_code == 1);
+    CHECK(count_lines(refused.err) == 1);
+    CHECK(refused.err.find("inputs: answers from \"" + std::string(name)) != std::string::npos);
+    CHECK(read_text(path) == answers);
+    std::ofstream(folder / name) << before;
+  }
+  CHECK(kvscope_run(words).exit_code == 0);  // as they were, it goes on
+}
+
+TEST_CASE("a chat template that is not known ends an evaluation in one line that offers plain prompts", "[eval]") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+    std::filesystem::create_symlink(test::sample_model() / name, folder / name);
+  std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
+  std::vector<std::string> words = {"eval",   folder.path().string(), "--tasks", "fact_recall", "--questions",
+                                    "1",      "--policies",           "full",    "--device",    "cpu",
+                                    "--quiet"};
+  CHECK(kvscope_run(words).exit_code == 0);
+  words.emplace_back("--chat");
+  const auto refused = kvscope_run(words);
+  CAPTURE(refused.err);
+  CHECK(refused.exit_code == 2);
+  CHECK(count_lines(refused.err) == 1);
+  CHECK(refused.err.find("a template that is not known") != std::string::npos);
+  CHECK(refused.err.find("without --chat the questions are plain prompts") != std::string::npos);
 }

@@ -1,5 +1,6 @@
 // The gates of WG-KV: files as torch.save writes them, and the same under hostile hands.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <fstream>
 
 #include "engine/core/files/gate/gate_file.h"
@@ -8,6 +9,7 @@
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/random.h"
 #include "tests/core/gate_pt_support.h"
+#include "tests/core/gate_support.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 
@@ -204,4 +206,38 @@ TEST_CASE("gate wg_kv: 4,000 damaged files load or give one line, and nothing el
   }
   CHECK(refused > kFiles / 2);
   CHECK(refused < kFiles);  // padding may be damaged
+}
+
+TEST_CASE("WG-KV gates that stand stacked as x @ w takes them are read, and are the same in our own format") {
+  const TempFolder folder;
+  const NamedShapes shapes = {{"w1", {3, 2, 8, 5}}, {"b1", {3, 2, 1, 5}}, {"w2", {3, 2, 5, 1}}, {"b2", {3, 2, 1}}};
+  const NamedValues values = write_random(folder.path() / "gate.safetensors", shapes);
+  CHECK(gate_format(folder.path() / "gate.safetensors") == "wg-kv-stacked");
+  CHECK(gate_format(folder.path()) == "wg-kv-stacked");
+  const GateFile gate = load_gate(folder.path() / "gate.safetensors", small_model());
+  GateConfig expected = default_gate_config(GateKind::wg_kv);
+  expected.n_hidden = 5;
+  expected.norm_eps = std::ldexp(1.0, -23);
+  CHECK(gate.config == expected);
+  CHECK(gate.dims == GateDims{.n_layers = 3, .n_kv_heads = 2, .head_dim = 4});
+  const GateTensor& w1 = gate.tensors.at("w1");
+  REQUIRE(w1.shape == std::vector<std::int64_t>{3, 2, 5, 8});
+  for (std::size_t head = 0; head < 6; ++head) {
+    for (std::size_t unit = 0; unit < 5; ++unit) {
+      for (std::size_t x = 0; x < 8; ++x)
+        CHECK(w1.values[(head * 5 + unit) * 8 + x] == values.at("w1")[(head * 8 + x) * 5 + unit]);
+    }
+  }
+  CHECK(gate.tensors.at("b1") == GateTensor{{3, 2, 5}, values.at("b1")});
+  CHECK(gate.tensors.at("w2") == GateTensor{{3, 2, 5}, values.at("w2")});
+  CHECK(gate.tensors.at("b2") == GateTensor{{3, 2}, values.at("b2")});
+  CHECK(gate.tensors.at("pre_norm") == GateTensor{{3, 4}, std::vector<float>(12, 1.0f)});
+  CHECK(gate.tensors.at("post_norm") == gate.tensors.at("pre_norm"));
+  save_gate(folder.path() / "own", gate);
+  CHECK(load_gate(folder.path() / "own", small_model()).hash == gate.hash);
+
+  NamedShapes foreign = shapes;
+  foreign["w1"] = {3, 2, 10, 5};
+  write_random(folder.path() / "gate.safetensors", foreign);
+  CHECK(load_error(folder.path() / "gate.safetensors").find("w1: shape [3, 2, 5, 10]") != std::string::npos);
 }

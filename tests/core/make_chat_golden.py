@@ -132,8 +132,34 @@ LLAMA32 = LLAMA31.replace("""    {%- set date_string = "26 Jul 2024" %}
     {%- endif %}
 """)
 
+DEEPSEEK = r"""
+{%- set ns = namespace(system_prompt='') %}
+{%- for message in messages %}
+    {%- if message.role == 'system' %}{% set ns.system_prompt = message.content %}{% endif %}
+{%- endfor %}
+{{- bos_token }}{{ ns.system_prompt }}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<｜User｜>' + message.content }}
+    {%- elif message.role == 'assistant' %}
+        {%- set content = message.content %}
+        {%- if '</think>' in content %}
+            {%- set content = content.split('</think>')[-1] %}
+        {%- endif %}
+        {{- '<｜Assistant｜>' + content + '<｜end▁of▁sentence｜>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"""[1:]
+
+DEEPSEEK_ALWAYS = DEEPSEEK.replace("(system_prompt='')", "(system_prompt='', is_first_sp=true)").replace(
+    "{% set ns.system_prompt = message.content %}",
+    r"{% if ns.is_first_sp %}{% set ns.system_prompt = ns.system_prompt + message.content %}{% set ns.is_first_sp = false %}"
+    r"{% else %}{% set ns.system_prompt = ns.system_prompt + '\n\n' + message.content %}{% endif %}"
+).replace("{{ '<｜Assistant｜>' }}", r"{{ '<｜Assistant｜><think>\n' }}")
+
 TEMPLATES = {"Qwen2": QWEN2, "SmolLM2": SMOLLM2, "Qwen2.5": QWEN25, "ChatML": CHATML, "Qwen3": QWEN3, "Qwen3 (always thinking)": QWEN3_ALWAYS,
-             "Llama 3": LLAMA3, "Llama 3.1": LLAMA31, "Llama 3.2": LLAMA32}
+             "Llama 3": LLAMA3, "Llama 3.1": LLAMA31, "Llama 3.2": LLAMA32,
+             "DeepSeek-R1": DEEPSEEK, "DeepSeek-R1 (always thinking)": DEEPSEEK_ALWAYS}
 
 ROLES = ["u", "su", "uau", "sua", "suauau", "s", "ua", "a", "usu", "uu", "uaa", "ss", "uauaa", "saua", "sau"]
 CONTENTS = [
@@ -169,7 +195,7 @@ def main():
     templates = []
     for name, text in (given or TEMPLATES).items():
         template = environment.from_string(text)
-        bos = "<|begin_of_text|>" if "bos_token" in text else ""
+        bos = "" if "bos_token" not in text else "<｜begin▁of▁sentence｜>" if "<｜User｜>" in text else "<|begin_of_text|>"
         hashes = []
         for talk in talks:
             for thinking, ask, date in OPTIONS:

@@ -200,7 +200,7 @@ TEST_CASE("A template that is not one of the families' is named with the reason,
   const std::string qwen2 = text_of(golden, "Qwen2"), qwen25 = text_of(golden, "Qwen2.5"),
                     qwen3 = text_of(golden, "Qwen3"), llama3 = text_of(golden, "Llama 3"),
                     llama31 = text_of(golden, "Llama 3.1");
-  CHECK_THAT(refusal(""), Catch::Contains("a template that is not known (FNV-1a cbf29ce484222325): it has neither"));
+  CHECK_THAT(refusal(""), Catch::Contains("a template that is not known (FNV-1a cbf29ce484222325): it has none of"));
   CHECK_THAT(refusal("{{ bos_token + messages[0].content }}"),
              Catch::EndsWith("hint: raw text needs none: --raw, or no --chat"));
   CHECK_THAT(refusal("{{ 'open"), Catch::Contains("it cannot be read"));
@@ -224,6 +224,15 @@ TEST_CASE("A template that is not one of the families' is named with the reason,
              Catch::Contains("it compares something with \"tools\""));
   CHECK_THAT(refusal(replaced(qwen3, "is false", "is true")), Catch::Contains("it asks for the answer in another way"));
   CHECK_THAT(refusal(replaced(llama3, " | trim", "")), Catch::Contains("it writes turns in another way"));
+  const std::string r1 = text_of(golden, "DeepSeek-R1"), thinks = text_of(golden, "DeepSeek-R1 (always thinking)");
+  CHECK_THAT(refusal(replaced(r1, "'<｜User｜>' + ", "'<｜User｜> ' + ")),
+             Catch::Contains("it writes \"<｜User｜> \""));
+  CHECK_THAT(refusal(replaced(r1, "[-1]", "[0]")), Catch::Contains("it writes turns in another way"));
+  CHECK_THAT(refusal(replaced(r1, "{{ ns.system_prompt }}", "")), Catch::Contains("gives a system message in another"));
+  CHECK_THAT(refusal(replaced(thinks, "<think>", "<thought>")),
+             Catch::Contains("it writes \"<｜Assistant｜><thought>"));
+  CHECK_THAT(refusal(replaced(thinks, "{{ '<｜Assistant｜><think>\\n' }}", "")),
+             Catch::Contains("asks for the answer"));
   CHECK_THAT(refusal(replaced(llama3, "bos_token + content", "content")), Catch::Contains("it begins in another way"));
   CHECK_THAT(refusal(replaced(llama31, "Cutting ", "Cut ")), Catch::Contains("it begins with dates in another way"));
   CHECK_THAT(refusal(replaced(llama31, "Today Date: ", "Today: ")),

@@ -213,11 +213,14 @@ TEST_CASE("the NLL of a piece is that of score under every policy of the sweep",
   const auto all = model.tokenizer().encode_typed(read_file(kText, 1 << 24).substr(0, 4000), false);
   const std::vector<std::int32_t> ids(all.begin(), all.begin() + 160);
   std::vector<std::string> policies = sweep_policies(160);
-  policies.resize(policies.size() / 3);
+  const std::size_t n_sweep = policies.size();
   policies.push_back("full");
   policies.push_back("kvpop:budget=90");
-  for (const std::string& text : policies) {
+  for (std::size_t i = 0; i < policies.size(); ++i) {
     for (const int chunk : {1, 16}) {
+      // Token by token costs ten times as much, and another share is another number, no other rule.
+      if (chunk == 1 && i >= n_sweep / 3 && i < n_sweep) continue;
+      const std::string& text = policies[i];
       CAPTURE(text, chunk);
       const PolicySpec policy = PolicySpec::parse(text);
       const EvalAnswer piece = read_piece(model, policy, ids, chunk, {}, {});

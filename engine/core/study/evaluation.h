@@ -58,6 +58,8 @@ struct EvalFacts {
   std::string model, weights_hash, device, dtype;
   int length = 0;  // tokens of prompt and answer, and of a piece
   std::vector<std::string> items, policies;
+  std::vector<std::string>
+      inputs;  // "heldout.txt 1f2e...": every file that decides the answers, with a hash of its bytes
   bool operator==(const EvalFacts&) const = default;
 };
 
@@ -71,6 +73,7 @@ void visit_fields(T& f, Visit&& visit) {
   visit("length", f.length, FieldRange{1, kMaxPositions});
   visit("items", f.items, AnyValue{});
   visit("policies", f.policies, AnyValue{});
+  visit("inputs", f.inputs, AnyValue{});
 }
 
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/jobs/job.h"
 #include "engine/jobs/tasks/eval_policies.h"
@@ -14,6 +15,8 @@
 
 namespace kvscope::engine {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int kUsualLength = 2048;
 constexpr int kTinyVocabulary = 16384;  // below it, a model knows the words of the training recipe and few others
@@ -25,6 +28,7 @@ struct Item {
   const Task* task = nullptr;                     // nullptr: a text
   std::vector<std::vector<std::int32_t>> pieces;  // of a text
   int n = 0;
+  std::string input;  // of a text: as EvalFacts::inputs has it
 };
 
 int length_of(const EvalRequest& request, int context) {
@@ -47,9 +51,35 @@ std::vector<std::string> tasks_of(const EvalRequest& request, const LoadedModel&
   return names;
 }
 
+std::string input_of(const fs::path& path, std::string_view bytes) {
+  return path.filename().string() + " " + hex_text(fnv1a64(bytes));
+}
+
+/// What a model's answers follow from besides its weights, of which the engine has a hash already.
+std::vector<std::string> inputs_of(const LoadedModel& model, const fs::path& folder) {
+  std::vector<std::string> inputs = model.gate_hashes();
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    std::error_code none;
+    if (fs::exists(folder / name, none)) inputs.push_back(input_of(name, read_file(folder / name, kMaxTextBytes)));
+  }
+  return inputs;
+}
+
+/// A template that is not known is no reason not to evaluate the model.
+ChatTemplate chat_template_of(const std::string& model) {
+  try {
+    return ChatTemplate::load(model);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    parts.hint = "without --chat the questions are plain prompts";
+    throw Error(std::move(parts));
+  }
+}
+
 /// Pieces of `length` tokens at equal distances, each with the text's first token where the model has one.
 Item text_item(const LoadedModel& model, const std::string& path, int n, int length) {
-  const std::vector<std::int32_t> tokens = model.tokenizer().encode_typed(read_file(path, kMaxTextBytes), false);
+  const std::string text = read_file(path, kMaxTextBytes);
+  const std::vector<std::int32_t> tokens = model.tokenizer().encode_typed(text, false);
   const std::vector<std::int32_t> before = model.tokenizer().encode_with_special("");
   const std::size_t n_own =
       static_cast<std::size_t>(length) - std::min(before.size(), static_cast<std::size_t>(length));
@@ -60,7 +90,7 @@ Item text_item(const LoadedModel& model, const std::string& path, int n, int len
                  .expected = std::to_string(n) + " pieces of " + std::to_string(length),
                  .hint = "fewer --pieces, or a smaller --length"});
   }
-  Item item{.name = std::filesystem::path(path).filename().string(), .n = n};
+  Item item{.name = fs::path(path).filename().string(), .n = n, .input = input_of(path, text)};
   for (int i = 0; i < n; ++i) {
     const std::size_t first = (tokens.size() - n_own) / std::max(1, n - 1) * static_cast<std::size_t>(i);
     item.pieces.push_back(before);
@@ -78,19 +108,24 @@ class Evaluation {
         model_(LoadedModel::load(request.model, {request.device, request.dtype, request.gates})),
         length_(length_of(request, model_.config().max_positions)),
         policies_(policies_of(request, model_, length_)),
+        inputs_(inputs_of(model_, request.model)),
         done_(request.done.begin(), request.done.end()) {
     for (const std::string& name : tasks_of(request, model_)) {
       items_.push_back({.name = name, .task = &find_task(name), .n = request.questions});
     }
     if (!items_.empty()) {
       std::optional<ChatTemplate> chat;
-      if (request.chat) chat = ChatTemplate::load(request.model);
-      material_.emplace(TaskMaterial::make(model_.tokenizer(), filler_text(request.filler, request.model),
-                                           chat ? &*chat : nullptr, request.seed));
+      if (request.chat) chat = chat_template_of(request.model);
+      const std::string filler = filler_text(request.filler, request.model);
+      inputs_.push_back(input_of(request.filler.empty() ? "filler" : request.filler, filler));
+      material_.emplace(TaskMaterial::make(model_.tokenizer(), filler, chat ? &*chat : nullptr, request.seed));
     }
     // What does not fit says so before anything is asked.
     for (const Item& item : items_) make_question(*item.task, *material_, 0, length_);
-    for (const std::string& path : request.texts) items_.push_back(text_item(model_, path, request.pieces, length_));
+    for (const std::string& path : request.texts) {
+      items_.push_back(text_item(model_, path, request.pieces, length_));
+      inputs_.push_back(items_.back().input);
+    }
     check_names();
     for (const Item& item : items_) n_all_ += static_cast<std::size_t>(item.n) * policies_.size();
   }
@@ -121,7 +156,8 @@ class Evaluation {
                     .device = model_.info().device,
                     .dtype = model_.info().dtype,
                     .length = length_,
-                    .policies = policies_};
+                    .policies = policies_,
+                    .inputs = inputs_};
     for (const Item& item : items_) facts.items.push_back(item.name);
     if (context_.row) context_.row("", {{"facts", json_of_fields(facts)}});
   }
@@ -165,6 +201,7 @@ class Evaluation {
   LoadedModel model_;
   int length_;
   std::vector<std::string> policies_;  // the dense one first
+  std::vector<std::string> inputs_;
   std::unordered_set<std::string> done_;
   std::optional<TaskMaterial> material_;
   std::vector<Item> items_;

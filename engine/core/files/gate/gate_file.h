@@ -125,6 +125,7 @@ GateConfig default_gate_config(GateKind kind);
 ///     dms              a model's folder: dms_metadata.json, or config.json with dms_* keys
 ///     kvzap            config.json of model_type "kvzap" + model.safetensors
 ///     wg-kv            a .pt or .safetensors file with g_predictors, or a folder whose only such file it is
+///     wg-kv-stacked    a .safetensors file of w1, b1, w2 and b2 over all layers, or a folder whose only such file it is
 ///
 /// `path` is the folder or the file that names the format.
 std::optional<std::string> gate_format(const std::filesystem::path& path);

@@ -3,10 +3,12 @@
 // `known` are the sizes of the model where it is given: a tensor of another shape is refused by its own name.
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/gate/gate_source.h"
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope {
@@ -19,6 +21,9 @@ GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& know
 GateFile read_kvzap_gate(const std::filesystem::path& folder, const GateDims& known);
 /// `file` is a .pt or a .safetensors file.
 GateFile read_wg_kv_gate(const std::filesystem::path& file, const GateDims& known);
+/// `file` is a .safetensors file of which is_stacked_wg_kv() holds.
+GateFile read_stacked_wg_kv_gate(const std::filesystem::path& file, const GateDims& known);
+bool is_stacked_wg_kv(const std::map<std::string, TensorEntry>& tensors);
 
 /// What the readers share. read_stacked takes the tensors of gate.config.kind, stacked over layers under their own
 /// names, and refuses any other; check_version the "format" and "version" of our own JSON files.

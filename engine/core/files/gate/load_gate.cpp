@@ -19,6 +19,7 @@ struct Format {
   const char* file;  // names the format by being there; null: found otherwise
   GateFile (*read)(const fs::path&, const GateDims&);
   bool own_config = false;  // its folder's config.json is not a model's
+  bool one_file = false;    // its reader takes a file of weights
 };
 /// In the order of gate_file.h.
 constexpr Format kFormats[] = {
@@ -28,7 +29,8 @@ constexpr Format kFormats[] = {
     {"duo", kDuoTable, read_duo_gate, true},
     {"dms", kDmsMetadata, read_dms_gate},
     {"kvzap", nullptr, read_kvzap_gate, true},
-    {"wg-kv", nullptr, read_wg_kv_gate},
+    {"wg-kv", nullptr, read_wg_kv_gate, false, true},
+    {"wg-kv-stacked", nullptr, read_stacked_wg_kv_gate, false, true},
 };
 
 bool is_there(const fs::path& path) {
@@ -51,6 +53,21 @@ std::vector<fs::path> weights_of(const fs::path& folder) {
   return out;
 }
 
+std::optional<std::string> format_of_file(const fs::path& path) {
+  for (const Format& format : kFormats) {
+    if (format.file && path.filename() == format.file) return format.name;
+  }
+  if (path.extension() == ".pt" || path.extension() == ".pth") return "wg-kv";
+  if (path.extension() != ".safetensors") return std::nullopt;
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const auto& tensors = file.tensors();
+  if (is_stacked_wg_kv(tensors)) return "wg-kv-stacked";
+  const bool gate = std::any_of(tensors.begin(), tensors.end(), [](const auto& item) {
+    return item.first.find(".g_predictors.") != std::string::npos;
+  });
+  return gate ? std::optional<std::string>("wg-kv") : std::nullopt;
+}
+
 std::optional<std::string> format_of_folder(const fs::path& folder) {
   for (const Format& format : kFormats) {
     if (format.file && is_there(folder / format.file)) return format.name;
@@ -61,22 +78,9 @@ std::optional<std::string> format_of_folder(const fs::path& folder) {
     if (is_kvzap_config(config)) return "kvzap";
     return std::nullopt;
   }
-  if (!weights_of(folder).empty()) return "wg-kv";
-  return std::nullopt;
-}
-
-std::optional<std::string> format_of_file(const fs::path& path) {
-  for (const Format& format : kFormats) {
-    if (format.file && path.filename() == format.file) return format.name;
-  }
-  if (path.extension() == ".pt" || path.extension() == ".pth") return "wg-kv";
-  if (path.extension() != ".safetensors") return std::nullopt;
-  const SafetensorsFile file = SafetensorsFile::open(path);
-  const auto& tensors = file.tensors();
-  const bool gate = std::any_of(tensors.begin(), tensors.end(), [](const auto& item) {
-    return item.first.find(".g_predictors.") != std::string::npos;
-  });
-  return gate ? std::optional<std::string>("wg-kv") : std::nullopt;
+  const auto files = weights_of(folder);
+  if (files.size() == 1) return format_of_file(files[0]).value_or("wg-kv");
+  return files.empty() ? std::nullopt : std::optional<std::string>("wg-kv");
 }
 
 [[noreturn]] void fail_no_gate(const fs::path& path) {
@@ -97,7 +101,7 @@ std::pair<const Format*, fs::path> find_format(const fs::path& path) {
   if (!name) fail_no_gate(path);
   const auto* format =
       std::find_if(std::begin(kFormats), std::end(kFormats), [&](const Format& f) { return *name == f.name; });
-  if (format->read != read_wg_kv_gate) return {format, folder ? path : path.parent_path()};
+  if (!format->one_file) return {format, folder ? path : path.parent_path()};
   if (!folder) return {format, path};
   const auto files = weights_of(path);
   if (files.size() == 1) return {format, files[0]};

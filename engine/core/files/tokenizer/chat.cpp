@@ -97,7 +97,7 @@ ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::string bos, co
   auto result = recognise_chat_format(jinja);
   if (const auto* reason = std::get_if<std::string>(&result)) {
     fail(file, where, "a template that is not known (FNV-1a " + hex_text(fnv1a64(jinja)) + "): " + *reason,
-         "that of Qwen2, Qwen2.5, Qwen3, Llama 3 or Llama 3.1 to 3.3");
+         "that of Qwen2, Qwen2.5, Qwen3, Llama 3, Llama 3.1 to 3.3 or DeepSeek-R1");
   }
   return ChatTemplate(std::make_unique<ChatFormat>(std::get<ChatFormat>(std::move(result))), std::move(bos), file);
 }

@@ -23,6 +23,7 @@ struct ChatFormat;
 ///     Qwen3            the same without one; past turns lose <think>...</think>
 ///     Llama 3          <|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{text}<|eot_id|>, text trimmed
 ///     Llama 3.1 - 3.3  the same after a system turn with two dates
+///     DeepSeek-R1      system text, then <｜User｜>{text}<｜Assistant｜>; past answers lose what was thought
 ///
 /// The result is what Jinja makes of the template; tools are not supported. Immutable; safe from several threads.
 class ChatTemplate {

@@ -144,6 +144,40 @@ std::vector<ChatPiece> write_headers(const ChatFormat& format, std::string_view 
   return out.take();
 }
 
+/// What systems say, then <｜User｜> ... <｜Assistant｜> ... <｜end▁of▁sentence｜>; an answer without what was thought before it.
+std::vector<ChatPiece> write_marks(const ChatFormat& format, std::string_view bos,
+                                   std::span<const ChatMessage> messages, const ChatOptions& options) {
+  ChatPieces out;
+  std::string systems;
+  bool first = true;
+  for (const ChatMessage& message : messages) {
+    if (message.role != "system") continue;
+    if (!format.joins_systems) systems.clear();
+    systems += (format.joins_systems && !first ? "\n\n" : "") + message.content;
+    first = false;
+  }
+  if (!bos.empty()) out.markup(bos);
+  out.text(systems);
+  for (const ChatMessage& message : messages) {
+    if (message.role == "user") {
+      out.markup(kUserMark);
+      out.text(message.content);
+    } else if (message.role == "assistant") {
+      const std::size_t end = message.content.rfind(kEndThink);
+      out.markup(kAssistantMark);
+      out.text(std::string_view(message.content).substr(end == std::string::npos ? 0 : end + kEndThink.size()));
+      out.markup(kEndMark);
+    }
+  }
+  if (!options.add_generation_prompt) return out.take();
+  out.markup(kAssistantMark);
+  if (format.thinking == ChatFormat::Thinking::always) {
+    out.markup(kThink);
+    out.text("\n");
+  }
+  return out.take();
+}
+
 }  // namespace
 
 void ChatPieces::text(std::string_view more) {
@@ -154,8 +188,15 @@ void ChatPieces::text(std::string_view more) {
 
 std::vector<ChatPiece> write_chat(const ChatFormat& format, std::string_view bos, std::span<const ChatMessage> messages,
                                   const ChatOptions& options) {
-  return format.turns == ChatFormat::Turns::chatml ? write_chatml(format, messages, options)
-                                                   : write_headers(format, bos, messages, options);
+  switch (format.turns) {
+    case ChatFormat::Turns::chatml:
+      return write_chatml(format, messages, options);
+    case ChatFormat::Turns::headers:
+      return write_headers(format, bos, messages, options);
+    case ChatFormat::Turns::marks:
+      return write_marks(format, bos, messages, options);
+  }
+  return {};
 }
 
 }  // namespace kvscope

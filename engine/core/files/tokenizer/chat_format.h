@@ -11,9 +11,14 @@
 
 namespace kvscope {
 
+/// DeepSeek's marks, with bars and blanks of their own (U+FF5C, U+2581).
+inline constexpr std::string_view kUserMark = "<｜User｜>", kAssistantMark = "<｜Assistant｜>",
+                                  kEndMark = "<｜end▁of▁sentence｜>";
+
 /// What distinguishes the families' conversations.
 struct ChatFormat {
-  enum class Turns { chatml, headers };  // <|im_start|>role\n ... <|im_end|>, <|start_header_id|>role<|end_header_id|>
+  /// <|im_start|>role\n ... <|im_end|>; <|start_header_id|>role<|end_header_id|> ... <|eot_id|>; <｜User｜> ... <｜Assistant｜>
+  enum class Turns { chatml, headers, marks };
   enum class Thinking { none, choice, always };
 
   std::string name;  // "Qwen2.5"
@@ -27,6 +32,9 @@ struct ChatFormat {
   bool preamble = false;       // a system turn is always there and begins with two dates
   std::string knowledge_date;  // "December 2023"
   std::string date;            // "26 Jul 2024", where no other is asked for
+
+  // marks
+  bool joins_systems = false;  // all system messages are written, an empty line between them; else the last alone
 };
 
 /// The format of a template's text, or why it is none of the families' (for a sentence: "it has ...").
@@ -48,7 +56,7 @@ class ChatPieces {
   std::vector<ChatPiece> pieces_;
 };
 
-/// `messages` are not empty. `bos` begins a conversation with headers; may be empty.
+/// `messages` are not empty. `bos` begins a conversation with headers or marks; may be empty.
 std::vector<ChatPiece> write_chat(const ChatFormat& format, std::string_view bos, std::span<const ChatMessage> messages,
                                   const ChatOptions& options);
 

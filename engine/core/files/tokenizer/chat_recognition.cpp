@@ -23,7 +23,8 @@ constexpr std::string_view kNames[] = {
     "messages", "message", "role", "content", "reasoning_content", "tools", "tool", "tool_calls", "tool_call",
     "function", "name", "arguments", "add_generation_prompt", "enable_thinking", "bos_token", "custom_tools",
     "builtin_tools", "tools_in_user_message", "date_string", "ns", "multi_step_tool", "last_query_index", "index",
-    "system_message", "first_user_message", "loop_messages", "t", "arg_name", "arg_val"};
+    "system_message", "first_user_message", "loop_messages", "t", "arg_name", "arg_val", "system_prompt", "is_first",
+    "is_first_sp", "is_tool", "is_output_first", "type"};
 
 bool is_number(std::string_view word) {
   return std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -179,13 +180,43 @@ Result recognise_headers(const TemplateCode& t) {
   return format;
 }
 
+/// DeepSeek-R1 and what was distilled from it. The parts about tools may write what they like: there are no tools.
+Result recognise_marks(const TemplateCode& t) {
+  const std::string user(kUserMark), assistant(kAssistantMark), end(kEndMark), thinks = assistant + "<think>\n";
+  for (const std::string& literal : t.literals) {
+    if (literal.find("<｜") == std::string::npos || literal.find("<｜tool▁") != std::string::npos) continue;
+    if (literal != user && literal != assistant && literal != end && literal != thinks)
+      return "it writes " + in_quotes(literal);
+  }
+  ChatFormat format{.name = "DeepSeek-R1", .turns = ChatFormat::Turns::marks};
+  const bool turns = has(t, "{{'" + user + "'+message.content}}") &&
+                     has(t, "{%set content=content.split('</think>')[-1]%}") &&
+                     has(t, "{{'" + assistant + "'+content+'" + end + "'}}");
+  if (!turns) return "it writes turns in another way";
+  format.joins_systems = has(t, "{%set ns.system_prompt=ns.system_prompt+'\\n\\n'+message.content%}");
+  const bool last_alone = has(t, "{%set ns.system_prompt=message.content%}");
+  if (format.joins_systems == last_alone || !has(t, "{{bos_token}}{{ns.system_prompt}}"))
+    return "it gives a system message in another way";
+  const auto asks = [&](const std::string& literal) {
+    for (const char* condition : {"add_generation_prompt and not ns.is_tool", "add_generation_prompt"}) {
+      if (t.code.ends_with("{%if " + std::string(condition) + "%}{{" + template_literal(literal) + "}}{%endif%}"))
+        return true;
+    }
+    return false;
+  };
+  if (!asks(assistant) && !asks(thinks)) return "it asks for the answer in another way";
+  if (asks(thinks)) format.thinking = ChatFormat::Thinking::always, format.name += " (always thinking)";
+  return format;
+}
+
 }  // namespace
 
 Result recognise_chat_format(std::string_view jinja) {
   const auto t = TemplateCode::read(jinja);
   if (!t) return "it cannot be read";
-  const bool chatml = has(*t, "<|im_start|>"), headers = has(*t, "<|start_header_id|>");
-  if (chatml == headers) return "it has neither <|im_start|> nor <|start_header_id|>, or both";
+  const bool chatml = has(*t, "<|im_start|>"), headers = has(*t, "<|start_header_id|>"), marks = has(*t, kUserMark);
+  if (chatml + headers + marks != 1)
+    return "it has none of <|im_start|>, <|start_header_id|> and <｜User｜>, or several";
   if (t->prints_between) return "it prints text between its tags";
   for (const std::string& word : t->words) {
     const bool known = is_number(word) || std::find(std::begin(kNames), std::end(kNames), word) != std::end(kNames);
@@ -193,7 +224,7 @@ Result recognise_chat_format(std::string_view jinja) {
   }
   if (!is_balanced(*t)) return "its blocks are not closed";
   if (const auto text = foreign_comparison(*t)) return "it compares something with " + in_quotes(*text);
-  return chatml ? recognise_chatml(*t) : recognise_headers(*t);
+  return chatml ? recognise_chatml(*t) : headers ? recognise_headers(*t) : recognise_marks(*t);
 }
 
 }  // namespace kvscope

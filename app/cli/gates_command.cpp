@@ -1,0 +1,93 @@
+// kvscope gates: the gates that go with a model, by the names that --gate takes.
+
+#include <cstdio>
+
+#include "app/cli/arguments.h"
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/process/gates.h"
+#include "app/process/models.h"
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr OptionSpec kOptions[] = {{"json", "", "one object a gate"}};
+
+/// Policies that were made for gates of this kind: `threshold` and `top-k` read any.
+std::vector<std::string> policies_for(const std::string& kind) {
+  std::vector<std::string> names;
+  for (const PolicyInfo& info : policy_list()) {
+    if (!info.gates.empty() && reads_gate(PolicySpec::parse(info.name), kind)) names.emplace_back(info.name);
+  }
+  return names;
+}
+
+ordered_json to_json(const GateFacts& facts) {
+  return {{"name", facts.gate.name},
+          {"path", facts.gate.path.string()},
+          {"origin", facts.gate.origin == KnownGate::Origin::model ? "model" : "shipped"},
+          {"kind", facts.kind.empty() ? ordered_json() : ordered_json(facts.kind)},
+          {"policies", facts.kind.empty() ? std::vector<std::string>() : policies_for(facts.kind)},
+          {"kept_if_score", facts.decision},
+          {"bytes", facts.bytes},
+          {"fits", facts.fits()},
+          {"reason", facts.fits() ? ordered_json() : ordered_json(facts.misfit)}};
+}
+
+std::vector<std::string> row_of(const ordered_json& gate) {
+  std::string policies;
+  for (const auto& name : gate["policies"]) policies.append(policies.empty() ? "" : ", ").append(name);
+  return {escape_for_terminal(gate["name"].get<std::string>()),
+          gate["kind"].is_null() ? "cannot be read" : gate["kind"].get<std::string>(),
+          policies,
+          gate["kept_if_score"].get<std::string>(),
+          fixed_text(gate["bytes"].get<double>() / 1e6, 1) + " MB",
+          gate["fits"].get<bool>() ? "yes" : "no",
+          escape_for_terminal(gate["path"].get<std::string>())};
+}
+
+int gates(const Arguments& arguments) {
+  const std::string folder = model_folder(arguments.positionals()[0]);
+  std::vector<std::vector<std::string>> rows = {{"name", "kind", "policy", "kept if score", "size", "fits", "file"}};
+  std::string notes;
+  for (const KnownGate& gate : known_gates(folder)) {
+    const ordered_json json = to_json(read_gate(gate, folder));
+    if (arguments.has("json")) {
+      write_json_line(json);
+      continue;
+    }
+    rows.push_back(row_of(json));
+    if (!json["fits"]) notes += json["name"].get<std::string>() + ": " + json["reason"].get<std::string>() + "\n";
+  }
+  if (arguments.has("json")) return 0;
+  if (rows.size() == 1) {
+    std::printf(
+        "No gate goes with %s: none beside it in gates/, none shipped. docs/gates.md says how each is trained.\n",
+        escape_for_terminal(folder).c_str());
+    return 0;
+  }
+  std::fputs(format_table(rows).c_str(), stdout);
+  std::fputs(notes.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+extern const CommandSpec gates_command = {
+    "gates",
+    "MODEL [--json]",
+    "the gates that go with a model, by name",
+    "Those beside the weights (in the model's folder and in its gates/) and those that came with KVScope for a model of this "
+    "name (samples/gates/NAME). --gate takes these names, and a policy that reads a gate takes the first that it can.",
+    "  kvscope gates smollm2-135m\n"
+    "  kvscope run kvscope-tiny --prompt 'Numbers:' --gate kvpop-scorer --policy kvpop",
+    {1, 1},
+    kOptions,
+    gates};
+
+}  // namespace kvscope::app

@@ -1,0 +1,52 @@
+#pragma once
+// Gates by name: those that go with a model, what each is, and which of them a run needs.
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/policy/policy_text.h"
+
+namespace kvscope::app {
+
+struct KnownGate {
+  enum class Origin { model, shipped };  // beside the weights: the engine reads it in any case; samples/gates/MODELNAME
+
+  std::string
+      name;  // of its folder, or of its file without the ending: "wgkv-0.01"; of a model's own folder, the format
+  std::filesystem::path path;
+  Origin origin = Origin::model;
+};
+
+/// The gates of the model of this name and folder, in the order in which a policy looks for its own: in the folder, in
+/// gates/ inside it, then those that came with the program. By names and headers alone: nothing is read.
+std::vector<KnownGate> known_gates(const std::string& model_name, const std::filesystem::path& model_folder);
+/// The same with the name that `models` gives the folder, or else its own.
+std::vector<KnownGate> known_gates(const std::filesystem::path& model_folder);
+
+/// A gate that was read for a model.
+struct GateFacts {
+  KnownGate gate;
+  std::string kind;         // "wg_kv"; empty if it cannot be read at all
+  std::string decision;     // "> 0.1, window 256"
+  std::uint64_t bytes = 0;  // of all its files
+  std::string misfit;       // why it does not go with the model, in a line; empty: it does
+  bool fits() const { return misfit.empty(); }
+};
+GateFacts read_gate(const KnownGate& gate, const std::filesystem::path& model_folder);
+
+/// Whether the policy decides by a gate of this kind ("wg_kv"), by its declaration.
+bool reads_gate(const PolicySpec& policy, const std::string& kind);
+
+/// What --gate TEXT means: a path that is there, or the name of a known gate. Throws Error that lists the names.
+std::string gate_path(const std::string& text, const std::filesystem::path& model_folder);
+
+/// What an engine on this machine is to read: `given` (paths or names), and for each policy that would find no gate the
+/// first known one that it reads. Throws Error that says what there is if a policy's gate is nowhere.
+std::vector<std::string> gates_to_load(const std::filesystem::path& model_folder, const std::vector<std::string>& given,
+                                       std::span<const PolicySpec> policies);
+
+}  // namespace kvscope::app

@@ -1,0 +1,213 @@
+// Gates by name: what goes with a model, what --gate and a policy alone make of it, and the window's list of policies.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "app/session/session.h"
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/random.h"
+#include "tests/app/process.h"
+#include "tests/app/window_driver.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using kvscope::test::TemporaryFolder;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A gate with random weights, of the sample model's shape but for its head_dim if that is given.
+GateFile random_gate(std::uint64_t seed, double threshold, int head_dim = 0) {
+  const ModelConfig model = ModelConfig::load(test::sample_model());
+  const std::int64_t l = model.n_layers, h = model.n_kv_heads, d = head_dim > 0 ? head_dim : model.head_dim, m = 8;
+  GateFile gate{.config = default_gate_config(GateKind::wg_kv)};
+  gate.config.n_hidden = static_cast<int>(m);
+  gate.config.window = 16;
+  gate.config.threshold = threshold;
+  gate.dims = {.n_layers = l, .n_kv_heads = h, .head_dim = d};
+  Random random(seed);
+  const std::map<std::string, std::vector<std::int64_t>> shapes = {{"w1", {l, h, m, 2 * d}}, {"b1", {l, h, m}},
+                                                                   {"w2", {l, h, m}},        {"b2", {l, h}},
+                                                                   {"pre_norm", {l, d}},     {"post_norm", {l, d}}};
+  for (const auto& [name, shape] : shapes) {
+    GateTensor tensor{.shape = shape};
+    std::size_t n = 1;
+    for (const std::int64_t size : shape) n *= static_cast<std::size_t>(size);
+    for (std::size_t i = 0; i < n; ++i) tensor.values.push_back(static_cast<float>(random.normal()));
+    gate.tensors[name] = std::move(tensor);
+  }
+  return gate;
+}
+
+/// Samples with the sample model, and with gates that come with it.
+struct Samples {
+  TemporaryFolder folder;
+  Samples() {
+    fs::create_directories(folder / "models");
+    fs::create_directory_symlink(test::sample_model(), folder / "models/kvscope-tiny");
+    const fs::path gates = folder / "gates/kvscope-tiny";
+    fs::create_directories(gates);
+    save_gate(gates / "a-half", random_gate(1, 0.5));
+    save_gate(gates / "b-most", random_gate(2, 0.2));
+    save_gate(gates / "c-foreign", random_gate(3, 0.5, 8));
+    std::ofstream(gates / "README.md") << "no gate\n";
+  }
+  test::Result run(std::vector<std::string> words) const {
+    words.insert(words.begin(), test::kvscope().string());
+    return test::run({.argv = std::move(words), .environment = {{"KVSCOPE_SAMPLES", folder.path().string()}}});
+  }
+  std::string path(const std::string& name) const { return (folder / ("gates/kvscope-tiny/" + name)).string(); }
+};
+
+json by_name(const std::string& lines, const std::string& name) {
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) {
+    if (json::parse(line)["name"] == name) return json::parse(line);
+  }
+  return {};
+}
+
+/// A model's folder with two gates beside the weights.
+void write_model_with_gates(const TemporaryFolder& folder) {
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+    fs::create_symlink(test::sample_model() / name, folder / name);
+  save_gate(folder / "gates/a-half", random_gate(1, 0.5));
+  save_gate(folder / "gates/b-most", random_gate(2, 0.2));
+}
+
+}  // namespace
+
+TEST_CASE("gates lists what lies beside a model and what came with the program, and says what does not fit",
+          "[gates]") {
+  const Samples samples;
+  const auto listed = samples.run({"gates", "kvscope-tiny", "--json"});
+  INFO(listed.err);
+  REQUIRE(listed.exit_code == 0);
+  CHECK(test::count_lines(listed.out) == 4);
+  const json own = by_name(listed.out, "kvpop-scorer");
+  CHECK(own["kind"] == "kvpop_mlstm");
+  CHECK(own["origin"] == "model");
+  CHECK(own["policies"] == json{"kvpop"});
+  CHECK(own["bytes"].get<std::uintmax_t>() ==
+        fs::file_size(test::sample_model() / "kvpop_scorer.json") +
+            fs::file_size(test::sample_model() / "kvpop_scorer.safetensors"));  // not the model's weights
+  const json shipped = by_name(listed.out, "a-half");
+  CHECK(shipped["kind"] == "wg_kv");
+  CHECK(shipped["origin"] == "shipped");
+  CHECK(shipped["policies"] == json{"wg-kv"});
+  CHECK(shipped["kept_if_score"] == "> 0.5, window 16");
+  CHECK(shipped["fits"] == true);
+  CHECK(shipped["bytes"].get<std::uintmax_t>() ==
+        fs::file_size(samples.path("a-half/gate.json")) + fs::file_size(samples.path("a-half/gate.safetensors")));
+  const json foreign = by_name(listed.out, "c-foreign");
+  CHECK(foreign["fits"] == false);
+  CHECK(foreign["kind"] == "wg_kv");
+  CHECK(foreign["reason"].get<std::string>().find("head_dim") != std::string::npos);
+  // By whatever path the model is named.
+  const auto by_path = samples.run({"gates", (samples.folder / "models/../models/kvscope-tiny/").string(), "--json"});
+  CHECK(test::count_lines(by_path.out) == 4);
+  CHECK(by_name(by_path.out, "a-half") == shipped);
+  const auto table = samples.run({"gates", "kvscope-tiny"});
+  CHECK(table.out.find("c-foreign: ") != std::string::npos);
+  CHECK(table.out.find("README") == std::string::npos);
+}
+
+TEST_CASE("--gate takes a name, and a policy alone takes the model's first gate that it reads and that fits",
+          "[gates]") {
+  if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const Samples samples;
+  const auto last_line = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "run",    "kvscope-tiny", "--prompt",   "Numbers: 57 12 70. The end of the list is near.",
+        "--json", "--max-tokens", "8",          "--device",
+        "cpu",    "--quiet",      "--no-oracle"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = samples.run(words);
+    INFO(result.err);
+    REQUIRE(result.exit_code == 0);
+    json object = json::parse(result.out.substr(result.out.rfind('\n', result.out.size() - 2) + 1));
+    object.erase("timings");
+    return object;
+  };
+  const json alone = last_line({"--policy", "wg-kv"});
+  CHECK(alone["policy"].get<std::string>().find("threshold=0.5") != std::string::npos);
+  CHECK(alone == last_line({"--policy", "wg-kv", "--gate", "a-half"}));
+  CHECK(alone == last_line({"--policy", "wg-kv", "--gate", samples.path("a-half")}));
+  const json other = last_line({"--policy", "wg-kv", "--gate", "b-most"});
+  CHECK(other["policy"].get<std::string>().find("threshold=0.2") != std::string::npos);
+  CHECK(last_line({"--policy", "kvpop:budget=80"})["policy"].get<std::string>().starts_with("kvpop"));
+}
+
+TEST_CASE("a policy without a gate, and a name that is none, say in one line what there is", "[gates]") {
+  const Samples samples;
+  const auto none = samples.run({"run", "kvscope-tiny", "--prompt", "x", "--policy", "sp-kv", "--quiet"});
+  CAPTURE(none.err);
+  CHECK(none.exit_code == 2);
+  CHECK(test::count_lines(none.err) == 1);
+  for (const char* part : {"no gate of kind sp_kv", "kvpop-scorer (kvpop_mlstm)", "a-half (wg_kv)", "docs/gates.md"}) {
+    CHECK(none.err.find(part) != std::string::npos);
+  }
+  const auto wrong = samples.run({"score", "kvscope-tiny", "--text", "x", "--gate", "d-none", "--quiet"});
+  CAPTURE(wrong.err);
+  CHECK(wrong.exit_code == 2);
+  CHECK(test::count_lines(wrong.err) == 1);
+  CHECK(wrong.err.find("\"d-none\"") != std::string::npos);
+  CHECK(wrong.err.find("b-most (wg_kv)") != std::string::npos);
+}
+
+TEST_CASE("in a session a gate is chosen by name, and goes before the others of its kind", "[gates]") {
+  const TemporaryFolder folder;
+  write_model_with_gates(folder);
+  app::Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = {}, .wake = [] {}});
+  const auto wait = [&](auto condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+    while (!condition()) {
+      session.poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
+    }
+  };
+  session.open_model(folder.path().string());
+  wait([&] { return session.engine().model() && session.gates().known(); });
+  CHECK(session.state()["gates"] == json{"a-half", "b-most"});
+  session.set_policy(PolicySpec::parse("wg-kv"));
+  REQUIRE(session.used_gate());
+  CHECK(session.used_gate()->gate.name == "a-half");
+  CHECK(session.engine().gates().empty());  // the engine has it: nothing is loaded again
+  session.use_gate("b-most");
+  CHECK(session.used_gate()->gate.name == "b-most");
+  wait([&] { return session.engine().model().has_value(); });
+  CHECK(session.engine().gates() == std::vector{(folder / "gates/b-most").string()});
+  CHECK(session.command_line().find(" --gate ") != std::string::npos);
+  session.use_gate("a-half");
+  CHECK(session.engine().gates() == std::vector{(folder / "gates/a-half").string()});
+  CHECK(test::error_of([&] { session.use_gate("c"); }).find("a-half, b-most") != std::string::npos);
+  session.set_policy(PolicySpec::parse("streaming"));
+  CHECK(session.used_gate() == nullptr);
+}
+
+TEST_CASE("the window's list of policies has an entry for each gate that was found, and choosing one loads it",
+          "[gates]") {
+  if (test::skip_without_display()) return;
+  const TemporaryFolder folder;
+  write_model_with_gates(folder);
+  const test::Xvfb display;
+  test::WindowDriver window(display, {.engine = test::fake(), .words = {folder.path().string()}});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.wait({{"/gates/1", "b-most"}});
+  window.frames(2);
+  window.click("policy.combo");
+  window.frames(2);
+  window.click("policy.choice.wg-kv.b-most");
+  window.wait({{"/gate", "b-most"}, {"/model", {{"not", nullptr}}}});
+  CHECK(window.state()["parameters"]["policy"].get<std::string>().starts_with("wg-kv"));
+}
