@@ -7,6 +7,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/process/models.h"
 #include "app/process/paths.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
@@ -55,9 +56,10 @@ nlohmann::json given_options(const Arguments& arguments, std::initializer_list<c
 constexpr OptionSpec kRowsJsonOption = {"json", "", "one object per row, then the result"};
 
 constexpr OptionSpec kTrainOptions[] = {
-    {"data", "FOLDER", "the text that the recipe names"},
-    {"o", "FOLDER", "where the model is written"},
-    {"phase", "NAME", "all, base or scorer (all)"},
+    {"base", "MODEL", "train gates for this model: a name or folder (the recipe's own model)"},
+    {"data", "PATH", "a corpus of prepare_corpus.py; with --base also text files"},
+    {"o", "FOLDER", "where the model or its gates are written"},
+    {"phase", "NAME", "all, base, scorer or gate (all)"},
     {"seed", "N", "of data and initial weights (the recipe's)"},
     {"threads", "N", "that make batches (the machine's)"},
     {"overrides", "JSON", "merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},
@@ -70,6 +72,7 @@ constexpr OptionSpec kTrainOptions[] = {
 int train(const Arguments& arguments) {
   nlohmann::json args = given_options(arguments, {"phase", "seed", "threads", "device"});
   args["recipe"] = arguments.positionals()[0];
+  if (arguments.has("base")) args["base"] = model_folder(arguments.text("base"));
   for (const auto& [option, key] : {std::pair("o", "output"), std::pair("data", "data")}) {
     if (!arguments.has(option)) usage_error("kvscope train", "no " + dashed(option), dashed(option) + " FOLDER");
     args[key] = arguments.text(option);
@@ -121,10 +124,12 @@ int bench(const Arguments& arguments) {
 extern const CommandSpec train_command = {
     "train",
     "RECIPE.json --data FOLDER -o FOLDER [options]",
-    "train a model and its scorers from a recipe",
-    "Next-token pretraining, then KVpop's scorers by the boundary loss (eq. 7) against the future-attention oracle, the "
-    "base frozen: the paper's joint training with a sparse student (Algorithm 1) is not done.",
-    "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda",
+    "train a model and its scorers, or the gates of a model that is there",
+    "A recipe without --base pretrains a small model, then KVpop's scorers by the boundary loss (eq. 7) against the "
+    "future-attention oracle. With --base it trains scorers or the gates of WG-KV, SP-KV or DMS on that model, which stays "
+    "as it is. docs/training.md has the losses and what was reached.",
+    "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda\n"
+    "  kvscope train samples/recipes/smollm2-wg-kv.json --base smollm2-135m --data text -o my-gates",
     {1, 1},
     kTrainOptions,
     train};

@@ -62,6 +62,15 @@ TEST_CASE("gate: what save_gate writes, load_gate gives back, for every kind", "
   CHECK_THAT(back.hash, Catch::Matches("[0-9a-f]{16}"));
   CHECK(load_gate(folder / "gate").hash == back.hash);            // without a model
   CHECK(load_gate(folder / "gate/gate.json").hash == back.hash);  // by its file
+  save_gate(folder / "half", gate, true, GateTensorType::bf16);   // half as long, and each number the nearest
+  const GateFile half = load_gate(folder / "half");
+  for (const auto& [name, tensor] : gate.tensors) {
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      CHECK(std::abs(half.tensors.at(name).values[i] - tensor.values[i]) <= std::abs(tensor.values[i]) * 0x1p-8f);
+    }
+  }
+  save_gate(folder / "half-again", half, true, GateTensorType::bf16);
+  CHECK(load_gate(folder / "half-again").hash == half.hash);
   save_gate(folder / "again", back);
   CHECK(read_file(folder / "again/gate.json", 1 << 20) == read_file(folder / "gate/gate.json", 1 << 20));
 

@@ -200,6 +200,17 @@ TEST_CASE("the shipped recipes can be parsed") {
   CHECK(recipe.base->length.steps > 0);
 }
 
+TEST_CASE("the shipped recipes for SmolLM2 can be parsed for a model of its context") {
+  const auto name = GENERATE("smollm2-wg-kv.json", "smollm2-sp-kv.json", "smollm2-dms.json", "smollm2-kvpop.json");
+  const auto path = kSamples / "recipes" / name;
+  ModelConfig base;
+  base.max_positions = 8192;
+  const Recipe recipe = Recipe::parse(read_json(path), path.string(), &base);
+  CHECK(recipe.text);
+  CHECK_FALSE(recipe.base);
+  CHECK(recipe.gate.has_value() != recipe.scorer.has_value());
+}
+
 TEST_CASE("the learning rate warms up, falls as a cosine and ends at its final share") {
   const OptimizerOptions options{.learning_rate = 2, .warm_up = 10, .final_share = 0.1};
   CHECK(learning_rate(options, 0, 0) == Approx(0.2));

@@ -104,7 +104,7 @@ void GateModule::save(const std::filesystem::path& folder, GateConfig config, co
     gate.tensors[spec.name] = {spec.shape, std::vector<float>(data, data + values.numel())};
   }
   std::filesystem::create_directories(folder);
-  save_gate(folder, gate);
+  save_gate(folder, gate, /*replace=*/true, GateTensorType::bf16);
 }
 
 }  // namespace kvscope::engine

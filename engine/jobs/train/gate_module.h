@@ -27,7 +27,7 @@ class GateModule {
   /// Whether output() reads heads.k_unrotated.
   bool reads_unrotated() const { return config_.kind == GateKind::wg_kv; }
 
-  /// As gate.json and gate.safetensors in `folder`, replaced whole or not at all. `config` has the numbers of the run that
+  /// As gate.json and gate.safetensors (bfloat16) in `folder`, replaced whole or not at all. `config` has the numbers of the run that
   /// the gate was trained for (window, sinks, threshold).
   void save(const std::filesystem::path& folder, GateConfig config, const std::string& description) const;
 

@@ -137,8 +137,11 @@ bool has_own_config(std::string_view format);
 GateFile load_gate(const std::filesystem::path& path, const ModelConfig& model);
 GateFile load_gate(const std::filesystem::path& path);
 
-/// Writes `gate` as gate.json and gate.safetensors (float32). load_gate gives back the same numbers, tensors and hash.
-/// Both files or none; without `replace` neither may exist.
-void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace = true);
+enum class GateTensorType { f32, bf16 };
+
+/// Writes `gate` as gate.json and gate.safetensors. load_gate gives back the same numbers, tensors and hash; in bf16, which
+/// is half as long, the tensors rounded to the nearest. Both files or none; without `replace` neither may exist.
+void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace = true,
+               GateTensorType type = GateTensorType::f32);
 
 }  // namespace kvscope

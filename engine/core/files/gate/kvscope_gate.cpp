@@ -1,5 +1,7 @@
 // Our own format: gate.json with the numbers, gate.safetensors with the tensors under the names of gate_file.h.
 
+#include <bit>
+#include <deque>
 #include <optional>
 #include <set>
 
@@ -19,6 +21,17 @@ constexpr const char* kDimNames[] = {"n_layers", "n_kv_heads", "head_dim", "hidd
 GateDims read_dims(const JsonObject& json) {
   const auto size = [&](const char* key) { return json.integer_or(key, 0, 1, kMaxSize); };
   return {size(kDimNames[0]), size(kDimNames[1]), size(kDimNames[2]), size(kDimNames[3])};
+}
+
+/// Ties to even, as every library rounds; gates are finite.
+std::vector<std::uint16_t> nearest_bf16(const std::vector<float>& values) {
+  std::vector<std::uint16_t> out;
+  out.reserve(values.size());
+  for (const float value : values) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    out.push_back(static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16));
+  }
+  return out;
 }
 
 [[noreturn]] void fail_to_save(const std::filesystem::path& folder, std::string found) {
@@ -73,7 +86,7 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
   return gate;
 }
 
-void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace) {
+void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool replace, GateTensorType type) {
   const auto required = gate_tensor_specs(gate.config);
   std::vector<GateTensorSpec> specs(required.begin(), required.end());
   for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {
@@ -84,12 +97,18 @@ void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool r
   }
   GateSizes sizes(gate.dims, gate.config.n_hidden);
   std::vector<TensorToWrite> tensors;
+  std::deque<std::vector<std::uint16_t>> rounded;  // alive until written
   for (const GateTensorSpec& spec : specs) {
     const auto tensor = gate.tensors.find(spec.name);
     if (tensor == gate.tensors.end()) fail_to_save(folder, std::string("a gate without ") + spec.name + " to save");
     sizes.check(spec.shape, tensor->second.shape, folder.string(), spec.name);
-    tensors.push_back(
-        {spec.name, TensorType::f32, tensor->second.shape, std::as_bytes(std::span(tensor->second.values))});
+    const auto& [shape, values] = tensor->second;
+    if (type == GateTensorType::f32) {
+      tensors.push_back({spec.name, TensorType::f32, shape, std::as_bytes(std::span(values))});
+    } else {
+      rounded.push_back(nearest_bf16(values));
+      tensors.push_back({spec.name, TensorType::bf16, shape, std::as_bytes(std::span(rounded.back()))});
+    }
   }
   nlohmann::ordered_json json = {{"format", "kvscope-gate"}, {"version", kVersion}};
   json.update(gate_config_json(gate.config));
