@@ -4,6 +4,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/cli/command_list.h"
@@ -46,13 +47,18 @@ int dispatch(const std::vector<std::string>& words) {
                .hint = close.empty() ? "see kvscope --help" : "did you mean kvscope " + close + "?"});
 }
 
+int out_of_memory() {
+  std::fprintf(stderr, "error: out of memory\n");
+  return static_cast<int>(ExitCode::resource);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--trace-child") return trace_child_main(argc, argv);
   app::end_on_interrupts();
-  hdf5_start();
   try {
+    hdf5_start();
     const int code = dispatch(std::vector<std::string>(argv + 1, argv + argc));
     app::flush_stdout();
     return app::exit_code_of(code);
@@ -61,8 +67,11 @@ int main(int argc, char** argv) {
     if (error.code() != ExitCode::closed_pipe) std::fprintf(stderr, "error: %s\n", error.what());
     return app::exit_code_of(static_cast<int>(error.code()));
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "error: out of memory\n");
-    return static_cast<int>(ExitCode::resource);
+    return out_of_memory();
+  } catch (const std::system_error& error) {  // a thread, or a path's canonical form, that found no memory
+    if (error.code() == std::errc::not_enough_memory) return out_of_memory();
+    std::fprintf(stderr, "error: internal: %s\n", escape_for_terminal(error.what()).c_str());
+    return static_cast<int>(ExitCode::internal);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: internal: %s\n", escape_for_terminal(error.what()).c_str());
     return static_cast<int>(ExitCode::internal);

@@ -19,7 +19,7 @@ endif()
 
 add_library(kvscope_options INTERFACE)
 target_include_directories(kvscope_options INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(kvscope_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers -Wno-restrict>)
+target_compile_options(kvscope_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>>)
 # Both programs read what strangers made: a bug in that must be hard to use. None of these flags changes a result.
 add_link_options(-Wl,-z,relro,-z,now)
 if(NOT KVSCOPE_SANITIZE)
@@ -30,4 +30,8 @@ endif()
 if(KVSCOPE_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${KVSCOPE_SANITIZE}> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   add_link_options(-fsanitize=${KVSCOPE_SANITIZE})
+endif()
+if(KVSCOPE_FUZZ)
+  # Feedback for libFuzzer from every file; tests/fuzz links its main. What the undefined sanitizer says is a finding.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
 endif()

@@ -73,7 +73,9 @@ EngineEnd EngineEnd::read(const nlohmann::json& event) {
 }
 
 EngineClient::EngineClient(Options options)
-    : options_(std::move(options)), child_(ChildProcess::start(engine_argv(options_.command))) {
+    : options_(std::move(options)),
+      child_(ChildProcess::start(engine_argv(options_.command))),
+      events_(options_.limits) {
   ::signal(SIGPIPE, SIG_IGN);  // a write to a dead engine is an error to handle, not the end of this process
   channel_ = std::make_unique<Channel>(child_.stdout_fd(), child_.stdin_fd());
   stderr_reader_ = std::thread([this] { read_stderr(); });
@@ -109,17 +111,13 @@ void EngineClient::cancel(int target_id) { request(protocol::CancelRequest{targe
 
 std::vector<nlohmann::json> EngineClient::take_events() {
   const std::scoped_lock lock(mutex_);
-  std::vector<nlohmann::json> events(std::make_move_iterator(events_.begin()), std::make_move_iterator(events_.end()));
-  events_.clear();
-  return events;
+  return events_.take_all();
 }
 
 std::optional<nlohmann::json> EngineClient::wait_event(milliseconds timeout) {
   std::unique_lock lock(mutex_);
   if (!events_changed_.wait_for(lock, timeout, [this] { return !events_.empty(); })) return std::nullopt;
-  nlohmann::json event = std::move(events_.front());
-  events_.pop_front();
-  return event;
+  return events_.pop();
 }
 
 bool EngineClient::ended() const {
@@ -127,10 +125,11 @@ bool EngineClient::ended() const {
   return ended_;
 }
 
-void EngineClient::push_event(nlohmann::json event) {
+template <typename Queue>
+void EngineClient::hand_on(nlohmann::json event, const Queue& queue) {
   if (!options_.sink || !options_.sink(event)) {
     const std::scoped_lock lock(mutex_);
-    events_.push_back(std::move(event));
+    queue(std::move(event));
   }
   events_changed_.notify_all();
   if (options_.wake) options_.wake();
@@ -145,7 +144,7 @@ void EngineClient::read_events() {
       protocol::check_event(*event);
       if (event->value("type", "") == kEnded)
         throw Error({.file = "message ended", .found = "it came from the engine"});
-      push_event(std::move(*event));
+      hand_on(std::move(*event), [&](nlohmann::json&& e) { events_.push(std::move(e), channel_->last_read_bytes()); });
       patience.whole = milliseconds(-1);
     }
   } catch (const std::exception& e) {
@@ -165,7 +164,7 @@ void EngineClient::read_events() {
     ended["stderr"] = stderr_lines_;
   }
   requests_changed_.notify_all();
-  push_event(std::move(ended));
+  hand_on(std::move(ended), [&](nlohmann::json&& e) { events_.push_last(std::move(e)); });
 }
 
 // The stream has ended or is torn: find out how the process ended, and make sure that it has.

@@ -2,7 +2,8 @@
 // The engine as a child process: requests go in, events come out, its death is one more event.
 //
 // Nothing here blocks the caller: requests are queued for a writer thread (a pipe to an engine that hangs is full after
-// 64 KiB), events wait in a queue that a reader thread fills.
+// 64 KiB), events wait in a queue that a reader thread fills. An engine that fills
+// it faster than it is emptied is ended, with a line.
 
 #include <chrono>
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "app/process/child_process.h"
+#include "app/process/event_queue.h"
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/requests.h"
 
@@ -56,6 +58,7 @@ class EngineClient {
     /// Sees each event first, in the reader's thread; true: taken.
     std::function<bool(const nlohmann::json& event)> sink;
     std::chrono::milliseconds patience = default_patience();  // negative: without end
+    EventLimits limits = {};                                  // of events that nobody has taken
   };
   /// Starts the process. Throws Error (resource) if it cannot be started.
   explicit EngineClient(Options options);
@@ -83,7 +86,9 @@ class EngineClient {
   void read_events();
   void write_requests();
   void read_stderr();
-  void push_event(nlohmann::json event);
+  /// Hands it to the sink or `queue`, and says so.
+  template <typename Queue>
+  void hand_on(nlohmann::json event, const Queue& queue);
   std::string end_reason(const std::string& read_error);
 
   Options options_;
@@ -91,7 +96,8 @@ class EngineClient {
   std::unique_ptr<Channel> channel_;
   mutable std::mutex mutex_;
   std::condition_variable events_changed_, requests_changed_;
-  std::deque<nlohmann::json> events_, requests_;
+  EventQueue events_;
+  std::deque<nlohmann::json> requests_;
   std::deque<std::string> stderr_lines_;
   int next_id_ = 1;
   bool stopping_ = false, ended_ = false;

@@ -6,8 +6,10 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <fstream>
 #include <thread>
 
+#include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "tests/app/process.h"
 
@@ -76,6 +78,30 @@ TEST_CASE("A stream that is no protocol ends the engine instead of being believe
   EngineClient client({.command = "printf '\\377\\377\\377\\377garbage'; sleep 60"});
   const json ended = wait_for(client, "ended");
   CHECK(ended["reason"].get<std::string>().size() > 5);
+  CHECK(gone(client.pid()));
+}
+
+TEST_CASE("An engine that talks faster than anybody listens is ended, and its end says so") {
+  const test::TemporaryFolder folder;
+  std::vector<std::uint8_t> said;
+  const auto say = [&](const json& message) {
+    const std::vector<std::uint8_t> body = json::to_cbor(message);
+    for (int i = 0; i < 4; ++i) said.push_back(static_cast<std::uint8_t>(body.size() >> (8 * i)));
+    said.insert(said.end(), body.begin(), body.end());
+  };
+  say(protocol::hello("0", "0", false, "cpu"));
+  for (int i = 0; i < 200; ++i) say(protocol::log(-1, std::string(1000, 'x')));
+  std::ofstream(folder / "said", std::ios::binary).write(reinterpret_cast<const char*>(said.data()), said.size());
+  const std::string command = "cat '" + (folder / "said").string() + "'; exec sleep 60";
+  const auto [limits, line] = GENERATE(
+      table<EventLimits, std::string>({{{.max_events = 100}, "more than 100 events that wait to be read"},
+                                       {{.max_bytes = 100'000}, "more than 100000 bytes that wait to be read"}}));
+  EngineClient client({.command = command, .limits = limits});
+  while (!client.ended()) std::this_thread::sleep_for(milliseconds(5));
+  const auto events = client.take_events();
+  CHECK(events.size() > 90);
+  CHECK(events.size() <= 102);
+  CHECK_THAT(events.back()["reason"].get<std::string>(), Catch::Contains(line));
   CHECK(gone(client.pid()));
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/app/capture_support.h"
+#include "tests/app/preload.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -92,7 +93,7 @@ class Disk {
     const Bytes before = files_of(folder.path());
     const fs::path mark = elsewhere / "mark";
     const Result result = run(writer.words, folder.path(),
-                              {{"LD_PRELOAD", KVSCOPE_FAIL_WRITES},
+                              {{"LD_PRELOAD", preload(KVSCOPE_FAIL_WRITES)},
                                {"KVSCOPE_FAIL_FOLDER", folder.path().string()},
                                {"KVSCOPE_FAIL_AT", std::to_string(fault.at)},
                                {"KVSCOPE_FAIL_HOW", fault.how},

@@ -58,11 +58,11 @@ std::vector<Case> opcodes() {
       {"a text of 4 GB", begin() + "X\xff\xff\xff\xffx", "a text of 4294967295 bytes; expected 1 at most"},
       {"a text that is not UTF-8", begin() + pickle_text("\xff") + ".", "a text that is not UTF-8"},
       {"an integer of 9 bytes", begin() + "\x8a\x09" + std::string(9, '\1') + ".", "an integer of 9 bytes"},
-      {"2 million nested tuples", begin() + ")" + repeat("\x85", 2'000'000) + ".", "nesting deeper than 32"},
-      {"100 marks", begin() + repeat("(", 100), "nesting deeper than 32"},
+      {"2 million nested tuples", begin() + ")" + repeat("\x85", 2'000'000) + ".", "nested deeper than 32 levels"},
+      {"100 marks", begin() + repeat("(", 100), "nested deeper than 32 levels"},
       {"a dict in itself", begin() + std::string("}q\0", 3) + repeat(kX + std::string("h\0s", 3), 40) + ".",
-       "nesting deeper than 32"},
-      {"a million values", begin() + "(" + repeat("N", 1'100'000), "more than 1000000 opcodes"},
+       "nested deeper than 32 levels"},
+      {"a million values", begin() + "(" + repeat("N", 1'100'000), "more than 1000000 values"},
   };
 }
 

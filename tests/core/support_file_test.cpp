@@ -102,7 +102,7 @@ TEST_CASE("A file that exists is kept by whoever may not replace it, even if it 
   kvscope::AtomicFile file(folder / "f", false);
   file.write("new");
   folder.write("f", "old");
-  CHECK_THAT(error_of([&] { file.commit(); }), Catch::Contains("File exists"));
+  CHECK_THAT(error_of([&] { file.commit(); }), Catch::Contains("another process has made it meanwhile"));
   CHECK_THAT(error_of([&] { write_file_atomic(folder / "f", "x", false); }), Catch::Contains("f: it exists"));
   CHECK(read_file(folder / "f", 10) == "old");
 }

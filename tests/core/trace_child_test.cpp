@@ -157,6 +157,16 @@ TEST_CASE("trace child: one process opens a trace and reads all its runs, also o
   }
 }
 
+TEST_CASE("trace child: one that works and is given little of the machine is waited for", "[core][trace][child]") {
+  const ScratchFolder folder;
+  save_trace(folder / "whole.h5", formula_run(0), true);
+  // A few hundredths of a second of its own, then nothing of the machine for longer than the limit.
+  const auto starved = script(
+      folder, "i=0; while [ $i -lt 40000 ]; do i=$((i+1)); done; sleep 0.8; exec " + std::string(kChild) + " \"$@\"");
+  TraceReader reader(starved, folder / "whole.h5", {.timeout = std::chrono::milliseconds(500)});
+  CHECK(reader.load(0).n_tokens() == formula_run(0).n_tokens());
+}
+
 TEST_CASE("trace child: HDF5 that goes round in circles in a damaged file is given up", "[core][trace][child]") {
   CHECK(ChildLimits{}.timeout <= std::chrono::seconds(5));
   const ScratchFolder folder(true);

@@ -131,6 +131,7 @@ std::optional<json> Channel::read(const Patience& patience) {
   if (got < length) {
     fail("a torn message: the stream ends after " + std::to_string(got) + " of " + std::to_string(length) + " bytes");
   }
+  last_read_bytes_ = bytes.size();
   return parse_message(bytes);
 }
 

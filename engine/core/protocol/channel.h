@@ -30,11 +30,14 @@ class Channel {
   /// Next message, or nullopt at a clean end of stream. Throws Error for a torn or malformed message, a read error or
   /// when patience is over.
   std::optional<nlohmann::json> read(const Patience& patience = {});
+  /// Of the message that read() gave last, as it came. For the thread that reads.
+  std::size_t last_read_bytes() const { return last_read_bytes_; }
   /// Throws Error (resource) when the other end is gone. SIGPIPE must be ignored by the process.
   void write(const nlohmann::json& message);
 
  private:
   int read_fd_, write_fd_;
+  std::size_t last_read_bytes_ = 0;
   std::mutex write_mutex_;
 };
 

@@ -132,6 +132,12 @@ void rename_into_place(const std::filesystem::path& from, const std::filesystem:
   int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), replace ? 0 : RENAME_NOREPLACE);
   // Some network file systems know no flags; writable_target() has then seen that the name was free.
   if (result != 0 && errno == EINVAL && !replace) result = ::rename(from.c_str(), to.c_str());
+  if (result != 0 && errno == EEXIST && !replace) {
+    throw Error({.code = ExitCode::resource,
+                 .file = to.string(),
+                 .found = "another process has made it meanwhile",
+                 .hint = "choose another name; a capture goes on with --resume"});
+  }
   if (result != 0) throw_errno(errno, to, "cannot be written");
   // The rename itself lives in the folder. Some file systems cannot sync one; the file is whole in any case.
   const std::filesystem::path folder = to.has_parent_path() ? to.parent_path() : ".";

@@ -14,9 +14,13 @@ void hdf5_start() {
   static std::once_flag once;
   std::call_once(once, [] {
     // Before any other call: the handler that would run at exit crashes if a file could not be written.
-    H5dont_atexit();
-    H5open();
-    H5PLset_loading_state(0);  // a file may name a filter; it may not make us load a library
+    // A file may name a filter; it may not make us load a library.
+    if (H5dont_atexit() < 0 || H5open() < 0 || H5PLset_loading_state(0) < 0) {
+      throw Error({.code = ExitCode::resource,
+                   .file = "HDF5",
+                   .found = "the library does not start",
+                   .expected = "some memory to start in"});
+    }
     // A file-size limit is then an error of write() that we report, not the end of the process.
     std::signal(SIGXFSZ, SIG_IGN);
   });

@@ -10,6 +10,14 @@
 #include "engine/core/trace/trace_message.h"
 #include "engine/core/trace/trace_spans.h"
 
+#if defined(__has_feature)  // clang
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define KVSCOPE_SANITIZED
+#endif
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KVSCOPE_SANITIZED
+#endif
+
 namespace kvscope {
 
 namespace {
@@ -50,7 +58,7 @@ void limit_cpu() {
 
 void confine() {
   ::close_range(3, ~0u, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !defined(KVSCOPE_SANITIZED)
   limit(RLIMIT_AS, rlim_t{4} << 30);  // the sanitizers' shadows need terabytes of address space
 #endif
   limit(RLIMIT_FSIZE, 0);

@@ -16,7 +16,8 @@
 namespace kvscope {
 
 struct ChildLimits {
-  /// Wall clock, for opening the trace and for each run; a run gets a second more for each 32 MiB of it.
+  /// For opening the trace and for each run; a run gets a second more for each 32 MiB of it. Wall clock, unless the
+  /// child works and is given less than half a core: then up to 12 times as long.
   std::chrono::milliseconds timeout{5000};
 };
 

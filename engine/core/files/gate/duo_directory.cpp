@@ -8,6 +8,7 @@
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/output_folder.h"
 #include "engine/core/support/refuse.h"
 #include "engine/core/support/text.h"
 
@@ -116,13 +117,7 @@ void export_duo(const HeadSelection& selection, int sink_size, int recent_size, 
                  .file = folder.string(),
                  .found = "a negative sink or recent size",
                  .expected = "tokens"});
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::is_directory(folder, error))
-    throw Error({.code = ExitCode::resource,
-                 .file = folder.string(),
-                 .found = "the folder cannot be made",
-                 .expected = "a folder that can be written"});
+  const OutputFolder made(folder);
   for (const char* name : {kTable, kConfig}) check_replaceable(folder / name, overwrite);
   const double sparsity = 1 - static_cast<double>(selection.n_selected()) / selection.n_heads();
   const nlohmann::ordered_json config = {{"sink_size", sink_size},

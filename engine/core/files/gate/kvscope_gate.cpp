@@ -10,6 +10,7 @@
 #include "engine/core/files/gate/gate_source.h"
 #include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/output_folder.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -118,14 +119,7 @@ void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool r
   }
   json["description"] = gate.description;
 
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::is_directory(folder, error)) {
-    throw Error({.code = ExitCode::resource,
-                 .file = folder.string(),
-                 .found = "the folder cannot be made",
-                 .expected = "a folder that can be written"});
-  }
+  const OutputFolder made(folder);
   // The tensors first: whoever finds gate.json finds them too. Half of another gate would be a damaged one.
   std::vector<AtomicFile*> files;
   std::optional<AtomicFile> weights;

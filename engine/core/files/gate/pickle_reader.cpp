@@ -6,6 +6,7 @@
 #include <iterator>
 #include <optional>
 
+#include "engine/core/support/read_budget.h"
 #include "engine/core/support/refuse.h"
 #include "engine/core/support/utf8.h"
 
@@ -14,21 +15,31 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr std::size_t kMaxOpcodes = 1'000'000, kMaxMemo = 65536, kMaxDepth = 32, kMaxGlobal = 256;
+/// Elements are opcodes: one of a byte may cost a value of a hundred.
+constexpr ReadLimits kLimits{.max_bytes = 16u << 20, .max_depth = 32, .max_elements = 1'000'000};
+constexpr std::size_t kMaxMemo = 65536, kMaxGlobal = 256;
 constexpr char kConvert[] = "convert it to safetensors (docs/gates.md)";
 constexpr std::string_view kStorages[] = {"torch FloatStorage", "torch HalfStorage", "torch BFloat16Storage"};
 constexpr std::string_view kOrderedDict = "collections OrderedDict", kTensor = "torch._utils _rebuild_tensor_v2",
                            kParameter = "torch._utils _rebuild_parameter";
 
 class Machine {
+  [[noreturn]] void fail(std::string found, std::string expected, std::string hint = "") const {
+    refuse(file_, "data.pkl byte " + std::to_string(start_), std::move(found), std::move(expected), std::move(hint));
+  }
+  auto over() const {
+    return [this](const std::string& found, const std::string&) { fail(found, "a dict of tensors"); };
+  }
+
  public:
   Machine(std::string_view bytes, const std::string& file) : bytes_(bytes), file_(file) {}
 
   Pickle run() {
     if (bytes_.size() < 2 || bytes_[0] != '\x80') fail("no pickle protocol", "protocol 2");
-    for (std::size_t n = 0; !stopped_; ++n) {
-      if (n == kMaxOpcodes) fail("more than 1000000 opcodes", "a dict of tensors");
+    budget_.add_bytes(bytes_.size(), over());
+    while (!stopped_) {
       start_ = at_;
+      budget_.add_element(over());
       step(take(1)[0]);
     }
     if (at_ != bytes_.size()) fail(std::to_string(bytes_.size() - at_) + " bytes behind STOP", "the end of data.pkl");
@@ -37,10 +48,6 @@ class Machine {
 
  private:
   using Place = std::uint32_t;
-
-  [[noreturn]] void fail(std::string found, std::string expected, std::string hint = "") const {
-    refuse(file_, "data.pkl byte " + std::to_string(start_), std::move(found), std::move(expected), std::move(hint));
-  }
 
   std::string_view take(std::size_t n) {
     if (bytes_.size() - at_ < n) {
@@ -79,8 +86,11 @@ class Machine {
     out_.values.push_back(std::move(value));
   }
   void push_integer(std::int64_t n) { push({.kind = Kind::integer, .integer = n}); }
-  void check_depth(std::size_t depth) const {
-    if (depth > kMaxDepth) fail("nesting deeper than " + std::to_string(kMaxDepth), "a dict of tensors");
+  /// Of what is built, which opcodes nest in any order.
+  void check_depth(int depth) const {
+    if (depth > kLimits.max_depth) {
+      over()("nested deeper than " + std::to_string(kLimits.max_depth) + " levels", "");
+    }
   }
 
   Place pop() {
@@ -99,6 +109,7 @@ class Machine {
     std::vector<Place> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()), stack_.end());
     stack_.resize(marks_.back());
     marks_.pop_back();
+    budget_.leave();
     return items;
   }
   void push_tuple(std::size_t n) {
@@ -124,6 +135,7 @@ class Machine {
   const std::string& file_;
   std::size_t at_ = 0, start_ = 0;  // next byte; first byte of the opcode
   bool stopped_ = false;
+  ReadBudget budget_{kLimits};
   Pickle out_;
   std::vector<Place> stack_;
   std::vector<std::size_t> marks_;          // sizes of the stack
@@ -139,7 +151,7 @@ void Machine::step(char opcode) {
       return;
     case '(':  // MARK
       marks_.push_back(stack_.size());
-      return check_depth(marks_.size());
+      return budget_.enter(over());
     case 'N':
       return push({});
     case 0x88:  // NEWTRUE
@@ -242,7 +254,7 @@ void Machine::set_items(const std::vector<Place>& items) {
   const Place dict = pop(Kind::dict, "a dict");
   PickleValue& target = value(dict);
   for (const Place item : items) target.depth = std::max(target.depth, value(item).depth + 1);
-  check_depth(static_cast<std::size_t>(target.depth));
+  check_depth(target.depth);
   target.items.insert(target.items.end(), items.begin(), items.end());
   stack_.push_back(dict);
 }

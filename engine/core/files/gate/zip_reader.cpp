@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "engine/core/support/crc32.h"
+#include "engine/core/support/read_budget.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -18,7 +19,8 @@ namespace {
 constexpr std::uint32_t kLocalHeader = 0x04034b50, kCentralHeader = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
                         kLocator64 = 0x07064b50;
 constexpr std::uint64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
-constexpr std::uint64_t kMaxEntries = 4096, kMaxDirectory = 16u << 20;
+/// Bytes of the directory and of the names in local headers, elements are entries.
+constexpr ReadLimits kLimits{.max_bytes = 16u << 20, .max_depth = 1, .max_elements = 4096};
 constexpr std::uint16_t kOnes16 = 0xffff;
 constexpr std::uint32_t kOnes32 = 0xffffffff;
 
@@ -56,6 +58,13 @@ struct Directory {
 };
 
 class Opener {
+  [[noreturn]] void refuse(std::string where, std::string found, std::string expected, std::string hint = "") const {
+    kvscope::refuse(path_.string(), std::move(where), std::move(found), std::move(expected), std::move(hint));
+  }
+  auto over() const {
+    return [this](const std::string& found, const std::string&) { refuse("directory", found, "a .pt file"); };
+  }
+
  public:
   Opener(const std::filesystem::path& path, const FileHandle& file, std::uint64_t size)
       : path_(path), file_(file), size_(size) {}
@@ -89,19 +98,21 @@ class Opener {
     }
     std::uint64_t directory_end = at;
     if (const auto wide = find_wide(at, directory_end)) plain = agree(plain, *wide);
-    if (plain.size > kMaxDirectory || plain.begin > directory_end || plain.size != directory_end - plain.begin) {
+    if (plain.size > kLimits.max_bytes || plain.begin > directory_end || plain.size != directory_end - plain.begin) {
       refuse("end record",
              "a directory of " + std::to_string(plain.size) + " bytes at byte " + std::to_string(plain.begin),
              "one that ends at byte " + std::to_string(directory_end));
     }
-    if (plain.n_entries > kMaxEntries) {
-      refuse("end record", std::to_string(plain.n_entries) + " entries", "at most " + std::to_string(kMaxEntries));
+    if (plain.n_entries > kLimits.max_elements) {
+      refuse("end record", std::to_string(plain.n_entries) + " entries",
+             "at most " + std::to_string(kLimits.max_elements));
     }
     return plain;
   }
 
   /// Entries by their full names.
-  std::map<std::string, ZipEntry> read_directory(const Directory& directory) const {
+  std::map<std::string, ZipEntry> read_directory(const Directory& directory) {
+    budget_.add_bytes(directory.size, over());
     const std::string bytes = read(directory.begin, directory.size);
     std::map<std::string, ZipEntry> entries;
     std::size_t at = 0;
@@ -115,9 +126,6 @@ class Opener {
   }
 
  private:
-  [[noreturn]] void refuse(std::string where, std::string found, std::string expected, std::string hint = "") const {
-    kvscope::refuse(path_.string(), std::move(where), std::move(found), std::move(expected), std::move(hint));
-  }
   std::string read(std::uint64_t offset, std::uint64_t size) const { return read_at(file_, offset, size, path_); }
 
   [[noreturn]] void refuse_end() const {
@@ -165,7 +173,8 @@ class Opener {
     return wide;
   }
 
-  void read_central(const std::string& bytes, std::size_t& at, std::map<std::string, ZipEntry>& entries) const {
+  void read_central(const std::string& bytes, std::size_t& at, std::map<std::string, ZipEntry>& entries) {
+    budget_.add_element(over());
     if (bytes.size() - at < kCentralBytes || u32(bytes, at) != kCentralHeader) {
       refuse("directory", "no entry at its byte " + std::to_string(at),
              "one for each of the number that the end record has");
@@ -224,7 +233,7 @@ class Opener {
   }
 
   /// From the local header only the lengths of name and extra field are new; where it repeats something, it must agree.
-  void find_data(const std::string& name, ZipEntry& entry, std::uint64_t limit) const {
+  void find_data(const std::string& name, ZipEntry& entry, std::uint64_t limit) {
     const auto past = [&] {
       refuse(name, "data past the archive's directory", "data before byte " + std::to_string(limit));
     };
@@ -236,6 +245,7 @@ class Opener {
     const std::uint64_t name_size = u16(header, 26), extra_size = u16(header, 28);
     entry.begin = entry.header + kLocalBytes + name_size + extra_size;
     if (entry.begin > limit || entry.size > limit - entry.begin) past();
+    budget_.add_bytes(name_size, over());
     if (read(entry.header + kLocalBytes, name_size) != name) {
       refuse(name, "another name in the local header", "the directory's");
     }
@@ -264,6 +274,7 @@ class Opener {
   const std::filesystem::path& path_;
   const FileHandle& file_;
   std::uint64_t size_;
+  ReadBudget budget_{kLimits};
 };
 
 }  // namespace
@@ -273,7 +284,7 @@ ZipFile ZipFile::open(const std::filesystem::path& path) {
   zip.path_ = path;
   std::uint64_t size = 0;
   zip.file_ = open_regular_file(path, size);
-  const Opener opener(path, zip.file_, size);
+  Opener opener(path, zip.file_, size);
   opener.check_first_bytes();
   for (const auto& [name, entry] : opener.read_directory(opener.find_directory())) {
     const std::size_t slash = name.find('/');

@@ -1,0 +1,47 @@
+// What the fuzzers start from and what they have found, read again by the ordinary build.
+
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+
+#include "engine/core/support/json_file.h"
+#include "tests/fuzz/format.h"
+
+using namespace kvscope;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Reads every file of corpus/NAME: each is read or refused in a line, within 5 s, all within a gigabyte.
+void replay(const std::string& name) {
+  const auto format = std::find_if(fuzz::formats().begin(), fuzz::formats().end(),
+                                   [&](const fuzz::Format& f) { return f.name == name; });
+  REQUIRE(format != fuzz::formats().end());
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(KVSCOPE_SOURCE_DIR) / "tests/fuzz/corpus" / name)) {
+    CAPTURE(entry.path().string());
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(fuzz::read_anything(*format, read_file(entry.path(), std::size_t{64} << 20)) == "");
+    CHECK(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < 5);
+    ++files;
+  }
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  CHECK(used.ru_maxrss < 1 << 20);  // KiB
+  CHECK(files >= 4);
+}
+
+}  // namespace
+
+TEST_CASE("The fuzzers' safetensors files are read or refused in a line", "[fuzz]") { replay("safetensors"); }
+TEST_CASE("The fuzzers' tokenizers are read or refused in a line", "[fuzz]") { replay("tokenizer"); }
+TEST_CASE("The fuzzers' chat templates are read or refused in a line", "[fuzz]") { replay("chat_template"); }
+TEST_CASE("The fuzzers' configs are read or refused in a line", "[fuzz]") { replay("config"); }
+TEST_CASE("The fuzzers' pickles are read or refused in a line", "[fuzz]") { replay("pickle"); }
+TEST_CASE("The fuzzers' archives are read or refused in a line", "[fuzz]") { replay("zip"); }
+TEST_CASE("The fuzzers' messages are read or refused in a line", "[fuzz]") { replay("cbor"); }
+TEST_CASE("The fuzzers' traces are read or refused in a line", "[fuzz]") { replay("trace"); }
+TEST_CASE("The fuzzers' recipes are read or refused in a line", "[fuzz]") { replay("recipe"); }
+TEST_CASE("The fuzzers' gates are read or refused in a line", "[fuzz]") { replay("gate"); }

@@ -1,0 +1,77 @@
+// LD_PRELOAD library: the N-th allocation of more than so many bytes fails, as on a machine without memory.
+//
+//   KVSCOPE_FAIL_LARGER   bytes; smaller allocations are neither counted nor failed
+//   KVSCOPE_FAIL_AT       N, from 1; that one, and none after it
+//   KVSCOPE_FAIL_MARK     a file, made when the call came
+//
+// Counted from main() on: the libraries that are loaded before it do not look at what they get. glibc's own names are
+// called, because dlsym() allocates.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+}
+
+namespace {
+
+std::atomic<long> calls{0};
+std::atomic<bool> is_in_main{false};
+int (*their_main)(int, char**, char**);
+
+int our_main(int argc, char** argv, char** environment) {
+  is_in_main = true;
+  const int result = their_main(argc, argv, environment);
+  is_in_main = false;
+  return result;
+}
+
+long number(const char* name) {
+  const char* value = ::getenv(name);
+  return value ? std::strtol(value, nullptr, 10) : 0;
+}
+
+bool fails(std::size_t n) {
+  if (!is_in_main) return false;
+  static const long larger = number("KVSCOPE_FAIL_LARGER"), at = number("KVSCOPE_FAIL_AT");
+  if (n <= static_cast<std::size_t>(larger) || ++calls != at) return false;
+  const char* mark = ::getenv("KVSCOPE_FAIL_MARK");
+  const long fd = mark ? ::syscall(SYS_openat, AT_FDCWD, mark, O_CREAT | O_WRONLY, 0600) : -1;
+  if (fd >= 0) ::syscall(SYS_close, fd);
+  errno = ENOMEM;
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(), void (*fini)(),
+                      void (*end)(), void* stack) {
+  using Start = int(int (*)(int, char**, char**), int, char**, void (*)(), void (*)(), void (*)(), void*);
+  their_main = main;
+  return reinterpret_cast<Start*>(::dlsym(RTLD_NEXT, "__libc_start_main"))(our_main, argc, argv, init, fini, end,
+                                                                           stack);
+}
+
+void* malloc(std::size_t n) { return fails(n) ? nullptr : __libc_malloc(n); }
+void* calloc(std::size_t n, std::size_t size) { return fails(n * size) ? nullptr : __libc_calloc(n, size); }
+void* realloc(void* old, std::size_t n) { return fails(n) ? nullptr : __libc_realloc(old, n); }
+void* memalign(std::size_t alignment, std::size_t n) { return fails(n) ? nullptr : __libc_memalign(alignment, n); }
+void* aligned_alloc(std::size_t alignment, std::size_t n) { return memalign(alignment, n); }
+int posix_memalign(void** to, std::size_t alignment, std::size_t n) {
+  *to = memalign(alignment, n);
+  return *to ? 0 : ENOMEM;
+}
+
+}  // extern "C"
