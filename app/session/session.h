@@ -53,7 +53,7 @@ class Session {
   void open_model(const std::string& path);
   /// Gates that go with the open model, as far as this machine can see.
   const ModelGates& gates() const { return gates_; }
-  /// Has the present policy decide by the gate of that name, before any other of its kind: the model is loaded again unless the
+  /// Has policies decide by the gate of that name before any other of its kind: the model is loaded again unless the
   /// engine has it in that place. Throws Error (usage) for a name that is not there, or while a run is in progress.
   void use_gate(const std::string& name);
   /// The gate by which the present policy decides; nullptr if it reads none, or none that was found.

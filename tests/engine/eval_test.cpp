@@ -218,7 +218,7 @@ TEST_CASE("the NLL of a piece is that of score under every policy of the sweep",
   policies.push_back("kvpop:budget=90");
   for (std::size_t i = 0; i < policies.size(); ++i) {
     for (const int chunk : {1, 16}) {
-      // Token by token costs ten times as much, and another share is another number, no other rule.
+      // All of them token by token take minutes, and another share is another number, no other rule.
       if (chunk == 1 && i >= n_sweep / 3 && i < n_sweep) continue;
       const std::string& text = policies[i];
       CAPTURE(text, chunk);
