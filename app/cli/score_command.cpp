@@ -94,7 +94,7 @@ int score(const Arguments& arguments) {
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
                        .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
   EngineJob job(arguments);
-  job.load(model_path, std::array{policy});
+  job.load(model_path, std::array{request.policy});
   const std::optional<ScoreFacts> facts = read_text(job, request);
   if (!facts) return static_cast<int>(ExitCode::cancelled);
   std::optional<double> dense_nll;

@@ -195,11 +195,7 @@ void EngineLink::request_done(const nlohmann::json& event) {
   if (id == load_request_) {
     load_request_ = -1;
     model_ = protocol::model_from_event(event);
-<<<<<<< HEAD
     gates_ = protocol::gates_from_event(event);
-    if (options_.on_model) options_.on_model(*model_);
-=======
->>>>>>> wc
     state_ = EngineState::ready;
     progress_ = {};
     messages_.log("loaded " + model_->name + " (" + model_->architecture + ", " + model_->dtype + ") on " +

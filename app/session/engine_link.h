@@ -53,7 +53,7 @@ class EngineLink {
   void load(const std::string& path);
   /// Of the next load: files and folders with gates. Those that are asked for go before those beside the model.
   void set_gates(std::vector<std::string> gates) { options_.load.gates = std::move(gates); }
-  const std::vector<std::string>& gates() const { return options_.load.gates; }
+  const std::vector<std::string>& gates_to_load() const { return options_.load.gates; }
   /// Throws Error (usage) while a run is in progress.
   void check_idle() const;
   /// Throws Error (usage) unless a run could begin now.
@@ -69,7 +69,7 @@ class EngineLink {
   bool run_in_progress() const { return run_request_ >= 0; }
   const std::string& model_path() const { return options_.load.model; }
   const std::optional<ModelInfo>& model() const { return model_; }
-  const GatesOfModel& gates() const { return gates_; }  // of the model
+  const GatesOfModel& gates() const { return gates_; }  // what those of the model say
   const TaskProgress& progress() const { return progress_; }
   int pid() const;  // 0 without an engine
 

@@ -27,15 +27,11 @@ Session::Session(Options options)
                      update_shown();
                    },
                .on_run_done = [this] { run_done(); },
-<<<<<<< HEAD
                .on_model =
-                   [this](const ModelInfo& model) {
-                     fit_policy(model);
+                   [this] {
+                     fit_policy();
                      request_preview();  // its gates may say what nobody wrote
                    }},
-=======
-               .on_model = [this] { fit_policy(); }},
->>>>>>> wc
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
@@ -67,15 +63,15 @@ void Session::use_gate(const std::string& name) {
     usage_error("gate", in_quotes(name), names.empty() ? "a gate of this model, which has none" : names);
   }
   if (!gate->fits()) usage_error("gate", name + " does not fit: " + gate->misfit);
-  const std::vector<std::string> wanted = gates_.with(*gate, engine_.gates());
-  if (wanted == engine_.gates() || used_gate() == gate) return;
+  const std::vector<std::string> wanted = gates_.with(*gate, engine_.gates_to_load());
+  if (wanted == engine_.gates_to_load() || used_gate() == gate) return;
   engine_.check_idle();
   const std::string path = engine_.model_path();
   engine_.set_gates(wanted);
   engine_.load(path);
 }
 
-const GateFacts* Session::used_gate() const { return gates_.used_by(parameters().policy, engine_.gates()); }
+const GateFacts* Session::used_gate() const { return gates_.used_by(parameters().policy, engine_.gates_to_load()); }
 
 void Session::load_missing_gate() {
   const PolicySpec& policy = parameters().policy;
@@ -223,7 +219,7 @@ int Session::n_positions() const {
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
   std::string line = run_command_line(model.empty() ? "MODEL" : model, next_run_.request());
-  for (const std::string& gate : engine_.gates()) line += " --gate " + shell_quote(gate);
+  for (const std::string& gate : engine_.gates_to_load()) line += " --gate " + shell_quote(gate);
   return line;
 }
 

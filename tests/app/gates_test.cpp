@@ -182,14 +182,14 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
   session.set_policy(PolicySpec::parse("wg-kv"));
   REQUIRE(session.used_gate());
   CHECK(session.used_gate()->gate.name == "a-half");
-  CHECK(session.engine().gates().empty());  // the engine has it: nothing is loaded again
+  CHECK(session.engine().gates_to_load().empty());  // the engine has it: nothing is loaded again
   session.use_gate("b-most");
   CHECK(session.used_gate()->gate.name == "b-most");
   wait([&] { return session.engine().model().has_value(); });
-  CHECK(session.engine().gates() == std::vector{(folder / "gates/b-most").string()});
+  CHECK(session.engine().gates_to_load() == std::vector{(folder / "gates/b-most").string()});
   CHECK(session.command_line().find(" --gate ") != std::string::npos);
   session.use_gate("a-half");
-  CHECK(session.engine().gates() == std::vector{(folder / "gates/a-half").string()});
+  CHECK(session.engine().gates_to_load() == std::vector{(folder / "gates/a-half").string()});
   CHECK(test::error_of([&] { session.use_gate("c"); }).find("a-half, b-most") != std::string::npos);
   session.set_policy(PolicySpec::parse("streaming"));
   CHECK(session.used_gate() == nullptr);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "engine/core/files/gate/gate_file.h"
@@ -45,7 +46,7 @@ GateMethod sp_kv_method();
 GateMethod dms_method();
 
 std::span<const GateMethod> gate_methods();
-/// Null if there is none of that name.
-const GateMethod* find_gate_method(std::string_view name);
+/// Throws Error (bad input) that names `file`, the recipe, and the methods if there is none of that name.
+const GateMethod& find_gate_method(std::string_view name, const std::string& file);
 
 }  // namespace kvscope::engine

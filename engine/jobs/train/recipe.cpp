@@ -1,12 +1,10 @@
 #include "engine/jobs/train/recipe.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/jobs/train/gate_method.h"
 
 namespace kvscope::engine {
 namespace {
@@ -189,53 +187,33 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   return scorer;
 }
 
-/// "0.01", as a person writes it.
-std::string number_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
-
-GateStage parse_stage(const nlohmann::json& json, const std::string& file, int index, const GateMethod& method) {
+GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
   const nlohmann::json parent = {{"stage", json}};
   const Section section(parent, "stage", file, {"weight", "steps", "max_seconds"});
-  GateStage stage;
-  stage.weight = section->number_or("weight", 0, 0, 1e6);
-  stage.length = parse_length(section);
-  stage.name = std::string(method.name) + (stage.weight > 0 ? "-" + number_text(stage.weight) : "");
-  stage.description =
-      std::string(method.source) + ", weight " + number_text(stage.weight) + ", stage " + std::to_string(index + 1);
-  return stage;
+  return {section->number_or("weight", 0, 0, 1e6), parse_length(section)};
 }
 
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
   const Section section(json, "gate", file,
                         phase_keys({"method", "hidden", "bias", "window", "sinks", "threshold", "stages"}));
   GateOptions gate;
-  const std::string method = section->text("method");
-  gate.method = find_gate_method(method);
-  if (gate.method == nullptr) {
-    std::string list;
-    for (const GateMethod& known : gate_methods()) list += (list.empty() ? "" : ", ") + std::string(known.name);
-    fail(file, "gate.method", method, "one of " + list);
-  }
+  gate.method = section->text("method");
   gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
   gate.batch = 4;
   parse_phase(section, gate);
-  const GateConfig published = default_gate_config(gate.method->kind);
-  gate.hidden = section.integer("hidden", gate.method->hidden, 0, 1 << 16);
-  gate.bias = section->number_or("bias", gate.method->bias, -100, 100);
-  gate.window = section.integer("window", published.window, 1, length);
-  gate.n_sink = section.integer("sinks", published.n_sink, 0, length);
-  gate.threshold = section->number_or("threshold", published.threshold, -1e6, 1e6);
+  if (section->has("hidden")) gate.hidden = section.integer("hidden", 0, 0, 1 << 16);
+  if (section->has("bias")) gate.bias = section->number("bias", -100, 100);
+  if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
+  if (section->has("sinks")) gate.n_sink = section.integer("sinks", 0, 0, length);
+  if (section->has("threshold")) gate.threshold = section->number("threshold", -1e6, 1e6);
   const auto& raw = section->raw();
   if (!raw.contains("stages") || !raw.at("stages").is_array() || raw.at("stages").empty()) {
     fail(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
   }
   for (const auto& stage : raw.at("stages")) {
-    gate.stages.push_back(parse_stage(stage, file, static_cast<int>(gate.stages.size()), *gate.method));
+    gate.stages.push_back(parse_stage(stage, file));
     for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
-      if (gate.stages[i].name == gate.stages.back().name) {
+      if (gate.stages[i].weight == gate.stages.back().weight) {
         fail(file, "gate.stages", "two stages of the same weight", "different ones: each names its gate");
       }
     }

@@ -69,25 +69,21 @@ struct ScorerOptions : PhaseOptions {
   double balance_min = 0.5, balance_max = 25;  // clip of eq. 24
 };
 
-struct GateMethod;
-
-/// One stage of a gate's training: what it weighs, for how long, and what its gate is called.
+/// One stage of a gate's training: what it weighs, and for how long.
 struct GateStage {
   double weight = 0;  // GateStep::weight
   PhaseLength length;
-  std::string name;  // "wg-kv-0.01": of the gate's folder and its curve
-  std::string description;
 };
 
-/// Gates through soft attention over a frozen base (gate_method.h).
+/// Gates through soft attention over a frozen base. What is absent is the method's own (gate_method.h).
 struct GateOptions : PhaseOptions {
-  const GateMethod* method = nullptr;
-  int hidden = 0;
-  double bias = 0;                // of the output at the start
-  int window = 0;                 // within which no gate counts
-  int n_sink = 0;                 // first tokens whose gate is open
-  double threshold = 0;           // that the gate's file says
-  std::vector<GateStage> stages;  // each goes on from the one before, with a new optimiser
+  std::string method;
+  std::optional<int> hidden;        // units of the hidden layer
+  std::optional<double> bias;       // of the output at the start
+  std::optional<int> window;        // within which no gate counts
+  std::optional<int> n_sink;        // first tokens whose gate is open
+  std::optional<double> threshold;  // that the gate's file says
+  std::vector<GateStage> stages;    // each goes on from the one before, with a new optimiser
 };
 
 struct Recipe {

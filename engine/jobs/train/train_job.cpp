@@ -9,6 +9,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
+#include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/phase.h"
 #include "engine/jobs/train/train_device.h"
 
@@ -73,6 +74,7 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   if (phase != "all" && phase != "base" && phase != "scorer" && phase != "gate") {
     throw Error({.code = ExitCode::usage, .where = "--phase", .found = phase, .expected = "all, base, scorer or gate"});
   }
+  if (recipe.gate) find_gate_method(recipe.gate->method, source);  // known before a corpus is read
   const at::Device device = training_device(args.value("device", "auto"));
   const Corpus corpus = config ? Corpus::open_for(base, data, recipe.model.vocab_size, recipe.heldout_share)
                                : Corpus::open(data, recipe.model.vocab_size, recipe.heldout_share);
