@@ -51,8 +51,9 @@ TEST_CASE(
         Approx(score("threshold:threshold=0,sinks=8", false)["nll"].get<double>()).margin(1e-5));
   CHECK(written["density"].get<double>() > own["density"].get<double>());
 
-  json_of({"run", model, "--prompt-file", kText, "--max-tokens", "4", "--policy", "threshold", "--gate", gate,
-           "--trace", trace});
+  REQUIRE(kvscope_run({"run", model, "--prompt-file", kText, "--max-tokens", "4", "--policy", "threshold", "--gate",
+                       gate, "--trace", trace})
+              .exit_code == 0);
   CHECK(load_trace(trace, 0).policy.to_string() == own["policy"]);
   const auto preview = [&](const std::string& policy) {
     return json::parse(kvscope_run({"what-if", trace, policy, "--json"}).out);

@@ -120,7 +120,7 @@ TEST_CASE("gates lists what lies beside a model and what came with the program, 
   CHECK(table.out.find("README") == std::string::npos);
 }
 
-TEST_CASE("--gate takes a name, and a policy alone takes the model's first gate that it reads and that fits",
+TEST_CASE("a gate is taken by its name, and a policy alone takes the model's first gate that it reads and that fits",
           "[gates]") {
   if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not built");

@@ -43,7 +43,7 @@ TEST_CASE("Sliders reach what a parameter may be, with the decimals that they sh
   CHECK(window.text("policy.full") == "0.286");
   window.command("policy.set", {{"policy", "hybrid:heads=a"}});
   window.frames(2);
-  CHECK(window.text("policy.full") == "disabled 0.286");
+  CHECK(window.text("policy.full") == "disabled 0.5");  // its own share of this model's heads
   CHECK(window.text("policy.heads_note").find("heads global = ") != std::string::npos);
   CHECK(window.text("policy.heads_note").find("A: 3 local : 1 global") != std::string::npos);
 }

@@ -61,7 +61,7 @@ std::vector<Bomb> cbor_bombs() {
 }
 
 std::vector<Bomb> archive_bombs() {
-  std::vector<test::ZipPart> many(4000);
+  std::vector<test::ZipPart> many(2000);  // a name stands twice in an archive
   for (std::size_t i = 0; i < many.size(); ++i) {
     many[i].name = many[i].local_name = "a/" + std::to_string(i) + repeat("x", 16000);
   }
@@ -72,7 +72,7 @@ std::vector<Bomb> archive_bombs() {
   using test::pickle_dict, test::pickle_tensor, test::pickle_text;
   const std::string begin = "\x80\x02";
   return {
-      {"zip", "4000 names of 16 kB", test::zip_file(many)},
+      {"zip", "2000 names of 16 kB", test::zip_file(many)},
       {"zip", "an entry of 4 GiB", test::zip_file({huge})},
       {"zip", "a compressed entry", test::zip_file({packed})},
       {"zip", "a pickle of 60 MiB", test::small_file(repeat("N", 60u << 20))},
@@ -136,7 +136,7 @@ std::string blow(const Bomb& bomb) {
 void blow_all(const std::vector<Bomb>& bombs) {
   for (const Bomb& bomb : bombs) {
     CAPTURE(bomb.format, bomb.name, bomb.bytes.size());
-    CHECK(bomb.bytes.size() <= kMost + 1024);
+    CHECK(bomb.bytes.size() <= kMost + (std::size_t{1} << 17));
     CHECK(blow(bomb) == "");
   }
 }
