@@ -47,7 +47,7 @@ std::vector<double> feature_row(const at::Tensor& x, const at::Tensor& w) {
 
 TEST_CASE("the future-attention target equals column sums of the softmax matrix, for every chunk size") {
   const auto chunk = GENERATE(1, 4, 8, 64);
-  const auto kind = GENERATE(OracleMass::mean, OracleMass::sum, OracleMass::rms, OracleMass::max);
+  const auto kind = GENERATE(FutureMass::mean, FutureMass::sum, FutureMass::rms, FutureMass::max);
   at::manual_seed(3);
   const at::Tensor q = 2 * at::randn({kBatch, kPositions, kHeads, kDim});
   const at::Tensor k = at::randn({kBatch, kPositions, kKvHeads, kDim}), v = at::randn_like(k);
@@ -71,9 +71,9 @@ TEST_CASE("the future-attention target equals column sums of the softmax matrix,
             squares += rows[i][t] * rows[i][t];
             most = std::max(most, static_cast<double>(rows[i][t]));
           }
-          return kind == OracleMass::mean  ? sum / n_future
-                 : kind == OracleMass::sum ? sum
-                 : kind == OracleMass::rms ? std::sqrt(squares / n_future)
+          return kind == FutureMass::mean  ? sum / n_future
+                 : kind == FutureMass::sum ? sum
+                 : kind == FutureMass::rms ? std::sqrt(squares / n_future)
                                            : most;
         };
         const double expected = std::log(1e-6 + std::max(mass(first), mass(second)));

@@ -8,7 +8,7 @@
 namespace kvscope::engine {
 
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   OracleMass kind, double scale, std::int64_t chunk) {
+                                   FutureMass kind, double scale, std::int64_t chunk) {
   const c10::NoGradGuard no_grad;
   const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
   const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
@@ -29,16 +29,16 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
     output.narrow(3, begin, rows).copy_(at::matmul(p, values.narrow(3, 0, seen)));
     p.tril_(begin - window);  // key t counts for q = begin + row >= t + window
     at::Tensor of_keys = mass.narrow(3, 0, seen);
-    if (kind == OracleMass::max) {
+    if (kind == FutureMass::max) {
       at::maximum_out(of_keys, of_keys, p.amax(-2));
     } else {
-      of_keys.add_((kind == OracleMass::rms ? p.square_() : p).sum(-2));
+      of_keys.add_((kind == FutureMass::rms ? p.square_() : p).sum(-2));
     }
   }
   const at::Tensor position = at::arange(n_positions, queries.options());
   const at::Tensor n_future = (static_cast<double>(n_positions - window) - position).clamp_min(1);
-  if (kind == OracleMass::mean || kind == OracleMass::rms) mass = mass / n_future;
-  if (kind == OracleMass::rms) mass = mass.sqrt();
+  if (kind == FutureMass::mean || kind == FutureMass::rms) mass = mass / n_future;
+  if (kind == FutureMass::rms) mass = mass.sqrt();
   const at::Tensor target = (mass + 1e-6).log().amax(2);  // [B, HK, T]
   return {output.view({n_batch, n_heads, n_positions, dim}).transpose(1, 2).reshape({n_batch, n_positions, -1}),
           target.transpose(0, 1).contiguous()};

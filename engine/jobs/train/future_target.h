@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "engine/core/record/oracle_text.h"
+#include "engine/jobs/train/recipe.h"
 
 namespace kvscope::engine {
 
@@ -23,6 +23,6 @@ struct TeacherAttention {
 /// q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE; scale is of q . k. Goes through the queries in
 /// chunks: the largest temporary is [B, n_heads, chunk, T] float32. No gradients.
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   OracleMass kind, double scale, std::int64_t chunk = 256);
+                                   FutureMass kind, double scale, std::int64_t chunk = 256);
 
 }  // namespace kvscope::engine

@@ -152,11 +152,11 @@ std::vector<int> parse_top_k(const Section& section, const std::string& file, in
   return list;
 }
 
-OracleMass parse_mass(const std::string& text, const std::string& file) {
-  if (text == "mean") return OracleMass::mean;
-  if (text == "sum") return OracleMass::sum;
-  if (text == "rms") return OracleMass::rms;
-  if (text == "max") return OracleMass::max;
+FutureMass parse_mass(const std::string& text, const std::string& file) {
+  if (text == "mean") return FutureMass::mean;
+  if (text == "sum") return FutureMass::sum;
+  if (text == "rms") return FutureMass::rms;
+  if (text == "max") return FutureMass::max;
   fail(file, "scorer.mass", text, "mean, sum, rms or max");
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "engine/core/files/weights/model_config.h"
-#include "engine/core/record/oracle_text.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/tasks/text_sequences.h"
 
@@ -54,9 +53,12 @@ struct BaseOptions : PhaseOptions {
 /// How the boundary loss weighs a decision by the teacher's margin.
 enum class MarginWeight { none, sigmoid, proportional };
 
+/// How the teacher's attention is gathered over future queries (future_target.h).
+enum class FutureMass { mean, sum, rms, max };
+
 /// KVpop scorers: the boundary loss of eq. 7 over a frozen base.
 struct ScorerOptions : PhaseOptions {
-  OracleMass mass = OracleMass::mean;  // over future queries, of the target
+  FutureMass mass = FutureMass::mean;  // over future queries, of the target
   int n_sink = 4;
   int window = 64;          // also the delay of the scorer
   std::vector<int> top_k;   // long-range budgets; one is drawn a step and layer
