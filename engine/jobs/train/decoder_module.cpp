@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/core/support/error.h"
-#include "engine/core/support/random.h"
 
 namespace kvscope::engine {
 namespace {
@@ -106,23 +105,13 @@ DecoderModule::Layer DecoderModule::layer_of(int index) const {
 void DecoderModule::initialise(std::uint64_t seed) {
   const double into_residual = 1 / std::sqrt(2.0 * config_.n_layers);
   const TensorNames& names = config_.family->names;
-  std::uint64_t stream = 0;
-  for (const auto& spec : parameters_.specs()) {
-    at::Tensor values =
-        spec.name.ends_with(".bias") ? at::zeros(spec.shape, at::kFloat) : at::ones(spec.shape, at::kFloat);
-    if (spec.shape.size() == 2) {
-      double deviation =
-          spec.name == weight_of(names.embedding) ? 0.02 : 1 / std::sqrt(static_cast<double>(spec.shape[1]));
-      if (spec.name.ends_with(weight_of(names.o)) || spec.name.ends_with(weight_of(names.down)))
-        deviation *= into_residual;
-      Random random(seed, stream);
-      float* out = values.data_ptr<float>();
-      for (std::int64_t i = 0; i < values.numel(); ++i) out[i] = static_cast<float>(deviation * random.normal());
-    }
-    parameters_.master(spec.name).copy_(values);
-    ++stream;
-  }
-  parameters_.publish();
+  parameters_.initialise(seed, [&](const FlatParameters::Spec& spec) -> FlatParameters::Start {
+    if (spec.shape.size() != 2) return {.constant = spec.name.ends_with(".bias") ? 0.0 : 1.0};
+    if (spec.name == weight_of(names.embedding)) return {.deviation = 0.02};
+    const double deviation = 1 / std::sqrt(static_cast<double>(spec.shape[1]));
+    const bool writes = spec.name.ends_with(weight_of(names.o)) || spec.name.ends_with(weight_of(names.down));
+    return {.deviation = writes ? deviation * into_residual : deviation};
+  });
 }
 
 const at::Tensor& DecoderModule::embedding() const { return embedding_; }

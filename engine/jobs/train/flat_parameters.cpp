@@ -6,6 +6,8 @@
 #include <functional>
 #include <numeric>
 
+#include "engine/core/support/random.h"
+
 namespace kvscope::engine {
 
 FlatParameters::FlatParameters(std::vector<Spec> specs, at::Device device, at::ScalarType compute_type, bool trained)
@@ -38,6 +40,22 @@ FlatParameters::FlatParameters(std::vector<Spec> specs, at::Device device, at::S
 at::Tensor FlatParameters::master(const std::string& name) const {
   const auto [begin, n] = where_.at(name);
   return masters_.narrow(0, begin, n).view(shapes_.at(name));
+}
+
+void FlatParameters::initialise(std::uint64_t seed, const std::function<Start(const Spec&)>& start) {
+  std::uint64_t stream = 0;
+  for (const Spec& spec : specs_) {
+    const Start from = start(spec);
+    at::Tensor values = at::full(spec.shape, from.constant, at::kFloat);
+    if (from.deviation > 0) {
+      Random random(seed, stream);
+      float* out = values.data_ptr<float>();
+      for (std::int64_t i = 0; i < values.numel(); ++i) out[i] = static_cast<float>(from.deviation * random.normal());
+    }
+    master(spec.name).copy_(values);
+    ++stream;
+  }
+  publish();
 }
 
 void FlatParameters::publish() {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -29,6 +30,13 @@ class FlatParameters {
   /// The float32 values of one parameter, a view (in compute_type if it is not trained). After writing to it call publish().
   at::Tensor master(const std::string& name) const;
   const std::vector<Spec>& specs() const { return specs_; }
+
+  /// How a parameter begins: normal of this deviation, or, where that is 0, all `constant`.
+  struct Start {
+    double constant = 0, deviation = 0;
+  };
+  /// Fills all masters from `seed`, parameter n from its stream n, and publishes them: the same numbers on every machine.
+  void initialise(std::uint64_t seed, const std::function<Start(const Spec&)>& start);
 
   /// Copies the masters to the leaves. Call after every change of the masters.
   void publish();

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "engine/core/support/error.h"
-#include "engine/core/support/random.h"
 
 namespace kvscope::engine {
 namespace {
@@ -50,22 +49,11 @@ GateModule::GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at
       parameters_(parameter_specs(config_, model), device, at::kFloat) {}
 
 void GateModule::initialise(std::uint64_t seed, double bias) {
-  std::uint64_t stream = 0;
-  for (const auto& spec : parameters_.specs()) {
-    at::Tensor values = at::zeros(spec.shape, at::kFloat);
-    if (spec.name == "b2") values.fill_(bias);
-    if (spec.name.ends_with("norm")) values.fill_(1);
-    if (spec.name == "w1" || spec.name == "w2") {
-      const double deviation =
-          spec.name == "w2" ? 0.01 / config_.scale : 1 / std::sqrt(static_cast<double>(spec.shape.back()));
-      Random random(seed, stream);
-      float* out = values.data_ptr<float>();
-      for (std::int64_t i = 0; i < values.numel(); ++i) out[i] = static_cast<float>(deviation * random.normal());
-    }
-    parameters_.master(spec.name).copy_(values);
-    ++stream;
-  }
-  parameters_.publish();
+  parameters_.initialise(seed, [&](const FlatParameters::Spec& spec) -> FlatParameters::Start {
+    if (spec.name == "w1") return {.deviation = 1 / std::sqrt(static_cast<double>(spec.shape.back()))};
+    if (spec.name == "w2") return {.deviation = 0.01 / config_.scale};
+    return {.constant = spec.name == "b2" ? bias : spec.name.ends_with("norm") ? 1 : 0};
+  });
 }
 
 at::Tensor GateModule::output(int layer, const DecoderModule::Heads& heads, const at::Tensor& x) const {

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/core/support/random.h"
-
 namespace kvscope::engine {
 namespace {
 
@@ -42,19 +40,10 @@ ScorerModule::ScorerModule(int n_layers, int n_kv_heads, int head_dim, int delay
 
 void ScorerModule::initialise(std::uint64_t seed) {
   const double deviation = 1 / std::sqrt(2.0 * head_dim_);
-  std::uint64_t stream = 0;
-  for (const auto& spec : parameters_.specs()) {
-    at::Tensor values = at::zeros(spec.shape, at::kFloat);
-    if (spec.name == "bf") values.fill_(4);  // sigmoid(4) = 0.98: the memory starts out long
-    if (spec.name.starts_with("w") || spec.name.starts_with("g")) {
-      Random random(seed, stream);
-      float* data = values.data_ptr<float>();
-      for (std::int64_t i = 0; i < values.numel(); ++i) data[i] = static_cast<float>(deviation * random.normal());
-    }
-    parameters_.master(spec.name).copy_(values);
-    ++stream;
-  }
-  parameters_.publish();
+  parameters_.initialise(seed, [&](const FlatParameters::Spec& spec) -> FlatParameters::Start {
+    if (spec.name.starts_with("w") || spec.name.starts_with("g")) return {.deviation = deviation};
+    return {.constant = spec.name == "bf" ? 4.0 : 0.0};  // sigmoid(4) = 0.98: the memory starts out long
+  });
 }
 
 at::Tensor ScorerModule::scores(int layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& tokens) const {
