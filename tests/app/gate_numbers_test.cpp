@@ -54,7 +54,7 @@ TEST_CASE(
   REQUIRE(kvscope_run({"run", model, "--prompt-file", kText, "--max-tokens", "4", "--policy", "threshold", "--gate",
                        gate, "--trace", trace})
               .exit_code == 0);
-  CHECK(load_trace(trace, 0).policy.to_string() == own["policy"]);
+  CHECK(load_trace(trace, 0).policy.to_string() == own["policy"].get<std::string>());
   const auto preview = [&](const std::string& policy) {
     return json::parse(kvscope_run({"what-if", trace, policy, "--json"}).out);
   };

@@ -145,7 +145,8 @@ TEST_CASE("gates that are all open are dense attention, and a gate inside the wi
 }
 
 TEST_CASE(
-    "on CUDA gated attention and its gradients are those of the definition in float32, within bfloat16's rounding") {
+    "on CUDA gated attention and its gradients are those of the definition in float32, within bfloat16's rounding",
+    "[cuda]") {
   at::Device device = at::kCPU;
   try {
     device = training_device("cuda");

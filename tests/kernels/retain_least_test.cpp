@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <numeric>
@@ -15,8 +16,10 @@ using namespace kvscope::test;
 
 namespace {
 
+/// Under a sanitizer a step takes 30 ms and more: fewer, of which the last still find every head full.
+const bool kShort = std::getenv("KVSCOPE_SANITIZER") != nullptr;
+const int kSteps = kShort ? 24 : 60;
 constexpr int kHeads = 3;
-constexpr int kSteps = 60;
 
 /// What a method does with the priorities after each step.
 enum class Method { none, latest, sum, ties, nan };
@@ -168,6 +171,7 @@ void check_methods(Backend backend) {
   p.top_k = GENERATE(0, 6);
   p.method = GENERATE(Method::none, Method::latest, Method::sum, Method::ties, Method::nan);
   p.protect = GENERATE_COPY(0, 1, p.window + p.top_k);
+  if (kShort && (p.n_sink == 0 || p.top_k == 0)) return;
   CAPTURE(p.n_sink, p.window, p.top_k, p.protect, static_cast<int>(p.method));
   check_against_brute_force(backend, p);
 }
