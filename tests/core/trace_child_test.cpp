@@ -119,8 +119,8 @@ TEST_CASE("trace child: a child that crashes, hangs, talks nonsense or is not th
     CHECK(Clock::now() - start < std::chrono::seconds(10));
     return text;
   };
-  CHECK(contains(error_with(script(folder, "kill -SEGV $$")), "crashed the HDF5 reader"));
-  CHECK(contains(error_with(script(folder, "exit 3")), "crashed the HDF5 reader"));
+  CHECK(contains(error_with(script(folder, "kill -SEGV $$")), "crashed the HDF5 reader (signal 11)"));
+  CHECK(contains(error_with(script(folder, "exit 3")), "crashed the HDF5 reader (exit code 3)"));
   CHECK(contains(error_with(script(folder, "exec sleep 60")), "longer than 0.5"));
   CHECK(contains(error_with(script(folder, "echo hello")), "nonsense"));
   CHECK(contains(error_with(script(folder, "exit 0")), "nonsense"));

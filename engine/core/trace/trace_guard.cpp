@@ -192,7 +192,10 @@ class Child {
     const int status = end(false);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) fail("reading it took too long");
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) fail("reading it was stopped (time or memory)");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail("the file crashed the HDF5 reader");
+    if (WIFSIGNALED(status)) fail("the file crashed the HDF5 reader (signal " + std::to_string(WTERMSIG(status)) + ")");
+    if (WEXITSTATUS(status) != 0) {
+      fail("the file crashed the HDF5 reader (exit code " + std::to_string(WEXITSTATUS(status)) + ")");
+    }
     throw BadMessage{};
   }
 
