@@ -59,6 +59,9 @@ constexpr OptionSpec kTrainOptions[] = {
     {"base", "MODEL", "train gates for this model: a name or folder (the recipe's own model)"},
     {"data", "PATH", "a corpus of prepare_corpus.py; with --base also text files"},
     {"o", "FOLDER", "where the model or its gates are written"},
+    {"resume", "", "go on where a training of this recipe, text and base was stopped"},
+    {"overwrite", "", "begin anew in a folder where a training is"},
+    {"checkpoint-seconds", "N", "between two checkpoints (60)"},
     {"phase", "NAME", "all, base, scorer or gate (all)"},
     {"seed", "N", "of data and initial weights (the recipe's)"},
     {"threads", "N", "that make batches (the machine's)"},
@@ -70,12 +73,18 @@ constexpr OptionSpec kTrainOptions[] = {
 };
 
 int train(const Arguments& arguments) {
-  nlohmann::json args = given_options(arguments, {"phase", "seed", "threads", "device"});
+  nlohmann::json args = given_options(arguments, {"phase", "seed", "threads", "device", "checkpoint-seconds"});
   args["recipe"] = arguments.positionals()[0];
   if (arguments.has("base")) args["base"] = model_folder(arguments.text("base"));
   for (const auto& [option, key] : {std::pair("o", "output"), std::pair("data", "data")}) {
     if (!arguments.has(option)) usage_error("kvscope train", "no " + dashed(option), dashed(option) + " FOLDER");
     args[key] = arguments.text(option);
+  }
+  if (arguments.has("resume") && arguments.has("overwrite")) {
+    usage_error("--resume and --overwrite", "both given", "one of them");
+  }
+  for (const char* option : {"resume", "overwrite"}) {
+    if (arguments.has(option)) args[option] = true;
   }
   if (arguments.has("overrides")) args["overrides"] = parse_json(arguments.text("overrides"), "--overrides");
   return run_job(arguments, "train", args);

@@ -56,19 +56,20 @@ nlohmann::json run_base_phase(const Training& training) {
   model.initialise(recipe.seed);
   AdamW optimizer(model.parameters(), options.optimizer);
   StepLosses losses;
-  nlohmann::json facts = run_steps(
-      training, options, *sequences, optimizer,
-      {.name = "base",
-       .loss_columns = {"loss_all", "loss_answers", "loss_text"},
-       .add_gradients = [&](const Batch& batch) { losses = accumulate(model, batch, options, training.device); },
-       .report =
-           [&](std::int64_t) {
-             const double all = losses.all.item<double>(), answers = losses.mean_of(TokenRole::answer),
-                          of_text = losses.mean_of(TokenRole::text);
-             char text[96];
-             std::snprintf(text, sizeof text, "loss %.4f  answers %.4f  text %.3f", all, answers, of_text);
-             return LossReport{{all, answers, of_text}, text};
-           }});
+  nlohmann::json facts =
+      run_steps(training, options, *sequences, optimizer,
+                {.name = "base",
+                 .loss_columns = {"loss_all", "loss_answers", "loss_text"},
+                 .add_gradients = [&](const Batch& batch,
+                                      std::int64_t) { losses = accumulate(model, batch, options, training.device); },
+                 .report =
+                     [&](std::int64_t) {
+                       const double all = losses.all.item<double>(), answers = losses.mean_of(TokenRole::answer),
+                                    of_text = losses.mean_of(TokenRole::text);
+                       char text[96];
+                       std::snprintf(text, sizeof text, "loss %.4f  answers %.4f  text %.3f", all, answers, of_text);
+                       return LossReport{{all, answers, of_text}, text};
+                     }});
   if (facts["status"] == "cancelled") return facts;
   write_model(training.output, model, training.corpus.tokenizer_file());
   facts["tokens"] = static_cast<double>(options.batch) * recipe.length() * facts["steps"].get<double>();

@@ -18,8 +18,8 @@ Batch make_batch(const SequenceSource& source, std::uint64_t first, int size) {
   return batch;
 }
 
-DataLoader::DataLoader(const SequenceSource& source, int batch_size, int n_threads)
-    : source_(source), batch_size_(batch_size), ahead_(2 * n_threads + 2) {
+DataLoader::DataLoader(const SequenceSource& source, int batch_size, int n_threads, std::int64_t first)
+    : source_(source), batch_size_(batch_size), ahead_(2 * n_threads + 2), next_made_(first), next_fetched_(first) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
 }
 

@@ -29,7 +29,8 @@ Batch make_batch(const SequenceSource& source, std::uint64_t first, int size);
 /// threads. The source must outlive the loader; the destructor stops the threads.
 class DataLoader {
  public:
-  DataLoader(const SequenceSource& source, int batch_size, int n_threads);
+  /// `first`: the batch that next() returns first.
+  DataLoader(const SequenceSource& source, int batch_size, int n_threads, std::int64_t first = 0);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -45,8 +46,8 @@ class DataLoader {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, Batch> ready_;
-  std::int64_t next_made_ = 0;     // batch that the next free thread makes
-  std::int64_t next_fetched_ = 0;  // batch that next() returns
+  std::int64_t next_made_;     // batch that the next free thread makes
+  std::int64_t next_fetched_;  // batch that next() returns
   bool stopping_ = false;
   std::exception_ptr problem_;
   std::vector<std::jthread> threads_;  // last: joined before the rest is destroyed

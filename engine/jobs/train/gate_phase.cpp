@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "engine/core/support/hash.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
@@ -87,26 +88,26 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
   phase.length = stage.length;
   AdamW optimizer(module.parameters(), phase.optimizer);
   StepLosses losses;
-  std::int64_t n_steps = 0;
-  at::manual_seed(training.recipe.seed);
-  return run_steps(training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
-                   {.name = plan.name_of(stage),
-                    .loss_columns = {"loss_all", "loss_output", "gate_mean", "gate_open"},
-                    .add_gradients =
-                        [&](const Batch& batch) {
-                          const double progress = phase_progress(stage.length, n_steps++, 0);
-                          losses =
-                              accumulate(base, module, plan, batch, {.weight = stage.weight, .progress = progress});
-                        },
-                    .report =
-                        [&](std::int64_t) {
-                          const double all = losses.all.item<double>(), output = losses.kept_output.item<double>(),
-                                       mean = losses.mean.item<double>(), open = losses.open.item<double>();
-                          char text[112];
-                          std::snprintf(text, sizeof text, "loss %.4f  output %.4f  gates mean %.3f  open %.3f", all,
-                                        output, mean, open);
-                          return LossReport{{all, output, mean, open}, text};
-                        }});
+  return run_steps(
+      training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
+      {.name = plan.name_of(stage),
+       .loss_columns = {"loss_all", "loss_output", "gate_mean", "gate_open"},
+       .add_gradients =
+           [&](const Batch& batch, std::int64_t step) {
+             // What a step draws follows from its number: a training that goes on draws the same.
+             at::manual_seed(split_mix(training.recipe.seed ^ kGateSalt) + static_cast<std::uint64_t>(step));
+             const double progress = phase_progress(stage.length, step, 0);
+             losses = accumulate(base, module, plan, batch, {.weight = stage.weight, .progress = progress});
+           },
+       .report =
+           [&](std::int64_t) {
+             const double all = losses.all.item<double>(), output = losses.kept_output.item<double>(),
+                          mean = losses.mean.item<double>(), open = losses.open.item<double>();
+             char text[112];
+             std::snprintf(text, sizeof text, "loss %.4f  output %.4f  gates mean %.3f  open %.3f", all, output, mean,
+                           open);
+             return LossReport{{all, output, mean, open}, text};
+           }});
 }
 
 }  // namespace

@@ -39,6 +39,14 @@ void AdamW::step(double learning_rate) {
   parameters_.publish();
 }
 
+std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {
+  return {{"parameters", parameters_.masters()},
+          {"mean", mean_},
+          {"square", square_},
+          {"decayed_step", decayed_step_},
+          {"other_step", other_step_}};
+}
+
 double phase_progress(const PhaseLength& length, std::int64_t steps_done, double seconds) {
   const double by_steps = length.steps > 0 ? static_cast<double>(steps_done) / static_cast<double>(length.steps) : 1;
   const double by_time = length.max_seconds > 0 ? seconds / length.max_seconds : 0;

@@ -2,6 +2,10 @@
 // AdamW (Loshchilov and Hutter 2019) with clipping of the gradient's norm, over flat parameters; when a phase ends and
 // what the learning rate is until then.
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine/jobs/train/flat_parameters.h"
 #include "engine/jobs/train/recipe.h"
 
@@ -13,6 +17,10 @@ class AdamW {
   /// One update from the gradients that have added up; then zeroes them and publishes the new values. Does not wait
   /// for the device.
   void step(double learning_rate);
+
+  /// The tensors that a step changes, under names; they are the state itself, not copies. After writing to them call restored().
+  std::vector<std::pair<std::string, at::Tensor>> state() const;
+  void restored() { parameters_.publish(); }
 
  private:
   FlatParameters& parameters_;

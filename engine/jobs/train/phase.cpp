@@ -4,11 +4,13 @@
 #include <c10/core/GradMode.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <map>
 
 #include "engine/core/support/error.h"
+#include "engine/jobs/train/loss_curve.h"
+#include "engine/jobs/train/training_checkpoint.h"
 
 namespace kvscope::engine {
 
@@ -54,55 +56,68 @@ nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& 
   return result;
 }
 
+namespace {
+
+/// Throws if one of them is no finite number: what comes after would be worth nothing.
+void check_finite(const LossReport& losses, const PhaseSteps& steps, std::int64_t step) {
+  for (std::size_t i = 0; i < losses.values.size(); ++i) {
+    if (std::isfinite(losses.values[i])) continue;
+    throw Error({.where = steps.name + ", step " + std::to_string(step),
+                 .found = steps.loss_columns[i] + " is not a number",
+                 .expected = "a finite loss",
+                 .hint = "a smaller learning_rate, or a longer warm_up; --resume goes on from the last checkpoint"});
+  }
+}
+
+}  // namespace
+
 nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,
                          AdamW& optimizer, const PhaseSteps& steps) {
   std::vector<std::string> columns = {"step", "tokens", "learning_rate"};
   columns.insert(columns.end(), steps.loss_columns.begin(), steps.loss_columns.end());
   columns.insert(columns.end(), {"tokens_per_s", "seconds"});
-  const std::filesystem::path path = training.output / (steps.name + "_loss.csv");
-  std::ofstream curve(path);
-  for (const std::string& column : columns) curve << (&column == columns.data() ? "" : ",") << column;
-  const auto cannot_write = [&] {
-    throw Error({.code = ExitCode::resource, .file = path.string(), .found = "the file cannot be written"});
-  };
-  if (!(curve << std::endl)) cannot_write();
-  DataLoader loader(sequences, options.batch, training.loader_threads);
+  const TrainingCheckpoint checkpoint(training.output / (steps.name + kCheckpointSuffix),
+                                      training.identity + ", " + steps.name, optimizer);
+  TrainingPoint at = training.resumed ? checkpoint.load() : TrainingPoint{};
+  LossCurve curve(training.output / (steps.name + kCurveSuffix), columns, at.curve_bytes);
+  DataLoader loader(sequences, options.batch, training.loader_threads, at.step);
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const auto elapsed = [start, before = at.seconds] {
+    return before + std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   const double step_tokens = static_cast<double>(options.batch) * sequences.length();
-  std::int64_t step = 0, logged_step = 0;
-  double progress = phase_progress(options.length, 0, 0), logged_at = 0;
-  nlohmann::json last;
+  std::int64_t step = at.step;
+  double progress = phase_progress(options.length, step, at.seconds), saved_at = at.seconds;
   while (progress < 1) {
     if (training.cancelled()) return {{"status", "cancelled"}};
     const double rate = learning_rate(options.optimizer, step, progress);
-    steps.add_gradients(loader.next());
+    steps.add_gradients(loader.next(), step);
     optimizer.step(rate);
     ++step;
     progress = phase_progress(options.length, step, elapsed());
     if (step % options.log_every == 0 || progress >= 1 || step == 1) {
-      const LossReport losses = steps.report(step - logged_step);
+      const LossReport losses = steps.report(step - at.step);
       const double seconds = elapsed();  // the report has waited for the device, so the clock is right
-      const double speed = static_cast<double>(step - logged_step) * step_tokens / (seconds - logged_at);
-      logged_at = seconds;
-      logged_step = step;
+      const double speed = static_cast<double>(step - at.step) * step_tokens / (seconds - at.seconds);
       std::vector<double> values = {static_cast<double>(step), step_tokens * static_cast<double>(step), rate};
       values.insert(values.end(), losses.values.begin(), losses.values.end());
       values.insert(values.end(), {speed, seconds});
+      check_finite(losses, steps, step);
+      for (std::size_t i = 0; i < values.size(); ++i) at.last[columns[i]] = values[i];
+      curve.add(values);
+      at = {.step = step, .seconds = seconds, .curve_bytes = curve.n_bytes(), .last = std::move(at.last)};
       char text[160];
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        last[columns[i]] = values[i];
-        std::snprintf(text, sizeof text, "%s%.7g", i == 0 ? "" : ",", values[i]);
-        curve << text;
-      }
-      if (!(curve << std::endl)) cannot_write();  // out as soon as it is known
       std::snprintf(text, sizeof text, "%s step %lld  %s  %.2f M tokens/s  %.0f s", steps.name.c_str(),
                     static_cast<long long>(step), losses.text.c_str(), speed / 1e6, seconds);
-      if (training.context.row) training.context.row(text, last);
+      if (training.context.row) training.context.row(text, at.last);
+      if (progress >= 1 || seconds - saved_at >= training.checkpoint_seconds) {
+        checkpoint.save(at);
+        saved_at = seconds;
+      }
     }
     if (training.context.progress) training.context.progress(steps.name.c_str(), progress, 1, "");
   }
-  return {{"status", "done"}, {"steps", step}, {"seconds", elapsed()}, {"last", last}};
+  return {{"status", "done"}, {"steps", step}, {"seconds", elapsed()}, {"last", at.last}};
 }
 
 }  // namespace kvscope::engine

@@ -16,6 +16,8 @@
 
 namespace kvscope::engine {
 
+constexpr char kCheckpointSuffix[] = ".checkpoint", kCurveSuffix[] = "_loss.csv";
+
 /// Seeds of the streams that must not meet.
 constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
 constexpr std::uint64_t kScorerSalt = 0x73636f7265720000;   // "scorer"
@@ -29,6 +31,9 @@ struct Training {
   std::filesystem::path output;
   std::filesystem::path base;  // the model that scorers and gates are trained for: the output, if it is trained here
   int loader_threads;
+  std::string identity;       // what is trained from what: of checkpoints
+  bool resumed;               // whether phases go on from their checkpoints
+  double checkpoint_seconds;  // between two of them
   JobContext& context;
 
   /// Of the text that is for training, or of that which is not.
@@ -68,13 +73,14 @@ struct LossReport {
 struct PhaseSteps {
   std::string name;                       // "base": of progress, rows and NAME_loss.csv
   std::vector<std::string> loss_columns;  // of the CSV file, between learning_rate and tokens_per_s
-  std::function<void(const Batch&)> add_gradients;
-  std::function<LossReport(std::int64_t n_steps)> report;  // of the last n_steps; waits for the device
+  std::function<void(const Batch&, std::int64_t step)> add_gradients;  // step: those done before
+  std::function<LossReport(std::int64_t n_steps)> report;              // of the last n_steps; waits for the device
 };
 
-/// Steps of `optimizer` until the phase is over. The numbers of every logged step go to the job's rows and, a line each,
-/// to the CSV file, which is replaced. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last
-/// step}, or {"status": "cancelled"}. Throws Error (resource) if the file cannot be written.
+/// Steps of `optimizer` until the phase is over, or from NAME.checkpoint on, which is written at logged steps: once in
+/// checkpoint_seconds, and at the end. The numbers of every logged step go to the job's rows and, a line each, to the CSV
+/// file. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last step}, or {"status": "cancelled"}.
+/// Throws Error: resource if a file cannot be written, bad input if a loss is not a number (the checkpoint is of a step before).
 nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,
                          AdamW& optimizer, const PhaseSteps& steps);
 

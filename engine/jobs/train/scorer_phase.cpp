@@ -112,14 +112,14 @@ nlohmann::json run_scorer_phase(const Training& training) {
                       training.device);
   scorer.initialise(recipe.seed);
   AdamW optimizer(scorer.parameters(), options.optimizer);
-  Random random(recipe.seed ^ kScorerSalt, 1);
   at::Tensor sum = at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat));
   nlohmann::json facts =
       run_steps(training, options, *sequences, optimizer,
                 {.name = "scorer",
                  .loss_columns = {"loss_boundary"},
                  .add_gradients =
-                     [&](const Batch& batch) {
+                     [&](const Batch& batch, std::int64_t step) {
+                       Random random(recipe.seed ^ kScorerSalt, static_cast<std::uint64_t>(step) + 1);
                        const at::Tensor ids = ids_tensor(batch, training.device).narrow(1, 0, recipe.length());
                        sum += accumulate(base, scorer, ids, options, random);
                      },

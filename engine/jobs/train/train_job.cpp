@@ -6,7 +6,9 @@
 #include <optional>
 #include <thread>
 
+#include "engine/core/files/weights/safetensors.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/gate_method.h"
@@ -62,6 +64,54 @@ std::string markdown(const nlohmann::json& result) {
   return text;
 }
 
+constexpr char kResult[] = "training.json";  // what a training that is done says of itself
+
+/// What is trained from what, and on what kind of device: two trainings of one identity go the same way.
+std::string identity_of(const nlohmann::json& recipe, const Corpus& corpus, const std::filesystem::path& base,
+                        at::Device device) {
+  Fnv1a text;
+  for (const auto part : {corpus.training(), corpus.heldout()}) {
+    text.add_word(part.size());
+    for (const std::int32_t id : part) text.add_word(static_cast<std::uint32_t>(id));
+  }
+  const std::string model = base.empty() ? "" : ", base " + WeightFiles::open(base).hash();
+  return "recipe " + hex_text(fnv1a64(recipe.dump())) + ", text " + text.hex() + model + ", " +
+         (device.is_cuda() ? "cuda" : "cpu");
+}
+
+/// A curve or checkpoint that a phase of this training would replace, the first by name; "" if there is none.
+std::string standing_result(const std::filesystem::path& output, const std::string& phase) {
+  std::string first;
+  if (!std::filesystem::is_directory(output)) return first;
+  for (const auto& entry : std::filesystem::directory_iterator(output)) {
+    const std::string name = entry.path().filename().string();
+    const char* suffix = name.ends_with(kCurveSuffix)        ? kCurveSuffix
+                         : name.ends_with(kCheckpointSuffix) ? kCheckpointSuffix
+                                                             : nullptr;
+    if (suffix == nullptr || (!first.empty() && first < name)) continue;
+    const std::string of = name.substr(0, name.rfind(suffix));
+    if (phase == "all" || phase == (of == "base" || of == "scorer" ? of : "gate")) first = name;
+  }
+  return first;
+}
+
+bool flag(const nlohmann::json& args, const char* key) {
+  return args.contains(key) && args.at(key).is_boolean() && args.at(key).get<bool>();
+}
+
+/// What an earlier call of the same training said at its end, if it came to that.
+std::optional<nlohmann::json> finished(const std::filesystem::path& output, const std::string& identity) {
+  if (!std::filesystem::exists(output / kResult)) return std::nullopt;
+  const nlohmann::json done = read_json(output / kResult);
+  if (!done.is_object() || done.value("identity", "") != identity) {
+    throw Error({.file = (output / kResult).string(),
+                 .found = "another training",
+                 .expected = "one of " + identity,
+                 .hint = "another folder, or --overwrite"});
+  }
+  return done.at("result");
+}
+
 }  // namespace
 
 nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
@@ -78,11 +128,30 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   const at::Device device = training_device(args.value("device", "auto"));
   const Corpus corpus = config ? Corpus::open_for(base, data, recipe.model.vocab_size, recipe.heldout_share)
                                : Corpus::open(data, recipe.model.vocab_size, recipe.heldout_share);
+  const bool resumed = flag(args, "resume");
+  const std::string identity = identity_of(json, corpus, base, device);
+  if (resumed && phase == "all") {
+    if (auto done = finished(output, identity)) return *done;
+  } else if (const std::string there = standing_result(output, phase);
+             !there.empty() && !resumed && !flag(args, "overwrite")) {
+    throw Error({.file = (output / there).string(),
+                 .found = "a training is there",
+                 .expected = "another folder, --resume or --overwrite"});
+  }
   std::filesystem::create_directories(output);
+  std::filesystem::remove(output / kResult);
   write_file_atomic(output / "recipe.json", json.dump(2) + "\n");
 
-  const Training training{recipe, corpus, device, output, config ? base : output, loader_threads(args, device),
-                          context};
+  const Training training{.recipe = recipe,
+                          .corpus = corpus,
+                          .device = device,
+                          .output = output,
+                          .base = config ? base : output,
+                          .loader_threads = loader_threads(args, device),
+                          .identity = identity,
+                          .resumed = resumed,
+                          .checkpoint_seconds = args.value("checkpoint_seconds", 60.0),
+                          .context = context};
   nlohmann::json result = {{"status", "done"}, {"output", output.string()}, {"device", device.str()}};
   const auto run = [&](const char* name, bool is_there, nlohmann::json (*run_phase)(const Training&)) {
     if (!is_there || result["status"] != "done" || (phase != "all" && phase != name)) return;
@@ -94,6 +163,11 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   run("gate", recipe.gate.has_value(), run_gate_phase);
   if (result["status"] == "cancelled") return {{"status", "cancelled"}};
   result["markdown"] = markdown(result);
+  if (phase != "all") return result;
+  write_file_atomic(output / kResult, nlohmann::json({{"identity", identity}, {"result", result}}).dump(2) + "\n");
+  for (const auto& entry : std::filesystem::directory_iterator(output)) {
+    if (entry.path().extension() == kCheckpointSuffix) std::filesystem::remove(entry.path());
+  }
   return result;
 }
 

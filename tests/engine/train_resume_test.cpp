@@ -1,0 +1,193 @@
+// A training that is stopped at any moment goes on to what it would have been: same parameters, bit for bit, and same curve.
+
+#include <ATen/ATen.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "engine/jobs/job.h"
+#include "engine/jobs/train/loss_curve.h"
+
+using namespace kvscope;
+using namespace kvscope::engine;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+
+struct Scratch {
+  fs::path path = fs::temp_directory_path() / ("kvscope-resume-test-" + std::to_string(::getpid()));
+  Scratch() {
+    fs::remove_all(path);
+    fs::create_directories(path);
+  }
+  ~Scratch() { fs::remove_all(path); }
+};
+
+nlohmann::json gate_recipe(const std::string& method) {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "text"}, {"length", 48}, {"facts_share", 0}}},
+          {"gate",
+           {{"method", method},
+            {"window", 16},
+            {"batch", 1},
+            {"log_every", 2},
+            {"learning_rate", 1e-2},
+            {"stages", {{{"weight", 0.5}, {"steps", 5}}, {{"weight", 0.7}, {"steps", 3}}}}}}};
+}
+
+nlohmann::json scorer_recipe() {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "text"}, {"length", 96}, {"facts_share", 0}}},
+          {"scorer",
+           {{"steps", 7},
+            {"batch", 1},
+            {"window", 8},
+            {"top_k", {16, 32}},
+            {"queries", 8},
+            {"log_every", 2},
+            {"heldout_sequences", 1}}}};
+}
+
+nlohmann::json arguments(const nlohmann::json& recipe, const fs::path& output) {
+  return {{"recipe", recipe},          {"base", kModel.string()}, {"data", kText.string()},
+          {"output", output.string()}, {"device", "cpu"},         {"threads", 1},
+          {"checkpoint_seconds", 0}};
+}
+
+/// Trains; after each logged step the folder, as a power cut would leave it, is copied beside it.
+std::vector<fs::path> train_with_snapshots(const nlohmann::json& args) {
+  const fs::path output = args["output"].get<std::string>();
+  std::vector<fs::path> snapshots;
+  JobContext context;
+  context.row = [&](const std::string&, const nlohmann::json&) {
+    snapshots.push_back(output.string() + "-" + std::to_string(snapshots.size()));
+    fs::copy(output, snapshots.back(), fs::copy_options::recursive);
+  };
+  train_job(args, context);
+  return snapshots;
+}
+
+/// Every file's bytes by name; of a curve the columns that are no times; not training.json, which has times.
+std::map<std::string, std::string> contents(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().lexically_relative(folder).string();
+    if (!entry.is_regular_file() || name == "training.json") continue;
+    std::string& text = files[name] = read_file(entry.path(), 1u << 26);
+    if (entry.path().extension() != ".csv") continue;
+    std::istringstream lines(text);
+    std::string line, without_times;
+    while (std::getline(lines, line)) without_times += line.substr(0, line.rfind(',', line.rfind(',') - 1)) + "\n";
+    text = without_times;
+  }
+  return files;
+}
+
+std::string error_of(const nlohmann::json& args) {
+  JobContext context;
+  try {
+    train_job(args, context);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
+  const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe());
+  const Scratch scratch;
+  const std::vector<fs::path> snapshots = train_with_snapshots(arguments(recipe, scratch.path / "whole"));
+  const auto whole = contents(scratch.path / "whole");
+  REQUIRE(whole.size() >= 4);
+  REQUIRE(snapshots.size() >= 4);
+  for (const fs::path& snapshot : snapshots) {
+    CAPTURE(snapshot);
+    nlohmann::json args = arguments(recipe, snapshot);
+    args["resume"] = true;
+    JobContext context;
+    CHECK(train_job(args, context)["status"] == "done");
+    const auto found = contents(snapshot);
+    REQUIRE(found.size() == whole.size());
+    for (const auto& [name, bytes] : whole) {
+      CAPTURE(name);
+      CHECK(found.at(name) == bytes);
+    }
+  }
+}
+
+TEST_CASE("a training that is done says what it said, and is not done again") {
+  const Scratch scratch;
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch.path / "out");
+  JobContext context;
+  const nlohmann::json first = train_job(args, context);
+  CHECK_FALSE(fs::exists(scratch.path / "out/wg-kv-0.5.checkpoint"));
+  args["resume"] = true;
+  bool has_row = false;
+  context.row = [&](const std::string&, const nlohmann::json&) { has_row = true; };
+  CHECK(train_job(args, context) == first);
+  CHECK_FALSE(has_row);
+}
+
+TEST_CASE("a training replaces another only when told, and goes on with its own recipe alone") {
+  const Scratch scratch;
+  const fs::path folder = scratch.path / "out";
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), folder);
+  const std::vector<fs::path> snapshots = train_with_snapshots(args);
+  CHECK(error_of(args) == (folder / "wg-kv-0.5_loss.csv").string() +
+                              ": a training is there; expected another folder, --resume or --overwrite");
+  nlohmann::json other = arguments(gate_recipe("wg-kv"), folder);
+  other["recipe"]["seed"] = 4;
+  other["resume"] = true;
+  CHECK(error_of(other).find("another training") != std::string::npos);
+  other["output"] = snapshots[2].string();
+  CHECK(error_of(other).find("a checkpoint of recipe") != std::string::npos);
+  args["overwrite"] = true;
+  CHECK(error_of(args) == "");
+}
+
+TEST_CASE("a checkpoint that is damaged is refused, and its file stays") {
+  const Scratch scratch;
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch.path / "out");
+  const fs::path folder = train_with_snapshots(args)[2], checkpoint = folder / "wg-kv-0.5.checkpoint";
+  args["output"] = folder.string();
+  args["resume"] = true;
+  const std::string bytes = read_file(checkpoint, 1u << 26);
+  std::ofstream(checkpoint, std::ios::binary) << bytes.substr(0, bytes.size() - 100);
+  CHECK(error_of(args).find("wg-kv-0.5.checkpoint") != std::string::npos);
+  CHECK(fs::file_size(checkpoint) == bytes.size() - 100);
+  std::ofstream(checkpoint, std::ios::binary) << bytes;
+  fs::resize_file(folder / "wg-kv-0.5_loss.csv", 10);
+  CHECK(error_of(args).find("10 bytes; expected the") != std::string::npos);
+}
+
+TEST_CASE("a loss that is no number ends the training in one line, and the last checkpoint is whole") {
+  const Scratch scratch;
+  nlohmann::json recipe = gate_recipe("wg-kv");
+  recipe["gate"]["learning_rate"] = 1;
+  recipe["gate"]["warm_up"] = 0;
+  recipe["gate"]["weight_decay"] = 10;  // a step multiplies the parameters by -9
+  recipe["gate"]["log_every"] = 1;
+  recipe["gate"]["stages"] = {{{"weight", 0.5}, {"steps", 120}}};
+  nlohmann::json args = arguments(recipe, scratch.path / "out");
+  const std::string line = error_of(args);
+  CAPTURE(line);
+  CHECK((line.find("not a number") != std::string::npos || line.find("not finite") != std::string::npos));
+  CHECK(line.find("learning_rate") != std::string::npos);
+  CHECK(line.find('\n') == std::string::npos);
+  args["resume"] = true;  // it comes to the same end, from a checkpoint that can be read
+  CHECK(error_of(args) == line);
+}
