@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/core/policy/policy.h"
+#include "engine/core/study/retention_metrics.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
@@ -17,6 +17,10 @@ void InspectorView::draw(ViewContext& context) {
     return;
   }
   const Cursor at = context.cursor_in(*context.a->run);
+  if (rebuild_prompt_.due(RunKey(context.a))) {
+    dense_prompt_ = prompt_was_dense(*context.a->run);
+    rebuild_prompt_.done();
+  }
   section("Token");
   if (context.a->preview) preview_badge(services_);
   const ImVec2 min = ImGui::GetCursorScreenPos();
@@ -72,8 +76,12 @@ void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
   if (!begin_rows("token")) return;
   row("position", std::to_string(token) + (token < run.prompt_len ? ", prompt" : ", answer"));
   row("id", std::to_string(run.ids[token]));
-  if (static_cast<std::size_t>(token) < run.logprobs.size())
-    row("log-probability", number(run.logprobs[token], "none: the first token"));
+  if (static_cast<std::size_t>(token) < run.logprobs.size()) {
+    // By the query before it: that of the first token of the answer is the prompt's last.
+    const bool dense = token > 0 && token <= run.prompt_len && dense_prompt_;
+    row("log-probability",
+        number(run.logprobs[token], "none: the first token") + (dense ? ", dense: no policy had acted" : ""));
+  }
   const TokenState state = head.state(token);
   row("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
   row("lifetime", life_line(run, head.layer, head.kv_head, token));
@@ -130,8 +138,8 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
 void InspectorView::draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers) {
   const auto number = [](double value) { return std::isnan(value) ? std::string("–") : format_number(value, 3); };
   const RunRecord& run = *context.a->run;
-  const bool dense = at.q < run.prompt_len && policy_of(run.policy).plan(run.policy, run.geometry()).dense_prefill;
-  if (dense) row("oracle", "– dense prefill, compressed at " + std::to_string(run.prompt_len));
+  if (at.q < run.prompt_len && dense_prompt_)
+    row("oracle at q", "– dense prefill, compressed at " + std::to_string(run.prompt_len));
   row("recall at q", number(counts_.recall()));
   row("chance", number(counts_.chance()));
   row("k / eligible", std::to_string(counts_.capacity) + " / " + std::to_string(counts_.eligible));

@@ -51,6 +51,8 @@ class InspectorView final : public View {
   HeatMap heads_;  // the selected token's state in every head
   Rebuild<TokenKey> rebuild_heads_;
   Rebuild<HeadKey> rebuild_metrics_;
+  Rebuild<RunKey> rebuild_prompt_;
+  bool dense_prompt_ = false;
   std::vector<std::pair<std::string_view, std::string>> metrics_;  // title, value
   OracleCounts counts_;                                            // of the run's oracle at q
   OracleTable oracles_;

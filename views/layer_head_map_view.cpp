@@ -220,6 +220,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
             "query heads " + std::to_string(kv_head * group) + "–" + std::to_string(kv_head * group + group - 1));
   }
   text_in(p.muted, info.definition);
+  services_.items->add_text("map.hover_definition", last_item(), std::string(info.definition));
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
 }

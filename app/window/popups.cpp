@@ -201,6 +201,7 @@ void draw_dialog(Panel& panel) {
         text_in(panel.theme().palette.warn, "There is nothing of that name.");
       } else {
         text_in(panel.theme().palette.muted, dialog.hint);
+        panel.services.items->add_text("dialog.hint", views::last_item(), dialog.hint);
       }
       if (!dialog.save) {
         for (const std::string& recent : panel.session.files().recent()) {

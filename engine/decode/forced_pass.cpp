@@ -20,17 +20,20 @@ bool reads_all_alike(const ScoreRequest& request) {
   return plan.follows_from_scores() && !plan.dense_prefill && plan.selection.tokens == 0 && request.changes.empty();
 }
 
-/// Whether every query saw and read every token before it.
+/// Whether every query that a log-probability is of saw and read every token before it. The last is of none: nothing
+/// follows it.
 bool hides_nothing(const RunRecord& run) {
+  const std::int32_t last = run.n_tokens() - 1;
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
     for (int head = 0; head < run.model.n_kv_heads; ++head) {
       const auto& row = run.evict_at.row(layer, head);
-      if (std::any_of(row.begin(), row.end(), [&](std::int32_t at) { return at < run.n_tokens(); })) return false;
+      if (std::any_of(row.begin(), row.end(), [&](std::int32_t at) { return at < last; })) return false;
     }
   }
   // Nothing left, so that slots are positions.
-  return std::all_of(run.reads.begin(), run.reads.end(),
-                     [](const PageRead& read) { return static_cast<int>(read.pages.size()) > read.q / kPageSize; });
+  return std::all_of(run.reads.begin(), run.reads.end(), [&](const PageRead& read) {
+    return read.q >= last || static_cast<int>(read.pages.size()) > read.q / kPageSize;
+  });
 }
 
 }  // namespace

@@ -216,6 +216,13 @@ void WindowDriver::key(const std::string& keys, bool ends) {
   if (!ends) frames(2);
 }
 
+void WindowDriver::hold(const std::string& modifier, const std::string& key) {
+  xdotool({"keydown", modifier, "keydown", key});
+  frames(2);
+  xdotool({"keyup", key, "keyup", modifier});
+  frames(2);
+}
+
 void WindowDriver::type(const std::string& text) {
   xdotool({"type", "--delay", "30", text});
   frames(3);

@@ -59,6 +59,8 @@ class WindowDriver {
   /// ends: the window does not answer afterwards, because the keys close it.
   void key(const std::string& keys,
            bool ends = false);  // as xdotool names them, one after the other: "ctrl+r", "period period"
+  /// One key with modifiers, held until a frame has seen it: ImGui 1.86 samples keys in its fields once a frame.
+  void hold(const std::string& modifier, const std::string& key);
   void type(const std::string& text);
 
   pid_t pid() const { return process_->pid(); }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/study/oracle.h"
 #include "engine/decode/run.h"
 #include "tests/engine/plain_layer.h"
@@ -174,6 +175,95 @@ TEST_CASE(
   }
   CHECK(n_ties < 5);  // else the comparison says little
   if (policy.starts_with("threshold") || policy.starts_with("kvpop")) CHECK(n_verdicts > 100);
+}
+
+/// Recall and chance of a head at q, had it kept these tokens of the eligible ones.
+OracleCounts had_kept(RunRecord run, int layer, int head, int q, const std::set<int>& eligible,
+                      const std::set<int>& kept) {
+  for (const int t : eligible)
+    run.evict_at.row(layer, head)[static_cast<std::size_t>(t)] = kept.contains(t) ? kNever : q;
+  return Oracle(run).counts(layer, head, q);
+}
+
+// H1, W1: an oracle without a capacity keeps everything, and then recall is the kept share whatever is kept.
+TEST_CASE("every policy: where it keeps some of what it could, recall is not its kept share by construction",
+          "[engine][oracle][conformance]") {
+  std::set<std::string> chose;
+  for (const test::PolicyCase& one : test::policy_cases()) {
+    CAPTURE(one.policy);
+    RunRequest request = test::request(test::some_ids(100), one.policy, 40);
+    request.oracle = true;
+    const RunRecord run = record_run(test::model_of_every_policy(), request);
+    const int q = run.queries() - 1;
+    const Oracle oracle(run);
+    for (int layer = 0; layer < run.model.n_layers; ++layer) {
+      for (int head = 0; head < run.model.n_kv_heads; ++head) {
+        CAPTURE(layer, head);
+        const RetentionGeometry g = run.geometry(layer, head);
+        const auto keeps = oracle.keeps(layer, head, q);
+        std::set<int> eligible, best, worst;
+        for (int t = g.n_sink; t <= q - g.window; ++t) {
+          eligible.insert(t);
+          if (keeps[static_cast<std::size_t>(t)] != 0) best.insert(t);
+        }
+        const OracleCounts counts = oracle.counts(layer, head, q);
+        if (counts.kept == 0 || counts.kept == static_cast<int>(eligible.size())) {
+          REQUIRE(std::isnan(counts.recall()));  // nothing was chosen
+          continue;
+        }
+        REQUIRE(best.size() == static_cast<std::size_t>(counts.kept));
+        for (const bool of_oracle : {false, true}) {  // what the oracle leaves first
+          for (const int t : eligible) {
+            if (worst.size() < best.size() && best.contains(t) == of_oracle) worst.insert(t);
+          }
+        }
+        const double share = static_cast<double>(counts.kept) / static_cast<double>(eligible.size());
+        const OracleCounts at_best = had_kept(run, layer, head, q, eligible, best),
+                           at_worst = had_kept(run, layer, head, q, eligible, worst);
+        REQUIRE(counts.chance() == Approx(share));
+        REQUIRE(at_best.chance() == Approx(share));
+        REQUIRE(at_worst.chance() == Approx(share));
+        REQUIRE(at_best.recall() == 1);
+        REQUIRE(at_worst.recall() == Approx(n_common(best, worst) / static_cast<double>(best.size())));
+        REQUIRE(at_worst.recall() < share);
+        chose.insert(run.policy.name);
+      }
+    }
+  }
+  for (const PolicyInfo& info : policy_list()) {
+    const bool chooses = info.has_budget || std::ranges::any_of(info.parameters, [](const ParameterInfo& parameter) {
+                           return parameter.name == "threshold";
+                         });
+    CAPTURE(info.name);
+    if (chooses) CHECK(chose.contains(std::string(info.name)));
+  }
+}
+
+// Of 120 eligible tokens a head keeps c, each by a draw of its own: its hits are hypergeometric, recall has a standard
+// deviation of at most sqrt(x (1 - x) / c), 0.076 a head, and the mean over 80 heads 0.0085; chance itself one of
+// sqrt(x (1 - x) / 120), 0.042 a head and 0.0047 in the mean. Five of each are allowed.
+TEST_CASE("every policy: random admission at rate x recalls what chance says, and chance is x", "[engine][oracle]") {
+  double recall = 0, chance = 0;
+  int n = 0;
+  for (int seed = 1; seed <= 20; ++seed) {
+    RunRequest request =
+        test::request(test::some_ids(100), "random:admit=0.3,sinks=4,window=16,seed=" + std::to_string(seed), 40);
+    request.oracle = true;
+    const RunRecord run = record_run(test::model_of_every_policy(), request);
+    const Oracle oracle(run);
+    for (int layer = 0; layer < run.model.n_layers; ++layer) {
+      for (int head = 0; head < run.model.n_kv_heads; ++head) {
+        const OracleCounts counts = oracle.counts(layer, head, run.queries() - 1);
+        REQUIRE(counts.eligible >= 118);
+        REQUIRE(counts.chosen);
+        recall += counts.recall(), chance += counts.chance(), ++n;
+      }
+    }
+  }
+  REQUIRE(n == 80);
+  CAPTURE(recall / n, chance / n);
+  CHECK(std::abs(recall / n - chance / n) < 5 * 0.0085);
+  CHECK(std::abs(chance / n - 0.3) < 5 * 0.0047);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/forced_pass.h"
 #include "tests/engine/gated_model.h"
@@ -95,6 +96,29 @@ TEST_CASE("forced: every policy is read in chunks, but for a choice of what is r
   // Of two layers strategy A makes both global.
   CHECK(facts.dense == (policy == "full" || policy.starts_with("hybrid:heads=a")));
   if (!facts.dense) CHECK(facts.nll != engine::forced_pass(every, reading("full")).nll);
+}
+
+// H2: a chunk that holds the whole text leaves nothing to the policy, and was a measurement of it all the same.
+TEST_CASE("forced: a result that is dense by construction says so, for every policy and chunk", "[engine][forced]") {
+  const std::string policy = test::policy_cases()[GENERATE(range(std::size_t{0}, test::policy_cases().size()))].policy;
+  const int chunk = GENERATE(1, 7, 64, kTokens - 1, kTokens, 4096);
+  CAPTURE(policy, chunk);
+  const engine::LoadedModel& every = test::model_of_every_policy();
+  if (chunk > 1 && policy.find(",read=") != std::string::npos) {
+    CHECK_THROWS_WITH(engine::forced_pass(every, reading(policy, chunk)), Catch::Matchers::Contains("--chunk 1"));
+    return;
+  }
+  const ScoreFacts facts = engine::forced_pass(every, reading(policy, chunk));
+  static const ScoreFacts full = engine::forced_pass(every, reading("full"));
+  double difference = 0;
+  for (std::size_t i = 1; i < full.logprobs.size(); ++i)
+    difference = std::max(difference, std::abs(static_cast<double>(facts.logprobs[i]) - full.logprobs[i]));
+  CAPTURE(difference);
+  CHECK(facts.dense == (difference < 1e-4));
+  CHECK(facts.chunk == chunk);
+  const PolicySpec spec = PolicySpec::parse(policy);
+  const bool selects = policy_of(spec).plan(spec, spec.geometry(kTokens)).selection.tokens > 0;
+  if (chunk >= kTokens && !selects) CHECK(facts.dense);
 }
 
 TEST_CASE("forced: Quest reads a share of the text's final length, in chunks too", "[engine][forced]") {

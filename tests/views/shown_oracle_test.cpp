@@ -1,5 +1,6 @@
 // What is drawn of the oracle and of runs that ended badly is true: verdicts, recall and density as they stand on the
 // screen, against counts of the definition.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -22,12 +23,12 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 /// What the map says of a cell that the mouse is over.
-std::string hovered_cell(Stage<LayerHeadMapView>& s, int layer, int head) {
+std::string hovered_cell(Stage<LayerHeadMapView>& s, int layer, int head, const char* item = "map.hover") {
   std::string found = "(not drawn)";
   s.draw();
   s.window.click("map.cell." + std::to_string(layer) + "." + std::to_string(head), [&] {
     s.view.draw(s.context);
-    found = s.window.items.text("map.hover").value_or(found);
+    found = s.window.items.text(item).value_or(found);
   });
   return found;
 }
@@ -87,6 +88,21 @@ TEST_CASE("the strip's oracle colours have all four verdicts of a threshold, as 
   CHECK(drawn["dropped_rightly"] == c.eligible - 2 * c.kept + c.hits);
   CHECK(drawn["unjudged"] == 16);  // the window
   CHECK(drawn["dropped_rightly"] > 10);
+
+  // The colours that are painted tell the same, token by token.
+  constexpr std::pair<const char*, Verdict> kVerdicts[] = {{"kept_rightly", Verdict::kept_rightly},
+                                                           {"kept_wrongly", Verdict::kept_wrongly},
+                                                           {"missed", Verdict::missed},
+                                                           {"dropped_rightly", Verdict::dropped_rightly}};
+  const Theme& theme = s.window.theme;
+  for (int t = 0; t < 180; ++t) {
+    const std::set<std::uint32_t> painted = s.window.colours_in("strip.token." + std::to_string(t));
+    CAPTURE(t);
+    for (const auto& [name, verdict] : kVerdicts) {
+      const Colour fill = mix(theme.palette.panel, verdict_colour(verdict, theme.dark), theme.dark ? 0.62 : 0.5);
+      CHECK(painted.contains(to_imgui(fill)) == s.has("strip." + std::string(name) + "." + std::to_string(t)));
+    }
+  }
 }
 
 TEST_CASE("the inspector calls evictions of a threshold right where the oracle agrees, and wrong where not") {
@@ -154,9 +170,46 @@ TEST_CASE("inside a dense prefill mass recall, regret and verdict have no value,
   Stage<InspectorView> s(run, {.token = 5, .q = 100});
   s.draw();
   CHECK(s.text("inspector.mass recall") == "–");
-  CHECK(s.text("inspector.oracle") != "(not drawn)");
+  CHECK(s.text("inspector.oracle at q") == "– dense prefill, compressed at 120");
+  CHECK_THAT(s.text("inspector.why"), Contains(": dense prefill, compressed at 120."));
   for (const Metric metric : {Metric::mass_recall, Metric::regret, Metric::recall}) {
     Stage<LayerHeadMapView> map(run, {.q = 100, .metric = metric});
     CHECK_THAT(hovered_cell(map, 0, 0), EndsWith("no value"));
   }
+}
+
+// H2: a text that a replay had read under its policy from the first token on was called a dense prefill too, and what a
+// dense prefill had measured was not called so.
+TEST_CASE("what was measured densely says so, and a text that was read under the policy does not") {
+  RunRecord dense = random_run(3, {.policy = "full"});
+  dense.policy = PolicySpec::parse("h2o:budget=80,window=32");
+  const auto drawn = [](const RunRecord& run, int token) {
+    Stage<InspectorView> s(run, {.token = token, .q = std::max(token, 100)});
+    s.draw();
+    return std::array{s.text("inspector.log-probability"), s.text("inspector.oracle at q"), s.text("inspector.why")};
+  };
+  constexpr const char* kDense = ", dense: no policy had acted";
+  CHECK_THAT(drawn(dense, 60)[0], EndsWith(kDense));
+  CHECK_THAT(drawn(dense, 120)[0], EndsWith(kDense));  // by the prompt's last query
+  CHECK_THAT(drawn(dense, 121)[0], !EndsWith(kDense));
+  CHECK(drawn(dense, 0)[0] == "none: the first token");
+
+  RunRecord read = dense;
+  read.prompt_len = read.n_tokens();
+  read.evict_at.row(1, 2)[40] = 90;
+  CHECK_THAT(drawn(read, 60)[0], !EndsWith(kDense));
+  CHECK(drawn(read, 60)[1] == "(not drawn)");
+  CHECK_THAT(drawn(read, 60)[2], !Contains("dense prefill"));
+  CHECK_THAT(drawn(random_run(3), 60)[0], !EndsWith(kDense));  // KVpop acts in its prompt
+}
+
+// H13: SP-KV's rho leaves the window out of the kept tokens alone; nobody could see that ours leaves it out of both.
+TEST_CASE("what a metric counts stands beside its number: density says that sinks count and the window does not") {
+  const RunRecord run = random_run(3);  // four sinks, window 16
+  Stage<LayerHeadMapView> s(run, {.q = 150, .metric = Metric::density});
+  const Counted c = count(run, 1, 1, 150);
+  CHECK_THAT(hovered_cell(s, 1, 1), EndsWith("Density " + format_number((c.kept + 4.0) / (c.eligible + 4.0), 4)));
+  CHECK_THAT(
+      hovered_cell(s, 1, 1, "map.hover_definition"),
+      Contains("all tokens outside the window (t <= q - window)") && EndsWith("sinks count, the window does not"));
 }

@@ -45,6 +45,19 @@ void HeadlessWindow::frame(const std::function<void()>& draw) {
   n_vertices_ = ImGui::GetDrawData()->TotalVtxCount;
 }
 
+std::set<std::uint32_t> HeadlessWindow::colours_in(const std::string& item) const {
+  std::set<std::uint32_t> colours;
+  const auto rect = items.find(item);
+  const ImDrawData& drawn = *ImGui::GetDrawData();
+  for (int i = 0; rect && i < drawn.CmdListsCount; ++i) {
+    for (const ImDrawVert& vertex : drawn.CmdLists[i]->VtxBuffer) {
+      const bool across = vertex.pos.x >= rect->x && vertex.pos.x <= rect->x + rect->w;
+      if (across && vertex.pos.y >= rect->y && vertex.pos.y <= rect->y + rect->h) colours.insert(vertex.col);
+    }
+  }
+  return colours;
+}
+
 void HeadlessWindow::click(const std::string& item, const std::function<void()>& draw) {
   const auto rect = items.find(item);
   INFO(item);

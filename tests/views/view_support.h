@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class HeadlessWindow {
   /// Moves the mouse to the item, then presses and releases over three frames. REQUIREs that the item is on the screen.
   void click(const std::string& item, const std::function<void()>& draw);
   int n_vertices() const { return n_vertices_; }
+  /// What was painted within the item in the last frame, as ImGui has colours: one or more corners of each shape.
+  std::set<std::uint32_t> colours_in(const std::string& item) const;
 
   views::NullTextureBackend textures;
   views::ItemRegistry items;

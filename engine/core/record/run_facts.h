@@ -59,7 +59,7 @@ struct ScoreFacts {
   std::vector<float> logprobs;       // [ids], NaN for the first
   double nll = 0;                    // mean of -logprob, nats per token; NaN for a text of one token
   std::vector<float> density;        // [n_layers][n_kv_heads] at the last position, Metric::density
-  bool dense = false;                // every query saw every token before it, and read it
+  bool dense = false;                // every query that a log-probability is of saw and read all before it
   PolicySpec policy = {};            // that the text was read under: what was not written is the gate's
   int prompt_len = 0, chunk = 0;     // as they were used: one of them is 0
   std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first

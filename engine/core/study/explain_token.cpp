@@ -112,7 +112,7 @@ std::string oracle_verdict(const Question& question, bool evicted) {
 std::string reason(const Question& question, bool evicted) {
   const RunRecord& run = question.run;
   const RetentionPlan plan = policy_of(run.policy).plan(run.policy, question.geometry);
-  if (!evicted && plan.dense_prefill && question.q < run.prompt_len) {
+  if (!evicted && question.q < run.prompt_len && prompt_was_dense(run)) {
     return ": dense prefill, compressed at " + std::to_string(run.prompt_len) + ".";
   }
   const TokenQuestion asked{.spec = run.policy,

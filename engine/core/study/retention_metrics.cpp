@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/study/read_metrics.h"
@@ -197,6 +198,17 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
     for (int head = 0; head < map.n_kv_heads; ++head) *value++ = oracle_value(oracle, metric, layer, head, q);
   }
   return map;
+}
+
+bool prompt_was_dense(const RunRecord& run) {
+  if (!policy_of(run.policy).plan(run.policy, run.geometry()).dense_prefill) return false;
+  for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
+    for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
+      const auto& row = run.evict_at.row(layer, head);
+      if (std::ranges::any_of(row, [&](std::int32_t at) { return at < run.prompt_len; })) return false;
+    }
+  }
+  return true;
 }
 
 TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,

@@ -66,6 +66,10 @@ HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, s
 TokenState token_state(const RunRecord& run, const RetentionGeometry& geometry, std::int32_t q, std::int32_t t,
                        std::int32_t evict_at);
 
+/// Whether the prompt's queries saw everything, as the policy has it: it decides nothing before the prompt's end. The whole
+/// text of a run that was read under its policy from the first token on is its prompt too; from that tokens have left.
+bool prompt_was_dense(const RunRecord& run);
+
 /// Mean of the values that are not NaN; NaN if there is none.
 double mean(const HeadMap& map);
 

@@ -1,0 +1,174 @@
+// What the window says is true: previews beside a run that goes on, changed policies, copied commands, exported heads.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/window_driver.h"
+#include "tests/support/random_run.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using test::fake;
+using test::skip_without_display;
+using test::TemporaryFolder;
+using test::WindowDriver;
+using test::Xvfb;
+
+namespace {
+
+/// The last query that the strip says its preview reaches; -1 where it names none, -2 without a preview.
+int preview_reaches(WindowDriver& window) {
+  const std::string legend = "strip.legend.underline: preview of A", reach = ", up to q ";
+  const nlohmann::json answer = window.request({{"query", "items"}});
+  for (const auto& item : answer["items"]) {
+    const auto id = item.get<std::string>();
+    if (!id.starts_with(legend)) continue;
+    const std::string rest = id.substr(legend.size());
+    return rest.starts_with(reach) ? std::stoi(rest.substr(reach.size())) : -1;
+  }
+  return -2;
+}
+
+std::string saved(const TemporaryFolder& folder, const char* name, const RunRecord& run) {
+  const std::string path = (folder / name).string();
+  save_trace(path, run, false);
+  return path;
+}
+
+/// A second trace behind the one that the window began with.
+void open_too(WindowDriver& window, const std::string& trace) {
+  window.wait({{"/files_busy", false}, {"/a/status", "complete"}});
+  window.command("trace.open", {{"path", trace}});
+  window.wait({{"/files_busy", false}, {"/runs/1/status", "complete"}});
+}
+
+void show(WindowDriver& window, int id) {
+  window.command("run.show", {{"id", id}});
+  window.wait({{"/a/id", id}});
+  window.frames(3);
+}
+
+}  // namespace
+
+// W7: the preview froze at the size that the run had when the slider was moved, and was not said to.
+TEST_CASE("The panel and the strip say of a preview that its run goes on and how far it reaches, and it goes on too") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--slow 15")});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("prompt.set", {{"text", "one two three four five six seven eight nine ten eleven twelve thirteen"}});
+  window.command("policy.set", {{"policy", "kvpop:budget=100"}});
+  window.command("run.max_tokens", {{"n", 600}});
+  window.command("run.start");
+  window.wait({{"/progress/phase", "decode"}, {"/progress/value", {{"at_least", 20}}}});
+  CHECK(window.text("policy.preview_note").empty());
+  window.command("policy.set", {{"policy", "kvpop:budget=80"}});
+  window.wait({{"/preview/shown", true}});
+  window.frames(3);
+  CHECK(window.text("policy.preview_note") ==
+        "Preview: what this policy would have kept so far, by the scores that A records under its own. It follows A.");
+  const int first = preview_reaches(window);
+  REQUIRE(first >= 0);
+  window.wait({{"/a/n_tokens", {{"at_least", first + 60}}}});
+  window.frames(3);
+  const int later = preview_reaches(window);
+  CHECK(later >= first + 30);
+  CHECK(later < window.state()["a"]["n_tokens"].get<int>());
+
+  window.command("run.cancel");
+  window.wait({{"/running", false}, {"/preview/shown", true}});
+  for (int i = 0; i < 100 && preview_reaches(window) != -1; ++i) window.frames(1);
+  CHECK(preview_reaches(window) == -1);  // of all of A
+  CHECK(window.text("policy.preview_note") ==
+        "Preview: scores held fixed as A recorded them. Decode again to measure it.");
+  window.click("button.preview.discard");
+  CHECK(window.text("policy.preview_note").empty());
+  CHECK(preview_reaches(window) == -2);
+}
+
+// W7: inspector, label and budget line stayed at the policy that the run began with, and nothing marked the change.
+TEST_CASE("A run whose policy changed has both in its name, a flag where it did, and each at its queries") {
+  if (skip_without_display()) return;
+  const TemporaryFolder folder;
+  const RunRecord run = test::random_run(3, {.n_changes = 1});
+  REQUIRE(run.changes.size() == 1);
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {saved(folder, "changed.h5", run)}});
+  window.wait({{"/a/status", "complete"}});
+  window.frames(3);
+  const auto tokens = [](const PolicySpec& policy) { return std::to_string(static_cast<int>(policy.budget->value)); };
+  const int q = run.changes[0].q;
+  CHECK(window.text("run.1.name") == "kvpop " + tokens(run.policy) + " tokens > " + tokens(run.changes[0].policy) +
+                                         " tokens @ " + std::to_string(q));
+  CHECK(window.rect("timeline.flag.0").size() == 4);
+  for (const int at : {q - 1, q}) {
+    window.command("scrub.to", {{"q", at}});
+    window.frames(3);
+    CHECK(window.text("inspector.policy") == (at < q ? run.policy : run.changes[0].policy).to_string());
+  }
+}
+
+// W12: it copied the panel's policy and said that it had copied the command that does this run.
+TEST_CASE("Copy as command puts A's own command on the clipboard, and the status line says of which run it is") {
+  if (skip_without_display()) return;
+  const TemporaryFolder folder;
+  RunRecord first = test::random_run(3), second = test::random_run(4);
+  first.command_line = "kvscope run first --policy h2o:budget=100";
+  second.command_line = "kvscope run second --policy tova:budget=90";
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {saved(folder, "first.h5", first)}});
+  open_too(window, saved(folder, "second.h5", second));
+  window.command("policy.set", {{"policy", "quest:read=128"}});
+  for (const int id : {1, 2}) {
+    show(window, id);
+    window.key("ctrl+shift+c");
+    window.frames(3);
+    CHECK(window.text("status") == "copied the command that did run " + std::to_string(id));
+    // What the clipboard holds is what a person pastes.
+    const std::string expected = id == 1 ? first.command_line : second.command_line;
+    const auto prompt = [&] { return window.state()["parameters"]["prompt"].get<std::string>(); };
+    window.command("prompt.set", {{"text", "x"}});
+    for (int i = 0; i < 20 && prompt() != expected; ++i) {
+      if (!window.state()["ui"]["text_input"].get<bool>()) window.click("prompt.text");
+      window.hold("ctrl", "a");
+      window.hold("ctrl", "v");
+    }
+    CHECK(prompt() == expected);
+    for (int i = 0; i < 20 && window.state()["ui"]["text_input"].get<bool>(); ++i) window.key("Escape");
+  }
+}
+
+// W13: heads 0 to 5 were written by tie order, and "coverage 25.0 %" was said of them.
+TEST_CASE("Ctrl+H refuses heads that only a tie would choose, and says of others what it will write before it does") {
+  if (skip_without_display()) return;
+  const TemporaryFolder folder;
+  const std::string fixed =
+      saved(folder, "fixed.h5", test::random_run(3, {.policy = "kvpop:budget=64,sinks=4,window=16"}));
+  const std::string open =
+      saved(folder, "open.h5", test::random_run(3, {.policy = "threshold:threshold=0,sinks=4,window=16"}));
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {fixed}});
+  open_too(window, open);
+  show(window, 1);
+  window.key("ctrl+h");
+  window.frames(3);
+  CHECK(window.text("status").find("every head keeps the same number of tokens") != std::string::npos);
+  CHECK(window.state()["ui"]["dialog"].is_null());
+  CHECK(window.text("dialog.hint").empty());
+
+  show(window, 2);
+  window.key("ctrl+h");
+  window.wait({{"/ui/dialog", "heads.export"}});
+  window.frames(3);
+  const std::string hint = window.text("dialog.hint");
+  CAPTURE(hint);
+  const auto heads = test::kvscope_run({"heads", open, "--share", "0.25"});
+  REQUIRE(heads.exit_code == 0);
+  const std::string said = heads.out.substr(heads.out.find("strategy d: ") + 12);
+  CHECK(hint.starts_with(said.substr(0, said.find('\n'))));  // what the command line says of the same heads
+  CHECK(hint.find(" of 6 heads global, share ") != std::string::npos);
+  CHECK(hint.find(", coverage ") != std::string::npos);
+  window.click("dialog.cancel");
+  CHECK_FALSE(std::filesystem::exists(window.folder() / "selected-heads"));
+}
