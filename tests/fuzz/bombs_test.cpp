@@ -10,7 +10,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 
 #include "tests/core/gate_pt_support.h"
 #include "tests/fuzz/format.h"
@@ -120,9 +119,6 @@ std::vector<Bomb> file_bombs() {
           {"chat_template", "words that differ", names + "}}"}};
 }
 
-/// The most memory that this process had is from now on what it has: a child begins with its parent's.
-void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
-
 /// Reads it in a child. What is wrong, "" if nothing is.
 std::string blow(std::vector<Bomb>& bombs, const Bomb& bomb) {
   const auto format = std::find_if(fuzz::formats().begin(), fuzz::formats().end(),
@@ -137,7 +133,7 @@ std::string blow(std::vector<Bomb>& bombs, const Bomb& bomb) {
     ::setrlimit(RLIMIT_CPU, &limit);
     for (Bomb& other : bombs)
       if (&other != &bomb) std::string().swap(other.bytes);
-    forget_peak();
+    fuzz::forget_peak();  // its parent's
     const std::string wrong = fuzz::read_anything(*format, bomb.bytes);
     if (!wrong.empty()) std::fprintf(stderr, "%s\n", wrong.c_str());
     ::_exit(wrong.empty() ? 0 : 1);
