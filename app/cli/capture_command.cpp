@@ -181,6 +181,13 @@ int capture(const Arguments& arguments) {
   }
   const PromptCheck check = check_prompts(arguments, model_path, model, plan, request);
   refuse_bad(arguments, plan, check);
+  // There was none, or this command line would have been refused at its start.
+  if (!resumes && !arguments.has("overwrite") && std::filesystem::exists(plan.file)) {
+    throw Error({.code = ExitCode::resource,
+                 .file = plan.file,
+                 .found = "another process has made it meanwhile",
+                 .hint = "--resume goes on with it once that one has ended"});
+  }
   TraceWriter writer(plan.file, model,
                      {.overwrite = arguments.has("overwrite"),
                       .resume = resumes,

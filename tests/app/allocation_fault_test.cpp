@@ -1,6 +1,7 @@
 // A machine without memory: the N-th large allocation of a command that reads files fails. It ends with the documented
 // code and a line, or does without, and nobody calls terminate(). All of them: app_tests "[allocation_fault_all]".
 
+#include <map>
 #include <set>
 
 #include "tests/app/capture_support.h"
@@ -13,7 +14,10 @@ using namespace kvscope::test;
 namespace {
 
 using Words = std::vector<std::string>;
-constexpr int kOfHdf5 = 8;
+constexpr int kInsideHdf5 = 199;  // fail_allocations.cpp
+/// HDF5 does not look at everything that it gets as it starts: of a command's allocations 1.10.8 (Debian's) falls at one,
+/// 1.10.4 (h5py's of 2019) at five.
+constexpr int kMostInsideHdf5 = 6;
 
 struct Reader {
   const char* name;
@@ -59,8 +63,10 @@ class Machine {
                                      .folder = folder_.path()});
     CAPTURE(reader.name, at, result.exit_code, result.killed_by, result.err);
     const bool came = fs::remove(folder_ / "mark");
-    // HDF5 1.10 looks at nothing when it makes its error stack, among its first allocations.
-    if (came && at <= kOfHdf5 && result.killed_by == SIGSEGV) return true;
+    if (came && result.exit_code == kInsideHdf5) {
+      CHECK(++inside_hdf5_[reader.name] <= kMostInsideHdf5);
+      return true;
+    }
     CHECK(result.killed_by == 0);
     if (!came) {
       CHECK(result.exit_code == 0);
@@ -77,10 +83,17 @@ class Machine {
     }
     return true;
   }
+  /// Faults that came out of libhdf5, of all commands.
+  int inside_hdf5() const {
+    int n = 0;
+    for (const auto& [name, faults] : inside_hdf5_) n += faults;
+    return n;
+  }
 
  private:
   TemporaryFolder folder_;
   std::set<std::string> before_;
+  std::map<std::string, int> inside_hdf5_;
 };
 
 }  // namespace
@@ -102,6 +115,6 @@ TEST_CASE("A machine without memory gets a line at every allocation", "[.slow][a
   int faults = 0;
   for (const Reader& reader : readers())
     for (int at = 1; machine.try_out(reader, at); ++at) ++faults;
-  WARN(faults << " faults");
+  WARN(faults << " faults, " << machine.inside_hdf5() << " of them inside libhdf5");
   CHECK(faults >= 200);
 }

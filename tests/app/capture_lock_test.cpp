@@ -53,7 +53,7 @@ TEST_CASE("capture --resume takes no trace that another capture began after it l
   auto second = std::async(std::launch::async, [&] { return late.run(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   REQUIRE(Capture{folder, "t.h5", {"--quiet"}}.run().exit_code == 0);
-  check_error_line(second.get(), 2, "t.h5: it exists");
+  check_error_line(second.get(), 3, "t.h5: another process has made it meanwhile");
   check_same_trace(trace, whole);
 }
 

@@ -86,6 +86,16 @@ TEST_CASE("More values than the cap are refused, keys among them") {
              Catch::Contains("more than 1048576 values"));
 }
 
+TEST_CASE("A number longer than the cap is refused before it is read, and in a text it is none") {
+  const std::string longest(1024, '7'), longer = longest + "7";
+  CHECK(parse_json("[1, 0." + std::string(1000, '3') + "]", "f").size() == 2);
+  CHECK_THAT(parse_error("[1,\n " + longer + "]"),
+             Catch::Contains("line 2, column 2") && Catch::Contains("a number of more than 1024 bytes"));
+  CHECK_THAT(parse_error(longest), !Catch::Contains("a number of more"));  // 1e1024 is another matter
+  CHECK(parse_json("[\"" + longer + "\", \"\\\"" + longer + "\", 1]", "f")[1] == "\"" + longer);
+  CHECK_THAT(parse_error("{\"a\": -1." + longer + "e5, \"a\""), Catch::Contains("a number of more than 1024 bytes"));
+}
+
 TEST_CASE("A web page and a Git LFS pointer in place of JSON are named") {
   const kvscope::test::TempFolder folder;
   const auto read = [&](std::string_view text) {

@@ -128,6 +128,19 @@ TEST_CASE("trace child: a child that crashes, hangs, talks nonsense or is not th
   CHECK(contains(error_with(folder / "nobody"), "nobody"));
 }
 
+TEST_CASE("trace child: one that was killed says nothing against the file", "[core][trace][child]") {
+  const ScratchFolder folder;
+  save_trace(folder / "whole.h5", formula_run(0), true);
+  try {
+    TraceReader(script(folder, "kill -KILL $$"), folder / "whole.h5");
+    FAIL("read");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::resource);
+    CHECK(contains(error.what(), "was killed"));
+    CHECK_FALSE(contains(error.what(), "whole KVScope trace"));
+  }
+}
+
 TEST_CASE("trace child: one process opens a trace and reads all its runs, also of shards", "[core][trace][child]") {
   const ScratchFolder folder(true);
   const fs::path log = folder / "log", shards[] = {folder / "0.h5", folder / "1.h5"};

@@ -1,5 +1,6 @@
-// Small files that ask for much, up to 64 MiB: refused or read within 5 s, in less than a gigabyte. Each in a process of
-// its own, so that the most memory that it had is its alone. HDF5's bombs: tests/core/trace_bombs_test.cpp.
+// Small files that ask for much, up to 64 MiB: refused or read within 5 s (four times that under a sanitizer, as the
+// suite's own time limit), in less than a gigabyte. Each in a process of its own, so that the most memory that it had is
+// its alone. KVSCOPE_BOMBS=1 tells what each took. HDF5's bombs: tests/core/trace_bombs_test.cpp.
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -7,6 +8,8 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 
 #include "tests/core/gate_pt_support.h"
 #include "tests/fuzz/format.h"
@@ -16,7 +19,12 @@ using test::le;
 
 namespace {
 
-constexpr std::size_t kMost = std::size_t{64} << 20;
+constexpr std::size_t kMost = std::size_t{64} << 20, kMostOfTemplate = std::size_t{1} << 20;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr double kMostSeconds = 4 * 5;
+#else
+constexpr double kMostSeconds = 5;
+#endif
 
 /// The part again and again, n_bytes or a little more.
 std::string repeat(std::string_view part, std::size_t n_bytes) {
@@ -45,8 +53,7 @@ std::vector<Bomb> json_bombs(const char* format) {
           {format, "objects in each other", repeat(R"({"a":)", kMost)},
           {format, "a list of nulls", "[" + repeat("0,", kMost - 2) + "0]"},
           {format, "one text", "\"" + repeat("\\u0041", kMost - 8) + "\""},
-          // 64 MiB of digits took a tokenizer 5.4 s of a busy core, in nlohmann's lexer (docs/reliability.md).
-          {format, "a number of many digits", repeat("9", kMost / 2)}};
+          {format, "a number of many digits", repeat("9", kMost)}};
 }
 
 std::vector<Bomb> cbor_bombs() {
@@ -88,7 +95,8 @@ std::vector<Bomb> archive_bombs() {
 }
 
 std::vector<Bomb> file_bombs() {
-  std::string vocab, merges, tensors;
+  std::string vocab, merges, tensors, names = "{{";
+  for (int i = 0; names.size() < kMostOfTemplate - 32; ++i) names += "a" + std::to_string(i) + " ";
   for (int i = 0; vocab.size() < 30u << 20; ++i) {
     vocab += (i ? ",\"" : "\"") + std::to_string(i) + "\":" + std::to_string(i);
     merges += (i ? ",\"" : "\"") + std::to_string(i) + " 1\"";
@@ -104,11 +112,15 @@ std::vector<Bomb> file_bombs() {
           {"tokenizer", "one long token", tokenizer("\"" + repeat("a", kMost - 100) + "\":1", "")},
           {"chat_template", "tags", repeat("{%if x%}", kMost)},
           {"chat_template", "one tag", "{{" + repeat("(", kMost)},
-          {"chat_template", "words", "{{" + repeat("ab ", kMost) + "}}"}};
+          {"chat_template", "words", "{{" + repeat("ab ", kMost) + "}}"},
+          // What is not refused for its size.
+          {"chat_template", "tags in one line", repeat("{%if x%}", kMostOfTemplate)},
+          {"chat_template", "blanks and tags in one line", repeat(" {%if x%}", kMostOfTemplate - 16)},
+          {"chat_template", "words that differ", names + "}}"}};
 }
 
 /// Reads it in a child. What is wrong, "" if nothing is.
-std::string blow(const Bomb& bomb) {
+std::string blow(std::vector<Bomb>& bombs, const Bomb& bomb) {
   const auto format = std::find_if(fuzz::formats().begin(), fuzz::formats().end(),
                                    [&](const fuzz::Format& f) { return f.name == bomb.format; });
   REQUIRE(format != fuzz::formats().end());
@@ -116,6 +128,12 @@ std::string blow(const Bomb& bomb) {
   fuzz::memory_folder();  // ours, which goes with this process, not one of the child's
   const pid_t child = ::fork();
   if (child == 0) {
+    // What does not come back would hold the suite.
+    const rlimit limit{static_cast<rlim_t>(kMostSeconds) + 1, static_cast<rlim_t>(kMostSeconds) + 2};
+    ::setrlimit(RLIMIT_CPU, &limit);
+    for (Bomb& other : bombs)
+      if (&other != &bomb) std::string().swap(other.bytes);
+    fuzz::forget_peak();  // its parent's
     const std::string wrong = fuzz::read_anything(*format, bomb.bytes);
     if (!wrong.empty()) std::fprintf(stderr, "%s\n", wrong.c_str());
     ::_exit(wrong.empty() ? 0 : 1);
@@ -126,18 +144,23 @@ std::string blow(const Bomb& bomb) {
   const double cpu = static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                      static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (std::getenv("KVSCOPE_BOMBS")) {
+    std::fprintf(stderr, "%-14s %-32s %7.3f s of CPU %6.1f s %5ld MiB\n", bomb.format, bomb.name, cpu, seconds,
+                 used.ru_maxrss / 1024);
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) return "more than " + std::to_string(cpu) + " s of CPU";
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return "wait status " + std::to_string(status);
   if (used.ru_maxrss >= 1 << 20) return std::to_string(used.ru_maxrss / 1024) + " MiB";
   // Of its own time: other tests run beside this one. The clock is for what waits.
-  if (cpu >= 5 || seconds >= 60) return std::to_string(cpu) + " s of CPU, " + std::to_string(seconds) + " s";
+  if (cpu >= kMostSeconds || seconds >= 60) return std::to_string(cpu) + " s of CPU, " + std::to_string(seconds) + " s";
   return "";
 }
 
-void blow_all(const std::vector<Bomb>& bombs) {
+void blow_all(std::vector<Bomb> bombs) {
   for (const Bomb& bomb : bombs) {
     CAPTURE(bomb.format, bomb.name, bomb.bytes.size());
     CHECK(bomb.bytes.size() <= kMost + (std::size_t{1} << 17));
-    CHECK(blow(bomb) == "");
+    CHECK(blow(bombs, bomb) == "");
   }
 }
 
@@ -148,7 +171,6 @@ TEST_CASE("JSON that asks for much costs a recipe little", "[fuzz][bombs]") { bl
 TEST_CASE("JSON that asks for much costs a tokenizer little", "[fuzz][bombs]") { blow_all(json_bombs("tokenizer")); }
 TEST_CASE("Messages that ask for much cost little", "[fuzz][bombs]") { blow_all(cbor_bombs()); }
 TEST_CASE("Archives and pickles that ask for much cost little", "[fuzz][bombs]") { blow_all(archive_bombs()); }
-// Not of the suite yet: one of these does not come back within 120 s, and which it is was not looked into.
-TEST_CASE("Weights, tokenizers and templates that ask for much cost little", "[.][bombs_open]") {
+TEST_CASE("Weights, tokenizers and templates that ask for much cost little", "[fuzz][bombs]") {
   blow_all(file_bombs());
 }

@@ -33,4 +33,7 @@ std::filesystem::path put(const std::string& name, std::string_view bytes);
 /// Takes the bytes up to the first `mark` off the front, or all of them.
 std::string_view take_part(std::string_view& bytes, char mark);
 
+/// The most memory that this process had is from now on what it has.
+void forget_peak();
+
 }  // namespace kvscope::fuzz

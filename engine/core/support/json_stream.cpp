@@ -75,9 +75,33 @@ class Guard {
     fail(reason(error.what()), "JSON");
   }
 
+  /// Before the lexer sees any: it keeps a number of any length, converts it by three functions and tells it whole.
+  void check_numbers(std::size_t max_number) {
+    const char *at = text_.data(), *const end = at + text_.size();
+    while (at < end) {
+      if (*at == '"') {
+        for (++at; at < end && *at != '"'; ++at) at += *at == '\\';
+        ++at;
+      } else if (is_of_number(*at)) {
+        const char* const begin = at;
+        while (at < end && is_of_number(*at)) ++at;
+        furthest = begin + 1;
+        ReadBudget({.max_bytes = max_number})
+            .add_bytes(static_cast<std::size_t>(at - begin),
+                       [&](std::string found, std::string) { fail("a number of " + found, "JSON"); });
+      } else {
+        ++at;
+      }
+    }
+    furthest = nullptr;
+  }
+
   const char* furthest = nullptr;
 
  private:
+  static bool is_of_number(char c) {
+    return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+  }
   auto refuser() const {
     return [this](std::string found, std::string expected) { fail(std::move(found), std::move(expected)); };
   }
@@ -129,6 +153,7 @@ void stream_json(std::string_view text, const std::string& file, const ReadLimit
     throw Error({.file = file, .where = "byte " + std::to_string(nul), .found = "NUL byte", .expected = "JSON"});
   }
   Guard guard(text, file, limits, events);
+  guard.check_numbers(limits.max_number);
   const TrackedIterator begin(text.data(), &guard.furthest), end(text.data() + text.size(), &guard.furthest);
   nlohmann::json::sax_parse(begin, end, &guard);
 }

@@ -12,6 +12,7 @@ struct ReadLimits {
   std::size_t max_bytes = 1u << 20;     // config 1 MiB, index and session 16 MiB, tokenizer 64 MiB
   int max_depth = 64;                   // 8 for a safetensors header, 32 for a message
   std::size_t max_elements = 1u << 20;  // values and keys
+  std::size_t max_number = 1024;        // characters of one number, which a parser copies and converts several times
 };
 
 /// Counts while a reader walks. `refuse(found, expected)` throws the reader's Error, with its place in the file.

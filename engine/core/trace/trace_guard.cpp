@@ -191,7 +191,14 @@ class Child {
   [[noreturn]] void fail_of_end() {
     const int status = end(false);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) fail("reading it took too long");
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) fail("reading it was stopped (time or memory)");
+    // Not by us, who say why: by the kernel, for want of memory, or by somebody who ends everything of ours.
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+      throw Error({.code = ExitCode::resource,
+                   .file = path_.string(),
+                   .found = "the process that reads it was killed",
+                   .expected = "memory for it, and nobody who kills it",
+                   .hint = "the file may be as good as it was; try again"});
+    }
     if (WIFSIGNALED(status)) fail("the file crashed the HDF5 reader (signal " + std::to_string(WTERMSIG(status)) + ")");
     if (WEXITSTATUS(status) != 0) {
       fail("the file crashed the HDF5 reader (exit code " + std::to_string(WEXITSTATUS(status)) + ")");

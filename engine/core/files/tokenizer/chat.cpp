@@ -4,6 +4,7 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/support/read_budget.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -56,10 +57,6 @@ std::optional<TemplateText> find_template(const std::filesystem::path& folder) {
   if (has_own) return TemplateText{read_file(own, kMaxTemplateBytes), bos_of(config, config_file), own.string(), ""};
   auto text = template_of(config, config_file);
   if (!text) return {};
-  if (text->size() > kMaxTemplateBytes) {
-    fail(config_file, "chat_template", std::to_string(text->size()) + " bytes",
-         "at most " + std::to_string(kMaxTemplateBytes));
-  }
   return TemplateText{std::move(*text), bos_of(config, config_file), config_file, "chat_template"};
 }
 
@@ -94,6 +91,9 @@ ChatTemplate ChatTemplate::load(const std::filesystem::path& folder) {
 
 ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::string bos, const std::string& file,
                                      const std::string& where) {
+  ReadBudget({.max_bytes = kMaxTemplateBytes}).add_bytes(jinja.size(), [&](std::string found, std::string) {
+    fail(file, where, found, "a chat template");
+  });
   auto result = recognise_chat_format(jinja);
   if (const auto* reason = std::get_if<std::string>(&result)) {
     fail(file, where, "a template that is not known (FNV-1a " + hex_text(fnv1a64(jinja)) + "): " + *reason,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 namespace kvscope {
 namespace {
@@ -66,11 +67,13 @@ class Reader {
     out_.prints_between = true;
   }
 
-  /// lstrip_blocks: blanks between the line's start and a block tag.
+  /// lstrip_blocks: blanks between the line's start and a block tag. Looked for behind the tag before only: that one's
+  /// brace is no blank, and a line of a million tags would be gone through a million times.
   void strip_indent(std::string_view& data, std::size_t open) const {
-    const std::size_t line_end = text_.substr(0, open).rfind('\n');
-    const std::size_t line = line_end == kNone ? 0 : line_end + 1;
-    const std::string_view before = text_.substr(line, open - line);
+    const std::string_view behind = text_.substr(at_, open - at_);
+    const std::size_t line_end = behind.rfind('\n');
+    if (line_end == kNone && at_ > 0) return;
+    const std::string_view before = line_end == kNone ? behind : behind.substr(line_end + 1);
     if (!std::all_of(before.begin(), before.end(), is_space)) return;
     data.remove_suffix(std::min(before.size(), data.size()));
   }
@@ -119,9 +122,7 @@ class Reader {
     if (out_.code.ends_with("{%")) out_.blocks.push_back(last_word_);
     if (is_word(out_.code.back())) out_.code += ' ';
     out_.code += last_word_;
-    if (std::find(out_.words.begin(), out_.words.end(), last_word_) == out_.words.end()) {
-      out_.words.push_back(last_word_);
-    }
+    if (seen_.insert(last_word_).second) out_.words.push_back(last_word_);
   }
 
   bool read_string() {
@@ -166,14 +167,15 @@ class Reader {
     ++at_;
     out_.code += "." + name;
     last_word_ = name;
-    if (std::find(out_.words.begin(), out_.words.end(), name) == out_.words.end()) out_.words.push_back(name);
+    if (seen_.insert(name).second) out_.words.push_back(name);
     return true;
   }
 
   std::string_view text_;
   std::size_t at_ = 0;
   After after_ = After::nothing;
-  std::string last_word_;  // the value that a [ would be a subscript of; empty if there is none
+  std::string last_word_;                 // the value that a [ would be a subscript of; empty if there is none
+  std::unordered_set<std::string> seen_;  // out_.words
   TemplateCode out_;
 };
 
