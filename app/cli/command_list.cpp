@@ -62,15 +62,13 @@ std::string general_help() {
   }
   text +=
       "\noptions:\n"
-      "  --help                     this text; kvscope COMMAND --help for one command\n"
-      "  --version                  version and what it is built from\n"
+      "  --help, --version          this text (kvscope COMMAND --help: of one command); the version\n"
       "  --engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n"
       "  --size WxH, --scale X      of the window (1600x1000), and of all that is in it, 0.5 to 3 (1)\n"
       "  --light                    light theme\n"
       "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"
-      "  --script FILE              run a list of commands from a JSON file\n"
-      "  --screenshot FILE.png      write a picture of the window after the script, or at once\n"
-      "  --exit                     leave after --script and --screenshot\n\n"
+      "  --script FILE, --exit      run commands from a JSON file; leave after them and the picture\n"
+      "  --screenshot FILE.png      write a picture of the window after the script, or at once\n\n"
       "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display),\n"
       "            4 internal, 130 cancelled (143 TERM, 129 HUP), 141 stdout lost its reader.\n"
       "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS an engine may take to greet (60; 0: no limit).\n";

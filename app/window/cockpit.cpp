@@ -96,19 +96,27 @@ void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
 
 // The title, and at its right export and maximise. A double click on the title maximises too.
 void Cockpit::draw_title(Panel& panel, const views::ViewContext& context, const views::View& view, float width) {
+  const bool maximisable = view.place() != views::Place::side, exportable = view.figure(context).has_value();
+  const char* maximise = panel.ui.maximised.empty() ? "Maximise" : "Restore";
+  float buttons = 0;
+  {
+    const views::FontScope font(panel.theme().fonts.small);
+    const float padding = 2 * ImGui::GetStyle().FramePadding.x;
+    buttons = (exportable ? ImGui::CalcTextSize("Export").x + padding : 0) +
+              (maximisable ? ImGui::CalcTextSize(maximise).x + padding : 0);
+  }
   {
     const views::FontScope font(panel.theme().fonts.bold);
     ImGui::SetCursorPosY(panel.px(8));
+    const ImVec2 at =
+        ImGui::GetCursorScreenPos();  // a view among many is narrow: the title ends where the buttons begin
+    ImGui::PushClipRect(at, {ImGui::GetWindowPos().x + width - buttons - panel.px(14), at.y + panel.px(40)}, true);
     views::text_in(panel.theme().palette.text, view.title());
+    ImGui::PopClipRect();
   }
-  const bool maximisable = view.place() != views::Place::side, exportable = view.figure(context).has_value();
   if (maximisable && ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0))
     panel.run("view.maximise", {{"view", view.id()}});
   const views::FontScope font(panel.theme().fonts.small);
-  const char* maximise = panel.ui.maximised.empty() ? "Maximise" : "Restore";
-  const float padding = 2 * ImGui::GetStyle().FramePadding.x;
-  const float buttons = (exportable ? ImGui::CalcTextSize("Export").x + padding : 0) +
-                        (maximisable ? ImGui::CalcTextSize(maximise).x + padding : 0);
   if (buttons == 0) return;
   ImGui::SameLine(width - buttons - panel.px(10));
   ImGui::SetCursorPosY(panel.px(6));

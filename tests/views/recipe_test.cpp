@@ -18,7 +18,17 @@ namespace {
 
 FigureRecipe parse(const char* text) { return parse_recipe(nlohmann::json::parse(text), "recipe.json"); }
 
+template <std::size_t I>
+void check_name() {
+  const FigureOptions options(std::in_place_index<I>);
+  const FigureRecipe recipe = parse_recipe({{"figure", figure_name(options)}}, "recipe.json");
+  CHECK(recipe.options == options);
+  if constexpr (I + 1 < std::variant_size_v<FigureOptions>) check_name<I + 1>();
+}
+
 }  // namespace
+
+TEST_CASE("every figure is found by its name, as it is where nothing else is said") { check_name<0>(); }
 
 TEST_CASE("a recipe read from what was written is the same recipe") {
   for (const FigurePreset& preset : figure_presets()) {

@@ -17,6 +17,12 @@ constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max"};
 constexpr std::string_view kColours[] = {"state", "score", "kept_heads", "oracle"};
 constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
 
+/// Functions as overloads of one: a kind of options without a figure does not compile.
+template <typename... Functions>
+struct OneOf : Functions... {
+  using Functions::operator()...;
+};
+
 template <typename List>
 std::string join(const List& names) {
   std::string all;
@@ -165,11 +171,15 @@ class Writer {
   ordered_json& out_;
 };
 
+static_assert(std::size(kFigures) == std::variant_size_v<FigureOptions>, "a name for each, in the same order");
+
+template <std::size_t I = 0>
 FigureOptions default_options(std::string_view figure, const std::string& file) {
-  if (figure == kFigures[0]) return LayerHeadMapOptions{};
-  if (figure == kFigures[1]) return TokenStripOptions{};
-  if (figure == kFigures[2]) return TimelineOptions{};
-  refuse(file, "figure", "\"" + std::string(figure) + "\"", "one of " + join(kFigures));
+  if constexpr (I < std::size(kFigures)) {
+    return figure == kFigures[I] ? FigureOptions(std::in_place_index<I>) : default_options<I + 1>(figure, file);
+  } else {
+    refuse(file, "figure", "\"" + std::string(figure) + "\"", "one of " + join(kFigures));
+  }
 }
 
 void check_ranges(const FigureRecipe& r, const std::string& file) {
@@ -303,11 +313,15 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
   if (runs.empty())
     throw Error({ExitCode::bad_input, "", std::string(figure_name(recipe.options)), "no run", "at least one", ""});
   const FigureStyle style = recipe.style();
-  if (const auto* map = std::get_if<LayerHeadMapOptions>(&recipe.options))
-    return layer_head_map_figure(runs, *map, style);
-  if (const auto* strip = std::get_if<TokenStripOptions>(&recipe.options))
-    return token_strip_figure(*runs[0], *strip, style, runs.size() > 1 ? runs[1] : nullptr);
-  return timeline_figure(*runs[0], std::get<TimelineOptions>(recipe.options), style);
+  const RunRecord& run = *runs[0];
+  return std::visit(OneOf{
+                        [&](const LayerHeadMapOptions& map) { return layer_head_map_figure(runs, map, style); },
+                        [&](const TokenStripOptions& strip) {
+                          return token_strip_figure(run, strip, style, runs.size() > 1 ? runs[1] : nullptr);
+                        },
+                        [&](const TimelineOptions& timeline) { return timeline_figure(run, timeline, style); },
+                    },
+                    recipe.options);
 }
 
 }  // namespace kvscope::views

@@ -33,6 +33,7 @@ class Reader {
     c.n_layers = size("num_hidden_layers", kMaxLayers);
     read_heads(c, family);
     c.max_positions = size("max_position_embeddings", kMaxFilePositions);
+    c.rms_norm_eps = family.layer.norm_eps;
     if (config_.contains("rms_norm_eps"))  // null is no number, and none that a model was trained with
       c.rms_norm_eps = static_cast<float>(object_.number("rms_norm_eps", 1e-12, 0.1));
     c.tie_word_embeddings = object_.boolean_or("tie_word_embeddings", false);
