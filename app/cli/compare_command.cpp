@@ -26,6 +26,8 @@ constexpr OptionSpec kOptions[] = {
     {"per-token", "", "with --policy: a line for each token"},
     {"forced", "", "with --policy: the policies act from the prompt's first token on, after every token"},
     {"chunk", "N", "the same, after every N tokens"},
+    kOracleOption,
+    kOutputErrorOption,
     kGateOption,
     kDeviceOption,
     kDtypeOption,
@@ -250,7 +252,7 @@ int compare(const Arguments& arguments) {
   const bool two = arguments.positionals().size() == 2;
   if (two == arguments.has("policy"))
     usage_error("kvscope compare", two ? "a second trace and --policy" : "one trace", "A B, or TRACE --policy SPEC");
-  for (const char* name : {"forced", "chunk", "gate"}) {
+  for (const char* name : {"forced", "chunk", "gate", "oracle", "output-error"}) {
     if (two && arguments.has(name)) usage_error(dashed(name), "two traces", "TRACE --policy SPEC: A B needs no model");
   }
   return two ? compare_traces(arguments) : compare_policies(arguments);
@@ -268,7 +270,7 @@ extern const CommandSpec compare_command = {
     "own policy with its changes and under this one (teacher forcing, so every number is measured): change of NLL, first "
     "position where the likeliest token is another one, density. Each reads the prompt as its run would, so that a policy "
     "with a dense prompt has one, and the answer token by token; with --forced or --chunk the policy acts from the "
-    "prompt's first token on, as in kvscope score.",
+    "prompt's first token on, as in kvscope score; --oracle and --output-error measure that too.",
     "  kvscope compare full.h5 kvpop.h5\n"
     "  kvscope compare a.h5 --policy streaming:sinks=4,window=508\n"
     "  kvscope compare a.h5 --policy snapkv:keep=20% --chunk 16",

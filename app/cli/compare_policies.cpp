@@ -9,6 +9,7 @@
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 
@@ -22,7 +23,8 @@ struct Scored {
   std::vector<float> logprobs;
   std::vector<std::int32_t> greedy;  // the likeliest token at each position, -1 for the first
   HeadMap density;
-  bool dense;         // no query missed a token
+  bool dense;  // no query missed a token
+  ScoreQuality quality;
   PolicySpec policy;  // as it was: what nobody wrote is the gate's
 };
 
@@ -31,6 +33,8 @@ struct Cancelled {};
 // How the tokens are read: as a run has them, or (chunk > 0) all of them under the policy, which acts every so often.
 struct Reading {
   int chunk = 0;
+  std::optional<OracleSpec> oracle = {};  // what else is measured
+  bool output_error = false;
 
   std::string text() const {
     if (chunk == 0) return "the prompt as a run under the policy has it, then token by token";
@@ -46,7 +50,9 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
                        .policy = policy,
                        .changes = changes,
                        .n_positions = std::max(run.n_positions, run.n_tokens()),
-                       .choices = true};
+                       .choices = true,
+                       .oracle = reading.oracle,
+                       .output_error = reading.output_error};
   if (reading.chunk > 0) {
     request.chunk = reading.chunk;
   } else {
@@ -62,6 +68,7 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
           std::move(facts.greedy),
           {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
           facts.dense,
+          facts.quality,
           std::move(facts.policy)};
 }
 
@@ -93,6 +100,17 @@ ordered_json changes_json(const RunRecord& run) {
   for (const PolicyChange& change : run.changes)
     changes.push_back({{"q", change.q}, {"policy", change.policy.to_string()}});
   return changes;
+}
+
+// What was asked for besides, under its name.
+void add_quality(ordered_json& result, const ScoreQuality& recorded, const ScoreQuality& compared,
+                 const Reading& reading) {
+  if (reading.oracle) {
+    result["recall"] = change(recorded.recall, compared.recall);
+    result["chance"] = change(recorded.chance, compared.chance);
+    result["mass_recall"] = change(recorded.mass_recall, compared.mass_recall);
+  }
+  if (reading.output_error) result["output_error"] = change(recorded.output_error, compared.output_error);
 }
 
 ordered_json comparison_json(int index, const RunRecord& run, const Scored& recorded, const Scored& compared) {
@@ -168,8 +186,25 @@ ModelInfo load_same_model(EngineJob& job, const std::string& folder, const Trace
 }
 
 Reading reading_of(const Arguments& arguments) {
-  if (!arguments.has("chunk")) return {arguments.has("forced") ? 1 : 0};
-  return {static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
+  Reading reading = {.chunk = arguments.has("forced") ? 1 : 0, .output_error = arguments.has("output-error")};
+  if (arguments.has("chunk")) reading.chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24));
+  if (arguments.has("oracle")) reading.oracle = OracleSpec::parse(arguments.text("oracle"));
+  return reading;
+}
+
+// A line a run for each of what was asked for besides.
+void print_quality(const ordered_json& runs) {
+  const std::pair<const char*, const char*> lines[] = {{"recall", "oracle recall"},
+                                                       {"chance", "chance"},
+                                                       {"mass_recall", "mass recall"},
+                                                       {"output_error", "output error"}};
+  for (const ordered_json& run : runs) {
+    for (const auto& [key, title] : lines) {
+      if (!run.contains(key)) continue;
+      std::printf("run %s, %s: recorded %s, compared %s\n", run["run"].dump().c_str(), title,
+                  number_cell(run[key]["recorded"]).c_str(), number_cell(run[key]["compared"]).c_str());
+    }
+  }
 }
 
 // How it was measured, and what was no policy's doing.
@@ -198,6 +233,7 @@ void print_comparison(const ordered_json& runs, const Printer& printer, const Re
   for (const ordered_json& run : runs) rows.push_back(printer.row(run));
   std::printf("recorded  %s\ncompared  %s\n\n%s\n", runs[0]["recorded_policy"].get<std::string>().c_str(),
               runs[0]["compared_policy"].get<std::string>().c_str(), format_table(rows).c_str());
+  print_quality(runs);
   print_notes(runs, reading);
 }
 
@@ -207,6 +243,7 @@ int compare_policies(const Arguments& arguments) {
   const Reading reading = reading_of(arguments);
   const std::string& path = arguments.positionals()[0];
   const PolicySpec policy = PolicySpec::parse(arguments.text("policy"));
+  if (reading.output_error) check_measurable(policy);
   TraceReader trace = open_trace(path);
   const TraceInfo& info = trace.info();
   const std::string folder = model_argument(arguments, arguments.text("model", info.model.path));
@@ -226,6 +263,7 @@ int compare_policies(const Arguments& arguments) {
       const Scored recorded = score(job, run, run.policy, run.changes, reading),
                    compared = score(job, run, policy, {}, reading);
       runs.push_back(comparison_json(i, run, recorded, compared));
+      add_quality(runs.back(), recorded.quality, compared.quality, reading);
       if (json || !arguments.has("per-token")) continue;
       job.progress().clear();
       print_tokens(run, recorded, compared);
@@ -235,10 +273,12 @@ int compare_policies(const Arguments& arguments) {
   }
   job.progress().clear();
   if (json) {
-    write_json_line(ordered_json{{"policy", runs[0]["compared_policy"]},
-                                 {"chunk", reading.chunk > 0 ? ordered_json(reading.chunk) : ordered_json(nullptr)},
-                                 {"measured", reading.text()},
-                                 {"runs", runs}});
+    write_json_line(
+        ordered_json{{"policy", runs[0]["compared_policy"]},
+                     {"chunk", reading.chunk > 0 ? ordered_json(reading.chunk) : ordered_json(nullptr)},
+                     {"measured", reading.text()},
+                     {"oracle", reading.oracle ? ordered_json(reading.oracle->to_string()) : ordered_json(nullptr)},
+                     {"runs", runs}});
   } else {
     print_comparison(runs, printer, reading);
   }

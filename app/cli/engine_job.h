@@ -21,6 +21,10 @@ inline constexpr OptionSpec kEngineOption = {"engine", "COMMAND",
                                              "start this instead of kvscope-engine, e.g. \"ssh gpu01 kvscope-engine\""};
 inline constexpr OptionSpec kGateOption = {"gate", "PATH|NAME",
                                            "scorer, gate or head directory (kvscope gates); may be given again", true};
+inline constexpr OptionSpec kOracleOption = {"oracle", "SPEC",
+                                             "mass=mean|sum|rms|max,weight=,capacity=,budget=,... (docs/oracle.md)"};
+inline constexpr OptionSpec kOutputErrorOption = {
+    "output-error", "", "measure what eviction does to the output of attention: one more pass"};
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
                                             "the policy acts after every N tokens, from the text's first on (1)"};
 inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};

@@ -35,8 +35,8 @@ inline constexpr auto kChatOptions = std::to_array<OptionSpec>({
 });
 inline constexpr auto kOracleOptions = std::to_array<OptionSpec>({
     {"no-oracle", "", "do not compute the future-attention oracle"},
-    {"oracle", "SPEC", "mass=mean|sum|rms|max,weight=,capacity=,budget=,... (docs/oracle.md)"},
-    {"output-error", "", "measure what eviction does to the output of attention: one more pass"},
+    kOracleOption,
+    kOutputErrorOption,
 });
 inline constexpr OptionSpec kChangeOption = {
     "change", "Q:SPEC", "other policy parameters from query position Q on; may be given again", true};

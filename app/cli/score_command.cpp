@@ -9,6 +9,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/text.h"
 
@@ -20,6 +21,8 @@ constexpr OptionSpec kOptions[] = {
     {"text-file", "FILE", "the text from a file; - is stdin"},
     {"policy", "SPEC", "NAME:key=value,... (full)"},
     kChunkOption,
+    kOracleOption,
+    kOutputErrorOption,
     {"no-dense", "", "do not read the text a second time, under full, for the difference"},
     kGateOption,
     kDeviceOption,
@@ -28,7 +31,7 @@ constexpr OptionSpec kOptions[] = {
     kQuietOption,
     {"json", "",
      "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, density "
-     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy"},
+     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; if asked for: oracle, recall, chance, mass_recall, output_error"},
 };
 
 // Nothing if it was cancelled.
@@ -51,7 +54,19 @@ std::string how(const ScoreFacts& facts) {
   return "the policy acted after every " + std::to_string(facts.chunk) + " tokens";
 }
 
-void print_table(const std::string& model, const ScoreFacts& facts, std::optional<double> dense_nll) {
+void print_quality(const ScoreQuality& quality, const ScoreRequest& request) {
+  if (request.oracle && std::isnan(quality.recall)) std::printf("oracle recall of nothing: no query had a choice\n");
+  if (request.oracle && !std::isnan(quality.recall)) {
+    std::printf("oracle recall %.4f, chance %.4f, mass recall %.4f\n", quality.recall, quality.chance,
+                quality.mass_recall);
+  }
+  if (request.output_error && std::isnan(quality.output_error))
+    std::printf("output error of nothing: no query lost a token\n");
+  if (!std::isnan(quality.output_error)) std::printf("output error %.5f, mean over layers\n", quality.output_error);
+}
+
+void print_table(const std::string& model, const ScoreFacts& facts, std::optional<double> dense_nll,
+                 const ScoreRequest& request) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
   std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
   for (std::size_t i = 0; i < facts.ids.size(); ++i) {
@@ -64,11 +79,12 @@ void print_table(const std::string& model, const ScoreFacts& facts, std::optiona
   const std::string share = std::isnan(density) ? "of no token" : fixed_text(density, 4);
   std::printf("nll %.6f nats per token, perplexity %.3f, density %s, %zu tokens\n", facts.nll, std::exp(facts.nll),
               share.c_str(), facts.ids.size());
+  print_quality(facts.quality, request);
   if (dense_nll) std::printf("dense %.6f, difference %+.6f\n", *dense_nll, facts.nll - *dense_nll);
   std::printf("%s\npolicy %s\n", how(facts).c_str(), facts.policy.to_string().c_str());
 }
 
-void write_json(const ScoreFacts& facts, std::optional<double> dense_nll) {
+void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const ScoreRequest& request) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const float value : facts.logprobs) list.push_back(number_or_null(value));
   nlohmann::ordered_json result = {{"ids", facts.ids},
@@ -80,6 +96,13 @@ void write_json(const ScoreFacts& facts, std::optional<double> dense_nll) {
                                    {"dense", facts.dense},
                                    {"chunk", facts.chunk},
                                    {"policy", facts.policy.to_string()}};
+  if (request.oracle) {
+    result["oracle"] = request.oracle->to_string();
+    result["recall"] = number_or_null(facts.quality.recall);
+    result["chance"] = number_or_null(facts.quality.chance);
+    result["mass_recall"] = number_or_null(facts.quality.mass_recall);
+  }
+  if (request.output_error) result["output_error"] = number_or_null(facts.quality.output_error);
   if (dense_nll) {
     result["dense_nll"] = number_or_null(*dense_nll);
     result["difference"] = number_or_null(facts.nll - *dense_nll);
@@ -93,6 +116,9 @@ int score(const Arguments& arguments) {
                        .ids = {},
                        .policy = PolicySpec::parse(arguments.text("policy", "full")),
                        .chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24))};
+  if (arguments.has("oracle")) request.oracle = OracleSpec::parse(arguments.text("oracle"));
+  request.output_error = arguments.has("output-error");
+  if (request.output_error) check_measurable(request.policy);
   EngineJob job(arguments);
   job.load(model_path, std::array{request.policy});
   const std::optional<ScoreFacts> facts = read_text(job, request);
@@ -101,16 +127,19 @@ int score(const Arguments& arguments) {
   if (!arguments.has("no-dense")) {
     dense_nll = facts->nll;
     if (!facts->dense) {
-      request.policy = PolicySpec::parse("full");
-      const std::optional<ScoreFacts> dense = read_text(job, request);
+      ScoreRequest full = request;
+      full.policy = PolicySpec::parse("full");
+      full.oracle.reset();
+      full.output_error = false;
+      const std::optional<ScoreFacts> dense = read_text(job, full);
       if (!dense) return static_cast<int>(ExitCode::cancelled);
       dense_nll = dense->nll;
     }
   }
   if (arguments.has("json")) {
-    write_json(*facts, dense_nll);
+    write_json(*facts, dense_nll, request);
   } else {
-    print_table(model_path, *facts, dense_nll);
+    print_table(model_path, *facts, dense_nll, request);
   }
   return 0;
 }

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "engine/core/record/assemble.h"
+#include "engine/core/study/oracle.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/active_policy.h"
@@ -49,7 +51,9 @@ RunRequest forced_request(const ScoreRequest& request) {
   RunRequest run{.prompt = request.text, .prompt_ids = request.ids, .policy = request.policy};
   const int n = static_cast<int>(request.ids.size());
   run.max_tokens = request.n_positions > 0 ? request.n_positions - n : 0;
-  run.oracle = false;
+  run.oracle = request.oracle.has_value();
+  run.oracle_spec = request.oracle.value_or(OracleSpec{});
+  run.output_error = request.output_error;
   run.stop_at_eos = false;
   run.changes = request.changes;
   if (request.prompt_len == 0) {
@@ -80,6 +84,8 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
   sink.hooks = hooks;
   sink.started = [&](RunStarted started) { begin_run(record, std::move(started)); };
   sink.step = [&](const StepFacts& facts) { apply(record, facts); };
+  sink.oracle = [&](OracleFacts facts) { apply(record, std::move(facts)); };
+  sink.output_error = [&](OutputErrorFacts facts) { apply(record, std::move(facts)); };
   sink.policy_changed = [&](const PolicyChange& change) { apply(record, change); };
   if (request.choices) {
     out.greedy = {-1};
@@ -92,6 +98,11 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
   out.policy = record.policy;
   out.nll = mean_nll(record.logprobs);
   out.density = head_metric(record, Metric::density, record.queries() - 1).values;
+  if (request.oracle) {
+    const OracleMean mean = mean_of(Oracle(record));
+    out.quality = {.recall = mean.recall, .chance = mean.chance, .mass_recall = mean.mass_recall};
+  }
+  out.quality.output_error = mean_output_error(record);
   out.ids = std::move(record.ids);
   out.logprobs = std::move(record.logprobs);
   return out;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/study/common_oracle.h"
+#include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
@@ -218,11 +219,17 @@ TEST_CASE("compare --policy with the real model agrees with decoding under that 
   const std::string decoded = capture(folder, "b.h5", {"--device", "cpu", "--ignore-eos", "--policy", policy});
   const json measured = compare({trace, "--policy", policy, "--device", "cpu"});
   const json traces = compare({trace, decoded});
-  const json self = compare({decoded, "--policy", policy, "--device", "cpu"});
+  const json self =
+      compare({decoded, "--policy", policy, "--device", "cpu", "--oracle", "budget=match", "--output-error"});
   for (int i = 0; i < 3; ++i) {
     CAPTURE(i);
     CHECK(self["runs"][i]["nll"]["change"] == 0.0);
     CHECK(self["runs"][i]["first_choice_change"].is_null());
+    const json& recall = self["runs"][i]["recall"];
+    CHECK(recall["change"] == 0.0);
+    CHECK(recall["recorded"].get<double>() == Approx(mean_of(Oracle(load_trace(decoded, i))).recall).margin(1e-3));
+    CHECK(self["runs"][i]["output_error"]["recorded"].get<double>() > 0);
+    CHECK_FALSE(measured["runs"][i].contains("recall"));
     // What was decoded greedily parts from the trace where the likeliest token changes, or not at all.
     const json &parting = traces["runs"][i]["diverges_at"], &choice = measured["runs"][i]["first_choice_change"];
     REQUIRE(parting.is_null() == choice.is_null());

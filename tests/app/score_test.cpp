@@ -6,7 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/core/study/oracle.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/skip.h"
@@ -134,6 +137,39 @@ TEST_CASE("score measures six policies as six: none with a dense prompt is dense
   CHECK(chunked["chunk"] == 16);
   CHECK_FALSE(chunked.contains("dense_nll"));
   CHECK_FALSE(nlls.contains(chunked["nll"].get<double>()));
+}
+
+TEST_CASE("score measures recall and output error as a trace of the same reading holds them", "[score]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const test::TemporaryFolder folder;
+  const std::string model = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  const auto text = folder / "text.txt";
+  std::ofstream(text) << read_file(KVSCOPE_SOURCE_DIR "/samples/prompts/heldout.txt", 1u << 24).substr(0, 900);
+  for (const char* policy : {"tova:keep=20%", "quest:read=20%"}) {
+    const json result =
+        score(model, text, {"--policy", policy, "--oracle", "mass=rms", "--output-error", "--no-dense"});
+    const std::string trace = (folder / (std::string(policy, 4) + ".h5")).string();
+    REQUIRE(test::kvscope_run({"run", model, "--prompt-file", text.string(), "--raw", "--chunk", "1", "--policy",
+                               policy, "--oracle", "mass=rms", "--output-error", "--device", "cpu", "--dtype",
+                               "float32", "--trace", trace})
+                .exit_code == 0);
+    const RunRecord run = load_trace(trace, 0);
+    CAPTURE(policy);
+    CHECK(result["oracle"] == run.oracle.to_string());
+    CHECK(result["output_error"].get<double>() == Approx(mean_output_error(run)).epsilon(1e-6));
+    const OracleMean mean = mean_of(Oracle(run));
+    if (mean.n == 0) {
+      CHECK(result["recall"].is_null());  // Quest evicts nothing: there was no choice
+      continue;
+    }
+    CHECK(result["recall"].get<double>() == Approx(mean.recall).epsilon(1e-9));
+    CHECK(result["chance"].get<double>() == Approx(mean.chance).epsilon(1e-9));
+    CHECK(result["mass_recall"].get<double>() == Approx(mean.mass_recall).epsilon(1e-9));
+    CHECK(mean.recall < 1);
+  }
+  const json plain = score(model, text, {"--policy", "tova:keep=20%", "--no-dense"});
+  CHECK_FALSE(plain.contains("recall"));
+  CHECK_FALSE(plain.contains("output_error"));
 }
 
 }  // namespace kvscope

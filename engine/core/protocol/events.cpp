@@ -216,20 +216,29 @@ json done_score(int id, const ScoreFacts& facts) {
                          {"dense", facts.dense},
                          {"policy", facts.policy.to_string()},
                          {"prompt_len", facts.prompt_len},
-                         {"chunk", facts.chunk}});
+                         {"chunk", facts.chunk},
+                         {"recall", facts.quality.recall},
+                         {"chance", facts.quality.chance},
+                         {"mass_recall", facts.quality.mass_recall},
+                         {"output_error", facts.quality.output_error}});
   if (!facts.greedy.empty()) event["greedy"] = pack(facts.greedy);
   return event;
 }
 
 ScoreFacts score_from_event(const json& event) {
+  const auto number_or_nan = [&](const char* key) {
+    return event.contains(key) && event[key].is_number() ? event[key].get<double>() : std::nan("");
+  };
   ScoreFacts facts{.ids = unpack_i32(event, "ids"),
                    .logprobs = unpack_f32(event, "logprobs"),
-                   .nll = event.contains("nll") && event["nll"].is_number() ? event["nll"].get<double>() : std::nan(""),
+                   .nll = number_or_nan("nll"),
                    .density = unpack_f32(event, "density"),
                    .dense = boolean(event, "dense"),
                    .prompt_len = static_cast<int>(integer(event, "prompt_len", 0, kMaxPositions)),
                    .chunk = static_cast<int>(integer(event, "chunk", 0, kMaxPositions))};
   facts.policy = PolicySpec::parse(text(event, "policy"));
+  facts.quality = {number_or_nan("recall"), number_or_nan("chance"), number_or_nan("mass_recall"),
+                   number_or_nan("output_error")};
   if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
   const auto check = [&](const char* what, std::size_t n) {
     if (n == facts.ids.size()) return;

@@ -58,6 +58,8 @@ json encode(const ScoreRequest& r) {
   if (r.prompt_len > 0) j["prompt_len"] = r.prompt_len;
   if (!r.changes.empty()) j["changes"] = changes_to_json(r.changes);
   if (r.choices) j["choices"] = true;
+  if (r.oracle) j["oracle"] = r.oracle->to_string();
+  if (r.output_error) j["output_error"] = true;
   return j;
 }
 
@@ -137,6 +139,8 @@ ScoreRequest score_from_json(const json& j) {
   if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 1, kMaxPositions));
   if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
   r.choices = j.contains("choices") && boolean(j, "choices");
+  if (j.contains("oracle")) r.oracle = OracleSpec::parse(text(j, "oracle"));
+  r.output_error = j.contains("output_error") && boolean(j, "output_error");
   return r;
 }
 

@@ -4,6 +4,7 @@
 // engine, checked and applied by assemble.h, and become messages only at the pipe.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,14 @@ struct OracleFacts {
   FutureKinds future;             // the same
 };
 
+/// Means over heads and queries, measured if a ScoreRequest asks for them; NaN where nothing was chosen or lost.
+struct ScoreQuality {
+  double recall = std::numeric_limits<double>::quiet_NaN();
+  double chance = std::numeric_limits<double>::quiet_NaN();        // of the same queries
+  double mass_recall = std::numeric_limits<double>::quiet_NaN();   // of the same queries
+  double output_error = std::numeric_limits<double>::quiet_NaN();  // mean over layers
+};
+
 /// What a ScoreRequest comes to.
 struct ScoreFacts {
   std::vector<std::int32_t> ids;
@@ -63,6 +72,7 @@ struct ScoreFacts {
   PolicySpec policy = {};            // that the text was read under: what was not written is the gate's
   int prompt_len = 0, chunk = 0;     // as they were used: one of them is 0
   std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first
+  ScoreQuality quality = {};
 };
 
 /// What eviction did to the attention of every layer, told once, after the last step.

@@ -47,6 +47,8 @@ struct ScoreRequest {
                          // one; 0: all are under the policy
   int chunk = 1;         // without prompt_len: the policy acts after every so many tokens
   bool choices = false;  // also the likeliest tokens
+  std::optional<OracleSpec> oracle;  // also recall against this one, by a dense pass
+  bool output_error = false;         // also what eviction does to the output of attention, by one more pass
 };
 
 }  // namespace kvscope

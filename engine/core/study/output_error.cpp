@@ -76,6 +76,18 @@ OutputErrorCurve output_error_curve(const RunRecord& run, int layer) {
   return curve;
 }
 
+double mean_output_error(const RunRecord& run) {
+  double sum = 0;
+  int n = 0;
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    const OutputErrorCurve curve = output_error_curve(run, layer);
+    if (curve.values.empty() || std::isnan(curve.mean.value)) continue;
+    sum += curve.mean.value;
+    ++n;
+  }
+  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+}
+
 HeadMap read_mass_map(const RunRecord& run, const HeadSeries<float>& of_reads, std::int32_t q) {
   HeadMap map{run.model.n_layers, run.model.n_kv_heads, {}};
   for (int layer = 0; layer < map.n_layers; ++layer) {

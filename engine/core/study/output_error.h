@@ -36,6 +36,9 @@ struct OutputErrorCurve {
 };
 OutputErrorCurve output_error_curve(const RunRecord& run, int layer);
 
+/// Mean over the layers of output_error_curve().mean; NaN if it was not measured or nothing was lost.
+double mean_output_error(const RunRecord& run);
+
 /// Mean of a head's read_mass or best_read_mass over the queries up to q that read pages; NaN where there is none.
 HeadMap read_mass_map(const RunRecord& run, const HeadSeries<float>& of_reads, std::int32_t q);
 

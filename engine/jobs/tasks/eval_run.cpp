@@ -22,18 +22,6 @@ RunRecord record_of(const LoadedModel& model, RunRequest request, const EvalMeas
   return record;
 }
 
-double mean_output_error(const RunRecord& record) {
-  double sum = 0;
-  int n = 0;
-  for (int layer = 0; layer < record.model.n_layers; ++layer) {
-    const OutputErrorCurve curve = output_error_curve(record, layer);
-    if (curve.values.empty() || std::isnan(curve.mean.value)) continue;
-    sum += curve.mean.value;
-    ++n;
-  }
-  return n > 0 ? sum / n : kNotMeasured;
-}
-
 EvalAnswer facts_of(const RunRecord& record, const EvalMeasures& measures) {
   EvalAnswer answer;
   answer.density = mean(head_metric(record, Metric::density, record.queries() - 1));
