@@ -106,10 +106,10 @@ TEST_CASE("where an oracle's option has no meaning, one line says where it has")
   const std::string model = sample_model().string();
   const auto trace = folder / "t.h5";
   save_trace(trace, random_run(3), false);
-  check_error_line(kvscope_run({"score", model, "--text", "a", "--oracle", "capacity=pooled"}), 1,
-                   "unknown option of kvscope score; hint: of kvscope run, capture, what-if");
+  check_error_line(kvscope_run({"heads", trace.string(), "--oracle", "capacity=pooled"}), 1,
+                   "unknown option of kvscope heads; hint: of kvscope run, ");
   check_error_line(kvscope_run({"eval", model, "--oracle", "capacity=pooled"}), 1,
-                   "kvscope run, capture, what-if take one");
+                   "kvscope run, capture, score, what-if, compare take one");
   check_error_line(kvscope_run({"what-if", trace.string(), "full", "--oracle", "agg=mean"}), 1,
                    "mass, weight, capacity and budget");
   RunRecord mean_only = random_run(3);
