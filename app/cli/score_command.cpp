@@ -31,7 +31,8 @@ constexpr OptionSpec kOptions[] = {
     kQuietOption,
     {"json", "",
      "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, density "
-     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; if asked for: oracle, recall, chance, mass_recall, output_error"},
+     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; if "
+     "asked for: oracle, recall, chance, mass_recall, output_error"},
 };
 
 // Nothing if it was cancelled.

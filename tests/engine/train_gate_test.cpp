@@ -2,7 +2,6 @@
 // loops, whole trainings that are small.
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -19,6 +18,7 @@
 #include "engine/jobs/train/gated_attention.h"
 #include "engine/jobs/train/train_device.h"
 #include "tests/support/skip.h"
+#include "tests/support/temp_folder.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -76,12 +76,6 @@ double distance(const at::Tensor& found, const at::Tensor& expected) {
 
 const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
 const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
-
-struct Scratch {
-  fs::path path = fs::temp_directory_path() / ("kvscope-gate-test-" + std::to_string(::getpid()));
-  Scratch() { fs::remove_all(path); }
-  ~Scratch() { fs::remove_all(path); }
-};
 
 nlohmann::json recipe(const std::string& method) {
   return {{"name", "test"},
@@ -197,29 +191,29 @@ TEST_CASE("distillation is the plain formula for every chunk size, and so is its
 
 TEST_CASE("training closes gates, is the same for the same seed, and what it writes is a gate of that model") {
   const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms");
-  const Scratch scratch;
-  const Trained one = train(recipe(method), scratch.path / "one"), two = train(recipe(method), scratch.path / "two");
+  const test::TempFolder scratch;
+  const Trained one = train(recipe(method), scratch / "one"), two = train(recipe(method), scratch / "two");
   REQUIRE(one.losses.size() == 8);
   CHECK(one.losses == two.losses);
   CHECK(one.means.back() < one.means.front());
   const ModelConfig model = ModelConfig::load(kModel);
   for (const char* weight : {"-0.5", "-0.7"}) {
-    const fs::path folder = scratch.path / "one" / (method + weight);
+    const fs::path folder = scratch / "one" / (method + weight);
     const GateFile gate = load_gate(folder, model);
-    CHECK(gate.hash == load_gate(scratch.path / "two" / (method + weight), model).hash);
+    CHECK(gate.hash == load_gate(scratch / "two" / (method + weight), model).hash);
     CHECK(gate.config.window == 16);
     CHECK(gate.config.n_sink == 2);
-    CHECK(fs::exists(scratch.path / "one" / (method + weight + "_loss.csv")));
+    CHECK(fs::exists(scratch / "one" / (method + weight + "_loss.csv")));
   }
-  CHECK(load_gate(scratch.path / "one" / (method + "-0.5"), model).hash !=
-        load_gate(scratch.path / "one" / (method + "-0.7"), model).hash);
+  CHECK(load_gate(scratch / "one" / (method + "-0.5"), model).hash !=
+        load_gate(scratch / "one" / (method + "-0.7"), model).hash);
 }
 
 TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign corpus by its file") {
-  const Scratch scratch;
+  const test::TempFolder scratch;
   const auto refusal = [&](const nlohmann::json& wrong, const fs::path& data = kText) -> std::string {
     try {
-      train(wrong, scratch.path / "out", data);
+      train(wrong, scratch / "out", data);
     } catch (const Error& error) {
       return error.what();
     }
@@ -240,5 +234,5 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
   wrong = recipe("wg-kv");
   wrong["model"] = nlohmann::json::object();
   CHECK(refusal(wrong).find("model: a section; expected none") != std::string::npos);
-  CHECK(refusal(recipe("wg-kv"), scratch.path / "nothing").find("nothing; expected a text file") != std::string::npos);
+  CHECK(refusal(recipe("wg-kv"), scratch / "nothing").find("nothing; expected a text file") != std::string::npos);
 }

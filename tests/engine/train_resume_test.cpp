@@ -1,7 +1,6 @@
 // A training that is stopped at any moment goes on to what it would have been: same parameters, bit for bit, and same curve.
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -13,7 +12,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
-#include "engine/jobs/train/loss_curve.h"
+#include "tests/support/temp_folder.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -23,15 +22,6 @@ namespace {
 
 const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
 const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
-
-struct Scratch {
-  fs::path path = fs::temp_directory_path() / ("kvscope-resume-test-" + std::to_string(::getpid()));
-  Scratch() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Scratch() { fs::remove_all(path); }
-};
 
 nlohmann::json gate_recipe(const std::string& method) {
   return {{"name", "test"},
@@ -109,9 +99,9 @@ std::string error_of(const nlohmann::json& args) {
 
 TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
   const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe());
-  const Scratch scratch;
-  const std::vector<fs::path> snapshots = train_with_snapshots(arguments(recipe, scratch.path / "whole"));
-  const auto whole = contents(scratch.path / "whole");
+  const test::TempFolder scratch;
+  const std::vector<fs::path> snapshots = train_with_snapshots(arguments(recipe, scratch / "whole"));
+  const auto whole = contents(scratch / "whole");
   REQUIRE(whole.size() >= 4);
   REQUIRE(snapshots.size() >= 4);
   for (const fs::path& snapshot : snapshots) {
@@ -130,11 +120,11 @@ TEST_CASE("a training that was stopped at any logged step goes on to the same by
 }
 
 TEST_CASE("a training that is done says what it said, and is not done again") {
-  const Scratch scratch;
-  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch.path / "out");
+  const test::TempFolder scratch;
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch / "out");
   JobContext context;
   const nlohmann::json first = train_job(args, context);
-  CHECK_FALSE(fs::exists(scratch.path / "out/wg-kv-0.5.checkpoint"));
+  CHECK_FALSE(fs::exists(scratch / "out/wg-kv-0.5.checkpoint"));
   args["resume"] = true;
   bool has_row = false;
   context.row = [&](const std::string&, const nlohmann::json&) { has_row = true; };
@@ -143,8 +133,8 @@ TEST_CASE("a training that is done says what it said, and is not done again") {
 }
 
 TEST_CASE("a training replaces another only when told, and goes on with its own recipe alone") {
-  const Scratch scratch;
-  const fs::path folder = scratch.path / "out";
+  const test::TempFolder scratch;
+  const fs::path folder = scratch / "out";
   nlohmann::json args = arguments(gate_recipe("wg-kv"), folder);
   const std::vector<fs::path> snapshots = train_with_snapshots(args);
   CHECK(error_of(args) == (folder / "wg-kv-0.5_loss.csv").string() +
@@ -160,8 +150,8 @@ TEST_CASE("a training replaces another only when told, and goes on with its own 
 }
 
 TEST_CASE("a checkpoint that is damaged is refused, and its file stays") {
-  const Scratch scratch;
-  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch.path / "out");
+  const test::TempFolder scratch;
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch / "out");
   const fs::path folder = train_with_snapshots(args)[2], checkpoint = folder / "wg-kv-0.5.checkpoint";
   args["output"] = folder.string();
   args["resume"] = true;
@@ -175,14 +165,14 @@ TEST_CASE("a checkpoint that is damaged is refused, and its file stays") {
 }
 
 TEST_CASE("a loss that is no number ends the training in one line, and the last checkpoint is whole") {
-  const Scratch scratch;
+  const test::TempFolder scratch;
   nlohmann::json recipe = gate_recipe("wg-kv");
   recipe["gate"]["learning_rate"] = 1;
   recipe["gate"]["warm_up"] = 0;
   recipe["gate"]["weight_decay"] = 10;  // a step multiplies the parameters by -9
   recipe["gate"]["log_every"] = 1;
   recipe["gate"]["stages"] = {{{"weight", 0.5}, {"steps", 120}}};
-  nlohmann::json args = arguments(recipe, scratch.path / "out");
+  nlohmann::json args = arguments(recipe, scratch / "out");
   const std::string line = error_of(args);
   CAPTURE(line);
   CHECK((line.find("not a number") != std::string::npos || line.find("not finite") != std::string::npos));

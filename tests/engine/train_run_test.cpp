@@ -1,7 +1,6 @@
 // Whole trainings, small: the same seed gives the same losses, losses fall, and what is written can be read.
 
 #include <ATen/ATen.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -19,6 +18,7 @@
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/optimizer.h"
 #include "tests/support/skip.h"
+#include "tests/support/temp_folder.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -29,16 +29,6 @@ namespace {
 const fs::path kSamples = fs::path(KVSCOPE_SOURCE_DIR) / "samples";
 
 bool has_sample() { return fs::exists(kSamples / "models/kvscope-tiny/tokenizer.json"); }
-
-/// A folder that is removed again.
-struct Scratch {
-  fs::path path = fs::temp_directory_path() / ("kvscope-train-test-" + std::to_string(::getpid()));
-  Scratch() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Scratch() { fs::remove_all(path); }
-};
 
 /// A corpus folder out of the held-out text: training on it is no matter here.
 fs::path make_corpus(const fs::path& folder) {
@@ -110,17 +100,17 @@ double mean_of(const std::vector<double>& values, std::size_t begin, std::size_t
 
 TEST_CASE("the same seed gives the same losses, step by step, and a model that can be read again") {
   if (!has_sample()) return test::skip("no sample model");
-  const Scratch scratch;
-  const fs::path data = make_corpus(scratch.path / "data"), output = scratch.path / "one";
-  const Result one = train(tiny_recipe(), data, output, 1), two = train(tiny_recipe(), data, scratch.path / "two", 3);
+  const test::TempFolder scratch;
+  const fs::path data = make_corpus(scratch / "data"), output = scratch / "one";
+  const Result one = train(tiny_recipe(), data, output, 1), two = train(tiny_recipe(), data, scratch / "two", 3);
   REQUIRE(one.base_losses.size() == 10);
   CHECK(one.base_losses == two.base_losses);
   REQUIRE(one.scorer_losses.size() == 10);
   CHECK(one.scorer_losses == two.scorer_losses);
   auto other = tiny_recipe();
   other["seed"] = 4;
-  CHECK(train(other, data, scratch.path / "three").base_losses != one.base_losses);
-  CHECK(read_file(output / "model.safetensors", 1 << 24) == read_file(scratch.path / "two/model.safetensors", 1 << 24));
+  CHECK(train(other, data, scratch / "three").base_losses != one.base_losses);
+  CHECK(read_file(output / "model.safetensors", 1 << 24) == read_file(scratch / "two/model.safetensors", 1 << 24));
 
   // 8.32 = ln 4096 is where a model that knows nothing starts.
   CHECK(one.base_losses.front() == Approx(std::log(4096.0)).margin(0.3));
@@ -142,35 +132,34 @@ TEST_CASE("the same seed gives the same losses, step by step, and a model that c
   // What is read is what was written: a second writing gives the same bytes.
   DecoderModule model(config, 192, at::kCPU, at::kFloat, /*trained=*/true);
   read_model(output, model);
-  write_model(scratch.path / "again", model, output / "tokenizer.json");
-  CHECK(read_file(scratch.path / "again/model.safetensors", 1 << 24) ==
-        read_file(output / "model.safetensors", 1 << 24));
+  write_model(scratch / "again", model, output / "tokenizer.json");
+  CHECK(read_file(scratch / "again/model.safetensors", 1 << 24) == read_file(output / "model.safetensors", 1 << 24));
 }
 
 TEST_CASE("the scorer's loss falls below that of equal scores") {
   if (!has_sample()) return test::skip("no sample model");
-  const Scratch scratch;
+  const test::TempFolder scratch;
   auto recipe = tiny_recipe();
   recipe["scorer"]["steps"] = 60;
   recipe["scorer"]["learning_rate"] = 1e-2;
-  const Result run = train(recipe, make_corpus(scratch.path / "data"), scratch.path / "out");
+  const Result run = train(recipe, make_corpus(scratch / "data"), scratch / "out");
   REQUIRE(run.scorer_losses.size() == 60);
   CHECK(mean_of(run.scorer_losses, 50, 60) < 0.9 * run.scorer_losses.front());  // it starts with every score 0
 }
 
 TEST_CASE("a cancelled training says so and writes no weights") {
   if (!has_sample()) return test::skip("no sample model");
-  const Scratch scratch;
+  const test::TempFolder scratch;
   const std::atomic<bool> cancelled{true};
   JobContext context;
   context.cancelled = &cancelled;
   const auto result = train_job({{"recipe", tiny_recipe()},
-                                 {"data", make_corpus(scratch.path / "data")},
-                                 {"output", scratch.path / "out"},
+                                 {"data", make_corpus(scratch / "data")},
+                                 {"output", scratch / "out"},
                                  {"device", "cpu"}},
                                 context);
   CHECK(result["status"] == "cancelled");
-  CHECK_FALSE(fs::exists(scratch.path / "out/model.safetensors"));
+  CHECK_FALSE(fs::exists(scratch / "out/model.safetensors"));
 }
 
 TEST_CASE("a recipe with a wrong, unknown or contradictory key is refused by its name") {

@@ -34,8 +34,6 @@ class TrainingCheckpoint {
   /// another training.
   TrainingPoint load() const;
 
-  const std::filesystem::path& path() const { return path_; }
-
  private:
   std::filesystem::path path_;
   std::string identity_;
