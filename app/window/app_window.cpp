@@ -6,6 +6,7 @@
 
 #define GLFW_INCLUDE_NONE
 #include <GLFW/glfw3.h>
+#include <time.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -26,11 +27,25 @@ namespace {
 constexpr double kIdleWait = 0.5;  // seconds; nothing is drawn in between unless something happens
 constexpr double kFrameTime = 1.0 / 60;
 constexpr int kFramesAfterInput = 3;  // ImGui settles within three
+// Frames that no hand asked for, while a model decodes, take a quarter of one core at most. A software rasteriser needs
+// 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
+constexpr double kUntouched = 0.3, kRestPerWork = 3, kLongestInterval = 0.25;  // seconds, ratio, seconds
 constexpr std::chrono::seconds kAutosaveInterval(30);
 
 Session::Options woken_by_events(Session::Options options) {
   options.wake = glfwPostEmptyEvent;
   return options;
+}
+
+/// Of all threads of this process; a software rasteriser has some of its own.
+double cpu_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point then) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
 }  // namespace
@@ -113,7 +128,7 @@ int AppWindow::run() {
     take_control();
     run_script_step();
     if (requests_.waiting()) frames_due_ = std::max(frames_due_, 1);
-    if (frames_due_ > 0) {
+    if (is_frame_due()) {
       --frames_due_;
       draw_frame();
       if (frame_ == 1) after_first_frame();
@@ -128,13 +143,23 @@ int AppWindow::run() {
   return 0;
 }
 
+/// Between two frames, in seconds.
+double AppWindow::frame_interval() const {
+  if (!session_.run_in_progress() || seconds_since(last_touch_) < kUntouched) return kFrameTime;
+  return std::clamp(kRestPerWork * frame_cpu_, kFrameTime, kLongestInterval);
+}
+
+// A touch is drawn at once: what is pressed and let go between two frames, ImGui 1.86 never sees.
+bool AppWindow::is_frame_due() const {
+  return frames_due_ > 0 && (touched_ || frame_ == 0 || seconds_since(last_frame_) >= frame_interval());
+}
+
 // Sleeps until something happens: input, an event of the engine (its wake), or half a second.
 void AppWindow::wait() {
-  const auto now = std::chrono::steady_clock::now();
-  const double since = std::chrono::duration<double>(now - last_frame_).count();
   if (frames_due_ > 0) {
-    if (since < kFrameTime) {
-      glfwWaitEventsTimeout(kFrameTime - since);
+    const double left = frame_interval() - seconds_since(last_frame_);
+    if (left > 0) {
+      glfwWaitEventsTimeout(left);
     } else {
       glfwPollEvents();
     }
@@ -144,16 +169,21 @@ void AppWindow::wait() {
   const bool blinking =
       ImGui::GetIO().WantTextInput || session_.run_in_progress() || !session_.engine().progress().phase.empty();
   const double timeout = blinking ? 0.1 : kIdleWait;
+  const auto begin = std::chrono::steady_clock::now();
   glfwWaitEventsTimeout(timeout);
-  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - now).count();
-  if (waited < timeout * 0.95) {
-    frames_due_ = kFramesAfterInput;
+  if (seconds_since(begin) < timeout * 0.95) {
+    frames_due_ = session_.run_in_progress() ? 1 : kFramesAfterInput;
   } else if (blinking) {
     frames_due_ = 1;
   }
 }
 
 void AppWindow::take_input() {
+  touched_ = window_.take_touch();
+  if (touched_) {
+    last_touch_ = std::chrono::steady_clock::now();
+    frames_due_ = kFramesAfterInput;
+  }
   for (const std::string& path : window_.take_dropped_files()) {
     panel_.run("file.open", {{"path", path}});
   }
@@ -217,6 +247,7 @@ void AppWindow::run_script_step() {
 }
 
 void AppWindow::draw_frame() {
+  const double cpu_before = cpu_seconds();
   apply_scale_and_theme();
   const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
@@ -242,6 +273,7 @@ void AppWindow::draw_frame() {
   if (!ui_.screenshot.empty()) save_screenshot();
   glfwSwapBuffers(window_.handle());
   last_frame_ = std::chrono::steady_clock::now();
+  frame_cpu_ = cpu_seconds() - cpu_before;
 }
 
 void AppWindow::save_screenshot() {
@@ -309,6 +341,7 @@ nlohmann::json AppWindow::state() const {
 Requests::Host AppWindow::request_host() {
   Requests::Host host;
   host.execute = [this](const std::string& id, const nlohmann::json& args) {
+    last_touch_ = std::chrono::steady_clock::now();
     frames_due_ = kFramesAfterInput;
     return commands_.execute(id, args);
   };

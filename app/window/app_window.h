@@ -43,6 +43,8 @@ class AppWindow {
   void set_up_imgui();
   void apply_scale_and_theme();
   void wait();
+  double frame_interval() const;
+  bool is_frame_due() const;
   void take_input();
   void take_control();
   void draw_frame();
@@ -81,7 +83,9 @@ class AppWindow {
   std::vector<char32_t> extra_glyphs_;
   std::uint64_t frame_ = 0;
   int frames_due_ = 3;
-  std::chrono::steady_clock::time_point last_frame_{}, last_autosave_{};
+  bool touched_ = false;  // in this round of the loop
+  std::chrono::steady_clock::time_point last_frame_{}, last_touch_{}, last_autosave_{};
+  double frame_cpu_ = 0;  // seconds of all our threads for the last frame
   std::uint64_t saved_revision_ = 0;
 };
 

@@ -107,9 +107,22 @@ float GlfwWindow::content_scale() const {
 void GlfwWindow::install_callbacks() {
   glfwSetKeyCallback(handle_, on_key);
   glfwSetDropCallback(handle_, on_drop);
+  glfwSetCharCallback(handle_, on_touch);
+  glfwSetCursorPosCallback(handle_, on_touch);
+  glfwSetCursorEnterCallback(handle_, on_touch);
+  glfwSetMouseButtonCallback(handle_, on_touch);
+  glfwSetScrollCallback(handle_, on_touch);
+  glfwSetWindowFocusCallback(handle_, on_touch);
+  glfwSetWindowRefreshCallback(handle_, on_touch);
+  glfwSetFramebufferSizeCallback(handle_, on_touch);
+}
+
+void GlfwWindow::touch(GLFWwindow* window) {
+  static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window))->touched_ = true;
 }
 
 void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
+  touch(window);
   if (action != GLFW_PRESS && action != GLFW_REPEAT) return;
   std::string name = special_key_name(key);
   if (name.empty()) {
@@ -124,12 +137,14 @@ void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, i
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
+  touch(window);
   auto* self = static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window));
   for (int i = 0; i < count; ++i) self->dropped_.emplace_back(paths[i]);
 }
 
 std::vector<KeyPress> GlfwWindow::take_keys() { return std::exchange(keys_, {}); }
 std::vector<std::string> GlfwWindow::take_dropped_files() { return std::exchange(dropped_, {}); }
+bool GlfwWindow::take_touch() { return std::exchange(touched_, false); }
 
 std::vector<unsigned char> GlfwWindow::read_pixels(int& width, int& height) const {
   glfwGetFramebufferSize(handle_, &width, &height);

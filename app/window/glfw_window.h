@@ -34,10 +34,12 @@ class GlfwWindow {
   std::string description() const;  // "OpenGL 4.5 (Core Profile) Mesa 22.3.6, llvmpipe"
   float content_scale() const;
 
-  /// Installs the key and drop callbacks. Call before ImGui's back end installs its own, which call these.
+  /// Installs the callbacks of input. Call before ImGui's back end installs its own, which call these.
   void install_callbacks();
   std::vector<KeyPress> take_keys();
   std::vector<std::string> take_dropped_files();
+  /// Whether the user's hand was at the window since the last call: a key, the mouse, a new size or focus.
+  bool take_touch();
 
   /// The frame that was drawn last, before it is swapped: rows from top to bottom, RGBA.
   std::vector<unsigned char> read_pixels(int& width, int& height) const;
@@ -46,10 +48,16 @@ class GlfwWindow {
  private:
   static void on_key(GLFWwindow* window, int key, int scancode, int action, int mods);
   static void on_drop(GLFWwindow* window, int count, const char** paths);
+  static void touch(GLFWwindow* window);
+  template <typename... Ignored>
+  static void on_touch(GLFWwindow* window, Ignored...) {
+    touch(window);
+  }
 
   GLFWwindow* handle_ = nullptr;
   std::vector<KeyPress> keys_;
   std::vector<std::string> dropped_;
+  bool touched_ = true;  // a new window is looked at
 };
 
 }  // namespace kvscope::app

@@ -55,16 +55,19 @@ std::vector<Command> commands(const TemporaryFolder& folder) {
 bool check_moment(const Command& command, int signal, double seconds, int undisturbed) {
   std::vector<std::string> words = command.words;
   words.insert(words.begin(), test::kvscope().string());
-  const test::Result result =
-      test::run({.argv = words, .interrupt_after = seconds, .interrupt = signal, .whole_group = true, .timeout = 45});
+  const test::Result result = test::run({.argv = words,
+                                         .interrupt_after = seconds,
+                                         .interrupt = signal,
+                                         .whole_group = true,
+                                         .timeout = 45 * test::kSlowdown});
   if (result.after_interrupt < 0) return false;
   INFO(command.name << ", signal " << signal << " after " << seconds << " s: exit " << result.exit_code << " in "
                     << result.after_interrupt << " s\n"
                     << result.err);
   // Before main() it dies of the signal, which a shell calls the same; in the last milliseconds it is done already.
   const bool ended_so = result.exit_code == 128 + signal || result.killed_by == signal;
-  CHECK((ended_so || (result.exit_code == undisturbed && result.after_interrupt < 0.05)));
-  CHECK(result.after_interrupt < 25);
+  CHECK((ended_so || (result.exit_code == undisturbed && result.after_interrupt < 0.05 * test::kSlowdown)));
+  CHECK(result.after_interrupt < 25 * test::kSlowdown);
   for (const char* lie : {"crashed", "no greeting", "internal", "was killed", "nonsense", "HDF5"}) {
     CHECK(result.err.find(lie) == std::string::npos);
   }

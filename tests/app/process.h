@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/slowdown.h"
+
 namespace kvscope::test {
 
 struct Result {
@@ -27,7 +29,7 @@ struct Launch {
   double interrupt_after = -1;                     // seconds until `interrupt`
   int interrupt = SIGINT;
   bool whole_group = false;  // it gets a process group of its own, all of which is interrupted, as a terminal does it
-  double timeout = 60;       // seconds until it is killed
+  double timeout = 60 * kSlowdown;  // seconds until it is killed
 };
 Result run(const Launch& launch);
 

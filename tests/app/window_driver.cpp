@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "tests/support/skip.h"
+#include "tests/support/slowdown.h"
 
 namespace kvscope::test {
 namespace {
@@ -97,14 +98,8 @@ WindowDriver::~WindowDriver() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-#if defined(__SANITIZE_THREAD__)
-constexpr double kPatience = 8;  // everything takes so many times as long
-#else
-constexpr double kPatience = 1;
-#endif
-
 std::string WindowDriver::read_line(double timeout) {
-  timeout *= kPatience;
+  timeout *= kSlowdown;
   const auto deadline = std::chrono::steady_clock::now() + milliseconds(static_cast<long>(timeout * 1000));
   std::size_t end;
   while ((end = buffer_.find('\n')) == std::string::npos) {

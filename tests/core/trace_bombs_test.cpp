@@ -11,6 +11,7 @@
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_schema.h"
 #include "tests/core/trace_support.h"
+#include "tests/support/slowdown.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -18,11 +19,6 @@ using namespace kvscope::test;
 namespace {
 
 constexpr long kGigabyte = 1 << 20;  // as getrusage() counts
-#if defined(__SANITIZE_THREAD__)
-constexpr int kShadow = 4, kSlowness = 10;  // what the thread sanitizer adds to each byte and makes of each second
-#else
-constexpr int kShadow = 1, kSlowness = 1;
-#endif
 
 /// A good trace that is made bad with HDF5's own functions.
 struct Bomb {
@@ -105,7 +101,7 @@ struct Bomb {
     ::getrusage(RUSAGE_CHILDREN, &children);
     CHECK(ours.ru_maxrss < kShadow * kGigabyte);
     CHECK(children.ru_maxrss < kShadow * kGigabyte);
-    CHECK(seconds.count() < 8 * kSlowness);  // of which the reader may have 5, and a second for each 32 MiB
+    CHECK(seconds.count() < 8 * kSlowdown);  // of which the reader may have 5, and a second for each 32 MiB
     return line;
   }
 };

@@ -13,6 +13,7 @@
 
 #include "tests/core/gate_pt_support.h"
 #include "tests/fuzz/format.h"
+#include "tests/support/slowdown.h"
 
 using namespace kvscope;
 using test::le;
@@ -20,11 +21,7 @@ using test::le;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{64} << 20, kMostOfTemplate = std::size_t{1} << 20;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double kMostSeconds = 4 * 5;
-#else
-constexpr double kMostSeconds = 5;
-#endif
+constexpr double kMostSeconds = 5 * test::kSlowdown;
 
 /// The part again and again, n_bytes or a little more.
 std::string repeat(std::string_view part, std::size_t n_bytes) {
@@ -150,9 +147,10 @@ std::string blow(std::vector<Bomb>& bombs, const Bomb& bomb) {
   }
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) return "more than " + std::to_string(cpu) + " s of CPU";
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return "wait status " + std::to_string(status);
-  if (used.ru_maxrss >= 1 << 20) return std::to_string(used.ru_maxrss / 1024) + " MiB";
+  if (used.ru_maxrss >= (1 << 20) * test::kShadow) return std::to_string(used.ru_maxrss / 1024) + " MiB";
   // Of its own time: other tests run beside this one. The clock is for what waits.
-  if (cpu >= kMostSeconds || seconds >= 60) return std::to_string(cpu) + " s of CPU, " + std::to_string(seconds) + " s";
+  if (cpu >= kMostSeconds || seconds >= 60 * test::kSlowdown)
+    return std::to_string(cpu) + " s of CPU, " + std::to_string(seconds) + " s";
   return "";
 }
 

@@ -10,12 +10,13 @@
 #include "engine/core/trace/trace_message.h"
 #include "engine/core/trace/trace_spans.h"
 
-#if defined(__has_feature)  // clang
+// Not by whether __has_feature is there: gcc 13's library defines one that says no to everything.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KVSCOPE_SANITIZED
+#elif defined(__clang__)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define KVSCOPE_SANITIZED
 #endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KVSCOPE_SANITIZED
 #endif
 
 namespace kvscope {
@@ -100,6 +101,12 @@ bool send_run(RunReader& reader, int run) {
   return sent;
 }
 
+bool send_rows(const RunReader& reader) {
+  MessageWriter out;
+  put_rows(out, {reader.valid().extents, filled_of(reader.valid())});
+  return write_frame(MessageKind::rows, out.bytes());
+}
+
 bool read_request(std::int32_t& run) {
   ssize_t n = 0;
   do {
@@ -125,7 +132,7 @@ int trace_child_main(int argc, char** argv) {
   std::int32_t run = -1;
   while (heard && reader && read_request(run)) {
     limit_cpu();
-    heard = answer_with(file, [&] { return send_run(*reader, run); });
+    heard = answer_with(file, [&] { return run == kAskRows ? send_rows(*reader) : send_run(*reader, run); });
   }
   return heard ? 0 : static_cast<int>(ExitCode::resource);
 }

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_schema.h"
 
 namespace kvscope {
 
@@ -30,8 +31,10 @@ class TraceReader {
   TraceReader(TraceReader&&) noexcept;
   ~TraceReader();
   const TraceInfo& info() const;
-  /// Throws as load_trace(). A child that is lost stays lost.
-  RunRecord load(int run_index);
+  /// Throws as load_trace(). A child that is lost stays lost. `slice`: where the run's rows stand in the file.
+  RunRecord load(int run_index, trace::Slice* slice = nullptr);
+  /// Throws Error if a span of a run lies outside the file's axes.
+  trace::TraceRows rows();
 
  private:
   struct Impl;

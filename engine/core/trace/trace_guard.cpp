@@ -90,10 +90,18 @@ class Child {
     });
   }
 
+  TraceRows rows() {
+    return answer([&] {
+      ask(kAskRows);
+      const std::string body = frame(MessageKind::rows);
+      MessageReader in(body);
+      return get_rows(in);
+    });
+  }
+
   RunBlock run(std::int32_t number) {
     return answer([&] {
-      // A child that has gone is seen when its answer is read, which says of what.
-      (void)::send(socket_.get(), &number, sizeof number, MSG_NOSIGNAL);
+      ask(number);
       const std::string body = frame(MessageKind::run);
       MessageReader in(body);
       RunBlock block = get_run(in);
@@ -129,6 +137,9 @@ class Child {
       fail("the file made its reader answer nonsense");
     }
   }
+
+  /// A child that has gone is seen when its answer is read, which says of what.
+  void ask(std::int32_t what) { (void)::send(socket_.get(), &what, sizeof what, MSG_NOSIGNAL); }
 
   /// Of the next frame, without the kind; an Error that was sent in its place is thrown.
   std::size_t frame_size(MessageKind wanted) {
@@ -190,16 +201,17 @@ class Child {
 
   [[noreturn]] void fail_of_end() {
     const int status = end(false);
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) fail("reading it took too long");
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (signal == SIGXCPU) fail("reading it took too long");
     // Not by us, who say why: by the kernel, for want of memory, or by somebody who ends everything of ours.
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+    if (signal == SIGKILL) {
       throw Error({.code = ExitCode::resource,
                    .file = path_.string(),
                    .found = "the process that reads it was killed",
                    .expected = "memory for it, and nobody who kills it",
                    .hint = "the file may be as good as it was; try again"});
     }
-    if (WIFSIGNALED(status)) fail("the file crashed the HDF5 reader (signal " + std::to_string(WTERMSIG(status)) + ")");
+    if (signal != 0) fail("the file crashed the HDF5 reader (signal " + std::to_string(signal) + ")");
     if (WEXITSTATUS(status) != 0) {
       fail("the file crashed the HDF5 reader (exit code " + std::to_string(WEXITSTATUS(status)) + ")");
     }
@@ -247,12 +259,22 @@ TraceReader::~TraceReader() = default;
 
 const TraceInfo& TraceReader::info() const { return impl_->info; }
 
-RunRecord TraceReader::load(int run_index) {
-  if (auto* child = std::get_if<Child>(&impl_->source))
-    return decode_run(child->run(run_index), impl_->info.model, impl_->file);
-  auto& reader = std::get<RunReader>(impl_->source);
-  RunBlock block = reader.find(run_index);
-  for (const auto& dataset : datasets_of(block.version)) reader.read(block, dataset);
+TraceRows TraceReader::rows() {
+  if (auto* child = std::get_if<Child>(&impl_->source)) return child->rows();
+  const ValidTrace& valid = std::get<RunReader>(impl_->source).valid();
+  return {valid.extents, filled_of(valid)};
+}
+
+RunRecord TraceReader::load(int run_index, Slice* slice) {
+  RunBlock block;
+  if (auto* child = std::get_if<Child>(&impl_->source)) {
+    block = child->run(run_index);
+  } else {
+    auto& reader = std::get<RunReader>(impl_->source);
+    block = reader.find(run_index);
+    for (const auto& dataset : datasets_of(block.version)) reader.read(block, dataset);
+  }
+  if (slice) *slice = block.slice;
   return decode_run(std::move(block), impl_->info.model, impl_->file);
 }
 

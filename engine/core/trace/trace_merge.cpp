@@ -9,7 +9,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_child.h"
 #include "engine/core/trace/trace_live.h"
-#include "engine/core/trace/trace_spans.h"
+#include "engine/core/trace/trace_shards.h"
 
 namespace kvscope {
 
@@ -54,8 +54,8 @@ class Merge {
     const fs::path& path = paths_[static_cast<std::size_t>(shard)];
     return readers_.emplace(shard, TraceReader(options_.program, path)).first->second;
   }
-  RunRecord load(Place place) {
-    RunRecord run = reader(place.shard).load(place.run);
+  RunRecord load(Place place, Slice* slice = nullptr) {
+    RunRecord run = reader(place.shard).load(place.run, slice);
     run.model = heading_.model;  // one name and one path for all; nothing else differs
     return run;
   }
@@ -128,7 +128,8 @@ class Merge {
   /// As if the shards had been one capture from the start.
   void write_copy() {
     std::int64_t positions = 0;
-    for (const fs::path& path : paths_) positions += filled_of(open_valid(path))[Axis::token];
+    for (std::size_t shard = 0; shard < paths_.size(); ++shard)
+      positions += reader(static_cast<int>(shard)).rows().filled[Axis::token];
     const auto live_path = temporary_name(target_, "live");
     struct Remove {
       const fs::path& path;
@@ -192,14 +193,12 @@ class Merge {
     Extents extents;
     extents[Axis::layer] = heading_.model.n_layers;
     extents[Axis::kv_head] = heading_.model.n_kv_heads;
-    for (const fs::path& path : paths_) {
-      const ValidTrace shard = open_valid(path);
-      heading_.shards.names.push_back(path.filename().string());
-      heading_.shards.extents.push_back(shard.extents);
-      const Extents& filled = heading_.shards.filled.emplace_back(filled_of(shard));
-      for (const Axis axis : kFilledAxes) extents[axis] += filled[axis];
-      for (int run = 0; run < shard.info.n_runs; ++run) slices_.push_back(run_slice(shard, run));
-      first_slice_.push_back(static_cast<int>(slices_.size()) - shard.info.n_runs);
+    for (std::size_t shard = 0; shard < paths_.size(); ++shard) {
+      const TraceRows rows = reader(static_cast<int>(shard)).rows();
+      heading_.shards.names.push_back(paths_[shard].filename().string());
+      heading_.shards.extents.push_back(rows.extents);
+      heading_.shards.filled.push_back(rows.filled);
+      for (const Axis axis : kFilledAxes) extents[axis] += rows.filled[axis];
     }
     for (const Place& place : places_) heading_.shards.of_run.push_back(place.shard);
     if (extents[Axis::run] != report_.n_runs)
@@ -210,8 +209,9 @@ class Merge {
   /// Run `number` of the merged file: the columns that count from its start, and those of the run axis.
   void write_run(const OpenTrace& merged, int number) {
     const Place place = places_[number];
-    const RunRecord run = load(place);
-    Extents begin = slices_[first_slice_[place.shard] + place.run].begin;
+    Slice slice;
+    const RunRecord run = load(place, &slice);
+    Extents begin = slice.begin;
     begin[Axis::run] = number;
     for (const Axis axis : kShardAxes) begin[axis] += heading_.shards.offset(place.shard, axis);
     const RunBlock block = encode_run(run, begin, number, heading_.version);
@@ -229,8 +229,6 @@ class Merge {
   std::vector<TraceInfo> infos_;
   Heading heading_;
   std::vector<Place> places_;  // in the order of the prompts
-  std::vector<Slice> slices_;  // of all runs of all shards, shard after shard
-  std::vector<int> first_slice_;
   MergeReport report_;
 };
 

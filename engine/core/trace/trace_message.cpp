@@ -95,4 +95,21 @@ RunBlock get_run(MessageReader& in) {
   return block;
 }
 
+void put_rows(MessageWriter& out, const TraceRows& rows) {
+  for (int axis = 0; axis < kAxes; ++axis) {
+    out.put(rows.extents.size[axis]);
+    out.put(rows.filled.size[axis]);
+  }
+}
+
+TraceRows get_rows(MessageReader& in) {
+  TraceRows rows;
+  for (int axis = 0; axis < kAxes; ++axis) {
+    const auto extent = rows.extents.size[axis] = in.get<std::int64_t>();
+    const auto filled = rows.filled.size[axis] = in.get<std::int64_t>();
+    if (filled < 0 || filled > extent) throw BadMessage{};
+  }
+  return rows;
+}
+
 }  // namespace kvscope::trace

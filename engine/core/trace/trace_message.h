@@ -4,8 +4,9 @@
 //
 //     child to parent     frames: uint64 length, MessageKind, body. First `info` or `error`. Then for each run that is
 //                         asked for `run` (where its parts stand) and as many `column` as the version has datasets, in
-//                         their order; `error` in the place of any ends the run's answer, and the next may be asked for
-//     parent to child     int32 run
+//                         their order; `error` in the place of any ends the run's answer, and the next may be asked
+//                         for. Who asks for kAskRows gets `rows`
+//     parent to child     int32 run, or kAskRows
 
 #include <cstdint>
 #include <cstring>
@@ -19,7 +20,8 @@
 
 namespace kvscope::trace {
 
-enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3, column = 4 };
+enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3, column = 4, rows = 5 };
+inline constexpr std::int32_t kAskRows = INT32_MIN;  // no run's number, not even a wrong one
 
 /// Numbers as they lie in memory, texts with their length in front.
 class MessageWriter {
@@ -75,11 +77,14 @@ void put_info(MessageWriter& out, const TraceInfo& info);
 void put_error(MessageWriter& out, const Error::Parts& parts);
 /// Where the run's parts stand; the columns follow by themselves.
 void put_run(MessageWriter& out, const RunBlock& block);
+void put_rows(MessageWriter& out, const TraceRows& rows);
 
 /// The inverse. They throw BadMessage, also for what no trace can say.
 TraceInfo get_info(MessageReader& in);
 [[noreturn]] void throw_sent_error(MessageReader& in);
 /// Columns empty; n_elements() of every dataset fits 64 bits.
 RunBlock get_run(MessageReader& in);
+/// No axis is filled beyond its extent.
+TraceRows get_rows(MessageReader& in);
 
 }  // namespace kvscope::trace

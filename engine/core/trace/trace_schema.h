@@ -314,6 +314,11 @@ struct Slice {
   Extents count;
 };
 
+/// How long a file's axes are (of a partial trace, its capacity), and how far its committed runs fill them.
+struct TraceRows {
+  Extents extents, filled;
+};
+
 /// Elements of `dataset` within `extents`.
 constexpr std::int64_t n_elements(const DatasetSchema& dataset, const Extents& extents) {
   std::int64_t n = 1;
