@@ -85,7 +85,7 @@ void AppWindow::set_up_imgui() {
   io.IniFilename = nullptr;  // layout is ours; a stray imgui.ini in the working folder has crashed others
   io.LogFilename = nullptr;
   window_.install_callbacks();
-  ImGui_ImplGlfw_InitForOpenGL(window_.handle(), true);
+  ImGui_ImplGlfw_InitForOpenGL(window_.handle(), false);
   ImGui_ImplOpenGL3_Init("#version 330 core");
   textures_ = std::make_unique<views::OpenGlTextureBackend>([](const char* name) {
     return reinterpret_cast<views::OpenGlTextureBackend::Function>(glfwGetProcAddress(name));
@@ -252,6 +252,7 @@ void AppWindow::draw_frame() {
   const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
+  if (window_.deliver_input()) frames_due_ = std::max(frames_due_, 1);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   ImGui::NewFrame();

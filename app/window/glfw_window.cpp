@@ -2,6 +2,7 @@
 
 #define GLFW_INCLUDE_GLCOREARB
 #include <GLFW/glfw3.h>
+#include <backends/imgui_impl_glfw.h>
 
 #include <algorithm>
 #include <cctype>
@@ -107,22 +108,67 @@ float GlfwWindow::content_scale() const {
 void GlfwWindow::install_callbacks() {
   glfwSetKeyCallback(handle_, on_key);
   glfwSetDropCallback(handle_, on_drop);
-  glfwSetCharCallback(handle_, on_touch);
+  glfwSetCharCallback(handle_, on_char);
+  glfwSetMouseButtonCallback(handle_, on_button);
+  glfwSetScrollCallback(handle_, on_scroll);
+  glfwSetWindowFocusCallback(handle_, on_focus);
+  glfwSetCursorEnterCallback(handle_, on_enter);
   glfwSetCursorPosCallback(handle_, on_touch);
-  glfwSetCursorEnterCallback(handle_, on_touch);
-  glfwSetMouseButtonCallback(handle_, on_touch);
-  glfwSetScrollCallback(handle_, on_touch);
-  glfwSetWindowFocusCallback(handle_, on_touch);
   glfwSetWindowRefreshCallback(handle_, on_touch);
   glfwSetFramebufferSizeCallback(handle_, on_touch);
 }
 
-void GlfwWindow::touch(GLFWwindow* window) {
-  static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window))->touched_ = true;
+bool GlfwWindow::deliver_input() {
+  for (const InputEvent& event : input_.take_frame()) {
+    switch (event.kind) {
+      case InputEvent::Kind::key:
+        ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
+        break;
+      case InputEvent::Kind::character:
+        ImGui_ImplGlfw_CharCallback(handle_, static_cast<unsigned int>(event.code));
+        break;
+      case InputEvent::Kind::button:
+        ImGui_ImplGlfw_MouseButtonCallback(handle_, event.code, event.action, event.mods);
+        break;
+      case InputEvent::Kind::scroll:
+        ImGui_ImplGlfw_ScrollCallback(handle_, event.x, event.y);
+        break;
+    }
+  }
+  return !input_.empty();
+}
+
+GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
+  auto& self = *static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window));
+  self.touched_ = true;
+  return self;
+}
+
+void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
+  touch(window).input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point)});
+}
+
+void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
+  touch(window).input_.push({.kind = InputEvent::Kind::button, .code = button, .action = action, .mods = mods});
+}
+
+void GlfwWindow::on_scroll(GLFWwindow* window, double x, double y) {
+  touch(window).input_.push({.kind = InputEvent::Kind::scroll, .x = x, .y = y});
+}
+
+void GlfwWindow::on_focus(GLFWwindow* window, int focused) {
+  touch(window);
+  ImGui_ImplGlfw_WindowFocusCallback(window, focused);
+}
+
+void GlfwWindow::on_enter(GLFWwindow* window, int entered) {
+  touch(window);
+  ImGui_ImplGlfw_CursorEnterCallback(window, entered);
 }
 
 void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
-  touch(window);
+  GlfwWindow& self = touch(window);
+  self.input_.push({.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods});
   if (action != GLFW_PRESS && action != GLFW_REPEAT) return;
   std::string name = special_key_name(key);
   if (name.empty()) {
@@ -131,15 +177,13 @@ void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, i
     name = printable;
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   }
-  auto* self = static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window));
-  self->keys_.push_back(
+  self.keys_.push_back(
       {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0});
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
-  touch(window);
-  auto* self = static_cast<GlfwWindow*>(glfwGetWindowUserPointer(window));
-  for (int i = 0; i < count; ++i) self->dropped_.emplace_back(paths[i]);
+  GlfwWindow& self = touch(window);
+  for (int i = 0; i < count; ++i) self.dropped_.emplace_back(paths[i]);
 }
 
 std::vector<KeyPress> GlfwWindow::take_keys() { return std::exchange(keys_, {}); }

@@ -1,11 +1,13 @@
 #pragma once
 // A GLFW window with an OpenGL 3.3 core context, and the keys typed into it.
 //
-// Keys come from our own queue: Dear ImGui 1.86 samples key states once a frame and loses taps that begin and end
-// between two frames.
+// What is typed and clicked reaches Dear ImGui through our own queue (input_queue.h), and the keys of commands through
+// another.
 
 #include <string>
 #include <vector>
+
+#include "app/window/input_queue.h"
 
 struct GLFWwindow;
 
@@ -34,8 +36,10 @@ class GlfwWindow {
   std::string description() const;  // "OpenGL 4.5 (Core Profile) Mesa 22.3.6, llvmpipe"
   float content_scale() const;
 
-  /// Installs the callbacks of input. Call before ImGui's back end installs its own, which call these.
+  /// Installs the callbacks of input; Dear ImGui's back end must install none.
   void install_callbacks();
+  /// Tells Dear ImGui what its next frame may hear. False: nothing is left for the one after it.
+  bool deliver_input();
   std::vector<KeyPress> take_keys();
   std::vector<std::string> take_dropped_files();
   /// Whether the user's hand was at the window since the last call: a key, the mouse, a new size or focus.
@@ -47,14 +51,20 @@ class GlfwWindow {
 
  private:
   static void on_key(GLFWwindow* window, int key, int scancode, int action, int mods);
+  static void on_char(GLFWwindow* window, unsigned int code_point);
+  static void on_button(GLFWwindow* window, int button, int action, int mods);
+  static void on_scroll(GLFWwindow* window, double x, double y);
+  static void on_focus(GLFWwindow* window, int focused);
+  static void on_enter(GLFWwindow* window, int entered);
   static void on_drop(GLFWwindow* window, int count, const char** paths);
-  static void touch(GLFWwindow* window);
+  static GlfwWindow& touch(GLFWwindow* window);
   template <typename... Ignored>
   static void on_touch(GLFWwindow* window, Ignored...) {
     touch(window);
   }
 
   GLFWwindow* handle_ = nullptr;
+  InputQueue input_;
   std::vector<KeyPress> keys_;
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at

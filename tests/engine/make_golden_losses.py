@@ -69,7 +69,7 @@ def flat(x):
 
 
 # --- KVpop: the target (eq. 2, 3, 8) and its other masses -------------------------------------------------------------------
-def future_target(kind, T=12, heads=4, kv_heads=2, dim=4, window=3, scale=0.5):
+def future_target(kind, T=12, heads=4, kv_heads=2, dim=4, window=3, scale=0.5, weight=lambda h, t: 1.0):
     q, k = tensor(1, T, heads, dim, scale=2), tensor(2, T, kv_heads, dim, scale=2)
     group = heads // kv_heads
     p = {}
@@ -85,7 +85,21 @@ def future_target(kind, T=12, heads=4, kv_heads=2, dim=4, window=3, scale=0.5):
         return {"mean": lambda: math.fsum(later) / n, "sum": lambda: math.fsum(later),
                 "rms": lambda: math.sqrt(math.fsum(v * v for v in later) / n), "max": lambda: max(later, default=0)}[kind]()
 
-    return [[max(math.log(1e-6 + mass(h, t)) for h in range(g * group, (g + 1) * group)) for t in range(T)] for g in range(kv_heads)]
+    return [[max(math.log(1e-6 + weight(h, t) * mass(h, t)) for h in range(g * group, (g + 1) * group)) for t in range(T)] for g in range(kv_heads)]
+
+
+def target_weight(kind, T=12, heads=4, kv_heads=2, dim=4, hidden=5):
+    v, projection = tensor(35, T, kv_heads, dim), tensor(36, hidden, heads * dim)
+    length = lambda x: math.sqrt(math.fsum(a * a for a in x))
+    value = lambda h, t: v[t][h * kv_heads // heads]
+    through_output = lambda h, t: [dot(projection[i][h * dim:(h + 1) * dim], value(h, t)) for i in range(hidden)]
+    if kind == "value":
+        weight = [[[length(v[t][g]) for t in range(T)]] for g in range(kv_heads)]
+    else:
+        weight = [[[length(through_output(g * heads // kv_heads + i, t)) for t in range(T)] for i in range(heads // kv_heads)]
+                  for g in range(kv_heads)]
+    of_head = lambda h, t: length(value(h, t) if kind == "value" else through_output(h, t))
+    return {"weight": weight, "rms": future_target("rms", weight=of_head)}
 
 
 # --- KVpop: the loss at the boundary (eq. 7), weighed by margin (eq. 23) and balance (eq. 24) ----------------------------------
@@ -127,14 +141,15 @@ def through(x, weight):  # x [in], weight [in][out]
     return [math.fsum(x[i] * weight[i][j] for i in range(len(x))) for j in range(len(weight[0]))]
 
 
-def mlstm_scores(T=10, D=4, delay=3):
+def mlstm_scores(T=10, D=4, delay=3, cap=0):
     x = [k + v for k, v in zip(tensor(5, T, D), tensor(6, T, D))]
     wq, wk, wv = tensor(7, 2 * D, D // 2), tensor(8, 2 * D, D // 2), tensor(9, 2 * D, D)
     gi, gf, out = tensor(10, 2 * D), tensor(11, 2 * D), tensor(12, 3 * D)
     bi, bf, b = number(13, 0), number(14, 0), number(15, 0)
     memory, norm, states = [[0.0] * D for _ in range(D)], [0.0] * D, []
     for t in range(T):
-        forget, take = sigmoid(dot(x[t], gf) + bf), math.exp(dot(x[t], gi) + bi)
+        soft = lambda a: cap * math.tanh(a / cap) if cap else a
+        forget, take = sigmoid(soft(dot(x[t], gf) + bf)), math.exp(soft(dot(x[t], gi) + bi))
         key, value = phi(through(x[t], wk)), through(x[t], wv)
         memory = [[forget * memory[i][j] + take * key[i] * value[j] for j in range(D)] for i in range(D)]
         norm = [forget * norm[i] + take * key[i] for i in range(D)]
@@ -146,6 +161,20 @@ def mlstm_scores(T=10, D=4, delay=3):
         h = [v / dot(query, norm) for v in through(query, memory)]
         scores.append(dot([silu(v) for v in h], out[:D]) + dot(x[t], out[D:]) + b)
     return scores
+
+
+# --- KVpop: the scorers without a memory (E.2), and the order under a decay (eq. 20 and 21) -------------------------------------
+def kvpop_scores(kind, T=6, D=4, hidden=3, least=0.8, most=0.99):
+    x = [k + v for k, v in zip(tensor(5, T, D), tensor(6, T, D))]
+    if kind == "mlp":
+        w1, b1, w2 = tensor(30, hidden, 2 * D), tensor(31, hidden), tensor(32, hidden)
+        network = lambda row: dot(w2, [silu(dot(w, row) + b) for w, b in zip(w1, b1)])
+    else:
+        w2 = tensor(32, 2 * D)
+        network = lambda row: dot(w2, row)
+    scores = [network(row) + number(33, 0) for row in x]
+    log_gamma = math.log(least) + sigmoid(number(34, 0)) * (math.log(most) - math.log(least))
+    return {"scores": scores, "priorities": [r - t * log_gamma for t, r in enumerate(scores)]}
 
 
 # --- the gates' networks, before scale, offset and sigmoid ----------------------------------------------------------------------
@@ -190,7 +219,10 @@ def gate_losses(B=2, T=5, F=6, V=7, layers=2, kv_heads=2, weight=0.9, progress=0
 print(json.dumps({
     "future_target": {kind: future_target(kind) for kind in ("mean", "sum", "rms", "max")},
     "boundary_loss": {margin: boundary_loss(margin) for margin in ("none", "sigmoid", "proportional")},
-    "mlstm_scores": mlstm_scores(),
+    "mlstm_scores": {"delayed": mlstm_scores(), "immediate": mlstm_scores(delay=0), "delayed capped": mlstm_scores(cap=0.8),
+                     "immediate capped": mlstm_scores(delay=0, cap=0.8)},
+    "kvpop_scores": {kind: kvpop_scores(kind) for kind in ("mlp", "linear")},
+    "target_weight": {kind: target_weight(kind) for kind in ("value", "output")},
     "outputs": {"wg-kv": wg_kv_output(), "sp-kv": sp_kv_output(), "dms": dms_output()},
     "losses": gate_losses(),
 }, indent=1))

@@ -80,7 +80,7 @@ TEST_CASE("the future-attention target is the papers' formula, by the mean, sum,
   const auto chunk = GENERATE(5, 256);
   const auto found =
       teacher_attention(tensor(1, {1, 12, 4, 4}, 2), tensor(2, {1, 12, 2, 4}, 2), tensor(2, {1, 12, 2, 4}),
-                        /*window=*/3, kind, /*scale=*/0.5, chunk);
+                        /*window=*/3, kind, /*scale=*/0.5, /*weight=*/{}, chunk);
   CAPTURE(name, chunk);
   require_close(found.target, golden()["future_target"][name]);
 }
@@ -108,7 +108,12 @@ TEST_CASE("the boundary loss is equation 7 of KVpop, weighed by equations 23 and
 
 TEST_CASE("the delayed mLSTM's quadratic form gives the scores of its recurrence") {
   constexpr int T = 10, D = 4;
-  ScorerModule scorer(1, 1, D, /*delay=*/3, at::kCPU);
+  ModelConfig model = model_of(8, D);
+  model.n_kv_heads = 1;
+  ScorerOptions options;
+  options.delay = GENERATE(3, 0);
+  options.soft_cap = GENERATE(0.0, 0.8);
+  ScorerModule scorer(options, model, at::kCPU);
   int seed = 7;
   for (const char* name : {"wq", "wk", "wv", "gi", "gf", "out", "bi", "bf", "b"}) {
     const at::Tensor& master = scorer.parameters().master(name);
@@ -116,7 +121,43 @@ TEST_CASE("the delayed mLSTM's quadratic form gives the scores of its recurrence
   }
   scorer.parameters().publish();
   const at::Tensor scores = scorer.scores(0, tensor(5, {1, T, 1, D}), tensor(6, {1, T, 1, D}));
-  require_close(scores, golden()["mlstm_scores"]);
+  const char* cap = options.soft_cap == 0 ? "" : " capped";
+  require_close(scores, golden()["mlstm_scores"][(options.delay == 0 ? "immediate" : "delayed") + std::string(cap)]);
+}
+
+TEST_CASE("KVpop's MLP and linear scorers are their formulas, and rank by a decay that is equation 21") {
+  constexpr int T = 6, D = 4;
+  const auto [name, kind] =
+      GENERATE(table<const char*, GateKind>({{"mlp", GateKind::kvpop_mlp}, {"linear", GateKind::kvpop_linear}}));
+  ModelConfig model = model_of(8, D);
+  model.n_kv_heads = 1;
+  ScorerOptions options;
+  options.kind = kind;
+  options.hidden = 3;
+  options.decay = DecayRange{.least = 0.8, .most = 0.99};
+  ScorerModule scorer(options, model, at::kCPU);
+  const std::map<std::string, int> seeds = {{"w1", 30}, {"b1", 31}, {"w2", 32}, {"b2", 33}, {"alpha", 34}};
+  for (const auto& spec : scorer.parameters().specs())
+    set(scorer.parameters(), spec.name, tensor(seeds.at(spec.name), spec.shape));
+  scorer.parameters().publish();
+  const at::Tensor scores = scorer.scores(0, tensor(5, {1, T, 1, D}), tensor(6, {1, T, 1, D}));
+  const at::Tensor tokens = at::arange(T, at::kLong).view({1, 1, T});
+  CAPTURE(name);
+  require_close(scores, golden()["kvpop_scores"][name]["scores"]);
+  require_close(scorer.priorities(0, scores, tokens), golden()["kvpop_scores"][name]["priorities"]);
+}
+
+TEST_CASE("a target's weight is the length of the value, or of what it becomes in each query head's output") {
+  constexpr int T = 12, D = 4, H = 5;
+  const at::Tensor v = tensor(35, {1, T, 2, D}), projection = tensor(36, {H, 4 * D});
+  const auto [name, kind] =
+      GENERATE(table<const char*, TargetWeight>({{"value", TargetWeight::value}, {"output", TargetWeight::output}}));
+  const at::Tensor weight = value_weight(v, kind, projection);
+  CAPTURE(name);
+  require_close(weight, golden()["target_weight"][name]["weight"]);
+  const auto found = teacher_attention(tensor(1, {1, T, 4, D}, 2), tensor(2, {1, T, 2, D}, 2), v, /*window=*/3,
+                                       FutureMass::rms, /*scale=*/0.5, weight, /*chunk=*/5);
+  require_close(found.target, golden()["target_weight"][name]["rms"]);
 }
 
 TEST_CASE("the networks of WG-KV, SP-KV and DMS are their papers' formulas") {

@@ -52,7 +52,7 @@ TEST_CASE("the future-attention target equals column sums of the softmax matrix,
   const at::Tensor q = 2 * at::randn({kBatch, kPositions, kHeads, kDim});
   const at::Tensor k = at::randn({kBatch, kPositions, kKvHeads, kDim}), v = at::randn_like(k);
   const TeacherAttention teacher =
-      teacher_attention(q, k, v, kWindow, kind, 1 / std::sqrt(static_cast<double>(kDim)), chunk);
+      teacher_attention(q, k, v, kWindow, kind, 1 / std::sqrt(static_cast<double>(kDim)), /*weight=*/{}, chunk);
   const at::Tensor dense =
       at::scaled_dot_product_attention(q.transpose(1, 2), k.repeat_interleave(2, 2).transpose(1, 2),
                                        v.repeat_interleave(2, 2).transpose(1, 2), {}, 0, true);
@@ -85,7 +85,13 @@ TEST_CASE("the future-attention target equals column sums of the softmax matrix,
 
 TEST_CASE("the scorer's quadratic form equals the plain loops of its definition") {
   constexpr int kDelay = 4;
-  ScorerModule scorer(2, kKvHeads, kDim, kDelay, at::kCPU);
+  ModelConfig model;
+  model.n_layers = 2;
+  model.n_kv_heads = kKvHeads;
+  model.head_dim = kDim;
+  ScorerOptions options;
+  options.delay = kDelay;
+  ScorerModule scorer(options, model, at::kCPU);
   scorer.initialise(5);
   at::manual_seed(4);
   // Initialised, the output is zero and every score with it; give all parameters something to say.

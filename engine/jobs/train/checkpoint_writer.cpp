@@ -95,10 +95,10 @@ void write_scorer(const std::filesystem::path& folder, const ScorerModule& score
              {{"format_version", 1},
               {"method", "kvpop"},
               {"scorer", "mlstm"},
-              {"delay", scorer.delay()},
+              {"delay", options.delay},
               {"n_sink", options.n_sink},
               {"window", options.window},
-              {"soft_cap", nullptr},
+              {"soft_cap", options.soft_cap == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(options.soft_cap)},
               {"note",
                "tensors per layer and KV head: wq wk [L,HK,2D,D/2], wv [L,HK,2D,D], gi gf [L,HK,2D,1] with bi bf; "
                "score = silu(h).out[:D] + [k;v].out[D:] + b, h the delayed read of the mLSTM"}});

@@ -47,6 +47,8 @@ class DecoderModule {
   at::Tensor attend(int layer, const Heads& heads) const;
   /// attention [B, T, n_heads * D] -> the layer's output, residuals and MLP included.
   at::Tensor finish(int layer, const at::Tensor& x, const at::Tensor& attention) const;
+  /// [H, n_heads * D] of a layer.
+  const at::Tensor& output_projection(int layer) const { return layers_[static_cast<std::size_t>(layer)].o_proj; }
   /// The final norm, in compute_type.
   at::Tensor final_norm(const at::Tensor& x) const;
 

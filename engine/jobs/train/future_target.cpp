@@ -8,7 +8,7 @@
 namespace kvscope::engine {
 
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   FutureMass kind, double scale, std::int64_t chunk) {
+                                   FutureMass kind, double scale, const at::Tensor& weight, std::int64_t chunk) {
   const c10::NoGradGuard no_grad;
   const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
   const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
@@ -39,9 +39,22 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
   const at::Tensor n_future = (static_cast<double>(n_positions - window) - position).clamp_min(1);
   if (kind == FutureMass::mean || kind == FutureMass::rms) mass = mass / n_future;
   if (kind == FutureMass::rms) mass = mass.sqrt();
+  if (weight.defined()) mass = mass * weight;
   const at::Tensor target = (mass + 1e-6).log().amax(2);  // [B, HK, T]
   return {output.view({n_batch, n_heads, n_positions, dim}).transpose(1, 2).reshape({n_batch, n_positions, -1}),
           target.transpose(0, 1).contiguous()};
+}
+
+at::Tensor value_weight(const at::Tensor& v, TargetWeight weight, const at::Tensor& output_projection) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor values = v.to(at::kFloat).permute({0, 2, 1, 3});  // [B, HK, T, D]
+  if (weight == TargetWeight::value) return values.norm(2, -1).unsqueeze(2);
+  const auto n_kv_heads = v.size(2), dim = v.size(3), group = output_projection.size(1) / (n_kv_heads * dim);
+  const at::Tensor w = output_projection.to(at::kFloat).view({-1, n_kv_heads, group, dim}).permute({1, 2, 0, 3});
+  // |W v|^2 = v (W^T W) v: the product with W itself would be as large as the hidden states of every head.
+  const at::Tensor gram = at::matmul(w.transpose(-1, -2), w);  // [HK, G, D, D]
+  const at::Tensor of_head = values.unsqueeze(2);              // [B, HK, 1, T, D]
+  return (at::matmul(of_head, gram) * of_head).sum(-1).clamp_min(0).sqrt();
 }
 
 }  // namespace kvscope::engine

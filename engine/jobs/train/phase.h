@@ -49,7 +49,8 @@ struct Training {
 /// or {"status": "cancelled"}, in which case no weights are written.
 nlohmann::json run_base_phase(const Training& training);
 
-/// KVpop scorers over the frozen base; writes kvpop_scorer.* and scorer_loss.csv.
+/// KVpop scorers over the frozen base; writes scorer_loss.csv, and kvpop_scorer.* beside a base that was trained here, or a
+/// folder with a gate for one that was given.
 nlohmann::json run_scorer_phase(const Training& training);
 
 /// Gates of recipe.gate's method over the frozen base; writes a folder and a NAME_loss.csv a stage.

@@ -160,11 +160,65 @@ FutureMass parse_mass(const std::string& text, const std::string& file) {
   fail(file, "scorer.mass", text, "mean, sum, rms or max");
 }
 
+TargetWeight parse_weight(const std::string& text, const std::string& file) {
+  if (text == "mass") return TargetWeight::mass;
+  if (text == "value") return TargetWeight::value;
+  if (text == "output") return TargetWeight::output;
+  fail(file, "scorer.weight", text, "mass, value or output");
+}
+
+GateKind parse_scorer_kind(const std::string& text, const std::string& file) {
+  if (text == "mlstm") return GateKind::kvpop_mlstm;
+  if (text == "mlp") return GateKind::kvpop_mlp;
+  if (text == "linear") return GateKind::kvpop_linear;
+  fail(file, "scorer.kind", text, "mlstm, mlp or linear");
+}
+
+/// The network and its decay. What another kind has is refused rather than ignored.
+void parse_network(const Section& section, const std::string& file, ScorerOptions& scorer) {
+  scorer.kind = parse_scorer_kind(section->text_or("kind", "mlstm"), file);
+  const bool memory = scorer.kind == GateKind::kvpop_mlstm;
+  const auto only = [&](const char* key, const char* kind, bool fits) {
+    if (section->has(key) && !fits)
+      fail(file, std::string("scorer.") + key, "a key", std::string("none: it is of kind ") + kind);
+  };
+  only("hidden", "mlp", scorer.kind == GateKind::kvpop_mlp);
+  only("immediate", "mlstm", memory);
+  only("soft_cap", "mlstm", memory);
+  scorer.hidden = section.integer("hidden", scorer.hidden, 1, 1 << 16);
+  scorer.soft_cap = section->number_or("soft_cap", 0, 0, 1e6);
+  scorer.delay = memory && !section->boolean_or("immediate", false) ? scorer.window : 0;
+  if (section->has("decay_min") || section->has("decay_max")) {
+    DecayRange decay;
+    decay.most = section->number_or("decay_max", decay.most, 1e-3, 1);
+    decay.least = section->number_or("decay_min", std::min(decay.least, decay.most), 1e-3, decay.most);
+    scorer.decay = decay;
+  }
+}
+
 ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, int length) {
-  const Section section(
-      json, "scorer", file,
-      phase_keys({"steps", "max_seconds", "mass", "sinks", "window", "top_k", "queries", "late_share", "temperature",
-                  "margin", "margin_min", "margin_temperature", "balance_min", "balance_max"}));
+  const Section section(json, "scorer", file,
+                        phase_keys({"steps",
+                                    "max_seconds",
+                                    "kind",
+                                    "hidden",
+                                    "immediate",
+                                    "soft_cap",
+                                    "decay_min",
+                                    "decay_max",
+                                    "mass",
+                                    "weight",
+                                    "sinks",
+                                    "window",
+                                    "top_k",
+                                    "queries",
+                                    "late_share",
+                                    "temperature",
+                                    "margin",
+                                    "margin_min",
+                                    "margin_temperature",
+                                    "balance_min",
+                                    "balance_max"}));
   ScorerOptions scorer;
   scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};
   scorer.batch = 16;
@@ -172,8 +226,10 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   scorer.length = parse_length(section);
   parse_phase(section, scorer);
   scorer.mass = parse_mass(section->text_or("mass", "mean"), file);
+  scorer.weight = parse_weight(section->text_or("weight", "mass"), file);
   scorer.n_sink = section.integer("sinks", scorer.n_sink, 0, length);
   scorer.window = section.integer("window", scorer.window, 1, length);
+  parse_network(section, file, scorer);
   // At least one query must see a full cache and a newcomer: sinks + window + top_k < length.
   scorer.top_k = parse_top_k(section, file, std::max(0, length - 1 - scorer.n_sink - scorer.window));
   scorer.queries = section.integer("queries", scorer.queries, 1, 65536);
@@ -185,6 +241,11 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   scorer.balance_min = section->number_or("balance_min", scorer.balance_min, 0, 1);
   scorer.balance_max = section->number_or("balance_max", scorer.balance_max, 1, 1e6);
   return scorer;
+}
+
+/// Whether kvpop_scorer.json can say it, which stands beside a model that was trained with it.
+bool has_file_of_its_own(const ScorerOptions& scorer) {
+  return scorer.kind == GateKind::kvpop_mlstm && scorer.delay == scorer.window && !scorer.decay;
 }
 
 GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
@@ -258,6 +319,10 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
     }
   }
   if (json.contains("scorer") || base == nullptr) recipe.scorer = parse_scorer(json, file, recipe.length());
+  if (base == nullptr && !has_file_of_its_own(*recipe.scorer)) {
+    fail(file, "scorer", "another network than the delayed mLSTM, or a decay",
+         "neither: the model's own scorer is that one");
+  }
   if (json.contains("gate")) recipe.gate = parse_gate(json, file, recipe.length());
   return recipe;
 }

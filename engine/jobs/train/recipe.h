@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/tasks/text_sequences.h"
@@ -56,11 +57,25 @@ enum class MarginWeight { none, sigmoid, proportional };
 /// How the teacher's attention is gathered over future queries (future_target.h).
 enum class FutureMass { mean, sum, rms, max };
 
+/// What a token's mass is multiplied with in the target: nothing, |v|, or |W_o v| of each query head.
+enum class TargetWeight { mass, value, output };
+
+/// gamma_min and gamma_max of KVpop's eq. 21.
+struct DecayRange {
+  double least = 0.999, most = 0.999999;
+};
+
 /// KVpop scorers: the boundary loss of eq. 7 over a frozen base.
 struct ScorerOptions : PhaseOptions {
+  GateKind kind = GateKind::kvpop_mlstm;  // or kvpop_mlp, kvpop_linear
+  int hidden = 64;                        // units of kvpop_mlp
+  int window = 64;
+  int delay = 64;                      // of the mLSTM: the window, or 0 (immediate)
+  double soft_cap = 0;                 // of the mLSTM's gates; 0: none
+  std::optional<DecayRange> decay;     // learned, a head's own
   FutureMass mass = FutureMass::mean;  // over future queries, of the target
+  TargetWeight weight = TargetWeight::mass;
   int n_sink = 4;
-  int window = 64;          // also the delay of the scorer
   std::vector<int> top_k;   // long-range budgets; one is drawn a step and layer
   int queries = 64;         // sampled a step and layer
   double late_share = 0.5;  // of them drawn near the end (B.6)

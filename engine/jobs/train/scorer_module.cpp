@@ -1,81 +1,123 @@
 #include "engine/jobs/train/scorer_module.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <cmath>
-#include <limits>
 
 namespace kvscope::engine {
 namespace {
 
-std::vector<FlatParameters::Spec> parameter_specs(std::int64_t n_layers, std::int64_t n_kv_heads, std::int64_t dim) {
-  const auto spec = [&](const char* name, std::vector<std::int64_t> tail) {
-    tail.insert(tail.begin(), {n_layers, n_kv_heads});
-    return FlatParameters::Spec{name, std::move(tail), true};
+std::vector<FlatParameters::Spec> parameter_specs(const ScorerOptions& options, const ModelConfig& model) {
+  const std::int64_t dim = model.head_dim, hidden = options.hidden;
+  std::vector<FlatParameters::Spec> specs;
+  const auto add = [&](const char* name, std::vector<std::int64_t> tail, bool decayed = true) {
+    tail.insert(tail.begin(), {model.n_layers, model.n_kv_heads});
+    specs.push_back({name, std::move(tail), decayed});
   };
-  return {spec("wq", {2 * dim, dim / 2}),
-          spec("wk", {2 * dim, dim / 2}),
-          spec("wv", {2 * dim, dim}),
-          spec("gi", {2 * dim, 1}),
-          spec("gf", {2 * dim, 1}),
-          spec("bi", {1}),
-          spec("bf", {1}),
-          spec("out", {3 * dim}),
-          spec("b", {})};
-}
-
-at::Tensor feature_map(const at::Tensor& z) { return at::cat({z.softmax(-1), (-z).softmax(-1)}, -1); }
-
-/// x [HK, B, N, in] times weight [HK, in, out], one product a head.
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight) {
-  return at::bmm(x.flatten(1, 2), weight).view({x.size(0), x.size(1), x.size(2), weight.size(2)});
+  if (options.kind == GateKind::kvpop_mlstm) {
+    add("wq", {2 * dim, dim / 2});
+    add("wk", {2 * dim, dim / 2});
+    add("wv", {2 * dim, dim});
+    add("gi", {2 * dim, 1});
+    add("gf", {2 * dim, 1});
+    add("bi", {1});
+    add("bf", {1});
+    add("out", {3 * dim});
+    add("b", {});
+  } else if (options.kind == GateKind::kvpop_mlp) {
+    add("w1", {hidden, 2 * dim});
+    add("b1", {hidden}, false);
+    add("w2", {hidden});
+    add("b2", {}, false);
+  } else {
+    add("w2", {2 * dim});
+    add("b2", {}, false);
+  }
+  if (options.decay) add("alpha", {}, false);
+  return specs;
 }
 
 }  // namespace
 
-ScorerModule::ScorerModule(int n_layers, int n_kv_heads, int head_dim, int delay, at::Device device)
-    : head_dim_(head_dim),
-      delay_(delay),
-      parameters_(parameter_specs(n_layers, n_kv_heads, head_dim), device, at::kFloat) {}
+ScorerModule::ScorerModule(const ScorerOptions& options, const ModelConfig& model, at::Device device)
+    : options_(options), model_(model), parameters_(parameter_specs(options, model), device, at::kFloat) {}
 
 void ScorerModule::initialise(std::uint64_t seed) {
-  const double deviation = 1 / std::sqrt(2.0 * head_dim_);
+  const double deviation = 1 / std::sqrt(2.0 * model_.head_dim);
   parameters_.initialise(seed, [&](const FlatParameters::Spec& spec) -> FlatParameters::Start {
-    if (spec.name.starts_with("w") || spec.name.starts_with("g")) return {.deviation = deviation};
+    const bool last = spec.name == "w2";  // zero, as the mLSTM's `out`
+    if (!last && (spec.name.starts_with("w") || spec.name.starts_with("g"))) return {.deviation = deviation};
     return {.constant = spec.name == "bf" ? 4.0 : 0.0};  // sigmoid(4) = 0.98: the memory starts out long
   });
 }
 
 at::Tensor ScorerModule::scores(int layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& tokens) const {
-  const auto p = [&](const char* name) { return parameters_[name].select(0, layer); };
   const at::Tensor x =
       at::cat({k, v}, -1).detach().to(at::kFloat).permute({2, 0, 1, 3}).contiguous();  // [HK, B, T, 2D]
-  const auto n_positions = x.size(2);
-  const at::Tensor rows = x.gather(2, tokens.unsqueeze(-1).expand({-1, -1, -1, x.size(3)}));  // [HK, B, R, 2D]
-
-  const at::Tensor query = feature_map(project(rows, p("wq")));                         // [HK, B, R, D]
-  const at::Tensor key = feature_map(project(x, p("wk")));                              // [HK, B, T, D]
-  const at::Tensor value = project(x, p("wv"));                                         // [HK, B, T, D]
-  const at::Tensor log_input = project(x, p("gi")).squeeze(-1) + p("bi").unsqueeze(1);  // [HK, B, T]
-  const at::Tensor log_forget = at::log_sigmoid(project(x, p("gf")).squeeze(-1) + p("bf").unsqueeze(1)).cumsum(-1);
-
-  const at::Tensor last = (tokens + delay_).clamp_max(n_positions - 1);  // e of each row, [HK, B, R]
-  at::Tensor log_weight =
-      log_forget.gather(2, last).unsqueeze(-1) + (log_input - log_forget).unsqueeze(2);  // [HK,B,R,T]
-  const at::Tensor after = at::arange(n_positions, tokens.options()) > last.unsqueeze(-1);
-  log_weight = log_weight.masked_fill(after, -std::numeric_limits<double>::infinity());
-  const at::Tensor weight = (log_weight - log_weight.detach().amax(-1, /*keepdim=*/true)).exp();
-  const at::Tensor read = at::matmul(query, key.transpose(-1, -2)) * weight;
-  const at::Tensor h = at::matmul(read, value) / read.sum(-1, /*keepdim=*/true).clamp_min(1e-6);
-
-  const at::Tensor out = p("out").unsqueeze(1).unsqueeze(1);  // [HK, 1, 1, 3D]
-  return (at::silu(h) * out.narrow(-1, 0, head_dim_)).sum(-1) +
-         (rows * out.narrow(-1, head_dim_, 2 * head_dim_)).sum(-1) + p("b").unsqueeze(1).unsqueeze(1);
+  const auto p = [&](const char* name) { return of_layer(name, layer); };
+  if (kind() == GateKind::kvpop_mlstm) {
+    const MlstmLayer memory{.wq = p("wq"),
+                            .wk = p("wk"),
+                            .wv = p("wv"),
+                            .gi = p("gi"),
+                            .gf = p("gf"),
+                            .bi = p("bi"),
+                            .bf = p("bf"),
+                            .out = p("out"),
+                            .b = p("b")};
+    return mlstm_scores(memory, x, tokens, options_.delay, options_.soft_cap);
+  }
+  at::Tensor rows = x.gather(2, tokens.unsqueeze(-1).expand({-1, -1, -1, x.size(3)})).flatten(1, 2);  // [HK, B R, 2D]
+  if (kind() == GateKind::kvpop_mlp) rows = at::silu(at::baddbmm(p("b1").unsqueeze(1), rows, p("w1").transpose(1, 2)));
+  return (at::bmm(rows, p("w2").unsqueeze(2)).squeeze(2) + p("b2").unsqueeze(1)).view(tokens.sizes());
 }
 
 at::Tensor ScorerModule::scores(int layer, const at::Tensor& k, const at::Tensor& v) const {
   const auto index = at::TensorOptions(k.device()).dtype(at::kLong);
   return scores(layer, k, v, at::arange(k.size(1), index).expand({k.size(2), k.size(0), -1}).contiguous());
+}
+
+at::Tensor ScorerModule::log_gamma(int layer) const {
+  if (!options_.decay) return {};
+  const double least = std::log(options_.decay->least), most = std::log(options_.decay->most);
+  return least + of_layer("alpha", layer).sigmoid() * (most - least);
+}
+
+at::Tensor ScorerModule::priorities(int layer, const at::Tensor& scores, const at::Tensor& tokens) const {
+  if (!options_.decay) return scores;
+  return scores - tokens.to(at::kFloat) * log_gamma(layer).unsqueeze(1).unsqueeze(1);
+}
+
+void ScorerModule::save(const std::filesystem::path& folder, const std::string& description) const {
+  const c10::NoGradGuard no_grad;
+  GateConfig config = default_gate_config(kind());
+  config.delay = options_.delay;
+  config.window = options_.window;
+  config.n_sink = options_.n_sink;
+  config.soft_cap = options_.soft_cap;
+  if (kind() == GateKind::kvpop_mlp) {
+    config.n_hidden = options_.hidden;
+    config.activation = Activation::silu;
+  }
+  GateFile gate{.config = config,
+                .dims = {.n_layers = model_.n_layers, .n_kv_heads = model_.n_kv_heads, .head_dim = model_.head_dim},
+                .format = "kvscope",
+                .description = description};
+  const auto put = [&](const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor values = tensor.to(at::kCPU).to(at::kFloat).contiguous();
+    const float* data = values.const_data_ptr<float>();
+    gate.tensors[name] = {values.sizes().vec(), std::vector<float>(data, data + values.numel())};
+  };
+  for (const auto& spec : parameters_.specs())
+    if (spec.name != "alpha") put(spec.name, parameters_.master(spec.name));
+  if (options_.decay) {
+    std::vector<at::Tensor> layers;
+    for (int layer = 0; layer < model_.n_layers; ++layer) layers.push_back(log_gamma(layer));
+    put("log_gamma", at::stack(layers));
+  }
+  std::filesystem::create_directories(folder);
+  save_gate(folder, gate, /*replace=*/true, GateTensorType::bf16);
 }
 
 }  // namespace kvscope::engine

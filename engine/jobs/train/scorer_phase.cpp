@@ -32,8 +32,11 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
     {
       const c10::NoGradGuard no_grad;
       const auto heads = base.project(layer, x);
+      const at::Tensor weight = options.weight == TargetWeight::mass
+                                    ? at::Tensor()
+                                    : value_weight(heads.v, options.weight, base.output_projection(layer));
       const auto teacher = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass,
-                                             base.config().attention_scale(layer));
+                                             base.config().attention_scale(layer), weight);
       lesson = {heads.k, heads.v, teacher.target};
       x = base.finish(layer, x, teacher.output);
     }
@@ -51,9 +54,8 @@ at::Tensor accumulate(const DecoderModule& base, const ScorerModule& scorer, con
     const int top_k = options.top_k[random.below(options.top_k.size())];
     const auto queries = sample_queries(random, options, top_k, static_cast<int>(ids.size(1)));
     const BoundaryPairs pairs = boundary_pairs(lesson.target, queries, top_k, options);
-    const at::Tensor scores =
-        scorer.scores(layer, lesson.k, lesson.v, at::cat({pairs.newcomer, pairs.boundary}, 2));  // [HK, B, 2Q]
-    const auto halves = scores.chunk(2, 2);
+    const at::Tensor tokens = at::cat({pairs.newcomer, pairs.boundary}, 2);  // [HK, B, 2Q]
+    const auto halves = scorer.priorities(layer, scorer.scores(layer, lesson.k, lesson.v, tokens), tokens).chunk(2, 2);
     const at::Tensor loss = boundary_loss(halves[0], halves[1], pairs, options.temperature);
     loss.backward();
     total += loss.detach() / n_layers;
@@ -73,7 +75,9 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
     const Batch batch = make_batch(heldout, static_cast<std::uint64_t>(first), kAtOnce);
     const at::Tensor ids = ids_tensor(batch, base.embedding().device()).narrow(1, 0, n_positions);
     teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
-      const at::Tensor scores = scorer.scores(layer, lesson.k, lesson.v);
+      const at::Tensor raw = scorer.scores(layer, lesson.k, lesson.v);
+      const at::Tensor scores =
+          scorer.priorities(layer, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
       for (const int top_k : options.top_k) {
         auto& sum = sums[top_k];
         if (!sum.defined()) sum = at::zeros({n_layers, scores.size(0)});
@@ -89,6 +93,20 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
     result[std::to_string(top_k)] = {{"mean", recall.mean().item<double>()}, {"by_layer", by_layer}};
   }
   return result;
+}
+
+/// "kvpop", and what is not the base of the paper's comparisons: "kvpop-mlp-rms-decay".
+std::string name_of(const ScorerOptions& options) {
+  std::string name = "kvpop";
+  if (options.kind == GateKind::kvpop_mlp) name += "-mlp";
+  if (options.kind == GateKind::kvpop_linear) name += "-linear";
+  if (options.kind == GateKind::kvpop_mlstm && options.delay == 0) name += "-immediate";
+  if (options.mass != FutureMass::mean)
+    name += options.mass == FutureMass::sum ? "-sum" : options.mass == FutureMass::rms ? "-rms" : "-max";
+  if (options.weight != TargetWeight::mass) name += options.weight == TargetWeight::value ? "-value" : "-output";
+  if (options.decay) name += "-decay";
+  if (options.window != ScorerOptions().window) name += "-w" + std::to_string(options.window);
+  return name;
 }
 
 /// Products in TF32 while it lives: the teacher's probabilities need float32's range, not its last bits.
@@ -108,8 +126,7 @@ nlohmann::json run_scorer_phase(const Training& training) {
   const auto sequences = training.sequences(recipe.seed ^ kScorerSalt);
   DecoderModule base(recipe.model, recipe.length(), training.device, at::kFloat, /*trained=*/false);
   read_model(training.base, base);
-  ScorerModule scorer(recipe.model.n_layers, recipe.model.n_kv_heads, recipe.model.head_dim, options.window,
-                      training.device);
+  ScorerModule scorer(options, recipe.model, training.device);
   scorer.initialise(recipe.seed);
   AdamW optimizer(scorer.parameters(), options.optimizer);
   at::Tensor sum = at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat));
@@ -132,7 +149,13 @@ nlohmann::json run_scorer_phase(const Training& training) {
                  }});
   if (facts["status"] == "cancelled") return facts;
   facts.erase("last");
-  write_scorer(training.output, scorer, options);
+  if (recipe.base) {
+    write_scorer(training.output, scorer, options);
+  } else {
+    const std::string name = name_of(options);
+    scorer.save(training.output / name, "KVpop, eq. 7; " + recipe.name);
+    facts["folder"] = (training.output / name).string();
+  }
   facts["parameters"] = scorer.parameters().n_elements();
   facts["heldout_oracle_recall"] = heldout_recall(base, scorer, *training.heldout(), options);
   return facts;

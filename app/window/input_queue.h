@@ -1,0 +1,33 @@
+#pragma once
+// What a hand did, in the order in which it did it, handed on in parts that one frame can tell apart.
+//
+// Dear ImGui 1.86 samples keys and buttons once a frame: a tap that begins and ends between two frames is lost to it, and
+// of Home and a letter it inserts the letter first. On a slow frame that is every quick typist's text.
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+namespace kvscope::app {
+
+struct InputEvent {
+  enum class Kind : std::uint8_t { key, character, button, scroll };
+  Kind kind = Kind::key;
+  int code = 0;                            // GLFW's key or button; the code point of a character
+  int scancode = 0, action = 0, mods = 0;  // as GLFW has them
+  double x = 0, y = 0;                     // of the wheel
+};
+
+class InputQueue {
+ public:
+  void push(const InputEvent& event) { events_.push_back(event); }
+  bool empty() const { return events_.empty(); }
+  /// The longest beginning in which no key or button whose taps matter changes twice, and no such key's press stands
+  /// beside characters or before a change of Ctrl, Shift, Alt. Never empty unless the queue is.
+  std::vector<InputEvent> take_frame();
+
+ private:
+  std::deque<InputEvent> events_;
+};
+
+}  // namespace kvscope::app
