@@ -44,13 +44,16 @@ bool RunAssembler::take(const nlohmann::json& event) {
     return true;
   }
   if (type == "done" || type == "error") open_ = false;
-  publish(!open_ || type == "started");
+  // The first word of an answer is waited for.
+  const bool answers = record_.n_tokens() == record_.prompt_len + 1;
+  publish(!open_ || type == "started" || answers);
   return type == "started" || type == "step" || type == "oracle" || type == "output_error";
 }
 
 void RunAssembler::publish(bool now) {
   const auto start = std::chrono::steady_clock::now();
-  if (!now && start < next_publish_) return;
+  held_back_ = !now && start < next_publish_;
+  if (held_back_) return;
   auto copy = std::make_shared<const RunRecord>(record_);
   const auto cost = std::chrono::steady_clock::now() - start;
   next_publish_ = start + std::max<std::chrono::steady_clock::duration>(kPublishInterval, kPublishShare * cost);
@@ -59,6 +62,8 @@ void RunAssembler::publish(bool now) {
 }
 
 std::optional<RunAssembler::Snapshot> RunAssembler::take_snapshot() {
+  // What was held back does not wait for the next event, which may be a second away.
+  if (const std::unique_lock lock(record_mutex_, std::try_to_lock); lock && held_back_) publish(false);
   const std::scoped_lock lock(published_mutex_);
   return std::exchange(published_, std::nullopt);
 }

@@ -41,6 +41,7 @@ class RunAssembler {
   RunRecord record_;
   std::uint64_t revision_ = 0;
   std::chrono::steady_clock::time_point next_publish_{};
+  bool held_back_ = false;  // events are applied that no copy has
 
   std::mutex published_mutex_;  // held for a pointer's copy only, so that drawing never waits
   std::optional<Snapshot> published_;

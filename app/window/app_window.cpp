@@ -27,9 +27,9 @@ namespace {
 constexpr double kIdleWait = 0.5;  // seconds; nothing is drawn in between unless something happens
 constexpr double kFrameTime = 1.0 / 60;
 constexpr int kFramesAfterInput = 3;  // ImGui settles within three
-// Frames that no hand asked for, while a model decodes, take a quarter of one core at most. A software rasteriser needs
+// Frames that no hand asked for, while a model decodes, take a fifth of one core at most. A software rasteriser needs
 // 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
-constexpr double kUntouched = 0.3, kRestPerWork = 3, kLongestInterval = 0.25;  // seconds, ratio, seconds
+constexpr double kUntouched = 0.3, kRestPerWork = 4, kLongestInterval = 0.25;  // seconds, ratio, seconds
 constexpr std::chrono::seconds kAutosaveInterval(30);
 
 Session::Options woken_by_events(Session::Options options) {

@@ -33,7 +33,10 @@ class Oracle {
   }
 
   void take(const StepFacts& facts) { apply(record_, facts); }
-  bool is_due() const { return static_cast<int>(run_.ids().size()) >= teacher_.horizon() + kOracleStride; }
+  /// First behind the first new token: that is waited for, and the teacher reads a prompt as long as the model did.
+  bool is_due() const {
+    return teacher_.horizon() == 0 || static_cast<int>(run_.ids().size()) >= teacher_.horizon() + kOracleStride;
+  }
 
   /// Lets the teacher read what is new; false if it was told to stop.
   bool catch_up(const Hooks& hooks) {
@@ -157,7 +160,6 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
   };
   if (run.request().chunk > 0) tell_changes_of_text(run.request(), run.prompt_len(), sink);
   tell(run.prefill(sink.hooks, {.logprobs = sink.prompt_logprobs, .greedy = sink.greedy}));
-  if (oracle != nullptr && !is_over(run) && !look(false)) return false;
   while (!is_over(run)) {
     if (sink.hooks.is_cancelled()) return false;
     change_policy(run, sink, tell);

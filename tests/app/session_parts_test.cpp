@@ -9,8 +9,10 @@
 #include "app/session/messages.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
+#include "app/session/run_assembler.h"
 #include "app/session/run_list.h"
 #include "app/session/shown_runs.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;
@@ -29,12 +31,43 @@ std::shared_ptr<const RunRecord> run_of(std::vector<std::int32_t> ids, int n_lay
   return run;
 }
 
+/// What an engine tells of a run of two layers with one head: the prompt of two tokens, then a token each.
+nlohmann::json started_event() {
+  BytePool pieces;
+  for (const char* piece : {"so", " it"}) pieces.push_back(piece);
+  return protocol::to_json(
+      RunStarted{.n_positions = 9, .ids = {4, 5}, .pieces = pieces, .policy = PolicySpec::parse("full")}, 1);
+}
+nlohmann::json token_event(int n_tokens) {
+  StepFacts facts{.n_tokens = n_tokens, .logprobs_from = n_tokens - 1, .logprobs = {-1.0f}};
+  facts.ids = {n_tokens};
+  facts.pieces.push_back("x");
+  return protocol::to_json(facts, 1);
+}
+
 void until(const std::function<bool()>& done) {
   for (int i = 0; i < 5000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   REQUIRE(done());
 }
 
 }  // namespace
+
+TEST_CASE("The first word of an answer is seen at once, and no other waits for the one behind it") {
+  RunAssembler assembler;
+  assembler.begin(1, *run_of({}));
+  int last = 0;
+  const auto seen = [&] {
+    if (const auto snapshot = assembler.take_snapshot()) last = snapshot->run->n_tokens();
+    return last;
+  };
+  REQUIRE(assembler.take(started_event()));
+  CHECK(seen() == 2);
+  REQUIRE(assembler.take(token_event(3)));
+  CHECK(seen() == 3);
+  REQUIRE(assembler.take(token_event(4)));  // copies are made ten times a second at most
+  REQUIRE(assembler.take(token_event(5)));
+  until([&] { return seen() == 5; });
+}
 
 TEST_CASE("A message that is repeated is one banner, and a fifth pushes the first out") {
   Revision revision;
