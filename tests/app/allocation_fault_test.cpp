@@ -65,6 +65,8 @@ class Machine {
     const bool came = fs::remove(folder_ / "mark");
     if (came && result.exit_code == kInsideHdf5) {
       CHECK(++inside_hdf5_[reader.name] <= kMostInsideHdf5);
+      for (const auto& entry : fs::directory_iterator(folder_.path()))  // who crashes cleans nothing up
+        if (!before_.contains(entry.path().filename().string())) fs::remove_all(entry.path());
       return true;
     }
     CHECK(result.killed_by == 0);

@@ -90,7 +90,7 @@ TEST_CASE("the oracle recalls itself completely; a run's final oracle has its wh
   }
 }
 
-TEST_CASE("recall comes after the prefill, every sixteen tokens and at the end", "[engine][oracle]") {
+TEST_CASE("recall comes behind the first new token, every sixteen tokens and at the end", "[engine][oracle]") {
   const LoadedModel model = test::small_model();
   RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
   request.oracle = true;
@@ -102,8 +102,20 @@ TEST_CASE("recall comes after the prefill, every sixteen tokens and at the end",
     n_final += facts.final;
   };
   execute_run(model, request, sink);
-  CHECK(horizons == std::vector<int>{100, 116, 132, 140});
+  CHECK(horizons == std::vector<int>{101, 117, 133, 140});
   CHECK(n_final == 1);
+}
+
+TEST_CASE("nobody waits for the teacher's first look to see the first new token") {
+  const LoadedModel model = test::small_model();
+  RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 3);
+  request.oracle = true;
+  std::string order;
+  RunSink sink;
+  sink.step = [&](const StepFacts& facts) { order += facts.ids.empty() ? 'p' : 't'; };
+  sink.oracle = [&](const OracleFacts& facts) { order += facts.final ? 'F' : 'o'; };
+  execute_run(model, request, sink);
+  CHECK(order == "ptottF");
 }
 
 TEST_CASE("a run that is told to stop stops at the next token and keeps what it has", "[engine][generate]") {

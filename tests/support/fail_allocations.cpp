@@ -4,9 +4,9 @@
 //   KVSCOPE_FAIL_AT       N, from 1; that one, and none after it
 //   KVSCOPE_FAIL_MARK     a file, made when the call came
 //
-// A program that then uses what it did not get ends of SIGSEGV. Where the fault came out of libhdf5, which does not look
-// at everything, it ends with exit code 199 instead: whose it is, is the first of the frames that is neither ours here nor
-// the C library's.
+// A program that then uses what it did not get ends of SIGSEGV, or of SIGABRT where the heap is found damaged. Where it was
+// libhdf5 that asked, which does not look at everything that it gets, it ends with exit code 199 instead: whose a call is,
+// is the first of its frames that is neither ours here nor the C library's. std::terminate() is never libhdf5's.
 //
 // Counted from main() on: the libraries that are loaded before it do not look at what they get. glibc's own names are
 // called, because dlsym() allocates.
@@ -36,20 +36,38 @@ std::atomic<long> calls{0};
 std::atomic<bool> is_in_main{false};
 int (*their_main)(int, char**, char**);
 
-/// Of a fault: frames from the handler's on, by the library that each is in.
-void tell_whose(int number) {
+bool hdf5_asked = false;  // for what it did not get
+
+/// The library of a frame, without its folder; "" if that is not known.
+const char* library_of(void* frame) {
+  Dl_info found{};
+  if (::dladdr(frame, &found) == 0 || !found.dli_fname) return "";
+  const char* slash = std::strrchr(found.dli_fname, '/');
+  return slash ? slash + 1 : found.dli_fname;
+}
+
+bool is_hdf5s_call() {
   void* frames[64];
   const int n = ::backtrace(frames, 64);
   for (int i = 0; i < n; ++i) {
-    Dl_info found{};
-    if (::dladdr(frames[i], &found) == 0 || !found.dli_fname) continue;
-    const char* slash = std::strrchr(found.dli_fname, '/');
-    const char* name = slash ? slash + 1 : found.dli_fname;
-    if (std::strstr(name, "fail_allocations") || std::strncmp(name, "libc.", 5) == 0) continue;
-    if (std::strncmp(name, "libhdf5", 7) == 0) ::_exit(199);
-    break;
+    const char* name = library_of(frames[i]);
+    if (*name == '\0' || std::strstr(name, "fail_allocations") || std::strncmp(name, "libc.", 5) == 0) continue;
+    return std::strncmp(name, "libhdf5", 7) == 0;
   }
-  ::signal(number, SIG_DFL);  // the fault comes again
+  return false;
+}
+
+bool is_terminated() {
+  void* frames[64];
+  const int n = ::backtrace(frames, 64);
+  for (int i = 0; i < n; ++i)
+    if (std::strncmp(library_of(frames[i]), "libstdc++", 9) == 0) return true;
+  return false;
+}
+
+void tell_whose(int number) {
+  if (is_hdf5s_call() || (hdf5_asked && !is_terminated())) ::_exit(199);
+  ::signal(number, SIG_DFL);  // the fault comes again; an abort goes on where it was
 }
 
 int our_main(int argc, char** argv, char** environment) {
@@ -63,6 +81,7 @@ int our_main(int argc, char** argv, char** environment) {
   action.sa_handler = tell_whose;
   action.sa_flags = SA_ONSTACK;
   ::sigaction(SIGSEGV, &action, nullptr);
+  ::sigaction(SIGABRT, &action, nullptr);
   is_in_main = true;
   const int result = their_main(argc, argv, environment);
   is_in_main = false;
@@ -81,6 +100,7 @@ bool fails(std::size_t n) {
   const char* mark = ::getenv("KVSCOPE_FAIL_MARK");
   const long fd = mark ? ::syscall(SYS_openat, AT_FDCWD, mark, O_CREAT | O_WRONLY, 0600) : -1;
   if (fd >= 0) ::syscall(SYS_close, fd);
+  hdf5_asked = is_hdf5s_call();
   errno = ENOMEM;
   return true;
 }
