@@ -178,9 +178,10 @@ GateKind parse_scorer_kind(const std::string& text, const std::string& file) {
 void parse_network(const Section& section, const std::string& file, ScorerOptions& scorer) {
   scorer.kind = parse_scorer_kind(section->text_or("kind", "mlstm"), file);
   const bool memory = scorer.kind == GateKind::kvpop_mlstm;
+  const std::string is = section->text_or("kind", "mlstm");
   const auto only = [&](const char* key, const char* kind, bool fits) {
     if (section->has(key) && !fits)
-      fail(file, std::string("scorer.") + key, "a key", std::string("none: it is of kind ") + kind);
+      fail(file, std::string("scorer.") + key, std::string("a key of kind ") + kind, "none for kind " + is);
   };
   only("hidden", "mlp", scorer.kind == GateKind::kvpop_mlp);
   only("immediate", "mlstm", memory);
