@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Of the processor, not of the clock: beside 27 others that read LibTorch's gigabyte from disk a good model took 5 s too.
-constexpr double kSeconds = 5 * test::kSlowdown, kKilledAfter = 60 * test::kSlowdown;
+constexpr double kSeconds = 5 * test::kSlowdown, kKilledAfter = 4 * kSeconds;
 constexpr std::int64_t kMaxBytes = (test::kShadow > 1 ? 8ll : 1ll) << 30;
 
 /// Hears whether anybody opens one file.

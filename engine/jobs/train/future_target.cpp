@@ -46,6 +46,7 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
 }
 
 at::Tensor value_weight(const at::Tensor& v, TargetWeight weight, const at::Tensor& output_projection) {
+  if (weight == TargetWeight::mass) return {};
   const c10::NoGradGuard no_grad;
   const at::Tensor values = v.to(at::kFloat).permute({0, 2, 1, 3});  // [B, HK, T, D]
   if (weight == TargetWeight::value) return values.norm(2, -1).unsqueeze(2);

@@ -26,7 +26,7 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
                                    FutureMass kind, double scale, const at::Tensor& weight = {},
                                    std::int64_t chunk = 256);
 
-/// |v_t| of each KV head, [B, n_kv_heads, 1, T], or with the layer's output projection [hidden, n_heads * D] |W_o v_t| of each
+/// Undefined for TargetWeight::mass, |v_t| of each KV head, [B, n_kv_heads, 1, T], or with the layer's output projection [hidden, n_heads * D] |W_o v_t| of each
 /// query head, [B, n_kv_heads, group, T]; float32. A token that everybody attends to and whose value is small (a sink) matters
 /// little.
 at::Tensor value_weight(const at::Tensor& v, TargetWeight weight, const at::Tensor& output_projection);

@@ -176,9 +176,9 @@ GateKind parse_scorer_kind(const std::string& text, const std::string& file) {
 
 /// The network and its decay. What another kind has is refused rather than ignored.
 void parse_network(const Section& section, const std::string& file, ScorerOptions& scorer) {
-  scorer.kind = parse_scorer_kind(section->text_or("kind", "mlstm"), file);
-  const bool memory = scorer.kind == GateKind::kvpop_mlstm;
   const std::string is = section->text_or("kind", "mlstm");
+  scorer.kind = parse_scorer_kind(is, file);
+  const bool memory = scorer.kind == GateKind::kvpop_mlstm;
   const auto only = [&](const char* key, const char* kind, bool fits) {
     if (section->has(key) && !fits)
       fail(file, std::string("scorer.") + key, std::string("a key of kind ") + kind, "none for kind " + is);

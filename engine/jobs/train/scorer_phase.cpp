@@ -32,9 +32,7 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
     {
       const c10::NoGradGuard no_grad;
       const auto heads = base.project(layer, x);
-      const at::Tensor weight = options.weight == TargetWeight::mass
-                                    ? at::Tensor()
-                                    : value_weight(heads.v, options.weight, base.output_projection(layer));
+      const at::Tensor weight = value_weight(heads.v, options.weight, base.output_projection(layer));
       const auto teacher = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass,
                                              base.config().attention_scale(layer), weight);
       lesson = {heads.k, heads.v, teacher.target};
