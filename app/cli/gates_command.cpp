@@ -34,6 +34,7 @@ ordered_json to_json(const GateFacts& facts) {
           {"kind", facts.kind.empty() ? ordered_json() : ordered_json(facts.kind)},
           {"policies", facts.kind.empty() ? std::vector<std::string>() : policies_for(facts.kind)},
           {"kept_if_score", facts.decision},
+          {"adapter", facts.adapter.empty() ? ordered_json() : ordered_json(facts.adapter)},
           {"bytes", facts.bytes},
           {"fits", facts.fits()},
           {"reason", facts.fits() ? ordered_json() : ordered_json(facts.misfit)}};
@@ -43,7 +44,8 @@ std::vector<std::string> row_of(const ordered_json& gate) {
   std::string policies;
   for (const auto& name : gate["policies"]) policies.append(policies.empty() ? "" : ", ").append(name);
   return {escape_for_terminal(gate["name"].get<std::string>()),
-          gate["kind"].is_null() ? "cannot be read" : gate["kind"].get<std::string>(),
+          gate["kind"].is_null() ? "cannot be read"
+                                 : gate["kind"].get<std::string>() + (gate["adapter"].is_null() ? "" : " + weights"),
           policies,
           gate["kept_if_score"].get<std::string>(),
           fixed_text(gate["bytes"].get<double>() / 1e6, 1) + " MB",

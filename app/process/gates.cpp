@@ -7,6 +7,7 @@
 
 #include "app/process/models.h"
 #include "app/process/paths.h"
+#include "engine/core/files/weights/lora_file.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -21,7 +22,7 @@ void add_gates_in(const fs::path& folder, KnownGate::Origin origin, std::vector<
   std::error_code error;
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, error))
-    if (gate_format(entry.path())) found.push_back(entry.path());
+    if (gate_format(entry.path()) || LoraFile::is_there(entry.path())) found.push_back(entry.path());
   std::ranges::sort(found);
   for (const fs::path& path : found) {
     const bool is_folder = fs::is_directory(path, error);
@@ -47,7 +48,8 @@ std::uint64_t bytes_of(const fs::path& path, const std::string& format) {
     // In a model's folder the weights are not the gate's, nor are curves and cards anywhere.
     const bool is_own = !fs::exists(path / "config.json", error) || has_own_config(format) ||
                         entry.path().filename().string().find("scorer") != std::string::npos ||
-                        entry.path().filename().string().starts_with("gate");
+                        entry.path().filename().string().starts_with("gate") ||
+                        entry.path().filename().string().starts_with("adapter_");
     const std::string kind = entry.path().extension().string();
     const bool is_read = kind != ".csv" && kind != ".md";
     if (is_own && is_read && entry.is_regular_file(error)) bytes += entry.file_size(error);
@@ -88,6 +90,19 @@ std::vector<KnownGate> known_gates(const fs::path& folder) { return known_gates(
 
 GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   GateFacts facts{.gate = known};
+  if (LoraFile::is_there(known.path)) {
+    try {
+      facts.adapter = "rank " + std::to_string(LoraFile::open(known.path).rank());
+    } catch (const Error& error) {
+      facts.misfit = error.what();
+      return facts;
+    }
+    if (!gate_format(known.path)) {
+      facts.kind = "lora";
+      facts.bytes = bytes_of(known.path, "lora");
+      return facts;
+    }
+  }
   const auto read = [&](const std::function<GateFile()>& load) {
     try {
       const GateFile gate = load();
@@ -141,7 +156,7 @@ std::vector<std::string> gates_to_load(const fs::path& folder, const std::vector
     // One that was given and does not fit is the engine's to refuse: it says where.
     const auto first = std::ranges::find_if(*all, [&](const GateFacts& gate) {
       const bool is_given = std::ranges::find(paths, gate.gate.path.string()) != paths.end();
-      return reads_gate(spec, gate.kind) && (gate.fits() || is_given);
+      return reads_gate(spec, gate.kind) && (is_given || (gate.fits() && gate.adapter.empty()));
     });
     if (first != all->end()) {
       const std::string path = first->gate.path.string();

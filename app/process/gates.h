@@ -30,10 +30,12 @@ std::vector<KnownGate> known_gates(const std::filesystem::path& model_folder);
 /// A gate that was read for a model.
 struct GateFacts {
   KnownGate gate;
-  std::string kind;         // "wg_kv"; empty if it cannot be read at all
+  std::string kind;         // "wg_kv", "lora" of an adapter without a gate; empty if it cannot be read at all
   std::string decision;     // "> 0.1, window 256"
   std::uint64_t bytes = 0;  // of all its files
   std::string misfit;       // why it does not go with the model, in a line; empty: it does
+  std::string
+      adapter;  // "rank 16": it changes the model's weights, so that it is used when asked for; empty: it does not
   bool fits() const { return misfit.empty(); }
 };
 GateFacts read_gate(const KnownGate& gate, const std::filesystem::path& model_folder);

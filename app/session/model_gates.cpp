@@ -57,15 +57,18 @@ const GateFacts* ModelGates::used_by(const PolicySpec& policy, const std::vector
 }
 
 const GateFacts* ModelGates::first_for(const PolicySpec& policy) const {
-  const auto found = std::ranges::find_if(
-      found_, [&](const GateFacts& facts) { return facts.fits() && reads_gate(policy, facts.kind); });
+  const auto found = std::ranges::find_if(found_, [&](const GateFacts& facts) {
+    return facts.fits() && facts.adapter.empty() && reads_gate(policy, facts.kind);
+  });
   return found == found_.end() ? nullptr : &*found;
 }
 
 std::vector<std::string> ModelGates::with(const GateFacts& gate, std::vector<std::string> given) const {
   std::erase_if(given, [&](const std::string& path) {
-    return std::ranges::any_of(
-        found_, [&](const GateFacts& other) { return other.gate.path == path && other.kind == gate.kind; });
+    return std::ranges::any_of(found_, [&](const GateFacts& other) {
+      const bool clash = !gate.adapter.empty() || !other.adapter.empty();  // trained for other weights
+      return other.gate.path == path && (other.kind == gate.kind || clash);
+    });
   });
   given.insert(given.begin(), gate.gate.path.string());
   return given;

@@ -28,9 +28,9 @@ class ModelGates {
 
   /// By which of the found gates a policy decides in an engine that was given these paths; nullptr if by none.
   const GateFacts* used_by(const PolicySpec& policy, const std::vector<std::string>& given) const;
-  /// The first that fits the model and that a policy reads; nullptr if there is none.
+  /// The first that fits the model, leaves its weights as they are and that a policy reads; nullptr if there is none.
   const GateFacts* first_for(const PolicySpec& policy) const;
-  /// `given`, with this gate first and no other found gate of its kind.
+  /// `given`, with this gate first and no other found gate of its kind; the others go too where one of them changes the weights.
   std::vector<std::string> with(const GateFacts& gate, std::vector<std::string> given) const;
 
  private:

@@ -4,8 +4,12 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <charconv>
+#include <optional>
 
+#include "engine/core/files/weights/lora_file.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
+#include "engine/model/adapted_reader.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/device.h"
 #include "engine/model/weights.h"
@@ -76,7 +80,7 @@ ModelInfo describe(const ModelConfig& config, const Weights& weights, const Plac
 }  // namespace
 
 Model Model::load(const std::filesystem::path& folder, const std::string& device, const std::string& dtype,
-                  const LoadProgress& progress) {
+                  const LoadProgress& progress, const std::filesystem::path& adapter_folder) {
   if (!std::filesystem::is_directory(folder)) {
     throw Error({.file = folder.string(),
                  .found = std::filesystem::exists(folder) ? "not a folder" : "no such folder",
@@ -93,13 +97,23 @@ Model Model::load(const std::filesystem::path& folder, const std::string& device
   }
   const WeightFiles files = WeightFiles::open(folder);
   const Place place = choose_place(device, dtype);
-  CheckpointReader reader(files, progress);
+  CheckpointReader own(files, progress);
+  std::optional<LoraFile> adapter;
+  if (!adapter_folder.empty()) adapter.emplace(LoraFile::open(adapter_folder));
+  std::optional<AdaptedReader> adapted;
+  if (adapter) adapted.emplace(own, *adapter);
+  WeightReader& reader = adapted ? static_cast<WeightReader&>(*adapted) : own;
   model.weights = std::make_shared<Weights>(build_weights(model.config, reader, place.device, place.dtype));
   model.info = describe(model.config, *model.weights, place);
   model.info.path = folder.string();
   const std::filesystem::path whole = std::filesystem::absolute(folder).lexically_normal();
   model.info.name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
   model.info.weights_hash = files.hash();
+  if (adapter) {
+    adapted->check_all_used();
+    model.info.name += " + " + adapter->name();
+    model.info.weights_hash = hex_text(fnv1a64(files.hash() + adapter->hash()));
+  }
   return model;
 }
 

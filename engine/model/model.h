@@ -29,9 +29,10 @@ struct Model {
   std::shared_ptr<Tokenizer> tokenizer;  // null if there is none
 
   /// Reads a Hugging Face folder (config.json, *.safetensors, tokenizer.json). Throws Error: bad input for the files,
-  /// resource for a device that is missing or too small.
+  /// resource for a device that is missing or too small. `adapter`: the folder of one (lora_file.h), added to the weights while they are read; the model is
+  /// another one then, by name and weights_hash.
   static Model load(const std::filesystem::path& folder, const std::string& device, const std::string& dtype,
-                    const LoadProgress& progress);
+                    const LoadProgress& progress, const std::filesystem::path& adapter = {});
   /// Weights by formula_source(), no tokenizer.
   static Model random(const ModelConfig& config, std::uint64_t seed, const std::string& device,
                       const std::string& dtype);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/core/support/error.h"
+#include "engine/model/adapted_reader.h"
 #include "engine/scorer/kvpop_scorer.h"
 #include "engine/scorer/make_scorer.h"
 
@@ -12,7 +13,8 @@ namespace kvscope::engine {
 
 namespace {
 
-/// Gates that belong to a model's folder: its own, and one a folder in gates/, in the order of their names.
+/// Gates that belong to a model's folder: its own, and one a folder in gates/, in the order of their names. One that changes
+/// the weights is read when it is asked for, not because it is there.
 std::vector<std::filesystem::path> gates_beside(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> found;
   if (gate_format(folder)) found.push_back(folder);
@@ -20,7 +22,7 @@ std::vector<std::filesystem::path> gates_beside(const std::filesystem::path& fol
   std::set<std::filesystem::path> inside;  // in the order of their names
   for (const auto& entry : std::filesystem::directory_iterator(folder / "gates", none)) inside.insert(entry.path());
   std::copy_if(inside.begin(), inside.end(), std::back_inserter(found),
-               [](const auto& path) { return gate_format(path).has_value(); });
+               [](const auto& path) { return gate_format(path).has_value() && !has_adapter(path); });
   return found;
 }
 
@@ -48,8 +50,11 @@ void LoadedModel::add(const std::filesystem::path& path) {
 
 LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOptions& options,
                               const LoadProgress& progress) {
-  LoadedModel model(Model::load(folder, options.device, options.dtype, progress));
-  for (const std::string& path : options.gates) model.add(path);
+  LoadedModel model(Model::load(folder, options.device, options.dtype, progress, adapter_of(options.gates)));
+  for (const std::string& path : options.gates) {
+    if (has_adapter(path) && !gate_format(path)) continue;  // a change of the weights alone
+    model.add(path);
+  }
   for (const std::filesystem::path& path : gates_beside(folder)) {
     const bool is_there = std::any_of(options.gates.begin(), options.gates.end(), [&](const std::string& given) {
       std::error_code none;

@@ -34,14 +34,16 @@ struct HeadDirectory {
 struct LoadOptions {
   std::string device = "auto";
   std::string dtype = "auto";
-  std::vector<std::string> gates = {};  // files and folders with scorers, gates or head values, see docs/gates.md
+  std::vector<std::string> gates =
+      {};  // files and folders with scorers, gates, head values or an adapter, see docs/gates.md
   bool operator==(const LoadOptions&) const = default;
 };
 
 /// One model on one device. Immutable once made; any number of Generations may use it, from one thread at a time.
 class LoadedModel {
  public:
-  /// Model::load(), the gates of the options, and those beside the model.
+  /// Model::load(), the gates of the options, and those beside the model. A folder of the options may have a LoRA adapter (lora_file.h),
+  /// beside a gate or alone: it is added to the weights. Throws Error (usage) for two of them.
   static LoadedModel load(const std::filesystem::path& folder, const LoadOptions& options = {},
                           const LoadProgress& progress = {});
   /// Weights (and a scorer of `scorer_window` tokens' delay unless 0) drawn from a formula of names and indices, the

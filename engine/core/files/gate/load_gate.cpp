@@ -42,12 +42,12 @@ bool is_weights(const fs::path& path) {
   return path.extension() == ".pt" || path.extension() == ".pth" || path.extension() == ".safetensors";
 }
 
-/// The .pt and .safetensors files of a folder, sorted.
+/// The .pt and .safetensors files of a folder, sorted; not those of an adapter (lora_file.h), which may stand beside a gate or alone.
 std::vector<fs::path> weights_of(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code error;
   for (const auto& item : fs::directory_iterator(folder, error)) {
-    if (is_weights(item.path())) out.push_back(item.path());
+    if (is_weights(item.path()) && !item.path().filename().string().starts_with("adapter_")) out.push_back(item.path());
   }
   std::sort(out.begin(), out.end());
   return out;
