@@ -80,7 +80,7 @@ TEST_CASE("the future-attention target is the papers' formula, by the mean, sum,
   const auto chunk = GENERATE(5, 256);
   const auto found =
       teacher_attention(tensor(1, {1, 12, 4, 4}, 2), tensor(2, {1, 12, 2, 4}, 2), tensor(2, {1, 12, 2, 4}),
-                        /*window=*/3, kind, /*scale=*/0.5, /*weight=*/{}, chunk);
+                        /*window=*/3, kind, /*scale=*/0.5, /*weight=*/{}, /*lifetimes=*/{}, chunk);
   CAPTURE(name, chunk);
   require_close(found.target, golden()["future_target"][name]);
 }
@@ -156,7 +156,7 @@ TEST_CASE("a target's weight is the length of the value, or of what it becomes i
   CAPTURE(name);
   require_close(weight, golden()["target_weight"][name]["weight"]);
   const auto found = teacher_attention(tensor(1, {1, T, 4, D}, 2), tensor(2, {1, T, 2, D}, 2), v, /*window=*/3,
-                                       FutureMass::rms, /*scale=*/0.5, weight, /*chunk=*/5);
+                                       FutureMass::rms, /*scale=*/0.5, weight, /*lifetimes=*/{}, /*chunk=*/5);
   require_close(found.target, golden()["target_weight"][name]["rms"]);
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("the networks of WG-KV, SP-KV and DMS are their papers' formulas") {
   const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms");
   constexpr int T = 5, D = 4, F = 6;
   const GateMethod& rule = find_gate_method(method, "test");
-  GateModule gates(rule.kind, /*n_hidden=*/3, model_of(F, D), at::kCPU);
+  GateModule gates(*rule.kind, /*n_hidden=*/3, model_of(F, D), at::kCPU);
   const std::map<std::string, int> seeds = {{"w1", 18},       {"b1", 19},        {"w2", 20},  {"b2", 21},
                                             {"pre_norm", 22}, {"post_norm", 23}, {"norm", 22}};
   for (const auto& spec : gates.parameters().specs()) {

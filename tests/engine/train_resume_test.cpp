@@ -50,6 +50,26 @@ nlohmann::json scorer_recipe() {
             {"heldout_sequences", 1}}}};
 }
 
+/// With the base trained along: SP-KV with its hard end, KVpop's Algorithm 1.
+nlohmann::json joint_gate_recipe() {
+  nlohmann::json recipe = gate_recipe("sp-kv");
+  recipe["gate"].update({{"adapter", {{"rank", 2}}}, {"hard_share", 0.4}, {"anneal", 2}, {"sampled", true}});
+  recipe["gate"]["stages"] = {{{"weight", 0.5}, {"steps", 5}}};
+  return recipe;
+}
+
+nlohmann::json joint_scorer_recipe() {
+  nlohmann::json recipe = scorer_recipe();
+  recipe["scorer"].update({{"adapter", {{"rank", 2}, {"targets", {"q_proj", "v_proj"}}}}, {"steps", 5}});
+  return recipe;
+}
+
+nlohmann::json through_recipe() {
+  nlohmann::json recipe = scorer_recipe();
+  recipe["scorer"].update({{"output_weight", 1}, {"output_after", 2}, {"steps", 5}});
+  return recipe;
+}
+
 nlohmann::json arguments(const nlohmann::json& recipe, const fs::path& output) {
   return {{"recipe", recipe},          {"base", kModel.string()}, {"data", kText.string()},
           {"output", output.string()}, {"device", "cpu"},         {"threads", 1},
@@ -98,7 +118,8 @@ std::string error_of(const nlohmann::json& args) {
 }  // namespace
 
 TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
-  const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe());
+  const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe(), joint_gate_recipe(),
+                               joint_scorer_recipe(), through_recipe());
   const test::TempFolder scratch;
   const std::vector<fs::path> snapshots = train_with_snapshots(arguments(recipe, scratch / "whole"));
   const auto whole = contents(scratch / "whole");

@@ -190,7 +190,9 @@ TEST_CASE("the shipped recipes can be parsed") {
 }
 
 TEST_CASE("the shipped recipes for SmolLM2 can be parsed for a model of its context") {
-  const auto name = GENERATE("smollm2-wg-kv.json", "smollm2-sp-kv.json", "smollm2-dms.json", "smollm2-kvpop.json");
+  const auto name = GENERATE("smollm2-wg-kv.json", "smollm2-sp-kv.json", "smollm2-dms.json", "smollm2-kvpop.json",
+                             "smollm2-kvpop-joint.json", "smollm2-kvpop-through.json", "smollm2-sp-kv-joint.json",
+                             "smollm2-streaming.json");
   const auto path = kSamples / "recipes" / name;
   ModelConfig base;
   base.max_positions = 8192;

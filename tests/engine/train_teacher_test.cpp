@@ -51,8 +51,8 @@ TEST_CASE("the future-attention target equals column sums of the softmax matrix,
   at::manual_seed(3);
   const at::Tensor q = 2 * at::randn({kBatch, kPositions, kHeads, kDim});
   const at::Tensor k = at::randn({kBatch, kPositions, kKvHeads, kDim}), v = at::randn_like(k);
-  const TeacherAttention teacher =
-      teacher_attention(q, k, v, kWindow, kind, 1 / std::sqrt(static_cast<double>(kDim)), /*weight=*/{}, chunk);
+  const TeacherAttention teacher = teacher_attention(q, k, v, kWindow, kind, 1 / std::sqrt(static_cast<double>(kDim)),
+                                                     /*weight=*/{}, /*lifetimes=*/{}, chunk);
   const at::Tensor dense =
       at::scaled_dot_product_attention(q.transpose(1, 2), k.repeat_interleave(2, 2).transpose(1, 2),
                                        v.repeat_interleave(2, 2).transpose(1, 2), {}, 0, true);

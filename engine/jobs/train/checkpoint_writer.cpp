@@ -20,20 +20,6 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-/// All parameters as `type` on the CPU, in one file.
-void write_parameters(const std::filesystem::path& path, const FlatParameters& parameters, at::ScalarType type) {
-  std::vector<at::Tensor> values;  // alive until written
-  std::vector<TensorToWrite> tensors;
-  for (const auto& spec : parameters.specs()) {
-    values.push_back(parameters.master(spec.name).to(at::kCPU).to(type).contiguous());
-    tensors.push_back({.name = spec.name,
-                       .type = type == at::kBFloat16 ? TensorType::bf16 : TensorType::f32,
-                       .shape = spec.shape,
-                       .bytes = bytes_of(values.back())});
-  }
-  write_safetensors(path, tensors, {{"format", "pt"}});
-}
-
 nlohmann::ordered_json config_json(const ModelConfig& c) {
   return {{"architectures", {c.family->architecture}},
           {"model_type", "qwen3"},
@@ -58,6 +44,25 @@ nlohmann::ordered_json config_json(const ModelConfig& c) {
 }
 
 }  // namespace
+
+void write_parameters(const std::filesystem::path& path, const FlatParameters& parameters, at::ScalarType type) {
+  std::vector<at::Tensor> values;  // alive until written
+  std::vector<TensorToWrite> tensors;
+  for (const auto& spec : parameters.specs()) {
+    values.push_back(parameters.master(spec.name).to(at::kCPU).to(type).contiguous());
+    tensors.push_back({.name = spec.name,
+                       .type = type == at::kBFloat16 ? TensorType::bf16 : TensorType::f32,
+                       .shape = spec.shape,
+                       .bytes = bytes_of(values.back())});
+  }
+  write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+GateTensor gate_tensor(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.to(at::kCPU).to(at::kFloat).contiguous();
+  const float* data = values.const_data_ptr<float>();
+  return {values.sizes().vec(), std::vector<float>(data, data + values.numel())};
+}
 
 void write_model(const std::filesystem::path& folder, const DecoderModule& model,
                  const std::filesystem::path& tokenizer) {

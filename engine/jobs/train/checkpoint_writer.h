@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/jobs/train/decoder_module.h"
 #include "engine/jobs/train/recipe.h"
 #include "engine/jobs/train/scorer_module.h"
@@ -16,6 +17,11 @@ void write_model(const std::filesystem::path& folder, const DecoderModule& model
 
 /// Reads weights of the module's shape from such a folder into its masters and publishes them.
 void read_model(const std::filesystem::path& folder, DecoderModule& model);
+
+/// All masters as `type` (float32 or bfloat16), in one file of safetensors.
+void write_parameters(const std::filesystem::path& path, const FlatParameters& parameters, at::ScalarType type);
+/// As a gate's file has it.
+GateTensor gate_tensor(const at::Tensor& tensor);
 
 /// Writes kvpop_scorer.safetensors (float32), then kvpop_scorer.json.
 void write_scorer(const std::filesystem::path& folder, const ScorerModule& scorer, const ScorerOptions& options);

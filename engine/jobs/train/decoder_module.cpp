@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <optional>
 
 #include "engine/core/support/error.h"
 
@@ -75,25 +76,46 @@ DecoderModule::DecoderModule(const ModelConfig& config, int n_positions, at::Dev
   }
 }
 
+std::array<std::pair<DecoderModule::Matrix*, const char*>, 7> DecoderModule::matrices_of(Layer& layer,
+                                                                                         const TensorNames& names) {
+  return {{{&layer.q_proj, names.q},
+           {&layer.k_proj, names.k},
+           {&layer.v_proj, names.v},
+           {&layer.o_proj, names.o},
+           {&layer.gate_proj, names.gate},
+           {&layer.up_proj, names.up},
+           {&layer.down_proj, names.down}}};
+}
+
+DecoderModule DecoderModule::adapted(const LoraAdapter& adapter) const {
+  DecoderModule out = *this;
+  const TensorNames& names = config_.family->names;
+  for (int i = 0; i < config_.n_layers; ++i) {
+    for (const auto& [matrix, part] : matrices_of(out.layers_[static_cast<std::size_t>(i)], names))
+      matrix->change = adapter.of(names.in_layer(i, part));
+  }
+  out.change_scale_ = adapter.scale();
+  return out;
+}
+
+at::Tensor DecoderModule::product(const Matrix& matrix, const at::Tensor& x) const {
+  const at::Tensor y = at::linear(x, matrix.weight, matrix.bias.defined() ? std::optional(matrix.bias) : std::nullopt);
+  if (!matrix.change.a.defined()) return y;
+  return y.add(at::linear(at::linear(x, matrix.change.a), matrix.change.b), change_scale_);
+}
+
 DecoderModule::Layer DecoderModule::layer_of(int index) const {
   const TensorNames& names = config_.family->names;
   const LayerConfig& layer = config_.layers[static_cast<std::size_t>(index)];
   const auto get = [&](const char* part, const char* kind = ".weight") {
     return parameters_[names.in_layer(index, part, kind)];
   };
-  Layer out{.input_norm = get(names.input_norm),
-            .q_proj = get(names.q),
-            .k_proj = get(names.k),
-            .v_proj = get(names.v),
-            .o_proj = get(names.o),
-            .post_norm = get(names.post_norm),
-            .gate_proj = get(names.gate),
-            .up_proj = get(names.up),
-            .down_proj = get(names.down)};
+  Layer out{.input_norm = get(names.input_norm), .post_norm = get(names.post_norm)};
+  for (const auto& [matrix, part] : matrices_of(out, names)) matrix->weight = get(part);
   if (layer.qkv_bias) {
-    out.q_bias = get(names.q, ".bias");
-    out.k_bias = get(names.k, ".bias");
-    out.v_bias = get(names.v, ".bias");
+    out.q_proj.bias = get(names.q, ".bias");
+    out.k_proj.bias = get(names.k, ".bias");
+    out.v_proj.bias = get(names.v, ".bias");
   }
   if (layer.qk_norm) {
     out.q_norm = get(names.q_norm);
@@ -129,12 +151,11 @@ at::Tensor DecoderModule::embed(const at::Tensor& ids) const { return at::embedd
 DecoderModule::Projected DecoderModule::project_plain(int layer, const at::Tensor& x) const {
   const Layer& w = layers_[static_cast<std::size_t>(layer)];
   const at::Tensor input = norm(x, w.input_norm, config_.layers[static_cast<std::size_t>(layer)].norm_eps);
-  const auto heads = [&](const at::Tensor& weight, const at::Tensor& bias, int n) {
-    return at::linear(input, weight, bias.defined() ? std::optional(bias) : std::nullopt)
-        .view({x.size(0), x.size(1), n, config_.head_dim});
+  const auto heads = [&](const Matrix& matrix, int n) {
+    return product(matrix, input).view({x.size(0), x.size(1), n, config_.head_dim});
   };
-  return {input, heads(w.q_proj, w.q_bias, config_.n_heads), heads(w.k_proj, w.k_bias, config_.n_kv_heads),
-          heads(w.v_proj, w.v_bias, config_.n_kv_heads)};
+  return {input, heads(w.q_proj, config_.n_heads), heads(w.k_proj, config_.n_kv_heads),
+          heads(w.v_proj, config_.n_kv_heads)};
 }
 
 DecoderModule::Heads DecoderModule::project(int layer, const at::Tensor& x) const {
@@ -169,9 +190,9 @@ at::Tensor DecoderModule::attend(int layer, const Heads& heads) const {
 
 at::Tensor DecoderModule::finish(int layer, const at::Tensor& x, const at::Tensor& attention) const {
   const Layer& w = layers_[static_cast<std::size_t>(layer)];
-  const at::Tensor y = x + at::linear(attention, w.o_proj);
+  const at::Tensor y = x + product(w.o_proj, attention);
   const at::Tensor h = norm(y, w.post_norm, config_.layers[static_cast<std::size_t>(layer)].norm_eps);
-  return y + at::linear(at::silu(at::linear(h, w.gate_proj)) * at::linear(h, w.up_proj), w.down_proj);
+  return y + product(w.down_proj, at::silu(product(w.gate_proj, h)) * product(w.up_proj, h));
 }
 
 at::Tensor DecoderModule::hidden(const at::Tensor& ids) const {

@@ -5,11 +5,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "engine/core/files/weights/model_config.h"
 #include "engine/jobs/train/flat_parameters.h"
+#include "engine/jobs/train/lora_adapter.h"
 #include "engine/jobs/train/norm_rope.h"
 
 namespace kvscope::engine {
@@ -22,6 +25,9 @@ class DecoderModule {
   /// model whose own attention is limited to a window: its future attention is not what a gate is trained on.
   DecoderModule(const ModelConfig& config, int n_positions, at::Device device, at::ScalarType compute_type,
                 bool trained);
+
+  /// This model with an adapter beside its matrices, of the same tensors: what changes in one changes in the other.
+  DecoderModule adapted(const LoraAdapter& adapter) const;
 
   /// Draws all weights from `seed`: matrices normal with deviation fan_in^-1/2, embeddings 0.02, those that write into
   /// the residual stream scaled by (2 n_layers)^-1/2, gains 1. The same numbers on every machine.
@@ -47,8 +53,10 @@ class DecoderModule {
   at::Tensor attend(int layer, const Heads& heads) const;
   /// attention [B, T, n_heads * D] -> the layer's output, residuals and MLP included.
   at::Tensor finish(int layer, const at::Tensor& x, const at::Tensor& attention) const;
-  /// [H, n_heads * D] of a layer.
-  const at::Tensor& output_projection(int layer) const { return layers_[static_cast<std::size_t>(layer)].o_proj; }
+  /// [H, n_heads * D] of a layer, without an adapter.
+  const at::Tensor& output_projection(int layer) const {
+    return layers_[static_cast<std::size_t>(layer)].o_proj.weight;
+  }
   /// The final norm, in compute_type.
   at::Tensor final_norm(const at::Tensor& x) const;
 
@@ -57,16 +65,23 @@ class DecoderModule {
   const FlatParameters& parameters() const { return parameters_; }
 
  private:
+  struct Matrix {
+    at::Tensor weight;         // [outputs, inputs]
+    at::Tensor bias;           // undefined where there is none
+    LoraAdapter::Pair change;  // undefined without an adapter
+  };
   struct Layer {
-    at::Tensor input_norm, q_proj, k_proj, v_proj, o_proj;
-    at::Tensor q_bias, k_bias, v_bias;  // undefined where the layer has none, as are the next two
-    at::Tensor q_norm, k_norm;
-    at::Tensor post_norm, gate_proj, up_proj, down_proj;
+    at::Tensor input_norm, post_norm;
+    Matrix q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj;
+    at::Tensor q_norm, k_norm;  // undefined where the layer has none
     RotaryTable rotary;
   };
+  at::Tensor product(const Matrix& matrix, const at::Tensor& x) const;
   struct Projected {
     at::Tensor input, q, k, v;  // before norm and rotation
   };
+  /// Of one layer, with the names of their parts.
+  static std::array<std::pair<Matrix*, const char*>, 7> matrices_of(Layer& layer, const TensorNames& names);
   Layer layer_of(int index) const;
   Projected project_plain(int layer, const at::Tensor& x) const;
   /// Over the last dimension, of so many numbers; the family's offset added to the gain.
@@ -76,6 +91,7 @@ class DecoderModule {
   at::ScalarType compute_type_;
   FlatParameters parameters_;
   std::vector<Layer> layers_;
+  double change_scale_ = 0;
   at::Tensor embedding_, output_, final_norm_;
 };
 

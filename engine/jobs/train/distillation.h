@@ -7,10 +7,11 @@
 
 namespace kvscope::engine {
 
-/// Mean over n tokens of KL(softmax(teacher W^T) || softmax(student W^T)), a scalar in float32. student and teacher [n, H]
+/// Mean over n tokens of KL(softmax(teacher W^T) || softmax(student W^T)), a scalar in float32. With top > 0 the teacher's distribution is
+/// that of its `top` likeliest tokens, divided by their sum; the student's is of all. student and teacher [n, H]
 /// are final hidden states, output [V, H] is W. Gradients go to `student` alone. Goes through the tokens in chunks, and
 /// makes the gradient on the way: the largest temporaries are [chunk, V].
 at::Tensor distillation(const at::Tensor& student, const at::Tensor& teacher, const at::Tensor& output,
-                        std::int64_t chunk = 2048);
+                        std::int64_t top = 0, std::int64_t chunk = 2048);
 
 }  // namespace kvscope::engine

@@ -6,9 +6,21 @@
 #include <limits>
 
 namespace kvscope::engine {
+namespace {
+
+/// Scores [B, HK, G, rows, seen] of queries begin ... -> exp(score - log-sum-exp of those that the query sees).
+at::Tensor over_seen(const at::Tensor& scores, const at::Tensor& lifetimes, std::int64_t begin) {
+  const at::Tensor query = begin + at::arange(scores.size(3), lifetimes.options()).unsqueeze(1);
+  const at::Tensor gone = query >= lifetimes.transpose(0, 1).narrow(2, 0, scores.size(4)).unsqueeze(2).unsqueeze(2);
+  const at::Tensor seen = scores.masked_fill(gone, -std::numeric_limits<double>::infinity());
+  return (scores - seen.logsumexp(-1, /*keepdim=*/true)).exp();
+}
+
+}  // namespace
 
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   FutureMass kind, double scale, const at::Tensor& weight, std::int64_t chunk) {
+                                   FutureMass kind, double scale, const at::Tensor& weight, const at::Tensor& lifetimes,
+                                   std::int64_t chunk) {
   const c10::NoGradGuard no_grad;
   const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
   const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
@@ -25,7 +37,7 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
     at::Tensor p = at::matmul(rows_q, keys.narrow(3, 0, seen).transpose(-1, -2));  // [B, HK, G, rows, seen]
     const at::Tensor later = at::ones({rows, rows}, p.options().dtype(at::kBool)).triu_(1);
     p.narrow(-1, begin, rows).masked_fill_(later, -std::numeric_limits<double>::infinity());
-    p = p.softmax(-1);
+    p = lifetimes.defined() ? over_seen(p, lifetimes, begin) : p.softmax(-1);
     output.narrow(3, begin, rows).copy_(at::matmul(p, values.narrow(3, 0, seen)));
     p.tril_(begin - window);  // key t counts for q = begin + row >= t + window
     at::Tensor of_keys = mass.narrow(3, 0, seen);

@@ -1,9 +1,10 @@
 #pragma once
-// How each method trains the gates of a frozen base. One method is one file; gate_methods() has them all.
+// How each method trains gates, and with an adapter the base too. One method is one file; gate_methods() has them all.
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@ namespace kvscope::engine {
 struct GateStep {
   double weight = 0;    // of the stage: lambda (WG-KV), of the density (SP-KV), evicted share to come (DMS)
   double progress = 0;  // of the stage, in [0, 1]
+  double hard = 0;      // alpha of SP-KV's eq. 7: share of the binary gate; a gate learns while it is 0
 };
 
 /// What one batch taught: all tensors are of B sequences of T tokens.
@@ -24,26 +26,31 @@ struct GateLesson {
   const DecoderModule& base;
   const at::Tensor& next;     // [B, T] int64: the token behind each
   const at::Tensor& student;  // [B, T, H] final normed hidden states through the gates
-  const at::Tensor& teacher;  // the same, dense; without gradients
+  const at::Tensor& teacher;  // the same of the base without gates and adapter; without gradients
   const at::Tensor& gates;    // [L, B, n_kv_heads, T] as attention saw them
 };
 
 struct GateMethod {
-  std::string_view name;    // in recipes and policies
-  std::string_view source;  // the paper and equation of its loss
-  GateKind kind;
-  int hidden = 0;             // units of the hidden layer, where the recipe says none
-  double bias = 0;            // of the output at the start
-  bool reads_teacher = true;  // whether the loss wants GateLesson::teacher
-  /// Output of the networks [B, n_kv_heads, T] -> gates in (0, 1) that attention goes by, 1: open.
+  std::string_view name;         // in recipes and policies
+  std::string_view source;       // the paper and equation of its loss
+  std::optional<GateKind> kind;  // none: no gate is trained, the base alone is, behind gates() of an undefined output
+  int hidden = 0;                // units of the hidden layer, where the recipe says none
+  double bias = 0;               // of the output at the start
+  bool reads_teacher = true;     // whether the loss wants GateLesson::teacher
+  /// Output of the networks [B, n_kv_heads, T] -> gates in [0, 1] that attention goes by, 1: open.
   at::Tensor (*gates)(const at::Tensor& output, const GateConfig& config, const GateStep& step) = nullptr;
   /// -> {the loss, its part that keeps the model's output}, both scalars.
   std::pair<at::Tensor, at::Tensor> (*loss)(const GateLesson& lesson, const GateStep& step) = nullptr;
 };
 
+/// Mean NLL of the next token, a scalar.
+at::Tensor mean_next_token_nll(const GateLesson& lesson);
+
 GateMethod wg_kv_method();
 GateMethod sp_kv_method();
 GateMethod dms_method();
+GateMethod streaming_method();
+GateMethod full_method();
 
 std::span<const GateMethod> gate_methods();
 /// Throws Error (bad input) that names `file`, the recipe, and the methods if there is none of that name.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/support/error.h"
+#include "engine/jobs/train/checkpoint_writer.h"
 
 namespace kvscope::engine {
 namespace {
@@ -86,11 +87,7 @@ void GateModule::save(const std::filesystem::path& folder, GateConfig config, co
                          .hidden_size = config.kind == GateKind::wg_kv ? 0 : model_.hidden_size},
                 .format = "kvscope",
                 .description = description};
-  for (const auto& spec : parameters_.specs()) {
-    const at::Tensor values = parameters_.master(spec.name).to(at::kCPU).contiguous();
-    const float* data = values.const_data_ptr<float>();
-    gate.tensors[spec.name] = {spec.shape, std::vector<float>(data, data + values.numel())};
-  }
+  for (const auto& spec : parameters_.specs()) gate.tensors[spec.name] = gate_tensor(parameters_.master(spec.name));
   std::filesystem::create_directories(folder);
   save_gate(folder, gate, /*replace=*/true, GateTensorType::bf16);
 }

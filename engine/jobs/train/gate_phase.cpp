@@ -1,9 +1,11 @@
-// Gates through soft attention over a frozen base, stage after stage; each stage's gate is saved.
+// Gates through soft attention, stage after stage, over a frozen base or one that an adapter trains along; each stage is saved.
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "engine/core/support/hash.h"
 #include "engine/jobs/train/checkpoint_writer.h"
@@ -14,6 +16,8 @@
 
 namespace kvscope::engine {
 namespace {
+
+constexpr int kUsualWindow = 512;  // of a training without a gate, where the recipe says none
 
 /// A gate's options with the method's own in place of what the recipe left open.
 struct GatePlan {
@@ -26,22 +30,78 @@ struct GatePlan {
   GatePlan(const Recipe& recipe)
       : method(find_gate_method(recipe.gate->method, recipe.name)),
         options(*recipe.gate),
-        config(default_gate_config(method.kind)),
+        config(method.kind ? default_gate_config(*method.kind) : GateConfig{.window = kUsualWindow}),
         hidden(options.hidden.value_or(method.hidden)),
         bias(options.bias.value_or(method.bias)) {
     config.window = options.window.value_or(config.window);
     config.n_sink = options.n_sink.value_or(config.n_sink);
     config.threshold = options.threshold.value_or(config.threshold);
   }
-  /// "wg-kv-0.01": of a stage's folder and curve.
+  /// Before the stage's end all is soft.
+  double hardness(const GateStage& stage, std::int64_t step) const {
+    const auto first = static_cast<std::int64_t>((1 - options.hard_share) * static_cast<double>(stage.length.steps));
+    if (options.hard_share == 0 || step < first) return 0;
+    return options.anneal == 0
+               ? 1
+               : std::min(1.0, static_cast<double>(step - first + 1) / static_cast<double>(options.anneal));
+  }
+  /// "wg-kv-0.01", "sp-kv-joint-0.05": of a stage's folder and curve.
   std::string name_of(const GateStage& stage) const {
     char text[32] = "";
     if (stage.weight > 0) std::snprintf(text, sizeof text, "-%g", stage.weight);
-    return std::string(method.name) + text;
+    return std::string(method.name) + (options.adapter ? "-joint" : "") + text;
   }
 };
 
-constexpr double kSmallestGate = 1e-6;  // its logarithm is finite, and says "closed" in every float
+/// What is trained: networks, an adapter, or both. The student is the base where there is no adapter.
+struct Trained {
+  std::optional<GateModule> gate;
+  std::optional<LoraAdapter> adapter;
+  DecoderModule student;
+
+  Trained(const DecoderModule& base, const GatePlan& plan, const Training& training, at::ScalarType type)
+      : student(base) {
+    const Recipe& recipe = training.recipe;
+    if (plan.method.kind) {
+      gate.emplace(*plan.method.kind, plan.hidden, recipe.model, training.device);
+      gate->initialise(recipe.seed, plan.bias);
+    }
+    if (plan.options.adapter) {
+      adapter.emplace(*plan.options.adapter, recipe.model, training.device, type);
+      adapter->initialise(recipe.seed ^ kAdapterSalt);
+      student = base.adapted(*adapter);
+    }
+  }
+  AdamW optimizer(const OptimizerOptions& options) {
+    AdamW out(gate ? gate->parameters() : adapter->parameters(), options);
+    if (gate && adapter) out.add(adapter->parameters(), adapter->options().learning_rate / options.learning_rate);
+    return out;
+  }
+};
+
+constexpr double kSmallestGate = 1e-6;     // its logarithm is finite, and its gradient is no more than 10^6
+constexpr double kSmallestClosed = 1e-30;  // of a gate that is 0 or 1: none of it is left in any float
+
+/// Utilities [B, n_kv_heads, T] -> what attention adds to the scores of their keys.
+at::Tensor log_gates(const at::Tensor& gate, const GatePlan& plan, const GateStep& step) {
+  if (!plan.method.kind || step.hard > 0) return (gate + kSmallestClosed).log();
+  const at::Tensor soft = (gate + kSmallestGate).log();
+  if (!plan.options.sampled) return soft;
+  const double least = plan.options.least_probability;
+  const at::Tensor drawn = at::bernoulli(gate.detach().clamp(least, 1 - least));
+  return (drawn + kSmallestClosed).log() + soft - soft.detach();  // SP-KV eq. 11: drawn ahead, soft on the way back
+}
+
+/// The gate of a layer as the loss counts it: eq. 7 while it becomes hard, and sinks open.
+at::Tensor counted_gates(at::Tensor gate, const GatePlan& plan, const GateStep& step) {
+  if (step.hard > 0) {
+    gate = gate.detach();
+    gate = gate + step.hard * ((gate >= plan.config.threshold).to(at::kFloat) - gate);
+  }
+  const auto n_sink = std::min<std::int64_t>(plan.config.n_sink, gate.size(2));
+  if (n_sink == 0) return gate;
+  return at::cat({at::ones_like(gate.narrow(2, 0, n_sink)), gate.narrow(2, n_sink, gate.size(2) - n_sink)}, 2);
+}
 
 /// What a batch cost, still on the device: reading it would stall the host.
 struct StepLosses {
@@ -49,8 +109,13 @@ struct StepLosses {
   at::Tensor mean, open;        // of the gates: mean, share at the threshold or above
 };
 
+/// In place of what a network says, [B, n_kv_heads, T].
+at::Tensor no_output(const DecoderModule::Heads& heads) {
+  return at::zeros({heads.k.size(0), heads.k.size(2), heads.k.size(1)}, heads.k.options().dtype(at::kFloat));
+}
+
 /// Adds the gradients of one batch.
-StepLosses accumulate(const DecoderModule& base, const GateModule& module, const GatePlan& plan, const Batch& batch,
+StepLosses accumulate(const DecoderModule& base, const Trained& trained, const GatePlan& plan, const Batch& batch,
                       const GateStep& step) {
   const GateMethod& method = plan.method;
   const at::Tensor rows = ids_tensor(batch, base.embedding().device()), ids = rows.narrow(1, 0, rows.size(1) - 1);
@@ -60,33 +125,32 @@ StepLosses accumulate(const DecoderModule& base, const GateModule& module, const
     if (method.reads_teacher) teacher = base.hidden(ids);
     x = base.embed(ids);
   }
+  const GateConfig network = trained.gate ? trained.gate->config() : plan.config;
   std::vector<at::Tensor> gates;
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
-    const auto heads = module.reads_unrotated() ? base.project_unrotated(layer, x) : base.project(layer, x);
-    at::Tensor gate = method.gates(module.output(layer, heads, x), module.config(), step);
-    if (plan.config.n_sink > 0) {
-      const auto n_sink = std::min<std::int64_t>(plan.config.n_sink, gate.size(2));
-      gate = at::cat({at::ones_like(gate.narrow(2, 0, n_sink)), gate.narrow(2, n_sink, gate.size(2) - n_sink)}, 2);
-    }
-    gates.push_back(gate);
-    const at::Tensor attention = gated_attention(heads.q, heads.k, heads.v, (gate + kSmallestGate).log(),
+    const bool unrotated = trained.gate && trained.gate->reads_unrotated();
+    const auto heads = unrotated ? trained.student.project_unrotated(layer, x) : trained.student.project(layer, x);
+    const at::Tensor output = trained.gate ? trained.gate->output(layer, heads, x) : no_output(heads);
+    gates.push_back(counted_gates(method.gates(output, network, step), plan, step));
+    const at::Tensor attention = gated_attention(heads.q, heads.k, heads.v, log_gates(gates.back(), plan, step),
                                                  plan.config.window, base.config().attention_scale(layer));
-    x = base.finish(layer, x, attention);
+    x = trained.student.finish(layer, x, attention);
   }
-  const at::Tensor all_gates = at::stack(gates), student = base.final_norm(x), next = rows.narrow(1, 1, ids.size(1));
+  const at::Tensor all_gates = at::stack(gates), student = trained.student.final_norm(x),
+                   next = rows.narrow(1, 1, ids.size(1));
   const auto [loss, kept_output] =
       method.loss({.base = base, .next = next, .student = student, .teacher = teacher, .gates = all_gates}, step);
   loss.backward();
   const at::Tensor seen = all_gates.detach();
-  const double threshold = module.config().negated ? 0.5 : plan.config.threshold;  // a mark's gate is hard at 1/2
+  const double threshold = network.negated ? 0.5 : plan.config.threshold;  // a mark's gate is hard at 1/2
   return {loss.detach(), kept_output.detach(), seen.mean(), (seen >= threshold).to(at::kFloat).mean()};
 }
 
-nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan, GateModule& module,
+nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan, Trained& trained,
                          const GateStage& stage) {
   PhaseOptions phase = plan.options;
   phase.length = stage.length;
-  AdamW optimizer(module.parameters(), phase.optimizer);
+  AdamW optimizer = trained.optimizer(phase.optimizer);
   StepLosses losses;
   return run_steps(
       training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
@@ -97,7 +161,10 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
              // What a step draws follows from its number: a training that goes on draws the same.
              at::manual_seed(split_mix(training.recipe.seed ^ kGateSalt) + static_cast<std::uint64_t>(step));
              const double progress = phase_progress(stage.length, step, 0);
-             losses = accumulate(base, module, plan, batch, {.weight = stage.weight, .progress = progress});
+             const double hard = plan.hardness(stage, step);
+             if (hard > 0 && trained.gate) optimizer.freeze_first();
+             losses =
+                 accumulate(base, trained, plan, batch, {.weight = stage.weight, .progress = progress, .hard = hard});
            },
        .report =
            [&](std::int64_t) {
@@ -110,6 +177,21 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
            }});
 }
 
+/// Into a folder of the stage's name, which it returns.
+std::filesystem::path save(const Training& training, const GatePlan& plan, const Trained& trained,
+                           const GateStage& stage) {
+  const std::filesystem::path folder = training.output / plan.name_of(stage);
+  if (trained.gate) {
+    GateConfig config = plan.config;
+    config.n_hidden = trained.gate->config().n_hidden;
+    config.activation = trained.gate->config().activation;
+    trained.gate->save(folder, config,
+                       std::string(plan.method.source) + "; " + training.recipe.name + ", " + plan.name_of(stage));
+  }
+  if (trained.adapter) trained.adapter->save(folder, training.base.filename().string());
+  return folder;
+}
+
 }  // namespace
 
 nlohmann::json run_gate_phase(const Training& training) {
@@ -118,18 +200,14 @@ nlohmann::json run_gate_phase(const Training& training) {
   const at::ScalarType type = training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
   DecoderModule base(recipe.model, recipe.length(), training.device, type, /*trained=*/false);
   read_model(training.base, base);
-  GateModule module(plan.method.kind, plan.hidden, recipe.model, training.device);
-  module.initialise(recipe.seed, plan.bias);
-  GateConfig config = plan.config;
-  config.n_hidden = module.config().n_hidden;
-  config.activation = module.config().activation;
-  nlohmann::json facts = {{"status", "done"}, {"parameters", module.parameters().n_elements()}};
+  Trained trained(base, plan, training, type);
+  const std::int64_t n_gate = trained.gate ? trained.gate->parameters().n_elements() : 0,
+                     n_adapter = trained.adapter ? trained.adapter->parameters().n_elements() : 0;
+  nlohmann::json facts = {{"status", "done"}, {"parameters", n_gate + n_adapter}};
   for (const GateStage& stage : plan.options.stages) {
-    nlohmann::json of_stage = run_stage(training, base, plan, module, stage);
+    nlohmann::json of_stage = run_stage(training, base, plan, trained, stage);
     if (of_stage["status"] == "cancelled") return of_stage;
-    const std::filesystem::path folder = training.output / plan.name_of(stage);
-    module.save(folder, config, std::string(plan.method.source) + "; " + recipe.name + ", " + plan.name_of(stage));
-    of_stage["folder"] = folder.string();
+    of_stage["folder"] = save(training, plan, trained, stage).string();
     facts["stages"].push_back(std::move(of_stage));
   }
   return facts;

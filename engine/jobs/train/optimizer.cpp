@@ -9,17 +9,29 @@
 
 namespace kvscope::engine {
 
-AdamW::AdamW(FlatParameters& parameters, const OptimizerOptions& options)
-    : parameters_(parameters),
-      options_(options),
-      mean_(at::zeros_like(parameters.masters())),
-      square_(at::zeros_like(parameters.masters())),
-      decayed_step_(at::zeros({}, parameters.masters().options())),
-      other_step_(at::zeros({}, parameters.masters().options())) {}
+AdamW::AdamW(FlatParameters& parameters, const OptimizerOptions& options) : options_(options) { add(parameters, 1); }
+
+void AdamW::add(FlatParameters& parameters, double rate) {
+  const at::Tensor& masters = parameters.masters();
+  groups_.push_back({.parameters = parameters,
+                     .rate = rate,
+                     .mean = at::zeros_like(masters),
+                     .square = at::zeros_like(masters),
+                     .decayed_step = at::zeros({}, masters.options()),
+                     .other_step = at::zeros({}, masters.options())});
+}
 
 void AdamW::step(double learning_rate) {
   const c10::NoGradGuard no_grad;
-  at::Tensor gradients = parameters_.gradients();
+  for (Group& group : groups_) {
+    if (group.rate > 0) step(group, group.rate * learning_rate);
+    group.parameters.zero_gradients();
+    group.parameters.publish();
+  }
+}
+
+void AdamW::step(Group& group, double learning_rate) {
+  at::Tensor gradients = group.parameters.gradients();
   if (options_.clip > 0) {
     // The factor stays on the device: reading the norm here would stall the host once a step.
     gradients = gradients * (options_.clip / (gradients.norm() + 1e-6)).clamp_max(1.0);
@@ -27,24 +39,32 @@ void AdamW::step(double learning_rate) {
   const auto update = [&](std::int64_t begin, std::int64_t n, double weight_decay, at::Tensor& step) {
     if (n == 0) return;
     step.add_(1);
-    at::_fused_adamw_({parameters_.masters().narrow(0, begin, n)}, {gradients.narrow(0, begin, n)},
-                      {mean_.narrow(0, begin, n)}, {square_.narrow(0, begin, n)}, {}, {step}, learning_rate,
+    at::_fused_adamw_({group.parameters.masters().narrow(0, begin, n)}, {gradients.narrow(0, begin, n)},
+                      {group.mean.narrow(0, begin, n)}, {group.square.narrow(0, begin, n)}, {}, {step}, learning_rate,
                       options_.beta1, options_.beta2, weight_decay, /*eps=*/1e-8, /*amsgrad=*/false,
                       /*maximize=*/false);
   };
-  const auto n_decayed = parameters_.n_decayed();
-  update(0, n_decayed, options_.weight_decay, decayed_step_);
-  update(n_decayed, parameters_.n_elements() - n_decayed, 0, other_step_);
-  parameters_.zero_gradients();
-  parameters_.publish();
+  const auto n_decayed = group.parameters.n_decayed();
+  update(0, n_decayed, options_.weight_decay, group.decayed_step);
+  update(n_decayed, group.parameters.n_elements() - n_decayed, 0, group.other_step);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {
-  return {{"parameters", parameters_.masters()},
-          {"mean", mean_},
-          {"square", square_},
-          {"decayed_step", decayed_step_},
-          {"other_step", other_step_}};
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const std::string which = i == 0 ? "" : "." + std::to_string(i + 1);  // "parameters.2"
+    const Group& group = groups_[i];
+    all.insert(all.end(), {{"parameters" + which, group.parameters.masters()},
+                           {"mean" + which, group.mean},
+                           {"square" + which, group.square},
+                           {"decayed_step" + which, group.decayed_step},
+                           {"other_step" + which, group.other_step}});
+  }
+  return all;
+}
+
+void AdamW::restored() {
+  for (Group& group : groups_) group.parameters.publish();
 }
 
 double phase_progress(const PhaseLength& length, std::int64_t steps_done, double seconds) {

@@ -14,19 +14,29 @@ namespace kvscope::engine {
 class AdamW {
  public:
   AdamW(FlatParameters& parameters, const OptimizerOptions& options);
+  /// Others at `rate` times the learning rate of the first; the norm of each is clipped by itself. Before the first step.
+  void add(FlatParameters& parameters, double rate);
+  /// From now on the first parameters stay as they are.
+  void freeze_first() { groups_.front().rate = 0; }
   /// One update from the gradients that have added up; then zeroes them and publishes the new values. Does not wait
   /// for the device.
   void step(double learning_rate);
 
   /// The tensors that a step changes, under names; they are the state itself, not copies. After writing to them call restored().
   std::vector<std::pair<std::string, at::Tensor>> state() const;
-  void restored() { parameters_.publish(); }
+  void restored();
 
  private:
-  FlatParameters& parameters_;
+  struct Group {
+    FlatParameters& parameters;
+    double rate;                          // of the learning rate; 0: frozen
+    at::Tensor mean, square;              // running moments, [n_elements]
+    at::Tensor decayed_step, other_step;  // counts on the device
+  };
+  void step(Group& group, double learning_rate);
+
   OptimizerOptions options_;
-  at::Tensor mean_, square_;              // running moments, [n_elements]
-  at::Tensor decayed_step_, other_step_;  // counts on the device, one a group
+  std::vector<Group> groups_;
 };
 
 /// How far a phase is, in [0, 1]: the greater of the shares of steps and of seconds.

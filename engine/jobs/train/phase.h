@@ -22,6 +22,7 @@ constexpr char kCheckpointSuffix[] = ".checkpoint", kCurveSuffix[] = "_loss.csv"
 constexpr std::uint64_t kHeldoutSalt = 0x68656c646f757400;  // "heldout"
 constexpr std::uint64_t kScorerSalt = 0x73636f7265720000;   // "scorer"
 constexpr std::uint64_t kGateSalt = 0x6761746500000000;     // "gate"
+constexpr std::uint64_t kAdapterSalt = 0x6c6f726100000000;  // "lora"
 
 /// One training: what is trained, from what, where to. Held by train_job.
 struct Training {

@@ -174,6 +174,42 @@ GateKind parse_scorer_kind(const std::string& text, const std::string& file) {
   fail(file, "scorer.kind", text, "mlstm, mlp or linear");
 }
 
+/// The key "adapter": an object, or true for the usual one.
+std::optional<LoraOptions> parse_adapter(const Section& parent, const std::string& file, const std::string& of) {
+  if (!parent->has("adapter")) return std::nullopt;
+  const nlohmann::json& raw = parent->raw().at("adapter");
+  if (raw == false) return std::nullopt;
+  const nlohmann::json holder = {{of + ".adapter", raw == true ? nlohmann::json::object() : raw}};
+  const Section section(holder, of + ".adapter", file, {"rank", "alpha", "targets", "learning_rate"});
+  LoraOptions adapter;
+  adapter.rank = section.integer("rank", adapter.rank, 1, 4096);
+  adapter.alpha = section->number_or("alpha", 2 * adapter.rank, 1e-3, 1e6);
+  adapter.targets = section->texts("targets");
+  adapter.learning_rate = section->number_or("learning_rate", adapter.learning_rate, 1e-8, 1);
+  return adapter;
+}
+
+/// What trains a scorer through the model, and what it must not be beside.
+void parse_student(const Section& section, const std::string& file, ScorerOptions& scorer) {
+  scorer.adapter = parse_adapter(section, file, "scorer");
+  const auto only = [&](const char* key, const char* with, bool fits) {
+    if (section->has(key) && !fits)
+      fail(file, std::string("scorer.") + key, std::string("no ") + with, std::string("it beside ") + with);
+  };
+  only("top_teacher", "adapter", scorer.adapter.has_value());
+  only("lse", "adapter", scorer.adapter.has_value());
+  scorer.top_teacher = section.integer("top_teacher", scorer.top_teacher, 0, 1 << 24);
+  const std::string lse = section->text_or("lse", "dense");
+  if (lse != "dense" && lse != "sparse") fail(file, "scorer.lse", lse, "dense or sparse");
+  scorer.sparse_lse = lse == "sparse";
+  scorer.output_weight = section->number_or("output_weight", 0, 0, 1e6);
+  scorer.output_after = section->integer_or("output_after", 0, 0, 100'000'000);
+  if (scorer.output_weight > 0 && scorer.adapter) {
+    fail(file, "scorer.output_weight", "an adapter beside it",
+         "one of the two: the adapter learns from the output already");
+  }
+}
+
 /// The network and its decay. What another kind has is refused rather than ignored.
 void parse_network(const Section& section, const std::string& file, ScorerOptions& scorer) {
   const std::string is = section->text_or("kind", "mlstm");
@@ -219,7 +255,12 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
                                     "margin_min",
                                     "margin_temperature",
                                     "balance_min",
-                                    "balance_max"}));
+                                    "balance_max",
+                                    "adapter",
+                                    "top_teacher",
+                                    "lse",
+                                    "output_weight",
+                                    "output_after"}));
   ScorerOptions scorer;
   scorer.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 0, .warm_up = 50};
   scorer.batch = 16;
@@ -241,12 +282,13 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
   scorer.margin_temperature = section->number_or("margin_temperature", scorer.margin_temperature, 1e-3, 1e3);
   scorer.balance_min = section->number_or("balance_min", scorer.balance_min, 0, 1);
   scorer.balance_max = section->number_or("balance_max", scorer.balance_max, 1, 1e6);
+  parse_student(section, file, scorer);
   return scorer;
 }
 
 /// Whether kvpop_scorer.json can say it, which stands beside a model that was trained with it.
 bool has_file_of_its_own(const ScorerOptions& scorer) {
-  return scorer.kind == GateKind::kvpop_mlstm && scorer.delay == scorer.window && !scorer.decay;
+  return scorer.kind == GateKind::kvpop_mlstm && scorer.delay == scorer.window && !scorer.decay && !scorer.adapter;
 }
 
 GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
@@ -257,7 +299,8 @@ GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
 
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
   const Section section(json, "gate", file,
-                        phase_keys({"method", "hidden", "bias", "window", "sinks", "threshold", "stages"}));
+                        phase_keys({"method", "hidden", "bias", "window", "sinks", "threshold", "stages", "adapter",
+                                    "hard_share", "anneal", "sampled", "least_probability"}));
   GateOptions gate;
   gate.method = section->text("method");
   gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
@@ -268,6 +311,15 @@ GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int 
   if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
   if (section->has("sinks")) gate.n_sink = section.integer("sinks", 0, 0, length);
   if (section->has("threshold")) gate.threshold = section->number("threshold", -1e6, 1e6);
+  gate.adapter = parse_adapter(section, file, "gate");
+  gate.hard_share = section->number_or("hard_share", 0, 0, 1);
+  gate.anneal = section->integer_or("anneal", 0, 0, 100'000'000);
+  gate.sampled = section->boolean_or("sampled", false);
+  gate.least_probability = section->number_or("least_probability", 0, 0, 0.5);
+  if (gate.hard_share > 0 && !gate.adapter) {
+    fail(file, "gate.hard_share", "no adapter",
+         "one: while the gate is hard it stays as it is, and nothing else would learn");
+  }
   const auto& raw = section->raw();
   if (!raw.contains("stages") || !raw.at("stages").is_array() || raw.at("stages").empty()) {
     fail(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
@@ -321,7 +373,7 @@ Recipe Recipe::parse(const nlohmann::json& json, const std::string& file, const 
   }
   if (json.contains("scorer") || base == nullptr) recipe.scorer = parse_scorer(json, file, recipe.length());
   if (base == nullptr && !has_file_of_its_own(*recipe.scorer)) {
-    fail(file, "scorer", "another network than the delayed mLSTM, or a decay",
+    fail(file, "scorer", "another network than the delayed mLSTM, a decay or an adapter",
          "neither: the model's own scorer is that one");
   }
   if (json.contains("gate")) recipe.gate = parse_gate(json, file, recipe.length());

@@ -12,6 +12,7 @@
 #include "engine/core/files/weights/model_config.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/tasks/text_sequences.h"
+#include "engine/jobs/train/lora_options.h"
 
 namespace kvscope::engine {
 
@@ -84,6 +85,12 @@ struct ScorerOptions : PhaseOptions {
   double margin_min = 0.1;                     // omega_min of eq. 23
   double margin_temperature = 1;               // tau_omega of eq. 23
   double balance_min = 0.5, balance_max = 25;  // clip of eq. 24
+
+  std::optional<LoraOptions> adapter;  // Algorithm 1 whole: the base is trained too, by an adapter
+  int top_teacher = 256;               // likeliest tokens of the dense base in its KL; 0: all
+  bool sparse_lse = false;             // its targets by the student's normaliser (eq. 9)
+  double output_weight = 0;            // of a frozen base's loss through its output (scorer_student.h); 0: none
+  std::int64_t output_after = 0;       // steps of the boundary loss alone before that begins
 };
 
 /// One stage of a gate's training: what it weighs, and for how long.
@@ -101,6 +108,12 @@ struct GateOptions : PhaseOptions {
   std::optional<int> n_sink;        // first tokens whose gate is open
   std::optional<double> threshold;  // that the gate's file says
   std::vector<GateStage> stages;    // each goes on from the one before, with a new optimiser
+
+  std::optional<LoraOptions> adapter;  // the base is trained too
+  double hard_share = 0;         // last part of a stage with the gate frozen and hard at the threshold (SP-KV, TAHG)
+  std::int64_t anneal = 0;       // steps over which it becomes hard (eq. 7)
+  bool sampled = false;          // gates are drawn, 0 or 1, and learn as if they were soft (SP-KV App. B)
+  double least_probability = 0;  // of both values of a drawn gate (eq. 12)
 };
 
 struct Recipe {

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "engine/jobs/train/checkpoint_writer.h"
+
 namespace kvscope::engine {
 namespace {
 
@@ -104,17 +106,12 @@ void ScorerModule::save(const std::filesystem::path& folder, const std::string& 
                 .dims = {.n_layers = model_.n_layers, .n_kv_heads = model_.n_kv_heads, .head_dim = model_.head_dim},
                 .format = "kvscope",
                 .description = description};
-  const auto put = [&](const std::string& name, const at::Tensor& tensor) {
-    const at::Tensor values = tensor.to(at::kCPU).to(at::kFloat).contiguous();
-    const float* data = values.const_data_ptr<float>();
-    gate.tensors[name] = {values.sizes().vec(), std::vector<float>(data, data + values.numel())};
-  };
   for (const auto& spec : parameters_.specs())
-    if (spec.name != "alpha") put(spec.name, parameters_.master(spec.name));
+    if (spec.name != "alpha") gate.tensors[spec.name] = gate_tensor(parameters_.master(spec.name));
   if (options_.decay) {
     std::vector<at::Tensor> layers;
     for (int layer = 0; layer < model_.n_layers; ++layer) layers.push_back(log_gamma(layer));
-    put("log_gamma", at::stack(layers));
+    gate.tensors["log_gamma"] = gate_tensor(at::stack(layers));
   }
   std::filesystem::create_directories(folder);
   save_gate(folder, gate, /*replace=*/true, GateTensorType::bf16);

@@ -3,12 +3,13 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/phase.h"
-#include "engine/jobs/train/scorer_module.h"
+#include "engine/jobs/train/scorer_student.h"
 
 namespace kvscope::engine {
 namespace {
@@ -103,6 +104,8 @@ std::string name_of(const ScorerOptions& options) {
     name += options.mass == FutureMass::sum ? "-sum" : options.mass == FutureMass::rms ? "-rms" : "-max";
   if (options.weight != TargetWeight::mass) name += options.weight == TargetWeight::value ? "-value" : "-output";
   if (options.decay) name += "-decay";
+  if (options.adapter) name += "-joint";
+  if (options.output_weight > 0) name += "-through";
   if (options.window != ScorerOptions().window) name += "-w" + std::to_string(options.window);
   return name;
 }
@@ -114,6 +117,53 @@ class FastProducts {
   ~FastProducts() { at::globalContext().setFloat32MatmulPrecision("highest"); }
 };
 
+/// What is trained: scorers, and with an adapter the base that they are for; the student is the base where there is none.
+struct Trained {
+  DecoderModule base;
+  ScorerModule scorer;
+  std::optional<LoraAdapter> adapter;
+  DecoderModule student;
+
+  static at::ScalarType type_of(const Training& training) {
+    const ScorerOptions& options = *training.recipe.scorer;
+    // A dense pass is cheap and its targets are logarithms of small numbers: float32. Through the student everything is paid twice.
+    const bool through = options.adapter || options.output_weight > 0;
+    return through && training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
+  }
+  explicit Trained(const Training& training)
+      : base(training.recipe.model, training.recipe.length(), training.device, type_of(training), /*trained=*/false),
+        scorer(*training.recipe.scorer, training.recipe.model, training.device),
+        student(base) {
+    read_model(training.base, base);
+    scorer.initialise(training.recipe.seed);
+    if (!training.recipe.scorer->adapter) return;
+    adapter.emplace(*training.recipe.scorer->adapter, training.recipe.model, training.device, type_of(training));
+    adapter->initialise(training.recipe.seed ^ kAdapterSalt);
+    student = base.adapted(*adapter);
+  }
+
+  /// Adds the gradients of one batch.
+  StudentLosses learn(const at::Tensor& ids, const ScorerOptions& options, std::int64_t step, Random& random) const {
+    if (adapter) return joint_lesson(base, student, scorer, ids, options, random);
+    StudentLosses losses{.boundary = accumulate(base, scorer, ids, options, random), .output = {}};
+    if (options.output_weight > 0 && step >= options.output_after) {
+      losses.output = output_lesson(base, scorer, ids, options, random).output;
+    }
+    return losses;
+  }
+};
+
+/// Where the base was trained here, the model's own scorer; else a gate's folder, in facts["folder"].
+void save(const Training& training, const Trained& trained, nlohmann::json& facts) {
+  const ScorerOptions& options = *training.recipe.scorer;
+  if (training.recipe.base) return write_scorer(training.output, trained.scorer, options);
+  const std::filesystem::path folder = training.output / name_of(options);
+  const char* source = trained.adapter ? "KVpop, Algorithm 1; " : "KVpop, eq. 7; ";
+  trained.scorer.save(folder, source + training.recipe.name);
+  if (trained.adapter) trained.adapter->save(folder, training.base.filename().string());
+  facts["folder"] = folder.string();
+}
+
 }  // namespace
 
 nlohmann::json run_scorer_phase(const Training& training) {
@@ -122,40 +172,43 @@ nlohmann::json run_scorer_phase(const Training& training) {
   const FastProducts fast_products;
   // Sequences that the base has not seen: a scorer should not learn attention to memorised text.
   const auto sequences = training.sequences(recipe.seed ^ kScorerSalt);
-  DecoderModule base(recipe.model, recipe.length(), training.device, at::kFloat, /*trained=*/false);
-  read_model(training.base, base);
-  ScorerModule scorer(options, recipe.model, training.device);
-  scorer.initialise(recipe.seed);
-  AdamW optimizer(scorer.parameters(), options.optimizer);
-  at::Tensor sum = at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat));
+  Trained trained(training);
+  AdamW optimizer(trained.scorer.parameters(), options.optimizer);
+  if (trained.adapter) {
+    optimizer.add(trained.adapter->parameters(), options.adapter->learning_rate / options.optimizer.learning_rate);
+  }
+  const bool through = options.adapter || options.output_weight > 0;
+  const auto zero = [&] { return at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat)); };
+  at::Tensor boundary = zero(), output = zero();
   nlohmann::json facts =
       run_steps(training, options, *sequences, optimizer,
                 {.name = "scorer",
-                 .loss_columns = {"loss_boundary"},
+                 .loss_columns = through ? std::vector<std::string>{"loss_boundary", "loss_output"}
+                                         : std::vector<std::string>{"loss_boundary"},
                  .add_gradients =
                      [&](const Batch& batch, std::int64_t step) {
                        Random random(recipe.seed ^ kScorerSalt, static_cast<std::uint64_t>(step) + 1);
                        const at::Tensor ids = ids_tensor(batch, training.device).narrow(1, 0, recipe.length());
-                       sum += accumulate(base, scorer, ids, options, random);
+                       const StudentLosses losses = trained.learn(ids, options, step, random);
+                       boundary += losses.boundary;
+                       if (losses.output.defined()) output += losses.output;
                      },
                  .report = [&](std::int64_t n_steps) {  // one budget a step: a single step's loss says little
-                   const double loss = sum.item<double>() / static_cast<double>(n_steps);
-                   sum.zero_();
-                   char text[64];
-                   std::snprintf(text, sizeof text, "boundary loss %.4f", loss);
-                   return LossReport{{loss}, text};
+                   LossReport report{{boundary.item<double>() / static_cast<double>(n_steps)}, ""};
+                   if (through) report.values.push_back(output.item<double>() / static_cast<double>(n_steps));
+                   boundary = zero(), output = zero();
+                   char text[80];
+                   std::snprintf(text, sizeof text, through ? "boundary loss %.4f  output %.4f" : "boundary loss %.4f",
+                                 report.values.front(), report.values.back());
+                   report.text = text;
+                   return report;
                  }});
   if (facts["status"] == "cancelled") return facts;
   facts.erase("last");
-  if (recipe.base) {
-    write_scorer(training.output, scorer, options);
-  } else {
-    const std::string name = name_of(options);
-    scorer.save(training.output / name, "KVpop, eq. 7; " + recipe.name);
-    facts["folder"] = (training.output / name).string();
-  }
-  facts["parameters"] = scorer.parameters().n_elements();
-  facts["heldout_oracle_recall"] = heldout_recall(base, scorer, *training.heldout(), options);
+  save(training, trained, facts);
+  facts["parameters"] =
+      trained.scorer.parameters().n_elements() + (trained.adapter ? trained.adapter->parameters().n_elements() : 0);
+  facts["heldout_oracle_recall"] = heldout_recall(trained.student, trained.scorer, *training.heldout(), options);
   return facts;
 }
 

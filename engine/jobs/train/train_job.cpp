@@ -124,7 +124,15 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   if (phase != "all" && phase != "base" && phase != "scorer" && phase != "gate") {
     throw Error({.code = ExitCode::usage, .where = "--phase", .found = phase, .expected = "all, base, scorer or gate"});
   }
-  if (recipe.gate) find_gate_method(recipe.gate->method, source);  // known before a corpus is read
+  if (recipe.gate) {  // known before a corpus is read
+    const GateMethod& method = find_gate_method(recipe.gate->method, source);
+    if (!method.kind && !recipe.gate->adapter) {
+      throw Error({.file = source,
+                   .where = "gate.adapter",
+                   .found = "none",
+                   .expected = "one: " + std::string(method.name) + " has no gate to train"});
+    }
+  }
   const at::Device device = training_device(args.value("device", "auto"));
   const Corpus corpus = config ? Corpus::open_for(base, data, recipe.model.vocab_size, recipe.heldout_share)
                                : Corpus::open(data, recipe.model.vocab_size, recipe.heldout_share);

@@ -26,7 +26,7 @@ void TrainingCheckpoint::save(const TrainingPoint& point) const {
   std::vector<TensorToWrite> tensors;
   for (const auto& [name, tensor] : optimizer_.state()) {
     values.push_back(tensor.detach().to(at::kCPU).contiguous());
-    if (name == "parameters" && !values.back().isfinite().all().item<bool>()) {
+    if (name.starts_with("parameters") && !values.back().isfinite().all().item<bool>()) {
       throw Error({.where = "step " + std::to_string(point.step),
                    .found = "parameters that are not finite",
                    .expected = "numbers",

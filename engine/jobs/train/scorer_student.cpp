@@ -1,0 +1,89 @@
+#include "engine/jobs/train/scorer_student.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include "engine/jobs/train/boundary_loss.h"
+#include "engine/jobs/train/distillation.h"
+#include "engine/jobs/train/future_target.h"
+#include "engine/jobs/train/running_top_k.h"
+
+namespace kvscope::engine {
+namespace {
+
+/// One budget for all layers of a step: what a cache of that size would have computed.
+CacheBudget draw_budget(const ScorerOptions& options, Random& random) {
+  return {options.n_sink, options.window, options.top_k[random.below(options.top_k.size())]};
+}
+
+at::Tensor all_priorities(const ScorerModule& scorer, int layer, const DecoderModule::Heads& heads) {
+  const at::Tensor raw = scorer.scores(layer, heads.k, heads.v);
+  return scorer.priorities(layer, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
+}
+
+at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
+  const c10::NoGradGuard no_grad;
+  return base.hidden(ids);
+}
+
+/// Adds the gradients of eq. 7 at sampled contests of one layer; returns the loss.
+at::Tensor teach_boundary(const ScorerModule& scorer, int layer, const DecoderModule::Heads& heads,
+                          const at::Tensor& target, int top_k, const ScorerOptions& options, Random& random) {
+  const auto queries = sample_queries(random, options, top_k, static_cast<int>(heads.k.size(1)));
+  const BoundaryPairs pairs = boundary_pairs(target, queries, top_k, options);
+  const at::Tensor tokens = at::cat({pairs.newcomer, pairs.boundary}, 2);
+  const auto halves = scorer.priorities(layer, scorer.scores(layer, heads.k, heads.v, tokens), tokens).chunk(2, 2);
+  const at::Tensor loss = boundary_loss(halves[0], halves[1], pairs, options.temperature);
+  loss.backward();
+  return loss.detach();
+}
+
+}  // namespace
+
+StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
+                           const at::Tensor& ids, const ScorerOptions& options, Random& random) {
+  const CacheBudget budget = draw_budget(options, random);
+  const at::Tensor teacher = dense_hidden(base, ids);
+  const int n_layers = base.config().n_layers;
+  at::Tensor boundary = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
+  at::Tensor x = base.embed(ids);
+  for (int layer = 0; layer < n_layers; ++layer) {
+    const auto heads = student.project(layer, x);
+    const double scale = base.config().attention_scale(layer);
+    at::Tensor lifetimes, target;
+    {
+      const c10::NoGradGuard no_grad;
+      lifetimes = running_top_k(all_priorities(scorer, layer, heads), budget);
+      const at::Tensor weight = value_weight(heads.v, options.weight, base.output_projection(layer));
+      target = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass, scale, weight,
+                                 options.sparse_lse ? lifetimes : at::Tensor())
+                   .target;
+    }
+    boundary += teach_boundary(scorer, layer, heads, target, budget.top_k, options, random) / n_layers;
+    x = student.finish(layer, x, lifetime_attention(heads.q, heads.k, heads.v, lifetimes, scale));
+  }
+  const at::Tensor kl =
+      distillation(student.final_norm(x).flatten(0, 1), teacher.flatten(0, 1), base.output(), options.top_teacher);
+  kl.backward();
+  return {boundary, kl.detach()};
+}
+
+StudentLosses output_lesson(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
+                            const ScorerOptions& options, Random& random) {
+  const CacheBudget budget = draw_budget(options, random);
+  const at::Tensor dense = dense_hidden(base, ids).to(at::kFloat);
+  // LibTorch's attention cannot give the gradient of a bias alone: one of its other inputs must want one, and all of them come from here.
+  at::Tensor x = base.embed(ids).detach().requires_grad_(true);
+  for (int layer = 0; layer < base.config().n_layers; ++layer) {
+    const auto heads = base.project(layer, x);
+    const at::Tensor attention =
+        soft_top_k_attention(heads.q, heads.k, heads.v, all_priorities(scorer, layer, heads), budget,
+                             options.temperature, base.config().attention_scale(layer));
+    x = base.finish(layer, x, attention);
+  }
+  const at::Tensor distance = (base.final_norm(x).to(at::kFloat) - dense).square().mean() / dense.square().mean();
+  (distance * options.output_weight).backward();
+  return {{}, distance.detach()};
+}
+
+}  // namespace kvscope::engine

@@ -1,0 +1,37 @@
+#pragma once
+// A batch through a model that sees only what a scorer keeps: what KVpop's Algorithm 1 and the scorers trained through the model's
+// output learn from.
+
+#include <ATen/core/Tensor.h>
+
+#include "engine/core/support/random.h"
+#include "engine/jobs/train/decoder_module.h"
+#include "engine/jobs/train/recipe.h"
+#include "engine/jobs/train/scorer_module.h"
+
+namespace kvscope::engine {
+
+/// Of one batch, without gradients, still on the device.
+struct StudentLosses {
+  at::Tensor boundary;  // of the scorers, eq. 7, mean over layers; undefined where they learn from the output
+  at::Tensor output;    // what keeps the model's output
+};
+
+/// KVpop's Algorithm 1 for one batch of ids [B, T]: layer by layer the student scores its own keys and values, its attention sees what
+/// running top-k keeps by them, and the scorers learn from the student's own future attention; the adapter learns from
+///
+///     KL(dense base || student) of the next token, over the base's top_teacher likeliest (distillation.h)
+///
+/// Scorer inputs are detached, so that each loss reaches its own parameters only. Adds the gradients of both.
+StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
+                           const at::Tensor& ids, const ScorerOptions& options, Random& random);
+
+/// A frozen base whose attention has a soft boundary (soft_top_k_attention): the scorers learn from
+///
+///     |h - h_dense|^2 / |h_dense|^2     of the last hidden states, as WG-KV's gates do
+///
+/// Adds output_weight times its gradients to the scorers'.
+StudentLosses output_lesson(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
+                            const ScorerOptions& options, Random& random);
+
+}  // namespace kvscope::engine

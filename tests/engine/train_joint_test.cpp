@@ -1,0 +1,175 @@
+// Trainings of a base with its gate or scorer, whole and small: what they leave, what stays as it was, and what a recipe must not ask.
+
+#include <ATen/ATen.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/files/gate/gate_file.h"
+#include "engine/core/files/weights/lora_file.h"
+#include "engine/core/support/json_file.h"
+#include "engine/jobs/job.h"
+#include "engine/jobs/train/gate_module.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temp_folder.h"
+
+using namespace kvscope;
+using namespace kvscope::engine;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+
+nlohmann::json gate_recipe(const std::string& method, int steps = 4) {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "text"}, {"length", 64}, {"facts_share", 0}}},
+          {"gate",
+           {{"method", method},
+            {"window", 16},
+            {"batch", 1},
+            {"log_every", 1},
+            {"warm_up", 0},
+            {"adapter", {{"rank", 2}, {"learning_rate", 1e-2}}},
+            {"stages", {{{"steps", steps}}}}}}};
+}
+
+nlohmann::json scorer_recipe() {
+  return {{"name", "test"},
+          {"seed", 3},
+          {"data", {{"kind", "text"}, {"length", 96}, {"facts_share", 0}}},
+          {"scorer",
+           {{"steps", 4},
+            {"batch", 1},
+            {"window", 8},
+            {"top_k", {16}},
+            {"queries", 8},
+            {"log_every", 1},
+            {"warm_up", 0},
+            {"heldout_sequences", 1},
+            {"adapter", {{"rank", 2}, {"learning_rate", 1e-2}}}}}};
+}
+
+std::vector<double> losses_of(const nlohmann::json& recipe, const fs::path& output) {
+  std::vector<double> losses;
+  JobContext context;
+  context.row = [&](const std::string&, const nlohmann::json& row) { losses.push_back(row["loss_output"]); };
+  train_job({{"recipe", recipe},
+             {"base", kModel.string()},
+             {"data", kText.string()},
+             {"output", output.string()},
+             {"device", "cpu"},
+             {"threads", 1}},
+            context);
+  return losses;
+}
+
+/// Of the matrices B of an adapter's file: 0 where nothing was learnt.
+bool has_learnt(const fs::path& folder) {
+  const LoraFile adapter = LoraFile::open(folder);
+  for (const auto& [name, pair] : adapter.pairs()) {
+    std::vector<std::byte> bytes(pair.b->end - pair.b->begin);
+    adapter.file().read(*pair.b, bytes);
+    for (const std::byte byte : bytes) {
+      if (byte != std::byte{0}) return true;
+    }
+  }
+  return false;
+}
+
+std::string refusal(const nlohmann::json& recipe) {
+  const test::TempFolder scratch;
+  return test::error_of([&] { losses_of(recipe, scratch / "out"); });
+}
+
+}  // namespace
+
+TEST_CASE("a joint training leaves the gate and the adapter that go together, in one folder") {
+  const test::TempFolder scratch;
+  const std::string method = GENERATE("sp-kv", "wg-kv", "dms");
+  CAPTURE(method);
+  losses_of(gate_recipe(method), scratch / "out");
+  const fs::path folder = scratch / "out" / (method + "-joint");
+  CHECK(load_gate(folder, ModelConfig::load(kModel)).config.window == 16);
+  CHECK(LoraFile::open(folder).rank() == 2);
+  CHECK(has_learnt(folder));
+}
+
+TEST_CASE("a base trained under the mask of sinks and window, or dense as a control, is an adapter alone") {
+  const test::TempFolder scratch;
+  const std::string method = GENERATE("streaming", "full");
+  CAPTURE(method);
+  const std::vector<double> losses = losses_of(gate_recipe(method), scratch / "out");
+  const fs::path folder = scratch / "out" / (method + "-joint");
+  CHECK(losses.front() > 0);  // the mask hides something, the text is not known
+  CHECK(has_learnt(folder));
+  CHECK_FALSE(gate_format(folder).has_value());
+}
+
+TEST_CASE("while gates are hard the predictor stays as it is, and the base learns") {
+  const test::TempFolder scratch;
+  nlohmann::json recipe = gate_recipe("sp-kv");
+  recipe["gate"].update({{"hard_share", 1.0}, {"hidden", 4}});
+  losses_of(recipe, scratch / "out");
+  const fs::path folder = scratch / "out/sp-kv-joint";
+  GateModule untouched(GateKind::sp_kv, 4, ModelConfig::load(kModel), at::kCPU);
+  untouched.initialise(3, 5);
+  untouched.save(scratch / "untouched", load_gate(folder).config, "");
+  CHECK(load_gate(folder).hash == load_gate(scratch / "untouched").hash);
+  CHECK(has_learnt(folder));
+
+  recipe["gate"]["hard_share"] = 0.5;
+  losses_of(recipe, scratch / "half");
+  CHECK(load_gate(scratch / "half/sp-kv-joint").hash != load_gate(scratch / "untouched").hash);
+}
+
+TEST_CASE("gates that are drawn cost more than soft ones that are open, and learn all the same") {
+  const test::TempFolder scratch;
+  nlohmann::json recipe = gate_recipe("sp-kv", 1);
+  const double soft = losses_of(recipe, scratch / "soft").front();
+  recipe["gate"].update({{"sampled", true}, {"least_probability", 0.5}});  // every gate is the toss of a coin
+  const double drawn = losses_of(recipe, scratch / "drawn").front();
+  CHECK(drawn > soft);
+  GateModule untouched(GateKind::sp_kv, 128, ModelConfig::load(kModel), at::kCPU);
+  untouched.initialise(3, 5);
+  untouched.save(scratch / "untouched", load_gate(scratch / "drawn/sp-kv-joint").config, "");
+  CHECK(load_gate(scratch / "drawn/sp-kv-joint").hash != load_gate(scratch / "untouched").hash);
+}
+
+TEST_CASE("Algorithm 1 leaves scorer and adapter, and what the cache loses costs something") {
+  const test::TempFolder scratch;
+  nlohmann::json recipe = scorer_recipe();
+  recipe["scorer"]["steps"] = 8;
+  const std::vector<double> losses = losses_of(recipe, scratch / "out");
+  const fs::path folder = scratch / "out/kvpop-joint-w8";
+  CHECK(load_gate(folder, ModelConfig::load(kModel)).config.kind == GateKind::kvpop_mlstm);
+  CHECK(has_learnt(folder));
+  CHECK(losses.size() == 8);
+  CHECK(losses.front() > 0);
+}
+
+TEST_CASE("what a joint recipe must not ask is refused by its key") {
+  nlohmann::json wrong = gate_recipe("streaming");
+  wrong["gate"].erase("adapter");
+  CHECK(refusal(wrong).find("gate.adapter: none; expected one: streaming has no gate to train") != std::string::npos);
+  wrong = gate_recipe("sp-kv");
+  wrong["gate"]["adapter"]["targets"] = {"q_proj", "head"};
+  CHECK(refusal(wrong).find("adapter.targets: \"head\"; expected some of q_proj, k_proj") != std::string::npos);
+  wrong = gate_recipe("sp-kv");
+  wrong["gate"]["adapter"]["ranks"] = 3;
+  CHECK(refusal(wrong).find("gate.adapter.ranks") != std::string::npos);
+  wrong = gate_recipe("sp-kv");
+  wrong["gate"].erase("adapter");
+  wrong["gate"]["hard_share"] = 0.5;
+  CHECK(refusal(wrong).find("gate.hard_share: no adapter") != std::string::npos);
+  wrong = scorer_recipe();
+  wrong["scorer"]["output_weight"] = 1;
+  CHECK(refusal(wrong).find("scorer.output_weight: an adapter beside it") != std::string::npos);
+  wrong = scorer_recipe();
+  wrong["scorer"].erase("adapter");
+  wrong["scorer"]["lse"] = "sparse";
+  CHECK(refusal(wrong).find("scorer.lse: no adapter") != std::string::npos);
+}
