@@ -299,9 +299,7 @@ TokenStripView::Chip TokenStripView::chip(ColourMode mode, const HeadAtQuery& he
     return value_chip((score_at(*head.run, head.layer, head.kv_head, token) - scores_.lo) / (scores_.hi - scores_.lo));
   }
   if (mode == ColourMode::kept_heads) {
-    // What the rule keeps is no choice of any head.
-    const TokenState in_cache = head.cache_state(token);
-    if (in_cache != TokenState::kept && in_cache != TokenState::evicted) return value_chip(NAN);
+    if (!head.chosen(token)) return value_chip(NAN);
     return value_chip(static_cast<double>(kept_heads(*head.run, head.layer, token, head.q)) /
                       head.run->evict_at.n_kv_heads());
   }

@@ -2,12 +2,15 @@
 
 #include <cairo.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "engine/core/support/json_file.h"
+#include "views/widgets/imgui_compat.h"
 
 namespace kvscope::test {
 
@@ -56,6 +59,70 @@ std::set<std::uint32_t> HeadlessWindow::colours_in(const std::string& item) cons
     }
   }
   return colours;
+}
+
+namespace {
+
+using GlyphCorners = std::array<float, 4>;  // of the atlas: left, top, right, bottom
+
+std::map<GlyphCorners, std::uint32_t> glyphs_of_atlas() {
+  std::map<GlyphCorners, std::uint32_t> glyphs;
+  for (const ImFont* font : ImGui::GetIO().Fonts->Fonts) {
+    for (const ImFontGlyph& glyph : views::glyphs_of(*font))
+      glyphs[{glyph.U0, glyph.V0, glyph.U1, glyph.V1}] = glyph.Codepoint;
+  }
+  return glyphs;
+}
+
+void append_utf8(std::string& text, std::uint32_t c) {
+  if (c < 0x80) {
+    text += static_cast<char>(c);
+    return;
+  }
+  if (c < 0x800) {
+    text += static_cast<char>(0xc0 | (c >> 6));
+  } else {
+    text += static_cast<char>(0xe0 | (c >> 12));
+    text += static_cast<char>(0x80 | ((c >> 6) & 0x3f));
+  }
+  text += static_cast<char>(0x80 | (c & 0x3f));
+}
+
+}  // namespace
+
+std::string HeadlessWindow::written_in(const std::string& item) const {
+  const auto rect = items.find(item);
+  return rect ? written_in(*rect) : "(not drawn)";
+}
+
+std::string HeadlessWindow::written_in(const views::ItemRect& rect) const {
+  const std::map<GlyphCorners, std::uint32_t> glyphs = glyphs_of_atlas();
+  const ImDrawData& drawn = *ImGui::GetDrawData();
+  std::string text;
+  const auto within = [](float x, float y, float left, float top, float right, float bottom) {
+    return x >= left && x <= right && y >= top && y <= bottom;
+  };
+  for (int i = 0; i < drawn.CmdListsCount; ++i) {
+    const ImDrawList& list = *drawn.CmdLists[i];
+    for (const ImDrawCmd& command : list.CmdBuffer) {
+      // The first triangle of a glyph: top left, top right, bottom right.
+      for (unsigned k = 0; k + 2 < command.ElemCount; k += 3) {
+        const auto vertex = [&](unsigned n) -> const ImDrawVert& {
+          return list.VtxBuffer[static_cast<int>(command.VtxOffset +
+                                                 list.IdxBuffer[static_cast<int>(command.IdxOffset + k + n)])];
+        };
+        const ImDrawVert &min = vertex(0), &max = vertex(2);
+        const auto glyph = glyphs.find({min.uv.x, min.uv.y, max.uv.x, max.uv.y});
+        if (glyph == glyphs.end()) continue;
+        const float x = (min.pos.x + max.pos.x) / 2, y = (min.pos.y + max.pos.y) / 2;
+        const ImVec4& clip = command.ClipRect;
+        if (within(x, y, clip.x, clip.y, clip.z, clip.w) &&
+            within(x, y, rect.x, rect.y, rect.x + rect.w, rect.y + rect.h))
+          append_utf8(text, glyph->second);
+      }
+    }
+  }
+  return text;
 }
 
 void HeadlessWindow::click(const std::string& item, const std::function<void()>& draw) {

@@ -29,6 +29,10 @@ class HeadlessWindow {
   int n_vertices() const { return n_vertices_; }
   /// What was painted within the item in the last frame, as ImGui has colours: one or more corners of each shape.
   std::set<std::uint32_t> colours_in(const std::string& item) const;
+  /// The characters that were painted within it in the last frame, in the order of painting and without blanks: read
+  /// from the glyphs of the draw lists, whatever the registry says of the item.
+  std::string written_in(const views::ItemRect& rect) const;
+  std::string written_in(const std::string& item) const;
 
   views::NullTextureBackend textures;
   views::ItemRegistry items;

@@ -11,6 +11,8 @@ std::string describe_run(const RunRecord& run) {
   if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
     text += " (" + describe_budget(budget, run.n_positions) + ")";
   }
+  for (const PolicyChange& change : run.changes)
+    text += ", from query " + std::to_string(change.q) + " on " + change.policy.to_string();
   return text + ".";
 }
 

@@ -36,13 +36,17 @@ TokenState HeadAtQuery::state(std::int32_t t) const {
   return kept && !run->reads.empty() && !reads().reads(t) ? TokenState::unread : in_cache;
 }
 
-Verdict HeadAtQuery::verdict(std::int32_t t) const {
+bool HeadAtQuery::chosen(std::int32_t t) const {
   const TokenState now = cache_state(t);
-  if (now != TokenState::kept && now != TokenState::evicted) return Verdict::none;
+  return now == TokenState::kept || now == TokenState::evicted;
+}
+
+Verdict HeadAtQuery::verdict(std::int32_t t) const {
+  if (!chosen(t)) return Verdict::none;
   if (!oracle_) oracle_ = std::make_shared<const OracleSet>(*run, layer, kv_head, q);
   if (!oracle_->judges(t)) return Verdict::none;
   const bool oracle_keeps = oracle_->keeps(t);
-  if (now == TokenState::kept) return oracle_keeps ? Verdict::kept_rightly : Verdict::kept_wrongly;
+  if (cache_state(t) == TokenState::kept) return oracle_keeps ? Verdict::kept_rightly : Verdict::kept_wrongly;
   return oracle_keeps ? Verdict::missed : Verdict::dropped_rightly;
 }
 

@@ -26,6 +26,8 @@ struct HeadAtQuery {
   TokenState state(std::int32_t t) const;
   /// The same, whatever the query reads of it.
   TokenState cache_state(std::int32_t t) const;
+  /// Whether a choice of the policy put it where it is: sinks and the window are kept by rule.
+  bool chosen(std::int32_t t) const;
   /// What this query reads.
   const HeadReads& reads() const;
   /// The policy's choice on token t against the oracle's.

@@ -151,7 +151,7 @@ Colour cell_colour(const Row& row, int t, const ColourScale& scale, bool dark) {
     case ColourMode::score:
       return scale(score_at(*at.run, at.layer, at.kv_head, t));
     case ColourMode::kept_heads:
-      return scale(kept_heads(*at.run, at.layer, t, at.q));
+      return at.chosen(t) ? scale(kept_heads(*at.run, at.layer, t, at.q)) : Colour{0, 0, 0, 0};
     case ColourMode::oracle:
       break;
   }
@@ -270,6 +270,7 @@ std::string describe(const RunRecord& run, const TokenStripOptions& o, const Ran
   text += ", at query position " + std::to_string(rows.rows[0].at.q) + "; tokens " + std::to_string(range.begin) + "–" +
           std::to_string(range.end - 1);
   text += range.evictable ? ", all of them evictable (behind the sinks, before the window). " : ". ";
+  if (rows.any(ColourMode::kept_heads) && !range.evictable) text += "Hatched: sinks and window, kept by rule. ";
   text += (o.with_b ? "A: " : "") + describe_run(run);
   if (o.with_b)
     text += " B, its state of the same token, hatched where the tokens differ: " + describe_run(*rows.rows[1].at.run);

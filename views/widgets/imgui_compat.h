@@ -17,6 +17,8 @@ inline CapSpan cap_span(ImFont* font, float size) {
 }
 inline bool has_glyph(ImFont* font, ImWchar c) { return font->IsGlyphInFont(c); }
 inline float font_size(ImFont* font) { return font->LegacySize; }
+/// Of the size that it was drawn at last.
+inline const ImVector<ImFontGlyph>& glyphs_of(const ImFont& font) { return font.LastBaked->Glyphs; }
 inline void push_font(ImFont* font) { ImGui::PushFont(font, font->LegacySize); }
 #else
 inline CapSpan cap_span(ImFont* font, float size) {
@@ -26,6 +28,7 @@ inline CapSpan cap_span(ImFont* font, float size) {
 }
 inline bool has_glyph(ImFont* font, ImWchar c) { return font->FindGlyphNoFallback(c) != nullptr; }
 inline float font_size(ImFont* font) { return font->FontSize; }
+inline const ImVector<ImFontGlyph>& glyphs_of(const ImFont& font) { return font.Glyphs; }
 inline void push_font(ImFont* font) { ImGui::PushFont(font); }
 #endif
 
