@@ -31,14 +31,22 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
   return changed;
 }
 
+// What stands in the control.
+std::string value_text(const ParameterInfo& info, double value, int n_positions) {
+  if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
+  if (is_share(info, value)) return fixed_text(100 * value, shown_decimals(100 * value, 0)) + " %";
+  return fixed_text(value, shown_decimals(value, info.slider_of(n_positions).decimals));
+}
+
 bool draw_share(const std::string& label, double& value) {
   auto percent = static_cast<float>(100 * value);
-  if (!ImGui::SliderFloat(label.c_str(), &percent, 1, 99, "%.0f %%", ImGuiSliderFlags_AlwaysClamp)) return false;
+  const std::string format = "%." + std::to_string(shown_decimals(100 * value, 0)) + "f %%";
+  if (!ImGui::SliderFloat(label.c_str(), &percent, 1, 99, format.c_str(), ImGuiSliderFlags_AlwaysClamp)) return false;
   value = std::round(percent) / 100.0;
   return true;
 }
 
-// Moved to a value with as many decimals as it shows; what lies beyond the slider can be typed.
+// Moved to a value with the slider's decimals; what lies beyond the slider can be typed.
 bool draw_value(const ParameterInfo& info, const std::string& label, int n_positions, double& value) {
   if (info.kind == ParameterKind::choice) return draw_choice(info, label, value);
   if (is_share(info, value)) return draw_share(label, value);
@@ -46,7 +54,7 @@ bool draw_value(const ParameterInfo& info, const std::string& label, int n_posit
   const int flags = ImGuiSliderFlags_AlwaysClamp | (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
   const auto lo = static_cast<float>(std::min(slider.min, value)), hi = static_cast<float>(std::max(slider.max, value));
   auto x = static_cast<float>(value);
-  const std::string format = "%." + std::to_string(slider.decimals) + "f";
+  const std::string format = "%." + std::to_string(shown_decimals(value, slider.decimals)) + "f";
   if (!ImGui::SliderFloat(label.c_str(), &x, lo, hi, format.c_str(), flags)) return false;
   const double scale = std::pow(10.0, slider.decimals);
   value = std::clamp(std::round(static_cast<double>(x) * scale) / scale, info.min, info.max);
@@ -105,9 +113,10 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   double value = policy.value(info.name);
   const bool used = policy_of(policy).uses(policy, info.name);
   ImGui::BeginDisabled(!used);
+  const std::string text = value_text(info, value, panel.session.n_positions());
   bool changed = draw_value(info, "##" + title, panel.session.n_positions(), value);
   panel.services.items->add_text("policy." + std::string(info.name), views::last_item(),
-                                 (used ? "" : "disabled ") + number_text(value));
+                                 (used ? "" : "disabled ") + text);
   tooltip(panel, info.definition);
   if (info.may_be_share) {
     ImGui::SameLine();
@@ -119,6 +128,15 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
 }
 
 }  // namespace
+
+int shown_decimals(double value, int least) {
+  for (int n = least; n < 6; ++n) {
+    const double scale = std::pow(10.0, n);
+    // Numbers of a gate may have been float32.
+    if (std::abs(std::round(value * scale) / scale - value) < 1e-7 * std::max(1.0, std::abs(value))) return n;
+  }
+  return std::max(least, 6);
+}
 
 void draw_policy_parameters(Panel& panel) {
   const PolicySpec policy = panel.session.policy_in_effect();

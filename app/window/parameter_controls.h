@@ -5,6 +5,9 @@ namespace kvscope::app {
 
 struct Panel;
 
+/// As many decimals as the value has, at least `least` and at most 6: a slider writes no other number than what will run.
+int shown_decimals(double value, int least);
+
 /// Shown is what will run: what nobody wrote has the gate's own number, and beside one that was written stands what the
 /// gate says of it. A parameter that the others make meaningless is disabled.
 void draw_policy_parameters(Panel& panel);

@@ -97,7 +97,19 @@ double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, in
   return kind == BudgetSpec::Kind::tokens ? tokens : kind == BudgetSpec::Kind::keep ? keep : 1 / keep;
 }
 
-// What the slider was moved to, rounded to what it shows.
+std::string number_format(double value, int decimals, const char* unit) {
+  return "%." + std::to_string(shown_decimals(value, decimals)) + "f" + unit;
+}
+
+// What stands in the slider.
+std::string budget_text(const BudgetSpec& budget) {
+  if (budget.kind == BudgetSpec::Kind::tokens) return fixed_text(budget.value, 0) + " tokens";
+  const bool keep = budget.kind == BudgetSpec::Kind::keep;
+  const double value = keep ? 100 * budget.value : budget.value;
+  return fixed_text(value, shown_decimals(value, keep ? 0 : 1)) + (keep ? " %" : "×");
+}
+
+// What the slider was moved to, rounded to whole per cent or a tenth.
 std::optional<double> budget_slider(const PolicySpec& policy, int n_positions) {
   const auto value_of = [&](const char* name) {
     const auto it = policy.values.find(name);
@@ -116,11 +128,14 @@ std::optional<double> budget_slider(const PolicySpec& policy, int n_positions) {
     case BudgetSpec::Kind::keep: {
       float percent = value * 100;
       const float min = n > 0 ? std::ceil(100 * least / n) : 1.f;
-      if (!slider(percent, std::clamp(min, 1.f, 99.f), 100, "%.0f %%")) return std::nullopt;
+      if (!slider(percent, std::clamp(min, 1.f, 99.f), 100,
+                  number_format(100 * policy.budget->value, 0, " %%").c_str()))
+        return std::nullopt;
       return std::round(percent) / 100.0;
     }
     case BudgetSpec::Kind::compression:
-      if (!slider(value, 1, n > 0 ? std::max(1.5f, n / least) : 32.f, "%.1f×", ImGuiSliderFlags_Logarithmic))
+      if (!slider(value, 1, n > 0 ? std::max(1.5f, n / least) : 32.f,
+                  number_format(policy.budget->value, 1, "×").c_str(), ImGuiSliderFlags_Logarithmic))
         return std::nullopt;
       return std::round(value * 10) / 10.0;
   }
@@ -143,7 +158,7 @@ void draw_budget(Panel& panel) {
 
   ImGui::SetNextItemWidth(-1);
   const std::optional<double> chosen = budget_slider(policy, n_positions);
-  panel.item("policy.budget");
+  panel.services.items->add_text("policy.budget", views::last_item(), budget_text(*policy.budget));
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
   draw_text(panel.theme().fonts.small, panel.theme().palette.muted,
             n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");

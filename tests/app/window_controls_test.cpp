@@ -43,7 +43,7 @@ TEST_CASE("Sliders reach what a parameter may be, with the decimals that they sh
   CHECK(window.text("policy.full") == "0.286");
   window.command("policy.set", {{"policy", "hybrid:heads=a"}});
   window.frames(2);
-  CHECK(window.text("policy.full") == "disabled 0.5");  // its own share of this model's heads
+  CHECK(window.text("policy.full") == "disabled 0.500");  // its own share of this model's heads
   CHECK(window.text("policy.heads_note").find("heads global = ") != std::string::npos);
   CHECK(window.text("policy.heads_note").find("A: 3 local : 1 global") != std::string::npos);
 }
@@ -64,8 +64,26 @@ TEST_CASE("The panel shows the gate's own numbers, and beside one that was writt
   window.frames(3);
   CHECK(window.text("policy.window") == "20");
   CHECK(window.text("policy.window.own") == "the gate's own: 64");
-  CHECK(window.text("policy.threshold") == "0.5");
+  CHECK(window.text("policy.threshold") == "0.50");
   CHECK(window.text("policy.threshold.own") == "the gate's own: 0.75");
+}
+
+// W16: a threshold of 0.5375 stood there as 0.54, a budget of 12.5 % as 12 %.
+TEST_CASE("A slider writes all decimals of a number that it was given, of a gate, a budget or a share") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--gate sp_kv,0.5375,64")});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  const auto text_under = [&](const char* policy, const char* item) {
+    window.command("policy.set", {{"policy", policy}});
+    window.frames(3);
+    return window.text(item);
+  };
+  CHECK(text_under("sp-kv", "policy.threshold") == "0.5375");
+  CHECK(text_under("kvpop:keep=12.5%", "policy.budget") == "12.5 %");
+  CHECK(text_under("tova:compression=3.25", "policy.budget") == "3.25×");
+  CHECK(text_under("quest:read=12.5%", "policy.read") == "12.5 %");
+  CHECK(text_under("hybrid:heads=c", "policy.heads") == "c");
 }
 
 TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {
@@ -75,7 +93,7 @@ TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the 
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("policy.set", {{"policy", "quest:read=25%"}});
   window.frames(3);
-  CHECK(window.text("policy.read") == "0.25");
+  CHECK(window.text("policy.read") == "25 %");
   CHECK(window.text("policy.read_unit") == "%");
   window.drag("policy.read", 0.25, 0.6);
   CHECK(value_of(window, "read") == Approx(0.6).margin(0.05));
@@ -99,15 +117,25 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   window.command("run.max_tokens", {{"n", 400}});
   window.command("run.start");
   window.wait({{"/progress/phase", "decode"}, {"/progress/value", {{"at_least", 10}}}});
+  const double before = window.state()["progress"]["value"];
   window.frames(3);
   const std::string running = window.text("status");
+  const double after = window.state()["progress"]["value"];
   CHECK(running.starts_with("decode "));
   CHECK(running.find(" / 400, ") != std::string::npos);
   CHECK(running.find(" tok/s, 0:") != std::string::npos);
+  const double decoded = std::stod(running.substr(std::string("decode ").size()));
+  CHECK(decoded >= before);
+  CHECK(decoded <= after);
+  const double per_second = std::stod(running.substr(running.find(", ") + 2));
+  CHECK(per_second > 0);
+  CHECK(per_second <= 50);  // it sleeps 20 ms a token
   window.command("run.cancel");
   window.wait({{"/running", false}});
   window.frames(3);
-  CHECK(window.text("status").starts_with("stopped at "));
+  const auto run = window.state()["a"];
+  const int n_new = run["n_tokens"].get<int>() - run["prompt_len"].get<int>();
+  CHECK(window.text("status") == "stopped at " + std::to_string(n_new) + " of 400 new tokens");
 }
 
 TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny sample is one entry of the menu away") {
