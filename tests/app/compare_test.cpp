@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "app/cli/output.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
@@ -288,6 +290,29 @@ TEST_CASE("compare --policy measures a run under its own policy with its changes
     CHECK(forced["runs"][i]["nll"]["recorded"] != measured["nll"]["recorded"]);
     CHECK(chunked["runs"][i]["nll"]["recorded"] != forced["runs"][i]["nll"]["recorded"]);
   }
+
+  // The table has the same numbers.
+  const auto printed =
+      kvscope_run({"compare", trace, "--policy", "tova:budget=96", "--device", "cpu", "--run", "1", "--quiet"});
+  REQUIRE(printed.exit_code == 0);
+  const json& run = compared["runs"][1];
+  std::string row = "1 " + std::to_string(run["tokens"].get<int>());
+  for (const auto& [key, side] :
+       {std::pair("nll", "recorded"), std::pair("nll", "compared"), std::pair("nll", "change"),
+        std::pair("answer_nll", "change"), std::pair("density", "recorded"), std::pair("density", "compared")})
+    row += " " + app::number_cell(run[key][side]);
+  std::istringstream out(printed.out);
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(out, line);) {
+    std::istringstream words(line);
+    std::string one;
+    for (std::string word; words >> word;) one += (one.empty() ? "" : " ") + word;
+    if (one.starts_with("1 ")) rows.push_back(one);
+  }
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0].starts_with(row + " "));
+  const std::string changed = "run 1 was changed at query " + run["recorded_changes"][0]["q"].dump() + " to ";
+  CHECK(printed.out.find(changed + run["recorded_changes"][0]["policy"].get<std::string>()) != std::string::npos);
 }
 
 TEST_CASE("a gate that came with --gate can be given wherever a policy is") {

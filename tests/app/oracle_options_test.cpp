@@ -48,6 +48,24 @@ TEST_CASE("capture --oracle records in the trace, and in every run of it, the or
   check_error_line(other.run(), 2, "--oracle");
 }
 
+// C3: exit code 2 and no trace, after the answer was decoded.
+TEST_CASE("a run by the normaliser of its kept keys ends well where an evicted token's mean mass exceeds 1") {
+  if (!has_real_engine()) return skip("kvscope-engine or the sample model is not built");
+  const TemporaryFolder folder;
+  const std::string trace = real_run(folder, "t.h5", "lse=sparse", "streaming:sinks=4,window=16");
+  const RunRecord run = load_trace(trace, 0);
+  CHECK(run.status == RunStatus::complete);
+  CHECK(run.n_tokens() - run.prompt_len == 8);
+  float greatest = 0;
+  for (int layer = 0; layer < run.evict_at.n_layers(); ++layer) {
+    for (int head = 0; head < run.evict_at.n_kv_heads(); ++head) {
+      for (const float mass : run.future_mass.row(layer, head)) greatest = std::max(greatest, mass);
+    }
+  }
+  CHECK(greatest > 1);
+  CHECK(inspected(trace)["first_run"]["oracle"].get<std::string>().find("lse=sparse") != std::string::npos);
+}
+
 TEST_CASE("the masses that were recorded say which oracles a trace can be asked about later") {
   if (!has_real_engine()) return skip("kvscope-engine or the sample model is not built");
   const TemporaryFolder folder;
