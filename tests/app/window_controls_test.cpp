@@ -110,7 +110,7 @@ TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the 
 TEST_CASE("The status line tells how far the answer is, and where a run was stopped") {
   if (skip_without_display()) return;
   const Xvfb display;
-  WindowDriver window(display, {.engine = fake("--slow 20")});
+  WindowDriver window(display, {.engine = fake("--slow 20 --late-progress")});
   window.wait({{"/model", {{"not", nullptr}}}});
   window.command("prompt.set", {{"text", "one two three four five"}});
   window.command("policy.set", {{"policy", "full"}});
@@ -130,6 +130,13 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   const double per_second = std::stod(running.substr(running.find(", ") + 2));
   CHECK(per_second > 0);
   CHECK(per_second <= 50);  // it sleeps 20 ms a token
+  for (int i = 0; i < 10; ++i) {
+    window.frames(1);
+    const std::string later = window.text("status");
+    CAPTURE(later);
+    CHECK(later.starts_with("decode "));
+    CHECK(later.find(" tok/s") != std::string::npos);
+  }
   window.command("run.cancel");
   window.wait({{"/running", false}});
   window.frames(3);

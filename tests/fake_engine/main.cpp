@@ -2,6 +2,7 @@
 // die. For tests and for trying the window.
 //
 //   --slow MS          sleep so long in each decode step
+//   --late-progress    say before each decode step how far the prompt is
 //   --die-at-token N   kill itself before the N-th generated token ...
 //   --once FILE        ... unless FILE exists; makes it
 //   --fail load|run    answer that request with an error
@@ -37,7 +38,7 @@ struct Options {
   int die_at_token = -1;
   std::string once, fail;
   GatesOfModel gates;
-  bool hang = false;
+  bool hang = false, late_progress = false;
 };
 
 // "sp_kv,0.9,64"
@@ -55,6 +56,8 @@ Options parse(int argc, char** argv) {
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (word == "--hang") {
       options.hang = true;
+    } else if (word == "--late-progress") {
+      options.late_progress = true;
     } else if (word == "--slow" && value) {
       options.slow_ms = std::atoi(argv[++i]);
     } else if (word == "--die-at-token" && value) {
@@ -151,7 +154,8 @@ class Server {
     RunHooks hooks;
     hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
     hooks.cancelled = [this, id] { return cancelled_id_ == id; };
-    hooks.before_step = [this](int n) {
+    hooks.before_step = [this, id](int n) {
+      if (options_.late_progress) channel_.write(protocol::progress(id, "prefill", 11, 12));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       if (n == options_.die_at_token) die();
     };
