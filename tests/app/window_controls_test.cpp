@@ -44,8 +44,8 @@ TEST_CASE("Sliders reach what a parameter may be, with the decimals that they sh
   window.command("policy.set", {{"policy", "hybrid:heads=a"}});
   window.frames(2);
   CHECK(window.text("policy.full") == "disabled 0.500");  // its own share of this model's heads
-  CHECK(window.text("policy.heads_note").find("heads global = ") != std::string::npos);
-  CHECK(window.text("policy.heads_note").find("A: 3 local : 1 global") != std::string::npos);
+  CHECK(window.text("policy.heads_note") ==
+        "12 of 24 heads global = 50 %, A: 3 local : 1 global from layer 0 on, and the last");
 }
 
 // W16: SP-KV took window 128 although the gate file said 64, and nothing on the screen said so.

@@ -52,9 +52,23 @@ std::vector<double> expected_scores(const PlainLayer& layer, int kv_head, const 
                                how);
 }
 
+/// Who leaves next of the tokens before `end`, and the least worth of the others; NaN if there are none.
+struct Departure {
+  int evict_at, newcomer, evicted;
+  double least, next;
+};
+
+Departure departure(const std::vector<int>& held, const std::vector<double>& worth, int end, int query) {
+  std::vector<std::pair<double, int>> free;  // of equals the later leaves
+  for (std::size_t i = 0; i < held.size() && held[i] < end; ++i) free.emplace_back(worth[i], -held[i]);
+  std::sort(free.begin(), free.end());
+  return {query + 1, query, -free[0].second, free[0].first, free.size() > 1 ? free[1].first : NAN};
+}
+
 /// TOVA and H2O of a KV head, query by query. The first `dense` queries see everything and evict after the last of
 /// them.
-Evictions step_by_step(const PlainLayer& layer, int kv_head, bool tova, int dense, int budget, int protect, int n) {
+Evictions step_by_step(const PlainLayer& layer, int kv_head, bool tova, int dense, int budget, int protect, int n,
+                       std::vector<Departure>* log = nullptr) {
   const int first = tova ? 0 : kv_head * layer.group_size(), n_heads = tova ? layer.q.n_heads : layer.group_size();
   std::vector<int> held;
   std::vector<double> worth;
@@ -65,7 +79,10 @@ Evictions step_by_step(const PlainLayer& layer, int kv_head, bool tova, int dens
     const std::vector<double> seen = mean_attention(layer, q, first, n_heads, held);
     for (std::size_t i = 0; i < held.size(); ++i) worth[i] = tova ? seen[i] : worth[i] + seen[i];
     if (q + 1 < dense) continue;
-    while (static_cast<int>(held.size()) > budget) drop_least(held, worth, q + 1 - protect, q + 1, out);
+    while (static_cast<int>(held.size()) > budget) {
+      if (log != nullptr) log->push_back(departure(held, worth, q + 1 - protect, q));
+      drop_least(held, worth, q + 1 - protect, q + 1, out);
+    }
   }
   return out;
 }
@@ -99,6 +116,37 @@ TEST_CASE("rules: H2O drops the least attention summed over all queries so far, 
       CHECK(evictions(run, 1, head, kPrompt) == step_by_step(layers()[1], head, false, kPrompt, 24, 8, kPrompt));
   }
   CHECK(evictions(run, 0, 0) != evictions(run, 0, 1));  // heads go their own ways, unlike TOVA's
+}
+
+// W10: the view draws these numbers, and the sentence of a token quotes them.
+TEST_CASE("rules: TOVA's and H2O's contests name who came, who left with its attention, and the next least",
+          "[engine][rules]") {
+  const bool tova = GENERATE(true, false), dense = GENERATE(true, false);
+  CAPTURE(tova, dense);
+  const std::string policy =
+      std::string(tova ? "tova:budget=24,protect=3" : "h2o:budget=24,window=8") + (dense ? "" : ",prefill=sparse");
+  const RunRecord run = test::feed(model(), ids(), kPrompt, policy).record;
+  for (int head = 0; head < 2; ++head) {
+    std::vector<Departure> expected;
+    step_by_step(layers()[0], head, tova, dense ? kPrompt : 0, 24, tova ? 3 : 8, kTokens - 1, &expected);
+    // At the end of a dense prompt many leave at once, without a contest each.
+    std::erase_if(expected, [&](const Departure& one) { return dense && one.evict_at == kPrompt; });
+    std::vector<Contest> contests;
+    for (const Contest& contest : run.contests) {
+      if (contest.layer == 0 && contest.kv_head == head) contests.push_back(contest);
+    }
+    CAPTURE(head);
+    REQUIRE(contests.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      CAPTURE(i);
+      CHECK(contests[i].q == expected[i].evict_at);
+      CHECK(contests[i].newcomer == expected[i].newcomer);
+      CHECK(contests[i].boundary == expected[i].evicted);
+      CHECK(contests[i].evicted == expected[i].evicted);
+      CHECK(contests[i].boundary_effective == Approx(expected[i].least).epsilon(1e-4));
+      CHECK(contests[i].newcomer_effective == Approx(expected[i].next).epsilon(1e-4));
+    }
+  }
 }
 
 TEST_CASE("rules: SnapKV keeps what the last queries of the prompt attended to, pooled", "[engine][rules]") {

@@ -276,6 +276,15 @@ TEST_CASE("a policy without scores says so, one with scores says which are to co
   Stage<InspectorView> s(random_run(3, {.policy = "streaming:window=60", .scorer = false}), {.token = 20});
   s.draw();
   CHECK(s.text("inspector.score") == "this policy has no score");
+  for (const char* policy :
+       {"h2o:budget=80,window=32", "tova:budget=80", "hybrid:heads=a,window=32", "quest:read=64"}) {
+    CAPTURE(policy);
+    RunRecord run = under_policy(policy);
+    run.scores = HeadSeries<float>();
+    Stage<InspectorView> other(std::move(run), {.token = 20});
+    other.draw();
+    CHECK(other.text("inspector.score") == "this policy has no score");
+  }
   Stage<InspectorView> scored(random_run(3), {.token = 175});
   scored.draw();
   CHECK(scored.text("inspector.score") == "not made yet");
