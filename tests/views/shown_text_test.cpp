@@ -105,7 +105,13 @@ TEST_CASE("the texts that the inspector and the log give to tests are those that
   const std::int32_t q = GENERATE(90, 150);
   CAPTURE(run.policy.to_string(), q);
   Stage<InspectorView> inspector(run, {.token = 30, .q = q});
-  inspector.draw(30);
+  inspector.draw();
+  // The mean over queries and the table of oracles come when they are computed.
+  for (int i = 0; i < 1000 && inspector.text("inspector.mean recall").starts_with("..."); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    inspector.draw(1);
+  }
+  inspector.draw();  // a table lays itself out anew
   CHECK(check_written(inspector) > 15);
   Stage<CacheTimelineView> timeline(run, {.token = 30, .q = q});
   timeline.draw();
@@ -216,6 +222,33 @@ TEST_CASE("the lifelines of a policy that selects pages have another colour wher
     }
   }
   CHECK(n_unread > 1000);
+}
+
+TEST_CASE("the strip paints a token of the state that its query sees, and none of an undecided one") {
+  const RunRecord run = GENERATE(random_run(3, {.policy = "full", .page_reads = true}), passing_prompt(0),
+                                 passing_prompt(100), random_run(3), h2o_run());
+  const std::int32_t q = GENERATE(90, 150);
+  CAPTURE(run.policy.to_string(), run.n_queries, q);
+  Stage<TokenStripView> s(run, {.layer = 1, .kv_head = 2, .q = q});
+  s.draw();
+  const Theme& theme = s.window.theme;
+  const RetentionGeometry g = run.geometry();
+  const std::int32_t made = run.status == RunStatus::running ? std::min(q, run.n_queries - 1) : q;
+  const auto read =
+      std::ranges::find_if(run.reads, [&](const PageRead& r) { return r.q == q && r.layer == 1 && r.kv_head == 2; });
+  constexpr TokenState kStates[] = {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted,
+                                    TokenState::unread};
+  for (int t = 0; t <= q; ++t) {
+    CAPTURE(t);
+    TokenState expected = token_state(made, t, run.evict_at.row(1, 2)[static_cast<std::size_t>(t)], g.n_sink, g.window);
+    if (read != run.reads.end() && std::ranges::count(read->pages, t / 16) == 0) expected = TokenState::unread;
+    if (t > made) expected = TokenState::undecided;
+    const std::set<std::uint32_t> painted = s.window.colours_in("strip.token." + std::to_string(t));
+    for (const TokenState state : kStates) {
+      const Colour fill = mix(theme.palette.panel, state_colour(state, theme.dark), theme.dark ? 0.62 : 0.5);
+      CHECK(painted.contains(to_imgui(fill)) == (state == expected));
+    }
+  }
 }
 
 // W14: in the window it was repaired, the figure that was exported from it went on colouring sinks and window.

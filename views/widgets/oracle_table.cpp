@@ -61,12 +61,13 @@ void OracleTable::draw(const OracleAnswers& answers) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     text_in(p.muted, row.name);
-    const ItemRect rect = last_item();
-    for (const double value : {row.of_head, row.pooled}) {
-      ImGui::TableNextColumn();
-      text_in(p.text, number(value));
-    }
-    services_.items->add_text("inspector.oracle." + row.name, rect, number(row.of_head) + " | " + number(row.pooled));
+    ImGui::TableNextColumn();
+    text_in(p.text, number(row.of_head));
+    const ImVec2 min = ImGui::GetItemRectMin();
+    ImGui::TableNextColumn();
+    text_in(p.text, number(row.pooled));
+    services_.items->add_text("inspector.oracle." + row.name, item_rect(min, ImGui::GetItemRectMax()),
+                              number(row.of_head) + " | " + number(row.pooled));
   }
   ImGui::EndTable();
 }
