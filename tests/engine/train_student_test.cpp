@@ -10,11 +10,14 @@
 #include <functional>
 
 #include "engine/core/files/weights/model_family.h"
+#include "engine/core/support/error.h"
 #include "engine/jobs/train/distillation.h"
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/running_top_k.h"
 #include "engine/jobs/train/scorer_student.h"
+#include "engine/jobs/train/train_device.h"
+#include "tests/support/skip.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -346,4 +349,45 @@ TEST_CASE("through a soft boundary scorers learn from the model's output, and th
   }
   CHECK(last < 0.9 * first);
   CHECK(at::equal(base.parameters().masters(), before));
+}
+
+TEST_CASE("on CUDA a student's attention and its gradients are those of the CPU, within bfloat16's rounding",
+          "[cuda]") {
+  at::Device device = at::kCPU;
+  try {
+    device = training_device("cuda");
+  } catch (const Error&) {
+    return test::skip("no CUDA device");
+  }
+  constexpr int kLong = 600, kWide = 64;
+  const CacheBudget budget{.n_sink = 4, .window = 32, .top_k = 64};
+  at::manual_seed(5);
+  const at::Tensor q = at::randn({2, kLong, kHeads, kWide}), k = at::randn({2, kLong, kKvHeads, kWide}),
+                   v = at::randn({2, kLong, kKvHeads, kWide}), p = at::randn({kKvHeads, 2, kLong}),
+                   seen = at::randn({2, kLong, kHeads * kWide});
+  const at::Tensor lifetimes = running_top_k(p, budget);
+  CHECK(at::equal(running_top_k(p.to(device), budget).cpu(), lifetimes));
+  const auto run = [&](at::Device where, at::ScalarType type, bool soft) {
+    const auto leaf = [&](const at::Tensor& x, at::ScalarType as) {
+      return x.to(where).to(as).detach().requires_grad_(true);
+    };
+    const at::Tensor a = leaf(q, type), b = leaf(k, type), c = leaf(v, type), scores = leaf(p, at::kFloat);
+    const at::Tensor out = soft ? soft_top_k_attention(a, b, c, scores, budget, 0.5, 0.125)
+                                : lifetime_attention(a, b, c, lifetimes.to(where), 0.125);
+    (out.to(at::kFloat) * seen.to(where)).sum().backward();
+    std::vector<at::Tensor> all{out, a.grad(), b.grad(), c.grad()};
+    if (soft) all.push_back(scores.grad());
+    for (at::Tensor& x : all) x = x.detach().to(at::kCPU).to(at::kFloat);
+    return all;
+  };
+  const bool soft = GENERATE(false, true);
+  const auto exact = run(at::kCPU, at::kFloat, soft), rough = run(at::kCPU, at::kBFloat16, soft),
+             fast = run(device, at::kBFloat16, soft);
+  const auto distance = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a - b).norm() / b.norm()).item<double>();
+  };
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    INFO("of output, q, k, v, scores: " << i << ", soft " << soft);
+    CHECK(distance(fast[i], exact[i]) < 2 * distance(rough[i], exact[i]) + 0.01);
+  }
 }

@@ -37,7 +37,7 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
       const auto teacher = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass,
                                              base.config().attention_scale(layer), weight);
       lesson = {heads.k, heads.v, teacher.target};
-      x = base.finish(layer, x, teacher.output);
+      x = base.finish(layer, x, teacher.output.to(heads.q.scalar_type()));
     }
     use(layer, lesson);
   }
