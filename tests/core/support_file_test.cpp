@@ -89,6 +89,25 @@ TEST_CASE("Writing that is given up leaves the old file and no other") {
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
+TEST_CASE(
+    "What a killed writer has left goes with the next file of the folder; what is being written and others' stay") {
+  const TempFolder folder;
+  folder.write(".kvscope-a1B2c3", "half of a file");
+  folder.write(".kvscope-of-somebody", "");
+  kvscope::AtomicFile open(folder / "open"), synced(folder / "synced");
+  open.write("1");
+  synced.write("2");
+  synced.sync();
+  write_file_atomic(folder / "f", "3");
+  CHECK_FALSE(fs::exists(folder / ".kvscope-a1B2c3"));
+  CHECK(fs::exists(folder / ".kvscope-of-somebody"));
+  open.commit();
+  synced.commit();
+  CHECK(read_file(folder / "open", 10) == "1");
+  CHECK(read_file(folder / "synced", 10) == "2");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 4);
+}
+
 TEST_CASE("A target that is a device, a folder or in no folder is refused and stays") {
   const TempFolder folder;
   CHECK_THAT(error_of([] { write_file_atomic("/dev/full", "x"); }), Catch::Contains("/dev/full: a character device"));

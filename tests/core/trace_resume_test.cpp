@@ -172,6 +172,19 @@ TEST_CASE("trace resume: leftovers of killed writers go, those of living ones an
   CHECK(files_in(folder.path()) == 4);
 }
 
+TEST_CASE("trace: saving removes what a killed save of that name has left, its live file's own too", "[core][trace]") {
+  const ScratchFolder folder;
+  const pid_t gone = start_process({"true"});
+  wait_process(gone);
+  const std::string dead = std::to_string(gone), live = ".t.h5." + dead + ".live";
+  for (const auto& name : {live, "." + live + "." + dead + ".new", "." + live + "." + dead + ".txt"})
+    std::ofstream(folder / name) << "x";
+  save_trace(folder / "t.h5", formula_run(0), false);
+  CHECK_FALSE(std::filesystem::exists(folder / live));
+  CHECK_FALSE(std::filesystem::exists(folder / ("." + live + "." + dead + ".new")));
+  CHECK(files_in(folder.path()) == 2);
+}
+
 TEST_CASE("trace resume: another model and a damaged file are refused as they are", "[core][trace][resume]") {
   const ScratchFolder folder;
   const auto path = folder / "t.h5";

@@ -2,13 +2,15 @@
 //
 //   KVSCOPE_FAIL_FOLDER   the folder, without a slash at its end
 //   KVSCOPE_FAIL_AT       N, from 1
-//   KVSCOPE_FAIL_HOW      ENOSPC, EIO or EDQUOT, from then on; ENOSPC-once: that one call; short: writes half of it
+//   KVSCOPE_FAIL_HOW      ENOSPC, EIO or EDQUOT, from then on; ENOSPC-once: that one call; short: writes half of it;
+//                         kill: ends of SIGKILL then, with half of it written
 //   KVSCOPE_FAIL_MARK     a file elsewhere, made when the call came
 //
 // Counted are open() for writing, mkostemp(), write(), pwrite(), ftruncate(), fsync() and rename().
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,7 @@ bool is_below(int fd) {
   return n > 0 && path[0] == '/' && is_below(std::string_view(path, static_cast<std::size_t>(n)));  // no "pipe:[7]"
 }
 
+bool is_kill() { return variable("KVSCOPE_FAIL_HOW") == "kill"; }
 bool is_short() { return variable("KVSCOPE_FAIL_HOW") == "short"; }
 
 // Whether this call is the one, or comes after it.
@@ -74,12 +77,15 @@ int fail() {
 // Whether a call that writes nothing must fail.
 template <typename Where>
 bool fails(Where where) {
-  return is_below(where) && is_its_turn() && !is_short();
+  if (!is_below(where) || !is_its_turn()) return false;
+  if (is_kill()) ::kill(::getpid(), SIGKILL);
+  return !is_short();
 }
 
 template <typename Write>
 ssize_t write_or_fail(int fd, std::size_t n, Write write) {
   if (!is_below(fd) || !is_its_turn()) return write(n);
+  if (is_kill()) write(n / 2), ::kill(::getpid(), SIGKILL);
   return is_short() && n > 1 ? write(n / 2) : is_short() ? write(n) : fail();
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -145,14 +146,46 @@ void rename_into_place(const std::filesystem::path& from, const std::filesystem:
   if (handle.get() >= 0) ::fsync(handle.get());
 }
 
+namespace {
+
+constexpr std::string_view kTemporary = ".kvscope-";
+
+/// Removes what killed writers have left in a folder: their locks went with them. Where a file system knows no locks all
+/// stays, as nobody can tell.
+void remove_temporaries(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(kTemporary) || name.size() != kTemporary.size() + 6) continue;
+    const FileHandle file(::open(it->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat status {};
+    if (file.get() < 0 || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
+  }
+}
+
+/// Locks a file that was just made. False: another writer came before the lock and removed it.
+bool hold(const FileHandle& file) {
+  while (::flock(file.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  struct stat status {};
+  return ::fstat(file.get(), &status) != 0 || status.st_nlink > 0;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(const std::filesystem::path& target, bool replace)
     : named_(target), target_(writable_target(target, replace)), replace_(replace) {
   struct stat status {};
   const bool exists = ::stat(target_.c_str(), &status) == 0;
-  // Not derived from the target's name, which may already be as long as the file system allows.
-  std::string name = (target_.parent_path() / ".kvscope-XXXXXX").string();
-  file_ = FileHandle(::mkostemp(name.data(), O_CLOEXEC));
-  if (file_.get() < 0) throw_errno(errno, named_, "cannot be written");
+  remove_temporaries(target_.has_parent_path() ? target_.parent_path() : ".");
+  std::string name;
+  do {
+    // Not derived from the target's name, which may already be as long as the file system allows.
+    name = (target_.parent_path() / (std::string(kTemporary) + "XXXXXX")).string();
+    file_ = FileHandle(::mkostemp(name.data(), O_CLOEXEC));
+    if (file_.get() < 0) throw_errno(errno, named_, "cannot be written");
+  } while (!hold(file_));
   temporary_ = name;
   const mode_t mask = ::umask(0);
   ::umask(mask);
@@ -173,6 +206,7 @@ void AtomicFile::write(std::string_view bytes) {
 }
 
 void AtomicFile::sync() {
+  lock_ = FileHandle(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
   if (::fsync(file_.get()) != 0) throw_errno(errno, named_, "cannot be written");
   // close reports errors that a network file system kept for the end.
   if (::close(file_.release()) != 0) throw_errno(errno, named_, "cannot be written");
@@ -182,6 +216,7 @@ void AtomicFile::commit() {
   if (file_.get() >= 0) sync();
   rename_into_place(temporary_, target_, replace_);
   temporary_.clear();
+  lock_ = FileHandle();
 }
 
 void AtomicFile::undo() {

@@ -47,7 +47,7 @@ std::filesystem::path writable_target(const std::filesystem::path& path, bool re
 void rename_into_place(const std::filesystem::path& from, const std::filesystem::path& to, bool replace);
 
 /// A file under a temporary name beside its target; commit() syncs and renames it, the destructor removes it otherwise.
-/// Every file that the program writes is written so, traces apart, which have the same rule (trace_live.h).
+/// Its writer holds a lock on it: what a killed one has left in a folder, the next one that writes there removes. Every file that the program writes is written so, traces apart, which have the same rule (trace_live.h).
 class AtomicFile {
  public:
   /// Refuses what writable_target() refuses.
@@ -67,7 +67,7 @@ class AtomicFile {
  private:
   std::filesystem::path named_, target_, temporary_;  // as given, with links resolved, while writing
   bool replace_;
-  FileHandle file_;
+  FileHandle file_, lock_;  // the lock outlives sync(), which closes the file
 };
 
 /// Commits files that belong together, in this order: none has its name before all are on disk, and none that is new if

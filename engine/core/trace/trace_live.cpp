@@ -1,7 +1,6 @@
 #include "engine/core/trace/trace_live.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 #include "engine/core/support/file.h"
 #include "engine/core/support/refuse.h"
@@ -78,30 +76,6 @@ struct LiveTrace::Resumed {
   ValidTrace valid;
   Extents filled;
 };
-
-std::filesystem::path temporary_name(const std::filesystem::path& path, const char* tag) {
-  std::string name = ".";  // built in steps: gcc 12 warns falsely about "." + string
-  name += path.filename().string() + "." + std::to_string(::getpid()) + "." + tag;
-  return path.parent_path() / name;
-}
-
-void remove_leftovers(const std::filesystem::path& path) {
-  std::string prefix = ".";
-  prefix += path.filename().string() + ".";
-  std::error_code error;
-  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    int pid = 0;
-    const char* end = name.data() + name.size();
-    const auto [tag, failure] = std::from_chars(name.data() + prefix.size(), end, pid);
-    const std::string_view kind(tag, static_cast<std::size_t>(end - tag));
-    if (failure != std::errc() || (kind != ".new" && kind != ".packed" && kind != ".live")) continue;
-    if (pid > 0 && (::kill(pid, 0) == 0 || errno != ESRCH)) continue;  // its writer is at work
-    std::filesystem::remove(entry.path(), error);
-  }
-}
 
 FileHandle lock_if_there(const std::filesystem::path& path) {
   std::error_code ignored;

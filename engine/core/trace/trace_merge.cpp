@@ -35,6 +35,7 @@ class Merge {
   }
 
   MergeReport write() {
+    remove_leftovers(target_);
     options_.copy ? write_copy() : write_virtual();
     return report_;
   }

@@ -47,6 +47,7 @@ void save_trace(const std::filesystem::path& path, const RunRecord& run, bool ov
   // The live file stands beside the target, so that an older trace of this name stays whole until the new one is.
   const auto target = writable_target(path, overwrite);
   const FileHandle replaced = trace::lock_if_there(target);
+  trace::remove_leftovers(target);
   const auto live_path = trace::temporary_name(target, "live");
   struct Remove {
     const std::filesystem::path& path;
