@@ -22,6 +22,8 @@ template <typename... Functions>
 struct OneOf : Functions... {
   using Functions::operator()...;
 };
+template <typename... Functions>
+OneOf(Functions...) -> OneOf<Functions...>;  // clang 16 makes none for an aggregate
 
 template <typename List>
 std::string join(const List& names) {

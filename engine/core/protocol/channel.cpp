@@ -19,7 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kPrefixBytes = 4;
-constexpr std::size_t kChunkBytes = 1 << 20;  // memory follows what has arrived, not what a length claims
+// Memory follows what has arrived, not what a length claims; a first piece is what a pipe holds.
+constexpr std::size_t kFirstBytes = 1 << 16, kChunkBytes = 1 << 20;
 
 [[noreturn]] void fail(std::string found, std::string expected = {}) {
   throw Error({.file = "engine stream", .found = std::move(found), .expected = std::move(expected)});
@@ -47,7 +48,7 @@ class PatientReader {
     std::size_t total = 0;
     while (total < n && wait()) {
       const std::size_t start = bytes.size();
-      const std::size_t want = std::min(n - total, kChunkBytes);
+      const std::size_t want = std::min({n - total, std::max(start, kFirstBytes), kChunkBytes});
       bytes.resize(start + want);
       const ssize_t got = ::read(fd_, bytes.data() + start, want);
       bytes.resize(start + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
