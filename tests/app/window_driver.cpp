@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <stdexcept>
@@ -221,6 +222,17 @@ void WindowDriver::hold(const std::string& modifier, const std::string& key) {
 void WindowDriver::type(const std::string& text) {
   xdotool({"type", "--delay", "30", text});
   frames(3);
+}
+
+bool WindowDriver::inputs(std::vector<std::string> words) {
+  try {
+    if (window_id_.empty()) xdotool({"sleep", "0"});  // finds the window and gives it the keys
+    std::replace(words.begin(), words.end(), std::string("{window}"), window_id_);
+    xdotool(words);
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+  return true;
 }
 
 void WindowDriver::kill() { process_->signal_group(SIGKILL); }

@@ -62,6 +62,8 @@ class WindowDriver {
   /// One key with modifiers, held until a frame has seen it: ImGui 1.86 samples keys in its fields once a frame.
   void hold(const std::string& modifier, const std::string& key);
   void type(const std::string& text);
+  /// xdotool's words, many inputs at once; "{window}" is the window's id. False: it failed, as when the window is gone.
+  bool inputs(std::vector<std::string> words);
 
   pid_t pid() const { return process_->pid(); }
   void kill();
