@@ -22,8 +22,10 @@
 extern "C" {
 extern std::uint8_t __start___sancov_cntrs[], __stop___sancov_cntrs[];
 extern const std::uintptr_t __start___sancov_pcs[], __stop___sancov_pcs[];
-void __sanitizer_set_death_callback(void (*callback)());
-void __asan_report_load8(const void* address);
+// Of a build with sanitizers; and of one that measures coverage.
+[[gnu::weak]] void __sanitizer_set_death_callback(void (*callback)());
+[[gnu::weak]] void __asan_report_load8(const void* address);
+[[gnu::weak]] int __llvm_profile_write_file();
 }
 
 namespace kvscope::fuzz {
@@ -89,6 +91,7 @@ bool is_hdf5s() {
 
 [[noreturn]] void leave(int status) {
   std::memcpy(left().counters, __start___sancov_cntrs, left().n_counters);
+  if (__llvm_profile_write_file) __llvm_profile_write_file();
   ::_exit(status);
 }
 
@@ -104,7 +107,7 @@ void on_second(int) {
 }
 
 [[noreturn]] void be_child(const std::function<void()>& read) {
-  __sanitizer_set_death_callback(on_death);
+  if (__sanitizer_set_death_callback) __sanitizer_set_death_callback(on_death);
   ::signal(SIGABRT, on_abort);
   ::signal(SIGPROF, on_second);
   const itimerval second{{1, 0}, {1, 0}};
