@@ -45,7 +45,7 @@ class Inputs {
       } else if (kind < 90) {
         drag();
       } else if (kind < 98) {
-        add({"type", "--delay", "2", text()});
+        add({"type", "--delay", "2", "--args", "1", text()});  // without it the rest of the words is text, too
       } else {
         add({"windowsize", "{window}", number(40, kWidth + 200), number(30, kHeight + 200)});
       }
@@ -92,7 +92,7 @@ class Inputs {
     constexpr const char* kTexts[] = {"kvpop:keep=40%",
                                       "streaming:sinks=1,window=2",
                                       "0",
-                                      "-1",
+                                      "1e-9",
                                       "1e99",
                                       "NaN",
                                       "a.h5",
@@ -130,13 +130,14 @@ class Trial {
 
   /// One batch; the window answers after it, or was told to end.
   void go(int n) {
-    window_->inputs(inputs_.take(n));
+    const bool given = window_->inputs(inputs_.take(n));
     try {
       const nlohmann::json state = window_->state();
       if (state["engine_pid"].is_number()) engine_ = state["engine_pid"].get<pid_t>();
       most_memory_ = std::max(most_memory_, memory_of(window_->pid()));
+      CHECK(given);
     } catch (const std::runtime_error& error) {
-      INFO(error.what());
+      INFO(error.what() << ", all inputs given: " << given);
       REQUIRE(window_->exit_code() == 0);
       check_gone();
       ++ends_;
