@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace kvscope::engine {
 namespace {
 
+constexpr std::int64_t kCounts = 1 << 27;  // of running top-k at once: 512 MiB
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 at::Tensor positions(std::int64_t n, at::Device device) {
@@ -43,20 +45,20 @@ at::Tensor running_top_k(const at::Tensor& priorities, const CacheBudget& budget
   const auto n = priorities.size(2);
   const at::Tensor t = positions(n, priorities.device());
   const at::Tensor older = t < t.unsqueeze(1), competes = t >= budget.n_sink;  // [T, T] by token and other; [T]
-  at::Tensor lifetimes = at::full(priorities.sizes(), n, t.options());
-  for (std::int64_t head = 0; head < priorities.size(0); ++head) {
-    for (std::int64_t row = 0; row < priorities.size(1); ++row) {
-      const at::Tensor p = priorities.select(0, head).select(0, row);
-      const at::Tensor mine = p.unsqueeze(1);
-      const at::Tensor better =
-          (p > mine).logical_or((p == mine).logical_and(older)).logical_and(competes);  // [T, T] by token and other
-      // Others never leave the count, so that it only grows: once out, always out.
-      const at::Tensor still_in = (better.cumsum(1, at::kInt) < budget.top_k).sum(1);  // newest tokens that leave it in
-      const at::Tensor out = at::where(still_in < n, at::maximum(still_in, t) + budget.window, still_in);
-      lifetimes.select(0, head).select(0, row).copy_(at::where(competes, out.clamp_max(n), n));
-    }
+  const at::Tensor rows = priorities.reshape({-1, n});
+  at::Tensor lifetimes = at::empty(rows.sizes(), t.options());
+  // As many heads at once as make large passes and no large memory: each head by itself was hundreds of launches a step.
+  const auto at_once = std::max<std::int64_t>(1, kCounts / (n * n));
+  for (std::int64_t first = 0; first < rows.size(0); first += at_once) {
+    const auto n_rows = std::min(at_once, rows.size(0) - first);
+    const at::Tensor p = rows.narrow(0, first, n_rows).unsqueeze(1), mine = p.transpose(1, 2);
+    const at::Tensor better = (p > mine).logical_or_((p == mine).logical_and_(older)).logical_and_(competes);
+    // Others never leave the count, so that it only grows: once out, always out.
+    const at::Tensor still_in = (better.cumsum(2, at::kInt) < budget.top_k).sum(2);  // newest tokens that leave it in
+    const at::Tensor out = at::where(still_in < n, at::maximum(still_in, t) + budget.window, still_in);
+    lifetimes.narrow(0, first, n_rows).copy_(at::where(competes, out.clamp_max(n), n));
   }
-  return lifetimes;
+  return lifetimes.view(priorities.sizes());
 }
 
 at::Tensor cutoffs(const at::Tensor& priorities, const at::Tensor& lifetimes, const CacheBudget& budget) {
