@@ -137,6 +137,12 @@ TEST_CASE("gates that are drawn cost more than soft ones that are open, and lear
   untouched.initialise(3, 5);
   untouched.save(scratch / "untouched", load_gate(scratch / "drawn/sp-kv-joint").config, "");
   CHECK(load_gate(scratch / "drawn/sp-kv-joint").hash != load_gate(scratch / "untouched").hash);
+
+  // Sinks are drawn from nothing: where all tokens are, nothing is hidden.
+  recipe["gate"]["sinks"] = 64;
+  nlohmann::json dense = gate_recipe("full", 1);
+  CHECK(losses_of(recipe, scratch / "sinks").front() ==
+        Approx(losses_of(dense, scratch / "dense").front()).epsilon(1e-5));
 }
 
 TEST_CASE("Algorithm 1 leaves scorer and adapter, and what the cache loses costs something") {

@@ -37,6 +37,8 @@ struct GatePlan {
     config.n_sink = options.n_sink.value_or(config.n_sink);
     config.threshold = options.threshold.value_or(config.threshold);
   }
+  /// A gate of this much and more is open where it is hard; of a mark (DMS) one half, whatever the threshold of its logit.
+  double open_from() const { return config.negated ? 0.5 : config.threshold; }
   /// Before the stage's end all is soft.
   double hardness(const GateStage& stage, std::int64_t step) const {
     const auto first = static_cast<std::int64_t>((1 - options.hard_share) * static_cast<double>(stage.length.steps));
@@ -82,13 +84,19 @@ struct Trained {
 constexpr double kSmallestGate = 1e-6;     // its logarithm is finite, and its gradient is no more than 10^6
 constexpr double kSmallestClosed = 1e-30;  // of a gate that is 0 or 1: none of it is left in any float
 
+at::Tensor with_open_sinks(const at::Tensor& gate, int n_sink) {
+  const auto n = std::min<std::int64_t>(n_sink, gate.size(2));
+  if (n == 0) return gate;
+  return at::cat({at::ones_like(gate.narrow(2, 0, n)), gate.narrow(2, n, gate.size(2) - n)}, 2);
+}
+
 /// Utilities [B, n_kv_heads, T] -> what attention adds to the scores of their keys.
 at::Tensor log_gates(const at::Tensor& gate, const GatePlan& plan, const GateStep& step) {
   if (!plan.method.kind || step.hard > 0) return (gate + kSmallestClosed).log();
   const at::Tensor soft = (gate + kSmallestGate).log();
   if (!plan.options.sampled) return soft;
   const double least = plan.options.least_probability;
-  const at::Tensor drawn = at::bernoulli(gate.detach().clamp(least, 1 - least));
+  const at::Tensor drawn = with_open_sinks(at::bernoulli(gate.detach().clamp(least, 1 - least)), plan.config.n_sink);
   return (drawn + kSmallestClosed).log() + soft - soft.detach();  // SP-KV eq. 11: drawn ahead, soft on the way back
 }
 
@@ -96,11 +104,9 @@ at::Tensor log_gates(const at::Tensor& gate, const GatePlan& plan, const GateSte
 at::Tensor counted_gates(at::Tensor gate, const GatePlan& plan, const GateStep& step) {
   if (step.hard > 0) {
     gate = gate.detach();
-    gate = gate + step.hard * ((gate >= plan.config.threshold).to(at::kFloat) - gate);
+    gate = gate + step.hard * ((gate >= plan.open_from()).to(at::kFloat) - gate);
   }
-  const auto n_sink = std::min<std::int64_t>(plan.config.n_sink, gate.size(2));
-  if (n_sink == 0) return gate;
-  return at::cat({at::ones_like(gate.narrow(2, 0, n_sink)), gate.narrow(2, n_sink, gate.size(2) - n_sink)}, 2);
+  return with_open_sinks(gate, plan.config.n_sink);
 }
 
 /// What a batch cost, still on the device: reading it would stall the host.
@@ -142,8 +148,7 @@ StepLosses accumulate(const DecoderModule& base, const Trained& trained, const G
       method.loss({.base = base, .next = next, .student = student, .teacher = teacher, .gates = all_gates}, step);
   loss.backward();
   const at::Tensor seen = all_gates.detach();
-  const double threshold = network.negated ? 0.5 : plan.config.threshold;  // a mark's gate is hard at 1/2
-  return {loss.detach(), kept_output.detach(), seen.mean(), (seen >= threshold).to(at::kFloat).mean()};
+  return {loss.detach(), kept_output.detach(), seen.mean(), (seen >= plan.open_from()).to(at::kFloat).mean()};
 }
 
 nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan, Trained& trained,
