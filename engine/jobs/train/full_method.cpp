@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include "engine/jobs/train/gate_method.h"
-#include "engine/jobs/train/weighted_cross_entropy.h"
 
 namespace kvscope::engine {
 namespace {

@@ -43,21 +43,14 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
   }
 }
 
-/// Adds the gradients of the boundary loss of all layers for one batch; returns the mean loss on the device. Only the
-/// tokens of the sampled contests are scored.
+/// Adds the gradients of the boundary loss of all layers for one batch; returns the mean loss on the device.
 at::Tensor accumulate(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
                       const ScorerOptions& options, Random& random) {
   at::Tensor total = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
   const int n_layers = base.config().n_layers;
   teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
     const int top_k = options.top_k[random.below(options.top_k.size())];
-    const auto queries = sample_queries(random, options, top_k, static_cast<int>(ids.size(1)));
-    const BoundaryPairs pairs = boundary_pairs(lesson.target, queries, top_k, options);
-    const at::Tensor tokens = at::cat({pairs.newcomer, pairs.boundary}, 2);  // [HK, B, 2Q]
-    const auto halves = scorer.priorities(layer, scorer.scores(layer, lesson.k, lesson.v, tokens), tokens).chunk(2, 2);
-    const at::Tensor loss = boundary_loss(halves[0], halves[1], pairs, options.temperature);
-    loss.backward();
-    total += loss.detach() / n_layers;
+    total += teach_boundary(scorer, layer, lesson.k, lesson.v, lesson.target, top_k, options, random) / n_layers;
   });
   return total;
 }
@@ -74,9 +67,7 @@ nlohmann::json heldout_recall(const DecoderModule& base, const ScorerModule& sco
     const Batch batch = make_batch(heldout, static_cast<std::uint64_t>(first), kAtOnce);
     const at::Tensor ids = ids_tensor(batch, base.embedding().device()).narrow(1, 0, n_positions);
     teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
-      const at::Tensor raw = scorer.scores(layer, lesson.k, lesson.v);
-      const at::Tensor scores =
-          scorer.priorities(layer, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
+      const at::Tensor scores = all_priorities(scorer, layer, lesson.k, lesson.v);
       for (const int top_k : options.top_k) {
         auto& sum = sums[top_k];
         if (!sum.defined()) sum = at::zeros({n_layers, scores.size(0)});

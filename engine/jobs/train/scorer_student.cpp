@@ -16,29 +16,28 @@ CacheBudget draw_budget(const ScorerOptions& options, Random& random) {
   return {options.n_sink, options.window, options.top_k[random.below(options.top_k.size())]};
 }
 
-at::Tensor all_priorities(const ScorerModule& scorer, int layer, const DecoderModule::Heads& heads) {
-  const at::Tensor raw = scorer.scores(layer, heads.k, heads.v);
-  return scorer.priorities(layer, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
-}
-
 at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
   const c10::NoGradGuard no_grad;
   return base.hidden(ids);
 }
 
-/// Adds the gradients of eq. 7 at sampled contests of one layer; returns the loss.
-at::Tensor teach_boundary(const ScorerModule& scorer, int layer, const DecoderModule::Heads& heads,
+}  // namespace
+
+at::Tensor teach_boundary(const ScorerModule& scorer, int layer, const at::Tensor& k, const at::Tensor& v,
                           const at::Tensor& target, int top_k, const ScorerOptions& options, Random& random) {
-  const auto queries = sample_queries(random, options, top_k, static_cast<int>(heads.k.size(1)));
+  const auto queries = sample_queries(random, options, top_k, static_cast<int>(k.size(1)));
   const BoundaryPairs pairs = boundary_pairs(target, queries, top_k, options);
-  const at::Tensor tokens = at::cat({pairs.newcomer, pairs.boundary}, 2);
-  const auto halves = scorer.priorities(layer, scorer.scores(layer, heads.k, heads.v, tokens), tokens).chunk(2, 2);
+  const at::Tensor tokens = at::cat({pairs.newcomer, pairs.boundary}, 2);  // [HK, B, 2Q]
+  const auto halves = scorer.priorities(layer, scorer.scores(layer, k, v, tokens), tokens).chunk(2, 2);
   const at::Tensor loss = boundary_loss(halves[0], halves[1], pairs, options.temperature);
   loss.backward();
   return loss.detach();
 }
 
-}  // namespace
+at::Tensor all_priorities(const ScorerModule& scorer, int layer, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor raw = scorer.scores(layer, k, v);
+  return scorer.priorities(layer, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
+}
 
 StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
                            const at::Tensor& ids, const ScorerOptions& options, Random& random) {
@@ -53,13 +52,13 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
     at::Tensor lifetimes, target;
     {
       const c10::NoGradGuard no_grad;
-      lifetimes = running_top_k(all_priorities(scorer, layer, heads), budget);
+      lifetimes = running_top_k(all_priorities(scorer, layer, heads.k, heads.v), budget);
       const at::Tensor weight = value_weight(heads.v, options.weight, base.output_projection(layer));
       target = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass, scale, weight,
                                  options.sparse_lse ? lifetimes : at::Tensor())
                    .target;
     }
-    boundary += teach_boundary(scorer, layer, heads, target, budget.top_k, options, random) / n_layers;
+    boundary += teach_boundary(scorer, layer, heads.k, heads.v, target, budget.top_k, options, random) / n_layers;
     x = student.finish(layer, x, lifetime_attention(heads.q, heads.k, heads.v, lifetimes, scale));
   }
   const at::Tensor kl =
@@ -77,7 +76,7 @@ StudentLosses output_lesson(const DecoderModule& base, const ScorerModule& score
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
     const auto heads = base.project(layer, x);
     const at::Tensor attention =
-        soft_top_k_attention(heads.q, heads.k, heads.v, all_priorities(scorer, layer, heads), budget,
+        soft_top_k_attention(heads.q, heads.k, heads.v, all_priorities(scorer, layer, heads.k, heads.v), budget,
                              options.temperature, base.config().attention_scale(layer));
     x = base.finish(layer, x, attention);
   }
