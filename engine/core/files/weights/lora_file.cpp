@@ -33,16 +33,6 @@ void check_plain(const JsonObject& config) {
   }
 }
 
-/// Of the whole file's bytes: an adapter is small.
-void add_bytes(Fnv1a& hash, const SafetensorsFile& file) {
-  std::vector<std::byte> bytes;
-  for (const auto& [name, entry] : file.tensors()) {
-    bytes.resize(entry.end - entry.begin);
-    file.read(entry, bytes);
-    hash.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-}
-
 }  // namespace
 
 bool LoraFile::is_there(const fs::path& folder) {
@@ -64,12 +54,20 @@ LoraFile LoraFile::open(const fs::path& folder) {
   const fs::path whole = fs::absolute(folder).lexically_normal();
   adapter.name_ = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
   adapter.find_pairs();
-  Fnv1a hash;
-  hash.add(number_text(adapter.scale_, 17));
-  hash.add(adapter.file_.header());
-  add_bytes(hash, adapter.file_);
-  adapter.hash_ = hash.hex();
   return adapter;
+}
+
+std::string LoraFile::hash() const {
+  Fnv1a hash;
+  hash.add(number_text(scale_, 17));
+  hash.add(file_.header());
+  std::vector<std::byte> bytes;
+  for (const auto& [name, entry] : file_.tensors()) {
+    bytes.resize(entry.end - entry.begin);
+    file_.read(entry, bytes);
+    hash.add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  return hash.hex();
 }
 
 void LoraFile::find_pairs() {

@@ -36,8 +36,8 @@ class LoraFile {
   /// Name of the folder.
   const std::string& name() const { return name_; }
   const SafetensorsFile& file() const { return file_; }
-  /// Hex FNV-1a 64 over scale, header and bytes.
-  const std::string& hash() const { return hash_; }
+  /// Hex FNV-1a 64 over scale, header and bytes: reads the whole file, which a list of gates has no need of.
+  std::string hash() const;
 
  private:
   explicit LoraFile(SafetensorsFile file) : file_(std::move(file)) {}
@@ -47,7 +47,7 @@ class LoraFile {
   std::map<std::string, Pair> pairs_;
   int rank_ = 0;
   double scale_ = 1;
-  std::string name_, hash_;
+  std::string name_;
 };
 
 }  // namespace kvscope
