@@ -47,7 +47,7 @@ struct Avx2Tile {
       for (int t = 0; t < T; ++t) vector[t] = _mm256_loadu_ps(x + t * dim + c);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T1);
         const __m256 row = load_row(rows + r * dim + c);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum[t][r] = _mm256_fmadd_ps(row, vector[t], sum[t][r]);

@@ -63,7 +63,7 @@ struct Avx512Tile {
       for (int t = 0; t < T; ++t) vector[t] = _mm512_maskz_loadu_ps(lanes, x + t * dim + c);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T1);
         const __m512 row = load_row(rows + r * dim + c, lanes);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum[t][r] = _mm512_fmadd_ps(row, vector[t], sum[t][r]);
@@ -123,7 +123,7 @@ struct Avx512Bf16Tile {
       for (int t = 0; t < T; ++t) vector[t] = load(x + t * dim + c, lanes);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c + ahead), _MM_HINT_T1);
         const __m512bh row = load(rows + r * dim + c, lanes);
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sum[t][r] = _mm512_dpbf16_ps(sum[t][r], row, vector[t]);

@@ -8,7 +8,9 @@
 namespace kvscope::kernels::cpu {
 
 /// How far ahead of a tile of `n_rows` rows memory is asked for, in elements: the processor's own prefetching ends at
-/// each page, and a page is a few short rows or a part of a long one.
+/// each page, and a page is a few short rows or a part of a long one. Into the second cache (T1): the first has too few
+/// buffers for what is on its way. Rows of 576 from memory, Zen 4: 8.3 GB/s on one core and 17 on two into the first,
+/// 15 and 24 into the second, as without any where rows are read one by one.
 template <typename Row>
 std::int64_t prefetch_distance(std::int64_t dim, int n_rows) {
   constexpr std::int64_t kAhead = 1024 / sizeof(Row);
