@@ -1,6 +1,7 @@
 #include "engine/model/device.h"
 
 #include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
 #include <torch/version.h>
 
@@ -23,10 +24,13 @@ std::filesystem::path cuda_library() {
   return std::filesystem::path(info.dli_fname).parent_path() / "libtorch_cuda.so";
 }
 
+bool g_is_open = false;  // asking LibTorch before that would settle for it that there is no CUDA
+
 /// Empty if LibTorch's CUDA half is loaded, else the loader's reason.
 std::string open_library() {
   static const std::string problem = [] {
-    if (dlopen(cuda_library().c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return std::string();
+    g_is_open = dlopen(cuda_library().c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr;
+    if (g_is_open) return std::string();
     const char* reason = dlerror();
     return std::string(reason != nullptr ? reason : "cannot be opened");
   }();
@@ -77,6 +81,12 @@ CudaDevice cuda_device(int index) {
   const kernels::DeviceMemory memory = kernels::device_memory(index);
   return {kernels::device_name(index), static_cast<std::int64_t>(memory.free_bytes),
           static_cast<std::int64_t>(memory.total_bytes)};
+}
+
+void give_back_cached_memory() {
+  if (!g_is_open) return;
+  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(c10::DeviceType::CUDA));
+  if (allocator && allocator->initialized()) allocator->emptyCache();
 }
 
 std::string torch_version() { return TORCH_VERSION; }

@@ -27,6 +27,9 @@ struct CudaDevice {
 };
 CudaDevice cuda_device(int index);
 
+/// Gives the memory that LibTorch's allocator keeps for later back to the devices; nothing if none was ever opened.
+void give_back_cached_memory();
+
 /// "2.11.0": the LibTorch that was loaded.
 std::string torch_version();
 

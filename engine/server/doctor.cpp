@@ -32,7 +32,7 @@ nlohmann::json check_device(int index) {
     return check(name, true,
                  device.name + ", " + gibibytes(device.free_bytes) + " free of " + gibibytes(device.total_bytes));
   } catch (...) {
-    const Error error = current_failure();
+    const Error error = current_failure().error;
     return check(name, false, error.parts().found, error.parts().hint);
   }
 }

@@ -42,7 +42,8 @@ int EngineServer::serve() {
                                  cuda.n_devices > 0 ? "cuda:0 " + cuda_device(0).name : "cpu"));
   requests_ = std::make_unique<RequestQueue>(channel_);
   try {
-    while (const std::optional<json> request = requests_->next()) answer(*request);
+    while (const std::optional<json> request = requests_->next())
+      if (!answer(*request)) return static_cast<int>(ExitCode::resource);
   } catch (const Error& error) {  // a torn message: nothing after it can be trusted
     channel_.write(protocol::error_event(-1, error));
     return static_cast<int>(error.code());
@@ -50,19 +51,25 @@ int EngineServer::serve() {
   return 0;
 }
 
-/// One request, one `done` or `error`. A write that fails ends the conversation, so that it may not end up in an error
-/// event.
-void EngineServer::answer(const json& request) {
+/// One request, one `done` or `error`; whether another can be served. A write that fails ends the conversation, so that it
+/// may not end up in an error event.
+bool EngineServer::answer(const json& request) {
   const int id = protocol::message_id(request);
-  json failure;
+  json event;
+  bool goes_on = true;
   try {
-    return std::visit([&](const auto& wanted) { serve(wanted, id); }, protocol::request_from_json(request));
+    std::visit([&](const auto& wanted) { serve(wanted, id); }, protocol::request_from_json(request));
+    return true;
   } catch (...) {
-    const Error error = current_failure();
-    failure = error.code() == ExitCode::cancelled ? protocol::done(id, {{"status", "cancelled"}})
-                                                  : protocol::error_event(id, error);
+    const auto [error, ends_process] = current_failure();
+    goes_on = !ends_process;
+    event = error.code() == ExitCode::cancelled ? protocol::done(id, {{"status", "cancelled"}})
+                                                : protocol::error_event(id, error);
+    // What did not fit may have left much behind that nobody uses; another program may be waiting for it.
+    if (error.code() == ExitCode::resource && goes_on) give_back_cached_memory();
   }
-  channel_.write(failure);
+  channel_.write(event);
+  return goes_on;
 }
 
 const LoadedModel& EngineServer::model() const {

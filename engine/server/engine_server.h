@@ -24,7 +24,7 @@ class EngineServer {
   int serve();
 
  private:
-  void answer(const nlohmann::json& request);
+  bool answer(const nlohmann::json& request);
   void serve(const protocol::LoadRequest& request, int id);
   void serve(const RunRequest& request, int id);
   void serve(const ScoreRequest& request, int id);

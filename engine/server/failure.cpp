@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kMemoryHint[] =
     "a shorter text, a smaller budget or --dtype bfloat16 needs less; other programs may hold memory";
-constexpr char kFaultHint[] = "restart the engine: a CUDA fault ends with the process that had it";
+constexpr char kFaultHint[] = "the engine ends, since a CUDA fault ends with its process; start it again";
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -22,32 +22,55 @@ bool is_cuda_fault(const std::string& text) {
   return text.find("CUDA error") != std::string::npos || text.find("CUBLAS_STATUS") != std::string::npos;
 }
 
+/// An allocation that did not go through LibTorch's cache, which has a type of its own for that: the context is whole.
+bool is_memory(const std::string& text) {
+  return text.find("out of memory") != std::string::npos || text.find("MemoryAllocation") != std::string::npos ||
+         text.find("CUBLAS_STATUS_ALLOC_FAILED") != std::string::npos ||
+         text.find("DefaultCPUAllocator") != std::string::npos;  // no type of its own either
+}
+
+/// "CUDA error: unspecified launch failure (cudaErrorLaunchFailure)": the name stands in LibTorch's second line.
+std::string with_cuda_name(const std::string& text) {
+  const std::string line = first_line(text);
+  const std::size_t name = text.find("cudaError", line.size());
+  if (name == std::string::npos) return line;
+  const std::size_t end =
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", name);
+  return line + " (" + text.substr(name, end - name) + ")";
+}
+
+Error no_memory(const std::string& found) {
+  return Error({.code = ExitCode::resource, .found = found, .hint = kMemoryHint});
+}
+
+Failure cuda_failure(const std::string& text) {
+  if (is_memory(text)) return {no_memory(first_line(text))};
+  return {Error({.code = ExitCode::resource, .found = with_cuda_name(text), .hint = kFaultHint}), true};
+}
+
+Error internal(const std::string& found) { return Error({.code = ExitCode::internal, .found = found}); }
+
 }  // namespace
 
-Error current_failure() {
+Failure current_failure() {
   try {
     throw;
   } catch (const Error& error) {
-    return error;
+    return {error};
   } catch (const c10::OutOfMemoryError& error) {
-    return Error(
-        {.code = ExitCode::resource, .found = first_line(error.what_without_backtrace()), .hint = kMemoryHint});
+    return {no_memory(first_line(error.what_without_backtrace()))};
   } catch (const std::bad_alloc&) {
-    return Error({.code = ExitCode::resource, .found = "out of memory", .hint = kMemoryHint});
+    return {no_memory("out of memory")};
   } catch (const kernels::CudaError& error) {
-    return Error({.code = ExitCode::resource, .found = first_line(error.what()), .hint = kFaultHint});
+    return cuda_failure(error.what());
   } catch (const c10::Error& error) {
-    const std::string text = first_line(error.what_without_backtrace());
-    if (is_cuda_fault(text)) return Error({.code = ExitCode::resource, .found = text, .hint = kFaultHint});
-    // The CPU allocator of LibTorch has no type of its own for a failure.
-    if (text.find("DefaultCPUAllocator") != std::string::npos) {
-      return Error({.code = ExitCode::resource, .found = text, .hint = kMemoryHint});
-    }
-    return Error({.code = ExitCode::internal, .found = text});
+    const std::string text = error.what_without_backtrace();
+    if (is_cuda_fault(text)) return cuda_failure(text);
+    return {is_memory(text) ? no_memory(first_line(text)) : internal(first_line(text))};
   } catch (const std::exception& error) {
-    return Error({.code = ExitCode::internal, .found = first_line(error.what())});
+    return {internal(first_line(error.what()))};
   } catch (...) {
-    return Error({.code = ExitCode::internal, .found = "an exception of an unknown type"});
+    return {internal("an exception of an unknown type")};
   }
 }
 

@@ -5,9 +5,14 @@
 
 namespace kvscope::engine {
 
-/// The exception being handled, as an Error: kvscope::Error as it is; out of memory (host or device) as a resource with
-/// a hint; a CUDA fault as a resource that asks for a restart; anything else as internal. To be called in a catch
-/// block.
-Error current_failure();
+struct Failure {
+  Error error;
+  /// A CUDA fault: the context is lost, every later CUDA call of this process fails too, and only a new process helps.
+  bool ends_process = false;
+};
+
+/// The exception being handled: kvscope::Error as it is; out of memory (host or device) as a resource with a hint; a CUDA
+/// fault as a resource, by CUDA's name for it; anything else as internal. To be called in a catch block.
+Failure current_failure();
 
 }  // namespace kvscope::engine

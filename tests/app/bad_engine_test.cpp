@@ -58,7 +58,7 @@ void check_refused(const test::Result& result, const std::string& contains) {
   CHECK(result.err.find("json.exception") == std::string::npos);
   CHECK(result.err.find(contains) != std::string::npos);
   CHECK(result.seconds < 30);
-  CHECK(result.max_rss_bytes < std::int64_t{1} << 30);
+  CHECK(result.max_rss_bytes < (std::int64_t{1} << 30) * test::kShadow);
 }
 
 }  // namespace

@@ -264,6 +264,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("local_heads", std::string(a.local_heads.begin(), a.local_heads.end()),
           std::string(b.local_heads.begin(), b.local_heads.end()));
   c.field("log_gamma", a.log_gamma, b.log_gamma);
+  c.field("thresholds", a.thresholds, b.thresholds);
   c.field("policy", a.policy.to_string(), b.policy.to_string());
   c.field("n_positions", a.n_positions, b.n_positions);
   c.fields("sampling.", a.sampling, b.sampling);
