@@ -57,7 +57,7 @@ constexpr OptionSpec kRowsJsonOption = {"json", "", "one object per row, then th
 
 constexpr OptionSpec kTrainOptions[] = {
     {"base", "MODEL", "train gates for this model: a name or folder (the recipe's own model)"},
-    {"data", "PATH", "a corpus of prepare_corpus.py; with --base also text files"},
+    {"data", "PATH", "a corpus of prepare_corpus.py, with --base also text files; palindromes: a tokenizer"},
     {"o", "FOLDER", "where the model or its gates are written"},
     {"resume", "", "go on where a training of this recipe, text and base was stopped"},
     {"overwrite", "", "begin anew in a folder where a training is"},
@@ -135,7 +135,7 @@ extern const CommandSpec train_command = {
     "RECIPE.json --data FOLDER -o FOLDER [options]",
     "train a model and its scorers, or the gates of a model that is there",
     "A recipe without --base pretrains a small model, then KVpop's scorers by the boundary loss (eq. 7) against the "
-    "future-attention oracle. With --base it trains scorers or the gates of WG-KV, SP-KV or DMS on that model, which stays "
+    "future-attention oracle, or a model together with its gate (palindrome-sp-kv.json). With --base it trains scorers or the gates of WG-KV, SP-KV or DMS on that model, which stays "
     "as it is. docs/training.md has the losses and what was reached.",
     "  kvscope train samples/recipes/kvscope-tiny.json --data text -o my-model --device cuda\n"
     "  kvscope train samples/recipes/smollm2-wg-kv.json --base smollm2-135m --data text -o my-gates",

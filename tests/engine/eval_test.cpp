@@ -95,7 +95,12 @@ TEST_CASE("every task marks what is right as right and everything else as wrong"
         {"The total is 17.", " 17", false},
         {"The total is 17.", " The total is ", false}}},
       {"reversal", whole},
-      {"fact_recall", whole}};
+      {"fact_recall", whole},
+      {"palindrome",
+       {{"70 12 57", " 70 12 57.\n", true},
+        {"70 12 57", " 70 12 5", false},
+        {"70 12 57", " 70 12 571", false},
+        {"70 12 57", " 12 70 57", false}}}};
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     REQUIRE(cases.contains(task.name));
@@ -154,7 +159,7 @@ TEST_CASE("the same seed asks the same questions everywhere, another seed others
       {"needle-values", 5854472805537835707u}, {"key-values", 3996161550792918930u},
       {"variables", 17866415548778318791u},    {"common-words", 5355651720968690691u},
       {"arithmetic", 14962102843989107u},      {"reversal", 17966742227178452221u},
-      {"fact_recall", 963488077144579284u}};
+      {"fact_recall", 963488077144579284u},    {"palindrome", 13623447926898957366u}};
   for (const Task& task : task_list()) {
     CAPTURE(task.name);
     const TaskQuestion question = make_question(task, m.material, 3, 1000);
@@ -234,8 +239,8 @@ TEST_CASE("the NLL of a piece is that of score under every policy of the sweep",
 
 TEST_CASE("the sample model answers held-out questions densely, and what is done is not asked again", "[eval]") {
   if (!has_sample()) return test::skip("no sample model");
-  const int length =
-      test::kSlowdown > 4 ? 512 : 1024;  // under the thread sanitizer 1024 took more than 32 minutes of CPU
+  // Under the thread sanitizer 1024 took more than 32 minutes of CPU; the tasks have up to 680 tokens.
+  const int length = test::kSlowdown > 4 ? 704 : 1024;
   const nlohmann::json args = {{"model", kModel},     {"policies", {"streaming:window=60"}},
                                {"questions", 2},      {"device", "cpu"},
                                {"length", length},    {"oracle", true},

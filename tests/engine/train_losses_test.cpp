@@ -188,10 +188,15 @@ TEST_CASE("the losses of WG-KV, SP-KV and DMS are their papers' formulas") {
   const at::Tensor next = at::remainder(at::arange(B * T, at::kLong) * 3 + 1, V).view({B, T});
   const at::Tensor student = tensor(25, {B, T, F}).set_requires_grad(true), teacher = tensor(26, {B, T, F}),
                    gates = 0.5 + 0.4 * tensor(28, {2, B, 2, T});
-  const auto [loss, kept] =
-      find_gate_method(method, "test")
-          .loss({.base = base, .next = next, .student = student, .teacher = teacher, .gates = gates},
-                {.weight = 0.9, .progress = 0.9});
+  const auto [loss, kept] = find_gate_method(method, "test")
+                                .loss({.base = base,
+                                       .next = next,
+                                       .counted = at::arange(B * T, at::kLong),
+                                       .share = at::full({B * T}, 1.0 / (B * T)),
+                                       .student = student,
+                                       .teacher = teacher,
+                                       .gates = gates},
+                                      {.weight = 0.9, .progress = 0.9});
   CAPTURE(method);
   require_close(at::stack({loss, kept}), golden()["losses"][method]);
 }

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+const fs::path kPalindrome = fs::path(KVSCOPE_SOURCE_DIR) / "samples/recipes/palindrome";
 const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
 
 nlohmann::json gate_recipe(const std::string& method) {
@@ -64,6 +65,17 @@ nlohmann::json joint_scorer_recipe() {
   return recipe;
 }
 
+/// A model from nothing with its gate. The key "model" tells arguments() that there is no base.
+nlohmann::json nothing_recipe() {
+  nlohmann::json recipe = gate_recipe("sp-kv");
+  recipe["model"] = {{"layers", 1},   {"hidden", 16}, {"heads", 2},       {"kv_heads", 1},
+                     {"head_dim", 8}, {"ffn", 16},    {"vocabulary", 576}};
+  recipe["data"] = {{"kind", "palindrome"}, {"numbers", 2}, {"length", 72}};
+  recipe["gate"].update({{"all_weights", true}, {"hidden", 4}, {"hard_share", 0.4}});
+  recipe["gate"]["stages"] = {{{"weight", 0.1}, {"steps", 7}}};
+  return recipe;
+}
+
 nlohmann::json through_recipe() {
   nlohmann::json recipe = scorer_recipe();
   recipe["scorer"].update({{"output_weight", 1}, {"output_after", 2}, {"steps", 5}});
@@ -71,8 +83,13 @@ nlohmann::json through_recipe() {
 }
 
 nlohmann::json arguments(const nlohmann::json& recipe, const fs::path& output) {
-  return {{"recipe", recipe},          {"base", kModel.string()}, {"data", kText.string()},
-          {"output", output.string()}, {"device", "cpu"},         {"threads", 1},
+  const bool from_nothing = recipe.contains("model");
+  return {{"recipe", recipe},
+          {"base", from_nothing ? "" : kModel.string()},
+          {"data", from_nothing ? kPalindrome.string() : kText.string()},
+          {"output", output.string()},
+          {"device", "cpu"},
+          {"threads", 1},
           {"checkpoint_seconds", 0}};
 }
 
@@ -119,7 +136,7 @@ std::string error_of(const nlohmann::json& args) {
 
 TEST_CASE("a training that was stopped at any logged step goes on to the same bytes and the same curve") {
   const auto recipe = GENERATE(gate_recipe("wg-kv"), gate_recipe("dms"), scorer_recipe(), joint_gate_recipe(),
-                               joint_scorer_recipe(), through_recipe());
+                               joint_scorer_recipe(), through_recipe(), nothing_recipe());
   const test::TempFolder scratch;
   const std::vector<fs::path> snapshots = train_with_snapshots(arguments(recipe, scratch / "whole"));
   const auto whole = contents(scratch / "whole");

@@ -189,6 +189,27 @@ TEST_CASE("the shipped recipes can be parsed") {
   CHECK(recipe.base->length.steps > 0);
 }
 
+TEST_CASE("the shipped recipes of palindromes begin with nothing but a gate's section") {
+  const auto name = GENERATE("palindrome-full.json", "palindrome-sliding-window.json", "palindrome-sp-kv.json");
+  const auto path = kSamples / "recipes" / name;
+  const Recipe recipe = Recipe::parse(read_json(path), path.string());
+  CHECK(recipe.palindrome->numbers == 16);
+  CHECK(recipe.length() == 128);
+  CHECK(recipe.gate->all_weights);
+  CHECK(recipe.gate->weights == LossWeights{0, 0, 1});
+  CHECK_FALSE(recipe.base);
+  CHECK_FALSE(recipe.scorer);
+}
+
+TEST_CASE("the shipped recipes of the sample model's gates can be parsed for it") {
+  const auto name = GENERATE("kvscope-tiny-wg-kv.json", "kvscope-tiny-sp-kv.json", "kvscope-tiny-dms.json");
+  const auto path = kSamples / "recipes" / name;
+  const ModelConfig base = ModelConfig::load(kSamples / "models/kvscope-tiny");
+  const Recipe recipe = Recipe::parse(read_json(path), path.string(), &base);
+  CHECK(recipe.data.n_reversals == 2);
+  CHECK(recipe.gate);
+}
+
 TEST_CASE("the shipped recipes for SmolLM2 can be parsed for a model of its context") {
   const auto name = GENERATE("smollm2-wg-kv.json", "smollm2-sp-kv.json", "smollm2-dms.json", "smollm2-kvpop.json",
                              "smollm2-kvpop-joint.json", "smollm2-kvpop-through.json", "smollm2-sp-kv-joint.json",

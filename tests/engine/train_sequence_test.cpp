@@ -9,6 +9,7 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/jobs/tasks/palindrome.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/train/data_loader.h"
 #include "tests/support/skip.h"
@@ -85,6 +86,51 @@ TEST_CASE("a question and its answer are cut into tokens as the tokenizer cuts t
     REQUIRE(ids.size() < static_cast<std::size_t>(span.end));
     CHECK(std::vector<std::int32_t>(sequence.ids.begin() + span.end - static_cast<std::ptrdiff_t>(ids.size()),
                                     sequence.ids.begin() + span.end) == ids);
+  }
+}
+
+TEST_CASE("a palindrome is a list, more than 50 tokens, and the list backwards, every part at its place") {
+  if (!has_sample()) return test::skip("no sample model");
+  const std::string of = GENERATE("models/kvscope-tiny", "recipes/palindrome");
+  CAPTURE(of);
+  const Tokenizer tokenizer = Tokenizer::load(std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples" / of);
+  const PalindromeSequences sequences(tokenizer, {.length = 400}, 5), same(tokenizer, {.length = 400}, 5);
+  CHECK(same.make(7).ids == sequences.make(7).ids);
+  CHECK(sequences.make(8).ids != sequences.make(7).ids);
+  const AnswerSpan first = sequences.make(0).spans.front();
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const TaskSequence sequence = sequences.make(i);
+    REQUIRE(sequence.ids.size() == 401);
+    REQUIRE(sequence.roles.size() == 401);
+    REQUIRE(sequence.spans.size() == 1);
+    CHECK((sequence.spans.front() == first));
+    CHECK(first.end == 400);
+    const std::string before = text_of(tokenizer, sequence, 0, first.begin);
+    const std::string list = before.substr(0, before.find('.') + 1),
+                      answer = text_of(tokenizer, sequence, first.begin, 400);
+    CHECK(answer == answer_from(list, TaskKind::reversal));
+    CHECK(std::count(answer.begin(), answer.end(), ' ') == 32);
+    CHECK(before.ends_with("full stop.\nReversed:"));
+    const std::string gap = before.substr(list.size(), before.rfind("\nReversed:") - list.size());
+    CHECK(tokenizer.encode(gap, false).size() > 50);
+    for (int t = 0; t < 401; ++t) {
+      CHECK(sequence.roles[t] == (t < first.begin ? TokenRole::statement
+                                  : t < 400       ? TokenRole::answer
+                                                  : TokenRole::text));
+    }
+  }
+  CHECK_THROWS_AS(PalindromeSequences(tokenizer, {.length = 188, .numbers = 32}, 5), Error);
+  CHECK_THROWS_AS(PalindromeSequences(tokenizer, {.length = 60}, 5), Error);
+}
+
+TEST_CASE("of the palindrome recipes' tokenizer a number is one token, and the blank before it another") {
+  const Tokenizer tokenizer = Tokenizer::load(std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/recipes/palindrome");
+  for (const char* text : {" 07", " 70", " 99"}) CHECK(tokenizer.encode(text, false).size() == 2);
+  // Two tokens a number, and a full stop with a line end: as many numbers as there is room for, at most 32.
+  for (const auto& [length, numbers] : {std::pair(192, 32), std::pair(128, 16), std::pair(65, 1)}) {
+    CAPTURE(length);
+    const AnswerSpan span = PalindromeSequences(tokenizer, {.length = length}, 1).make(0).spans.front();
+    CHECK(span.end - span.begin == 2 * numbers + 2);
   }
 }
 

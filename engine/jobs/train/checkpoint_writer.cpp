@@ -78,6 +78,17 @@ void write_model(const std::filesystem::path& folder, const DecoderModule& model
   write_parameters(folder / "model.safetensors", model.parameters(), at::kBFloat16);
 }
 
+void write_model_like(const std::filesystem::path& from, const std::filesystem::path& folder,
+                      const DecoderModule& model) {
+  std::filesystem::create_directories(folder);
+  for (const char* name : {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                           "special_tokens_map.json", "chat_template.jinja"}) {
+    if (std::filesystem::exists(from / name))
+      write_file_atomic(folder / name, read_file(from / name, kMaxTokenizerBytes));
+  }
+  write_parameters(folder / "model.safetensors", model.parameters(), at::kBFloat16);
+}
+
 void read_model(const std::filesystem::path& folder, DecoderModule& model) {
   const WeightFiles files = WeightFiles::open(folder);
   FlatParameters& parameters = model.parameters();

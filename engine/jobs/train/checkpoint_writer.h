@@ -15,6 +15,10 @@ namespace kvscope::engine {
 void write_model(const std::filesystem::path& folder, const DecoderModule& model,
                  const std::filesystem::path& tokenizer);
 
+/// The same of a model that began as the one in folder `from`: its configuration and tokenizer are copied, bytes for bytes.
+void write_model_like(const std::filesystem::path& from, const std::filesystem::path& folder,
+                      const DecoderModule& model);
+
 /// Reads weights of the module's shape from such a folder into its masters and publishes them.
 void read_model(const std::filesystem::path& folder, DecoderModule& model);
 

@@ -90,6 +90,12 @@ Corpus Corpus::open(const fs::path& folder, int vocab_size, double heldout_share
   return corpus;
 }
 
+Corpus Corpus::without_text(const fs::path& folder, int vocab_size) {
+  Corpus corpus;
+  corpus.adopt({}, folder, vocab_size, /*heldout_share=*/0);
+  return corpus;
+}
+
 Corpus Corpus::open_for(const fs::path& base, const fs::path& data, int vocab_size, double heldout_share) {
   Corpus corpus;
   if (fs::exists(data / "text.u16")) {

@@ -24,6 +24,9 @@ class Corpus {
   static Corpus open_for(const std::filesystem::path& base, const std::filesystem::path& data, int vocab_size,
                          double heldout_share);
 
+  /// Of data that read no text: the tokenizer.json in `folder`, a model's, or one made by prepare_corpus.py.
+  static Corpus without_text(const std::filesystem::path& folder, int vocab_size);
+
   std::span<const std::int32_t> training() const { return std::span(tokens_).first(n_training_); }
   std::span<const std::int32_t> heldout() const { return std::span(tokens_).subspan(n_training_); }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -11,14 +11,15 @@
 namespace kvscope::engine {
 
 at::Tensor mean_next_token_nll(const GateLesson& lesson) {
-  const auto n = lesson.next.numel();
-  const at::Tensor share = at::full({n}, 1.0 / static_cast<double>(n), lesson.gates.options().requires_grad(false));
-  return weighted_cross_entropy(lesson.student.flatten(0, 1), lesson.base.output(), lesson.next.reshape({-1}), share)
+  const auto counted = [&](const at::Tensor& x) { return x.index_select(0, lesson.counted); };
+  return weighted_cross_entropy(counted(lesson.student.flatten(0, 1)), lesson.base.output(),
+                                counted(lesson.next.reshape({-1})), lesson.share)
       .loss;
 }
 
 std::span<const GateMethod> gate_methods() {
-  static const std::array kMethods = {wg_kv_method(), sp_kv_method(), dms_method(), streaming_method(), full_method()};
+  static const std::array kMethods = {wg_kv_method(),     sp_kv_method(), dms_method(),
+                                      streaming_method(), full_method(),  sliding_window_method()};
   return kMethods;
 }
 
@@ -29,6 +30,24 @@ const GateMethod& find_gate_method(std::string_view name, const std::string& fil
   std::string list;
   for (const GateMethod& method : methods) list += (list.empty() ? "" : ", ") + std::string(method.name);
   throw Error({.file = file, .where = "gate.method", .found = std::string(name), .expected = "one of " + list});
+}
+
+void check_gate(const GateOptions& options, const std::string& file) {
+  const GateMethod& method = find_gate_method(options.method, file);
+  const std::string name(method.name);
+  const auto refuse = [&](const char* key, const std::string& found, const std::string& expected) {
+    throw Error({.file = file, .where = std::string("gate.") + key, .found = found, .expected = expected});
+  };
+  if (!method.kind && !options.trains_base()) {
+    refuse("adapter", "none", "one, or all_weights: " + name + " has no gate to train");
+  }
+  if (!method.reads_teacher) return;
+  if (options.all_weights)
+    refuse("all_weights", "method " + name, "an adapter: it learns from a dense base that stays");
+  if (options.weights != GateOptions{}.weights) {
+    refuse("weight_text, weight_statement, weight_answer", "method " + name,
+           "none: it does not learn from the next token");
+  }
 }
 
 }  // namespace kvscope::engine

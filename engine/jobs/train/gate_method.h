@@ -1,5 +1,5 @@
 #pragma once
-// How each method trains gates, and with an adapter the base too. One method is one file; gate_methods() has them all.
+// How each method trains gates, and the base too where a recipe says so. One method is one file; gate_methods() has them all.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,6 +11,7 @@
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/jobs/train/decoder_module.h"
+#include "engine/jobs/train/recipe.h"
 
 namespace kvscope::engine {
 
@@ -25,6 +26,8 @@ struct GateStep {
 struct GateLesson {
   const DecoderModule& base;
   const at::Tensor& next;     // [B, T] int64: the token behind each
+  const at::Tensor& counted;  // [n] int64: of B * T tokens behind, those that a mean over them counts
+  const at::Tensor& share;    // [n] float32: of each of these
   const at::Tensor& student;  // [B, T, H] final normed hidden states through the gates
   const at::Tensor& teacher;  // the same of the base without gates and adapter; without gradients
   const at::Tensor& gates;    // [L, B, n_kv_heads, T] as attention saw them
@@ -43,7 +46,7 @@ struct GateMethod {
   std::pair<at::Tensor, at::Tensor> (*loss)(const GateLesson& lesson, const GateStep& step) = nullptr;
 };
 
-/// Mean NLL of the next token, a scalar.
+/// NLL of the next token, a scalar: the mean by lesson.share over lesson.counted.
 at::Tensor mean_next_token_nll(const GateLesson& lesson);
 
 GateMethod wg_kv_method();
@@ -51,9 +54,12 @@ GateMethod sp_kv_method();
 GateMethod dms_method();
 GateMethod streaming_method();
 GateMethod full_method();
+GateMethod sliding_window_method();
 
 std::span<const GateMethod> gate_methods();
 /// Throws Error (bad input) that names `file`, the recipe, and the methods if there is none of that name.
 const GateMethod& find_gate_method(std::string_view name, const std::string& file);
+/// Throws Error (bad input) that names the key: what the section asks of a method that cannot have it.
+void check_gate(const GateOptions& options, const std::string& file);
 
 }  // namespace kvscope::engine

@@ -1,4 +1,5 @@
-// Gates through soft attention, stage after stage, over a frozen base or one that an adapter trains along; each stage is saved.
+// Gates through soft attention, stage after stage, over a frozen base or one that is trained along, by an adapter or whole; each
+// stage is saved.
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -51,18 +52,19 @@ struct GatePlan {
   std::string name_of(const GateStage& stage) const {
     char text[32] = "";
     if (stage.weight > 0) std::snprintf(text, sizeof text, "-%g", stage.weight);
-    return std::string(method.name) + (options.adapter ? "-joint" : "") + text;
+    return std::string(method.name) + (options.trains_base() ? "-joint" : "") + text;
   }
 };
 
-/// What is trained: networks, an adapter, or both. The student is the base where there is no adapter.
+/// What is trained: networks, an adapter or the base's weights, or networks and one of these. The student is the base
+/// where there is no adapter.
 struct Trained {
   std::optional<GateModule> gate;
   std::optional<LoraAdapter> adapter;
+  FlatParameters* base = nullptr;  // with all weights
   DecoderModule student;
 
-  Trained(const DecoderModule& base, const GatePlan& plan, const Training& training, at::ScalarType type)
-      : student(base) {
+  Trained(DecoderModule& of, const GatePlan& plan, const Training& training, at::ScalarType type) : student(of) {
     const Recipe& recipe = training.recipe;
     if (plan.method.kind) {
       gate.emplace(*plan.method.kind, plan.hidden, recipe.model, training.device);
@@ -71,13 +73,24 @@ struct Trained {
     if (plan.options.adapter) {
       adapter.emplace(*plan.options.adapter, recipe.model, training.device, type);
       adapter->initialise(recipe.seed ^ kAdapterSalt);
-      student = base.adapted(*adapter);
+      student = of.adapted(*adapter);
     }
+    if (plan.options.all_weights) base = &of.parameters();
   }
-  AdamW optimizer(const OptimizerOptions& options) {
-    AdamW out(gate ? gate->parameters() : adapter->parameters(), options);
-    if (gate && adapter) out.add(adapter->parameters(), adapter->options().learning_rate / options.learning_rate);
+  /// The gate's parameters first, where there are any: freeze_first() stops them.
+  AdamW optimizer(const GateOptions& options) {
+    const double rate = options.optimizer.learning_rate;
+    std::vector<std::pair<FlatParameters*, double>> groups;
+    if (gate) groups.emplace_back(&gate->parameters(), 1);
+    if (adapter) groups.emplace_back(&adapter->parameters(), gate ? options.adapter->learning_rate / rate : 1);
+    if (base != nullptr) groups.emplace_back(base, gate ? options.all_weights->learning_rate / rate : 1);
+    AdamW out(*groups.front().first, options.optimizer);
+    for (std::size_t i = 1; i < groups.size(); ++i) out.add(*groups[i].first, groups[i].second);
     return out;
+  }
+  std::int64_t n_parameters() const {
+    return (gate ? gate->parameters().n_elements() : 0) + (adapter ? adapter->parameters().n_elements() : 0) +
+           (base != nullptr ? base->n_elements() : 0);
   }
 };
 
@@ -115,6 +128,29 @@ struct StepLosses {
   at::Tensor mean, open;        // of the gates: mean, share at the threshold or above
 };
 
+/// Of a batch's B * T tokens behind, those that a mean counts, and the share of each.
+struct Shares {
+  at::Tensor counted, share;  // [n] int64, [n] float32
+};
+
+/// What has no weight is left out: where answers alone count, most of the product with the vocabulary would be for nothing.
+/// On the host, where the roles are: asking the device which have none would wait for it.
+Shares shares_of(const Batch& batch, const LossWeights& weights, at::Device device) {
+  std::vector<std::int64_t> counted;
+  std::vector<float> weight;
+  const int n_positions = batch.row_tokens - 1;
+  for (int row = 0; row < batch.size; ++row) {
+    for (int t = 0; t < n_positions; ++t) {
+      const auto role = static_cast<TokenRole>(batch.roles[static_cast<std::size_t>(row * batch.row_tokens + t + 1)]);
+      if (weights.of(role) == 0) continue;
+      counted.push_back(std::int64_t{row} * n_positions + t);
+      weight.push_back(weights.of(role));
+    }
+  }
+  const at::Tensor all = at::tensor(weight);
+  return {at::tensor(counted, at::kLong).to(device), (all / all.sum()).to(device)};
+}
+
 /// In place of what a network says, [B, n_kv_heads, T].
 at::Tensor no_output(const DecoderModule::Heads& heads) {
   return at::zeros({heads.k.size(0), heads.k.size(2), heads.k.size(1)}, heads.k.options().dtype(at::kFloat));
@@ -129,8 +165,8 @@ StepLosses accumulate(const DecoderModule& base, const Trained& trained, const G
   {
     const c10::NoGradGuard no_grad;
     if (method.reads_teacher) teacher = base.hidden(ids);
-    x = base.embed(ids);
   }
+  x = base.embed(ids);
   const GateConfig network = trained.gate ? trained.gate->config() : plan.config;
   std::vector<at::Tensor> gates;
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
@@ -144,8 +180,15 @@ StepLosses accumulate(const DecoderModule& base, const Trained& trained, const G
   }
   const at::Tensor all_gates = at::stack(gates), student = trained.student.final_norm(x),
                    next = rows.narrow(1, 1, ids.size(1));
-  const auto [loss, kept_output] =
-      method.loss({.base = base, .next = next, .student = student, .teacher = teacher, .gates = all_gates}, step);
+  const Shares shares = shares_of(batch, plan.options.weights, rows.device());
+  const auto [loss, kept_output] = method.loss({.base = base,
+                                                .next = next,
+                                                .counted = shares.counted,
+                                                .share = shares.share,
+                                                .student = student,
+                                                .teacher = teacher,
+                                                .gates = all_gates},
+                                               step);
   loss.backward();
   const at::Tensor seen = all_gates.detach();
   return {loss.detach(), kept_output.detach(), seen.mean(), (seen >= plan.open_from()).to(at::kFloat).mean()};
@@ -155,7 +198,7 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
                          const GateStage& stage) {
   PhaseOptions phase = plan.options;
   phase.length = stage.length;
-  AdamW optimizer = trained.optimizer(phase.optimizer);
+  AdamW optimizer = trained.optimizer(plan.options);
   StepLosses losses;
   return run_steps(
       training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
@@ -194,6 +237,11 @@ std::filesystem::path save(const Training& training, const GatePlan& plan, const
                        std::string(plan.method.source) + "; " + training.recipe.name + ", " + plan.name_of(stage));
   }
   if (trained.adapter) trained.adapter->save(folder, training.base.filename().string());
+  if (trained.base != nullptr && training.base.empty()) {
+    write_model(folder, trained.student, training.corpus.tokenizer_file());
+  } else if (trained.base != nullptr) {
+    write_model_like(training.base, folder, trained.student);
+  }
   return folder;
 }
 
@@ -203,12 +251,14 @@ nlohmann::json run_gate_phase(const Training& training) {
   const Recipe& recipe = training.recipe;
   const GatePlan plan(recipe);
   const at::ScalarType type = training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
-  DecoderModule base(recipe.model, recipe.length(), training.device, type, /*trained=*/false);
-  read_model(training.base, base);
+  DecoderModule base(recipe.model, recipe.length(), training.device, type, plan.options.all_weights.has_value());
+  if (training.base.empty()) {
+    base.initialise(recipe.seed);
+  } else {
+    read_model(training.base, base);
+  }
   Trained trained(base, plan, training, type);
-  const std::int64_t n_gate = trained.gate ? trained.gate->parameters().n_elements() : 0,
-                     n_adapter = trained.adapter ? trained.adapter->parameters().n_elements() : 0;
-  nlohmann::json facts = {{"status", "done"}, {"parameters", n_gate + n_adapter}};
+  nlohmann::json facts = {{"status", "done"}, {"parameters", trained.n_parameters()}};
   for (const GateStage& stage : plan.options.stages) {
     nlohmann::json of_stage = run_stage(training, base, plan, trained, stage);
     if (of_stage["status"] == "cancelled") return of_stage;

@@ -27,6 +27,7 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device) {
 }
 
 std::unique_ptr<SequenceSource> Training::make_source(std::span<const std::int32_t> text, std::uint64_t seed) const {
+  if (recipe.palindrome) return std::make_unique<PalindromeSequences>(corpus.tokenizer(), *recipe.palindrome, seed);
   if (recipe.text) return std::make_unique<TextSequences>(text, corpus.tokenizer(), *recipe.text, seed);
   return std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
 }

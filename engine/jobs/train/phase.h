@@ -30,7 +30,9 @@ struct Training {
   const Corpus& corpus;
   at::Device device;
   std::filesystem::path output;
-  std::filesystem::path base;  // the model that scorers and gates are trained for: the output, if it is trained here
+  std::filesystem::path
+      base;  // the model that scorers and gates are trained for: the output, if it is trained here; empty
+             // where a gate and all weights are trained from nothing
   int loader_threads;
   std::string identity;       // what is trained from what: of checkpoints
   bool resumed;               // whether phases go on from their checkpoints

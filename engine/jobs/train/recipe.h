@@ -10,6 +10,7 @@
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/weights/model_config.h"
+#include "engine/jobs/tasks/palindrome.h"
 #include "engine/jobs/tasks/sequence.h"
 #include "engine/jobs/tasks/text_sequences.h"
 #include "engine/jobs/train/lora_options.h"
@@ -36,6 +37,10 @@ struct OptimizerOptions {
 /// Share of the loss that a token of each role has, before the mean.
 struct LossWeights {
   float text = 1, statement = 0.2f, answer = 4;
+  float of(TokenRole role) const {
+    return role == TokenRole::text ? text : role == TokenRole::statement ? statement : answer;
+  }
+  bool operator==(const LossWeights&) const = default;
 };
 
 /// What all phases have.
@@ -99,7 +104,12 @@ struct GateStage {
   PhaseLength length;
 };
 
-/// Gates through soft attention over a frozen base. What is absent is the method's own (gate_method.h).
+/// The base's own weights, trained in place of an adapter.
+struct AllWeightsOptions {
+  double learning_rate = 0;
+};
+
+/// Gates through soft attention, over a frozen base where neither adapter nor all weights are trained. What is absent is the method's own (gate_method.h).
 struct GateOptions : PhaseOptions {
   std::string method;
   std::optional<int> hidden;        // units of the hidden layer
@@ -109,28 +119,33 @@ struct GateOptions : PhaseOptions {
   std::optional<double> threshold;  // that the gate's file says
   std::vector<GateStage> stages;    // each goes on from the one before, with a new optimiser
 
-  std::optional<LoraOptions> adapter;  // the base is trained too
+  std::optional<LoraOptions> adapter;            // the base is trained too
+  std::optional<AllWeightsOptions> all_weights;  // or all of it, from a model that is there or from nothing
+  LossWeights weights{1, 1, 1};                  // of methods that learn from the next token
   double hard_share = 0;         // last part of a stage with the gate frozen and hard at the threshold (SP-KV, TAHG)
   std::int64_t anneal = 0;       // steps over which it becomes hard (eq. 7)
   bool sampled = false;          // gates are drawn, 0 or 1, and learn as if they were soft (SP-KV App. B)
   double least_probability = 0;  // of both values of a drawn gate (eq. 12)
+  bool trains_base() const { return adapter || all_weights; }
 };
 
 struct Recipe {
   std::string name;
   std::uint64_t seed = 1;
-  ModelConfig model;                // from the recipe, or of the base that is given
-  SequenceOptions data;             // tasks in the words of the sample model
-  std::optional<TextOptions> text;  // or text with facts, data.kind "text"
-  double heldout_share = 0.02;      // of the corpus, at its end
+  ModelConfig model;                            // from the recipe, or of the base that is given
+  SequenceOptions data;                         // tasks in the words of the sample model
+  std::optional<TextOptions> text;              // or text with facts, data.kind "text"
+  std::optional<PalindromeOptions> palindrome;  // or palindromes alone, data.kind "palindrome": no corpus is read
+  double heldout_share = 0.02;                  // of the corpus, at its end
   std::optional<BaseOptions> base;
   std::optional<ScorerOptions> scorer;
   std::optional<GateOptions> gate;
 
-  int length() const { return text ? text->length : data.length; }
+  int length() const { return palindrome ? palindrome->length : text ? text->length : data.length; }
 
   /// Throws Error naming the key for what is missing, unknown, out of range or contradictory. `file` names the source.
-  /// `base`: the model that gates are trained for, whose config replaces the section "model"; null: it is trained here.
+  /// `base`: the model that gates are trained for, whose config replaces the section "model"; null: it is trained here, by the
+  /// section "base", or with its gate where that one trains all weights and there is no such section.
   static Recipe parse(const nlohmann::json& json, const std::string& file, const ModelConfig* base = nullptr);
 };
 

@@ -64,6 +64,7 @@ std::string markdown(const nlohmann::json& result) {
   return text;
 }
 
+constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
 constexpr char kResult[] = "training.json";  // what a training that is done says of itself
 
 /// What is trained from what, and on what kind of device: two trainings of one identity go the same way.
@@ -74,9 +75,18 @@ std::string identity_of(const nlohmann::json& recipe, const Corpus& corpus, cons
     text.add_word(part.size());
     for (const std::int32_t id : part) text.add_word(static_cast<std::uint32_t>(id));
   }
+  if (corpus.training().empty()) text.add(read_file(corpus.tokenizer_file(), kMaxTokenizerBytes));
   const std::string model = base.empty() ? "" : ", base " + WeightFiles::open(base).hash();
   return "recipe " + hex_text(fnv1a64(recipe.dump())) + ", text " + text.hex() + model + ", " +
          (device.is_cuda() ? "cuda" : "cpu");
+}
+
+/// `base`: the model's folder; empty without one.
+Corpus corpus_of(const Recipe& recipe, const std::filesystem::path& base, const std::filesystem::path& data) {
+  const int vocabulary = recipe.model.vocab_size;
+  if (recipe.palindrome) return Corpus::without_text(base.empty() ? data : base, vocabulary);
+  return base.empty() ? Corpus::open(data, vocabulary, recipe.heldout_share)
+                      : Corpus::open_for(base, data, vocabulary, recipe.heldout_share);
 }
 
 /// A curve or checkpoint that a phase of this training would replace, the first by name; "" if there is none.
@@ -124,18 +134,9 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
   if (phase != "all" && phase != "base" && phase != "scorer" && phase != "gate") {
     throw Error({.code = ExitCode::usage, .where = "--phase", .found = phase, .expected = "all, base, scorer or gate"});
   }
-  if (recipe.gate) {  // known before a corpus is read
-    const GateMethod& method = find_gate_method(recipe.gate->method, source);
-    if (!method.kind && !recipe.gate->adapter) {
-      throw Error({.file = source,
-                   .where = "gate.adapter",
-                   .found = "none",
-                   .expected = "one: " + std::string(method.name) + " has no gate to train"});
-    }
-  }
+  if (recipe.gate) check_gate(*recipe.gate, source);  // known before a corpus is read
   const at::Device device = training_device(args.value("device", "auto"));
-  const Corpus corpus = config ? Corpus::open_for(base, data, recipe.model.vocab_size, recipe.heldout_share)
-                               : Corpus::open(data, recipe.model.vocab_size, recipe.heldout_share);
+  const Corpus corpus = corpus_of(recipe, base, data);
   const bool resumed = flag(args, "resume");
   const std::string identity = identity_of(json, corpus, base, device);
   if (resumed && phase == "all") {
@@ -154,7 +155,9 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
                           .corpus = corpus,
                           .device = device,
                           .output = output,
-                          .base = config ? base : output,
+                          .base = config        ? base
+                                  : recipe.base ? output
+                                                : std::filesystem::path(),
                           .loader_threads = loader_threads(args, device),
                           .identity = identity,
                           .resumed = resumed,

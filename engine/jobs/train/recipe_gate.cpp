@@ -1,0 +1,70 @@
+// The section "gate" of a recipe.
+
+#include "engine/jobs/train/recipe_section.h"
+
+namespace kvscope::engine {
+namespace {
+
+GateStage parse_stage(const nlohmann::json& json, const std::string& file) {
+  const nlohmann::json parent = {{"stage", json}};
+  const RecipeSection section(parent, "stage", file, {"weight", "steps", "max_seconds"});
+  return {section->number_or("weight", 0, 0, 1e6), parse_length(section)};
+}
+
+/// The key "all_weights": an object, or true for the phase's own learning rate.
+std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, const std::string& file, double rate) {
+  if (!parent->has("all_weights")) return std::nullopt;
+  const nlohmann::json& raw = parent->raw().at("all_weights");
+  if (raw == false) return std::nullopt;
+  const nlohmann::json holder = {{"gate.all_weights", raw == true ? nlohmann::json::object() : raw}};
+  const RecipeSection section(holder, "gate.all_weights", file, {"learning_rate"});
+  return AllWeightsOptions{section->number_or("learning_rate", rate, 1e-8, 1)};
+}
+
+}  // namespace
+
+GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
+  const RecipeSection section(json, "gate", file,
+                              phase_keys({"method", "hidden", "bias", "window", "sinks", "threshold", "stages",
+                                          "adapter", "all_weights", "weight_text", "weight_statement", "weight_answer",
+                                          "hard_share", "anneal", "sampled", "least_probability"}));
+  GateOptions gate;
+  gate.method = section->text("method");
+  gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
+  gate.batch = 4;
+  parse_phase(section, gate);
+  if (section->has("hidden")) gate.hidden = section.integer("hidden", 0, 0, 1 << 16);
+  if (section->has("bias")) gate.bias = section->number("bias", -100, 100);
+  if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
+  if (section->has("sinks")) gate.n_sink = section.integer("sinks", 0, 0, length);
+  if (section->has("threshold")) gate.threshold = section->number("threshold", -1e6, 1e6);
+  gate.adapter = parse_adapter(section, file, "gate");
+  gate.all_weights = parse_all_weights(section, file, gate.optimizer.learning_rate);
+  if (gate.adapter && gate.all_weights) {
+    recipe_error(file, "gate.all_weights", "an adapter beside it", "one of the two: an adapter is there to leave them");
+  }
+  gate.weights = parse_loss_weights(section, gate.weights);
+  gate.hard_share = section->number_or("hard_share", 0, 0, 1);
+  gate.anneal = section->integer_or("anneal", 0, 0, 100'000'000);
+  gate.sampled = section->boolean_or("sampled", false);
+  gate.least_probability = section->number_or("least_probability", 0, 0, 0.5);
+  if (gate.hard_share > 0 && !gate.trains_base()) {
+    recipe_error(file, "gate.hard_share", "no adapter",
+                 "one, or all_weights: while the gate is hard it stays as it is, and nothing else would learn");
+  }
+  const auto& raw = section->raw();
+  if (!raw.contains("stages") || !raw.at("stages").is_array() || raw.at("stages").empty()) {
+    recipe_error(file, "gate.stages", "nothing", "a list of {\"weight\", \"steps\"}");
+  }
+  for (const auto& stage : raw.at("stages")) {
+    gate.stages.push_back(parse_stage(stage, file));
+    for (std::size_t i = 0; i + 1 < gate.stages.size(); ++i) {
+      if (gate.stages[i].weight == gate.stages.back().weight) {
+        recipe_error(file, "gate.stages", "two stages of the same weight", "different ones: each names its gate");
+      }
+    }
+  }
+  return gate;
+}
+
+}  // namespace kvscope::engine
