@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Make the training corpus of the sample model from Debian's documentation packages.
 
-    python3 samples/recipes/prepare_corpus.py OUT [--tokenizer FILE] [--cache DIR] [--max-tokens N] [--heldout FILE]
+    python3 samples/recipes/prepare_corpus.py OUT [--tokenizer FILE] [--cache DIR] [--max-tokens N] [--heldout FILE
+                                                       [--heldout-bytes N] [--heldout-packages NAME...]]
 
 Needs `apt-get` and `dpkg` (nothing is installed: packages are downloaded and unpacked into the cache folder) and the
 Python packages `tokenizers` and `numpy`. Writes into OUT:
@@ -12,7 +13,8 @@ Python packages `tokenizers` and `numpy`. Writes into OUT:
                     last 2 % for its own held-out sequences
     corpus.json     packages and versions, counts, sha256 of every file written
 
-and, with --heldout, the text that no training file contains: the tutorial and the HOWTOs of Python's documentation.
+and, with --heldout, the text that no training file contains: the tutorial and the HOWTOs of Python's documentation, and
+all pages of --heldout-packages (then in a seeded order).
 The same packages give the same bytes: files are sorted by path before they are shuffled with a fixed seed.
 """
 import argparse
@@ -41,11 +43,11 @@ SEED = 20261121
 TOKENIZER_DOCUMENTS = 3000
 
 
-def unpack(cache):
+def unpack(cache, packages):
     """Download and unpack what the cache lacks. -> {package: version}"""
     cache.mkdir(parents=True, exist_ok=True)
     versions = {}
-    for package in PACKAGES:
+    for package in packages:
         if not any(cache.glob(f'{package}_*.deb')):
             subprocess.run(['apt-get', 'download', '-q', package], cwd=cache, check=True, stdout=subprocess.DEVNULL)
         deb = sorted(cache.glob(f'{package}_*.deb'))[-1]
@@ -93,6 +95,22 @@ def english(path):
     return text if len(text) > 500 else ''
 
 
+def write_heldout(file, found, max_bytes, packages):
+    """Whole pages, as many as fit."""
+    held = [(name, path) for name, path in found if HELDOUT.match(name) or name.split('/')[0] in packages]
+    if packages:
+        random.Random(SEED).shuffle(held)
+    text, size, seen = [], 0, set()
+    for _, path in held:
+        page = english(path)
+        if page and page not in seen and size + len(page.encode()) < max_bytes:
+            seen.add(page)
+            text.append(page)
+            size += len(page.encode()) + 2
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('\n\n'.join(text) + '\n', encoding='utf-8')
+
+
 def train_tokenizer(documents):
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     tokenizer = Tokenizer(models.BPE())
@@ -119,13 +137,16 @@ def main():
     arguments.add_argument('--max-tokens', type=int, default=13_400_000)
     arguments.add_argument('--heldout', type=Path, help='also write the held-out text to this file')
     arguments.add_argument('--heldout-bytes', type=int, default=360_000)
+    arguments.add_argument('--heldout-packages', nargs='*', default=[], help='further packages, of which no page is trained on')
     options = arguments.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     import numpy as np
 
-    versions = unpack(options.cache)
-    found = pages(options.cache / 'files')
-    training = [(name, path) for name, path in found if not HELDOUT.match(name)]
+    versions = unpack(options.cache, PACKAGES + options.heldout_packages)
+    used = set(PACKAGES + options.heldout_packages)
+    found = [(name, path) for name, path in pages(options.cache / 'files') if name.split('/')[0] in used]
+    training = [(name, path) for name, path in found
+                if not HELDOUT.match(name) and name.split('/')[0] not in options.heldout_packages]
     random.Random(SEED).shuffle(training)
     seen, documents = set(), []
     for _, path in training:
@@ -165,14 +186,7 @@ def main():
              'vocabulary': tokenizer.get_vocab_size(), 'heldout_pages': HELDOUT.pattern,
              'sha256': {name: sha256(options.out / name) for name in ('text.u16', 'tokenizer.json')}}
     if options.heldout:
-        text, size = [], 0
-        for name, path in found:
-            page = english(path) if HELDOUT.match(name) else ''
-            if page and size + len(page.encode()) < options.heldout_bytes:
-                text.append(page)
-                size += len(page.encode()) + 2
-        options.heldout.parent.mkdir(parents=True, exist_ok=True)
-        options.heldout.write_text('\n\n'.join(text) + '\n', encoding='utf-8')
+        write_heldout(options.heldout, found, options.heldout_bytes, options.heldout_packages)
         facts['sha256'][options.heldout.name] = sha256(options.heldout)
     (options.out / 'corpus.json').write_text(json.dumps(facts, indent=2) + '\n')
     print(json.dumps(facts, indent=2))

@@ -147,6 +147,51 @@ TEST_CASE("a gate is taken by its name, and a policy alone takes the model's fir
   CHECK(last_line({"--policy", "kvpop:budget=80"})["policy"].get<std::string>().starts_with("kvpop"));
 }
 
+TEST_CASE("the sample model comes with gates of WG-KV, SP-KV and DMS, small ones, and each policy alone takes its own",
+          "[gates]") {
+  const auto listed = test::run({.argv = {test::kvscope().string(), "gates", "kvscope-tiny", "--json"}});
+  INFO(listed.err);
+  REQUIRE(listed.exit_code == 0);
+  std::map<std::string, std::string> names;  // of the first of each policy
+  std::istringstream lines(listed.out);
+  for (std::string line; std::getline(lines, line);) {
+    const json gate = json::parse(line);
+    if (gate["origin"] != "shipped") continue;
+    CAPTURE(line);
+    CHECK(gate["fits"] == true);
+    CHECK(gate["bytes"].get<std::uint64_t>() < 200'000);
+    names.emplace(gate["policies"].at(0).get<std::string>(), gate["name"].get<std::string>());
+  }
+  for (const char* policy : {"wg-kv", "sp-kv", "dms"}) REQUIRE(names.contains(policy));
+  if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const std::string prompt = (fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/1-reversal.txt").string();
+  for (const auto& [policy, name] : names) {
+    CAPTURE(policy, name);
+    const auto score = [&](const std::string& by, std::vector<std::string> gate) {
+      std::vector<std::string> words = {test::kvscope().string(),
+                                        "score",
+                                        "kvscope-tiny",
+                                        "--text-file",
+                                        prompt,
+                                        "--policy",
+                                        by,
+                                        "--device",
+                                        "cpu",
+                                        "--json",
+                                        "--quiet"};
+      words.insert(words.end(), gate.begin(), gate.end());
+      const auto result = test::run({.argv = words});
+      INFO(result.err);
+      REQUIRE(result.exit_code == 0);
+      return json::parse(result.out).at("nll");
+    };
+    const json alone = score(policy, {});
+    CHECK(alone == score(policy, {"--gate", name}));
+    CHECK(alone != score("full", {}));
+  }
+}
+
 TEST_CASE("a policy without a gate, and a name that is none, say in one line what there is", "[gates]") {
   const Samples samples;
   const auto none = samples.run({"run", "kvscope-tiny", "--prompt", "x", "--policy", "sp-kv", "--quiet"});
