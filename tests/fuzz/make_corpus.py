@@ -3,7 +3,7 @@
 
     tests/fuzz/make_corpus.py build/release/bin
 
-needs h5py and the built programs (the fake engine answers a run, and kvscope writes traces of it). What the fuzzers have
+needs h5py and the built programs (the fake engine answers runs, and kvscope writes traces of them). What the fuzzers have
 found lies there too, as found-*, and is left alone.
 """
 import json, pathlib, random, struct, subprocess, sys, tempfile, zipfile
@@ -119,25 +119,31 @@ def message(**fields):
     return struct.pack("<I", len(body)) + body
 
 
+def conversation(name, *words):
+    """What kvscope and the fake engine say to each other, as answers-NAME and asked-NAME."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked, told = pathlib.Path(folder, "asked"), pathlib.Path(folder, "told")
+        engine = f"tee {asked} | {BIN}/kvscope-fake-engine --gate sp_kv,0.5,4 | tee {told}"
+        subprocess.run([BIN / "kvscope", *words, "--engine", engine], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       timeout=60, check=name != "doctor")  # which may find something
+        put("cbor", f"asked-{name}", asked.read_bytes())
+        put("cbor", f"answers-{name}", told.read_bytes())
+
+
 def make_messages():
-    sampling = {"temperature": 0.0, "seed": 1}
     requests = {
-        "load": message(type="load", id=1, model=str("m"), device="cpu", dtype="auto", gates=[]),
-        "run": message(type="run", id=2, prompt="one two three", raw=True, policy="kvpop:budget=12,sinks=2,window=4",
-                       max_tokens=6, sampling=sampling, oracle=True, stop_at_eos=False),
-        "score": message(type="score", id=3, text="one two three", policy="full"),
+        "load": message(type="load", id=1, model="m", device="cpu", dtype="auto", gates=[]),
         "doctor": message(type="doctor", id=4),
         "policy": message(type="policy", id=5, target=2, policy="full"),
         "quit": message(type="quit", id=6),
     }
     put("cbor", "requests", b"".join(requests.values()))
-    for name in ("load", "run", "score"):
-        put("cbor", name, requests[name])
-    load = message(type="load", id=1, model=str(SAMPLE), device="cpu", dtype="auto", gates=[])
-    for name, asked in (("run", ("run",)), ("score", ("score",)), ("doctor", ("doctor",))):
-        told = subprocess.run([BIN / "kvscope-fake-engine"], input=load + b"".join(requests[k] for k in asked) + requests["quit"],
-                              stdout=subprocess.PIPE, timeout=60).stdout
-        put("cbor", f"answers-{name}", told)
+    prompt = ("--prompt", "one two three four five six seven eight nine ten eleven twelve", "--max-tokens", "6")
+    conversation("run", "run", SAMPLE, *prompt, "--policy", "kvpop:budget=8,sinks=2,window=4", "--ignore-eos")
+    conversation("gate", "run", SAMPLE, *prompt, "--policy", "sp-kv", "--output-error", "--change", "14:sp-kv:threshold=0.7")
+    conversation("read", "run", SAMPLE, *prompt, "--policy", "quest:read=16", "--oracle", "mass=rms,budget=8")
+    conversation("score", "score", SAMPLE, "--text", "one two three four", "--policy", "streaming:sinks=1,window=2")
+    conversation("doctor", "doctor")
 
 
 def make_traces():
@@ -145,7 +151,7 @@ def make_traces():
         prompts = pathlib.Path(folder, "p.jsonl")
         prompts.write_text('{"prompt": "one two three four"}\n{"prompt": "five"}\n')
         common = ["--engine", BIN / "kvscope-fake-engine", "--max-tokens", "4", "--quiet"]
-        for name, policy in (("full", "full"), ("kvpop", "kvpop:budget=12,sinks=2,window=4")):
+        for name, policy in (("kvpop", "kvpop:budget=12,sinks=2,window=4"),):
             path = pathlib.Path(folder, f"{name}.h5")
             subprocess.run([BIN / "kvscope", "run", SAMPLE, "--prompt", "one two three", "--policy", policy, "--trace", path,
                             *common], check=True, stdout=subprocess.DEVNULL)

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "engine/core/support/json_file.h"
+#include "tests/fuzz/conversation.h"
 #include "tests/fuzz/format.h"
 
 using namespace kvscope;
@@ -43,6 +44,16 @@ TEST_CASE("The fuzzers' configs are read or refused in a line", "[fuzz]") { repl
 TEST_CASE("The fuzzers' pickles are read or refused in a line", "[fuzz]") { replay("pickle"); }
 TEST_CASE("The fuzzers' archives are read or refused in a line", "[fuzz]") { replay("zip"); }
 TEST_CASE("The fuzzers' messages are read or refused in a line", "[fuzz]") { replay("cbor"); }
+// Until they did, no message of a fuzzer came as far as what a run is held to (engine/core/record/check.h).
+TEST_CASE("The conversations that the fuzzer of messages begins with end in complete runs", "[fuzz]") {
+  for (const char* name : {"answers-run", "answers-gate", "answers-read"}) {
+    CAPTURE(name);
+    const fs::path path = fs::path(KVSCOPE_SOURCE_DIR) / "tests/fuzz/corpus/cbor" / name;
+    const RunRecord run = fuzz::run_of_messages(read_file(path, std::size_t{64} << 20));
+    CHECK(run.status == RunStatus::complete);
+    CHECK(run.n_tokens() > run.prompt_len);
+  }
+}
 TEST_CASE("The fuzzers' traces are read or refused in a line", "[fuzz]") { replay("trace"); }
 TEST_CASE("The fuzzers' recipes are read or refused in a line", "[fuzz]") { replay("recipe"); }
 TEST_CASE("The fuzzers' gates are read or refused in a line", "[fuzz]") { replay("gate"); }
