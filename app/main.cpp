@@ -1,6 +1,7 @@
 // kvscope: the window if a model, a trace or nothing is given, else one command.
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -47,6 +48,13 @@ int dispatch(const std::vector<std::string>& words) {
                .hint = close.empty() ? "see kvscope --help" : "did you mean kvscope " + close + "?"});
 }
 
+/// What the engine needs in its environment before its libraries are loaded (app/engine/main.cpp), so that it need not start
+/// itself twice: 0.3 s of the first token's 2. Before there are threads.
+void set_engine_environment() {
+  ::setenv("OMP_WAIT_POLICY", "passive", 0);
+  ::setenv("MKL_DYNAMIC", "FALSE", 0);
+}
+
 int out_of_memory() {
   std::fprintf(stderr, "error: out of memory\n");
   return static_cast<int>(ExitCode::resource);
@@ -57,6 +65,7 @@ int out_of_memory() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--trace-child") return trace_child_main(argc, argv);
   app::end_on_interrupts();
+  set_engine_environment();
   try {
     hdf5_start();
     const int code = dispatch(std::vector<std::string>(argv + 1, argv + argc));

@@ -8,6 +8,7 @@
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
+#include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/study/retention_metrics.h"
@@ -25,7 +26,8 @@ struct Scored {
   HeadMap density;
   bool dense;  // no query missed a token
   ScoreQuality quality;
-  PolicySpec policy;  // as it was: what nobody wrote is the gate's
+  PolicySpec policy;              // as it was: what nobody wrote is the gate's
+  std::vector<float> thresholds;  // RunRecord::thresholds
 };
 
 struct Cancelled {};
@@ -69,7 +71,8 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
           {run.model.n_layers, run.model.n_kv_heads, std::move(facts.density)},
           facts.dense,
           facts.quality,
-          std::move(facts.policy)};
+          std::move(facts.policy),
+          std::move(facts.thresholds)};
 }
 
 // Mean over positions begin ... of -logprob, nats; NaN without any.
@@ -122,6 +125,9 @@ ordered_json comparison_json(int index, const RunRecord& run, const Scored& reco
           {"recorded_policy", run.policy.to_string()},
           {"recorded_changes", changes_json(run)},
           {"compared_policy", compared.policy.to_string()},
+          {"solved",
+           {{"recorded", describe_density(recorded.policy, recorded.thresholds)},
+            {"compared", describe_density(compared.policy, compared.thresholds)}}},
           {"tokens", run.n_tokens()},
           {"prompt_tokens", run.prompt_len},
           {"nll", change(nll(recorded.logprobs, 1), nll(compared.logprobs, 1))},
@@ -217,6 +223,10 @@ void print_notes(const ordered_json& runs, const Reading& reading) {
     if (!dense.empty()) std::printf("%s: dense, no query missed a token, in run %s\n", side, dense.c_str());
   }
   for (const ordered_json& run : runs) {
+    for (const char* side : {"recorded", "compared"}) {
+      if (const std::string solved = run["solved"][side].get<std::string>(); !solved.empty())
+        std::printf("run %s, %s: %s\n", run["run"].dump().c_str(), side, solved.c_str());
+    }
     for (const ordered_json& change : run["recorded_changes"])
       std::printf("run %s was changed at query %s to %s\n", run["run"].dump().c_str(), change["q"].dump().c_str(),
                   change["policy"].get<std::string>().c_str());

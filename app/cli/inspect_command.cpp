@@ -13,6 +13,7 @@
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/safetensors.h"
+#include "engine/core/policy/density.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
@@ -121,6 +122,8 @@ ordered_json inspect_run(const RunRecord& run) {
   for (const PolicyChange& change : run.changes)
     changes.push_back("from query " + std::to_string(change.q) + " on: " + change.policy.to_string());
   return {{"policy", run.policy.to_string()},
+          {"density", describe_density(run.policy, run.thresholds)},
+          {"thresholds", run.thresholds},
           {"changes", changes},
           {"scorer", run.scorer.text},
           {"oracle", run.oracle.to_string()},

@@ -39,6 +39,12 @@ void Progress::clear() {
   drawn_ = false;
 }
 
+void Progress::say(const std::string& line) {
+  if (quiet_ || line.empty()) return;
+  clear();
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
 void Progress::update(const std::string& phase, double value, double max, const std::string& text) {
   if (quiet_) return;
   const auto now = std::chrono::steady_clock::now();

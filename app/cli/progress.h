@@ -16,6 +16,8 @@ class Progress {
   void update(const std::string& phase, double value, double max, const std::string& text = "");
   /// Removes the bar from the terminal, so that other output can be written.
   void clear();
+  /// A line about what was done, if there is one.
+  void say(const std::string& line);
 
  private:
   bool quiet_, terminal_, drawn_ = false;

@@ -11,6 +11,7 @@
 #include "app/session/run_setup.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
+#include "engine/core/policy/density.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
 #include "engine/core/support/json_file.h"
@@ -33,7 +34,7 @@ constexpr auto kTraceOptions = std::to_array<OptionSpec>({
     {"overwrite", "", "replace the trace if it exists"},
 });
 constexpr auto kOutputOptions = std::to_array<OptionSpec>({
-    {"json", "", "one object a token, then prompt_ids, ids, text, policy, seed, timings"},
+    {"json", "", "an object a token, then ids, text, policy, thresholds, seed, timings"},
 });
 constexpr auto kReadingOptions = std::to_array<OptionSpec>({
     {"chunk", "N", "only read the prompt, as score --chunk N does; no answer"},
@@ -104,6 +105,7 @@ nlohmann::ordered_json result_object(const RunRecord& run, const std::string& te
           {"ids", answer},
           {"text", text},
           {"policy", run.policy.to_string()},
+          {"thresholds", run.thresholds},
           {"seed", run.sampling.seed},
           {"status", to_string(run.status)},
           {"model", run.model.name},
@@ -163,6 +165,8 @@ int run(const Arguments& arguments) {
     write_json_line(result_object(record, text));
   } else {
     std::fputc('\n', stdout);
+    std::fflush(stdout);  // the answer stands before what is said of it
+    job.progress().say(describe_density(record.policy, record.thresholds));
   }
   // The trace first: it is kept whatever became of stdout.
   if (arguments.has("trace")) save_trace(trace, record, arguments.has("overwrite"));

@@ -8,6 +8,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/json_file.h"
@@ -31,8 +32,8 @@ constexpr OptionSpec kOptions[] = {
     kQuietOption,
     {"json", "",
      "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, density "
-     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; if "
-     "asked for: oracle, recall, chance, mass_recall, output_error"},
+     "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; of a "
+     "density: thresholds; if asked for: oracle, recall, chance, mass_recall, output_error"},
 };
 
 // Nothing if it was cancelled.
@@ -83,6 +84,7 @@ void print_table(const std::string& model, const ScoreFacts& facts, std::optiona
   print_quality(facts.quality, request);
   if (dense_nll) std::printf("dense %.6f, difference %+.6f\n", *dense_nll, facts.nll - *dense_nll);
   std::printf("%s\npolicy %s\n", how(facts).c_str(), facts.policy.to_string().c_str());
+  if (!facts.thresholds.empty()) std::printf("%s\n", describe_density(facts.policy, facts.thresholds).c_str());
 }
 
 void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const ScoreRequest& request) {
@@ -97,6 +99,7 @@ void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const 
                                    {"dense", facts.dense},
                                    {"chunk", facts.chunk},
                                    {"policy", facts.policy.to_string()}};
+  if (!facts.thresholds.empty()) result["thresholds"] = facts.thresholds;
   if (request.oracle) {
     result["oracle"] = request.oracle->to_string();
     result["recall"] = number_or_null(facts.quality.recall);

@@ -27,8 +27,8 @@ namespace {
 constexpr double kIdleWait = 0.5;  // seconds; nothing is drawn in between unless something happens
 constexpr double kFrameTime = 1.0 / 60;
 constexpr int kFramesAfterInput = 3;  // ImGui settles within three
-// Frames that no hand asked for, while a model decodes, take a fifth of one core at most. A software rasteriser needs
-// 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
+// Frames that no hand asked for, while a model is read or decodes, take a fifth of one core at most. A software rasteriser
+// needs 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
 constexpr double kUntouched = 0.3, kRestPerWork = 4, kLongestInterval = 0.25;  // seconds, ratio, seconds
 constexpr std::chrono::seconds kAutosaveInterval(30);
 
@@ -143,9 +143,14 @@ int AppWindow::run() {
   return 0;
 }
 
+/// The engine wants the cores.
+bool AppWindow::is_engine_busy() const {
+  return session_.run_in_progress() || !session_.engine().progress().phase.empty();
+}
+
 /// Between two frames, in seconds.
 double AppWindow::frame_interval() const {
-  if (!session_.run_in_progress() || seconds_since(last_touch_) < kUntouched) return kFrameTime;
+  if (!is_engine_busy() || seconds_since(last_touch_) < kUntouched) return kFrameTime;
   return std::clamp(kRestPerWork * frame_cpu_, kFrameTime, kLongestInterval);
 }
 
@@ -166,13 +171,12 @@ void AppWindow::wait() {
     return;
   }
   // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
-  const bool blinking =
-      ImGui::GetIO().WantTextInput || session_.run_in_progress() || !session_.engine().progress().phase.empty();
+  const bool blinking = ImGui::GetIO().WantTextInput || is_engine_busy();
   const double timeout = blinking ? 0.1 : kIdleWait;
   const auto begin = std::chrono::steady_clock::now();
   glfwWaitEventsTimeout(timeout);
   if (seconds_since(begin) < timeout * 0.95) {
-    frames_due_ = session_.run_in_progress() ? 1 : kFramesAfterInput;
+    frames_due_ = is_engine_busy() ? 1 : kFramesAfterInput;
   } else if (blinking) {
     frames_due_ = 1;
   }

@@ -43,6 +43,7 @@ class AppWindow {
   void set_up_imgui();
   void apply_scale_and_theme();
   void wait();
+  bool is_engine_busy() const;
   double frame_interval() const;
   bool is_frame_due() const;
   void take_input();

@@ -34,6 +34,7 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
 // What stands in the control.
 std::string value_text(const ParameterInfo& info, double value, int n_positions) {
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
+  if (!info.word.empty() && value == kWordValue) return std::string(info.word);
   if (is_share(info, value)) return fixed_text(100 * value, shown_decimals(100 * value, 0)) + " %";
   return fixed_text(value, shown_decimals(value, info.slider_of(n_positions).decimals));
 }
@@ -54,10 +55,14 @@ bool draw_value(const ParameterInfo& info, const std::string& label, int n_posit
   const int flags = ImGuiSliderFlags_AlwaysClamp | (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
   const auto lo = static_cast<float>(std::min(slider.min, value)), hi = static_cast<float>(std::max(slider.max, value));
   auto x = static_cast<float>(value);
-  const std::string format = "%." + std::to_string(shown_decimals(value, slider.decimals)) + "f";
+  const bool word = !info.word.empty() && value == kWordValue;
+  const std::string format =
+      word ? std::string(info.word) : "%." + std::to_string(shown_decimals(value, slider.decimals)) + "f";
   if (!ImGui::SliderFloat(label.c_str(), &x, lo, hi, format.c_str(), flags)) return false;
   const double scale = std::pow(10.0, slider.decimals);
-  value = std::clamp(std::round(static_cast<double>(x) * scale) / scale, info.min, info.max);
+  const double moved = std::round(static_cast<double>(x) * scale) / scale;
+  // Whoever moves it below the least number says the word.
+  value = !info.word.empty() && moved < info.min ? kWordValue : std::clamp(moved, info.min, info.max);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "app/process/gates.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
+#include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
@@ -160,8 +161,13 @@ void draw_budget(Panel& panel) {
   const std::optional<double> chosen = budget_slider(policy, n_positions);
   panel.services.items->add_text("policy.budget", views::last_item(), budget_text(*policy.budget));
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
-  draw_text(panel.theme().fonts.small, panel.theme().palette.muted,
-            n_positions > 0 ? describe_budget(tokens, n_positions) : "of the positions of the run");
+  const auto raised = raised_budget(policy, n_positions);
+  const std::string words = raised            ? describe_raised(*raised, n_positions)
+                            : n_positions > 0 ? describe_budget(tokens, n_positions)
+                                              : "of the positions of the run";
+  const views::FontScope small(panel.theme().fonts.small);
+  wrapped_text_in(raised ? panel.theme().palette.text : panel.theme().palette.muted, words);
+  panel.services.items->add_text("policy.budget_words", views::last_item(), words);
 }
 
 // What the change means for what is on show: measured, preview, or why there is none.
@@ -170,9 +176,11 @@ void draw_preview_note(Panel& panel) {
   const auto& palette = panel.theme().palette;
   const views::FontScope font(panel.theme().fonts.small);
   try {
-    if (session.n_positions() > 0) session.policy_in_effect().geometry(session.n_positions());
+    if (const int n = session.n_positions(); n > 0) with_least_budget(session.policy_in_effect(), n).geometry(n);
   } catch (const Error& error) {
-    wrapped_text_in(palette.bad, std::string("This policy cannot run: ") + error.what());
+    const std::string words = std::string("This policy cannot run: ") + error.what();
+    wrapped_text_in(palette.bad, words);
+    panel.services.items->add_text("policy.refusal", views::last_item(), words);
     return;
   }
   if (session.run_in_progress()) {

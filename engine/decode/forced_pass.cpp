@@ -19,6 +19,7 @@ namespace {
 /// policies to it), so that one pass will do for prompt and answer.
 bool reads_all_alike(const ScoreRequest& request) {
   const RetentionPlan plan = policy_of(request.policy).plan(request.policy, {});
+  if (plan.density > 0) return false;  // solved on the prompt, which must be one then
   return plan.follows_from_scores() && !plan.dense_prefill && plan.selection.tokens == 0 && request.changes.empty();
 }
 
@@ -96,6 +97,7 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
   end_run(record, ended);
   out.dense = hides_nothing(record);
   out.policy = record.policy;
+  out.thresholds = record.thresholds;
   out.nll = mean_nll(record.logprobs);
   out.density = head_metric(record, Metric::density, record.queries() - 1).values;
   if (request.oracle) {

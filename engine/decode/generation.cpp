@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "engine/core/files/tokenizer/chat.h"
+#include "engine/decode/density_pass.h"
 #include "engine/decode/eviction/mass_eviction.h"
 #include "engine/decode/generation_impl.h"
 #include "engine/decode/oracle_pass.h"
@@ -120,11 +121,18 @@ Generation::Generation(const LoadedModel& model, const RunRequest& request, cons
   const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
   const int n_positions = static_cast<int>(std::min<std::int64_t>(wanted, model.config().max_positions));
   if (request.answer_ids) check_answer(model.config(), *request.answer_ids, n_positions - static_cast<int>(ids.size()));
-  auto future = oracle_scorer(model, request, ids, n_positions, hooks);
-  impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions, std::move(future));
+  const auto read_prompt = [&](const std::vector<float>& thresholds) {
+    const FirstPass first{.future = nullptr, .thresholds = thresholds};
+    Generation run(std::make_unique<Impl>(model, request, ids, n_positions, first));
+    return run.prefill(hooks, {.logprobs = false});
+  };
+  FirstPass first{.future = oracle_scorer(model, request, ids, n_positions, hooks),
+                  .thresholds = density_thresholds(model, request, ids, n_positions, hooks, read_prompt)};
+  impl_ = std::make_unique<Impl>(model, request, std::move(ids), n_positions, std::move(first));
   impl_->check_chunk();
 }
 
+Generation::Generation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Generation::~Generation() = default;
 Generation::Generation(Generation&&) noexcept = default;
 
@@ -271,6 +279,7 @@ ScorerInfo Generation::scorer_info() const {
   return {.kind = std::string(scorer->kind()), .delay = scorer->delay(), .text = scorer->description()};
 }
 const std::vector<std::uint8_t>& Generation::local_heads() const { return impl_->state.policy.plan().local_heads; }
+const std::vector<float>& Generation::thresholds() const { return impl_->state.policy.plan().thresholds; }
 const std::vector<float>& Generation::log_gamma() const { return impl_->state.policy.plan().log_gamma; }
 const RunTimings& Generation::timings() const { return impl_->timings; }
 std::int64_t Generation::cache_bytes() const { return impl_->state.cache.bytes(); }

@@ -41,7 +41,7 @@ class Generation {
   /// Tokenises and checks. Throws Error (bad input) for an empty prompt, one longer than the model's positions, an id
   /// outside the vocabulary or a policy whose scorer the model lacks; (usage) for a policy that cannot be (a negative
   /// top_k).
-  /// A policy that goes by the future has its first, dense pass here: hooks are of that.
+  /// A policy that goes by the future, or by a density, has its first passes here: hooks are of these.
   Generation(const LoadedModel& model, const RunRequest& request, const Hooks& hooks = {});
   ~Generation();
   Generation(Generation&&) noexcept;
@@ -85,6 +85,7 @@ class Generation {
   /// As RunRecord has them.
   const std::vector<std::uint8_t>& local_heads() const;
   const std::vector<float>& log_gamma() const;
+  const std::vector<float>& thresholds() const;
   const RunTimings& timings() const;
   /// Bytes of keys and values in the pages of the cache.
   std::int64_t cache_bytes() const;
@@ -94,6 +95,7 @@ class Generation {
  private:
   friend class GenerationBatch;
   struct Impl;
+  explicit Generation(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -22,13 +22,13 @@ struct Generation::Impl {
   static constexpr std::int64_t kLogitRows = 256;  // rows of prompt logits at a time: [256, vocab] float32
 
   Impl(const LoadedModel& model_, const RunRequest& request_, std::vector<std::int32_t> ids_, int n_positions_,
-       std::shared_ptr<const TokenScorer> future)
+       FirstPass first)
       : model(model_),
         request(request_),
         ids(std::move(ids_)),
         prompt_len(static_cast<int>(ids.size())),
         n_positions(n_positions_),
-        state(model_, request_.policy, n_positions_, request_.chunk, std::move(future)),
+        state(model_, request_.policy, n_positions_, request_.chunk, std::move(first)),
         sampler(request_.sampling),
         stops(request_.stop) {
     request.policy = state.policy.spec();  // as it runs

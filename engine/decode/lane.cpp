@@ -35,7 +35,8 @@ void Lane::prepare() {
     log_gamma_ =
         at::tensor(at::ArrayRef<float>(learned)).to(floats.device()).view({config.n_layers, config.n_kv_heads});
   }
-  if (policy.treats_heads_apart()) {
+  head_threshold_ = at::Tensor();
+  if (policy.has_head_thresholds()) {
     std::vector<float> thresholds;
     for (int i = 0; i < config.n_layers * config.n_kv_heads; ++i) thresholds.push_back(policy.threshold(i));
     head_threshold_ =

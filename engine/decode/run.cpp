@@ -189,7 +189,8 @@ RunStarted started_facts(const Generation& run) {
           .scorer = run.scorer_info(),
           .oracle = run.request().oracle_spec,
           .local_heads = run.local_heads(),
-          .log_gamma = run.log_gamma()};
+          .log_gamma = run.log_gamma(),
+          .thresholds = run.thresholds()};
 }
 
 RunEnded execute_run(const LoadedModel& model, const RunRequest& request, const RunSink& sink) {

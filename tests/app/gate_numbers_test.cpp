@@ -68,3 +68,34 @@ TEST_CASE(
   CHECK(compared["runs"][0]["compared_policy"] == written["policy"]);
   CHECK(compared["runs"][0]["recorded_policy"] == own["policy"]);
 }
+
+TEST_CASE("a density is solved on the prompt, and run, inspect, score and compare say the threshold") {
+  if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not built");
+  const test::TemporaryFolder folder;
+  const std::string model = test::sample_model().string(), trace = (folder / "t.h5").string(),
+                    policy = "threshold:density=30%,window=64";
+  const auto ran =
+      kvscope_run({"run", model, "--prompt-file", kText, "--max-tokens", "4", "--policy", policy, "--trace", trace});
+  INFO(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  CHECK_THAT(ran.err, Catch::Contains("density 30 %: threshold "));
+  const json first = json::parse(kvscope_run({"inspect", trace, "--json"}).out)["first_run"];
+  REQUIRE(first["thresholds"].size() == 24);
+  CHECK_THAT(ran.err, Catch::Contains(first["density"].get<std::string>()));
+  CHECK(first["policy"] == "threshold:density=0.3,strict=0,sinks=4,window=64" + kRest);
+  CHECK(load_trace(trace, 0).thresholds[0] == first["thresholds"][0].get<float>());
+
+  const json scored = json_of({"score", model, "--text-file", kText, "--policy", policy, "--no-dense"});
+  CHECK(scored["density"].get<double>() == Approx(0.3).margin(0.01));
+  CHECK(scored["thresholds"].size() == 24);
+  const json compared = json_of({"compare", trace, "--policy", "threshold:threshold=0", "--model", model});
+  CHECK(compared["runs"][0]["solved"]["recorded"] == first["density"]);
+  CHECK(compared["runs"][0]["solved"]["compared"] == "");
+  const json preview = json::parse(kvscope_run({"what-if", trace, policy, "--json"}).out);
+  CHECK(preview["preview"] == preview["recorded"]);
+
+  const auto both = kvscope_run({"run", model, "--prompt", "a", "--policy", "threshold:threshold=0,density=30%"});
+  CHECK(both.exit_code == 1);
+  CHECK_THAT(both.err, Catch::Contains("both threshold and density"));
+}

@@ -63,7 +63,8 @@ std::vector<json> conversation(const RunRecord& run) {
                                                 .policy = run.policy,
                                                 .scorer = run.scorer,
                                                 .oracle = {},
-                                                .log_gamma = run.log_gamma},
+                                                .log_gamma = run.log_gamma,
+                                                .thresholds = run.thresholds},
                                      kId));
   events.push_back(protocol::progress(kId, "prefill", 0, run.prompt_len));
   events.push_back(protocol::to_json(facts_of(run, 0, run.prompt_len), kId));
@@ -135,6 +136,7 @@ TEST_CASE("conversation: a run told through a pipe is the same run", "[core][pro
   const bool fed = GENERATE(true, false);
   RunRecord run = random_run(21, {.policy = policy, .output_error = fed, .last_token_fed = fed});
   if (fed) run.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
+  if (fed) run.thresholds = {0.5f, 0, -0.25f, 1e-6f, 0, 2};
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   std::thread engine([&] {
@@ -213,6 +215,8 @@ TEST_CASE("apply_event: a start that does not fit is refused", "[core][protocol]
              Contains("3 bytes") && Contains("multiple of 4"));
   CHECK_THAT(refusal(fresh, with(started, "log_gamma", f32({0, -1}))), Contains("log_gamma: 2 heads; expected 6"));
   CHECK_THAT(refusal(fresh, with(started, "log_gamma", f32({0, 0, 0, 0.5f, 0, 0}))), Contains("0 or less"));
+  CHECK_THAT(refusal(fresh, with(started, "thresholds", f32({0, 1}))), Contains("thresholds: 2 heads; expected 6"));
+  CHECK_THAT(refusal(fresh, with(started, "thresholds", f32({0, 0, 0, NAN, 0, 0}))), Contains("NaN"));
   CHECK_THAT(refusal(fresh, with(started, "policy", "kvpopp")), Contains("kvpopp"));
   CHECK_THAT(refusal(fresh, with(started, "policy", "kvpop:keep=50%")), Contains("sinks 4 + window 64"));
   const auto pieces = [&](std::vector<std::int32_t> offsets) {

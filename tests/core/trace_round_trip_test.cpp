@@ -52,6 +52,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
       OracleSpec::parse("agg=logmean,mass=rms,weight=output,capacity=pooled,budget=25%,lse=sparse,ahead=16");
   selective.local_heads = {0, 1, 0, 0, 1, 1};
   selective.log_gamma = {0, -0.5f, -1e-6f, 0, -0.125f, -3};
+  selective.thresholds = {0.5f, -0.25f, 1e-6f, std::numeric_limits<float>::infinity(), 0, 0.37f};
   auto runs = std::vector{random_run(1),
                           random_run(2, {.last_token_fed = false}),
                           failed_run(),

@@ -81,6 +81,19 @@ TEST_CASE("trace version: before version 3 no head had a decay of its own", "[co
   check_runs(folder / "old.h5", {as_of(run, 2)});
 }
 
+TEST_CASE("trace version: before version 5 no head had a threshold that was solved", "[core][trace][version]") {
+  const ScratchFolder folder;
+  RunRecord run = scored_run(1, 0);
+  run.thresholds = {-0.5f, 0, 0.25f, 1e-6f, 0, 2};
+  const bool pack = GENERATE(false, true);
+  write_trace(folder / "new.h5", 5, {run}, {}, pack);
+  check_runs(folder / "new.h5", {run});
+  write_trace(folder / "old.h5", 4, {run}, {}, pack);
+  CHECK(inspect_trace(folder / "old.h5").version == 4);
+  run.thresholds.clear();
+  check_runs(folder / "old.h5", {run});
+}
+
 TEST_CASE("trace version: before version 3 nothing is said of what eviction did to the output",
           "[core][trace][version][output_error]") {
   const ScratchFolder folder;

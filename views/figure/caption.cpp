@@ -1,5 +1,6 @@
 #include "views/figure/caption.h"
 
+#include "engine/core/policy/density.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::views {
@@ -11,6 +12,8 @@ std::string describe_run(const RunRecord& run) {
   if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
     text += " (" + describe_budget(budget, run.n_positions) + ")";
   }
+  if (const std::string solved = describe_density(run.policy, run.thresholds); !solved.empty())
+    text += " (" + solved + ")";
   for (const PolicyChange& change : run.changes)
     text += ", from query " + std::to_string(change.q) + " on " + change.policy.to_string();
   return text + ".";

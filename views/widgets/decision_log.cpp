@@ -42,7 +42,7 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   if (!rebuild_.due({RunKey(&shown), at.layer, at.kv_head}, outdated)) return;
   const RetentionGeometry geometry = run.geometry();
   const Policy& policy = policy_of(run.policy);
-  const RetentionPlan plan = policy.plan(run.policy, geometry);
+  const RetentionPlan plan = run.plan(at.layer, at.kv_head);
   const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
   const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
   words_ = std::make_shared<const Words>(Words{policy.log({run.policy, geometry, plan, local}), plan});
@@ -125,9 +125,9 @@ DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const
 DecisionLogTable::Row DecisionLogTable::threshold_row(const HeadAtQuery& head, std::int32_t t) const {
   const RunRecord& run = *head.run;
   const std::int32_t q = t + head.geometry.window;
-  const float threshold = run.policy_at(q).has("threshold") && !run.changes.empty()
-                              ? static_cast<float>(run.policy_at(q).value("threshold"))
-                              : words_->plan.threshold;
+  const PolicySpec& policy = run.policy_at(q);
+  const bool changed = !run.changes.empty() && policy.has("threshold") && !policy.is_replaced("threshold");
+  const float threshold = changed ? static_cast<float>(policy.value("threshold")) : words_->plan.threshold;
   const bool dropped = lifetime_of(run, head.layer, head.kv_head, t) == q;
   const std::string text =
       comparison_text(words_->log, score_at(run, head.layer, head.kv_head, t), threshold, words_->plan.strict);

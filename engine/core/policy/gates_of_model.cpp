@@ -47,10 +47,13 @@ std::optional<double> own_number(const PolicySpec& asked, std::string_view param
 PolicySpec policy_after(const PolicySpec& asked, const PolicySpec& of_run) {
   PolicySpec spec = asked;
   if (asked.name == of_run.name) {
-    for (const std::string& parameter : asked.unwritten) {
-      if (asked.is_open(parameter)) spec.values[parameter] = of_run.value(parameter);
+    for (const ParameterInfo& parameter : policy_of(asked).info.parameters) {
+      const std::string_view other = parameter.instead_of;
+      if (!asked.is_open(parameter.name) || (!other.empty() && !asked.is_open(other))) continue;
+      spec.values[std::string(parameter.name)] = of_run.value(parameter.name);
     }
   }
+  spec.forget_replaced();
   spec.unwritten.clear();
   return spec;
 }

@@ -25,6 +25,8 @@ constexpr ParameterInfo kParameters[] = {
      "What a global head keeps: everything, or tokens whose score reaches the threshold.", kGlobals},
     {"threshold", ParameterKind::real, "", 0.5, -1e6, 1e6,
      "Of on=threshold, for the first loaded gate that scores tokens."},
+    kDensityParameter,
+    kDensityOverParameter,
     strict_parameter(0),
     sinks_parameter(0),
     window_parameter(128),
@@ -48,7 +50,8 @@ bool uses(const PolicySpec& spec, std::string_view parameter) {
   if (parameter == "full") return strategy >= 2 && spec.count("count") == 0;
   if (parameter == "count") return strategy >= 2;
   if (parameter == "seed") return strategy == 2;
-  return (parameter != "threshold" && parameter != "strict") || spec.value("on") != 0;
+  if (spec.value("on") != 0) return uses_density(spec, parameter);
+  return parameter != "threshold" && parameter != "strict" && !parameter.starts_with("density");
 }
 
 std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
@@ -63,10 +66,7 @@ std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
   if (spec.value("on") == 0) return {};
-  return {.source = ScoreSource::gate,
-          .admission = Admission::threshold,
-          .threshold = static_cast<float>(spec.value("threshold")),
-          .strict = spec.value("strict") == 1};
+  return threshold_plan(spec);
 }
 
 }  // namespace

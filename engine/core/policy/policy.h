@@ -90,7 +90,8 @@ bool has_learned_decay(const PolicySpec& spec);
 struct HeadIndex {
   int layer = 0, kv_head = 0;
   int n_layers = 1, n_kv_heads = 1;
-  std::span<const float> log_gamma = {};  // [n_layers * n_kv_heads] of a learned decay; empty: none is known
+  std::span<const float> log_gamma = {};   // [n_layers * n_kv_heads] of a learned decay; empty: none is known
+  std::span<const float> thresholds = {};  // [n_layers * n_kv_heads] of a density; empty: none is known
   int flat() const { return layer * n_kv_heads + kv_head; }
 };
 /// What becomes of the tokens that leave the window of one head, evictions by attention apart. Throws std::logic_error

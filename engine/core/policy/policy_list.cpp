@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
@@ -86,13 +87,14 @@ PolicySpec with_gates(const PolicySpec& spec, const GatesOfPolicy& gates) {
     for (const auto& [name, value] : defaults) {
       const auto parameter = std::find_if(policy.info.parameters.begin(), policy.info.parameters.end(),
                                           [&](const ParameterInfo& p) { return p.name == name; });
-      if (parameter == policy.info.parameters.end() || !spec.is_open(name)) continue;
+      if (parameter == policy.info.parameters.end() || !spec.is_open(name) || spec.is_replaced(name)) continue;
       check_value(spec.name + ", from the gate", *parameter, value);
       out.values[std::string(name)] = value;
     }
   };
   if (gates.scorer != nullptr) take(policy.of_scorer(*gates.scorer));
   if (gates.heads != nullptr) take(defaults_of_heads(*gates.heads));
+  out.forget_replaced();
   out.unwritten.clear();
   return out;
 }
@@ -122,6 +124,10 @@ void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& 
                    .expected = "a run whose gate has log_gamma, or decay=NUMBER"});
     }
     plan.log_gamma.assign(head.log_gamma.begin(), head.log_gamma.end());
+  }
+  if (plan.density > 0) {
+    if (head.thresholds.empty()) throw not_solved(spec);
+    plan.thresholds.assign(head.thresholds.begin(), head.thresholds.end());
   }
   const bool reads_scores = plan.source != ScoreSource::none;
   const std::int32_t n_needed = n_queries - geometry.window;  // scores 0 ... n_needed - 1 are read

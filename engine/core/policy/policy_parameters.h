@@ -88,11 +88,41 @@ constexpr ParameterInfo strict_parameter(double default_value) {
           "1: a token stays only if its score is above the threshold; 0: if it equals it, too."};
 }
 
+inline constexpr std::string_view kDensityScopes[] = {"model", "head"};
+/// A threshold that the run finds by itself: see density.h.
+inline constexpr ParameterInfo kDensityParameter{
+    .name = "density",
+    .kind = ParameterKind::real,
+    .unit = "",
+    .default_value = kWordValue,
+    .min = 0.001,
+    .max = 1,
+    .definition =
+        "Instead of threshold: share of the prompt's tokens outside sinks and window that is to stay, also as "
+        "density=25%. The run solves for the threshold that comes nearest, and says it (docs/policies.md, Density).",
+    .word = "none",
+    .slider = ParameterSlider{0, 1, 2},
+    .percent = true,
+    .instead_of = "threshold",
+    .quiet = true};
+inline constexpr ParameterInfo kDensityOverParameter{
+    .name = "density_over",
+    .kind = ParameterKind::choice,
+    .unit = "",
+    .default_value = 0,
+    .min = 0,
+    .max = 1,
+    .definition =
+        "Whose tokens the density is a share of: all heads' together, with one threshold, or each head's, "
+        "with a threshold of its own.",
+    .choices = kDensityScopes,
+    .quiet = true};
+
 /// Of a policy whose gate admits by a threshold: see gated_plan().
-constexpr std::array<ParameterInfo, 8> gated_parameters(const ParameterInfo& threshold, const ParameterInfo& sinks,
-                                                        const ParameterInfo& window, double strict = 0) {
-  return {threshold,      strict_parameter(strict), sinks,          window,
-          kReadParameter, kPoolParameter,           kDropParameter, kObserveParameter};
+constexpr std::array<ParameterInfo, 10> gated_parameters(const ParameterInfo& threshold, const ParameterInfo& sinks,
+                                                         const ParameterInfo& window, double strict = 0) {
+  return {threshold, kDensityParameter, kDensityOverParameter, strict_parameter(strict), sinks,
+          window,    kReadParameter,    kPoolParameter,        kDropParameter,           kObserveParameter};
 }
 
 inline constexpr std::string_view kPrefillChoices[] = {"dense", "sparse"};

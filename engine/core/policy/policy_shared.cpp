@@ -91,15 +91,25 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
                .hint = "raise the budget, or protect fewer"});
 }
 
+RetentionPlan threshold_plan(const PolicySpec& spec) {
+  return {.source = ScoreSource::gate,
+          .admission = Admission::threshold,
+          .threshold = static_cast<float>(spec.value("threshold")),
+          .strict = spec.value("strict") == 1,
+          .density = spec.value("density"),
+          .density_per_head = spec.value("density_over") == 1};
+}
+
+bool uses_density(const PolicySpec& spec, std::string_view parameter) {
+  return !spec.is_replaced(parameter) && (parameter != "density_over" || spec.value("density") != kWordValue);
+}
+
 RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
-  return {
-      .source = ScoreSource::gate,
-      .admission = Admission::threshold,
-      .threshold = static_cast<float>(spec.value("threshold")),
-      .strict = spec.value("strict") == 1,
-      .eviction = spec.count("pool") > 0 ? "pool" : "",
-      .selection = {
-          .tokens = spec.tokens_of("read", geometry.n_positions), .window = spec.count("window"), .dense_layers = 0}};
+  RetentionPlan plan = threshold_plan(spec);
+  plan.eviction = spec.count("pool") > 0 ? "pool" : "";
+  plan.selection = {
+      .tokens = spec.tokens_of("read", geometry.n_positions), .window = spec.count("window"), .dense_layers = 0};
+  return plan;
 }
 
 std::string explain_gated(const TokenQuestion& question) {
@@ -145,7 +155,7 @@ DecisionLog log_gated(const LogQuestion& question) {
 }
 
 bool uses_gated(const PolicySpec& spec, std::string_view parameter) {
-  return spec.count("pool") > 0 || (parameter != "drop" && parameter != "observe");
+  return uses_density(spec, parameter) && (spec.count("pool") > 0 || (parameter != "drop" && parameter != "observe"));
 }
 
 std::string count_global(const std::vector<std::uint8_t>& local_heads, const char* word) {
@@ -164,7 +174,7 @@ std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const Retenti
     case Admission::drop:
       return make_streaming_rule();
     case Admission::threshold:
-      return make_threshold_rule(plan.threshold, plan.strict);
+      return make_threshold_rule(plan.threshold_of(head), plan.strict);
     case Admission::top_k:
       return make_running_top_k_rule(plan.of_head(geometry, head));
     case Admission::least:

@@ -15,7 +15,11 @@ RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions);
 /// Throws Error unless budget > sinks + n_protected: somebody must be able to leave.
 void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions);
 
-/// Admission by a gate's score and the parameter `threshold`, with what kReadParameter and kPoolParameter ask for.
+/// Admission by a gate's score and the parameters `threshold`, or kDensityParameter, and `strict`.
+RetentionPlan threshold_plan(const PolicySpec& spec);
+/// Of a policy with these, whether a parameter means anything beside a density.
+bool uses_density(const PolicySpec& spec, std::string_view parameter);
+/// The same, with what kReadParameter and kPoolParameter ask for.
 RetentionPlan gated_plan(const PolicySpec& spec, const RetentionGeometry& geometry);
 /// In the words of the pool for what left by it, of the threshold for the rest.
 std::string explain_gated(const TokenQuestion& question);

@@ -89,13 +89,34 @@ std::string parameter_range(const ParameterInfo& parameter) {
   return names;
 }
 
+/// What a threshold that is solved is of, for all policies that have one.
+constexpr std::string_view kDensitySection =
+    "\n## Density\n\n`density=SHARE` in the place of `threshold` (both is an error): the share of tokens outside sinks and "
+    "window that is to stay. The run solves for the threshold on the scores of its prompt, or of "
+    "the whole of a text that is read under the policy from its first token on (`kvscope score`, `--chunk`), of "
+    "`n_sink <= t < prompt length - window`, the tokens that have left the window when the prompt ends, those of all KV "
+    "heads together (`density_over=model`: one threshold, so that heads differ in how much they keep) or of each head "
+    "(`density_over=head`: a threshold of its own).\n\nThe threshold is that whose kept share is nearest to SHARE; of two "
+    "equally near, that which keeps more. Scores that are equal stay or leave together, so that a gate that says 1 to half "
+    "of its tokens keeps half, or none. It lies midway between the last score that stays and the first that leaves. Of a "
+    "prompt shorter than sinks and window, all tokens outside the sinks whose score is known count: they will leave the "
+    "window while the answer is written; without any the run is refused. Local heads of a hybrid count nowhere. A token "
+    "with a score of NaN leaves.\n\nWhat is evicted in one layer changes the scores of those "
+    "above. So the threshold is first solved on a dense pass over the prompt, then the prompt is read under it and it is "
+    "solved again on the scores that it has so, until it keeps SHARE within half a percentage point, four times at most; "
+    "the nearest stands. That is two to five passes over the prompt before the run's own. The answer's tokens are under the "
+    "same threshold and may keep another share. What `pool` drops besides is not counted. The "
+    "run says the thresholds it found (`kvscope run`, `score`, `inspect`, `runs/head_threshold` of a trace); written as "
+    "`threshold=` one of all heads gives the same run without them. In `--change` a density can only be left for a "
+    "threshold.\n";
+
 std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(info); }
 
 std::string policy_document() {
   std::string out =
       "# Policies\n\nMade from the declarations in `engine/core/policy/`; `core_tests \"docs/policies.md*\"` compares, and "
       "with KVSCOPE_WRITE_DOCS=1 in the environment writes it.\n\nA policy is written `NAME:key=value,...`; a budget also "
-      "as `keep=25%` or `compression=4x`. Lifetimes: `evict_at[t]` is the first query that can no longer see token "
+      "as `keep=25%` or `compression=4x`, a threshold as a [density](#density). Lifetimes: `evict_at[t]` is the first query that can no longer see token "
       "t.\n";
   for (const PolicyInfo& info : policy_list()) {
     out += "\n## `" + std::string(info.name) + "`: " + std::string(info.title) + "\n\n" + std::string(info.definition) +
@@ -109,6 +130,7 @@ std::string policy_document() {
              cell(parameter.definition) + " |\n";
     }
   }
+  out += kDensitySection;
   return out;
 }
 

@@ -75,11 +75,11 @@ double parse_value(std::string_view policy, const ParameterInfo& parameter, std:
     return static_cast<double>(choice - parameter.choices.begin());
   }
   if (!parameter.word.empty() && text == parameter.word) return kWordValue;
-  const bool percent = parameter.may_be_share && text.ends_with('%');
+  const bool percent = (parameter.may_be_share || parameter.percent) && text.ends_with('%');
   std::optional<double> value = read_number(text);
   if (percent) {  // by the exponent: 33.3 / 100 is not 0.333
     value = read_number(std::string(trim(text.substr(0, text.size() - 1))) + "e-2");
-    if (value && !is_share(parameter, *value)) value.reset();
+    if (value && parameter.may_be_share && !is_share(parameter, *value)) value.reset();
   }
   if (!value || (!parameter.word.empty() && *value == kWordValue) || !allows(parameter, *value))
     bad_parameter(policy, parameter, text);
@@ -119,6 +119,19 @@ const ParameterInfo* find_parameter(const PolicyInfo& info, std::string_view nam
 
 bool is_budget(const PolicyInfo& info, const ParameterInfo& parameter) {
   return info.has_budget && parameter.name == "budget";
+}
+
+/// Who says the same in another way leaves no room for both.
+void check_replaced(const PolicySpec& spec, const PolicyInfo& info, const std::set<std::string, std::less<>>& seen) {
+  for (const ParameterInfo& parameter : info.parameters) {
+    if (!seen.contains(parameter.instead_of) || spec.value(parameter.name) == kWordValue) continue;
+    const std::string other(parameter.instead_of), name(parameter.name);
+    throw Error({.code = ExitCode::usage,
+                 .file = "policy " + spec.name,
+                 .where = name,
+                 .found = "both " + other + " and " + name,
+                 .expected = "one of them"});
+  }
 }
 
 std::string key_list(const PolicyInfo& info) {
@@ -192,6 +205,7 @@ PolicySpec PolicySpec::parse(std::string_view text) {
                  .found = "more than one of budget, keep and compression",
                  .expected = "one of them"});
   }
+  check_replaced(spec, info, seen);
   return spec;
 }
 
@@ -221,6 +235,8 @@ std::string text_of(const PolicySpec& spec, bool all) {
   for (const ParameterInfo& parameter : info.parameters) {
     if (!is_budget(info, parameter)) {
       if (!all && spec.is_open(parameter.name)) continue;
+      if (spec.is_replaced(parameter.name)) continue;
+      if (all && parameter.quiet && spec.value(parameter.name) == parameter.default_value) continue;
       append(parameter.name, parameter_value(parameter, spec.value(parameter.name)));
       continue;
     }
@@ -249,6 +265,18 @@ bool PolicySpec::is_open(std::string_view parameter) const {
   if (!unwritten.contains(parameter)) return false;
   const ParameterInfo* info = find_parameter(policy_of(*this).info, parameter);
   return info != nullptr && value(parameter) == info->default_value;
+}
+
+bool PolicySpec::is_replaced(std::string_view parameter) const {
+  return std::ranges::any_of(policy_of(*this).info.parameters, [&](const ParameterInfo& other) {
+    return other.instead_of == parameter && value(other.name) != kWordValue;
+  });
+}
+
+void PolicySpec::forget_replaced() {
+  for (const ParameterInfo& parameter : policy_of(*this).info.parameters) {
+    if (is_replaced(parameter.name)) values[std::string(parameter.name)] = parameter.default_value;
+  }
 }
 
 double PolicySpec::value(std::string_view parameter) const {

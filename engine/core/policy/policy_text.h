@@ -34,6 +34,9 @@ struct ParameterInfo {
   std::string_view word = {};                      // what may stand instead of a number: its value is kWordValue
   std::optional<ParameterSlider> slider = {};      // none: slider_of() makes one of min and max
   bool may_be_share = false;  // of tokens: a value above 0 and below 1 is a share of the run's positions (read=25%)
+  bool percent = false;       // 25% may stand for 0.25
+  std::string_view instead_of = {};  // the parameter that is neither written nor read while this one says no word
+  bool quiet = false;                // a policy's text leaves it out while it has its default
 
   /// For a run of n_positions, 0: not known. Whole numbers reach that far, by ratio where that is many.
   ParameterSlider slider_of(int n_positions) const;
@@ -75,11 +78,16 @@ struct PolicySpec {
   /// Parses "kvpop:budget=512,sinks=4". Throws Error (usage) that lists what exists for an unknown name or key, and
   /// names key, value and range for a bad value.
   static PolicySpec parse(std::string_view text);
-  /// The canonical text, all parameters written out; parse(to_string()) gives the same spec.
+  /// The canonical text, all parameters written out that mean anything (quiet ones if they have another value than their
+  /// default); parse(to_string()) gives the same spec.
   std::string to_string() const;
   /// What was written of it, so that what was not stays open to a gate's own numbers: text of a request, as to_string()
   /// is that of a run. The budget always stands there.
   std::string written() const;
+  /// Whether another parameter stands in the place of this one (ParameterInfo::instead_of).
+  bool is_replaced(std::string_view parameter) const;
+  /// Gives those their defaults, as parse() would: they mean nothing.
+  void forget_replaced();
   /// Whether a gate's number may take the place of the value: nobody wrote it, and nobody has set another one since.
   bool is_open(std::string_view parameter) const;
   /// Throws Error (usage), as parse() does, if a value is out of its parameter's range.

@@ -44,6 +44,12 @@ struct RetentionPlan {
   Admission admission = Admission::keep;
   float threshold = 0;
   bool strict = false;  // score > threshold instead of >=
+  /// Of Admission::threshold: the share for which the threshold is solved (density.h), of all heads together or of each;
+  /// 0: it is as it stands.
+  double density = 0;
+  bool density_per_head = false;
+  /// What stands for `threshold` then, [n_layers * n_kv_heads]. Filled where scores are known; empty until then.
+  std::vector<float> thresholds;
   /// Heads that keep sinks and window alone, [n_layers * n_kv_heads]; empty: none. Filled where the model is known.
   std::vector<std::uint8_t> local_heads;
   /// Of Admission::top_k under a learned decay, what stands for the geometry's log_gamma, [n_layers * n_kv_heads] <= 0;
@@ -60,6 +66,9 @@ struct RetentionPlan {
   RetentionGeometry of_head(RetentionGeometry geometry, int head) const {
     if (!log_gamma.empty()) geometry.log_gamma = log_gamma[static_cast<std::size_t>(head)];
     return geometry;
+  }
+  float threshold_of(int head) const {
+    return thresholds.empty() ? threshold : thresholds[static_cast<std::size_t>(head)];
   }
   bool is_local(int head) const { return !local_heads.empty() && local_heads[static_cast<std::size_t>(head)] != 0; }
   /// Lifetimes follow from the scores of tokens alone, so that a recorded run can be asked what if.

@@ -96,6 +96,7 @@ json to_json(const RunStarted& started, int id) {
           {"scorer_delay", started.scorer.delay},
           {"local_heads", pack(local)},
           {"log_gamma", pack(started.log_gamma)},
+          {"thresholds", pack(started.thresholds)},
           {"oracle_spec", started.oracle.to_string()}};
 }
 
@@ -119,6 +120,7 @@ RunStarted started_from_json(const json& event) {
   if (event.contains("local_heads"))
     for (const std::int32_t local : unpack_i32(event, "local_heads")) started.local_heads.push_back(local != 0);
   if (event.contains("log_gamma")) started.log_gamma = unpack_f32(event, "log_gamma");
+  if (event.contains("thresholds")) started.thresholds = unpack_f32(event, "thresholds");
   return started;
 }
 
@@ -221,6 +223,7 @@ json done_score(int id, const ScoreFacts& facts) {
                          {"chance", facts.quality.chance},
                          {"mass_recall", facts.quality.mass_recall},
                          {"output_error", facts.quality.output_error}});
+  if (!facts.thresholds.empty()) event["thresholds"] = pack(facts.thresholds);
   if (!facts.greedy.empty()) event["greedy"] = pack(facts.greedy);
   return event;
 }
@@ -239,6 +242,7 @@ ScoreFacts score_from_event(const json& event) {
   facts.policy = PolicySpec::parse(text(event, "policy"));
   facts.quality = {number_or_nan("recall"), number_or_nan("chance"), number_or_nan("mass_recall"),
                    number_or_nan("output_error")};
+  if (event.contains("thresholds")) facts.thresholds = unpack_f32(event, "thresholds");
   if (event.contains("greedy")) facts.greedy = unpack_i32(event, "greedy");
   const auto check = [&](const char* what, std::size_t n) {
     if (n == facts.ids.size()) return;

@@ -23,7 +23,7 @@
 //   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
 //               choices: bool}
 //                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, policy, prompt_len, chunk};
-//                     with choices also {greedy: i32}. policy: the one that the text was read under, as `started` has it.
+//                     with choices also {greedy: i32}, of a density {thresholds}, as `started` has them. policy: the one that the text was read under, as `started` has it.
 //              The policy acts from the first token on, after every `chunk` tokens (1); or, with prompt_len, that many
 //              tokens pass as a run's prompt and the others one by one. done says which was done; dense: no query missed
 //              a token. greedy: the likeliest token at each position given the true ones before it, -1 for the first;
@@ -39,8 +39,8 @@
 // Events of a run, in this order:
 //   started    {n_positions, prompt_len, ids: i32, pieces: {bytes, offsets: i32}, policy: canonical text}, and from
 //              engines that say it {scorer: text, scorer_kind: text, scorer_delay, local_heads: i32 [layers][kv_heads] of 0
-//              or 1, log_gamma: f32 [layers][kv_heads], oracle_spec: text}: what gives this run's scores, which heads keep
-//              sinks and window alone, each head's own decay where it was learned, and how its future mass is made.
+//              or 1, log_gamma and thresholds: f32 [layers][kv_heads], oracle_spec: text}: what gives this run's scores, which heads keep
+//              sinks and window alone, each head's own decay where it was learned, thresholds that were solved for a density, and how its future mass is made.
 //              The policy is the one that runs: what the request did not write is the number of the gate. ids and pieces are the prompt's; it is sent before prefill, so that they can be drawn at
 //              once.
 //   step       One per batch of new facts: after prefill one for the whole prompt, then one per decode step.

@@ -28,6 +28,7 @@ void begin_run(RunRecord& run, RunStarted started) {
   if (run.scorer.text.empty()) run.scorer = {.text = run.model.scorer};  // a run without scores says what there is
   run.local_heads = std::move(started.local_heads);
   run.log_gamma = std::move(started.log_gamma);
+  run.thresholds = std::move(started.thresholds);
   run.ids = std::move(started.ids);
   run.pieces = std::move(started.pieces);
   run.logprobs.clear();

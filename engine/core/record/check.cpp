@@ -167,6 +167,15 @@ void check_log_gamma(const ModelInfo& model, const std::vector<float>& log_gamma
   }
 }
 
+void check_thresholds(const ModelInfo& model, const std::vector<float>& thresholds) {
+  if (!thresholds.empty() && thresholds.size() != n_heads(model)) {
+    throw RunFault("thresholds", std::to_string(thresholds.size()) + " heads",
+                   std::to_string(n_heads(model)) + ", or none");
+  }
+  if (std::ranges::any_of(thresholds, [](float value) { return std::isnan(value); }))
+    throw RunFault("thresholds", "NaN", "a number for each head");
+}
+
 void check_begun(const RunRecord& run) {
   if (run.ids.empty()) throw RunFault("type", "an event of a run that has not started", "started");
   if (run.status != RunStatus::running) throw RunFault("type", "an event of a run that has ended", "nothing more");
@@ -303,6 +312,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
   check_ids(run.model, started.ids);
   check_local_heads(run.model, started.local_heads);
   check_log_gamma(run.model, started.log_gamma);
+  check_thresholds(run.model, started.thresholds);
   started.policy.geometry(started.n_positions);  // throws what finish_run() and the metrics would throw later
 }
 
@@ -373,6 +383,7 @@ void check_run(const RunRecord& run) {
   check_logprobs(run.logprobs);
   check_local_heads(run.model, run.local_heads);
   check_log_gamma(run.model, run.log_gamma);
+  check_thresholds(run.model, run.thresholds);
   check_policies(run);
   check_lifetime_rows(run);
   check_rows(run, "scores", run.scores, run.n_tokens(), [](const std::vector<float>&) {});

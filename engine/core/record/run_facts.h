@@ -22,6 +22,7 @@ struct RunStarted {
   OracleSpec oracle;                      // how its future mass is made
   std::vector<std::uint8_t> local_heads;  // as RunRecord has them
   std::vector<float> log_gamma;           // likewise
+  std::vector<float> thresholds;          // likewise
 };
 
 /// Facts of one batch: one for the whole prompt, then one a decode step. Tokens that no lifetime names are alive.
@@ -71,6 +72,7 @@ struct ScoreFacts {
   bool dense = false;                // every query that a log-probability is of saw and read all before it
   PolicySpec policy = {};            // that the text was read under: what was not written is the gate's
   int prompt_len = 0, chunk = 0;     // as they were used: one of them is 0
+  std::vector<float> thresholds;     // as RunRecord has them
   std::vector<std::int32_t> greedy;  // if asked for: the likeliest token of each position, -1 for the first
   ScoreQuality quality = {};
 };

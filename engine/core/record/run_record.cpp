@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "engine/core/policy/policy.h"
+
 namespace kvscope {
 
 std::string_view to_string(RunStatus status) {
@@ -37,6 +39,14 @@ RetentionGeometry RunRecord::geometry(int layer, int kv_head) const {
   RetentionGeometry of_head = geometry();
   if (!log_gamma.empty()) {
     of_head.log_gamma = log_gamma.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head);
+  }
+  return of_head;
+}
+
+RetentionPlan RunRecord::plan(int layer, int kv_head) const {
+  RetentionPlan of_head = policy_of(policy).plan(policy, geometry(layer, kv_head));
+  if (of_head.density > 0 && !thresholds.empty()) {
+    of_head.threshold = thresholds.at(static_cast<std::size_t>(layer) * model.n_kv_heads + kv_head);
   }
   return of_head;
 }

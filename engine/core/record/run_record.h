@@ -13,6 +13,8 @@
 
 namespace kvscope {
 
+struct RetentionPlan;  // whose Selection would meet that of the views here
+
 /// What a run has to say of the model it ran.
 struct ModelInfo {
   std::string name;          // folder name
@@ -151,8 +153,9 @@ struct RunRecord {
 
   LifetimeMap evict_at;                   // kUndecided for tokens whose fate is open
   std::vector<std::uint8_t> local_heads;  // [n_layers * n_kv_heads] of a hybrid: 1 keeps sinks and window; else empty
-  std::vector<float> log_gamma;  // [n_layers * n_kv_heads] of a learned decay; empty: the geometry's one number
-  HeadSeries<float> scores;      // raw score of each token; NaN where none was made (still in the window, or no scorer)
+  std::vector<float> log_gamma;   // [n_layers * n_kv_heads] of a learned decay; empty: the geometry's one number
+  std::vector<float> thresholds;  // [n_layers * n_kv_heads] that were solved for a density; empty: the policy's own
+  HeadSeries<float> scores;  // raw score of each token; NaN where none was made (still in the window, or no scorer)
   std::vector<Contest> contests;      // q ascending within a (layer, kv_head)
   std::vector<PageRead> reads;        // q ascending
   std::vector<PolicyChange> changes;  // q ascending; `policy` is what the run began with
@@ -183,6 +186,8 @@ struct RunRecord {
   RetentionGeometry geometry() const { return policy.geometry(n_positions); }
   /// With the head's own decay, where it was learned.
   RetentionGeometry geometry(int layer, int kv_head) const;
+  /// What the policy did in a head, as far as it is the head's own: thresholds are there.
+  RetentionPlan plan(int layer, int kv_head) const;
   /// The parameters that hold at query q.
   const PolicySpec& policy_at(std::int32_t q) const;
 };

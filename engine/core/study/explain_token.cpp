@@ -111,7 +111,7 @@ std::string oracle_verdict(const Question& question, bool evicted) {
 /// The policy's own reason.
 std::string reason(const Question& question, bool evicted) {
   const RunRecord& run = question.run;
-  const RetentionPlan plan = policy_of(run.policy).plan(run.policy, question.geometry);
+  const RetentionPlan plan = run.plan(question.layer, question.kv_head);
   if (!evicted && question.q < run.prompt_len && prompt_was_dense(run)) {
     return ": dense prefill, compressed at " + std::to_string(run.prompt_len) + ".";
   }

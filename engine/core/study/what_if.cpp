@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "engine/core/policy/density.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/refuse.h"
@@ -57,6 +58,25 @@ void check_scores(const std::vector<float>& scores, int n_queries, const Retenti
   }
 }
 
+/// Those of the run if it asked the same question, else solved on its recorded scores, which were made under its policy.
+std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, const RetentionGeometry& geometry) {
+  RetentionPlan plan = policy_of(spec).plan(spec, geometry);
+  if (plan.density == 0) return {};
+  const RetentionGeometry recorded = run.geometry();
+  if (!run.thresholds.empty() && policy_of(run.policy).plan(run.policy, recorded) == plan &&
+      recorded.n_sink == geometry.n_sink && recorded.window == geometry.window)
+    return run.thresholds;
+  if (const auto local_heads = policy_of(spec).local_heads)
+    plan.local_heads = local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
+  if (run.scores.empty()) {
+    refuse("what-if", "scores", "the run has no recorded scores", "scores to solve a density on",
+           "run again with a scorer beside the model");
+  }
+  HeadSeries<float> scores = run.scores;
+  scores.resize(static_cast<std::size_t>(run.prompt_len), std::nanf(""));
+  return solve_density(plan, geometry, scores, run.prompt_len, recorded_delay(run).value_or(0));
+}
+
 }  // namespace
 
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
@@ -73,6 +93,7 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
   result.contests.clear();
   result.reads.clear();
   result.changes.clear();
+  result.thresholds = thresholds_of(run, spec, geometry);
   result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
   result.evict_at.resize(run.ids.size(), kUndecided);
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
@@ -80,8 +101,8 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
       const std::vector<float>& scores = run.scores.empty() ? none : run.scores.row(layer, head);
       if (needs_scores) check_scores(scores, n_queries, geometry);
       std::vector<Contest> contests;
-      policy_lifetimes(spec, run.n_positions, {layer, head, run.model.n_layers, run.model.n_kv_heads, run.log_gamma},
-                       scores, n_queries, result.evict_at.row(layer, head), &contests);
+      const HeadIndex of_model{layer, head, run.model.n_layers, run.model.n_kv_heads, run.log_gamma, result.thresholds};
+      policy_lifetimes(spec, run.n_positions, of_model, scores, n_queries, result.evict_at.row(layer, head), &contests);
       for (Contest& contest : contests) {
         contest.layer = static_cast<std::int16_t>(layer);
         contest.kv_head = static_cast<std::int16_t>(head);

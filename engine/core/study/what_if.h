@@ -10,6 +10,9 @@ namespace kvscope {
 /// What was not written of it is as the run had it, where the run's policy has the same name (policy_after()): a trace does
 /// not know what its gate would say.
 ///
+/// A density that is not the run's own is solved on the prompt's recorded scores, where a run
+/// solves it on those that it has under it.
+///
 /// Throws Error (bad input) if the run has no scores and `asked` needs them, or if `asked` needs them and changes the
 /// window of a delayed scorer (the score itself was read out at t + window, so no preview of another window is honest).
 /// A policy that reads no scores may have any window; future_mass and oracle are left empty then, as they belong to the

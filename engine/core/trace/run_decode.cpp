@@ -104,6 +104,7 @@ class Decoder {
     if (flag(Dataset::recall_known)) run_.recall_so_far.assign(recall.begin(), recall.end());
     decode_local_heads();
     decode_log_gamma();
+    decode_thresholds();
   }
 
   void decode_local_heads() {
@@ -114,12 +115,21 @@ class Decoder {
     run_.local_heads.assign(local.begin(), local.end());
   }
 
+  /// One number a head; NaN for all of them says that the run has none.
+  std::vector<float> numbers_of_heads(Dataset dataset, const char* expected) {
+    const auto values = block_.values<float>(dataset);
+    const auto is_nan = [](float value) { return std::isnan(value); };
+    if (std::ranges::all_of(values, is_nan)) return {};
+    if (std::ranges::any_of(values, is_nan)) fail(dataset, "NaN", expected);
+    return {values.begin(), values.end()};
+  }
+
   void decode_log_gamma() {
-    const auto values = block_.values<float>(Dataset::head_log_gamma);
-    if (std::ranges::all_of(values, [](float value) { return std::isnan(value); })) return;
-    for (const float value : values)
-      if (std::isnan(value)) fail(Dataset::head_log_gamma, "NaN", "0 or less, or NaN for all heads");
-    run_.log_gamma.assign(values.begin(), values.end());
+    run_.log_gamma = numbers_of_heads(Dataset::head_log_gamma, "0 or less, or NaN for all heads");
+  }
+
+  void decode_thresholds() {
+    run_.thresholds = numbers_of_heads(Dataset::head_threshold, "a number, or NaN for all heads");
   }
 
   void decode_tokens() {

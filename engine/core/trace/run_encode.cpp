@@ -158,6 +158,7 @@ RunBlock encode_run_of(const RunRecord& run, const Extents& filled, int number, 
   encode_heads(block, run.recall_so_far, kNaN, Dataset::recall_so_far);
   encode_heads(block, run.local_heads, kHeadsAlike, Dataset::local_heads);
   encode_heads(block, run.log_gamma, kNaN, Dataset::head_log_gamma);
+  encode_heads(block, run.thresholds, kNaN, Dataset::head_threshold);
   visit_series(run, [&](const auto& series, Dataset values, Dataset lengths, auto mark) {
     encode_series(block, series, mark, values, lengths);
   });

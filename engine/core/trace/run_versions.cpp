@@ -72,6 +72,7 @@ void upgrade(RunRecord& run, int version) {
 }
 
 RunRecord downgraded(RunRecord run, int version) {
+  if (version < 5) run.thresholds.clear();
   if (version < 4) forget_rivals(run);
   if (version < 3) {
     scale_mass(run, true);

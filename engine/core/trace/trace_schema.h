@@ -1,5 +1,5 @@
 #pragma once
-// The trace format, version 4. This header is the format: writer, reader, validator and repack are loops over kSchema.
+// The trace format, version 5. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
 // all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
@@ -36,7 +36,7 @@
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 4;
+inline constexpr int kVersion = 5;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
@@ -107,6 +107,7 @@ enum class Dataset : int {
   output_max_length,
   local_heads,
   head_log_gamma,
+  head_threshold,
   density,
   recall,
   mass_recall,
@@ -232,6 +233,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::output_max_length, "runs/output_max_length", Type::i32, kRunHead, "tokens", "the same for heads/output_max", 3},
   {Dataset::local_heads, "runs/local_heads", Type::u8, kRunHead, "", "1: the policy keeps sinks and window alone in this head, 0: it does not; 255: it does not treat heads apart", 2},
   {Dataset::head_log_gamma, "runs/head_log_gamma", Type::f32, kRunHead, "1/token", "each head's own decay of the effective score, where it was learned (KVpop eq. 21): log_gamma is 0 then; NaN in all: the run has log_gamma", 3},
+  {Dataset::head_threshold, "runs/head_threshold", Type::f32, kRunHead, "", "the threshold that was solved for the policy's density, of each head; NaN in all: the policy has none, or says its threshold", 5},
   {Dataset::density, "runs/density", Type::f32, kRunHead, "", "|kept, t <= q - window| / |{t <= q - window}| at the last position q; NaN for 0 / 0"},
   {Dataset::recall, "runs/recall", Type::f32, kRunHead, "", "|kept and oracle| / |oracle| over n_sink <= t <= q - window at the last position q, of the run's oracle (runs/oracle_span); NaN where nothing was chosen (version 3 on; before it the oracle was a running top-k of the policy's own top_k)"},
   {Dataset::mass_recall, "runs/mass_recall", Type::f32, kRunHead, "", "future mass of what is kept / that of what the oracle holds, over the same tokens; NaN where nothing was chosen (version 3 on, as recall)"},

@@ -45,21 +45,21 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
 }  // namespace
 
 ActivePolicy::ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk,
-                           std::shared_ptr<const TokenScorer> future)
+                           FirstPass first)
     : model_(model),
       spec_(resolved(spec, model)),
       n_positions_(n_positions),
       forced_chunk_(forced_chunk),
+      first_(std::move(first)),
       geometry_(spec_.geometry(n_positions)),
-      plan_(make_plan(spec_, geometry_)),
-      future_(std::move(future)) {
+      plan_(make_plan(spec_, geometry_)) {
   if (plan_.source == ScoreSource::gate) {
     scorer_ = &scorer_for(spec_, model);
     check_window(spec_, geometry_, *scorer_);
   } else if (plan_.source == ScoreSource::random) {
     scorer_ = &model.random_scorer(plan_.seed);
   } else if (plan_.source == ScoreSource::future) {
-    scorer_ = future_.get();
+    scorer_ = first_.future.get();
     if (scorer_ == nullptr) throw std::logic_error("ActivePolicy: nobody has looked at the future");
   }
 }
@@ -83,6 +83,10 @@ RetentionPlan ActivePolicy::make_plan(const PolicySpec& spec, const RetentionGeo
   const Policy& policy = policy_of(spec);
   RetentionPlan plan = policy.plan(spec, geometry);
   plan.log_gamma = learned_decay(spec);
+  if (plan.density > 0) {
+    if (first_.thresholds.empty()) throw not_solved(spec);
+    plan.thresholds = first_.thresholds;
+  }
   if (forced_chunk_ > 0) plan.dense_prefill = false;
   if (policy.local_heads == nullptr) return plan;
   const ModelConfig& config = model_.config();
@@ -116,6 +120,7 @@ void ActivePolicy::change(const PolicySpec& wanted, const std::function<bool(con
   RetentionPlan plan = make_plan(spec, geometry);
   RetentionPlan allowed = plan_;
   allowed.threshold = plan.threshold;
+  if (plan.density == 0) allowed.density = 0, allowed.density_per_head = plan.density_per_head, allowed.thresholds = {};
   allowed.log_gamma = plan.log_gamma;
   if (plan != allowed || !accepts(spec)) refuse("parameters");
   spec_ = spec;
@@ -143,7 +148,15 @@ kernels::RetainRule ActivePolicy::rule() const {
 float ActivePolicy::threshold(int head) const {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   if (plan_.is_local(head)) return kInfinity;
-  return plan_.admission == Admission::keep ? -kInfinity : plan_.threshold;
+  return plan_.admission == Admission::keep ? -kInfinity : plan_.threshold_of(head);
+}
+
+std::vector<float> ActivePolicy::solved_thresholds(const HeadSeries<float>& scores, int n_tokens) const {
+  return solve_density(plan_, geometry_, scores, n_tokens, scorer_->delay());
+}
+
+double ActivePolicy::error_of(std::span<const float> thresholds, const HeadSeries<float>& scores, int n_tokens) const {
+  return density_error(plan_, geometry_, thresholds, scores, n_tokens, scorer_->delay());
 }
 
 int ActivePolicy::answer_slots() const {

@@ -3,7 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
 #include "engine/scorer/token_scorer.h"
 #include "kernels/retain_policy.h"
@@ -12,22 +15,28 @@ namespace kvscope::engine {
 
 class LoadedModel;
 
+/// What has been found of a text before the policy begins on it; empty of a policy that asks for nothing.
+struct FirstPass {
+  std::shared_ptr<const TokenScorer> future;  // of a plan that goes by the future, what gives its scores
+  std::vector<float> thresholds;              // of a plan with a density: RetentionPlan::thresholds
+};
+
 /// Who stays, for the chunks of a prompt and for decode steps. Both decide alike: for a plan with a sparse prefill, n
 /// tokens at once leave what n steps leave (tests/engine/conformance_test.cpp holds every policy to it).
 class ActivePolicy {
  public:
   /// n_positions: prompt + new tokens at most, to which budgets given as a share refer. Throws Error (bad input) if the
   /// model lacks the gate or heads that the policy wants, or its scorer was trained for another window.
-  /// forced_chunk: RunRequest::chunk. future: of a plan that goes by the future, what gives its scores.
+  /// forced_chunk: RunRequest::chunk. first: what the plan needs of it; without, Error (usage) for a density.
   ActivePolicy(const PolicySpec& spec, int n_positions, const LoadedModel& model, int forced_chunk = 0,
-               std::shared_ptr<const TokenScorer> future = nullptr);
+               FirstPass first = {});
 
   /// The spec with what nobody wrote taken from the gates that it reads (with_gates()): what runs, and is recorded.
   /// Nothing else in the engine asks a gate for its threshold, window or sinks.
   static PolicySpec resolved(const PolicySpec& spec, const LoadedModel& model);
 
-  /// Other parameters of the same policy from the next step on: threshold, decay, stride, drop, and a budget that is
-  /// not larger. `accepts` is asked about parameters that the plan does not have. Throws Error (usage) for anything
+  /// Other parameters of the same policy from the next step on: threshold (in place of a density, too), decay, stride,
+  /// drop, and a budget that is not larger. `accepts` is asked about parameters that the plan does not have. Throws Error (usage) for anything
   /// else, and nothing has changed then.
   void change(const PolicySpec& wanted, const std::function<bool(const PolicySpec&)>& accepts);
   /// Counts the changes.
@@ -45,6 +54,10 @@ class ActivePolicy {
   /// Of a head; rule() is threshold.
   float threshold(int head) const;
   bool treats_heads_apart() const { return !plan_.local_heads.empty(); }
+  /// solve_density() and density_error() of the plan on the scores that a text of n_tokens had.
+  std::vector<float> solved_thresholds(const HeadSeries<float>& scores, int n_tokens) const;
+  double error_of(std::span<const float> thresholds, const HeadSeries<float>& scores, int n_tokens) const;
+  bool has_head_thresholds() const { return treats_heads_apart() || !plan_.thresholds.empty(); }
   /// Tokens of a text after which the policy acts, from the first on; 0: it is a run's prompt and answer.
   int forced_chunk() const { return forced_chunk_; }
   /// Whether what is decided within a chunk takes effect at its end.
@@ -70,9 +83,9 @@ class ActivePolicy {
   const LoadedModel& model_;
   PolicySpec spec_;
   int n_positions_, forced_chunk_;
+  FirstPass first_;
   RetentionGeometry geometry_;
   RetentionPlan plan_;
-  std::shared_ptr<const TokenScorer> future_;
   const TokenScorer* scorer_ = nullptr;
   int version_ = 0;
 };

@@ -8,10 +8,10 @@
 namespace kvscope::engine {
 
 SequenceState::SequenceState(const LoadedModel& model_, const PolicySpec& spec, int n_positions_, int forced_chunk,
-                             std::shared_ptr<const TokenScorer> future)
+                             FirstPass first)
     : model(model_),
       n_positions(n_positions_),
-      policy(spec, n_positions, model, forced_chunk, std::move(future)),
+      policy(spec, n_positions, model, forced_chunk, std::move(first)),
       cache(model.config().n_layers, model.config().n_kv_heads, model.config().head_dim, policy.prompt_slots(),
             model.weights().dtype, model.weights().device) {
   const ModelConfig& config = model.config();

@@ -12,9 +12,9 @@
 namespace kvscope::engine {
 
 struct SequenceState {
-  /// forced_chunk and future: as ActivePolicy has them.
+  /// forced_chunk and first: as ActivePolicy has them.
   SequenceState(const LoadedModel& model, const PolicySpec& policy, int n_positions, int forced_chunk = 0,
-                std::shared_ptr<const TokenScorer> future = nullptr);
+                FirstPass first = {});
   SequenceState(const SequenceState&) = delete;  // the methods refer to it
 
   /// ActivePolicy::change, if the methods agree.
