@@ -7,6 +7,7 @@
 #include "app/process/usage.h"
 #include "app/session/run_setup.h"
 #include "engine/core/policy/gates_of_model.h"
+#include "engine/core/policy/least_budget.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -103,16 +104,27 @@ void Session::restart_engine() {
   if (const std::string path = engine_.model_path(); !path.empty()) open_model(path);
 }
 
-void Session::start(const RunRequest& request, RunList::Place place) {
+void Session::start(RunRequest request, RunList::Place place) {
   engine_.check_ready();
   if (request.prompt.empty() && request.prompt_ids.empty())
     usage_error("prompt", "nothing in it", "at least one token");
+  raise_budget(request);
   clear_preview();
   const RunRecord record = start_record(*engine_.model(), request);
   runs_.begin(record, place);
   engine_.begin_run(request, record);
   if (place == RunList::Place::a) selection_.token = -1, selection_.q.reset();
   update_shown();
+}
+
+// A share of a short text can be less than sinks and window take: a first prompt of one's own would be refused.
+void Session::raise_budget(RunRequest& request) {
+  const int n = request.prompt_ids.empty() ? next_run_.n_positions()
+                                           : static_cast<int>(request.prompt_ids.size()) + request.max_tokens;
+  const auto raised = raised_budget(policy_on_model(request.policy), n);
+  if (!raised) return;
+  request.policy.budget = {BudgetSpec::Kind::tokens, static_cast<double>(raised->least)};
+  messages_.notify(describe_raised(*raised, n));
 }
 
 void Session::start_run() { start(next_run_.request(), RunList::Place::a); }
@@ -185,8 +197,9 @@ void Session::set_policy(const PolicySpec& policy) {
   request_preview();
 }
 
-PolicySpec Session::policy_in_effect() const {
-  const PolicySpec& asked = parameters().policy;
+PolicySpec Session::policy_in_effect() const { return policy_on_model(parameters().policy); }
+
+PolicySpec Session::policy_on_model(const PolicySpec& asked) const {
   try {
     if (const auto& model = engine_.model())
       return policy_on(asked, {model->n_layers, model->n_kv_heads, {}}, engine_.gates());
@@ -204,8 +217,9 @@ void Session::clear_preview() {
 void Session::request_preview() {
   clear_preview();
   const RunEntry *first = a(), *second = b();
-  const PolicySpec policy = policy_in_effect();
-  if (!first || first->run->n_tokens() == 0 || first->run->policy == policy) return;
+  if (!first || first->run->n_tokens() == 0) return;
+  const PolicySpec policy = with_least_budget(policy_in_effect(), first->run->n_positions);
+  if (first->run->policy == policy) return;
   if (second && second->run->policy == policy) return;  // measured: no need to guess
   preview_.request(first->run, policy);
 }

@@ -103,7 +103,9 @@ class Session {
   void restore(const nlohmann::json& json, const std::string& file);
 
  private:
-  void start(const RunRequest& request, RunList::Place place);
+  void start(RunRequest request, RunList::Place place);
+  void raise_budget(RunRequest& request);
+  PolicySpec policy_on_model(const PolicySpec& asked) const;
   void run_done();
   /// Once a model is there and its gates are known: a policy that reads a gate becomes one that needs none, where there is none.
   void fit_policy();
