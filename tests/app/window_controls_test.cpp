@@ -86,6 +86,27 @@ TEST_CASE("A slider writes all decimals of a number that it was given, of a gate
   CHECK(text_under("hybrid:heads=c", "policy.heads") == "c");
 }
 
+// A newcomer's first own prompt ended in a failed run: 25 % of it are fewer tokens than sinks and window take.
+TEST_CASE("A short prompt runs under the policy that stands there: its budget is raised, and the panel says so") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("policy.set", {{"policy", "kvpop:keep=25%,sinks=4,window=64"}});
+  window.command("prompt.set", {{"text", "one two three four five six seven"}});
+  window.command("run.max_tokens", {{"n", 4}});
+  window.frames(3);
+  CHECK_THAT(window.text("policy.budget_words"), Catch::Contains("raised to 68: sinks and window take that many"));
+  CHECK(window.text("policy.refusal").empty());
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  CHECK_THAT(window.state()["a"]["policy"].get<std::string>(), Catch::Contains("budget=68"));
+  CHECK_FALSE(window.state()["preview"]["shown"].get<bool>());                      // what stands there was measured
+  window.command("policy.set", {{"policy", "kvpop:budget=31,sinks=4,window=64"}});  // tokens are meant as they are
+  window.frames(3);
+  CHECK_THAT(window.text("policy.refusal"), Catch::Contains("cannot run"));
+}
+
 TEST_CASE("What Quest reads is a number of tokens or a share of the run, by the same slider") {
   if (skip_without_display()) return;
   const Xvfb display;
@@ -116,7 +137,7 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   window.command("policy.set", {{"policy", "full"}});
   window.command("run.max_tokens", {{"n", 400}});
   window.command("run.start");
-  window.wait({{"/progress/phase", "decode"}, {"/progress/value", {{"at_least", 10}}}});
+  window.wait({{"/progress/phase", "decode"}, {"/progress/value", {{"at_least", 25}}}});
   const double before = window.state()["progress"]["value"];
   window.frames(3);
   const std::string running = window.text("status");
@@ -129,7 +150,7 @@ TEST_CASE("The status line tells how far the answer is, and where a run was stop
   CHECK(decoded <= after);
   const double per_second = std::stod(running.substr(running.find(", ") + 2));
   CHECK(per_second > 0);
-  CHECK(per_second <= 50);  // it sleeps 20 ms a token
+  CHECK(per_second <= 75);  // it sleeps 20 ms a token; a busy machine hears of the first one up to 0.15 s late
   for (int i = 0; i < 10; ++i) {
     window.frames(1);
     const std::string later = window.text("status");

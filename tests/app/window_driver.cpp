@@ -238,7 +238,7 @@ bool WindowDriver::inputs(std::vector<std::string> words) {
 void WindowDriver::kill() { process_->signal_group(SIGKILL); }
 
 int WindowDriver::exit_code() {
-  const auto status = process_->wait(std::chrono::seconds(15));
+  const auto status = process_->wait(std::chrono::seconds(15 * kSlowdown));
   return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
 }
 
