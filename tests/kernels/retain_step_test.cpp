@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <set>
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kHeads = 3;
 constexpr int kSteps = 90;
+/// Under racecheck a launch takes 30 ms.
+const bool kShort = std::getenv("KVSCOPE_SANITIZER") != nullptr;
 
 enum class Scores { random, ties, all_equal, minus_infinity, rising, falling };
 
@@ -410,6 +413,11 @@ TEST_CASE("retain_step: a score that is not a number ranks as minus infinity", "
   check_nan(GENERATE(Backend::reference, Backend::cpu));
 }
 
+TEST_CASE("retain_step: on CUDA a NaN is the least of all scores", "[kernels][retain_step][cuda]") {
+  if (skip_without_device()) return;
+  check_nan(Backend::cuda);
+}
+
 TEST_CASE("retain_step: CUDA decides as a sort of the kept tokens does", "[kernels][retain_step][cuda]") {
   if (skip_without_device()) return;
   const Problem p = generated_problem();
@@ -435,10 +443,10 @@ TEST_CASE("retain_step: CUDA finds the weakest among many slots in any order", "
 
 TEST_CASE("retain_step: CPU and CUDA take the same decisions, bit for bit", "[kernels][retain_step][cuda]") {
   if (skip_without_device()) return;
-  check_nan(Backend::cuda);
   Problem p;
   p.rule = GENERATE(RetainRule::keep_all, RetainRule::window, RetainRule::threshold, RetainRule::top_k);
   p.decay_stride = GENERATE(1, 3);
+  if (kShort && p.decay_stride == 1) return;
   p.score = make_scores(GENERATE(Scores::random, Scores::ties, Scores::minus_infinity));
   // Products that an fma would round otherwise.
   p.log_gamma = {-1.0f / 3, -1e-3f / 7, -0.1f};
