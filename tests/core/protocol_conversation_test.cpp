@@ -224,6 +224,7 @@ TEST_CASE("apply_event: a start that does not fit is refused", "[core][protocol]
   };
   CHECK(refusal(fresh, pieces({0, 1, 1, 3})) == "");
   CHECK_THAT(refusal(fresh, pieces({0, 2, 1, 3})), Contains("offsets that fall"));
+  CHECK_THAT(refusal(fresh, pieces({0, 1 << 20, 3})), Contains("offsets that fall"));
   CHECK_THAT(refusal(fresh, pieces({0, 1, 2, 4})), Contains("span"));
   CHECK_THAT(refusal(fresh, pieces({1, 1, 2, 3})), Contains("span"));
   CHECK_THAT(refusal(fresh, pieces({})), Contains("span"));

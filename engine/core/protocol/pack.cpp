@@ -60,7 +60,9 @@ BytePool unpack_pool(const nlohmann::json& message, const char* key) {
   }
   BytePool pool;
   for (std::size_t i = 1; i < offsets.size(); ++i) {
-    if (offsets[i] < offsets[i - 1]) bad_field(message, key, "offsets that fall", "offsets that rise");
+    // The last is the size, but one between may be beyond it before they fall again.
+    if (offsets[i] < offsets[i - 1] || offsets[i] > offsets.back())
+      bad_field(message, key, "offsets that fall", "offsets that rise");
     pool.push_back(bytes.substr(offsets[i - 1], offsets[i] - offsets[i - 1]));
   }
   return pool;
