@@ -1,0 +1,49 @@
+#pragma once
+// What a run is at every position, as few points: negative log-likelihood, tokens in the cache, density, recall, output
+// error, each as a mean over heads (or layers) with their spread, or as the difference of two runs of the same tokens.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/record/run_record.h"
+
+namespace kvscope {
+
+enum class RunQuantity : std::uint8_t { nll, cached, density, recall, output_error };
+
+struct RunQuantityInfo {
+  RunQuantity quantity;
+  std::string_view name;        // "nll"
+  std::string_view title;       // "NLL"
+  std::string_view unit;        // "nats per token"; empty for a share
+  std::string_view definition;  // in words
+  std::string_view spread_of;   // "KV heads": what low and high go over; empty for one value a position
+};
+std::span<const RunQuantityInfo> run_quantities();
+const RunQuantityInfo& info_of(RunQuantity quantity);
+
+/// Positions first ... last as one point.
+struct CurvePoint {
+  std::int32_t first = 0, last = 0;
+  int n = 0;                 // positions of these that have a value
+  double mean = 0;           // over parts, of each part's mean over these positions; NaN without a value
+  double low = 0, high = 0;  // quartiles over the parts of the same
+};
+struct RunCurve {
+  std::vector<CurvePoint> points;  // ascending, without gaps
+  double mean = 0;                 // over parts, of each part's mean over all positions; NaN without a value
+  int n_parts = 0;                 // heads, layers, or 1
+};
+
+/// At most `n_points` points over positions 0 ... n_tokens - 1, as even as they go. Of a position whose query was not made, or that has
+/// no value, there is none. O(parts * n log n) for recall, O(parts * n) else.
+RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points);
+/// B - A, part by part and position by position, over the tokens that both have in common from the start. Throws Error
+/// (bad input) for runs of different shapes.
+RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points);
+/// What it will cost, in values looked at.
+std::int64_t run_curve_cost(const RunRecord& run, RunQuantity quantity);
+
+}  // namespace kvscope

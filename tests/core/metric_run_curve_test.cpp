@@ -1,0 +1,131 @@
+// The curves of a run, against the metrics that they go through and against plain sums.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/core/study/output_error.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/run_curve.h"
+#include "engine/core/support/error.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using kvscope::test::random_run;
+
+namespace {
+
+void check_same(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) {
+    CHECK(std::isnan(a) == std::isnan(b));
+  } else {
+    CHECK(a == Approx(b).margin(1e-6));  // metrics are floats
+  }
+}
+
+double tokens_in_cache(const RunRecord& run, std::int32_t q) {
+  const HeadMap share = head_metric(run, Metric::cache_share, q);
+  return mean(share) * (q + 1);
+}
+
+}  // namespace
+
+TEST_CASE("run_curve: with a point for each position it is the mean of every head's metric there", "[core][metric]") {
+  const std::string policy = GENERATE("kvpop:budget=64,sinks=4,window=16,decay=0.9999", "streaming:sinks=4,window=60",
+                                      "threshold:threshold=0.2,sinks=2,window=8", "full");
+  RunRecord run = random_run(5, {.policy = policy});
+  SECTION("of a run that has ended") {}
+  SECTION("of one that failed") { run.status = RunStatus::failed; }
+  SECTION("of one whose last token was not fed") { run = random_run(6, {.policy = policy, .last_token_fed = false}); }
+  const int n = run.n_tokens();
+  const RunCurve density = run_curve(run, RunQuantity::density, n), recall = run_curve(run, RunQuantity::recall, 2 * n),
+                 cached = run_curve(run, RunQuantity::cached, n);
+  REQUIRE(density.points.size() == static_cast<std::size_t>(n));
+  CHECK(density.n_parts == 6);
+  for (std::int32_t q = 0; q < run.queries(); ++q) {
+    CAPTURE(policy, q);
+    CHECK(density.points[q].first == q);
+    CHECK(density.points[q].last == q);
+    check_same(density.points[q].mean, mean(head_metric(run, Metric::density, q)));
+    check_same(recall.points[q].mean, mean(head_metric(run, Metric::recall, q)));
+    CHECK(cached.points[q].mean == Approx(tokens_in_cache(run, q)).margin(1e-3));
+  }
+  for (std::int32_t q = run.queries(); q < n; ++q) CHECK(std::isnan(cached.points[q].mean));  // no such query
+}
+
+TEST_CASE("run_curve: a point is the mean over its positions, and no position is left out", "[core][metric]") {
+  const RunRecord run = random_run(2);
+  const RunCurve curve = run_curve(run, RunQuantity::nll, 7);
+  REQUIRE(curve.points.size() == 7);
+  std::int32_t next = 0;
+  double sum = 0, all = 0;
+  int n = 0, n_all = 0;
+  for (const CurvePoint& point : curve.points) {
+    CHECK(point.first == next);
+    next = point.last + 1;
+    for (std::int32_t p = point.first; p <= point.last; ++p) {
+      if (std::isnan(run.logprobs[p])) continue;
+      sum -= run.logprobs[p], ++n;
+    }
+    CHECK(point.n == n);
+    CHECK(point.mean == Approx(sum / n));
+    CHECK(point.low == point.mean);  // one value a position
+    all += sum, n_all += n;
+    sum = 0, n = 0;
+  }
+  CHECK(next == run.n_tokens());
+  CHECK(curve.mean == Approx(all / n_all));
+}
+
+TEST_CASE("run_curve: the spread is that of the heads' own means, and output error goes over layers",
+          "[core][metric]") {
+  const RunRecord run = random_run(3, {.n_layers = 1, .n_kv_heads = 5, .output_error = true});
+  const RunCurve curve = run_curve(run, RunQuantity::density, 3);
+  const CurvePoint& last = curve.points[2];
+  std::vector<double> of_heads;
+  for (int head = 0; head < 5; ++head) {
+    double sum = 0;
+    for (std::int32_t q = last.first; q <= last.last; ++q) sum += head_metric(run, Metric::density, q).at(0, head);
+    of_heads.push_back(sum / (last.last - last.first + 1));
+  }
+  std::ranges::sort(of_heads);
+  CHECK(last.low == Approx(of_heads[1]));  // of five: the second, the fourth
+  CHECK(last.high == Approx(of_heads[3]));
+  const RunCurve error = run_curve(run, RunQuantity::output_error, 1);
+  CHECK(error.n_parts == 1);
+  double sum = 0;
+  int n = 0;
+  for (const float v : output_error_curve(run, 0).values) {
+    if (!std::isnan(v)) sum += v, ++n;
+  }
+  REQUIRE(n > 0);
+  CHECK(error.points[0].mean == Approx(sum / n));
+  CHECK(std::isnan(run_curve(random_run(3), RunQuantity::output_error, 4).mean));  // not measured
+}
+
+TEST_CASE("run_curve_difference: B - A over the tokens in common, nothing of a run with itself", "[core][metric]") {
+  const RunRecord a = random_run(4);
+  RunRecord b = random_run(4, {.policy = "streaming:sinks=4,window=60"});
+  b.logprobs.assign(a.logprobs.begin(), a.logprobs.end());
+  for (float& v : b.logprobs) v -= 0.25f;
+  const RunCurve nll = run_curve_difference(a, b, RunQuantity::nll, 5);
+  for (const CurvePoint& point : nll.points) CHECK(point.mean == Approx(0.25).epsilon(1e-5));
+  const RunCurve cached = run_curve_difference(a, b, RunQuantity::cached, a.n_tokens());
+  CHECK(cached.points[150].mean == Approx(tokens_in_cache(b, 150) - tokens_in_cache(a, 150)).margin(1e-3));
+  CHECK(run_curve_difference(a, a, RunQuantity::recall, 9).mean == 0);
+  b.ids[100] += 1;
+  const RunCurve shorter = run_curve_difference(a, b, RunQuantity::nll, 1000);
+  REQUIRE(shorter.points.size() == 100);
+  b.ids[0] += 1;
+  CHECK(run_curve_difference(a, b, RunQuantity::nll, 4).points.empty());
+  CHECK_THROWS_AS(run_curve_difference(a, random_run(4, {.n_layers = 3}), RunQuantity::nll, 4), Error);
+}
+
+TEST_CASE("run_curve: of nothing it is nothing", "[core][metric]") {
+  const RunRecord empty;
+  for (const RunQuantityInfo& info : run_quantities()) {
+    CHECK(run_curve(empty, info.quantity, 10).points.empty());
+    CHECK(&info_of(info.quantity) == &info);
+    CHECK_FALSE(info.definition.empty());
+  }
+  const RunRecord blind = random_run(1, {.oracle = false});
+  CHECK(std::isnan(run_curve(blind, RunQuantity::recall, 10).mean));
+}
