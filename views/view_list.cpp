@@ -3,6 +3,8 @@
 #include "views/cache_timeline_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
+#include "views/metric_by_layer_view.h"
+#include "views/run_curves_view.h"
 #include "views/token_strip_view.h"
 
 namespace kvscope::views {
@@ -12,6 +14,8 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<TokenStripView>(services));
   views.push_back(std::make_unique<LayerHeadMapView>(services));
   views.push_back(std::make_unique<CacheTimelineView>(services));
+  views.push_back(std::make_unique<MetricByLayerView>(services));
+  views.push_back(std::make_unique<RunCurvesView>(services));
   views.push_back(std::make_unique<InspectorView>(services));
   return views;
 }

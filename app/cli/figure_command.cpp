@@ -67,7 +67,8 @@ nlohmann::json recipe_json(const Arguments& arguments, std::vector<std::string>&
 
 std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
   std::vector<RunRecord> runs;
-  const bool all = recipe.run < 0 && std::holds_alternative<views::LayerHeadMapOptions>(recipe.options);
+  const bool all = recipe.run < 0 && (std::holds_alternative<views::LayerHeadMapOptions>(recipe.options) ||
+                                      std::holds_alternative<views::MetricByLayerOptions>(recipe.options));
   for (const std::string& path : recipe.traces) {
     const int first = recipe.run < 0 ? 0 : recipe.run;
     TraceReader trace = open_trace(path);

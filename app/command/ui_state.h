@@ -22,7 +22,8 @@ struct UiState {
   bool dark = true;
   float zoom = 1;  // the person's, on top of the display's
   bool left = true, right = true, bottom = true;
-  std::string maximised;  // view id, empty for the cockpit
+  std::string maximised;              // view id, empty for the cockpit
+  std::vector<std::string> main_row;  // views beside each other, by id; empty: the first two (layouts.h)
   bool palette = false, help = false, log = false;
   std::optional<FileDialog> dialog;
   std::string clipboard;                // text to be put there by the window

@@ -4,6 +4,7 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/command/layouts.h"
 #include "engine/core/study/retention_metrics.h"
 
 namespace kvscope::app {
@@ -80,6 +81,43 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
       [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); }, "view: name (the first)"));
 }
 
+// A view of the main row, by the argument of that name.
+std::string row_view(const views::ViewList& views, const nlohmann::json& arguments, const char* name) {
+  const std::string wanted = text_argument(arguments, name);
+  std::string all;
+  for (const auto& view : views) {
+    if (view->place() != views::Place::main) continue;
+    if (wanted == view->id()) return wanted;
+    all += (all.empty() ? "" : ", ") + std::string(view->id());
+  }
+  bad_argument(name, "one of " + all);
+}
+
+// Which views stand beside each other.
+void add_row_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
+  for (const Layout& layout : layouts())
+    registry.add(command("layout." + std::string(layout.name), std::string(layout.title), "View",
+                         std::string(layout.shortcut), [&ui, &layout] { apply(layout, ui); }));
+  registry.add(command(
+      "view.show", "Show a view in the main row", "View", "",
+      [&ui, &views](const nlohmann::json& arguments) {
+        const std::string view = row_view(views, arguments, "view");
+        show_in_row(ui, views, view,
+                    has_argument(arguments, "instead_of") ? row_view(views, arguments, "instead_of") : "");
+      },
+      "view: name; instead_of: name (beside the others)"));
+  for (const auto& view : views) {
+    if (view->place() != views::Place::main) continue;
+    const std::string id = view->id();
+    registry.add(
+        command("view.toggle_" + id, "Show or hide: " + std::string(view->title()), "View", "", [&ui, &views, id] {
+          const auto row = main_row(ui, views);
+          const bool there = std::ranges::any_of(row, [&](auto* v) { return v->id() == id; });
+          there ? hide_from_row(ui, views, id) : show_in_row(ui, views, id);
+        }));
+  }
+}
+
 // What of the window is there, and how large.
 void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   const auto add = [&](const char* id, const char* title, const char* shortcut, Action action) {
@@ -101,6 +139,7 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
 
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   add_content_commands(registry, session, ui, views);
+  add_row_commands(registry, ui, views);
   add_layout_commands(registry, ui);
   registry.add(command(
       "app.screenshot", "Save a picture of the window", "File", "F12",

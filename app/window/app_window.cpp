@@ -335,6 +335,7 @@ nlohmann::json AppWindow::state() const {
                  {"help", ui_.help},
                  {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
                  {"maximised", ui_.maximised},
+                 {"main_row", ui_.main_row},
                  {"left", ui_.left},
                  {"right", ui_.right},
                  {"bottom", ui_.bottom},

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "app/command/layouts.h"
+#include "app/window/view_title.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 
@@ -94,51 +96,11 @@ void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
   draw_runs_panel(panel);
 }
 
-// The title, and at its right export and maximise. A double click on the title maximises too.
-void Cockpit::draw_title(Panel& panel, const views::ViewContext& context, const views::View& view, float width) {
-  const bool maximisable = view.place() != views::Place::side, exportable = view.figure(context).has_value();
-  const char* maximise = panel.ui.maximised.empty() ? "Maximise" : "Restore";
-  float buttons = 0;
-  {
-    const views::FontScope font(panel.theme().fonts.small);
-    const float padding = 2 * ImGui::GetStyle().FramePadding.x;
-    buttons = (exportable ? ImGui::CalcTextSize("Export").x + padding : 0) +
-              (maximisable ? ImGui::CalcTextSize(maximise).x + padding : 0);
-  }
-  {
-    const views::FontScope font(panel.theme().fonts.bold);
-    ImGui::SetCursorPosY(panel.px(8));
-    const ImVec2 at =
-        ImGui::GetCursorScreenPos();  // a view among many is narrow: the title ends where the buttons begin
-    ImGui::PushClipRect(at, {ImGui::GetWindowPos().x + width - buttons - panel.px(14), at.y + panel.px(40)}, true);
-    views::text_in(panel.theme().palette.text, view.title());
-    ImGui::PopClipRect();
-  }
-  if (maximisable && ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0))
-    panel.run("view.maximise", {{"view", view.id()}});
-  const views::FontScope font(panel.theme().fonts.small);
-  if (buttons == 0) return;
-  ImGui::SameLine(width - buttons - panel.px(10));
-  ImGui::SetCursorPosY(panel.px(6));
-  ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
-  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(panel.theme().palette.muted));
-  ImGui::PushID(view.id());
-  const auto button = [&](const char* label, const char* command, const char* item) {
-    if (ImGui::Button(label)) panel.run(command, {{"view", view.id()}});
-    panel.item(std::string("view.") + view.id() + item);
-    ImGui::SameLine(0, panel.px(2));
-  };
-  if (exportable) button("Export", "figure.export", ".export");
-  if (maximisable) button(maximise, "view.maximise", ".maximise");
-  ImGui::NewLine();
-  ImGui::PopID();
-  ImGui::PopStyleColor(2);
-}
-
-void Cockpit::draw_view(Panel& panel, views::ViewContext& context, views::View& view, ImVec2 at, ImVec2 size) {
+void Cockpit::draw_view(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::View& view,
+                        ImVec2 at, ImVec2 size) {
   const Region region(panel, view.id(), at, size, true);
   try {
-    draw_title(panel, context, view, size.x);
+    draw_view_title(panel, context, views, view, size.x);
     ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
     view.draw(context);
   } catch (const std::exception& error) {  // one panel's fault; the others go on
@@ -150,8 +112,9 @@ void Cockpit::draw_view(Panel& panel, views::ViewContext& context, views::View& 
 void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::Place place,
                          ImVec2 at, ImVec2 size) {
   std::vector<views::View*> here;
+  if (place == views::Place::main) here = main_row(panel.ui, views);
   for (const auto& view : views) {
-    if (view->place() == place) here.push_back(view.get());
+    if (place != views::Place::main && view->place() == place) here.push_back(view.get());
   }
   if (here.empty()) return;
   const bool across = place != views::Place::side;
@@ -161,6 +124,7 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
     return static_cast<float>(i + 1) / static_cast<float>(n) * (place == views::Place::main ? 0.84f : 1.f);
   };
   std::vector<float>& cuts = cuts_[static_cast<std::size_t>(place)];
+  if (cuts.size() + 1 != n) cuts.clear();  // other views than before: shares anew
   for (std::size_t i = cuts.size(); i + 1 < n; ++i) cuts.push_back(initial(i));
   const float gap = panel.px(kGap), room = (across ? size.x : size.y) - gap * static_cast<float>(n - 1);
   const float least = 0.4f / static_cast<float>(n);  // share of the smallest view
@@ -169,7 +133,7 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
     const float to = i + 1 < n ? std::floor(room * cuts[i]) : room, start = from + gap * static_cast<float>(i);
     const auto slice = [&](float offset) { return across ? ImVec2{at.x + offset, at.y} : ImVec2{at.x, at.y + offset}; };
     const auto extent = [&](float length) { return across ? ImVec2{length, size.y} : ImVec2{size.x, length}; };
-    draw_view(panel, context, *here[i], slice(start), extent(to - from));
+    draw_view(panel, context, views, *here[i], slice(start), extent(to - from));
     if (i + 1 < n) {
       const float lo = (i > 0 ? cuts[i - 1] : 0) + least, hi = (i + 2 < n ? cuts[i + 1] : 1) - least;
       splitter(panel, (std::string("split.") + here[i]->id()).c_str(), slice(start + to - from), extent(gap), across, 1,
@@ -187,7 +151,7 @@ void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views
     return;
   }
   for (const auto& view : views) {
-    if (view->id() == panel.ui.maximised) return draw_view(panel, context, *view, at, size);
+    if (view->id() == panel.ui.maximised) return draw_view(panel, context, views, *view, at, size);
   }
   const float gap = panel.px(kGap), strip = std::floor((size.y - gap) * sizes_.strip);
   draw_place(panel, context, views, views::Place::strip, at, {size.x, strip});

@@ -27,8 +27,8 @@ class Cockpit {
   void draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at, ImVec2 size);
   void draw_place(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::Place place,
                   ImVec2 at, ImVec2 size);
-  void draw_view(Panel& panel, views::ViewContext& context, views::View& view, ImVec2 at, ImVec2 size);
-  void draw_title(Panel& panel, const views::ViewContext& context, const views::View& view, float width);
+  void draw_view(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::View& view, ImVec2 at,
+                 ImVec2 size);
   void draw_left(Panel& panel, ImVec2 at, ImVec2 size);
 
   CockpitSizes sizes_;

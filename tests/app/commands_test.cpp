@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "app/command/app_commands.h"
+#include "app/command/layouts.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
@@ -109,6 +110,34 @@ TEST_CASE("Switches of the window change its state only") {
   CHECK(program.ui.maximised.empty());
   program.commands.execute("app.quit");
   CHECK(program.ui.quit);
+}
+
+TEST_CASE("A layout says which views stand beside each other, and each can be changed, added and hidden") {
+  Program program;
+  const auto row = [&] {
+    std::vector<std::string> ids;
+    for (const views::View* view : main_row(program.ui, program.views)) ids.emplace_back(view->id());
+    return ids;
+  };
+  using Ids = std::vector<std::string>;
+  CHECK(row() == Ids{"layer_head_map", "cache_timeline"});
+  program.commands.execute("view.show", {{"view", "run_curves"}, {"instead_of", "cache_timeline"}});
+  CHECK(row() == Ids{"layer_head_map", "run_curves"});
+  program.commands.execute("view.toggle_metric_by_layer");
+  CHECK(row() == Ids{"layer_head_map", "run_curves", "metric_by_layer"});
+  program.commands.execute("view.toggle_layer_head_map");
+  program.commands.execute("view.toggle_run_curves");
+  program.commands.execute("view.toggle_metric_by_layer");  // the last one stays
+  CHECK(row() == Ids{"metric_by_layer"});
+  CHECK_THROWS_WITH(program.commands.execute("view.show", {{"view", "token_strip"}}),
+                    Catch::Contains("one of layer_head_map, cache_timeline"));
+  for (const Layout& layout : layouts()) {
+    program.ui.maximised = "token_strip";
+    program.commands.execute("layout." + std::string(layout.name));
+    CHECK(row().size() == layout.main.size());  // it names no view that is not there
+    CHECK(program.ui.left == layout.left);
+    CHECK(program.ui.maximised.empty());
+  }
 }
 
 TEST_CASE("prompt.copy_command gives the line that does what the panel is set to") {

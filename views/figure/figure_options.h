@@ -4,14 +4,17 @@
 #include <string_view>
 #include <variant>
 
+#include "views/figure/curves_figure.h"
 #include "views/figure/layer_head_map_figure.h"
+#include "views/figure/metric_by_layer_figure.h"
 #include "views/figure/timeline_figure.h"
 #include "views/figure/token_strip_figure.h"
 
 namespace kvscope::views {
 
-using FigureOptions = std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions>;
+using FigureOptions =
+    std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions>;
 
-std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip", "timeline"
+std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 
 }  // namespace kvscope::views

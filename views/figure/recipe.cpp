@@ -12,10 +12,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip", "timeline"};
+constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip", "timeline", "metric_by_layer", "curves"};
 constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max"};
 constexpr std::string_view kColours[] = {"state", "score", "kept_heads", "oracle"};
 constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
+constexpr std::string_view kQuantities[] = {"nll", "cached", "density", "recall", "output_error"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -81,6 +82,33 @@ void visit_fields(TimelineOptions& o, V& v) {
   v("kv_head", o.kv_head);
   v("occupancy", o.occupancy);
   v("preview", o.preview);
+}
+
+template <typename V>
+void visit_fields(MetricByLayerOptions& o, V& v) {
+  v("metric", o.metric);
+  v("q", o.q);
+  v("with_b", o.with_b);
+  v("common_oracle", o.common_oracle);
+  v("chance", o.chance);
+  v("lo", o.lo);
+  v("hi", o.hi);
+  v("fit", o.fit);
+  v("preview", o.preview);
+  v("preview_b", o.preview_b);
+  v("name_a", o.name_a);
+  v("name_b", o.name_b);
+}
+template <typename V>
+void visit_fields(CurvesOptions& o, V& v) {
+  v.choice("quantity", o.quantity, kQuantities);
+  v("points", o.points);
+  v.choice("compare", o.compare, kCompares);
+  v("band", o.band);
+  v("preview", o.preview);
+  v("preview_b", o.preview_b);
+  v("name_a", o.name_a);
+  v("name_b", o.name_b);
 }
 
 class Reader {
@@ -190,9 +218,14 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   if (r.height_mm != 0 && !(r.height_mm >= 10 && r.height_mm <= 2000))
     refuse(file, "height_mm", std::to_string(r.height_mm), "10 to 2000, or 0 for what the content wants");
   if (!(r.dpi >= 36 && r.dpi <= 2400)) refuse(file, "dpi", std::to_string(r.dpi), "36 to 2400");
-  if (const auto* map = std::get_if<LayerHeadMapOptions>(&r.options); map && !(map->hi > map->lo)) {
-    refuse(file, "hi", std::to_string(map->hi), "more than lo = " + std::to_string(map->lo));
-  }
+  const auto check_scale = [&](const auto* o) {
+    if (o && !(o->hi > o->lo)) refuse(file, "hi", std::to_string(o->hi), "more than lo = " + std::to_string(o->lo));
+  };
+  check_scale(std::get_if<LayerHeadMapOptions>(&r.options));
+  check_scale(std::get_if<MetricByLayerOptions>(&r.options));
+  if (const auto* curves = std::get_if<CurvesOptions>(&r.options);
+      curves && (curves->points < 2 || curves->points > kMaxCurvePoints))
+    refuse(file, "points", std::to_string(curves->points), "2 to " + std::to_string(kMaxCurvePoints));
   if (const auto* strip = std::get_if<TokenStripOptions>(&r.options)) {
     if (strip->count < 1 || strip->count > kMaxStripTokens)
       refuse(file, "count", std::to_string(strip->count), "1 to 100000");
@@ -240,6 +273,16 @@ std::vector<FigurePreset> make_presets() {
        }()},
       {"cache-timeline", "One head's cache over time: lifelines and occupancy",
        recipe_of("icml:column", TimelineOptions{})},
+      {"kvpop-fig7", "Recall of the oracle's choice by layer, over KV heads and runs (KVpop Fig. 7)",
+       recipe_of("neurips", MetricByLayerOptions{})},
+      {"nll-curve", "Negative log-likelihood of the run's tokens by position",
+       recipe_of("icml:column", CurvesOptions{})},
+      {"cache-curve", "Tokens in the cache by position, over KV heads",
+       [] {
+         CurvesOptions options;
+         options.quantity = RunQuantity::cached;
+         return recipe_of("icml:column", options);
+       }()},
   };
 }
 
@@ -322,6 +365,8 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                           return token_strip_figure(run, strip, style, runs.size() > 1 ? runs[1] : nullptr);
                         },
                         [&](const TimelineOptions& timeline) { return timeline_figure(run, timeline, style); },
+                        [&](const MetricByLayerOptions& metric) { return metric_by_layer_figure(runs, metric, style); },
+                        [&](const CurvesOptions& curves) { return curves_figure(runs, curves, style); },
                     },
                     recipe.options);
 }

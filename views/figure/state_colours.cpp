@@ -94,4 +94,9 @@ std::string_view verdict_name(Verdict verdict) {
   return "no choice";
 }
 
+Colour series_colour(std::size_t i, bool dark) {
+  if (i == 0) return dark ? Colour{86, 180, 233} : Colour{0, 114, 178};
+  return dark ? Colour{240, 158, 60} : Colour{200, 84, 0};
+}
+
 }  // namespace kvscope::views

@@ -2,6 +2,7 @@
 // What a token is to a head, as a colour. Okabe-Ito hues, apart in lightness too, and never colour alone: evicted
 // tokens are struck through, tokens without a value are hatched.
 
+#include <cstddef>
 #include <string_view>
 
 #include "engine/core/lifetime/lifetime_map.h"
@@ -23,5 +24,8 @@ enum class Verdict : std::uint8_t {
 };
 Colour verdict_colour(Verdict verdict, bool dark);
 std::string_view verdict_name(Verdict verdict);
+
+/// Of runs beside each other: A blue, B vermilion.
+Colour series_colour(std::size_t i, bool dark);
 
 }  // namespace kvscope::views

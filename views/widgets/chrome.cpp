@@ -34,16 +34,68 @@ void wrapped_text_in(Colour colour, std::string_view text) {
 
 ItemRect last_item() { return item_rect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax()); }
 
+namespace {
+
+constexpr int kMostRows = 2;  // of tabs; more would take the picture's room
+
+void hint_of(const ViewServices& services, std::string_view hint) {
+  if (!ImGui::IsItemHovered()) return;
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(services.theme->px(360));
+  ImGui::TextUnformatted(hint.data(), hint.data() + hint.size());
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+float tab_width(std::string_view name) {
+  return ImGui::CalcTextSize(name.data(), name.data() + name.size()).x + 2 * ImGui::GetStyle().FramePadding.x;
+}
+
+int rows_of_tabs(const ViewServices& services, std::span<const std::string_view> names) {
+  const float room = ImGui::GetContentRegionAvail().x;
+  float used = 0;
+  int rows = 1;
+  for (const std::string_view name : names) {
+    if (used > 0 && used + 2 + tab_width(name) >= room) ++rows, used = 0;
+    used += tab_width(name) + services.theme->px(2);
+  }
+  return rows;
+}
+
+/// The same choice where there is no room for tabs: item "<prefix>", its entries while it is open.
+bool drop_down(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
+               std::span<const std::string_view> hints, int& chosen) {
+  const int before = chosen;
+  const std::string now(names[static_cast<std::size_t>(chosen)]);
+  ImGui::SetNextItemWidth(std::min(services.theme->px(220), ImGui::GetContentRegionAvail().x));
+  const bool open = ImGui::BeginCombo("##choice", now.c_str(), ImGuiComboFlags_HeightLarge);
+  services.items->add_text(prefix, last_item(), now);
+  if (!open) return false;
+  for (int i = 0; i < static_cast<int>(names.size()); ++i) {
+    if (ImGui::Selectable(std::string(names[static_cast<std::size_t>(i)]).c_str(), i == chosen)) chosen = i;
+    services.items->add(prefix, i, last_item());
+    if (i < static_cast<int>(hints.size())) hint_of(services, hints[static_cast<std::size_t>(i)]);
+  }
+  ImGui::EndCombo();
+  return chosen != before;
+}
+
+}  // namespace
+
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
                std::span<const std::string_view> hints, int& chosen) {
   bool changed = false;
   const Palette& p = services.theme->palette;
   ImGui::PushID(prefix);
+  if (rows_of_tabs(services, names) > kMostRows) {
+    changed = drop_down(services, prefix, names, hints, chosen);
+    ImGui::PopID();
+    return changed;
+  }
   const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
   for (int i = 0; i < static_cast<int>(names.size()); ++i) {
     const std::string name(names[i]);
-    const float width = ImGui::CalcTextSize(name.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;
-    if (i > 0 && ImGui::GetItemRectMax().x + 2 + width < right) ImGui::SameLine(0, services.theme->px(2));
+    if (i > 0 && ImGui::GetItemRectMax().x + 2 + tab_width(name) < right) ImGui::SameLine(0, services.theme->px(2));
     const bool active = i == chosen;
     ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(active ? mix(p.panel, p.accent, 0.30) : p.panel));
     ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(active ? p.text : p.muted));
@@ -53,13 +105,7 @@ bool segmented(const ViewServices& services, const char* prefix, std::span<const
     }
     ImGui::PopStyleColor(2);
     services.items->add(prefix, i, last_item());
-    if (i < static_cast<int>(hints.size()) && ImGui::IsItemHovered()) {
-      ImGui::BeginTooltip();
-      ImGui::PushTextWrapPos(services.theme->px(360));
-      ImGui::TextUnformatted(hints[i].data(), hints[i].data() + hints[i].size());
-      ImGui::PopTextWrapPos();
-      ImGui::EndTooltip();
-    }
+    if (i < static_cast<int>(hints.size())) hint_of(services, hints[static_cast<std::size_t>(i)]);
   }
   ImGui::PopID();
   return changed;

@@ -1,0 +1,81 @@
+#include "app/command/layouts.h"
+
+#include <algorithm>
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kAtFirst = 2;  // views beside each other
+
+std::vector<std::string> names_of(const std::vector<views::View*>& row) {
+  std::vector<std::string> names;
+  for (const views::View* view : row) names.emplace_back(view->id());
+  return names;
+}
+
+bool has(const std::vector<views::View*>& row, std::string_view view) {
+  return std::ranges::any_of(row, [&](const views::View* v) { return v->id() == view; });
+}
+
+}  // namespace
+
+std::span<const Layout> layouts() {
+  static const Layout kLayouts[] = {
+      {"explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
+      {"compare",
+       "Layout: compare A and B",
+       "F6",
+       true,
+       true,
+       true,
+       {"layer_head_map", "metric_by_layer", "run_curves"}},
+      {"paper",
+       "Layout: figures, as large as they go",
+       "F8",
+       false,
+       false,
+       true,
+       {"layer_head_map", "metric_by_layer"}},
+  };
+  return kLayouts;
+}
+
+void apply(const Layout& layout, UiState& ui) {
+  ui.left = layout.left, ui.right = layout.right, ui.bottom = layout.bottom;
+  ui.maximised.clear();
+  ui.main_row.assign(layout.main.begin(), layout.main.end());
+}
+
+std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views) {
+  std::vector<views::View*> all, row;
+  for (const auto& view : views) {
+    if (view->place() == views::Place::main) all.push_back(view.get());
+  }
+  for (const std::string& name : ui.main_row) {
+    const auto view = std::ranges::find(all, name, [](const views::View* v) { return std::string_view(v->id()); });
+    if (view != all.end() && !has(row, name)) row.push_back(*view);
+  }
+  if (row.empty()) row.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kAtFirst)));
+  return row;
+}
+
+void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of) {
+  const auto row = main_row(ui, views);
+  if (has(row, view)) return;
+  ui.main_row = names_of(row);
+  const auto place = std::ranges::find(ui.main_row, instead_of);
+  if (place != ui.main_row.end()) {
+    *place = view;
+  } else {
+    ui.main_row.emplace_back(view);
+  }
+}
+
+void hide_from_row(UiState& ui, const views::ViewList& views, std::string_view view) {
+  const auto row = main_row(ui, views);
+  if (row.size() < 2) return;
+  ui.main_row = names_of(row);
+  std::erase(ui.main_row, view);
+}
+
+}  // namespace kvscope::app

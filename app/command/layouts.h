@@ -1,0 +1,30 @@
+#pragma once
+// Which views stand in the main row, and what of the window is there: named choices for what a person is about to do.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/command/ui_state.h"
+#include "views/frame/view.h"
+
+namespace kvscope::app {
+
+struct Layout {
+  std::string_view name, title, shortcut;
+  bool left, right, bottom;
+  std::vector<std::string_view> main;  // views by id, from left to right
+};
+std::span<const Layout> layouts();
+void apply(const Layout& layout, UiState& ui);
+
+/// The main row as it stands, left to right: what `ui` names and is there, else the first two. Never empty where a view of
+/// that place is there.
+std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views);
+/// Puts a view into the row: in the place of another, or at its end. Nothing for one that is in it.
+void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of = {});
+/// Takes it out, unless it is the last.
+void hide_from_row(UiState& ui, const views::ViewList& views, std::string_view view);
+
+}  // namespace kvscope::app

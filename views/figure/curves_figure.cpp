@@ -1,0 +1,224 @@
+#include "views/figure/curves_figure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/core/support/error.h"
+#include "views/figure/caption.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/fonts.h"
+#include "views/figure/state_colours.h"
+#include "views/figure/token_facts.h"
+
+namespace kvscope::views {
+namespace {
+
+[[noreturn]] void refuse(const std::string& found, const std::string& expected) {
+  throw Error({ExitCode::bad_input, "", "curves", found, expected, ""});
+}
+
+struct Line {
+  std::string name;
+  Colour colour;
+  RunCurve curve;
+};
+
+void check(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
+  if (runs.empty()) refuse("no run", "at least one");
+  for (const RunRecord* run : runs) resolve_query(*run, -1);
+  if (o.compare == MapCompare::none) return;
+  if (runs.size() != 2) refuse(std::to_string(runs.size()) + " runs to compare", "exactly two");
+  if (!same_shape(*runs[0], *runs[1])) refuse("runs of different shapes", "the same layers and heads");
+  if (o.compare == MapCompare::difference && common_prefix(*runs[0], *runs[1]) == 0)
+    refuse("a difference of runs that have no token in common", "the same tokens, or both lines");
+}
+
+std::vector<Line> lines_of(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
+  const Colour a = series_colour(0, dark), b = series_colour(1, dark);
+  if (o.compare == MapCompare::difference)
+    return {{o.name_b + " − " + o.name_a, b, run_curve_difference(*runs[0], *runs[1], o.quantity, o.points)}};
+  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, o.points)}};
+  if (o.compare == MapCompare::side_by_side) lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, o.points)});
+  return lines;
+}
+
+/// Nothing was decoded for a preview: its line is left out, not A's drawn in its place.
+void leave_out_previews(std::vector<Line>& lines, const CurvesOptions& o) {
+  if (previews(o.quantity)) return;
+  const bool both = o.compare == MapCompare::difference;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!(both ? o.preview || o.preview_b : i == 0 ? o.preview : o.preview_b)) continue;
+    for (CurvePoint& point : lines[i].curve.points) point = {point.first, point.last, 0, NAN, NAN, NAN};
+    lines[i].curve.mean = NAN;
+  }
+}
+
+/// The data's axes.
+struct Axes {
+  Box box;
+  double n = 1, lo = 0, hi = 1;
+  double x(double position) const { return box.x + position / n * box.w; }
+  double y(double v) const { return box.bottom() - (v - lo) / (hi - lo) * box.h; }
+  Point at(const CurvePoint& point, double v) const { return {x((point.first + point.last + 1) / 2.0), y(v)}; }
+};
+
+void fit(Axes& axes, const std::vector<Line>& lines, const CurvesOptions& o) {
+  double lo = std::numeric_limits<double>::infinity(), hi = -lo;
+  for (const Line& line : lines) {
+    for (const CurvePoint& point : line.curve.points) {
+      if (std::isnan(point.mean)) continue;
+      lo = std::min(lo, o.band ? std::min(point.low, point.mean) : point.mean);
+      hi = std::max(hi, o.band ? std::max(point.high, point.mean) : point.mean);
+    }
+  }
+  const bool difference = o.compare == MapCompare::difference;
+  const bool share = o.quantity == RunQuantity::density || o.quantity == RunQuantity::recall;
+  if (!(hi >= lo)) lo = 0, hi = 1;
+  if (share && !difference) lo = 0, hi = 1;
+  if (o.quantity != RunQuantity::nll || difference) lo = std::min(lo, 0.0), hi = std::max(hi, 0.0);
+  if (hi == lo) hi = lo + 1;
+  const double air = share && !difference ? 0.02 : 0.06;
+  axes.lo = lo < 0 || o.quantity == RunQuantity::nll ? lo - air * (hi - lo) : lo;
+  axes.hi = hi + air * (hi - lo);
+}
+
+/// Stretches of points that have a value.
+template <typename Draw>
+void each_stretch(const RunCurve& curve, Draw draw) {
+  std::vector<CurvePoint> stretch;
+  for (const CurvePoint& point : curve.points) {
+    if (!std::isnan(point.mean)) {
+      stretch.push_back(point);
+    } else if (!stretch.empty()) {
+      draw(stretch), stretch.clear();
+    }
+  }
+  if (!stretch.empty()) draw(stretch);
+}
+
+void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const CurvesOptions& o) {
+  each_stretch(line.curve, [&](const std::vector<CurvePoint>& points) {
+    if (o.band && line.curve.n_parts > 1 && points.size() > 1) {
+      Polygon area{{}, with_alpha(line.colour, 60)};
+      for (const CurvePoint& p : points) area.points.push_back(axes.at(p, p.high));
+      for (auto p = points.rbegin(); p != points.rend(); ++p) area.points.push_back(axes.at(*p, p->low));
+      b.add(std::move(area));
+    }
+    Polyline mean{{}, line.colour, 1.1, 0};
+    for (const CurvePoint& p : points) mean.points.push_back(axes.at(p, p.mean));
+    if (mean.points.size() > 1) return b.add(std::move(mean));
+    b.add(FillBox{{mean.points[0].x - 1, mean.points[0].y - 1, 2, 2}, line.colour, 1});
+  });
+}
+
+void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const CurvesOptions& o) {
+  const FigureStyle& s = b.style();
+  std::vector<Tick> x, y;
+  for (double v : nice_values(0, axes.n, std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6))), true))
+    x.push_back({axes.x(v), std::to_string(std::lround(v))});
+  for (double v : nice_values(axes.lo, axes.hi, std::max(2, static_cast<int>(axes.box.h / (s.tick_size * 2.5))))) {
+    b.line({axes.box.x, axes.y(v)}, {axes.box.right(), axes.y(v)}, mix(s.paper, s.rule, v == 0 ? 0.8 : 0.25),
+           s.rule_width * 0.8);
+    y.push_back({axes.y(v), format_number(v)});
+  }
+  if (run.prompt_len > 0 && run.prompt_len < axes.n) {  // where the answer begins
+    b.line({axes.x(run.prompt_len), axes.box.y}, {axes.x(run.prompt_len), axes.box.bottom()}, s.muted, 0.7, 2);
+  }
+  b.x_ticks(axes.box, x);
+  b.y_ticks(axes.box, y);
+  const double below = axes.box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6;
+  b.label("Position", {axes.box.centre().x, below});
+  const RunQuantityInfo& info = info_of(o.quantity);
+  std::string label(info.title);
+  if (!info.unit.empty()) label += " (" + std::string(info.unit) + ")";
+  if (o.compare == MapCompare::difference) label += ", " + o.name_b + " − " + o.name_a;
+  b.label(label, {s.label_size / 2 + 1, axes.box.centre().y}, Anchor::middle, 90);
+}
+
+std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const CurvesOptions& o, Colour muted,
+                                        bool has_answer) {
+  std::vector<LegendEntry> entries;
+  for (const Line& line : lines)
+    entries.push_back(
+        {LegendEntry::Mark::swatch, line.name + ", mean " + format_number(line.curve.mean, 4), line.colour});
+  if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
+    entries.push_back(
+        {LegendEntry::Mark::swatch, "middle half of the " + std::string(spread), with_alpha(lines[0].colour, 60)});
+  if (has_answer) entries.push_back({LegendEntry::Mark::line, "answer begins", muted});
+  return entries;
+}
+
+FigureData tidy(const std::vector<Line>& lines, const CurvesOptions& o) {
+  std::vector<std::string> run;
+  std::vector<std::int64_t> first, last, n;
+  std::vector<double> mean, low, high;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (const CurvePoint& p : lines[i].curve.points) {
+      run.emplace_back(o.compare == MapCompare::difference ? "B-A" : i == 0 ? "A" : "B");
+      first.push_back(p.first), last.push_back(p.last), n.push_back(p.n);
+      mean.push_back(p.mean), low.push_back(p.low), high.push_back(p.high);
+    }
+  }
+  return {{{"run", run}, {"first", first}, {"last", last}, {"n", n}, {"mean", mean}, {"low", low}, {"high", high}}};
+}
+
+std::string describe(std::span<const RunRecord* const> runs, const std::vector<Line>& lines, const CurvesOptions& o) {
+  const RunQuantityInfo& info = info_of(o.quantity);
+  const auto& points = lines[0].curve.points;
+  std::string text = std::string(info.title) + " from position to position";
+  if (!points.empty() && points.back().last > points.back().first)
+    text += ", each point a mean over " + std::to_string(points.back().last - points.back().first + 1) + " positions";
+  if (!info.spread_of.empty()) text += ", mean over " + std::string(info.spread_of);
+  text += ". Definition: " + std::string(info.definition) + ". ";
+  if (o.compare == MapCompare::none) {
+    text += describe_run(*runs[0]);
+  } else {
+    text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
+  }
+  if (o.compare == MapCompare::difference)
+    text += " Over the " + std::to_string(common_prefix(*runs[0], *runs[1])) + " tokens that both have in common.";
+  if ((o.preview || o.preview_b) && !previews(o.quantity))
+    text += " Nothing was decoded for a preview: it has no line.";
+  return text + describe_preview(o.preview || o.preview_b);
+}
+
+}  // namespace
+
+bool previews(RunQuantity quantity) { return quantity != RunQuantity::nll && quantity != RunQuantity::output_error; }
+
+BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOptions& o, const FigureStyle& s) {
+  check(runs, o);
+  std::vector<Line> lines = lines_of(runs, o, s.dark);
+  leave_out_previews(lines, o);
+  const bool preview = o.preview || o.preview_b;
+  Axes axes;
+  axes.n = lines[0].curve.points.back().last + 1;
+  for (const Line& line : lines) axes.n = std::max<double>(axes.n, line.curve.points.back().last + 1);
+  fit(axes, lines, o);
+  const auto legend = legend_entries(lines, o, s.muted, runs[0]->prompt_len > 0 && runs[0]->prompt_len < axes.n);
+
+  FigureBuilder measure(s.width, 0, s);
+  const double left =
+      s.label_size + 4 + text_width("−0.000", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
+  const double width = std::max(20.0, s.width - left - text_width("00", FontRole::text, s.tick_size));
+  const double top = measure.legend({0, 0}, width, legend, true) + 3 + (preview ? measure.preview_height() + 2 : 0);
+  const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
+  const double height = s.height > 0 ? std::max(20.0, s.height - top - bottom) : s.width * 0.42;
+
+  FigureBuilder b(s.width, top + height + bottom, s);
+  b.legend({left, 0}, width, legend);
+  axes.box = {left, top, width, height};
+  draw_axes(b, axes, *runs[0], o);
+  for (const Line& line : lines) draw_line(b, axes, line, o);
+  b.frame(axes.box);
+  b.figure().panels.push_back({"curves", axes.box, 0, 0});
+  if (preview) {
+    b.preview_frame(axes.box);
+    b.preview_badge(left + width + 2, top - 4);
+  }
+  b.figure().title = std::string(info_of(o.quantity).title) + " by position";
+  return {std::move(b.figure()), tidy(lines, o), describe(runs, lines, o)};
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,32 @@
+#pragma once
+// What a run is from position to position: NLL, tokens in the cache, density, recall, output error, as a line with the
+// quartiles over heads as a band; A and B together, or B - A.
+
+#include <span>
+
+#include "engine/core/study/run_curve.h"
+#include "views/figure/figure_style.h"
+#include "views/figure/layer_head_map_figure.h"
+
+namespace kvscope::views {
+
+struct CurvesOptions {
+  RunQuantity quantity = RunQuantity::nll;
+  int points = 96;                        // at most; each is a mean over the positions that it stands for
+  MapCompare compare = MapCompare::none;  // exactly two runs: both lines, or B - A
+  bool band = true;
+  bool preview = false, preview_b = false;
+  std::string name_a = "A", name_b = "B";
+  bool operator==(const CurvesOptions&) const = default;
+};
+inline constexpr int kMaxCurvePoints = 4096;
+
+/// A preview decodes nothing, so that it has neither NLL nor output error of its own, and no line of them.
+bool previews(RunQuantity quantity);
+
+/// Panels: "curves" (continuous). Data: run ("A", "B", "B-A"), first, last, n, mean, low, high. Throws Error (bad
+/// input): no run, an empty one, compare without exactly two runs of a shape, a difference of runs without a common token.
+BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOptions& options,
+                          const FigureStyle& style);
+
+}  // namespace kvscope::views

@@ -1,0 +1,142 @@
+#include "views/metric_by_layer_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "views/figure/figure_builder.h"
+#include "views/figure/layer_head_map_figure.h"
+#include "views/figure/token_facts.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+namespace {
+
+/// Metrics that are shares; of the others the axis goes over the values.
+bool is_share(Metric metric) { return metric != Metric::output_error && metric != Metric::above_chance; }
+
+}  // namespace
+
+void MetricByLayerView::draw(ViewContext& context) {
+  if (!drawable(context.a)) {
+    empty_state(
+        services_, context, "empty.metric_by_layer", "No layers yet",
+        "Run the model on a prompt, or open a trace: the map's metric appears here layer by layer, a dot for each "
+        "KV head.",
+        "Run", "run.start");
+    return;
+  }
+  const MetricByLayerOptions options = options_of(context);
+  draw_note(options);
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
+  const Key key{RunKey(context.a),
+                RunKey(options.with_b ? context.b : nullptr),
+                options,
+                room.x,
+                room.y,
+                services_.theme->scale,
+                services_.theme->dark};
+  if (rebuild_.due(key)) {
+    std::vector<const RunRecord*> runs = {context.a->run.get()};
+    if (options.with_b) runs.push_back(context.b->run.get());
+    shown_ = layer_distributions(runs, options);
+    metric_ = options.metric;
+    drawing_.set(metric_by_layer_figure(runs, options, services_.theme->figure_style(room.x, room.y)).figure);
+    rebuild_.done();
+  }
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
+  ImGui::InvisibleButton("by_layer", room);
+  handle_mouse(context, origin);
+  if (options.preview || options.preview_b)
+    services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
+}
+
+/// What is drawn, and where there is nothing to draw why not.
+void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
+  const FontScope small(services_.theme->fonts.small);
+  const MetricInfo& info = metric_info(options.metric);
+  std::string text = std::string(info.title) + " at query " + std::to_string(options.q);
+  const bool none = !shown_.series.empty() && metric_ == options.metric &&
+                    std::ranges::all_of(shown_.series, [](const LayerSeries& s) { return std::isnan(s.mean); });
+  if (none) text += info.needs_oracle ? ": no value, as no oracle had to choose here" : ": no value here";
+  wrapped_text_in(none ? services_.theme->palette.warn : services_.theme->palette.muted, text);
+  services_.items->add_text("by_layer.note", last_item(), text);
+}
+
+MetricByLayerOptions MetricByLayerView::options_of(const ViewContext& context) const {
+  MetricByLayerOptions options;
+  options.metric = context.selection->metric;
+  options.q = context.q();
+  options.fit = !is_share(options.metric);
+  options.preview = context.a->preview;
+  if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
+  options.with_b = true;
+  options.preview_b = context.b->preview;
+  options.name_a = context.a->label;
+  options.name_b = context.b->label;
+  // Where one run ends before the other, both are seen at the last query that they share.
+  const int common = common_prefix(*context.a->run, *context.b->run);
+  if (!tokens_part(*context.a->run, *context.b->run)) options.q = std::min(options.q, common - 1);
+  return options;
+}
+
+std::optional<ViewFigure> MetricByLayerView::figure(const ViewContext& context) const {
+  if (!drawable(context.a)) return std::nullopt;
+  ViewFigure figure{options_of(context), {context.a->run}};
+  if (std::get<MetricByLayerOptions>(figure.options).with_b) figure.runs.push_back(context.b->run);
+  return figure;
+}
+
+/// The layer under the mouse in words; a click selects it, and of its heads the one whose value is nearest.
+void MetricByLayerView::handle_mouse(ViewContext& context, ImVec2 origin) {
+  const Panel* panel = drawing_.figure().panel("by_layer");
+  if (panel == nullptr || panel->columns != shown_.n_layers()) return;
+  for (int layer = 0; layer < panel->columns; ++layer) {
+    const Box cell = panel->cell(0, layer);
+    services_.items->add(
+        "by_layer.layer", layer,
+        item_rect({origin.x + static_cast<float>(cell.x), origin.y + static_cast<float>(cell.y)},
+                  {origin.x + static_cast<float>(cell.right()), origin.y + static_cast<float>(cell.bottom())}));
+  }
+  if (!ImGui::IsItemHovered()) return;
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const auto cell = panel->cell_at({mouse.x - origin.x, mouse.y - origin.y});
+  if (!cell) return;
+  const int layer = cell->second;
+  draw_hover_card(layer);
+  if (!ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;
+  context.selection->layer = layer;
+  const double y = mouse.y - origin.y,
+               value = shown_.lo + (panel->box.bottom() - y) / panel->box.h * (shown_.hi - shown_.lo);
+  double nearest = INFINITY;
+  for (const LayerSeries::Value& v : shown_.series[0].layers[static_cast<std::size_t>(layer)]) {
+    if (std::abs(v.value - value) < nearest) {
+      nearest = std::abs(v.value - value);
+      context.selection->kv_head = v.kv_head;
+    }
+  }
+}
+
+void MetricByLayerView::draw_hover_card(int layer) const {
+  const Palette& p = services_.theme->palette;
+  ImGui::BeginTooltip();
+  draw_text(services_.theme->fonts.bold, p.text, "Layer " + std::to_string(layer));
+  for (const LayerSeries& series : shown_.series) {
+    std::vector<double> values;
+    for (const LayerSeries::Value& v : series.layers[static_cast<std::size_t>(layer)]) values.push_back(v.value);
+    const Quartiles q = quartiles(values);
+    std::string line = series.name.empty() ? "" : series.name + ": ";
+    line += q.n == 0 ? "no value"
+                     : "median " + format_number(q.median) + ", " + format_number(q.q1) + " to " + format_number(q.q3) +
+                           " over " + std::to_string(q.n) + " heads";
+    if (q.n > 0 && !series.chance.empty())
+      line += ", chance " + format_number(series.chance[static_cast<std::size_t>(layer)]);
+    text_in(p.text, line);
+    services_.items->add_text("by_layer.hover", last_item(), line);
+  }
+  text_in(p.muted, metric_info(metric_).definition);
+  ImGui::EndTooltip();
+}
+
+}  // namespace kvscope::views
