@@ -33,7 +33,7 @@ int run_job(const Arguments& arguments, const std::string& name, const nlohmann:
   if (json) {
     write_json_line(result);
   } else if (result.is_object() && result.contains("markdown") && result["markdown"].is_string()) {
-    std::printf("\n%s", result["markdown"].get<std::string>().c_str());
+    if (const auto table = result["markdown"].get<std::string>(); !table.empty()) std::printf("\n%s", table.c_str());
   }
   return static_cast<int>(protocol::was_cancelled(done) ? ExitCode::cancelled : ExitCode::done);
 }

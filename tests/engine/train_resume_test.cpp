@@ -187,6 +187,39 @@ TEST_CASE("a training replaces another only when told, and goes on with its own 
   CHECK(error_of(args) == "");
 }
 
+TEST_CASE("a folder of somebody else is left alone unless the training is told to write beside what is there") {
+  const test::TempFolder scratch;
+  const fs::path folder = scratch / "out";
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json") << "mine";
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), folder);
+  CHECK_THAT(error_of(args), Catch::Contains("other files") && Catch::Contains("--overwrite writes beside"));
+  CHECK(std::distance(fs::directory_iterator(folder), {}) == 1);
+  nlohmann::json onto = args;
+  onto["output"] = (folder / "config.json").string();
+  CHECK_THAT(error_of(onto), Catch::Contains("a file; expected a new or empty folder"));
+  args["overwrite"] = true;
+  CHECK(error_of(args) == "");
+  CHECK(read_file(folder / "config.json", 100) == "mine");
+}
+
+TEST_CASE("what a training said of itself and was damaged is refused in a line") {
+  const test::TempFolder scratch;
+  nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch / "out");
+  JobContext context;
+  train_job(args, context);
+  args["resume"] = true;
+  const fs::path file = scratch / "out/training.json";
+  const std::string whole = read_file(file, 1u << 20);
+  for (const char* text : {"", "[]", R"({"identity": 3})", R"({"result": {}})"}) {
+    std::ofstream(file) << text;
+    CAPTURE(text);
+    CHECK_THAT(error_of(args), Catch::StartsWith(file.string()));
+  }
+  std::ofstream(file) << nlohmann::json({{"identity", nlohmann::json::parse(whole)["identity"]}, {"result", 1}});
+  CHECK_THAT(error_of(args), Catch::Contains("no result"));
+}
+
 TEST_CASE("a checkpoint that is damaged is refused, and its file stays") {
   const test::TempFolder scratch;
   nlohmann::json args = arguments(gate_recipe("wg-kv"), scratch / "out");

@@ -43,9 +43,9 @@ int loader_threads(const nlohmann::json& args, at::Device device) {
   return device.is_cuda() ? std::clamp(n_cores - 2, 1, 12) : 1;  // on the CPU the cores belong to the products
 }
 
-/// The held-out accuracy of the phases as a table for a model card.
+/// The held-out accuracy of the phases as a table for a model card; empty where none was measured.
 std::string markdown(const nlohmann::json& result) {
-  std::string text = "| held out, teacher-forced | value |\n|---|---|\n";
+  std::string text;
   const auto row = [&](const std::string& name, double value) {
     char line[128];
     std::snprintf(line, sizeof line, "| %s | %.4f |\n", name.c_str(), value);
@@ -61,7 +61,7 @@ std::string markdown(const nlohmann::json& result) {
       row("oracle recall, top_k " + top_k, recall["mean"].get<double>());
     }
   }
-  return text;
+  return text.empty() ? text : "| held out, teacher-forced | value |\n|---|---|\n" + text;
 }
 
 constexpr std::size_t kMaxTokenizerBytes = 64u << 20;
@@ -112,14 +112,33 @@ bool flag(const nlohmann::json& args, const char* key) {
 /// What an earlier call of the same training said at its end, if it came to that.
 std::optional<nlohmann::json> finished(const std::filesystem::path& output, const std::string& identity) {
   if (!std::filesystem::exists(output / kResult)) return std::nullopt;
-  const nlohmann::json done = read_json(output / kResult);
-  if (!done.is_object() || done.value("identity", "") != identity) {
-    throw Error({.file = (output / kResult).string(),
+  const std::string file = (output / kResult).string();
+  const nlohmann::json json = read_json(file);
+  const JsonObject done(json, file);
+  if (done.text("identity") != identity) {
+    throw Error({.file = file,
                  .found = "another training",
                  .expected = "one of " + identity,
                  .hint = "another folder, or --overwrite"});
   }
-  return done.at("result");
+  if (!done.has("result") || !json["result"].is_object())
+    throw Error({.file = file, .found = "no result", .expected = "what a training says of itself"});
+  return json["result"];
+}
+
+/// A folder of somebody else: files are there, and none that a training leaves. A model's config.json would be replaced.
+void check_folder(const std::filesystem::path& output) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(output)) return;
+  const auto refuse = [&](const char* found) {
+    throw Error({.file = output.string(),
+                 .found = found,
+                 .expected = "a new or empty folder, or one of a training",
+                 .hint = "--overwrite writes beside what is there"});
+  };
+  if (!fs::is_directory(output)) refuse("a file");
+  if (fs::is_empty(output) || fs::exists(output / "recipe.json") || fs::exists(output / kResult)) return;
+  if (standing_result(output, "all").empty()) refuse("other files");
 }
 
 }  // namespace
@@ -147,6 +166,7 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
                  .found = "a training is there",
                  .expected = "another folder, --resume or --overwrite"});
   }
+  if (!flag(args, "overwrite")) check_folder(output);
   std::filesystem::create_directories(output);
   std::filesystem::remove(output / kResult);
   write_file_atomic(output / "recipe.json", json.dump(2) + "\n");

@@ -1,0 +1,88 @@
+// Training on a disk that fails at the N-th call: one line, exit code 3, and --resume goes on from what is whole to the
+// bytes of a training that nothing disturbed.
+
+#include <nlohmann/json.hpp>
+
+#include "tests/app/capture_support.h"
+#include "tests/app/preload.h"
+#include "tests/app/writers.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+Result train(const fs::path& folder, Words more, std::map<std::string, std::string> environment = {}) {
+  const fs::path text = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+  Words argv = {test::kvscope().string(),
+                "train",
+                "r.json",
+                "--base",
+                sample_model().string(),
+                "--data",
+                text.string(),
+                "-o",
+                "out",
+                "--device",
+                "cpu",
+                "--quiet"};
+  argv.insert(argv.end(), more.begin(), more.end());
+  return test::run({.argv = argv, .environment = std::move(environment), .folder = folder});
+}
+
+void write_recipe(const fs::path& folder) {
+  std::ofstream(folder / "r.json") << nlohmann::json{{"name", "test"},
+                                                     {"seed", 3},
+                                                     {"data", {{"kind", "text"}, {"length", 64}, {"facts_share", 0}}},
+                                                     {"gate",
+                                                      {{"method", "wg-kv"},
+                                                       {"hidden", 4},
+                                                       {"window", 8},
+                                                       {"sinks", 2},
+                                                       {"batch", 1},
+                                                       {"log_every", 1},
+                                                       {"warm_up", 1},
+                                                       {"learning_rate", 1e-2},
+                                                       {"stages", {{{"weight", 0.5}, {"steps", 2}}}}}}};
+}
+
+/// The gate that came of it.
+std::string gate_of(const fs::path& folder) { return read_text(folder / "out/wg-kv-0.5/gate.safetensors"); }
+
+}  // namespace
+
+TEST_CASE("A disk that fails while a training writes costs one line, and it goes on from what is whole",
+          "[write_fault]") {
+  const TemporaryFolder good;
+  write_recipe(good.path());
+  REQUIRE(train(good.path(), {}).exit_code == 0);
+  const std::string whole = gate_of(good.path());
+  int faults = 0;
+  bool came = true;
+  constexpr const char* kHow[] = {"ENOSPC", "EIO", "EDQUOT"};
+  for (int at = 1; came; at += 1 + at / 2) {
+    const TemporaryFolder folder, elsewhere;
+    write_recipe(folder.path());
+    const fs::path mark = elsewhere / "mark";
+    const Result result = train(folder.path(), {},
+                                {{"LD_PRELOAD", preload(KVSCOPE_FAIL_WRITES)},
+                                 {"KVSCOPE_FAIL_FOLDER", folder.path().string()},
+                                 {"KVSCOPE_FAIL_AT", std::to_string(at)},
+                                 {"KVSCOPE_FAIL_HOW", kHow[faults % 3]},
+                                 {"KVSCOPE_FAIL_MARK", mark.string()}});
+    came = fs::exists(mark);
+    CAPTURE(at, kHow[faults % 3], result.exit_code, result.err);
+    if (!came) {
+      CHECK(result.exit_code == 0);
+      break;
+    }
+    ++faults;
+    check_error_line(result, 3, "");
+    const bool something = fs::exists(folder / "out") && !fs::is_empty(folder / "out");
+    const Result again = train(folder.path(), something ? Words{"--resume"} : Words{});
+    INFO(again.err);
+    CHECK(again.exit_code == 0);
+    CHECK(gate_of(folder.path()) == whole);
+  }
+  CHECK(faults >= 4);
+}
