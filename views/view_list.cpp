@@ -1,6 +1,7 @@
 #include "views/view_list.h"
 
 #include "views/cache_timeline_view.h"
+#include "views/comparison_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
 #include "views/metric_by_layer_view.h"
@@ -16,6 +17,7 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<CacheTimelineView>(services));
   views.push_back(std::make_unique<MetricByLayerView>(services));
   views.push_back(std::make_unique<RunCurvesView>(services));
+  views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<InspectorView>(services));
   return views;
 }

@@ -22,13 +22,7 @@ bool has(const std::vector<views::View*>& row, std::string_view view) {
 std::span<const Layout> layouts() {
   static const Layout kLayouts[] = {
       {"explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
-      {"compare",
-       "Layout: compare A and B",
-       "F6",
-       true,
-       true,
-       true,
-       {"layer_head_map", "metric_by_layer", "run_curves"}},
+      {"compare", "Layout: compare A and B", "F6", true, true, true, {"layer_head_map", "comparison", "run_curves"}},
       {"paper",
        "Layout: figures, as large as they go",
        "F8",

@@ -5,6 +5,7 @@
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
+#include "views/comparison_view.h"
 #include "views/figure/curves_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
 #include "views/metric_by_layer_view.h"
@@ -229,4 +230,25 @@ TEST_CASE("A long run's curve is counted aside, and drawn when it is known") {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   CHECK(s.has("curves.plot"));
+}
+
+TEST_CASE("The table of A and B says what there is to compare, and what was asked of both alike in one line") {
+  Stage<ComparisonView> s(random_run(3));
+  s.draw();
+  CHECK_THAT(s.text("comparison.note"), Catch::Contains("There is no B"));
+  s.compare_with(random_run(3, {.policy = "streaming:sinks=4,window=60"}));
+  for (int i = 0; i < 2000 && !s.has("comparison.density"); ++i) {
+    s.draw(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const ComparisonTable table = comparison_table(*s.a.run, *s.b.run, s.context.q());
+  for (const ComparisonRow& row : table.came_of)
+    CHECK(s.text("comparison." + row.name) ==
+          row.a + " | " + row.b + (row.difference.empty() ? "" : " | " + row.difference));
+  CHECK(s.text("comparison.policy") == "kvpop | streaming");
+  CHECK_FALSE(s.has("comparison.sinks"));
+  CHECK_THAT(s.text("comparison.alike"), Catch::Contains("sinks 4"));
+  s.compare_with(random_run(3, {.n_layers = 5}));
+  s.draw();
+  CHECK_THAT(s.text("comparison.note"), Catch::Contains("different models"));
 }

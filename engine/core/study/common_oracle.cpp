@@ -18,7 +18,9 @@ std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord
   common.spec_ = common.teacher_->oracle;
   const int budget_a = a.policy.budget_tokens(a.n_positions), budget_b = b.policy.budget_tokens(b.n_positions);
   common.tokens_ = budget_a > 0 && budget_b > 0 ? std::min(budget_a, budget_b) : 0;
-  if (common.tokens_ <= common.n_sink_ + common.window_) common.tokens_ = std::min(a.n_positions, b.n_positions) / 4;
+  const int n = std::min(a.n_positions, b.n_positions), floor = common.n_sink_ + common.window_;
+  if (common.tokens_ <= floor) common.tokens_ = n / 4;
+  if (common.tokens_ <= floor) common.tokens_ = floor + std::max(1, (n - floor) / 4);
   common.spec_.budget = OracleSpec::Budget{static_cast<double>(common.tokens_), false};
   return common;
 }

@@ -12,7 +12,8 @@ namespace kvscope {
 
 /// Sinks and window: the larger of theirs; no decay; masses of the run with the larger window, or of the only one that
 /// recorded any. Capacity: the smaller of the policies' budgets if both have one, else, or where that leaves no room
-/// beside sinks and window, 25 % of the shorter run. Refers to the runs.
+/// beside sinks and window, 25 % of the shorter run; of a run so short that this leaves none either, sinks, window and 25 % of the rest.
+/// Refers to the runs.
 class CommonOracle {
  public:
   /// nullopt if neither run recorded masses.

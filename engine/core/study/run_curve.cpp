@@ -5,7 +5,6 @@
 #include <limits>
 #include <optional>
 
-#include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/output_error.h"
 #include "engine/core/support/refuse.h"

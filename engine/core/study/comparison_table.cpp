@@ -1,0 +1,145 @@
+#include "engine/core/study/comparison_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/compare_runs.h"
+#include "engine/core/study/output_error.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr char kNone[] = "–";
+
+std::string number(double v, int digits = 4) { return std::isnan(v) ? kNone : number_text(v, digits); }
+
+std::string signed_number(double v) {
+  if (std::isnan(v)) return kNone;
+  return (v > 0 ? "+" : "") + number_text(v, 3);
+}
+
+ComparisonRow words(std::string name, std::string a, std::string b) {
+  return {.name = std::move(name), .a = std::move(a), .b = std::move(b), .difference = "", .definition = ""};
+}
+
+ComparisonRow numbers(std::string name, double a, double b, std::string definition) {
+  return {.name = std::move(name),
+          .a = number(a),
+          .b = number(b),
+          .difference = signed_number(b - a),
+          .definition = std::move(definition)};
+}
+
+/// "name:key=value,key=value" as its pairs, in their order.
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& policy) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  std::size_t at = policy.find(':');
+  while (at != std::string::npos) {
+    const std::size_t begin = at + 1, end = policy.find(',', begin);
+    const std::string pair = policy.substr(begin, end == std::string::npos ? end : end - begin);
+    const std::size_t equals = pair.find('=');
+    pairs.emplace_back(pair.substr(0, equals), equals == std::string::npos ? "yes" : pair.substr(equals + 1));
+    at = end;
+  }
+  return pairs;
+}
+
+void add_policy(std::vector<ComparisonRow>& rows, const PolicySpec& a, const PolicySpec& b) {
+  rows.push_back(words("policy", a.name, b.name));
+  const auto of_a = pairs_of(a.to_string()), of_b = pairs_of(b.to_string());
+  const auto value = [](const auto& pairs, const std::string& key) -> std::string {
+    const auto found = std::ranges::find(pairs, key, [](const auto& pair) { return pair.first; });
+    return found == pairs.end() ? kNone : found->second;
+  };
+  for (const auto& [key, text] : of_a) rows.push_back(words(key, text, value(of_b, key)));
+  for (const auto& [key, text] : of_b) {
+    if (value(of_a, key) == kNone) rows.push_back(words(key, kNone, text));
+  }
+}
+
+std::string sampling_text(const SamplingSpec& s) {
+  if (s.temperature == 0) return "greedy";
+  std::string text = "temperature " + number_text(s.temperature);
+  if (s.top_k > 0) text += ", top k " + std::to_string(s.top_k);
+  if (s.top_p < 1) text += ", top p " + number_text(s.top_p);
+  if (s.min_p > 0) text += ", min p " + number_text(s.min_p);
+  if (s.repetition_penalty != 1) text += ", repetition penalty " + number_text(s.repetition_penalty);
+  return text + ", seed " + std::to_string(s.seed);
+}
+
+std::string length_text(const RunRecord& run) {
+  return std::to_string(run.prompt_len) + " + " + std::to_string(run.n_tokens() - run.prompt_len);
+}
+
+double tokens_in_cache(const RunRecord& run, std::int32_t q) {
+  return mean(head_metric(run, Metric::cache_share, q)) * (std::min(q, run.queries() - 1) + 1);
+}
+
+double step_ms(const RunRecord& run) {
+  return run.timings.decode_steps > 0 ? 1000 * run.timings.decode_s / run.timings.decode_steps : kNaN;
+}
+
+void add_kept(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRecord& b, std::int32_t q) {
+  const auto add = [&](const char* name, Metric metric, const char* definition) {
+    rows.push_back(numbers(name, mean(head_metric(a, metric, q)), mean(head_metric(b, metric, q)), definition));
+  };
+  rows.push_back(numbers("in cache", tokens_in_cache(a, q), tokens_in_cache(b, q),
+                         "tokens in the cache of a head, window and sinks counted, mean over the heads"));
+  add("density", Metric::density, "tokens kept / tokens, of those that have left the window, mean over the heads");
+  const auto common = CommonOracle::of(a, b);
+  if (!common) return;
+  const auto judged = [&](const char* name, Metric metric, const char* definition) {
+    rows.push_back(
+        numbers(name, mean(common->metric(a, metric, q)), mean(common->metric(b, metric, q)),
+                std::string(definition) + " (one oracle for both: " + std::to_string(common->tokens()) + " tokens)"));
+  };
+  judged("oracle recall", Metric::recall, "share of the oracle's choice that is kept");
+  judged("chance", Metric::chance, "recall of as many tokens drawn at random");
+  judged("mass kept", Metric::mass_kept, "future attention on what is kept / on all that could be evicted");
+}
+
+}  // namespace
+
+ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::int32_t q, bool b_is_preview) {
+  const RunComparison common = compare_runs(a, b);
+  ComparisonTable table;
+  table.asked.push_back(words("model", a.model.name, b.model.name));
+  add_policy(table.asked, a.policy, b.policy);
+  table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));
+  table.asked.push_back(
+      words("prompt", common.same_prompt ? "the same" : "its own", common.same_prompt ? "the same" : "another"));
+
+  table.tokens = common.diverged ? "Tokens part at " + std::to_string(common.n_common)
+                 : a.n_tokens() == b.n_tokens()
+                     ? "The same " + std::to_string(a.n_tokens()) + " tokens"
+                     : "The same tokens as far as the shorter goes, " + std::to_string(common.n_common);
+  table.came_of.push_back(words("prompt + answer", length_text(a), length_text(b)));
+  const std::int32_t last = std::min(q, common.q);
+  if (!b_is_preview)
+    table.came_of.push_back(
+        numbers("NLL", common.nll_a, common.nll_b,
+                "nats per token, mean over the " + std::to_string(common.n_scored) + " tokens that both have"));
+  if (last >= 0) add_kept(table.came_of, a, b, last);
+  table.came_of.push_back({.name = "kept by both",
+                           .a = number(mean(common.overlap)),
+                           .b = number(mean(common.overlap)),
+                           .difference = "",
+                           .definition = "tokens that both keep / that either keeps, at query " +
+                                         std::to_string(common.q) + ", mean over the heads"});
+  if (b_is_preview) return table;
+  const double error_a = mean_output_error(a), error_b = mean_output_error(b);
+  if (!std::isnan(error_a) || !std::isnan(error_b))
+    table.came_of.push_back(numbers("output error", error_a, error_b,
+                                    "change of a layer's attention output / that output, mean over layers"));
+  table.came_of.push_back(
+      numbers("ms a token", step_ms(a), step_ms(b), "decoding, with all that this window records: no benchmark"));
+  return table;
+}
+
+}  // namespace kvscope

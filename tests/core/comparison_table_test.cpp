@@ -1,0 +1,112 @@
+// Two runs as a table: its words from what was asked, its numbers from the metrics.
+#include "engine/core/study/comparison_table.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/core/study/common_oracle.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using kvscope::test::random_run;
+
+namespace {
+
+const ComparisonRow& row(const std::vector<ComparisonRow>& rows, const std::string& name) {
+  for (const ComparisonRow& r : rows) {
+    if (r.name == name) return r;
+  }
+  FAIL("no row " << name);
+  throw std::logic_error("unreachable");
+}
+
+bool has(const std::vector<ComparisonRow>& rows, const std::string& name) {
+  return std::ranges::any_of(rows, [&](const ComparisonRow& r) { return r.name == name; });
+}
+
+}  // namespace
+
+TEST_CASE("comparison_table: parameters that one policy has and the other has not stand as missing", "[core]") {
+  const RunRecord a = random_run(3);
+  RunRecord b = random_run(3, {.policy = "streaming:sinks=4,window=60"});
+  b.sampling = {};
+  const ComparisonTable table = comparison_table(a, b, 1000);
+  CHECK(row(table.asked, "policy").a == "kvpop");
+  CHECK(row(table.asked, "policy").b == "streaming");
+  CHECK_FALSE(row(table.asked, "sinks").differs());
+  CHECK(row(table.asked, "window").b == "60");
+  CHECK(row(table.asked, "budget").b == "–");
+  CHECK_THAT(row(table.asked, "sampling").a, Catch::StartsWith("temperature 0.75, top k 40"));
+  CHECK(row(table.asked, "sampling").b == "greedy");
+  CHECK(row(table.asked, "prompt").b == "the same");
+  CHECK(table.tokens == "The same 180 tokens");
+}
+
+TEST_CASE("comparison_table: the numbers are the metrics at the query, by one oracle, and B - A", "[core]") {
+  const RunRecord a = random_run(3), b = random_run(3, {.policy = "threshold:threshold=0.2,sinks=4,window=16"});
+  const ComparisonTable table = comparison_table(a, b, 150);
+  const double density_a = mean(head_metric(a, Metric::density, 150)),
+               density_b = mean(head_metric(b, Metric::density, 150));
+  CHECK(row(table.came_of, "density").a == number_text(density_a, 4));
+  CHECK(row(table.came_of, "density").difference ==
+        (density_b > density_a ? "+" : "") + number_text(density_b - density_a, 3));
+  const auto common = CommonOracle::of(a, b);
+  REQUIRE(common);
+  CHECK(row(table.came_of, "oracle recall").b == number_text(mean(common->metric(b, Metric::recall, 150)), 4));
+  CHECK_THAT(row(table.came_of, "chance").definition, Catch::Contains("one oracle for both"));
+  double nll = 0;
+  for (int t = 1; t < a.n_tokens(); ++t) nll -= a.logprobs[t];
+  CHECK(row(table.came_of, "NLL").a == number_text(nll / (a.n_tokens() - 1), 4));
+}
+
+TEST_CASE("comparison_table: of a run with itself nothing differs", "[core]") {
+  const RunRecord a = random_run(5);
+  const ComparisonTable table = comparison_table(a, a, 100);
+  for (const auto& rows : {table.asked, table.came_of}) {
+    for (const ComparisonRow& r : rows) {
+      CAPTURE(r.name);
+      CHECK_FALSE(r.differs());
+    }
+  }
+}
+
+TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing after that", "[core]") {
+  const RunRecord a = random_run(5);
+  RunRecord b = random_run(5, {.policy = "streaming:sinks=4,window=60"});
+  b.ids[130] += 1;
+  const ComparisonTable table = comparison_table(a, b, 1000);
+  CHECK(table.tokens == "Tokens part at 130");
+  CHECK(row(table.came_of, "density").a == number_text(mean(head_metric(a, Metric::density, 129)), 4));
+  b.ids[0] += 1;
+  const ComparisonTable apart = comparison_table(a, b, 1000);
+  CHECK_FALSE(has(apart.came_of, "density"));
+  CHECK(row(apart.came_of, "NLL").a == "–");
+  CHECK(row(apart.asked, "prompt").differs());
+}
+
+TEST_CASE("comparison_table: a preview has no likelihood and no time; another model is refused", "[core]") {
+  const RunRecord a = random_run(5), b = random_run(5, {.policy = "streaming:sinks=4,window=60"});
+  const ComparisonTable table = comparison_table(a, b, 1000, true);
+  CHECK_FALSE(has(table.came_of, "NLL"));
+  CHECK_FALSE(has(table.came_of, "ms a token"));
+  CHECK(has(table.came_of, "density"));
+  CHECK_THROWS_AS(comparison_table(a, random_run(5, {.n_layers = 3}), 10), Error);
+}
+
+TEST_CASE(
+    "common oracle: the smaller budget, else a quarter of the run, of a short one a quarter of what can be chosen",
+    "[core][metric]") {
+  const auto tokens = [](const RunRecord& a, const RunRecord& b) { return CommonOracle::of(a, b)->tokens(); };
+  const RunRecord small = random_run(1, {.policy = "kvpop:budget=40,sinks=4,window=16"}),
+                  large = random_run(1, {.policy = "kvpop:budget=90,sinks=4,window=16"}),
+                  open = random_run(1, {.policy = "threshold:threshold=0.2,sinks=4,window=16"}),
+                  wide = random_run(1, {.policy = "kvpop:budget=90,sinks=4,window=64"});
+  CHECK(tokens(small, large) == 40);
+  CHECK(tokens(large, open) == 180 / 4);
+  CHECK(tokens(wide, open) == 68 + (180 - 68) / 4);  // 45 would leave no room
+  const auto common = CommonOracle::of(wide, open);
+  CHECK_FALSE(std::isnan(mean(common->metric(wide, Metric::recall, 179))));
+}
