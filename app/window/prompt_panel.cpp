@@ -13,7 +13,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kPromptHeight = 200;
+constexpr float kPromptHeight = 200, kDraftHeight = 84;  // the draft of a chat's next turn
 
 // "1-fact-recall.txt" -> "fact recall"
 std::string sample_title(const std::filesystem::path& path) {
@@ -47,17 +47,18 @@ void draw_chat_choice(Panel& panel) {
   panel.item("prompt.chat");
   tooltip(
       panel,
-      "the prompt is a user's turn in the model's own chat template; else the model goes on with the text as it is");
+      "What you write are turns in the model's own chat template; else the model goes on with the text as it is.");
   ImGui::SameLine();
 }
 
 void draw_text(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
   views::TextEditor& editor = panel.prompt_editors->prompt;
+  const bool goes_on = !panel.session.parameters().raw && !panel.session.parameters().chat.turns.empty();
   editor.set_text(panel.session.parameters().prompt);  // nothing, while it is what the editor holds
   if (editor.draw({.item = "prompt.text",
-                   .size = {-1, panel.px(kPromptHeight)},
-                   .hint = "Type a prompt, or take a sample.",
+                   .size = {-1, panel.px(goes_on ? kDraftHeight : kPromptHeight)},
+                   .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
                    .focus = std::exchange(panel.ui.focus_prompt, false)}))
     panel.run("prompt.set", {{"text", editor.text()}});
   if (editor.right_to_left())
@@ -68,9 +69,12 @@ void draw_text(Panel& panel) {
 
 void draw_prompt_panel(Panel& panel) {
   if (!panel.prompt_editors) panel.prompt_editors = std::make_shared<PromptEditors>(panel.services);
-  section(panel, "Prompt");
+  const bool chat = !panel.session.parameters().raw;
+  section(panel, chat ? "Chat" : "Prompt");
   draw_samples(panel);
+  if (chat) draw_conversation(panel);
   draw_text(panel);
+  if (chat) draw_chat_buttons(panel);
   const auto& palette = panel.theme().palette;
   draw_chat_choice(panel);
   const int n = panel.session.next_run().prompt_tokens();

@@ -33,10 +33,7 @@ void GlyphSupply::use(const Fonts& fonts) {
   for (ImFont* font : {fonts.text, fonts.small, fonts.bold, fonts.title, fonts.mono}) {
     if (font != nullptr && std::ranges::find(fonts_, font) == fonts_.end()) fonts_.push_back(font);
   }
-  lines_.clear();
-  for (const ImFont* font : {fonts.text, fonts.small}) {
-    if (font != nullptr) lines_.push_back(font_size(const_cast<ImFont*>(font)));
-  }
+  drawn_for_ = {fonts.text, fonts.small};
   shelf_x_ = shelf_y_ = shelf_height_ = 0;
   asked_.reset();
   queue_.clear();
@@ -63,7 +60,13 @@ void GlyphSupply::ask(char32_t point) {
 // ------------------------------------------------------------------------------------------------ the thread
 
 void GlyphSupply::send() {
-  if (under_way_ || queue_.empty() || lines_.empty()) return;
+  if (under_way_ || queue_.empty()) return;
+  // Fonts know their size when the atlas has been built, which the renderer does with the first frame.
+  lines_.clear();
+  for (ImFont* font : drawn_for_) {
+    if (font != nullptr && font_size(font) > 0) lines_.push_back(font_size(font));
+  }
+  if (lines_.empty()) return;
   Job job{{}, lines_, of_fonts_};
   for (; !queue_.empty() && job.points.size() < kBatch; queue_.pop_front()) job.points.push_back(queue_.front());
   under_way_ = true;

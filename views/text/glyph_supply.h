@@ -5,6 +5,7 @@
 // Until a character is there it shows as ImGui's replacement mark; one that no font has becomes a frame with its number.
 // Debian's ImGui has characters of 16 bits: those above are not for this, see text_font.h.
 
+#include <array>
 #include <bitset>
 #include <condition_variable>
 #include <cstdint>
@@ -78,7 +79,8 @@ class GlyphSupply {
   TextureBackend& textures_;
   std::function<void()> wake_;
   std::vector<ImFont*> fonts_;      // that are given characters
-  std::vector<float> lines_;        // sizes that are drawn
+  std::array<ImFont*, 2> drawn_for_{};
+  std::vector<float> lines_;        // their sizes; other fonts scale the nearest
   std::bitset<0x10000> asked_;
   std::deque<char32_t> queue_;
   std::vector<char32_t> wanted_;    // all that were asked for, for the next fonts

@@ -26,9 +26,16 @@ bool chosen_by_keys(ImGuiID id) {
 #endif
 }
 
-/// The keyboard is the active item's alone.
+/// A dialog is open, or a menu that is not an editor's.
+bool other_popup() {
+  return ImGui::IsPopupOpen(static_cast<const char*>(nullptr), ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel) &&
+         !ImGui::IsPopupOpen("text_menu");
+}
+
+/// The keyboard is the active item's alone, also when a window appears beside it: a run's views do while one types.
 void keep_keys() {
   ImGuiContext& g = *ImGui::GetCurrentContext();
+  g.ActiveIdNoClearOnFocusLoss = true;
   g.WantTextInputNextFrame = 1;
 #if IMGUI_VERSION_NUM < 18900
   g.ActiveIdUsingNavDirMask = ~static_cast<ImU32>(0);
@@ -117,6 +124,7 @@ bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRec
   ImGuiWindow* window = ImGui::GetCurrentWindow();
   const bool hovered = ImGui::ItemHoverable(box, id);
   if (hovered) ImGui::SetMouseCursor(ImGuiMouseCursor_TextInput);
+  if (g.ActiveId == id && other_popup()) ImGui::ClearActiveID();
   const bool clicked = ImGui::GetIO().MouseClicked[0], by_keys = look.focus || chosen_by_keys(id);
   bool changed = false;
   if (g.ActiveId == id && clicked && !hovered) {
