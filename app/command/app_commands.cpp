@@ -6,6 +6,7 @@ namespace kvscope::app {
 void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   add_run_commands(registry, session, ui);
   add_parameter_commands(registry, session, ui);
+  add_chat_commands(registry, session, ui);
   add_selection_commands(registry, session, ui);
   add_file_commands(registry, session, ui);
   add_export_commands(registry, session, ui, views);

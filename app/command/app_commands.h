@@ -18,6 +18,7 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 // One function per file of commands.
 void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);

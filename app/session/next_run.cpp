@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/process/usage.h"
+#include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -39,6 +41,50 @@ void NextRun::set_max_tokens(int n) {
   revision_.rise();
 }
 
+void NextRun::set_chat(Conversation chat) {
+  parameters_.chat = std::move(chat);
+  count_prompt();
+  revision_.rise();
+}
+
+void NextRun::set_stop(std::vector<std::string> stop) {
+  StopStrings{stop};  // refuses what the engine would
+  parameters_.stop = std::move(stop);
+  revision_.rise();
+}
+
+void NextRun::sent() {
+  parameters_.chat.turns = parameters_.chat.messages(parameters_.prompt);
+  std::erase_if(parameters_.chat.turns, [](const ChatMessage& turn) { return turn.role == "system"; });
+  set_prompt("");
+}
+
+void NextRun::answered(const std::string& text) {
+  std::vector<ChatMessage>& turns = parameters_.chat.turns;
+  if (turns.empty()) return;
+  if (turns.back().role == "assistant") {
+    turns.back().content = text;
+  } else {
+    turns.push_back({"assistant", text});
+  }
+  count_prompt();
+  revision_.rise();
+}
+
+void NextRun::edit_turn(int index) {
+  std::vector<ChatMessage>& turns = parameters_.chat.turns;
+  if (index < 0 || index >= static_cast<int>(turns.size()) || turns[static_cast<std::size_t>(index)].role != "user")
+    usage_error("turn", std::to_string(index), "a turn of the user");
+  parameters_.prompt = turns[static_cast<std::size_t>(index)].content;
+  turns.resize(static_cast<std::size_t>(index));
+  count_prompt();
+  revision_.rise();
+}
+
+const std::string& NextRun::asked() const {
+  return parameters_.raw ? parameters_.prompt : parameters_.chat.asked(parameters_.prompt);
+}
+
 void NextRun::read_tokenizer(const std::string& model_path) {
   tokenizer_path_ = model_path;
   background_.post(
@@ -65,18 +111,37 @@ void NextRun::count_prompt() {
   prompt_tokens_ = -1;
   const bool chat = !parameters_.raw;
   if (!words_ || parameters_.prompt.size() > kMaxCountedPrompt || (chat && !words_->chat)) return;
-  const std::vector<ChatMessage> messages = {{"user", parameters_.prompt}};
-  prompt_tokens_ = static_cast<int>((chat ? words_->chat->encode(words_->tokenizer, messages)
-                                          : words_->tokenizer.encode_with_special(parameters_.prompt))
-                                        .size());
+  if (!chat) {
+    prompt_tokens_ = static_cast<int>(words_->tokenizer.encode_with_special(parameters_.prompt).size());
+    return;
+  }
+  std::vector<ChatMessage> messages = parameters_.chat.messages(parameters_.prompt);
+  if (messages.empty()) messages = {{"user", ""}};
+  std::size_t bytes = 0;
+  for (const ChatMessage& message : messages) bytes += message.content.size();
+  if (bytes > kMaxCountedPrompt) return;
+  prompt_tokens_ = static_cast<int>(words_->chat->encode(words_->tokenizer, messages, chat_options()).size());
+}
+
+// A choice that this model does not leave is not asked for.
+ChatOptions NextRun::chat_options() const {
+  ChatOptions options;
+  if (has_thinking_choice()) options.thinking = parameters_.chat.thinking;
+  return options;
 }
 
 int NextRun::n_positions() const { return prompt_tokens_ < 0 ? 0 : prompt_tokens_ + parameters_.max_tokens; }
 
 RunRequest NextRun::request() const {
   RunRequest request;
-  request.prompt = parameters_.prompt;
+  request.prompt = asked();
   request.raw = parameters_.raw;
+  if (!request.raw) {
+    request.messages = parameters_.chat.messages(parameters_.prompt);
+    if (request.messages.size() == 1) request.messages.clear();  // the prompt is its one message
+    request.chat = chat_options();
+  }
+  request.stop = parameters_.stop;
   request.policy = parameters_.policy;
   request.max_tokens = parameters_.max_tokens;
   request.sampling = parameters_.sampling;
@@ -85,6 +150,7 @@ RunRequest NextRun::request() const {
 
 RunRequest NextRun::decode_again(const RunRecord& run) const {
   RunRequest again = request();
+  again.messages.clear();  // its tokens are said
   again.prompt = run.prompt_text;
   again.prompt_ids.assign(run.ids.begin(), run.ids.begin() + run.prompt_len);
   again.sampling = run.sampling;
@@ -92,8 +158,19 @@ RunRequest NextRun::decode_again(const RunRecord& run) const {
   return again;
 }
 
+RunRequest NextRun::go_on(const RunRecord& run, int q) const {
+  RunRequest on = request();
+  on.prompt = run.prompt_text;
+  on.messages.clear();
+  on.raw = true;
+  on.chat = {};
+  on.prompt_ids.assign(run.ids.begin(), run.ids.begin() + std::clamp(q + 1, 1, run.n_tokens()));
+  return on;
+}
+
 RunRequest NextRun::replay(const RunRecord& run) const {
   RunRequest replay = request();
+  replay.messages.clear();
   replay.prompt = run.prompt_text;
   replay.max_tokens = std::max(run.n_positions, run.n_tokens()) - run.prompt_len;
   if (run.prompt_len == run.n_tokens()) {

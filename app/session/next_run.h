@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "app/session/conversation.h"
 #include "app/session/revision.h"
 #include "app/session/worker.h"
 #include "engine/core/files/tokenizer/chat.h"
@@ -20,6 +21,8 @@ struct Parameters {
   PolicySpec policy;
   SamplingSpec sampling;
   int max_tokens = 64;
+  Conversation chat;              // before `prompt`, the user's next turn; used unless raw
+  std::vector<std::string> stop;  // texts before which an answer ends
 };
 
 class NextRun {
@@ -34,23 +37,40 @@ class NextRun {
   void set_policy(const PolicySpec& policy) { parameters_.policy = policy, revision_.rise(); }
   void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, revision_.rise(); }
   void set_max_tokens(int n);
+  void set_chat(Conversation chat);
+  /// Throws Error (usage) for what is no stop text, an empty one, say.
+  void set_stop(std::vector<std::string> stop);
+  /// The draft was sent: it is the conversation's last turn now, and whatever answered that before is gone.
+  void sent();
+  /// The assistant's answer to the last turn, or what is now known of it.
+  void answered(const std::string& text);
+  /// The user's turn `index` is the draft again; it and all behind it are gone. Throws Error (usage) for another turn.
+  void edit_turn(int index);
 
   /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
   /// no chat template gets the prompt as it is.
   void read_tokenizer(const std::string& model_path);
   /// The model has a chat template, known to us or not. False while that is not known.
   bool has_chat() const { return words_ && words_->has_template; }
+  /// And it leaves the choice whether the model thinks.
+  bool has_thinking_choice() const { return words_ && words_->chat && words_->chat->has_thinking_choice(); }
+  /// What the run is to answer: the prompt, or a chat's last turn by the user. Empty: nothing.
+  const std::string& asked() const;
   int prompt_tokens() const { return prompt_tokens_; }  // -1 while not known
   int n_positions() const;                              // prompt and answer to come; 0 while not known
   RunRequest request() const;
   /// The prompt and the sampling of `run`, under the present policy.
   RunRequest decode_again(const RunRecord& run) const;
+  /// Goes on from the tokens of `run` up to query q, all of which are its prompt, under the present policy. A chat's template
+  /// is not written again. The engine reads all of it anew: it keeps no cache from run to run.
+  RunRequest go_on(const RunRecord& run, int q) const;
   /// The tokens of `run`, teacher-forced, under the present policy: its prompt as a run has it, then its answer; the
   /// whole text under the policy if there is no answer.
   RunRequest replay(const RunRecord& run) const;
 
  private:
   void count_prompt();
+  ChatOptions chat_options() const;
 
   Revision& revision_;
   Worker& background_;

@@ -5,12 +5,21 @@
 
 #include "app/process/paths.h"
 #include "app/process/usage.h"
+#include "app/session/answer.h"
 #include "app/session/run_setup.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
+namespace {
+
+/// Its tokens are those of its prompt's text: a command with that text does it again.
+bool is_of_prompt(const RunRecord& run) {
+  return !run.command_line.empty() && run.command_line.find(" --messages ") == std::string::npos;
+}
+
+}  // namespace
 
 Session::Session(Options options)
     : messages_(revision_),
@@ -104,13 +113,14 @@ void Session::restart_engine() {
   if (const std::string path = engine_.model_path(); !path.empty()) open_model(path);
 }
 
-void Session::start(RunRequest request, RunList::Place place) {
+void Session::start(RunRequest request, RunList::Place place, bool has_command) {
   engine_.check_ready();
   if (request.prompt.empty() && request.prompt_ids.empty())
     usage_error("prompt", "nothing in it", "at least one token");
   raise_budget(request);
   clear_preview();
-  const RunRecord record = start_record(*engine_.model(), request);
+  RunRecord record = start_record(*engine_.model(), request);
+  if (!has_command) record.command_line.clear();
   runs_.begin(record, place);
   engine_.begin_run(request, record);
   if (place == RunList::Place::a) selection_.token = -1, selection_.q.reset();
@@ -127,11 +137,49 @@ void Session::raise_budget(RunRequest& request) {
   messages_.notify(describe_raised(*raised, n));
 }
 
-void Session::start_run() { start(next_run_.request(), RunList::Place::a); }
+void Session::start_run() {
+  start(next_run_.request(), RunList::Place::a);
+  if (parameters().raw) return;
+  chat_run_ = runs_.newest_begun();
+  chat_so_far_.clear();
+  chat_tokens_before_ = 0;
+  next_run_.sent();
+}
+
+void Session::continue_run() {
+  if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to go on from");
+  if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
+  const bool of_chat = a()->id == chat_run_;
+  const std::string so_far = of_chat ? chat_answer() : "";
+  const int n_so_far = chat_tokens_before_ + a()->run->n_tokens() - a()->run->prompt_len;
+  start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
+  if (!of_chat) return;
+  chat_run_ = runs_.newest_begun();
+  chat_so_far_ = so_far;
+  chat_tokens_before_ = n_so_far;
+}
+
+void Session::fork_run(int q) {
+  if (!a() || q < 0 || q >= a()->run->n_tokens()) usage_error("q", std::to_string(q), "a query of A");
+  start(next_run_.go_on(*a()->run, q), RunList::Place::b, false);
+}
+
+const RunEntry* Session::chat_run() const { return find_run(chat_run_); }
+
+std::string Session::chat_answer() const {
+  const RunEntry* entry = chat_run();
+  return chat_so_far_ + (entry ? answer_text(*entry->run) : "");
+}
+
+// A turn that has been answered is part of what the next one is asked with.
+void Session::take_answer() {
+  if (chat_run_ != runs_.newest_begun() || !chat_run()) return;
+  if (const std::string text = chat_answer(); !text.empty()) next_run_.answered(text);
+}
 
 void Session::decode_again() {
   if (!a() || a()->run->prompt_len == 0) return start_run();
-  start(next_run_.decode_again(*a()->run), RunList::Place::b);
+  start(next_run_.decode_again(*a()->run), RunList::Place::b, is_of_prompt(*a()->run));
 }
 
 void Session::replay() { replay(parameters().policy); }
@@ -140,7 +188,7 @@ void Session::replay(const PolicySpec& policy) {
   if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
   RunRequest request = next_run_.replay(*a()->run);
   request.policy = policy;
-  start(request, RunList::Place::b);
+  start(request, RunList::Place::b, is_of_prompt(*a()->run));
 }
 
 void Session::run_done() {
@@ -151,6 +199,7 @@ void Session::run_done() {
       messages_.notify("stopped at " + std::to_string(run.n_tokens() - run.prompt_len) + " of " +
                        std::to_string(run.n_positions - run.prompt_len) + " new tokens");
   }
+  take_answer();
   request_preview();
 }
 
@@ -226,7 +275,7 @@ void Session::request_preview() {
 
 int Session::n_positions() const {
   const RunEntry* first = a();
-  const bool same_prompt = first && first->run->n_positions > 0 && first->run->prompt_text == parameters().prompt;
+  const bool same_prompt = first && first->run->n_positions > 0 && first->run->prompt_text == next_run_.asked();
   return same_prompt ? first->run->n_positions : next_run_.n_positions();
 }
 

@@ -63,6 +63,15 @@ class Session {
 
   /// Throws Error (usage) if a run is in progress or there is no model; the parameters' policy must fit.
   void start_run();
+  /// More tokens of A's answer, as many as the parameters say; becomes A. Throws Error (usage) if it has none to go on from.
+  void continue_run();
+  /// Another way from query q of A on, its tokens up to there being the prompt; becomes B.
+  void fork_run(int q);
+  /// The run that answers the conversation's last turn, or has answered it; nullptr if none does.
+  const RunEntry* chat_run() const;
+  /// The whole of that answer, also where the run only goes on from another one's.
+  std::string chat_answer() const;
+  int chat_tokens_before() const { return chat_tokens_before_; }  // of that answer, which other runs made
   /// The prompt of A under the present parameters; becomes B.
   void decode_again();
   /// The tokens of A, teacher-forced, under the present policy; becomes B: comparable cell by cell to the end.
@@ -103,7 +112,9 @@ class Session {
   void restore(const nlohmann::json& json, const std::string& file);
 
  private:
-  void start(RunRequest request, RunList::Place place);
+  /// has_command: the command line that the request makes does the same run.
+  void start(RunRequest request, RunList::Place place, bool has_command = true);
+  void take_answer();
   void raise_budget(RunRequest& request);
   PolicySpec policy_on_model(const PolicySpec& asked) const;
   void run_done();
@@ -125,6 +136,9 @@ class Session {
   ModelGates gates_;
   EngineLink engine_;
   Preview preview_;
+  int chat_run_ = 0;          // id; 0: none
+  std::string chat_so_far_;   // what the answer began with before that run
+  int chat_tokens_before_ = 0;
   Worker background_;  // last: its thread ends before what its jobs refer to
 };
 

@@ -60,6 +60,15 @@ struct ReadField {
   }
 };
 
+std::vector<std::string> texts(const JsonObject& object, const char* key) {
+  std::vector<std::string> list;
+  if (!object.has(key) || !object.raw()[key].is_array()) return list;
+  for (const auto& item : object.raw()[key]) {
+    if (item.is_string()) list.push_back(item.get<std::string>());
+  }
+  return list;
+}
+
 Parameters parameters_of(const JsonObject& object) {
   Parameters parameters;
   parameters.prompt = object.text_or("prompt", "");
@@ -70,16 +79,9 @@ Parameters parameters_of(const JsonObject& object) {
     const JsonObject sampling(object.raw()["sampling"], object.file(), "sampling.");
     visit_fields(parameters.sampling, ReadField{sampling});
   }
+  if (object.has("chat")) parameters.chat = conversation_from(JsonObject(object.raw()["chat"], object.file(), "chat."));
+  parameters.stop = texts(object, "stop");
   return parameters;
-}
-
-std::vector<std::string> texts(const JsonObject& object, const char* key) {
-  std::vector<std::string> list;
-  if (!object.has(key) || !object.raw()[key].is_array()) return list;
-  for (const auto& item : object.raw()[key]) {
-    if (item.is_string()) list.push_back(item.get<std::string>());
-  }
-  return list;
 }
 
 std::vector<std::string> gate_names(const ModelGates& gates) {
@@ -93,7 +95,9 @@ json parameters_json(const Parameters& parameters) {
           {"raw", parameters.raw},
           {"policy", parameters.policy.written()},
           {"max_tokens", parameters.max_tokens},
-          {"sampling", protocol::to_json(parameters.sampling)}};
+          {"sampling", protocol::to_json(parameters.sampling)},
+          {"chat", to_json(parameters.chat)},
+          {"stop", parameters.stop}};
 }
 
 }  // namespace

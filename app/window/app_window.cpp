@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "app/command/app_commands.h"
 #include "app/process/interrupt.h"
@@ -44,6 +45,14 @@ double cpu_seconds() {
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
+/// A key with Ctrl that means something to a text.
+bool edits_text(const KeyPress& press) {
+  static const std::set<std::string> kKeys = {"left", "right", "up",     "down",      "home",   "end",
+                                              "a",    "c",     "delete", "backspace", "insert", "v",
+                                              "x",    "y",     "z"};
+  return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
+}
+
 double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
@@ -57,7 +66,8 @@ AppWindow::AppWindow(const WindowOptions& options)
       requests_(request_host()) {
   ui_.dark = !options.light;
   set_up_imgui();
-  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_, .wake = glfwPostEmptyEvent};
+  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_, .wake = glfwPostEmptyEvent,
+               .typed = &text_->typed(), .glyphs = &text_->glyphs()};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
   add_all_commands(commands_, session_, ui_, views_);
@@ -73,6 +83,7 @@ AppWindow::~AppWindow() {
   // Textures belong to the context: views go first, then the back ends, then the window.
   time_deck_.reset();
   views_.clear();
+  text_.reset();
   ImGui_ImplOpenGL3_Shutdown();
   ImGui_ImplGlfw_Shutdown();
   ImGui::DestroyContext();
@@ -90,28 +101,22 @@ void AppWindow::set_up_imgui() {
   textures_ = std::make_unique<views::OpenGlTextureBackend>([](const char* name) {
     return reinterpret_cast<views::OpenGlTextureBackend::Function>(glfwGetProcAddress(name));
   });
+  text_ = std::make_unique<WindowText>(*textures_, glfwPostEmptyEvent);
   apply_scale_and_theme();
 }
 
-// Fonts are made anew when the size changes or run A has characters that the atlas lacks.
+// Fonts are made anew when their size changes.
 void AppWindow::apply_scale_and_theme() {
   const float scale = (options_.scale > 0 ? options_.scale : window_.content_scale()) * ui_.zoom;
-  const RunRecord* run = session_.shown_a() && session_.shown_a()->run->status != RunStatus::running
-                             ? session_.shown_a()->run.get()
-                             : nullptr;
-  bool new_fonts = scale != applied_scale_;
-  if (run && run != fonts_of_) {
-    fonts_of_ = run;
-    std::vector<char32_t> wanted = views::token_code_points(*run);
-    if (!std::ranges::includes(extra_glyphs_, wanted)) extra_glyphs_ = std::move(wanted), new_fonts = true;
-  }
+  const bool new_fonts = scale != applied_scale_;
   if (!new_fonts && ui_.dark == applied_dark_) return;
   const views::Fonts fonts = theme_.fonts;
   theme_ = views::make_theme(ui_.dark, scale);
   theme_.fonts = fonts;
   if (new_fonts) {
     if (frame_ > 0) ImGui_ImplOpenGL3_DestroyFontsTexture();
-    views::load_fonts(theme_, extra_glyphs_);
+    views::load_fonts(theme_);
+    text_->use(theme_.fonts);
     if (frame_ > 0) ImGui_ImplOpenGL3_CreateFontsTexture();
   }
   views::apply_theme(theme_);
@@ -171,13 +176,15 @@ void AppWindow::wait() {
     return;
   }
   // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
-  const bool blinking = ImGui::GetIO().WantTextInput || is_engine_busy();
-  const double timeout = blinking ? 0.1 : kIdleWait;
+  // Editors of ours say when their caret blinks; ImGui's fields do not.
+  const bool blinking = (ImGui::GetIO().WantTextInput && !text_->typed().focused) || is_engine_busy();
+  const double caret = std::max(1e-3, text_->typed().redraw_in - seconds_since(last_frame_));
+  const double timeout = std::min(caret, blinking ? 0.1 : kIdleWait);
   const auto begin = std::chrono::steady_clock::now();
   glfwWaitEventsTimeout(timeout);
   if (seconds_since(begin) < timeout * 0.95) {
     frames_due_ = is_engine_busy() ? 1 : kFramesAfterInput;
-  } else if (blinking) {
+  } else if (blinking || timeout == caret) {
     frames_due_ = 1;
   }
 }
@@ -193,12 +200,13 @@ void AppWindow::take_input() {
   }
   for (const KeyPress& press : window_.take_keys()) {
     frames_due_ = kFramesAfterInput;
+    const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused;
     const bool popup = ui_.palette || ui_.dialog.has_value();
     if (press.key == "escape") {
       if (ui_.palette || ui_.help || ui_.dialog) {
         ui_.palette = ui_.help = false;
         ui_.dialog.reset();
-      } else if (!ImGui::GetIO().WantTextInput) {
+      } else if (!typing) {
         session_.selection().token = -1;
       }
       continue;
@@ -209,8 +217,7 @@ void AppWindow::take_input() {
     }
     const bool function_key =
         press.key.size() > 1 && press.key[0] == 'f' && std::isdigit(static_cast<unsigned char>(press.key[1]));
-    const bool edits_text = press.key == "left" || press.key == "right" || press.key == "home" || press.key == "end";
-    if (ImGui::GetIO().WantTextInput && ((!press.ctrl && !function_key) || edits_text)) continue;
+    if (typing && ((!press.ctrl && !function_key) || edits_text(press))) continue;
     const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
     if (!command) continue;
     if (commands_.enabled(*command)) panel_.run(command->id);
@@ -256,7 +263,8 @@ void AppWindow::draw_frame() {
   const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
-  if (window_.deliver_input()) frames_due_ = std::max(frames_due_, 1);
+  want_glyphs();
+  if (text_->begin_frame(window_)) frames_due_ = std::max(frames_due_, 1);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   ImGui::NewFrame();
@@ -271,6 +279,7 @@ void AppWindow::draw_frame() {
   cockpit_.draw(panel_, context, views_, *time_deck_);
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
   ImGui::Render();
+  text_->end_frame();
   const auto& background = theme_.palette.background;
   window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
@@ -279,6 +288,16 @@ void AppWindow::draw_frame() {
   glfwSwapBuffers(window_.handle());
   last_frame_ = std::chrono::steady_clock::now();
   frame_cpu_ = cpu_seconds() - cpu_before;
+}
+
+// Between two frames: characters that were seen, and have come, are added to the fonts.
+void AppWindow::want_glyphs() {
+  for (const RunEntry* run : {session_.a(), session_.b()}) {
+    if (run) text_->want_tokens(run->id, run->run->pieces.bytes());
+  }
+  if (!text_->add_glyphs()) return;
+  ImGui_ImplOpenGL3_DestroyFontsTexture();
+  ImGui_ImplOpenGL3_CreateFontsTexture();
 }
 
 void AppWindow::save_screenshot() {

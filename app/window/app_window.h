@@ -14,6 +14,7 @@
 #include "app/session/session.h"
 #include "app/window/cockpit.h"
 #include "app/window/glfw_window.h"
+#include "app/window/window_text.h"
 #include "views/frame/view_services.h"
 #include "views/view_list.h"
 #include "views/widgets/time_deck.h"
@@ -49,6 +50,7 @@ class AppWindow {
   void take_input();
   void take_control();
   void draw_frame();
+  void want_glyphs();
   void save_screenshot();
   void after_first_frame();
   void run_script_step();
@@ -64,6 +66,7 @@ class AppWindow {
   views::Theme theme_;
   views::ItemRegistry items_;
   std::unique_ptr<views::OpenGlTextureBackend> textures_;
+  std::unique_ptr<WindowText> text_;
   views::ViewServices services_;
   Panel panel_{session_, commands_, ui_, services_};
   views::ViewList views_;
@@ -80,8 +83,6 @@ class AppWindow {
   std::string title_;
   bool applied_dark_ = true;
   float applied_scale_ = 0;
-  const RunRecord* fonts_of_ = nullptr;  // run A whose tokens' characters are in the atlas
-  std::vector<char32_t> extra_glyphs_;
   std::uint64_t frame_ = 0;
   int frames_due_ = 3;
   bool touched_ = false;  // in this round of the loop

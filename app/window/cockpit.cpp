@@ -92,6 +92,7 @@ void draw_welcome(Panel& panel) {
 void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
   const Region region(panel, "left", at, size, true, true);
   draw_prompt_panel(panel);
+  draw_answer_panel(panel);
   draw_policy_panel(panel);
   draw_runs_panel(panel);
 }

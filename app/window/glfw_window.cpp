@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "engine/core/support/error.h"
@@ -29,12 +30,22 @@ std::string special_key_name(int key) {
       {GLFW_KEY_SPACE, "space"},    {GLFW_KEY_ESCAPE, "escape"},  {GLFW_KEY_ENTER, "enter"},
       {GLFW_KEY_KP_ENTER, "enter"}, {GLFW_KEY_TAB, "tab"},        {GLFW_KEY_BACKSPACE, "backspace"},
       {GLFW_KEY_DELETE, "delete"},  {GLFW_KEY_LEFT, "left"},      {GLFW_KEY_RIGHT, "right"},
-      {GLFW_KEY_UP, "up"},          {GLFW_KEY_DOWN, "down"},      {GLFW_KEY_HOME, "home"},
+      {GLFW_KEY_INSERT, "insert"},  {GLFW_KEY_UP, "up"},          {GLFW_KEY_DOWN, "down"},      {GLFW_KEY_HOME, "home"},
       {GLFW_KEY_END, "end"},        {GLFW_KEY_PAGE_UP, "pageup"}, {GLFW_KEY_PAGE_DOWN, "pagedown"}};
   const auto* const found = std::ranges::find(kNames, key, &std::pair<int, const char*>::first);
   if (found != std::end(kNames)) return found->second;
   if (key >= GLFW_KEY_F1 && key <= GLFW_KEY_F25) return "f" + std::to_string(key - GLFW_KEY_F1 + 1);
   return "";
+}
+
+/// Empty for a key without a name, such as Ctrl.
+std::string key_name(int key, int scancode) {
+  std::string name = special_key_name(key);
+  const char* printable = name.empty() ? glfwGetKeyName(key, scancode) : nullptr;
+  if (!printable) return name;
+  name = printable;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name;
 }
 
 // assets/kvscope.svg as pixels: four layers by four columns, the last column is the window of new tokens.
@@ -118,16 +129,24 @@ void GlfwWindow::install_callbacks() {
   glfwSetFramebufferSizeCallback(handle_, on_touch);
 }
 
-bool GlfwWindow::deliver_input() {
-  for (const InputEvent& event : input_.take_frame()) {
+bool GlfwWindow::deliver_input(views::TextInput& typed) {
+  typed.events.clear();
+  for (const InputEvent& event : input_.take_frame(typed.focused)) {
     switch (event.kind) {
       case InputEvent::Kind::key:
+        if (event.action != GLFW_RELEASE && !event.name.empty())
+          typed.events.push_back({.key = event.name,
+                                  .ctrl = (event.mods & GLFW_MOD_CONTROL) != 0,
+                                  .shift = (event.mods & GLFW_MOD_SHIFT) != 0,
+                                  .alt = (event.mods & GLFW_MOD_ALT) != 0});
         ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
         break;
       case InputEvent::Kind::character:
+        typed.events.push_back({.key = "", .character = static_cast<char32_t>(event.code)});
         ImGui_ImplGlfw_CharCallback(handle_, static_cast<unsigned int>(event.code));
         break;
       case InputEvent::Kind::button:
+        ++clicks_delivered_;
         ImGui_ImplGlfw_MouseButtonCallback(handle_, event.code, event.action, event.mods);
         break;
       case InputEvent::Kind::scroll:
@@ -145,15 +164,18 @@ GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
 }
 
 void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
-  touch(window).input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point)});
+  touch(window).input_.push(
+      {.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
 }
 
 void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
-  touch(window).input_.push({.kind = InputEvent::Kind::button, .code = button, .action = action, .mods = mods});
+  GlfwWindow& self = touch(window);
+  ++self.clicks_;
+  self.input_.push({.kind = InputEvent::Kind::button, .code = button, .action = action, .mods = mods, .name = ""});
 }
 
 void GlfwWindow::on_scroll(GLFWwindow* window, double x, double y) {
-  touch(window).input_.push({.kind = InputEvent::Kind::scroll, .x = x, .y = y});
+  touch(window).input_.push({.kind = InputEvent::Kind::scroll, .x = x, .y = y, .name = ""});
 }
 
 void GlfwWindow::on_focus(GLFWwindow* window, int focused) {
@@ -168,17 +190,16 @@ void GlfwWindow::on_enter(GLFWwindow* window, int entered) {
 
 void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
   GlfwWindow& self = touch(window);
-  self.input_.push({.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods});
-  if (action != GLFW_PRESS && action != GLFW_REPEAT) return;
-  std::string name = special_key_name(key);
-  if (name.empty()) {
-    const char* printable = glfwGetKeyName(key, scancode);
-    if (!printable) return;
-    name = printable;
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-  }
-  self.keys_.push_back(
-      {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0});
+  const std::string name = action == GLFW_RELEASE ? "" : key_name(key, scancode);
+  self.input_.push({.kind = InputEvent::Kind::key,
+                    .code = key,
+                    .scancode = scancode,
+                    .action = action,
+                    .mods = mods,
+                    .name = name});
+  if (name.empty()) return;
+  self.keys_.push_back({name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0,
+                        (mods & GLFW_MOD_ALT) != 0, self.clicks_});
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
@@ -186,7 +207,13 @@ void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
   for (int i = 0; i < count; ++i) self.dropped_.emplace_back(paths[i]);
 }
 
-std::vector<KeyPress> GlfwWindow::take_keys() { return std::exchange(keys_, {}); }
+std::vector<KeyPress> GlfwWindow::take_keys() {
+  const auto later = std::ranges::find_if(keys_, [&](const KeyPress& key) { return key.clicks > clicks_delivered_; });
+  std::vector<KeyPress> taken(std::make_move_iterator(keys_.begin()), std::make_move_iterator(later));
+  keys_.erase(keys_.begin(), later);
+  return taken;
+}
+
 std::vector<std::string> GlfwWindow::take_dropped_files() { return std::exchange(dropped_, {}); }
 bool GlfwWindow::take_touch() { return std::exchange(touched_, false); }
 

@@ -4,10 +4,12 @@
 // What is typed and clicked reaches Dear ImGui through our own queue (input_queue.h), and the keys of commands through
 // another.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "app/window/input_queue.h"
+#include "views/frame/text_input.h"
 
 struct GLFWwindow;
 
@@ -17,6 +19,7 @@ namespace kvscope::app {
 struct KeyPress {
   std::string key;  // "k", "[", "space", "left", "f11", "home"; lower case
   bool ctrl = false, shift = false, alt = false;
+  std::uint64_t clicks = 0;  // of all buttons before it
 };
 
 class GlfwWindow {
@@ -38,8 +41,10 @@ class GlfwWindow {
 
   /// Installs the callbacks of input; Dear ImGui's back end must install none.
   void install_callbacks();
-  /// Tells Dear ImGui what its next frame may hear. False: nothing is left for the one after it.
-  bool deliver_input();
+  /// Tells Dear ImGui what its next frame may hear, and lists what of it was typed in `typed`: if an editor of ours has the
+  /// keyboard, all of it. False: nothing is left for the frame after it.
+  bool deliver_input(views::TextInput& typed);
+  /// Presses that no click stands before that a frame has not heard: it may give the keyboard to a text.
   std::vector<KeyPress> take_keys();
   std::vector<std::string> take_dropped_files();
   /// Whether the user's hand was at the window since the last call: a key, the mouse, a new size or focus.
@@ -66,6 +71,7 @@ class GlfwWindow {
   GLFWwindow* handle_ = nullptr;
   InputQueue input_;
   std::vector<KeyPress> keys_;
+  std::uint64_t clicks_ = 0, clicks_delivered_ = 0;
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

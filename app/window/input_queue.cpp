@@ -27,9 +27,11 @@ bool edits(const InputEvent& event) {
 /// What a frame has heard already.
 struct Heard {
   std::set<std::pair<InputEvent::Kind, int>> changed;
-  bool edit = false, text = false;
+  bool edit = false, text = false, button = false;
 
-  bool can_take(const InputEvent& event) const {
+  bool can_take(const InputEvent& event, bool listed) const {
+    const bool typed = event.kind == InputEvent::Kind::key || event.kind == InputEvent::Kind::character;
+    if (typed && (listed || button)) return !button;
     switch (event.kind) {
       case InputEvent::Kind::key:
         // Ctrl that is let go before its frame is drawn was never held to Home.
@@ -45,6 +47,7 @@ struct Heard {
   }
   void take(const InputEvent& event) {
     text |= event.kind == InputEvent::Kind::character;
+    button |= event.kind == InputEvent::Kind::button;
     if (event.kind == InputEvent::Kind::key) edit |= edits(event);
     const bool tap = event.kind == InputEvent::Kind::button ||
                      (event.kind == InputEvent::Kind::key && event.action != GLFW_REPEAT && taps_matter(event));
@@ -54,9 +57,9 @@ struct Heard {
 
 }  // namespace
 
-std::vector<InputEvent> InputQueue::take_frame() {
+std::vector<InputEvent> InputQueue::take_frame(bool listed) {
   std::vector<InputEvent> taken;
-  for (Heard heard; !events_.empty() && heard.can_take(events_.front()); events_.pop_front()) {
+  for (Heard heard; !events_.empty() && heard.can_take(events_.front(), listed); events_.pop_front()) {
     heard.take(events_.front());
     taken.push_back(events_.front());
   }

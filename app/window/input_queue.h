@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <string>
 #include <vector>
 
 namespace kvscope::app {
@@ -16,15 +17,18 @@ struct InputEvent {
   int code = 0;                            // GLFW's key or button; the code point of a character
   int scancode = 0, action = 0, mods = 0;  // as GLFW has them
   double x = 0, y = 0;                     // of the wheel
+  std::string name;                        // of a key as the keyboard's layout has it, see KeyPress
 };
 
 class InputQueue {
  public:
   void push(const InputEvent& event) { events_.push_back(event); }
   bool empty() const { return events_.empty(); }
-  /// The longest beginning in which no key or button whose taps matter changes twice, and no such key's press stands
-  /// beside characters or before a change of Ctrl, Shift, Alt. Never empty unless the queue is.
-  std::vector<InputEvent> take_frame();
+  /// The longest beginning in which no key or button whose taps matter changes twice, no such key's press stands beside
+  /// characters or before a change of Ctrl, Shift, Alt, and no key or character comes behind a button: whom it is for is
+  /// known when the click was drawn. `listed`: who has the keyboard reads keys as a list, and none of them is held back
+  /// for another. Never empty unless the queue is.
+  std::vector<InputEvent> take_frame(bool listed = false);
 
  private:
   std::deque<InputEvent> events_;

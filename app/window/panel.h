@@ -3,6 +3,7 @@
 
 #include <imgui.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -13,11 +14,14 @@
 
 namespace kvscope::app {
 
+struct PromptEditors;
+
 struct Panel {
   Session& session;
   CommandRegistry& commands;
   UiState& ui;
   views::ViewServices& services;
+  std::shared_ptr<PromptEditors> prompt_editors = nullptr;  // made by draw_prompt_panel() when it is drawn first
 
   const views::Theme& theme() const { return *services.theme; }
   float px(float design_pixels) const { return services.theme->px(design_pixels); }
@@ -42,7 +46,9 @@ std::string first_shortcut(const Command& command);
 void draw_command_bar(Panel& panel);
 void draw_menu(Panel& panel);
 void draw_prompt_panel(Panel& panel);
+void draw_answer_panel(Panel& panel);
 void draw_policy_panel(Panel& panel);
+void draw_sampling(Panel& panel);
 void draw_runs_panel(Panel& panel);
 void draw_banners(Panel& panel);
 void draw_status_bar(Panel& panel);

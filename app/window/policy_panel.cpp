@@ -212,36 +212,6 @@ void draw_preview_note(Panel& panel) {
   }
 }
 
-void draw_sampling(Panel& panel) {
-  ImGui::PushStyleColor(ImGuiCol_Header, views::to_imgui(panel.theme().palette.panel));
-  const bool open = ImGui::CollapsingHeader("Sampling");
-  ImGui::PopStyleColor();
-  if (!open) return;
-  SamplingSpec sampling = panel.session.parameters().sampling;
-  const auto row = [&](const char* name, auto draw) {
-    setting(panel, name);
-    if (draw()) panel.session.next_run().set_sampling(sampling);
-  };
-  float temperature = static_cast<float>(sampling.temperature), top_p = static_cast<float>(sampling.top_p);
-  row("Temperature", [&] {
-    const bool changed = ImGui::SliderFloat("##temperature", &temperature, 0, 2, temperature == 0 ? "greedy" : "%.2f",
-                                            ImGuiSliderFlags_AlwaysClamp);
-    sampling.temperature = std::round(temperature * 100) / 100;
-    return changed;
-  });
-  row("Top p", [&] {
-    const bool changed = ImGui::SliderFloat("##top_p", &top_p, 0, 1, "%.2f", ImGuiSliderFlags_AlwaysClamp);
-    sampling.top_p = std::round(top_p * 100) / 100;
-    return changed;
-  });
-  int seed = static_cast<int>(std::min<std::uint64_t>(sampling.seed, INT32_MAX));
-  row("Seed", [&] {
-    const bool changed = ImGui::InputInt("##seed", &seed, 1) && seed >= 0;
-    if (changed) sampling.seed = static_cast<std::uint64_t>(seed);
-    return changed;
-  });
-}
-
 }  // namespace
 
 void draw_policy_panel(Panel& panel) {

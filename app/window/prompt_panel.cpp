@@ -1,20 +1,19 @@
 // The prompt: type it, or take a sample.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
 
 #include <string>
 #include <utility>
 
 #include "app/process/paths.h"
 #include "app/window/panel.h"
+#include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {
 
-constexpr float kPromptHeight = 200;
-constexpr std::size_t kShownBytes = 64 << 10;  // wrapping megabytes of text in every frame would cost the frame
+constexpr float kPromptHeight = 200, kDraftHeight = 84;  // the draft of a chat's next turn
 
 // "1-fact-recall.txt" -> "fact recall"
 std::string sample_title(const std::filesystem::path& path) {
@@ -40,39 +39,6 @@ void draw_samples(Panel& panel) {
   panel.item("prompt.samples");
 }
 
-// InputTextMultiline of ImGui 1.86 does not wrap. So the prompt is shown wrapped, and a click turns it into the editor.
-void draw_wrapped(Panel& panel, const std::string& text, bool& editing) {
-  const auto& palette = panel.theme().palette;
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, views::to_imgui(palette.raised));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImGui::GetStyle().FramePadding);
-  ImGui::BeginChild("prompt_text", {-1, panel.px(kPromptHeight)}, false, ImGuiWindowFlags_AlwaysUseWindowPadding);
-  if (text.empty()) {
-    views::text_in(palette.faint, "Type a prompt, or take a sample.");
-  } else {
-    views::wrapped_text_in(palette.text, std::string_view(text).substr(0, kShownBytes));
-  }
-  if (ImGui::IsWindowHovered()) {
-    ImGui::SetMouseCursor(ImGuiMouseCursor_TextInput);
-    if (ImGui::IsMouseReleased(0)) editing = true;
-  }
-  ImGui::EndChild();
-  ImGui::PopStyleVar();
-  ImGui::PopStyleColor();
-  panel.item("prompt.text");
-}
-
-void draw_editor(Panel& panel, std::string text, bool focus, bool& editing) {
-  if (focus) ImGui::SetKeyboardFocusHere();
-  const bool edited =
-      ImGui::InputTextMultiline("##prompt", &text, {-1, panel.px(kPromptHeight)}, ImGuiInputTextFlags_AllowTabInput);
-  // Escape leaves the field. ImGui takes back all that was typed then; a prompt is too long to lose by a key.
-  if (edited && !ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape))) {
-    panel.session.next_run().set_prompt(text);
-  }
-  if (ImGui::IsItemDeactivated()) editing = false;
-  panel.item("prompt.text");
-}
-
 /// How the model gets the text: as it stands, or as what a user says to it.
 void draw_chat_choice(Panel& panel) {
   if (!panel.session.next_run().has_chat()) return;
@@ -81,29 +47,34 @@ void draw_chat_choice(Panel& panel) {
   panel.item("prompt.chat");
   tooltip(
       panel,
-      "the prompt is a user's turn in the model's own chat template; else the model goes on with the text as it is");
+      "What you write are turns in the model's own chat template; else the model goes on with the text as it is.");
   ImGui::SameLine();
 }
 
 void draw_text(Panel& panel) {
-  static bool editing = false, was_editing = false;
   const views::FontScope font(panel.theme().fonts.small);
-  editing |= std::exchange(panel.ui.focus_prompt, false);
-  const bool focus = editing && !was_editing;
-  was_editing = editing;
-  if (editing) {
-    draw_editor(panel, panel.session.parameters().prompt, focus, editing);
-  } else {
-    draw_wrapped(panel, panel.session.parameters().prompt, editing);
-  }
+  views::TextEditor& editor = panel.prompt_editors->prompt;
+  const bool goes_on = !panel.session.parameters().raw && !panel.session.parameters().chat.turns.empty();
+  editor.set_text(panel.session.parameters().prompt);  // nothing, while it is what the editor holds
+  if (editor.draw({.item = "prompt.text",
+                   .size = {-1, panel.px(goes_on ? kDraftHeight : kPromptHeight)},
+                   .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
+                   .focus = std::exchange(panel.ui.focus_prompt, false)}))
+    panel.run("prompt.set", {{"text", editor.text()}});
+  if (editor.right_to_left())
+    views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");
 }
 
 }  // namespace
 
 void draw_prompt_panel(Panel& panel) {
-  section(panel, "Prompt");
+  if (!panel.prompt_editors) panel.prompt_editors = std::make_shared<PromptEditors>(panel.services);
+  const bool chat = !panel.session.parameters().raw;
+  section(panel, chat ? "Chat" : "Prompt");
   draw_samples(panel);
+  if (chat) draw_conversation(panel);
   draw_text(panel);
+  if (chat) draw_chat_buttons(panel);
   const auto& palette = panel.theme().palette;
   draw_chat_choice(panel);
   const int n = panel.session.next_run().prompt_tokens();

@@ -7,14 +7,6 @@
 namespace kvscope::views {
 namespace {
 
-/// Control characters, bidirectional overrides, zero-width characters, variation selectors, tags: nothing one sees, or
-/// something that moves its neighbours.
-bool is_invisible(char32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || (c >= 0x200b && c <= 0x200f) ||
-         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || (c >= 0xfe00 && c <= 0xfe0f) || c == 0xfeff ||
-         (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
-}
-
 std::string code_point_name(char32_t c) {
   char text[24];
   std::snprintf(text, sizeof text, "⟨U+%04X⟩", static_cast<unsigned>(c));
@@ -50,6 +42,12 @@ std::string readable(std::string_view bytes, bool visible_space, std::size_t max
 }
 
 }  // namespace
+
+bool is_invisible(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || (c >= 0x200b && c <= 0x200f) ||
+         (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || (c >= 0xfe00 && c <= 0xfe0f) || c == 0xfeff ||
+         (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
+}
 
 char32_t next_code_point(std::string_view utf8, std::size_t& at) {
   const Utf8Char c = decode_utf8(utf8, at);

@@ -15,6 +15,9 @@ char32_t next_code_point(std::string_view utf8, std::size_t& at);
 std::string token_label(std::string_view bytes, std::size_t max_code_points = 0);
 /// The same with plain spaces where they stand between words: for flowing text.
 std::string token_text(std::string_view bytes);
+/// Control characters, bidirectional overrides, zero-width characters, variation selectors, tags: nothing one sees, or
+/// something that moves its neighbours.
+bool is_invisible(char32_t c);
 bool ends_line(std::string_view bytes);  // holds a newline
 
 }  // namespace kvscope::views

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <set>
+#include <initializer_list>
 
-#include "engine/core/record/run_record.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/font_files.h"
-#include "views/figure/token_text.h"
 
 namespace kvscope::views {
 namespace {
@@ -38,28 +35,7 @@ constexpr ImWchar kRanges[] = {0x20,   0x24f,  0x2b0,  0x2ff,  0x370,  0x3ff,  0
                                0x205e, 0x2070, 0x209f, 0x20a0, 0x20bf, 0x2100, 0x214f, 0x2190, 0x21ff, 0x2200, 0x22ff,
                                0x2300, 0x23ff, 0x2400, 0x2426, 0x2500, 0x25ff, 0x27e6, 0x27ef, 0xfffd, 0xfffd, 0};
 
-bool in_ranges(char32_t c) {
-  for (const ImWchar* r = kRanges; *r != 0; r += 2) {
-    if (c >= r[0] && c <= r[1]) return true;
-  }
-  return false;
-}
-
-/// Ranges must live as long as the atlas may be built again: for the process.
-const ImWchar* keep_ranges(std::span<const char32_t> extra) {
-  static std::set<std::vector<ImWchar>> kept;
-  std::vector<ImWchar> ranges(kRanges, std::end(kRanges) - 1);
-  for (char32_t c : extra) {
-    // Debian's build has characters of 16 bits: tokens beyond show as U+XXXXX.
-    if (c > IM_UNICODE_CODEPOINT_MAX || in_ranges(c)) continue;
-    ranges.insert(ranges.end(), 2, static_cast<ImWchar>(c));
-  }
-  ranges.push_back(0);
-  return kept.insert(std::move(ranges)).first->data();
-}
-
-ImFont* add_font(ImFontAtlas& atlas, float size, const ImWchar* ranges, std::initializer_list<FontFile> files,
-                 bool& found) {
+ImFont* add_font(ImFontAtlas& atlas, float size, std::initializer_list<FontFile> files, bool& found) {
   ImFont* font = nullptr;
   for (FontFile file : files) {
     if (font_file(file).empty()) continue;
@@ -68,7 +44,7 @@ ImFont* add_font(ImFontAtlas& atlas, float size, const ImWchar* ranges, std::ini
     config.OversampleH = 2;
     config.OversampleV = 1;
     config.PixelSnapH = false;
-    ImFont* added = atlas.AddFontFromFileTTF(font_file(file).c_str(), size, &config, ranges);
+    ImFont* added = atlas.AddFontFromFileTTF(font_file(file).c_str(), size, &config, kRanges);
     if (font == nullptr) font = added;
   }
   found = found || font != nullptr;
@@ -171,31 +147,19 @@ void apply_theme(const Theme& theme) {
   set(ImGuiCol_PlotHistogram, p.accent);
 }
 
-bool load_fonts(Theme& theme, std::span<const char32_t> extra) {
+bool load_fonts(Theme& theme) {
   ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
   atlas.Clear();
-  const ImWchar* ranges = keep_ranges(extra);
   bool found = false;
   const auto size = [&](float px) { return std::max(6.f, std::round(theme.px(px))); };
   using enum FontFile;
-  theme.fonts.text = add_font(atlas, size(16), ranges, {inter, dejavu, noto_cjk}, found);
-  theme.fonts.small = add_font(atlas, size(14), ranges, {inter, dejavu}, found);
-  theme.fonts.bold = add_font(atlas, size(16), ranges, {inter_bold, dejavu_bold, dejavu}, found);
-  theme.fonts.title = add_font(atlas, size(21), ranges, {inter_bold, dejavu_bold}, found);
-  theme.fonts.mono = add_font(atlas, size(16), ranges, {jetbrains_mono, dejavu_mono, inter, dejavu, noto_cjk}, found);
+  theme.fonts.text = add_font(atlas, size(16), {inter, dejavu}, found);
+  theme.fonts.small = add_font(atlas, size(14), {inter, dejavu}, found);
+  theme.fonts.bold = add_font(atlas, size(16), {inter_bold, dejavu_bold, dejavu}, found);
+  theme.fonts.title = add_font(atlas, size(21), {inter_bold, dejavu_bold}, found);
+  theme.fonts.mono = add_font(atlas, size(16), {jetbrains_mono, dejavu_mono, inter, dejavu}, found);
   ImGui::GetIO().FontDefault = theme.fonts.text;
   return found;
-}
-
-std::vector<char32_t> token_code_points(const RunRecord& run) {
-  std::set<char32_t> points;
-  // Over the whole text, since a character may be spread over several tokens.
-  const std::string& bytes = run.pieces.bytes();
-  for (std::size_t at = 0; at < bytes.size();) {
-    const char32_t c = next_code_point(bytes, at);
-    if (c > 0x24f && !in_ranges(c)) points.insert(c);
-  }
-  return {points.begin(), points.end()};
 }
 
 }  // namespace kvscope::views

@@ -4,14 +4,8 @@
 #include <imgui.h>
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "views/figure/figure_style.h"
-
-namespace kvscope {
-struct RunRecord;
-}
 
 namespace kvscope::views {
 
@@ -47,12 +41,10 @@ Theme make_theme(bool dark, float scale);
 void apply_theme(const Theme& theme);
 
 /// Fills ImGui's atlas (cleared first) from the installed fonts and stores the handles in `theme`; Inter, JetBrains
-/// Mono and DejaVu are looked up at run time, ImGui's own font stands in for what is missing. `extra` are code points
-/// that tokens need beyond Latin, Greek, Cyrillic and symbols. The renderer back end's font texture must be made anew
-/// after. Returns false if no font file was found.
-bool load_fonts(Theme& theme, std::span<const char32_t> extra = {});
-/// Code points of the run's tokens that `extra` should have, ascending.
-std::vector<char32_t> token_code_points(const RunRecord& run);
+/// Mono and DejaVu are looked up at run time, ImGui's own font stands in for what is missing. They have Latin, Greek,
+/// Cyrillic and symbols; other characters come when they are seen (views/text/glyph_supply.h). The renderer back end's font
+/// texture must be made anew after. Returns false if no font file was found.
+bool load_fonts(Theme& theme);
 
 inline ImU32 to_imgui(Colour c) { return IM_COL32(c.r, c.g, c.b, c.a); }
 inline ImVec4 to_imvec4(Colour c) { return {c.r / 255.f, c.g / 255.f, c.b / 255.f, c.a / 255.f}; }

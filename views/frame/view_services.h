@@ -4,10 +4,13 @@
 #include <functional>
 
 #include "views/frame/item_registry.h"
+#include "views/frame/text_input.h"
 #include "views/frame/texture.h"
 #include "views/frame/theme.h"
 
 namespace kvscope::views {
+
+class GlyphSupply;
 
 /// Owned by the window, and outlives every view.
 struct ViewServices {
@@ -15,6 +18,8 @@ struct ViewServices {
   ItemRegistry* items = nullptr;       // never null
   const Theme* theme = nullptr;        // never null; the theme may change between frames
   std::function<void()> wake;          // another frame, please; from any thread. May be empty
+  TextInput* typed = nullptr;          // null: nobody types, editors are read only
+  GlyphSupply* glyphs = nullptr;       // null: what the fonts lack stays lacking
 };
 
 }  // namespace kvscope::views

@@ -17,6 +17,7 @@ inline CapSpan cap_span(ImFont* font, float size) {
 }
 inline bool has_glyph(ImFont* font, ImWchar c) { return font->IsGlyphInFont(c); }
 inline float font_size(ImFont* font) { return font->LegacySize; }
+inline float glyph_advance(ImFont* font, ImWchar c) { return font->GetFontBaked(font->LegacySize)->GetCharAdvance(c); }
 /// Of the size that it was drawn at last.
 inline const ImVector<ImFontGlyph>& glyphs_of(const ImFont& font) { return font.LastBaked->Glyphs; }
 inline void push_font(ImFont* font) { ImGui::PushFont(font, font->LegacySize); }
@@ -28,6 +29,7 @@ inline CapSpan cap_span(ImFont* font, float size) {
 }
 inline bool has_glyph(ImFont* font, ImWchar c) { return font->FindGlyphNoFallback(c) != nullptr; }
 inline float font_size(ImFont* font) { return font->FontSize; }
+inline float glyph_advance(ImFont* font, ImWchar c) { return font->GetCharAdvance(c); }
 inline const ImVector<ImFontGlyph>& glyphs_of(const ImFont& font) { return font.Glyphs; }
 inline void push_font(ImFont* font) { ImGui::PushFont(font); }
 #endif

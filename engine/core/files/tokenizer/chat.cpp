@@ -103,6 +103,7 @@ ChatTemplate ChatTemplate::from_text(std::string_view jinja, std::string bos, co
 }
 
 const std::string& ChatTemplate::name() const { return format_->name; }
+bool ChatTemplate::has_thinking_choice() const { return format_->thinking == ChatFormat::Thinking::choice; }
 
 void ChatTemplate::check(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   if (messages.empty()) usage("chat", "no message", "at least one");

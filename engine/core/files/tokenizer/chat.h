@@ -42,6 +42,8 @@ class ChatTemplate {
 
   /// "Qwen2.5", "Llama 3.1": the first model that has this template's conversation.
   const std::string& name() const;
+  /// Whether ChatOptions::thinking may be set to either.
+  bool has_thinking_choice() const;
   /// The conversation as text. Throws Error (usage) for no message, an unknown role, or a choice of thinking that the
   /// model does not have.
   std::string render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;

@@ -1,0 +1,81 @@
+// chat.*, answer.*, run.continue, run.fork: what was said, and going on from it.
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+#include "app/session/answer.h"
+
+namespace kvscope::app {
+namespace {
+
+void set_chat(NextRun& next, const nlohmann::json& arguments) {
+  Conversation chat = next.parameters().chat;
+  if (has_argument(arguments, "system")) chat.system = text_argument(arguments, "system");
+  if (has_argument(arguments, "thinking")) chat.thinking = flag_argument(arguments, "thinking", true);
+  next.set_chat(std::move(chat));
+}
+
+void set_stop(NextRun& next, const nlohmann::json& arguments) {
+  std::vector<std::string> stop;
+  if (!arguments.contains("texts") || !arguments["texts"].is_array()) bad_argument("texts", "a list of texts");
+  for (const auto& text : arguments["texts"]) {
+    if (!text.is_string()) bad_argument("texts", "a list of texts");
+    stop.push_back(text.get<std::string>());
+  }
+  next.set_stop(std::move(stop));
+}
+
+std::string copy_answer(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);
+  const RunEntry* entry = session.find_run(id);
+  if (!entry) usage_error("id", "no run " + std::to_string(id));
+  ui.clipboard = answer_text(*entry->run);
+  if (ui.clipboard.empty()) usage_error("answer", "run " + std::to_string(id) + " has none");
+  session.messages().notify("copied the answer of run " + std::to_string(id));
+  return ui.clipboard;
+}
+
+}  // namespace
+
+void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
+  registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", "",
+                [&session, idle] {
+                  return idle() && session.a() && session.a()->run->n_tokens() > session.a()->run->prompt_len &&
+                         !has_end_mark(*session.a()->run);
+                },
+                [&session] { session.continue_run(); }});
+  registry.add({"run.fork", "Decode another way from the shown query on", "Run", "", "q: number",
+                [&session, idle] { return idle() && session.a() != nullptr && session.shown_a() != nullptr; },
+                [&session](const nlohmann::json& arguments) {
+                  const int last = session.a()->run->n_tokens() - 1;
+                  session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
+                }});
+  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A)",
+                [&session] { return session.a() && !answer_text(*session.a()->run).empty(); },
+                [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); }});
+  registry.add({"chat.new", "New chat", "Prompt", "", "",
+                [&session] { return !session.parameters().chat.turns.empty(); },
+                [&session, &ui] {
+                  Conversation chat = session.parameters().chat;
+                  chat.turns.clear();
+                  session.next_run().set_chat(std::move(chat));
+                  session.next_run().set_prompt("");
+                  ui.focus_prompt = true;
+                }});
+  registry.add({"chat.edit", "Edit a turn of the chat", "Prompt", "", "turn: number",
+                [&session] { return !session.parameters().chat.turns.empty() && !session.run_in_progress(); },
+                [&session, &ui](const nlohmann::json& arguments) {
+                  const auto& turns = session.parameters().chat.turns;
+                  int last = static_cast<int>(turns.size()) - 1;
+                  while (last > 0 && turns[static_cast<std::size_t>(last)].role != "user") --last;
+                  session.next_run().edit_turn(integer_argument(arguments, "turn", last));
+                  ui.focus_prompt = true;
+                }});
+  registry.add({"chat.set", "Change the chat's system prompt or thinking", "Prompt", "",
+                "system: text, thinking: bool", nullptr,
+                [&session](const nlohmann::json& arguments) { set_chat(session.next_run(), arguments); }});
+  registry.add({"stop.set", "Change the texts that end an answer", "Prompt", "", "texts: [text...]", nullptr,
+                [&session](const nlohmann::json& arguments) { set_stop(session.next_run(), arguments); }});
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,34 @@
+#pragma once
+// A chat with turns: what was said so far, and what of it the next run is asked to answer.
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/core/record/chat_message.h"
+
+namespace kvscope {
+class JsonObject;
+}
+
+namespace kvscope::app {
+
+struct Conversation {
+  std::string system;              // empty: as the model's template has it
+  std::vector<ChatMessage> turns;  // of user and assistant
+  std::optional<bool> thinking;    // nothing: as the template does by itself
+  bool operator==(const Conversation&) const = default;
+
+  /// What a run is asked: the turns with `draft` behind them as the user's next; if there is no draft, up to the user's last
+  /// turn, which is then answered anew. Empty if nobody has said anything.
+  std::vector<ChatMessage> messages(const std::string& draft) const;
+  /// The user's turn that these end with: `draft`, or the last.
+  const std::string& asked(const std::string& draft) const;
+};
+
+nlohmann::json to_json(const Conversation& conversation);
+/// Throws Error for what is not a conversation; a field that is not there keeps its default.
+Conversation conversation_from(const JsonObject& object);
+
+}  // namespace kvscope::app

@@ -1,0 +1,111 @@
+// The chat above its draft: system prompt, turns, buttons.
+
+#include <imgui.h>
+
+#include <string>
+
+#include "app/session/answer.h"
+#include "app/window/panel.h"
+#include "app/window/prompt_editors.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr float kTurnsHeight = 250, kSystemHeight = 42;
+
+/// The turns and, while a run answers the last one, what there is of its answer.
+std::vector<ChatMessage> shown_turns(const Session& session) {
+  std::vector<ChatMessage> turns = session.parameters().chat.turns;
+  const RunEntry* run = session.chat_run();
+  if (!run || run->run->status != RunStatus::running || turns.empty()) return turns;
+  if (turns.back().role == "assistant") turns.pop_back();
+  turns.push_back({"assistant", session.chat_answer()});
+  return turns;
+}
+
+void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last) {
+  const bool user = turn.role == "user";
+  const auto& palette = panel.theme().palette;
+  ImGui::AlignTextToFramePadding();
+  views::text_in(user ? palette.text : palette.accent, user ? "You" : "Assistant");
+  if (user) {
+    const char* label = "Edit";
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(label).x -
+                    2 * ImGui::GetStyle().FramePadding.x);
+    ImGui::PushID(index);
+    ImGui::BeginDisabled(panel.session.run_in_progress());
+    if (ImGui::SmallButton(label)) panel.run("chat.edit", {{"turn", index}});
+    ImGui::EndDisabled();
+    ImGui::PopID();
+    panel.services.items->add("chat.edit", index, views::last_item());
+    tooltip(panel, "Takes this turn back as the draft; it and all behind it leave the chat.");
+  } else if (const RunEntry* run = panel.session.chat_run(); last && run) {
+    ImGui::SameLine();
+    const std::string reason = stop_reason(*run->run, panel.session.chat_tokens_before());
+    views::text_in(palette.muted, reason);
+    panel.services.items->add_text("chat.reason", views::last_item(), reason);
+  }
+}
+
+void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
+  ImGui::BeginChild("turns", {-1, panel.px(kTurnsHeight)});
+  ImGui::PopStyleVar();
+  const bool at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
+  auto& editors = panel.prompt_editors->turns;
+  while (editors.size() > turns.size()) editors.pop_back();
+  while (editors.size() < turns.size()) editors.emplace_back(panel.services);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    ImGui::PushID(static_cast<int>(i));
+    draw_turn_title(panel, static_cast<int>(i), turns[i], i + 1 == turns.size());
+    views::TextEditor& editor = editors[i];
+    editor.set_text(turns[i].content);
+    const float lines = static_cast<float>(editor.n_lines()) * editor.line_height();
+    editor.draw({.item = "chat.turn",
+                 .size = {-1, std::max(editor.line_height(), lines) + 2 * ImGui::GetStyle().FramePadding.y + 1},
+                 .hint = "...",
+                 .read_only = true});
+    panel.services.items->add("chat.turns", static_cast<int>(i), views::last_item());
+    ImGui::PopID();
+  }
+  if (at_end) ImGui::SetScrollHereY(1);
+  ImGui::EndChild();
+}
+
+}  // namespace
+
+void draw_conversation(Panel& panel) {
+  const views::FontScope font(panel.theme().fonts.small);
+  views::TextEditor& system = panel.prompt_editors->system;
+  system.set_text(panel.session.parameters().chat.system);
+  if (system.draw({.item = "chat.system",
+                   .size = {-1, panel.px(kSystemHeight)},
+                   .hint = "System prompt; empty: the model's own",
+                   .ink = panel.theme().palette.muted}))
+    panel.run("chat.set", {{"system", system.text()}});
+  const std::vector<ChatMessage> turns = shown_turns(panel.session);
+  if (!turns.empty()) draw_turns(panel, turns);
+}
+
+void draw_chat_buttons(Panel& panel) {
+  const views::FontScope font(panel.theme().fonts.small);
+  if (panel.session.run_in_progress()) {
+    command_button(panel, "Stop", "run.cancel");
+  } else {
+    const bool anew = panel.session.parameters().prompt.empty() && !panel.session.parameters().chat.turns.empty();
+    command_button(panel, anew ? "Answer again" : "Send", "run.start");
+  }
+  ImGui::SameLine();
+  command_button(panel, "Continue", "run.continue");
+  ImGui::SameLine();
+  command_button(panel, "New chat", "chat.new");
+  if (!panel.session.next_run().has_thinking_choice()) return;
+  ImGui::SameLine();
+  bool thinking = panel.session.parameters().chat.thinking.value_or(true);
+  if (ImGui::Checkbox("Thinking", &thinking)) panel.run("chat.set", {{"thinking", thinking}});
+  panel.item("chat.thinking");
+  tooltip(panel, "Whether the model thinks before it answers, as its chat template has it.");
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,27 @@
+#pragma once
+// The editors of the left panel, which hold caret, selection and undo from frame to frame.
+
+#include <deque>
+
+#include "views/text/text_editor.h"
+
+namespace kvscope::app {
+
+struct Panel;
+
+struct PromptEditors {
+  explicit PromptEditors(const views::ViewServices& services)
+      : prompt(services), system(services), stop(services), a(services), b(services) {}
+
+  views::TextEditor prompt, system, stop;
+  views::TextEditor a, b;              // answers
+  std::deque<views::TextEditor> turns;  // of the chat; a deque does not move them
+  bool stop_focused = false;            // what is typed there is not tidied up under the hand
+};
+
+/// The conversation so far: its system prompt and turns, the answer live.
+void draw_conversation(Panel& panel);
+/// What one does with it: send, stop, continue, begin anew; whether the model thinks.
+void draw_chat_buttons(Panel& panel);
+
+}  // namespace kvscope::app

@@ -1,0 +1,290 @@
+// The editor as it is drawn: keys in the order typed, the caret where one clicks, and characters that the fonts lack.
+
+#include "views/text/text_editor.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "engine/core/support/utf8.h"
+#include "tests/views/view_support.h"
+#include "views/text/glyph_supply.h"
+#include "views/widgets/imgui_compat.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+using namespace kvscope::views;
+
+namespace {
+
+/// An editor of 300 pixels in a window, with a hand that types.
+struct Desk {
+  explicit Desk(TextModel::Lines lines = TextModel::Lines::many) : editor(services(), lines) {}
+  ViewServices& services() {
+    window.services.typed = &typed;
+    window.services.glyphs = &glyphs;
+    glyphs.use(window.theme.fonts);
+    return window.services;
+  }
+  bool draw(int frames = 1) {
+    bool changed = false;
+    for (int i = 0; i < frames; ++i) {
+      glyphs.add_ready();
+      typed.begin_frame();
+      window.frame([&] { changed |= editor.draw(look); });
+      typed.events.clear();
+      look.focus = false;
+      glyphs.send();
+    }
+    return changed;
+  }
+  bool type(std::string_view utf8) {
+    for (std::size_t at = 0; at < utf8.size();) {
+      const Utf8Char c = decode_utf8(utf8, at);
+      typed.events.push_back({.key = "", .character = c.code_point});
+      at += c.length;
+    }
+    return draw();
+  }
+  void key(const std::string& name, bool ctrl = false, bool shift = false) {
+    typed.events.push_back({.key = name, .ctrl = ctrl, .shift = shift});
+  }
+  void focus() {
+    look.focus = true;
+    draw(2);
+  }
+  /// At a share of a line that is in sight.
+  void click(int line, double share, int times = 1) {
+    const auto rect = window.items.find("text." + std::to_string(line));
+    REQUIRE(rect.has_value());
+    ImGuiIO& io = ImGui::GetIO();
+    io.MousePos = {rect->x + static_cast<float>(rect->w * share), rect->centre_y()};
+    draw();
+    for (int i = 0; i < times; ++i) {
+      for (const bool down : {true, false}) io.MouseDown[0] = down, draw();
+    }
+  }
+  /// So long that another click is a first one.
+  void rest() {
+    ImGui::GetIO().MousePos = {-1, -1};
+    draw(60);
+  }
+  void until_drawn() {
+    draw();
+    for (int i = 0; i < 2000 && glyphs.busy(); ++i) {
+      draw();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    draw(2);
+    REQUIRE_FALSE(glyphs.busy());
+  }
+
+  HeadlessWindow window;
+  TextInput typed;
+  GlyphSupply glyphs{window.textures, {}};
+  TextEditor editor;
+  TextEditorLook look{.item = "text", .size = {300, 200}};
+};
+
+const std::string kText = "The cache keeps what later tokens attend to, and a policy decides what else may go from it.";
+
+}  // namespace
+
+TEST_CASE("All that is typed between two frames is in the text, in the order in which it was typed") {
+  Desk desk;
+  desk.focus();
+  CHECK(desk.editor.focused());
+  for (int i = 0; i < 15; ++i) {
+    desk.typed.events.push_back({.key = "", .character = U'x'});
+    desk.key("home");
+    desk.typed.events.push_back({.key = "", .character = U'é'});
+    desk.key("end");
+  }
+  CHECK(desk.draw());
+  std::string expected;
+  for (int i = 0; i < 15; ++i) expected = "é" + expected + "x";
+  CHECK(desk.editor.text() == expected);
+  for (int i = 0; i < 5; ++i) desk.key("backspace");
+  CHECK(desk.draw());
+  CHECK(desk.editor.text() == expected.substr(0, expected.size() - 5));
+}
+
+TEST_CASE("A text wraps, and a click in the middle of a line puts the caret there") {
+  Desk desk;
+  desk.editor.set_text(kText);
+  desk.draw(2);
+  REQUIRE(desk.editor.n_lines() >= 3);
+  CHECK(desk.window.written_in("text").starts_with("Thecachekeepswhat"));
+  desk.click(1, 0.5);
+  REQUIRE(desk.editor.focused());
+  desk.type("ZZZ");
+  const std::size_t at = desk.editor.text().find("ZZZ");
+  CHECK(at > 40);
+  CHECK(at < 70);
+  desk.key("z", true);
+  desk.draw();
+  CHECK(desk.editor.text() == kText);
+}
+
+TEST_CASE("Home and End know the line that is drawn; up and down keep to their column") {
+  Desk desk;
+  desk.editor.set_text(kText);
+  desk.draw(2);
+  desk.click(1, 0.5);
+  desk.key("end");
+  desk.type("<");
+  const std::size_t end = desk.editor.text().find('<');
+  desk.key("z", true);
+  desk.rest();
+  desk.click(1, 0.5);
+  desk.key("home");
+  desk.type(">");
+  const std::size_t begin = desk.editor.text().find('>');
+  CHECK(begin < end);
+  CHECK(kText.substr(0, begin).ends_with(' '));
+  CHECK(kText.substr(0, end).ends_with(' '));  // the blank that hangs over is the line's
+  desk.key("z", true);
+  desk.rest();
+  desk.click(1, 0.5);
+  for (const char* name : {"down", "up", "up", "down"}) desk.key(name);
+  desk.type("|");
+  CHECK(desk.editor.text().find('|') > begin);
+  CHECK(desk.editor.text().find('|') < end);
+}
+
+TEST_CASE("Two clicks take a word, three the paragraph, and what is typed replaces it") {
+  Desk desk;
+  desk.editor.set_text("first line\nsecond line");
+  desk.draw(2);
+  desk.click(0, 0.1, 2);
+  desk.type("X");
+  CHECK(desk.editor.text() == "X line\nsecond line");
+  desk.rest();
+  desk.click(1, 0.3, 3);
+  desk.type("Y");
+  CHECK(desk.editor.text() == "X line\nY");
+}
+
+TEST_CASE("What is cut is pasted, and select all takes all") {
+  Desk desk;
+  std::string held;
+  ImGui::GetIO().ClipboardUserData = &held;
+  ImGui::GetIO().SetClipboardTextFn = [](void* data, const char* text) { *static_cast<std::string*>(data) = text; };
+  ImGui::GetIO().GetClipboardTextFn = [](void* data) -> const char* { return static_cast<std::string*>(data)->c_str(); };
+  desk.editor.set_text("keep");
+  desk.focus();
+  for (const char* name : {"a", "x", "v", "v"}) desk.key(name, true);
+  desk.draw();
+  CHECK(held == "keep");
+  CHECK(desk.editor.text() == "keepkeep");
+  desk.look.read_only = true;
+  desk.key("a", true), desk.key("x", true), desk.key("c", true);
+  desk.draw();
+  CHECK(held == "keepkeep");
+  CHECK(desk.editor.text() == "keepkeep");
+}
+
+TEST_CASE("Escape gives the keyboard back; what is typed then is nobody's here") {
+  Desk desk;
+  desk.focus();
+  desk.type("a");
+  CHECK(ImGui::GetIO().WantTextInput);
+  desk.key("escape");
+  desk.type("b");
+  desk.draw(2);
+  CHECK_FALSE(desk.editor.focused());
+  CHECK_FALSE(ImGui::GetIO().WantTextInput);
+  desk.type("c");
+  CHECK(desk.editor.text() == "a");
+}
+
+TEST_CASE("One line stays one line, and its end is in sight while one types") {
+  Desk desk(TextModel::Lines::one);
+  desk.look.size = {120, 0};
+  desk.focus();
+  desk.key("enter");
+  desk.type("a path that is longer than its field\nand its end");
+  desk.draw(2);
+  CHECK(desk.editor.n_lines() == 1);
+  CHECK(desk.editor.text().find('\n') == std::string::npos);
+  const std::string seen = desk.window.written_in("text");
+  CHECK(seen.ends_with("end"));
+  CHECK_FALSE(seen.starts_with("a"));
+}
+
+TEST_CASE("The caret asks for a frame twice a second, and for none once nobody has typed for a while") {
+  Desk desk;
+  desk.focus();
+  desk.type("a");
+  CHECK(desk.typed.redraw_in <= 0.54);
+  CHECK(desk.typed.redraw_in > 0);
+  ImGui::GetIO().DeltaTime = 4;
+  desk.draw(4);
+  CHECK(desk.typed.redraw_in == TextInput::never());
+}
+
+TEST_CASE("A character that the loaded fonts lack comes from another font of the machine; one that none has shows its number") {
+  Desk desk;
+  const ImWchar hebrew = 0x5d0, unknown = 0xe123;  // DejaVu has the first, nobody a private one
+  REQUIRE_FALSE(has_glyph(desk.window.theme.fonts.small, hebrew));
+  const ImVec4 line_before = ImGui::GetIO().Fonts->TexUvLines[1];
+  const int height_before = ImGui::GetIO().Fonts->TexHeight;
+  desk.editor.set_text("a \u05d0\u05d1 \ue123 b");
+  desk.until_drawn();
+  for (ImFont* font : {desk.window.theme.fonts.small, desk.window.theme.fonts.mono, desk.window.theme.fonts.title}) {
+    CHECK(has_glyph(font, hebrew));
+    CHECK(has_glyph(font, unknown));
+  }
+  CHECK(desk.editor.right_to_left());
+  CHECK(desk.window.written_in("text").find("\u05d0") != std::string::npos);
+  // What was in the texture is where it was, in pixels.
+  const ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
+  REQUIRE(atlas.TexHeight > height_before);
+  CHECK(atlas.TexUvLines[1].y * static_cast<float>(atlas.TexHeight) ==
+        Approx(line_before.y * static_cast<float>(height_before)));
+  const ImFontGlyph& glyph = *desk.window.theme.fonts.small->FindGlyph(hebrew);
+  int ink = 0;
+  for (int y = static_cast<int>(glyph.V0 * static_cast<float>(atlas.TexHeight) + 0.5f);
+       y < static_cast<int>(glyph.V1 * static_cast<float>(atlas.TexHeight) + 0.5f); ++y) {
+    for (int x = static_cast<int>(glyph.U0 * static_cast<float>(atlas.TexWidth) + 0.5f);
+         x < static_cast<int>(glyph.U1 * static_cast<float>(atlas.TexWidth) + 0.5f); ++x)
+      ink += atlas.TexPixelsAlpha8[y * atlas.TexWidth + x] > 128;
+  }
+  CHECK(ink > 8);
+
+  // New fonts, another size: what was seen is asked for again.
+  load_fonts(desk.window.theme);
+  desk.glyphs.use(desk.window.theme.fonts);  // before the atlas is built, as the window does it
+  unsigned char* pixels = nullptr;
+  int width = 0, height = 0;
+  ImGui::GetIO().Fonts->GetTexDataAsAlpha8(&pixels, &width, &height);
+  CHECK_FALSE(has_glyph(desk.window.theme.fonts.small, hebrew));
+  desk.until_drawn();
+  CHECK(has_glyph(desk.window.theme.fonts.small, hebrew));
+  CHECK(glyph_advance(desk.window.theme.fonts.small, hebrew) > 3);
+}
+
+TEST_CASE("A thousand new characters grow the texture a few times, and none is left out") {
+  Desk desk;
+  std::string text;
+  for (char32_t c = 0x4e00; c < 0x4e00 + 1000; ++c) append_utf8(text, c);
+  desk.editor.set_text(text);
+  desk.glyphs.want(text);
+  desk.until_drawn();
+  int missing = 0;
+  for (unsigned c = 0x4e00; c < 0x4e00 + 1000; ++c) missing += !has_glyph(desk.window.theme.fonts.small, static_cast<ImWchar>(c));
+  CHECK(missing == 0);
+  CHECK(ImGui::GetIO().Fonts->TexHeight <= desk.window.textures.max_side());
+}
+
+TEST_CASE("What has no glyph of 16 bits or no width stands in a frame by its number, as wide as it is measured") {
+  Desk desk;
+  desk.editor.set_text("a\U0001F600b\u200bc\xff.");
+  desk.draw(2);
+  const std::string seen = desk.window.written_in("text");
+  CHECK(seen == "aU+1F600bU+200BcFF.");
+  desk.focus();
+  desk.key("home"), desk.key("right"), desk.key("delete");
+  desk.draw();
+  CHECK(desk.editor.text() == "ab\u200bc\xff.");
+}
