@@ -81,6 +81,9 @@ void visit_fields(TimelineOptions& o, V& v) {
   v("kv_head", o.kv_head);
   v("occupancy", o.occupancy);
   v("preview", o.preview);
+  // A part of the run is written where one is shown.
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
+  if (V::kReads || o.token_count > 0) v("token_first", o.token_first), v("token_count", o.token_count);
 }
 
 class Reader {
