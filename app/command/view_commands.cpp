@@ -72,6 +72,8 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
     registry.add(command(std::string("view.colour_") + name, title, "View", std::to_string(number++),
                          [&session, mode = mode] { session.selection().colour = mode; }));
   }
+  registry.add(command("view.layers", "Tokens as text, or layers by tokens", "View", "T",
+                       [&session] { session.selection().layers = !session.selection().layers; }));
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
       [&session](const nlohmann::json& arguments) { set_metric(session, arguments); }, "metric: name"));

@@ -198,7 +198,7 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   }
   if (const auto* strip = std::get_if<TokenStripOptions>(&r.options)) {
     if (strip->count < 1 || strip->count > kMaxStripTokens)
-      refuse(file, "count", std::to_string(strip->count), "1 to 100000");
+      refuse(file, "count", std::to_string(strip->count), "1 to " + std::to_string(kMaxStripTokens));
     if (strip->bands < 0 || strip->bands > 64) refuse(file, "bands", std::to_string(strip->bands), "0 to 64");
   }
 }

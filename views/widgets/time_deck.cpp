@@ -6,6 +6,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/state_colours.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/hit_marks.h"
 #include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
@@ -65,6 +66,8 @@ void TimeDeck::draw(ViewContext& context, float height) {
     draw_viewport(context, bar, map);
     draw_axis(context, map);
   }
+  draw_hit_marks(*services_.theme, context.hits, {0, n}, {map.min.x, map.min.y + theme.px(1)},
+                 {map.max.x, map.min.y + theme.px(8)});
   draw_playhead(context, map);
 }
 
@@ -125,9 +128,12 @@ void TimeDeck::draw_range_text(const ViewContext& context, float right) {
   const float left = right - ImGui::CalcTextSize(text.c_str()).x;
   if (left < ImGui::GetCursorPosX()) return;
   ImGui::SameLine(left);
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + services_.theme->px(4));
+  const float y = ImGui::GetCursorPosY();
+  ImGui::SetCursorPosY(y + services_.theme->px(4));
   text_in(services_.theme->palette.muted, text);
   services_.items->add_text("timeline.range", last_item(), text);
+  ImGui::SameLine();
+  ImGui::SetCursorPosY(y);
 }
 
 void TimeDeck::draw_map(ViewContext& context, const Area& map) {
@@ -161,27 +167,8 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
     const float x = std::floor(map.x(run.prompt_len));
     ImGui::GetWindowDrawList()->AddLine({x, map.min.y}, {x, map.max.y}, to_imgui(services_.theme->palette.muted));
   }
-  draw_hits(context, map);
   tokens_per_pixel_mark(services_, "timeline.deck_tokens_per_pixel", {0, map.n}, map.width(),
                         {map.max.x - services_.theme->px(3), map.min.y + services_.theme->px(3)});
-}
-
-/// What was found, one mark a pixel.
-void TimeDeck::draw_hits(const ViewContext& context, const Area& map) {
-  if (context.hits == nullptr || context.hits->empty()) return;
-  const Theme& theme = *services_.theme;
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  const SpanCells cells({0, map.n}, static_cast<int>(map.width()));
-  const float pixel = std::max(1.f, map.width() / static_cast<float>(cells.cells));
-  auto hit = context.hits->begin();
-  for (int c = 0; c < cells.cells && hit != context.hits->end(); ++c) {
-    const std::int32_t end = cells.begin(c + 1);
-    if (*hit >= end) continue;
-    const float x = std::floor(map.x(cells.begin(c)));
-    list.AddRectFilled({x, map.max.y - theme.px(7)}, {x + pixel, map.max.y - theme.px(1)},
-                       to_imgui(theme.palette.warn));
-    hit = std::lower_bound(hit, context.hits->end(), end);
-  }
 }
 
 /// Where the policy was changed.

@@ -42,7 +42,6 @@ class TimeDeck {
   void drag_viewport(ViewContext& context, const Area& lane);
   void draw_map(ViewContext& context, const Area& map);
   void draw_mini_map(ViewContext& context, const Area& map);
-  void draw_hits(const ViewContext& context, const Area& map);
   void draw_axis(const ViewContext& context, const Area& map);
   void draw_flag(const ViewContext& context, int index, const Area& map);
   void draw_playhead(ViewContext& context, const Area& map);
