@@ -10,7 +10,14 @@
 namespace kvscope::views {
 namespace {
 
-constexpr int kWindowSide = 1024;  // cells of the lifelines on the screen
+Point at_mouse(ImVec2 origin) {
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  return {mouse.x - origin.x, mouse.y - origin.y};
+}
+
+std::int32_t token_of(double share, TokenSpan span) {
+  return std::clamp(span.begin + static_cast<std::int32_t>(share * span.size()), span.begin, span.end - 1);
+}
 
 }  // namespace
 
@@ -35,7 +42,16 @@ void CacheTimelineView::draw(ViewContext& context) {
 std::optional<ViewFigure> CacheTimelineView::figure(const ViewContext& context) const {
   if (!drawable(context.a)) return std::nullopt;
   const Cursor at = context.cursor_in(*context.a->run);
-  return ViewFigure{TimelineOptions{at.layer, at.kv_head, occupancy_, context.a->preview}, {context.a->run}};
+  return ViewFigure{options(context, at), {context.a->run}};
+}
+
+TimelineOptions CacheTimelineView::options(const ViewContext& context, const Cursor& at) const {
+  TimelineOptions options{at.layer, at.kv_head, occupancy_, context.a->preview};
+  const int n = context.a->run->n_tokens();
+  const TokenSpan queries = shown_span(*context.selection, n), tokens = shown_rows(*context.selection, n);
+  if (queries.size() < n) options.first = queries.begin, options.count = queries.size();
+  if (tokens.size() < n) options.token_first = tokens.begin, options.token_count = tokens.size();
+  return options;
 }
 
 void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
@@ -52,13 +68,13 @@ void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
 void CacheTimelineView::draw_picture(ViewContext& context, const Cursor& at, float height) {
   const ImVec2 room{ImGui::GetContentRegionAvail().x, height};
   if (room.x < services_.theme->px(120)) return;
-  const PictureKey key{RunKey(context.a),     at.layer,          at.kv_head, room.x, room.y, services_.theme->scale,
-                       services_.theme->dark, context.a->preview};
   occupancy_ = room.y > services_.theme->px(180);
-  if (rebuild_.due(key)) {
-    const TimelineOptions options{at.layer, at.kv_head, occupancy_, context.a->preview};
-    drawing_.set(
-        timeline_figure(*context.a->run, options, services_.theme->figure_style(room.x, room.y), kWindowSide).figure);
+  const PictureKey key{RunKey(context.a),      options(context, at), room.x, room.y,
+                       services_.theme->scale, services_.theme->dark};
+  // Where a person zooms or pans the picture follows at once: it is a pass over one head's tokens and one over the pixels.
+  if (rebuild_.due(key, key.options != drawn_)) {
+    drawing_.set(timeline_picture(*context.a->run, key.options, services_.theme->figure_style(room.x, room.y)));
+    drawn_ = key.options;
     rebuild_.done();
   }
   const ImVec2 origin = ImGui::GetCursorScreenPos();
@@ -73,36 +89,53 @@ void CacheTimelineView::draw_picture(ViewContext& context, const Cursor& at, flo
 void CacheTimelineView::draw_cursor(const ViewContext& context, const Cursor& at, ImVec2 origin) {
   const Theme& theme = *services_.theme;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float n = static_cast<float>(context.a->run->n_tokens());
+  const int n = context.a->run->n_tokens();
+  const TokenSpan queries = shown_span(*context.selection, n), tokens = shown_rows(*context.selection, n);
   for (const Panel& panel : drawing_.figure().panels) {
     const ImVec2 a{origin.x + static_cast<float>(panel.box.x), origin.y + static_cast<float>(panel.box.y)};
     const ImVec2 b{origin.x + static_cast<float>(panel.box.right()), origin.y + static_cast<float>(panel.box.bottom())};
-    services_.items->add(panel.id == "lifelines" ? "timeline.lifelines" : "timeline.occupancy", item_rect(a, b));
-    const float x = std::floor(a.x + (static_cast<float>(at.q) + 0.5f) / n * (b.x - a.x));
-    list.AddLine({x, a.y}, {x, b.y}, to_imgui(theme.palette.accent), theme.px(1.5f));
+    const bool lifelines = panel.id == "lifelines";
+    services_.items->add(lifelines ? "timeline.lifelines" : "timeline.occupancy", item_rect(a, b));
+    if (queries.contains(at.q)) {
+      const float share = (static_cast<float>(at.q - queries.begin) + 0.5f) / static_cast<float>(queries.size());
+      const float x = std::floor(a.x + share * (b.x - a.x));
+      list.AddLine({x, a.y}, {x, b.y}, to_imgui(theme.palette.accent), theme.px(1.5f));
+      services_.items->add("timeline.q", item_rect({x, a.y}, {x + 1, b.y}));
+    }
+    if (!lifelines) continue;
     const auto mark = [&](int token, Colour colour) {
-      if (token < 0 || panel.id != "lifelines") return;
-      const float y = std::floor(b.y - (static_cast<float>(token) + 0.5f) / n * (b.y - a.y));
+      if (!tokens.contains(token)) return;
+      const float share = (static_cast<float>(token - tokens.begin) + 0.5f) / static_cast<float>(tokens.size());
+      const float y = std::floor(b.y - share * (b.y - a.y));
       list.AddLine({a.x, y}, {b.x, y}, to_imgui(colour), theme.px(1));
     };
-    mark(context.selection->hovered_token < context.a->run->n_tokens() ? context.selection->hovered_token : -1,
-         with_alpha(theme.palette.accent, 150));
+    mark(context.selection->hovered_token, with_alpha(theme.palette.accent, 150));
     mark(at.token, theme.palette.text);
+    tokens_per_pixel_mark(services_, "timeline.tokens_per_pixel", queries, b.x - a.x,
+                          {b.x - theme.px(3), a.y + theme.px(3)});
   }
 }
 
 void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
   const RunRecord& run = *context.a->run;
-  const ImVec2 mouse = ImGui::GetIO().MousePos;
-  const Point at{mouse.x - origin.x, mouse.y - origin.y};
-  if (!ImGui::IsItemHovered() && !ImGui::IsItemActive()) return;
+  const Point at = at_mouse(origin);
+  const bool hovered = ImGui::IsItemHovered(), active = ImGui::IsItemActive();
+  const TokenSpan queries = shown_span(*context.selection, run.n_tokens());
+  const TokenSpan tokens = shown_rows(*context.selection, run.n_tokens());
+  if (const Panel* panel = drawing_.figure().panel("lifelines")) {
+    const auto corner = [&](double x, double y) {
+      return ImVec2{origin.x + static_cast<float>(x), origin.y + static_cast<float>(y)};
+    };
+    mouse_.handle(context, corner(panel->box.x, panel->box.y), corner(panel->box.right(), panel->box.bottom()), hovered,
+                  SpanMouse::Shows::view, true);
+  }
+  if (!hovered && !active) return;
   for (const Panel& panel : drawing_.figure().panels) {
     if (!panel.box.contains(at)) continue;
-    const int n = run.n_tokens();
-    const int q = std::clamp(static_cast<int>((at.x - panel.box.x) / panel.box.w * n), 0, n - 1);
-    const int t = std::clamp(static_cast<int>((panel.box.bottom() - at.y) / panel.box.h * n), 0, n - 1);
+    const std::int32_t q = token_of((at.x - panel.box.x) / panel.box.w, queries);
+    const std::int32_t t = token_of((panel.box.bottom() - at.y) / panel.box.h, tokens);
     if (panel.id == "occupancy") {
-      if (ImGui::IsItemActive()) context.selection->q = q;
+      if (active) scrub_to(*context.selection, q, run);
       continue;
     }
     if (t > q) continue;  // not born yet

@@ -12,6 +12,7 @@
 #include "views/widgets/chrome.h"
 #include "views/widgets/decision_log.h"
 #include "views/widgets/rebuild.h"
+#include "views/widgets/span_mouse.h"
 #include "views/widgets/why_text.h"
 
 namespace kvscope::views {
@@ -32,21 +33,24 @@ class CacheTimelineView final : public View {
  private:
   struct PictureKey {
     RunKey run;
-    int layer, kv_head;
+    TimelineOptions options;
     float width, height, scale;
-    bool dark, preview;
+    bool dark;
     bool operator==(const PictureKey&) const = default;
   };
   void draw_why(const ViewContext& context, const Cursor& at);
   void draw_picture(ViewContext& context, const Cursor& at, float height);
   void draw_cursor(const ViewContext& context, const Cursor& at, ImVec2 origin);
   void handle_mouse(ViewContext& context, ImVec2 origin);
+  TimelineOptions options(const ViewContext& context, const Cursor& at) const;
 
   ViewServices services_;
   WhyText why_;
   FigureDrawing drawing_;
   Rebuild<PictureKey> rebuild_;
   DecisionLogTable log_;
+  SpanMouse mouse_;
+  TimelineOptions drawn_;  // what the picture shows
   bool occupancy_ = true;  // there was room for it in the frame drawn last
 };
 

@@ -85,7 +85,8 @@ bool LayerHeadMapView::draw_refusal(ViewContext& context) {
   const int common = common_prefix(*context.a->run, *context.b->run);
   if (common == 0) return true;
   ImGui::SameLine();
-  if (ImGui::Button(("Go to query " + std::to_string(common - 1)).c_str())) context.selection->q = common - 1;
+  if (ImGui::Button(("Go to query " + std::to_string(common - 1)).c_str()))
+    scrub_to(*context.selection, common - 1, *context.a->run);
   services_.items->add("map.go_to_common", last_item());
   return true;
 }

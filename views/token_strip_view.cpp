@@ -10,12 +10,17 @@
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/strip_legend.h"
 
 namespace kvscope::views {
 namespace {
 
 constexpr float kChipPad = 2.5f, kChipGap = 1, kLineGap = 5, kGutter = 46;  // design pixels
 
+constexpr std::array<std::string_view, 2> kRows = {"Text", "Layers"};
+constexpr std::array<std::string_view, 2> kRowHints = {
+    "The prompt and the answer as text, coloured for one head.",
+    "Layers as rows, tokens as columns: how many KV heads of the layer retain the token at the scrub position."};
 constexpr std::array<std::string_view, 4> kModes = {"State", "Score", "Heads keeping", "Oracle"};
 constexpr std::array<std::string_view, 4> kModeHints = {
     "What the token is to this head at the scrub position: sink, window, kept or evicted.",
@@ -23,9 +28,6 @@ constexpr std::array<std::string_view, 4> kModeHints = {
     "How many KV heads of this layer still see the token. Outlined: sinks and window, which the rule keeps in all.",
     "The policy's choice against that of the run's oracle, which holds as many tokens as this head keeps at the scrub "
     "position, or as many as the run states."};
-
-/// Colours behind text are toned down, so that a page of them stays readable.
-Colour soft(const Theme& theme, Colour c) { return mix(theme.palette.panel, c, theme.dark ? 0.62 : 0.5); }
 
 /// Characters that the font lacks as U+XXXX, so that different ones do not look alike.
 std::string with_known_glyphs(ImFont* font, const std::string& text) {
@@ -62,7 +64,11 @@ void TokenStripView::draw(ViewContext& context) {
   }
   draw_header(context);
   draw_legend(context);
-  draw_tokens(context, at);
+  if (context.selection->layers) {
+    layers_.draw(context, at);
+  } else {
+    draw_tokens(context, at);
+  }
 }
 
 // The text has no place on paper: its tokens become a strip, the selected head's row and below it B's, as the underlines.
@@ -70,6 +76,7 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
   if (!drawable(context.a)) return std::nullopt;
   const RunRecord& run = *context.a->run;
   const Cursor at = context.cursor_in(run);
+  if (context.selection->layers) return ViewFigure{layers_.figure(context, at), {context.a->run}};
   TokenStripOptions options;
   options.q = at.q;
   options.first = std::min(shown_first_, at.q);  // tokens behind q are not read yet
@@ -99,8 +106,10 @@ void TokenStripView::draw_header(ViewContext& context) {
   const RunRecord& run = *context.a->run;
   const Theme& theme = *services_.theme;
   std::string title = head_title(context);
-  if (context.selection->colour == ColourMode::kept_heads) {
-    const std::string label = context.b != nullptr ? context.a->label + ": " : "";
+  const std::string label = context.b != nullptr ? context.a->label + ": " : "";
+  if (context.selection->layers) {
+    title = label + "KV heads retaining each token, by layer";
+  } else if (context.selection->colour == ColourMode::kept_heads) {
     title = label + "Layer " + std::to_string(context.cursor_in(run).layer) + ", all " +
             std::to_string(run.evict_at.n_kv_heads()) + " KV heads";
   }
@@ -110,50 +119,19 @@ void TokenStripView::draw_header(ViewContext& context) {
   text_in(theme.palette.muted,
           "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
   if (context.a->preview) preview_badge(services_);
+  int rows = context.selection->layers ? 1 : 0;
+  if (segmented(services_, "strip.rows", kRows, kRowHints, rows)) context.selection->layers = rows == 1;
+  if (context.selection->layers) return;
+  ImGui::SameLine(0, theme.px(18));
   int mode = static_cast<int>(context.selection->colour);
   if (segmented(services_, "strip.mode", kModes, kModeHints, mode))
     context.selection->colour = static_cast<ColourMode>(mode);
 }
 
 void TokenStripView::draw_legend(const ViewContext& context) {
-  const Theme& theme = *services_.theme;
-  const RunRecord& run = *context.a->run;
-  std::vector<Swatch> swatches;
-  switch (context.selection->colour) {
-    case ColourMode::state:
-      for (TokenState s : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
-        swatches.push_back(
-            {soft(theme, state_colour(s, theme.dark)), std::string(state_name(s)), s == TokenState::evicted});
-      }
-      if (!run.reads.empty())
-        swatches.push_back({soft(theme, state_colour(TokenState::unread, theme.dark)),
-                            std::string(state_name(TokenState::unread)) + " by this query"});
-      if (run.status == RunStatus::running && context.q() >= run.queries())
-        swatches.push_back({{0, 0, 0, 0}, std::string(state_name(TokenState::undecided)), false, true});
-      break;
-    case ColourMode::oracle:
-      for (Verdict v : {Verdict::kept_rightly, Verdict::kept_wrongly, Verdict::missed, Verdict::dropped_rightly}) {
-        swatches.push_back({soft(theme, verdict_colour(v, theme.dark)), std::string(verdict_name(v)),
-                            v == Verdict::missed || v == Verdict::dropped_rightly});
-      }
-      break;
-    case ColourMode::score:
-      for (double f : {0.0, 0.5, 1.0}) {
-        swatches.push_back({sample(Colormap::viridis, f), format_number(scores_.lo + f * (scores_.hi - scores_.lo))});
-      }
-      swatches.push_back({{0, 0, 0, 0}, "no score yet", false, true});
-      break;
-    case ColourMode::kept_heads: {
-      const int n = run.evict_at.n_kv_heads();
-      for (int k = 0; k <= n; k += std::max(1, n / 4)) {
-        swatches.push_back(
-            {sample(Colormap::viridis, static_cast<double>(k) / n), std::to_string(k) + " of " + std::to_string(n)});
-      }
-      swatches.push_back({{0, 0, 0, 0}, "kept by rule: sinks and window", false, true});
-      break;
-    }
-  }
-  if (b_comparable(context) && context.selection->colour == ColourMode::state) {
+  const ColourMode colour = context.selection->layers ? ColourMode::kept_heads : context.selection->colour;
+  std::vector<Swatch> swatches = strip_swatches(*services_.theme, *context.a->run, colour, context.q(), scores_);
+  if (b_comparable(context) && context.selection->colour == ColourMode::state && !context.selection->layers) {
     const std::string at = context.q() < common_ ? "" : ", at its last query " + std::to_string(common_ - 1);
     swatches.push_back({{0, 0, 0, 0}, "underline: " + context.b->label + at, false, false});
   }
@@ -162,8 +140,11 @@ void TokenStripView::draw_legend(const ViewContext& context) {
     services_.items->add_text("strip.legend." + swatch.label, last_item(), swatch.label);
 }
 
-void TokenStripView::measure(const RunRecord& run) {
+void TokenStripView::measure(const ShownRun* shown) {
+  const RunRecord& run = *shown->run;
   ImFont* font = services_.theme->fonts.mono ? services_.theme->fonts.mono : ImGui::GetFont();
+  if (font == font_ && font_size_ == font_size(font) && measured_ == RunKey(shown)) return;
+  measured_ = RunKey(shown);
   // A run that grew, or a preview of it, begins with the tokens that were measured: only the new ones cost time.
   const bool grew = font == font_ && font_size_ == font_size(font) && ids_.size() <= run.ids.size() &&
                     std::equal(ids_.begin(), ids_.end(), run.ids.begin()) && run.pieces.bytes().starts_with(bytes_);
@@ -207,7 +188,7 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   ImGui::BeginChild("tokens", {0, 0}, false);
   const ImVec2 pane_min = ImGui::GetWindowPos(), pane{ImGui::GetWindowSize()};
   const float gutter = theme.px(kGutter);
-  measure(run);
+  measure(context.a);
   break_lines(run, std::max(theme.px(60), ImGui::GetContentRegionAvail().x - gutter - theme.px(12)));
 
   const float line_height = font_size_ + theme.px(kLineGap);
@@ -236,17 +217,39 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   ImGui::EndChild();
 }
 
+/// What is selected, scrubbed to or zoomed to is scrolled into sight; a person who scrolled away from the scrub position is
+/// left there.
 void TokenStripView::scroll_to_selection(const ViewContext& context, float line_height) {
-  const int token = context.cursor_in(*context.a->run).token;
+  const RunRecord& run = *context.a->run;
+  const Cursor at = context.cursor_in(run);
   const float top = ImGui::GetScrollY(), height = ImGui::GetWindowSize().y;
-  if (token >= 0 && token != shown_token_) {
+  const auto is_visible = [&](int token) {
     const float y = static_cast<float>(line_of(token)) * line_height;
-    if (y < top || y + line_height > top + height) ImGui::SetScrollY(std::max(0.f, y - height * 0.4f));
-  } else if (!context.selection->q && context.a->run->status == RunStatus::running &&
-             top >= ImGui::GetScrollMaxY() - line_height) {
+    return y >= top && y + line_height <= top + height;
+  };
+  const auto bring = [&](int token) {
+    if (token < 0 || is_visible(token)) return;
+    ImGui::SetScrollY(std::max(0.f, static_cast<float>(line_of(token)) * line_height - height * 0.4f));
+    scrolled_ = true;
+  };
+  const bool by_hand = !scrolled_ && scroll_y_ >= 0 && std::abs(top - scroll_y_) > 0.5f;
+  scrolled_ = false;
+  const TokenSpan span = shown_span(*context.selection, run.n_tokens());
+  const std::int32_t q = context.selection->q ? at.q : -1;
+  if (by_hand && shown_q_ >= 0) away_ = !is_visible(std::min(shown_q_, run.n_tokens() - 1));
+  if (at.token >= 0 && at.token != shown_token_) {
+    bring(at.token);
+  } else if (q >= 0 && q != shown_q_) {
+    if (!away_) bring(q);
+  } else if (span != span_ && !context.selection->view.empty() &&
+             (shown_end_ <= span.begin || shown_first_ >= span.end)) {
+    bring(span.begin);
+  } else if (q < 0 && run.status == RunStatus::running && top >= ImGui::GetScrollMaxY() - line_height) {
     ImGui::SetScrollY(static_cast<float>(n_lines()) * line_height);  // stays at the end while the end moves
+    scrolled_ = true;
   }
-  shown_token_ = token;
+  if (q < 0) away_ = false;
+  shown_token_ = at.token, shown_q_ = q, span_ = span, scroll_y_ = top;
 }
 
 int TokenStripView::token_at(ImVec2 origin, ImVec2 mouse) const {
@@ -333,6 +336,13 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
   if (token > 0 && token == head.run->prompt_len) {  // where the answer begins
     const float x = min.x - theme.px(1);
     list.AddLine({x, min.y - theme.px(2)}, {x, max.y + theme.px(2)}, to_imgui(theme.palette.accent), theme.px(2));
+  }
+  if (context.hits != nullptr && std::ranges::binary_search(*context.hits, token)) {
+    list.AddRect({min.x, min.y}, {max.x, max.y}, to_imgui(theme.palette.warn), theme.px(2.5f), 0, theme.px(1.5f));
+    services_.items->add("strip.hit", token, item_rect(min, max));
+  }
+  if (!context.selection->view.empty() && !span_.contains(token)) {  // the other views do not show it
+    list.AddRectFilled(min, max, to_imgui(with_alpha(theme.palette.panel, 150)), theme.px(2.5f));
   }
   const bool selected = token == context.selection->token;
   if (selected || token == context.selection->hovered_token) {

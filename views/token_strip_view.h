@@ -10,13 +10,14 @@
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/layer_strip_pane.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
 
 class TokenStripView final : public View {
  public:
-  explicit TokenStripView(const ViewServices& services) : services_(services) {}
+  explicit TokenStripView(const ViewServices& services) : services_(services), layers_(services) {}
   const char* id() const override { return "token_strip"; }
   const char* title() const override { return "Token strip"; }
   Place place() const override { return Place::strip; }
@@ -24,6 +25,7 @@ class TokenStripView final : public View {
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
   /// Lines of text at the last drawn width; for tests.
+  const LayerStripPicture& layer_picture() const { return layers_.picture(); }
   int n_lines() const { return static_cast<int>(line_start_.size()); }
 
  private:
@@ -43,7 +45,7 @@ class TokenStripView final : public View {
   void scroll_to_selection(const ViewContext& context, float line_height);
   void handle_mouse(ViewContext& context, int hovered);
 
-  void measure(const RunRecord& run);
+  void measure(const ShownRun* shown);
   void break_lines(const RunRecord& run, float width);
   int token_at(ImVec2 origin, ImVec2 mouse) const;
   int line_of(int token) const;
@@ -52,7 +54,9 @@ class TokenStripView final : public View {
   Chip value_chip(double fraction) const;  // NaN: outlined
 
   ViewServices services_;
+  LayerStripPane layers_;
   // Kept from frame to frame: measured once a token, broken into lines again only when tokens or width change.
+  RunKey measured_;
   std::string bytes_;  // of the tokens that were measured
   std::vector<std::int32_t> ids_;
   ImFont* font_ = nullptr;
@@ -71,6 +75,11 @@ class TokenStripView final : public View {
   int common_ = 0;                       // tokens that A and B share from the start
   std::optional<HeadAtQuery> b_;         // run B's same head, if it is on show
   std::int32_t shown_token_ = -1;        // the selection was scrolled into view for it
+  std::int32_t shown_q_ = -1;            // and for this scrub position; -1: it followed the run
+  TokenSpan span_;                       // of the run that the views showed
+  float scroll_y_ = -1;                  // in the frame drawn last
+  bool scrolled_ = false;                // by this view, in that frame
+  bool away_ = false;                    // a person scrolled the scrub position out of sight
 };
 
 }  // namespace kvscope::views

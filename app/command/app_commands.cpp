@@ -8,6 +8,8 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
   add_parameter_commands(registry, session, ui);
   add_chat_commands(registry, session, ui);
   add_selection_commands(registry, session, ui);
+  add_span_commands(registry, session, ui);
+  add_find_commands(registry, session, ui);
   add_file_commands(registry, session, ui);
   add_export_commands(registry, session, ui, views);
   add_view_commands(registry, session, ui, views);

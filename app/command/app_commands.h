@@ -15,11 +15,16 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
 /// again, with the same arguments and the path.
 bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialog);
 
+/// "900", "t 812", "l3 h1 q900" as the arguments of go.to. Throws Error (usage).
+nlohmann::json parse_place(const std::string& text);
+
 // One function per file of commands.
 void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_parameter_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);

@@ -24,8 +24,13 @@ class Scrubber {
   explicit Scrubber(Session& session) : session_(session) {}
   int last() const { return session_.shown_a()->run->n_tokens() - 1; }
   int q() const { return views::cursor(session_.selection(), *session_.shown_a()->run).q; }
-  void go(int q) { session_.selection().q = std::clamp(q, 0, last()); }
-  void go_live() { session_.selection().q.reset(); }
+  const RunRecord& run() const { return *session_.shown_a()->run; }
+  views::Selection& selection() { return session_.selection(); }
+  void go(int q) {
+    selection().play.on = false;
+    views::scrub_to(selection(), q, run());
+  }
+  void go_live() { views::follow_end(selection(), run()); }
   void step(int by) { go(q() + by); }
   void step_event(int direction) {
     const int at = next_eviction(*session_.shown_a()->run, session_.selection(), q(), direction);
@@ -77,6 +82,17 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
   scrub("scrub.prev_eviction", "Previous eviction of this head", "Ctrl+left", [](Scrubber& s) { s.step_event(-1); });
   scrub("scrub.home", "First position", "home", [](Scrubber& s) { s.go(0); });
   scrub("scrub.end", "Live edge", "end L", [](Scrubber& s) { s.go_live(); });
+  scrub("play.toggle", "Play or pause", "space", [](Scrubber& s) {
+    s.selection().play.on = !s.selection().play.on;
+    s.selection().play.carry = 0;
+  });
+  scrub("play.loop", "Play again and again", "", [](Scrubber& s) { s.selection().play.loop ^= true; });
+  registry.add({"play.speed", "Set the speed of playing", "Time", "", "speed: queries a second", scrubbing,
+                [scrubber](const nlohmann::json& arguments) mutable {
+                  const int speed = integer_argument(arguments, "speed", 30);
+                  if (speed < 1 || speed > 100000) bad_argument("speed", "1 to 100000 queries a second");
+                  scrubber.selection().play.speed = speed;
+                }});
   registry.add({"scrub.to", "Go to a position", "Time", "", "q: number", scrubbing,
                 [scrubber](const nlohmann::json& arguments) mutable {
                   scrubber.go(integer_argument(arguments, "q", scrubber.q()));

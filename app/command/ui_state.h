@@ -18,6 +18,14 @@ struct FileDialog {
   nlohmann::json arguments = nlohmann::json::object();  // of the command, besides the path
 };
 
+/// A field over the views: what is typed, and the keys that end it.
+struct TextField {
+  std::string text;
+  std::string refused;            // why what was typed is wrong; empty: it is not
+  std::vector<std::string> keys;  // "enter", "shift+enter": from the window's queue, as ImGui loses quick taps
+  bool focused = false;           // it has the keyboard
+};
+
 struct UiState {
   bool dark = true;
   float zoom = 1;  // the person's, on top of the display's
@@ -26,6 +34,7 @@ struct UiState {
   std::vector<std::string> main_row;  // views beside each other, by id; empty: the first two (layouts.h)
   bool palette = false, help = false, log = false;
   std::optional<FileDialog> dialog;
+  std::optional<TextField> find, go_to;
   std::string clipboard;                // text to be put there by the window
   std::vector<std::string> popup_keys;  // typed while a popup is open: "up", "down", "enter"
   bool focus_prompt = false;

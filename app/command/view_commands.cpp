@@ -73,6 +73,8 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
     registry.add(command(std::string("view.colour_") + name, title, "View", std::to_string(number++),
                          [&session, mode = mode] { session.selection().colour = mode; }));
   }
+  registry.add(command("view.layers", "Tokens as text, or layers by tokens", "View", "T",
+                       [&session] { session.selection().layers = !session.selection().layers; }));
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
       [&session](const nlohmann::json& arguments) { set_metric(session, arguments); }, "metric: name"));
@@ -128,9 +130,9 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui] { ui.bottom = !ui.bottom; });
   add("view.log", "Show or hide the log", "Ctrl+L", [&ui] { ui.log = !ui.log; });
   add("view.theme", "Light or dark theme", "", [&ui] { ui.dark = !ui.dark; });
-  add("view.zoom_in", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
-  add("view.zoom_out", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
-  add("view.zoom_reset", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
+  add("view.larger", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
+  add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
+  add("view.normal_size", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
   add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui] { ui.palette = !ui.palette; });
   add("help.keys", "Keys", "Shift+/ F1", [&ui] { ui.help = !ui.help; });
 }

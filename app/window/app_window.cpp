@@ -206,6 +206,10 @@ void AppWindow::take_input() {
       if (ui_.palette || ui_.help || ui_.dialog) {
         ui_.palette = ui_.help = false;
         ui_.dialog.reset();
+      } else if (ui_.find || ui_.go_to) {
+        ui_.find.reset(), ui_.go_to.reset();
+      } else if (!session_.selection().find.empty() && !typing) {
+        session_.selection().find.clear();
       } else if (!typing) {
         session_.selection().token = -1;
       }
@@ -213,6 +217,13 @@ void AppWindow::take_input() {
     }
     if (popup && (press.key == "up" || press.key == "down" || press.key == "enter") && !press.ctrl) {
       ui_.popup_keys.push_back(press.key);
+      continue;
+    }
+    TextField* field = ui_.find && ui_.find->focused     ? &*ui_.find
+                       : ui_.go_to && ui_.go_to->focused ? &*ui_.go_to
+                                                         : nullptr;
+    if (field && press.key == "enter") {
+      field->keys.push_back(press.shift ? "shift+enter" : "enter");
       continue;
     }
     const bool function_key =

@@ -161,8 +161,18 @@ void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views
   draw_place(panel, context, views, views::Place::main, {at.x, at.y + strip + gap}, {size.x, size.y - gap - strip});
 }
 
+void Cockpit::advance(Panel& panel, views::ViewContext& context) {
+  if (context.a && context.selection->play.on) {
+    // A frame after a pause is not a leap.
+    views::play_on(*context.selection, *context.a->run, std::min(ImGui::GetIO().DeltaTime, 0.25f));
+    if (panel.services.wake) panel.services.wake();
+  }
+  finder_.update(context);
+}
+
 void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewList& views,
                    views::TimeDeck& time_deck) {
+  advance(panel, context);
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
   const auto& ui = panel.ui;
@@ -209,6 +219,9 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     splitter(panel, "split.right", {right, y}, {gap, rail_size.y}, true, -1, sizes_.right, 220, 640,
              CockpitSizes().right);
   }
+  const ImVec2 corner{right - panel.px(12), y + panel.px(kTitleHeight + 12)};
+  draw_find_bar(panel, finder_, corner);
+  draw_go_to(panel, corner);
   draw_popups(panel);
 }
 

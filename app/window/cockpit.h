@@ -31,7 +31,11 @@ class Cockpit {
                  ImVec2 size);
   void draw_left(Panel& panel, ImVec2 at, ImVec2 size);
 
+  /// Before any view draws: time that plays goes on, and what is searched for is found.
+  void advance(Panel& panel, views::ViewContext& context);
+
   CockpitSizes sizes_;
+  views::TokenFinder finder_;
   std::array<std::vector<float>, 3> cuts_;  // of each place: where one view ends and the next begins, as shares
   float banners_height_ = 48;               // as high as their text: measured in the frame before
 };

@@ -11,6 +11,7 @@
 #include "app/command/ui_state.h"
 #include "app/session/session.h"
 #include "views/frame/view_services.h"
+#include "views/widgets/token_finder.h"
 
 namespace kvscope::app {
 
@@ -54,5 +55,8 @@ void draw_banners(Panel& panel);
 void draw_status_bar(Panel& panel);
 void draw_log(Panel& panel);
 void draw_popups(Panel& panel);
+// Over the views, with their right top corner there.
+void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_top);
+void draw_go_to(Panel& panel, ImVec2 right_top);
 
 }  // namespace kvscope::app

@@ -6,6 +6,7 @@
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "views/figure/layer_head_map_figure.h"
+#include "views/figure/lifeline_image.h"
 #include "views/figure/state_colours.h"
 #include "views/figure/timeline_figure.h"
 #include "views/figure/token_facts.h"

@@ -75,7 +75,7 @@ TEST_CASE("what a recipe must not say is refused with what exists") {
       {R"({"figure":"layer_head_map","colormap":"jet"})", "jet", "viridis"},
       {R"({"figure":"layer_head_map","venue":"nature"})", "nature", "neurips"},
       {R"({"figure":"layer_head_map","lo":1,"hi":0})", "hi", "more than lo"},
-      {R"({"figure":"token_strip","count":0})", "count", "1 to 100000"},
+      {R"({"figure":"token_strip","count":0})", "count", "1 to 1048576"},
       {R"({"figure":"token_strip","width_mm":2})", "width_mm", "15 to 2000"},
       {R"({"figure":"token_strip","dpi":1e6})", "dpi", "36 to 2400"},
       {R"({"figure":"token_strip","q":"last"})", "q", ""},

@@ -10,6 +10,7 @@
 #include "views/cache_timeline_view.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure_builder.h"
+#include "views/figure/lifeline_image.h"
 #include "views/figure/timeline_figure.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"

@@ -111,7 +111,7 @@ TEST_CASE("the map's metric buttons set the metric, and B has cells of its own b
 TEST_CASE("dragging the time deck scrubs and ends following, the live button follows again") {
   Stage s;
   TimeDeck deck(s.window.services);
-  const auto draw = [&] { deck.draw(s.context, 40); };
+  const auto draw = [&] { deck.draw(s.context, 130); };
   s.window.frame(draw);
   CHECK(s.context.q() == s.a.run->n_tokens() - 1);
   s.window.click("timeline.scrub", draw);

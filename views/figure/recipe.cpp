@@ -82,6 +82,9 @@ void visit_fields(TimelineOptions& o, V& v) {
   v("kv_head", o.kv_head);
   v("occupancy", o.occupancy);
   v("preview", o.preview);
+  // A part of the run is written where one is shown.
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
+  if (V::kReads || o.token_count > 0) v("token_first", o.token_first), v("token_count", o.token_count);
 }
 
 template <typename V>
@@ -228,7 +231,7 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
     refuse(file, "points", std::to_string(curves->points), "2 to " + std::to_string(kMaxCurvePoints));
   if (const auto* strip = std::get_if<TokenStripOptions>(&r.options)) {
     if (strip->count < 1 || strip->count > kMaxStripTokens)
-      refuse(file, "count", std::to_string(strip->count), "1 to 100000");
+      refuse(file, "count", std::to_string(strip->count), "1 to " + std::to_string(kMaxStripTokens));
     if (strip->bands < 0 || strip->bands > 64) refuse(file, "bands", std::to_string(strip->bands), "0 to 64");
   }
 }

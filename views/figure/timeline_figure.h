@@ -12,17 +12,19 @@ struct TimelineOptions {
   int kv_head = 0;
   bool occupancy = true;
   bool preview = false;
+  int first = 0, count = 0;              // query positions shown; count 0: all
+  int token_first = 0, token_count = 0;  // tokens shown; count 0: all
   bool operator==(const TimelineOptions&) const = default;
 };
 
-/// Lifelines as an image: x = query position, y = token, colour = token_state. More than `max_side` positions are
-/// binned: a pixel takes the state of the first token and query of its bin.
-Image lifeline_image(const RunRecord& run, int layer, int kv_head, int max_side, bool dark);
-
 /// Panels: "lifelines" (continuous), "occupancy". Data: position, token, born, left_window, evict_at (empty if never),
-/// state at the end. Throws Error (bad input): empty run, head outside.
-/// The lifelines are binned to at most `max_side` cells a side.
+/// state at the end. Throws Error (bad input): empty run, head or range outside.
+/// The lifelines have at most `max_side` cells a side: where there are more queries or tokens, a cell has their mean
+/// colour, as a point of the occupancy has their mean.
 BuiltFigure timeline_figure(const RunRecord& run, const TimelineOptions& options, const FigureStyle& style,
                             int max_side = 2048);
+
+/// The same for the screen, where a point is a pixel: one cell to a pixel, without the numbers behind it.
+Figure timeline_picture(const RunRecord& run, const TimelineOptions& options, const FigureStyle& style);
 
 }  // namespace kvscope::views

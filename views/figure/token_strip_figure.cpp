@@ -7,6 +7,7 @@
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"
+#include "views/figure/layer_strip_image.h"
 #include "views/figure/state_colours.h"
 #include "views/figure/token_facts.h"
 #include "views/figure/token_text.h"
@@ -158,17 +159,60 @@ Colour cell_colour(const Row& row, int t, const ColourScale& scale, bool dark) {
   return verdict_colour(at.verdict(t), dark);
 }
 
+double cell_value(const Row& row, std::int32_t t) {
+  const HeadAtQuery& at = row.at;
+  if (row.colour == ColourMode::score) return score_at(*at.run, at.layer, at.kv_head, t);
+  return at.chosen(t) ? kept_heads(*at.run, at.layer, t, at.q) : NAN;
+}
+
+/// Of several tokens: the colour of their mean value, or the mean of their colours where these are no values.
+Colour mean_colour(const Row& row, TokenSpan tokens, const ColourScale& scale, bool dark) {
+  double sum[3] = {0, 0, 0};
+  int n = 0;
+  const bool valued = row.colour == ColourMode::score || row.colour == ColourMode::kept_heads;
+  for (std::int32_t t = tokens.begin; t < std::min(tokens.end, row.end); ++t) {
+    if (valued) {
+      const double value = cell_value(row, t);
+      if (!std::isnan(value)) sum[0] += value, ++n;
+      continue;
+    }
+    const Colour c = cell_colour(row, t, scale, dark);
+    if (c.a != 0) sum[0] += c.r, sum[1] += c.g, sum[2] += c.b, ++n;
+  }
+  if (n == 0) return {0, 0, 0, 0};
+  if (valued) {
+    ColourScale smooth = scale;
+    smooth.steps = 0;
+    return smooth(sum[0] / n);
+  }
+  const auto mean = [&](int i) { return static_cast<std::uint8_t>(std::lround(sum[i] / n)); };
+  return {mean(0), mean(1), mean(2), 255};
+}
+
+std::vector<Colour> band_pixels(const RunRecord& run, const Rows& rows, const SpanCells& cells,
+                                const TokenStripOptions& o, bool dark) {
+  if (!rows.heads && cells.cells < cells.span.size())
+    return layer_strip_image(layer_strip(run, rows.rows[0].at.q, cells), run.evict_at.n_kv_heads(), o.colormap).pixels;
+  std::vector<Colour> pixels;
+  for (const Row& row : rows.rows) {
+    for (int c = 0; c < cells.cells; ++c) {
+      const TokenSpan tokens = cells.tokens(c);
+      pixels.push_back(tokens.size() == 1 ? cell_colour(row, tokens.begin, rows.scale, dark)
+                                          : mean_colour(row, tokens, rows.scale, dark));
+    }
+  }
+  return pixels;
+}
+
 void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& o, const Rows& rows, const Layout& l,
                int index, const Range& range) {
   const FigureStyle& s = b.style();
   const int begin = range.begin + index * l.per_band, end = std::min(begin + l.per_band, range.end);
   const double column = l.band_w / l.per_band;
   const Box box{l.left, l.top + index * (l.band_height() + l.band_gap), column * (end - begin), l.strip_h};
-  std::vector<Colour> pixels;
-  for (const Row& row : rows.rows) {
-    for (int t = begin; t < end; ++t) pixels.push_back(cell_colour(row, t, rows.scale, s.dark));
-  }
-  b.heat_map(index == 0 ? "strip" : "strip." + std::to_string(index), box, end - begin, rows.n(), std::move(pixels));
+  const SpanCells cells({begin, end}, kMaxStripColumns);
+  b.heat_map(index == 0 ? "strip" : "strip." + std::to_string(index), box, cells.cells, rows.n(),
+             band_pixels(run, rows, cells, o, s.dark));
   const double row = box.h / rows.n();
   if (o.preview) b.preview_frame(box);
   if (o.preview_b && !o.preview) b.preview_frame({box.x, box.bottom() - row, box.w, row});
@@ -220,6 +264,20 @@ FigureData tidy(const RunRecord& run, const Rows& rows, const Range& range) {
   if (rows.any(ColourMode::score)) data.columns.push_back({"score", score});
   if (rows.any(ColourMode::oracle)) data.columns.push_back({"oracle", verdict});
   return data;
+}
+
+/// The columns of layers, where a column is several tokens.
+FigureData tidy_columns(const RunRecord& run, std::int32_t q, const SpanCells& cells) {
+  const LayerStrip strip = layer_strip(run, q, cells);
+  std::vector<std::int64_t> position, tokens, layer;
+  std::vector<double> heads;
+  for (int l = 0; l < strip.rows; ++l) {
+    for (int c = 0; c < strip.columns; ++c) {
+      position.push_back(cells.begin(c)), tokens.push_back(cells.tokens(c).size()), layer.push_back(l);
+      heads.push_back(strip.heads[static_cast<std::size_t>(l * strip.columns + c)]);
+    }
+  }
+  return {{{"position", position}, {"tokens", tokens}, {"layer", layer}, {"mean_kept_heads", heads}}};
 }
 
 /// The states and verdicts that occur, in the order of a token's life.
@@ -308,7 +366,13 @@ BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& o,
                  rows.scale);
   }
   b.figure().title = rows.heads ? "Tokens in the cache, by KV head" : "KV heads retaining each token";
-  return {std::move(b.figure()), tidy(run, rows, range), describe(run, o, range, rows)};
+  const SpanCells cells({range.begin, range.end}, kMaxStripColumns * l.bands);
+  const bool means = !rows.heads && l.per_band > kMaxStripColumns;
+  std::string caption = describe(run, o, range, rows);
+  if (l.per_band > kMaxStripColumns)
+    caption += " Columns of " + std::to_string((l.per_band + kMaxStripColumns - 1) / kMaxStripColumns) +
+               " tokens at most: each is their mean.";
+  return {std::move(b.figure()), means ? tidy_columns(run, q, cells) : tidy(run, rows, range), std::move(caption)};
 }
 
 }  // namespace kvscope::views

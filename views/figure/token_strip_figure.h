@@ -10,7 +10,8 @@
 
 namespace kvscope::views {
 
-inline constexpr int kMaxStripTokens = 100000;
+inline constexpr int kMaxStripTokens = 1 << 20;
+inline constexpr int kMaxStripColumns = 2048;  // of a band: where there are more tokens, a column has their mean
 
 enum class ColourMode : std::uint8_t { state, score, kept_heads, oracle };
 
@@ -33,7 +34,8 @@ struct TokenStripOptions {
 
 /// Panels: "strip", "strip.1" ... one per band (rows = layers or KV heads, columns = tokens). Data: position, token_id,
 /// token, layer, kept_heads (of n_kv_heads), or kv_head and kept with `layer` given, with what colours them (score,
-/// kept_heads, oracle) and, with B, the run. Throws Error (bad input): empty run, layer, head or range outside,
+/// kept_heads, oracle) and, with B, the run. Of layers with more tokens than columns it has the columns: position of the
+/// first token, tokens, layer and the mean of kept_heads over those that the policy had to choose on. Throws Error (bad input): empty run, layer, head or range outside,
 /// with_b without `b`.
 BuiltFigure token_strip_figure(const RunRecord& run, const TokenStripOptions& options, const FigureStyle& style,
                                const RunRecord* b = nullptr);

@@ -16,7 +16,10 @@ GLuint to_name(ImTextureID id) { return (GLuint)(std::uintptr_t)id; }
 }  // namespace
 
 ImTextureID NullTextureBackend::create(int, int) { return to_id(static_cast<std::uint64_t>(++created_)); }
-void NullTextureBackend::update(ImTextureID, int, int, int, int, std::span<const std::uint32_t>) { ++updates_; }
+void NullTextureBackend::update(ImTextureID, int, int, int width, int height, std::span<const std::uint32_t>) {
+  ++updates_;
+  pixels_ += static_cast<std::int64_t>(width) * height;
+}
 void NullTextureBackend::destroy(ImTextureID) { ++destroyed_; }
 
 OpenGlTextureBackend::OpenGlTextureBackend(Function (*get)(const char*))

@@ -29,9 +29,11 @@ class NullTextureBackend final : public TextureBackend {
   int max_side() const override { return 4096; }
   int n_alive() const { return created_ - destroyed_; }
   int n_updates() const { return updates_; }
+  std::int64_t n_pixels() const { return pixels_; }  // of all updates
 
  private:
   int created_ = 0, destroyed_ = 0, updates_ = 0;
+  std::int64_t pixels_ = 0;
 };
 
 /// OpenGL 1.1 functions suffice. `get_proc_address` is glfwGetProcAddress; the context must be current in every call,

@@ -1,6 +1,7 @@
 #include "views/frame/view_state.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kvscope::views {
 
@@ -10,6 +11,68 @@ Cursor cursor(const Selection& selection, const RunRecord& run) {
           .kv_head = std::clamp(selection.kv_head, 0, std::max(0, run.evict_at.n_kv_heads() - 1)),
           .token = std::clamp(selection.token, -1, last),
           .q = std::clamp(selection.q.value_or(last), 0, last)};
+}
+
+TokenSpan shown_span(const Selection& selection, int n) {
+  if (!selection.view.empty() && selection.at_edge) return clamp_span({n - selection.view.size(), n}, n);
+  return clamp_span(selection.view, n);
+}
+
+TokenSpan shown_rows(const Selection& selection, int n) { return clamp_span(selection.rows, n); }
+
+void show_span(Selection& selection, TokenSpan span, const RunRecord& run) {
+  const int n = run.n_tokens();
+  span = clamp_span(span, n);
+  const bool whole = span.size() >= n;
+  selection.view = whole ? TokenSpan{} : span;
+  selection.at_edge = !whole && span.end == n && run.status == RunStatus::running;
+}
+
+void scrub_to(Selection& selection, std::int32_t q, const RunRecord& run) {
+  const int n = run.n_tokens();
+  if (n == 0) return;
+  const std::int32_t before = cursor(selection, run).q;
+  q = std::clamp(q, 0, n - 1);
+  selection.q = q;
+  const TokenSpan span = shown_span(selection, n);
+  if (!span.contains(before) || span.contains(q)) return;
+  const std::int32_t by = q < span.begin ? q - span.begin : q - (span.end - 1);
+  show_span(selection, {span.begin + by, span.end + by}, run);
+}
+
+void reveal_token(Selection& selection, std::int32_t token, const RunRecord& run) {
+  const TokenSpan span = shown_span(selection, run.n_tokens());
+  if (span.contains(token)) return;
+  show_span(selection, {token - span.size() / 2, token - span.size() / 2 + span.size()}, run);
+}
+
+void follow_end(Selection& selection, const RunRecord& run) {
+  const int n = run.n_tokens();
+  selection.q.reset();
+  selection.play.on = false;
+  if (!selection.view.empty()) show_span(selection, {n - selection.view.size(), n}, run);
+}
+
+void play_on(Selection& selection, const RunRecord& run, double seconds) {
+  Playback& play = selection.play;
+  const int n = run.n_tokens();
+  if (!play.on || n == 0) return;
+  const TokenSpan span = selection.brush.empty() ? shown_span(selection, n) : clamp_span(selection.brush, n);
+  std::int32_t q = cursor(selection, run).q;
+  if (!selection.q || q < span.begin || q >= span.end) q = span.begin;  // from the end it begins again
+  play.carry += seconds * play.speed;
+  const double whole = std::floor(play.carry + 1e-9);  // ten tenths are one
+  play.carry -= whole;
+  std::int64_t next = q + static_cast<std::int64_t>(whole);
+  if (next >= span.end - 1) {
+    if (play.loop) {
+      next = span.begin + (next - span.begin) % span.size();
+    } else {
+      next = span.end - 1;
+      play.on = false;
+    }
+  }
+  scrub_to(selection, static_cast<std::int32_t>(next), run);
 }
 
 bool drawable(const ShownRun* shown) {

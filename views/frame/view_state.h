@@ -6,14 +6,24 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/core/record/run_record.h"
 #include "engine/core/study/retention_metrics.h"
+#include "views/figure/token_span.h"
 #include "views/figure/token_strip_figure.h"
 
 namespace kvscope::views {
 
-/// One selection for every view: what is hovered or clicked in one is marked in all.
+/// Time that goes on by itself; not a place that somebody would want to go back to.
+struct Playback {
+  bool on = false;
+  int speed = 30;  // queries a second
+  bool loop = false;
+  double carry = 0;  // part of a query that has passed
+};
+
+/// One selection for every view: what is hovered or clicked in one is marked in all. Plain data.
 struct Selection {
   int layer = 0;
   int kv_head = 0;
@@ -22,7 +32,30 @@ struct Selection {
   int hovered_token = -1;
   ColourMode colour = ColourMode::state;
   Metric metric = Metric::density;
+  TokenSpan view;        // queries and tokens that timeline, strip and deck show; empty: the whole run
+  bool at_edge = false;  // `view` moves with the end of a run that goes on
+  TokenSpan rows;        // tokens of the timeline's other axis; empty: all
+  TokenSpan brush;       // a range that was marked; empty: none
+  bool layers = false;   // the strip has layers as rows instead of flowing text
+  std::string find;      // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
+  Playback play;
 };
+
+/// The part of a run of `n` tokens that is shown: never empty.
+TokenSpan shown_span(const Selection& selection, int n);
+/// The same of the timeline's axis of tokens.
+TokenSpan shown_rows(const Selection& selection, int n);
+/// Shows that part, as far as the run has it. One that ends at the end of a run that goes on stays there.
+void show_span(Selection& selection, TokenSpan span, const RunRecord& run);
+/// Goes to query q. A view that showed the position before shows the new one too: it moves no further than it must, and
+/// not at all where a person has looked away.
+void scrub_to(Selection& selection, std::int32_t q, const RunRecord& run);
+/// Moves the part that is shown until the token is in it: to its middle, where it was not.
+void reveal_token(Selection& selection, std::int32_t token, const RunRecord& run);
+/// Follows the run's end again.
+void follow_end(Selection& selection, const RunRecord& run);
+/// Plays for `seconds`: up to the end of what is shown, then again from its begin or no more.
+void play_on(Selection& selection, const RunRecord& run, double seconds);
 
 /// A selection as one run has it: every index inside its bounds, q a query of it.
 struct Cursor {
@@ -48,7 +81,8 @@ struct ViewContext {
   const ShownRun* b = nullptr;  // null: no comparison
   Selection* selection = nullptr;
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
-  std::int32_t q() const;  // the scrub position, resolved against run A; -1 if there is no run
+  const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
+  std::int32_t q() const;                           // the scrub position, resolved against run A; -1 if there is no run
   /// The selection in run A, or in another run at A's scrub position: both are seen at the same query.
   Cursor cursor_in(const RunRecord& run) const;
 };

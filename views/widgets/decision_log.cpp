@@ -148,7 +148,7 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
   ImGui::TableNextColumn();
   ImGui::PushID(index);
   if (ImGui::Selectable(std::to_string(r.q).c_str(), r.q == head.q, ImGuiSelectableFlags_SpanAllColumns)) {
-    context.selection->q = r.q;
+    scrub_to(*context.selection, r.q, *head.run);
     context.selection->token = r.token;
   }
   const ItemRect rect = last_item();

@@ -3,32 +3,42 @@
 #include <algorithm>
 #include <cmath>
 
+#include "views/figure/figure_builder.h"
 #include "views/figure/state_colours.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/hit_marks.h"
 #include "views/widgets/imgui_compat.h"
 
 namespace kvscope::views {
 namespace {
 
-constexpr int kColumns = 1024, kRows = 32;
+constexpr int kRows = 32;
+constexpr int kSpeeds[] = {8, 30, 120, 500};                             // queries a second
+constexpr float kControls = 28, kLane = 12, kAxis = 16, kLeastMap = 24;  // design pixels
 
-/// Occupancy as a picture: sinks, long range and window stacked, one column a bin of queries.
-Image occupancy_image(const RunRecord& run, int layer, int kv_head, bool dark) {
+/// Occupancy as a picture: sinks, long range and window stacked, one column a bin of queries, which has their mean.
+Image occupancy_image(const RunRecord& run, int layer, int kv_head, int max_columns, bool dark) {
   const Occupancy occ = occupancy(run, layer, kv_head);
-  const int n = static_cast<int>(occ.sinks.size()), columns = std::min(std::max(n, 1), kColumns);
+  const int n = static_cast<int>(occ.sinks.size());
   int highest = 1;
   for (int q = 0; q < n; ++q) highest = std::max(highest, occ.sinks[q] + occ.long_range[q] + occ.window[q]);
-  Image image{{}, columns, kRows, std::vector<Colour>(static_cast<std::size_t>(columns) * kRows, Colour{0, 0, 0, 0})};
-  for (int c = 0; c < columns && n > 0; ++c) {
-    const int q = static_cast<int>(static_cast<std::int64_t>(c) * n / columns);
-    const auto level = [&](int tokens) {
-      return static_cast<int>(std::lround(static_cast<double>(tokens) / highest * kRows));
-    };
-    const int sinks = level(occ.sinks[q]), kept = level(occ.sinks[q] + occ.long_range[q]);
-    const int all = level(occ.sinks[q] + occ.long_range[q] + occ.window[q]);
-    for (int h = 0; h < all; ++h) {
-      const TokenState state = h < sinks ? TokenState::sink : h < kept ? TokenState::kept : TokenState::window;
-      image.pixels[static_cast<std::size_t>(kRows - 1 - h) * columns + c] = state_colour(state, dark);
+  const SpanCells cells({0, n}, max_columns);
+  Image image{
+      {}, cells.cells, kRows, std::vector<Colour>(static_cast<std::size_t>(cells.cells) * kRows, Colour{0, 0, 0, 0})};
+  for (int c = 0; c < cells.cells && n > 0; ++c) {
+    const TokenSpan bin = cells.tokens(c);
+    double sinks = 0, kept = 0, all = 0;
+    for (int q = bin.begin; q < bin.end; ++q) {
+      sinks += occ.sinks[q];
+      kept += occ.sinks[q] + occ.long_range[q];
+      all += occ.sinks[q] + occ.long_range[q] + occ.window[q];
+    }
+    const auto level = [&](double sum) { return static_cast<int>(std::lround(sum / bin.size() / highest * kRows)); };
+    for (int h = 0; h < level(all); ++h) {
+      const TokenState state = h < level(sinks)  ? TokenState::sink
+                               : h < level(kept) ? TokenState::kept
+                                                 : TokenState::window;
+      image.pixels[static_cast<std::size_t>(kRows - 1 - h) * cells.cells + c] = state_colour(state, dark);
     }
   }
   return image;
@@ -40,77 +50,228 @@ TimeDeck::TimeDeck(const ViewServices& services) : services_(services), map_(*se
 
 void TimeDeck::draw(ViewContext& context, float height) {
   const Theme& theme = *services_.theme;
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float button = theme.px(64);
-  const ImVec2 size{std::max(theme.px(40), ImGui::GetContentRegionAvail().x - button - theme.px(8)), height};
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.AddRectFilled(at, {at.x + size.x, at.y + size.y}, to_imgui(theme.palette.panel), theme.px(3));
-  if (drawable(context.a)) draw_mini_map(context, at, size);
-  list.AddRect(at, {at.x + size.x, at.y + size.y}, to_imgui(theme.palette.border), theme.px(3));
-
-  ImGui::InvisibleButton("scrub", size);
-  services_.items->add("timeline.scrub", item_rect(at, {at.x + size.x, at.y + size.y}));
-  if (drawable(context.a)) {
-    if (ImGui::IsItemActive()) {
-      const int n = context.a->run->n_tokens();
-      context.selection->q =
-          std::clamp(static_cast<int>((ImGui::GetIO().MousePos.x - at.x) / size.x * static_cast<float>(n)), 0, n - 1);
-    }
-    draw_playhead(context, at, size);
+  const bool full = drawable(context.a) && height >= theme.px(kControls + kLane + kLeastMap + kAxis);
+  const ImVec2 top = ImGui::GetCursorScreenPos();
+  if (full) draw_controls(context, theme.px(kControls - 4));
+  const float y = top.y + (full ? theme.px(kControls) : 0), lane = full ? theme.px(kLane) : 0;
+  const float right = top.x + std::max(theme.px(40), ImGui::GetContentRegionAvail().x);
+  const int n = drawable(context.a) ? context.a->run->n_tokens() : 1;
+  const Area map{{top.x, y + lane}, {right, top.y + height - (full ? theme.px(kAxis) : 0)}, n};
+  ImGui::SetCursorScreenPos(map.min);
+  draw_map(context, map);
+  if (!drawable(context.a)) return;
+  if (full) {
+    const Area bar{{top.x, y}, {right, y + lane - theme.px(2)}, n};
+    ImGui::SetCursorScreenPos(bar.min);
+    draw_viewport(context, bar, map);
+    draw_axis(context, map);
   }
-  ImGui::SameLine(0, theme.px(8));
-  const bool live = !context.selection->q;
+  draw_hit_marks(*services_.theme, context.hits, {0, n}, {map.min.x, map.min.y + theme.px(1)},
+                 {map.max.x, map.min.y + theme.px(8)});
+  draw_playhead(context, map);
+}
+
+void TimeDeck::draw_controls(ViewContext& context, float height) {
+  const Theme& theme = *services_.theme;
+  const FontScope font(theme.fonts.small);
+  Selection& selection = *context.selection;
+  const RunRecord& run = *context.a->run;
+  const auto button = [&](const char* label, const char* item, const char* hint, bool on = false) {
+    if (on) ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(theme.palette.accent));
+    const bool pressed = ImGui::Button(label, {0, height});
+    if (on) ImGui::PopStyleColor();
+    services_.items->add_text(item, last_item(), label);
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", hint);
+    ImGui::SameLine(0, theme.px(3));
+    return pressed;
+  };
+  const std::int32_t q = context.q();
+  if (button(selection.play.on ? "Pause" : "Play", "timeline.play", "Space", selection.play.on))
+    selection.play.on = !selection.play.on, selection.play.carry = 0;
+  if (button("<", "timeline.back", "One query back (,)")) scrub_to(selection, q - 1, run);
+  if (button(">", "timeline.on", "One query on (.)")) scrub_to(selection, q + 1, run);
+  const std::string speed = std::to_string(selection.play.speed) + " q/s";
+  if (button(speed.c_str(), "timeline.speed", "Queries a second; click for the next speed")) {
+    const auto* next = std::ranges::upper_bound(kSpeeds, selection.play.speed);
+    selection.play.speed = next == std::end(kSpeeds) ? kSpeeds[0] : *next;
+  }
+  if (button("Loop", "timeline.loop", "Play what is shown, or the marked range, again and again", selection.play.loop))
+    selection.play.loop = !selection.play.loop;
+  ImGui::SameLine(0, theme.px(12));
+  if (button("Go to", "timeline.go_to", "A token or query by its number (Ctrl+G)") && context.command)
+    context.command("go.to");
+  if (button("Find", "timeline.find", "Tokens by text or by what became of them (/)") && context.command)
+    context.command("find.open");
+  const bool zoomed = !selection.view.empty() || !selection.rows.empty();
+  if (zoomed && button("Fit", "timeline.fit", "Show the whole run (F)")) {
+    selection.rows = {};
+    show_span(selection, {}, run);
+  }
+  const bool live = !selection.q;
+  const char* label = live ? "live" : "to live";
+  const float width = theme.px(64), right = ImGui::GetWindowContentRegionMax().x;
+  draw_range_text(context, right - width - theme.px(10));
+  ImGui::SameLine(right - width);
   ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(live ? theme.palette.accent : theme.palette.muted));
-  if (ImGui::Button(live ? "live" : "to live", {button, height})) context.selection->q.reset();
+  if (ImGui::Button(label, {width, height})) follow_end(selection, run);
   ImGui::PopStyleColor();
   services_.items->add("timeline.live", last_item());
 }
 
-void TimeDeck::draw_mini_map(ViewContext& context, ImVec2 at, ImVec2 size) {
+/// What the views show, where there is room for it.
+void TimeDeck::draw_range_text(const ViewContext& context, float right) {
+  const int n = context.a->run->n_tokens();
+  const TokenSpan span = shown_span(*context.selection, n);
+  std::string text = span.size() >= n ? "all " + std::to_string(n) + " queries"
+                                      : "queries " + std::to_string(span.begin) + "–" + std::to_string(span.end - 1) +
+                                            " of " + std::to_string(n);
+  const float left = right - ImGui::CalcTextSize(text.c_str()).x;
+  if (left < ImGui::GetCursorPosX()) return;
+  ImGui::SameLine(left);
+  const float y = ImGui::GetCursorPosY();
+  ImGui::SetCursorPosY(y + services_.theme->px(4));
+  text_in(services_.theme->palette.muted, text);
+  services_.items->add_text("timeline.range", last_item(), text);
+  ImGui::SameLine();
+  ImGui::SetCursorPosY(y);
+}
+
+void TimeDeck::draw_map(ViewContext& context, const Area& map) {
+  const Theme& theme = *services_.theme;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRectFilled(map.min, map.max, to_imgui(theme.palette.panel), theme.px(3));
+  if (drawable(context.a)) draw_mini_map(context, map);
+  list.AddRect(map.min, map.max, to_imgui(theme.palette.border), theme.px(3));
+  ImGui::InvisibleButton("scrub", {map.width(), std::max(1.f, map.max.y - map.min.y)});
+  services_.items->add("timeline.scrub", item_rect(map.min, map.max));
+  if (!drawable(context.a)) return;
+  const bool hovered = ImGui::IsItemHovered();
+  if (ImGui::IsItemActive()) {
+    context.selection->play.on = false;
+    scrub_to(*context.selection, static_cast<std::int32_t>(map.token(ImGui::GetIO().MousePos.x)), *context.a->run);
+  }
+  mouse_.handle(context, map.min, map.max, hovered, SpanMouse::Shows::run);
+}
+
+void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
   const RunRecord& run = *context.a->run;
   const Cursor cursor = context.cursor_in(run);
-  if (rebuild_.due({RunKey(context.a), cursor.layer, cursor.kv_head, services_.theme->dark})) {
-    map_.set(occupancy_image(run, cursor.layer, cursor.kv_head, services_.theme->dark));
+  const int columns = std::max(1, static_cast<int>(map.width()));
+  if (rebuild_.due({RunKey(context.a), cursor.layer, cursor.kv_head, columns, services_.theme->dark})) {
+    map_.set(occupancy_image(run, cursor.layer, cursor.kv_head, columns, services_.theme->dark));
     rebuild_.done();
   }
-  map_.draw(*ImGui::GetWindowDrawList(), {at.x, at.y + 2}, {at.x + size.x, at.y + size.y - 1});
-  for (std::size_t i = 0; i < run.changes.size(); ++i) draw_flag(context, static_cast<int>(i), at, size);
+  map_.draw(*ImGui::GetWindowDrawList(), {map.min.x, map.min.y + 2}, {map.max.x, map.max.y - 1});
+  for (std::size_t i = 0; i < run.changes.size(); ++i) draw_flag(context, static_cast<int>(i), map);
   if (run.prompt_len > 0 && run.prompt_len < run.n_tokens()) {  // where the answer begins
-    const float x = std::floor(at.x + static_cast<float>(run.prompt_len) / static_cast<float>(run.n_tokens()) * size.x);
-    ImGui::GetWindowDrawList()->AddLine({x, at.y}, {x, at.y + size.y}, to_imgui(services_.theme->palette.muted));
+    const float x = std::floor(map.x(run.prompt_len));
+    ImGui::GetWindowDrawList()->AddLine({x, map.min.y}, {x, map.max.y}, to_imgui(services_.theme->palette.muted));
   }
+  tokens_per_pixel_mark(services_, "timeline.deck_tokens_per_pixel", {0, map.n}, map.width(),
+                        {map.max.x - services_.theme->px(3), map.min.y + services_.theme->px(3)});
 }
 
 /// Where the policy was changed.
-void TimeDeck::draw_flag(const ViewContext& context, int index, ImVec2 at, ImVec2 size) {
-  const RunRecord& run = *context.a->run;
-  const PolicyChange& change = run.changes[static_cast<std::size_t>(index)];
-  if (change.q >= run.n_tokens()) return;
+void TimeDeck::draw_flag(const ViewContext& context, int index, const Area& map) {
+  const PolicyChange& change = context.a->run->changes[static_cast<std::size_t>(index)];
+  if (change.q >= map.n) return;
   const Theme& theme = *services_.theme;
-  const float x = std::floor(at.x + static_cast<float>(change.q) / static_cast<float>(run.n_tokens()) * size.x);
-  const float side = theme.px(8);
+  const float x = std::floor(map.x(change.q)), side = theme.px(8);
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.AddLine({x, at.y}, {x, at.y + size.y}, to_imgui(theme.palette.warn));
-  list.AddTriangleFilled({x, at.y}, {x + side, at.y + side / 2}, {x, at.y + side}, to_imgui(theme.palette.warn));
-  services_.items->add("timeline.flag", index, item_rect({x, at.y}, {x + side, at.y + side}));
+  list.AddLine({x, map.min.y}, {x, map.max.y}, to_imgui(theme.palette.warn));
+  list.AddTriangleFilled({x, map.min.y}, {x + side, map.min.y + side / 2}, {x, map.min.y + side},
+                         to_imgui(theme.palette.warn));
+  services_.items->add("timeline.flag", index, item_rect({x, map.min.y}, {x + side, map.min.y + side}));
 }
 
-void TimeDeck::draw_playhead(ViewContext& context, ImVec2 at, ImVec2 size) {
+void TimeDeck::draw_axis(const ViewContext&, const Area& map) {
+  const Theme& theme = *services_.theme;
+  ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  float free_from = map.min.x;
+  for (const double v : nice_values(0, map.n, std::max(2, static_cast<int>(map.width() / theme.px(110))), true)) {
+    const std::string text = std::to_string(std::lround(v));
+    const float w = text_width(font, text.c_str()), x = map.x(v);
+    const float left = std::clamp(x - w / 2, map.min.x, map.max.x - w);
+    if (left < free_from) continue;
+    list.AddLine({x, map.max.y}, {x, map.max.y + theme.px(3)}, to_imgui(theme.palette.faint));
+    list.AddText(font, font_size(font) * 0.9f, {left, map.max.y + theme.px(2)}, to_imgui(theme.palette.faint),
+                 text.c_str());
+    free_from = left + w + theme.px(8);
+  }
+}
+
+void TimeDeck::draw_viewport(ViewContext& context, const Area& lane, const Area& map) {
+  const Theme& theme = *services_.theme;
+  const float height = lane.max.y - lane.min.y;
+  ImGui::InvisibleButton("viewport", {lane.width(), std::max(1.f, height)});
+  const bool hovered = ImGui::IsItemHovered();
+  drag_viewport(context, lane);
+  mouse_.handle(context, lane.min, lane.max, hovered, SpanMouse::Shows::run);
+  const TokenSpan span = shown_span(*context.selection, lane.n);
+  const float left = lane.x(span.begin), right = std::max(lane.x(span.end), left + theme.px(3));
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRectFilled(lane.min, lane.max, to_imgui(theme.palette.background), height / 2);
+  const Colour thumb = hovered || grip_ != Grip::none ? theme.palette.accent : theme.palette.faint;
+  list.AddRectFilled({left, lane.min.y}, {right, lane.max.y}, to_imgui(thumb), height / 2);
+  services_.items->add("timeline.viewport", item_rect({left, lane.min.y}, {right, lane.max.y}));
+  if (span.size() >= lane.n) return;
+  // Outside of what is shown the map is dimmed.
+  const ImU32 dim = to_imgui(with_alpha(theme.palette.background, 150));
+  list.AddRectFilled(map.min, {left, map.max.y}, dim);
+  list.AddRectFilled({right, map.min.y}, map.max, dim);
+  for (const float x : {left, right}) list.AddLine({x, map.min.y}, {x, map.max.y}, to_imgui(theme.palette.accent));
+}
+
+void TimeDeck::drag_viewport(ViewContext& context, const Area& lane) {
+  if (!ImGui::IsItemActive() && !ImGui::IsItemHovered()) {
+    grip_ = Grip::none;
+    return;
+  }
+  const RunRecord& run = *context.a->run;
+  const TokenSpan span = shown_span(*context.selection, lane.n);
+  const float x = ImGui::GetIO().MousePos.x, reach = services_.theme->px(6);
+  const double token = lane.token(x);
+  const float left = lane.x(span.begin), right = lane.x(span.end);
+  const bool wide = right - left > 3 * reach;
+  const Grip under = x < left + (wide ? reach : 0) && x > left - reach     ? Grip::begin
+                     : x > right - (wide ? reach : 0) && x < right + reach ? Grip::end
+                                                                           : Grip::body;
+  if (under != Grip::body || grip_ == Grip::begin || grip_ == Grip::end)
+    ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
+  if (!ImGui::IsItemActive()) {
+    grip_ = Grip::none;
+    return;
+  }
+  if (ImGui::IsItemActivated()) {
+    grip_ = under, grip_span_ = span, grip_token_ = token;
+    if (under == Grip::body && !span.contains(static_cast<std::int32_t>(token)))  // beside it: it comes there
+      grip_span_ = pan_span(span, lane.n, token - (span.begin + span.end) / 2.0);
+  }
+  const auto by = static_cast<std::int32_t>(std::lround(token - grip_token_));
+  const int least = std::min(kLeastSpan, lane.n);
+  TokenSpan next = grip_span_;
+  if (grip_ == Grip::begin) next.begin = std::clamp(next.begin + by, 0, next.end - least);
+  if (grip_ == Grip::end) next.end = std::clamp(next.end + by, next.begin + least, lane.n);
+  if (grip_ == Grip::body) next = pan_span(grip_span_, lane.n, by);
+  show_span(*context.selection, next, run);
+}
+
+void TimeDeck::draw_playhead(ViewContext& context, const Area& map) {
   const Theme& theme = *services_.theme;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const float n = static_cast<float>(context.a->run->n_tokens());
-  const float x = std::floor(at.x + (static_cast<float>(context.q()) + 0.5f) / n * size.x);
-  list.AddRectFilled({x - theme.px(1), at.y - theme.px(2)}, {x + theme.px(1), at.y + size.y + theme.px(2)},
+  const float x = std::floor(map.x(context.q() + 0.5));
+  list.AddRectFilled({x - theme.px(1), map.min.y - theme.px(2)}, {x + theme.px(1), map.max.y + theme.px(2)},
                      to_imgui(theme.palette.text));
-  list.AddCircleFilled({x, at.y - theme.px(2)}, theme.px(4), to_imgui(theme.palette.text));
+  list.AddCircleFilled({x, map.min.y}, theme.px(4), to_imgui(theme.palette.text));
   ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
   const std::string q = "q " + std::to_string(context.q());
   const float w = text_width(font, q.c_str()), pad = theme.px(4);
-  const float left = x + theme.px(5) + w + 2 * pad < at.x + size.x ? x + theme.px(5) : x - theme.px(5) - w - 2 * pad;
-  list.AddRectFilled({left, at.y + theme.px(2)}, {left + w + 2 * pad, at.y + theme.px(4) + font_size(font)},
+  const float left = x + theme.px(5) + w + 2 * pad < map.max.x ? x + theme.px(5) : x - theme.px(5) - w - 2 * pad;
+  list.AddRectFilled({left, map.min.y + theme.px(2)}, {left + w + 2 * pad, map.min.y + theme.px(4) + font_size(font)},
                      to_imgui(with_alpha(theme.palette.raised, 235)), theme.px(3));
-  list.AddText(font, font_size(font), {left + pad, at.y + theme.px(3)}, to_imgui(theme.palette.text), q.c_str());
-  services_.items->add("timeline.playhead", item_rect({x - theme.px(4), at.y}, {x + theme.px(4), at.y + size.y}));
+  list.AddText(font, font_size(font), {left + pad, map.min.y + theme.px(3)}, to_imgui(theme.palette.text), q.c_str());
+  services_.items->add("timeline.playhead", item_rect({x - theme.px(4), map.min.y}, {x + theme.px(4), map.max.y}));
 }
 
 }  // namespace kvscope::views

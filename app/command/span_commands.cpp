@@ -1,0 +1,136 @@
+// view.fit, view.zoom_*, view.pan_*, view.range, go.*: which part of the run is shown, and where one goes by number.
+
+#include <algorithm>
+#include <cctype>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+
+namespace kvscope::app {
+namespace {
+
+const RunRecord& run_of(const Session& session) { return *session.shown_a()->run; }
+
+void zoom(Session& session, double factor) {
+  const RunRecord& run = run_of(session);
+  views::Selection& selection = session.selection();
+  const views::TokenSpan span = views::shown_span(selection, run.n_tokens());
+  const std::int32_t q = views::cursor(selection, run).q;
+  // The keys zoom at the playhead where it is in sight.
+  const double at = span.contains(q) ? (q - span.begin + 0.5) / span.size() : 0.5;
+  views::show_span(selection, views::zoom_span(span, run.n_tokens(), factor, at), run);
+}
+
+void pan(Session& session, double share) {
+  const RunRecord& run = run_of(session);
+  const views::TokenSpan span = views::shown_span(session.selection(), run.n_tokens());
+  views::show_span(session.selection(), views::pan_span(span, run.n_tokens(), share * span.size()), run);
+}
+
+void fit(Session& session) {
+  session.selection().rows = {};
+  views::show_span(session.selection(), {}, run_of(session));
+}
+
+nlohmann::json set_range(Session& session, const nlohmann::json& arguments) {
+  const int n = run_of(session).n_tokens();
+  const int begin = integer_argument(arguments, "begin", 0), end = integer_argument(arguments, "end", n);
+  if (begin < 0 || end <= begin || begin >= n)
+    bad_argument("begin, end", "0 <= begin < end, begin below " + std::to_string(n));
+  views::show_span(session.selection(), {begin, std::min(end, n)}, run_of(session));
+  const views::TokenSpan shown = views::shown_span(session.selection(), n);
+  return {{"begin", shown.begin}, {"end", shown.end}};
+}
+
+void go_to(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  if (!has_argument(arguments, "q") && !has_argument(arguments, "token") && !has_argument(arguments, "layer") &&
+      !has_argument(arguments, "kv_head") && !has_argument(arguments, "place")) {
+    ui.go_to.emplace();
+    return;
+  }
+  const nlohmann::json wanted =
+      has_argument(arguments, "place") ? parse_place(text_argument(arguments, "place")) : arguments;
+  const RunRecord& run = run_of(session);
+  views::Selection& selection = session.selection();
+  const auto index = [&](const char* key, int n, int fallback) {
+    const int value = integer_argument(wanted, key, fallback);
+    if (has_argument(wanted, key) && (value < 0 || value >= n))
+      usage_error(key, std::to_string(value), "0 to " + std::to_string(n - 1));
+    return value;
+  };
+  const int layer = index("layer", run.evict_at.n_layers(), selection.layer);
+  const int kv_head = index("kv_head", run.evict_at.n_kv_heads(), selection.kv_head);
+  const int token = index("token", run.n_tokens(), selection.token), q = index("q", run.n_tokens(), -1);
+  selection.layer = layer, selection.kv_head = kv_head, selection.token = token;
+  if (has_argument(wanted, "token")) views::reveal_token(selection, token, run);
+  if (q >= 0) {
+    selection.play.on = false;
+    views::scrub_to(selection, q, run);
+    views::reveal_token(selection, q, run);
+  }
+}
+
+}  // namespace
+
+nlohmann::json parse_place(const std::string& text) {
+  nlohmann::json place = nlohmann::json::object();
+  const auto refuse = [&] {
+    usage_error("go to", "\"" + text + "\"", "a query's number, or t 812 (token), l 3 (layer), h 1 (head), q 900");
+  };
+  std::string key = "q";
+  for (std::size_t i = 0; i < text.size();) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (std::isdigit(c)) {
+      std::size_t end = i;
+      while (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) ++end;
+      if (end - i > 9 || key.empty()) refuse();
+      place[key] = std::stoi(text.substr(i, end - i));
+      key.clear();
+      i = end;
+    } else if (std::isalpha(c)) {
+      std::size_t end = i;
+      while (end < text.size() && std::isalpha(static_cast<unsigned char>(text[end]))) ++end;
+      const std::string word = text.substr(i, end - i);
+      if (word == "q" || word == "query")
+        key = "q";
+      else if (word == "t" || word == "token")
+        key = "token";
+      else if (word == "l" || word == "layer")
+        key = "layer";
+      else if (word == "h" || word == "head")
+        key = "kv_head";
+      else
+        refuse();
+      i = end;
+    } else if (c == ' ' || c == ',' || c == ':' || c == '=') {
+      ++i;
+    } else {
+      refuse();
+    }
+  }
+  if (place.empty()) refuse();
+  return place;
+}
+
+void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  const auto shown = [&session] { return session.shown_a() != nullptr; };
+  const auto add = [&](const char* id, const char* title, const char* group, const char* shortcut, Action action,
+                       const char* arguments = "") {
+    registry.add({id, title, group, shortcut, arguments, shown, std::move(action)});
+  };
+  add("view.fit", "Show the whole run", "Time", "F", [&session] { fit(session); });
+  add("view.zoom_in", "Zoom in", "Time", "= W Shift+= Shift++ +", [&session] { zoom(session, views::kZoomStep); });
+  add("view.zoom_out", "Zoom out", "Time", "- S", [&session] { zoom(session, 1 / views::kZoomStep); });
+  add("view.pan_left", "Move back in time", "Time", "A", [&session] { pan(session, -views::kPanStep); });
+  add("view.pan_right", "Move on in time", "Time", "D", [&session] { pan(session, views::kPanStep); });
+  add(
+      "view.range", "Show a part of the run", "Time", "",
+      [&session](const nlohmann::json& arguments) { return set_range(session, arguments); },
+      "begin, end: queries (the whole run)");
+  add(
+      "go.to", "Go to a token or query by number", "Time", "Ctrl+G",
+      [&session, &ui](const nlohmann::json& arguments) { go_to(session, ui, arguments); },
+      "q, token, layer, kv_head: numbers, or place: text (asks)");
+}
+
+}  // namespace kvscope::app

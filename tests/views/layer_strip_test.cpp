@@ -1,0 +1,268 @@
+// Layers by tokens: the numbers, the picture of any size, the pane, and that a huge run costs a frame what is on the screen.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <thread>
+
+#include "tests/support/random_run.h"
+#include "tests/views/view_stage.h"
+#include "views/cache_timeline_view.h"
+#include "views/figure/layer_strip_image.h"
+#include "views/figure/recipe.h"
+#include "views/token_strip_view.h"
+#include "views/widgets/time_deck.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+
+namespace {
+
+RunRecord growing() {
+  RunRecord run = random_run(7, {.prompt_len = 150, .n_new = 30});
+  run.status = RunStatus::running;
+  run.n_queries = 130;
+  for (int l = 0; l < 2; ++l) {
+    for (int h = 0; h < 3; ++h) run.evict_at.row(l, h).resize(static_cast<std::size_t>(100 + 10 * h));
+  }
+  return run;
+}
+
+/// A sink went, and a token that was still in the window.
+RunRecord evicted_early() {
+  RunRecord run = random_run(3);
+  run.evict_at.row(1, 0)[2] = 50;
+  run.evict_at.row(0, 0)[135] = 138;
+  run.evict_at.row(0, 1)[2] = 60;
+  return run;
+}
+
+/// As long as it says, without scores and oracle: every 4th token stays, others go once they leave the window.
+RunRecord synthetic_run(int n_layers, int n_kv_heads, int n_tokens) {
+  RunRecord run;
+  run.model.n_layers = n_layers, run.model.n_kv_heads = n_kv_heads;
+  run.model.n_heads = n_kv_heads;
+  run.policy = PolicySpec::parse("threshold:threshold=0.5,sinks=4,window=256");
+  run.n_positions = n_tokens;
+  run.prompt_len = n_tokens / 2;
+  run.ids.resize(static_cast<std::size_t>(n_tokens), 5);
+  for (int t = 0; t < n_tokens; ++t) run.pieces.push_back(t % 11 == 0 ? "key" : " word");
+  run.logprobs.resize(static_cast<std::size_t>(n_tokens), -1.f);
+  run.evict_at = LifetimeMap(n_layers, n_kv_heads);
+  for (int l = 0; l < n_layers; ++l) {
+    for (int h = 0; h < n_kv_heads; ++h) {
+      auto& row = run.evict_at.row(l, h);
+      row.resize(static_cast<std::size_t>(n_tokens));
+      for (int t = 0; t < n_tokens; ++t)
+        row[static_cast<std::size_t>(t)] = t < 4 || (t * 7 + l * 3 + h) % 4 == 0 ? kNever : t + 256;
+    }
+  }
+  run.status = RunStatus::complete;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("A cell of the strip of layers has the mean number of heads over the tokens that were chosen on") {
+  const RunRecord run =
+      GENERATE(random_run(3), evicted_early(), growing(), random_run(5, {.policy = "streaming:sinks=4,window=60"}));
+  const std::int32_t q = GENERATE(2, 90, 140, 179);
+  const TokenSpan span = GENERATE(TokenSpan{0, 180}, TokenSpan{37, 101});
+  const int columns = GENERATE(1, 13, 64, 500);
+  const SpanCells cells(span, columns);
+  const LayerStrip strip = layer_strip(run, q, cells);
+  REQUIRE(strip.columns == cells.cells);
+  for (int layer = 0; layer < strip.rows; ++layer) {
+    const HeadAtQuery head(run, layer, 0, q);
+    for (int c = 0; c < strip.columns; ++c) {
+      double sum = 0;
+      int n = 0;
+      for (std::int32_t t = cells.begin(c); t < cells.begin(c + 1); ++t) {
+        if (head.chosen(t)) sum += kept_heads(run, layer, t, q), ++n;
+      }
+      const float got = strip.heads[static_cast<std::size_t>(layer * strip.columns + c)];
+      CAPTURE(layer, c, n);
+      if (n == 0) {
+        REQUIRE(std::isnan(got));
+      } else {
+        REQUIRE(got == Approx(sum / n));
+      }
+    }
+  }
+}
+
+TEST_CASE("The strip of layers on the screen and the one on paper have the same colours") {
+  const RunRecord run = random_run(3);
+  const SpanCells cells({0, 150}, 2000);
+  const Image screen = layer_strip_image(layer_strip(run, 150, cells), 3, Colormap::viridis);
+  const BuiltFigure paper =
+      token_strip_figure(run, {.q = 150, .count = 150, .first = 0, .evictable_only = false, .bands = 1}, {});
+  const Image* image = nullptr;
+  for (const Primitive& item : paper.figure.items) {
+    const auto* found = std::get_if<Image>(&item);  // the colour bar is one too
+    if (found != nullptr && found->columns == 150) image = found;
+  }
+  REQUIRE(image != nullptr);
+  CHECK((image->pixels == screen.pixels));
+}
+
+TEST_CASE("On paper too, a column of several tokens has their mean, and the numbers behind it are the columns'") {
+  const RunRecord run = synthetic_run(2, 4, 5000);
+  const BuiltFigure built =
+      token_strip_figure(run, {.count = 5000, .first = 0, .evictable_only = false, .bands = 1, .labels = false}, {});
+  CHECK(built.figure.panel("strip")->columns == kMaxStripColumns);
+  CHECK(built.data.n_rows() == 2u * kMaxStripColumns);
+  CHECK(built.caption.find("3 tokens at most") != std::string::npos);
+  std::int64_t tokens = 0;
+  for (const FigureColumn& column : built.data.columns) {
+    if (column.name == "tokens")
+      for (const std::int64_t n : std::get<std::vector<std::int64_t>>(column.values)) tokens += n;
+  }
+  CHECK(tokens == 2 * 5000);
+}
+
+TEST_CASE("The strip shows text or layers, and its figure shows what it shows") {
+  Stage<TokenStripView> s(random_run(3), {.q = 150});
+  s.draw();
+  CHECK(s.has("strip.token.0"));
+  s.window.click("strip.rows.1", [&] { s.view.draw(s.context); });
+  CHECK(s.selection.layers);
+  CHECK_FALSE(s.has("strip.token.0"));
+  CHECK(s.has("layers.strip"));
+  CHECK(s.text("strip.title") == "KV heads retaining each token, by layer");
+  CHECK(s.view.layer_picture().is_current());
+  s.selection.view = {20, 120};
+  s.draw();
+  const auto figure = s.view.figure(s.context);
+  REQUIRE(figure);
+  const auto& options = std::get<TokenStripOptions>(figure->options);
+  CHECK(options.layer == -1);
+  CHECK(options.q == 150);
+  CHECK(options.first == 20);
+  CHECK(options.count == 100);
+  CHECK(options.bands == 1);
+  CHECK_FALSE(options.evictable_only);
+  s.selection.q = 70;  // no more than was read
+  s.draw();
+  CHECK(std::get<TokenStripOptions>(s.view.figure(s.context)->options).count == 51);
+}
+
+TEST_CASE("A click in the strip of layers selects layer and token, the card says how many heads retain it") {
+  Stage<TokenStripView> s(random_run(3), {.q = 150, .layers = true});
+  s.selection.view = {20, 60};
+  s.draw();
+  const auto rect = *s.window.items.find("layers.strip");
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {rect.x + rect.w * (10.5f / 40), rect.y + rect.h * 0.75f};
+  for (const bool down : {false, true, false}) {
+    io.MouseDown[0] = down;
+    s.draw(1);
+  }
+  CHECK(s.selection.layer == 1);
+  CHECK(s.selection.token == 30);
+  CHECK(s.selection.hovered_token == 30);
+  CHECK(s.text("layers.card") ==
+        "layer 1: " + std::to_string(kept_heads(*s.a.run, 1, 30, 150)) + " of 3 KV heads retain it");
+  CHECK_FALSE(s.has("layers.tokens_per_pixel"));
+  io.MouseWheel = 2;
+  s.draw(1);
+  io.MouseWheel = 0;
+  CHECK(shown_span(s.selection, 180).size() == Approx(40 * 0.64).margin(1));
+  CHECK(shown_span(s.selection, 180).contains(30));
+}
+
+TEST_CASE("Text follows the scrub position, and stays where a person scrolled it") {
+  Stage<TokenStripView> s(synthetic_run(1, 2, 6000), {.q = 0});
+  s.draw();
+  REQUIRE(s.view.n_lines() > 150);
+  CHECK(s.has("strip.token.0"));
+  s.selection.q = 3000;
+  s.draw();
+  CHECK(s.has("strip.token.3000"));
+  s.selection.q = 3001;
+  s.draw();
+  const auto before = s.window.items.find("strip.token.3001");
+  s.selection.q = 3002;
+  s.draw();
+  CHECK(s.window.items.find("strip.token.3001")->y == before->y);  // in sight already: nothing jumps
+  ImGui::GetIO().MousePos = {before->x, before->y};
+  for (int i = 0; i < 30; ++i) {
+    ImGui::GetIO().MouseWheel = 5;
+    s.draw(1);
+  }
+  ImGui::GetIO().MouseWheel = 0;
+  s.draw();
+  REQUIRE_FALSE(s.has("strip.token.3002"));
+  s.selection.q = 4000;
+  s.draw();
+  CHECK_FALSE(s.has("strip.token.4000"));
+  s.selection.q.reset();  // following again, and scrubbing again
+  s.draw();
+  s.selection.q = 5000;
+  s.draw();
+  CHECK(s.has("strip.token.5000"));
+  s.selection.view = {1000, 1400};  // the other views went there
+  s.draw();
+  CHECK(s.has("strip.token.1000"));
+}
+
+TEST_CASE("What was found is marked in the text") {
+  Stage<TokenStripView> s(random_run(3));
+  const std::vector<std::int32_t> hits{3, 17};
+  s.context.hits = &hits;
+  s.draw();
+  CHECK(s.has("strip.hit.3"));
+  CHECK(s.has("strip.hit.17"));
+  CHECK_FALSE(s.has("strip.hit.4"));
+}
+
+TEST_CASE("36 layers, 8 heads and 131072 tokens are zoomed and moved with the work of what is on the screen") {
+  constexpr int kTokens = 131072, kFrames = 40;
+  HeadlessWindow window(true, {1400, 700});
+  const ShownRun a = shown(synthetic_run(36, 8, kTokens));
+  Selection selection{.layers = true};
+  ViewContext context{&a, nullptr, &selection, nullptr};
+  TokenStripView strip(window.services);
+  CacheTimelineView timeline(window.services);
+  TimeDeck deck(window.services);
+  const auto draw = [&] {
+    for (const auto& [name, view] : {std::pair<const char*, View*>{"a", &strip}, {"b", &timeline}}) {
+      ImGui::BeginChild(name, {690, 500});
+      view->draw(context);
+      ImGui::EndChild();
+      ImGui::SameLine();
+    }
+    ImGui::NewLine();
+    deck.draw(context, 130);
+  };
+  window.frame(draw);
+  const auto settle = [&] {
+    for (int i = 0; i < 2000 && !strip.layer_picture().is_current(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      window.frame(draw);
+    }
+    REQUIRE(strip.layer_picture().is_current());
+  };
+  settle();
+  CHECK(strip.layer_picture().n_looked_at() == 0);  // all of it beside the window
+
+  std::int64_t most_pixels = 0, most_looked_at = 0;
+  int most_vertices = 0;
+  for (int i = 0; i < kFrames; ++i) {
+    const std::int64_t pixels = window.textures.n_pixels(), looked_at = strip.layer_picture().n_looked_at();
+    const TokenSpan span = shown_span(selection, kTokens);
+    show_span(selection, i < kFrames / 2 ? zoom_span(span, kTokens, 0.6, 0.3) : pan_span(span, kTokens, 3), *a.run);
+    if (i == kFrames / 2) show_span(selection, {40000, 90000}, *a.run);
+    if (i > 3 * kFrames / 4) scrub_to(selection, 40000 + 500 * i, *a.run);
+    window.frame(draw);
+    most_pixels = std::max(most_pixels, window.textures.n_pixels() - pixels);
+    most_looked_at = std::max(most_looked_at, strip.layer_picture().n_looked_at() - looked_at);
+    most_vertices = std::max(most_vertices, window.n_vertices());
+  }
+  CHECK(most_pixels < 1400 * 700);
+  CHECK(most_looked_at <= LayerStripPicture::kAtOnce);
+  CHECK(most_vertices < 40000);
+  show_span(selection, {40000, 90000}, *a.run);
+  selection.q = 80000;
+  settle();
+  CHECK(window.items.text("layers.tokens_per_pixel")->ends_with(" tokens/px"));
+}

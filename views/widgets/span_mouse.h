@@ -1,0 +1,37 @@
+#pragma once
+// Zooming and panning with the mouse, the same in every view that has time along its x axis.
+
+#include <imgui.h>
+
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
+
+namespace kvscope::views {
+
+/// Wheel zooms at the cursor, Shift+wheel and a sideways wheel scroll, the right or middle button drags, a double click
+/// fits. With rows, Ctrl+wheel zooms these, and a drag moves both. One object a view: it remembers the drag.
+class SpanMouse {
+ public:
+  enum class Shows : std::uint8_t {
+    view,  // the area shows the selection's span: what is under the mouse is dragged along
+    run    // it shows the whole run, in which the span is moved
+  };
+  /// `hovered`: the mouse is over the area and nothing lies on it.
+  void handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, Shows shows = Shows::view,
+              bool with_rows = false);
+
+ private:
+  void wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows);
+  void drag(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows);
+
+  int button_ = -1;  // that drags
+  TokenSpan span_, rows_;
+};
+
+/// "12 tokens/px" where more than one falls on a pixel, with its right end at `right`; else nothing. Item `item`.
+void tokens_per_pixel_mark(const ViewServices& services, const char* item, TokenSpan span, float width,
+                           ImVec2 right_top);
+/// The same as text; empty where every token has a pixel.
+std::string tokens_per_pixel(TokenSpan span, float width);
+
+}  // namespace kvscope::views
