@@ -56,6 +56,9 @@ class Session {
   /// Has policies decide by the gate of that name before any other of its kind: the model is loaded again unless the
   /// engine has it in that place. Throws Error (usage) for a name that is not there, or while a run is in progress.
   void use_gate(const std::string& name);
+  /// Reads a gate's file or folder in the background and, if it goes with the open model, loads it and sets a policy that
+  /// reads it; else a banner says why not. Throws Error (usage) without a model and while a run is in progress.
+  void add_gate(const std::string& path);
   /// The gate by which the present policy decides; nullptr if it reads none, or none that was found.
   const GateFacts* used_gate() const;
   bool is_used(const GateFacts& gate) const { return used_gate() == &gate; }
@@ -103,6 +106,11 @@ class Session {
   void restore(const nlohmann::json& json, const std::string& file);
 
  private:
+  /// The tokenizer and the gates of the model's folder.
+  void look_at_model();
+  void take_gate(const GateFacts& facts);
+  /// Those that were given for every model, and before them those added to this one.
+  std::vector<std::string> gates_beside() const;
   void start(RunRequest request, RunList::Place place);
   void raise_budget(RunRequest& request);
   PolicySpec policy_on_model(const PolicySpec& asked) const;
@@ -122,6 +130,8 @@ class Session {
   ShownRuns shown_;
   views::Selection selection_;
   std::vector<std::string> given_gates_;  // of every model: --gate
+  std::vector<std::string> added_gates_;  // of the model added_to_, the last in front
+  std::string added_to_;
   ModelGates gates_;
   EngineLink engine_;
   Preview preview_;

@@ -47,8 +47,8 @@ bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size
   ImGui::EndDisabled();
   if (primary) ImGui::PopStyleColor(4);
   panel.item(std::string("button.") + id);
-  const std::string keys = first_shortcut(*command);
-  tooltip(panel, keys.empty() ? command->title : command->title + "   " + keys);
+  const std::string keys = first_shortcut(*command), why = panel.commands.refusal(*command);
+  tooltip(panel, (keys.empty() ? command->title : command->title + "   " + keys) + (why.empty() ? "" : "\n" + why));
   if (pressed) panel.run(id);
   return pressed;
 }

@@ -7,6 +7,7 @@
 
 #include "app/window/panel.h"
 #include "engine/core/policy/gates_of_model.h"
+#include "engine/core/policy/run_problems.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
@@ -94,6 +95,18 @@ void draw_heads_note(Panel& panel, const PolicySpec& policy) {
   panel.services.items->add_text("policy.heads_note", views::last_item(), note);
 }
 
+/// Where a scorer fixes the window it is not moved, and says why.
+bool draw_locked(Panel& panel, const ParameterInfo& info, double value) {
+  if (info.name != "window" || !panel.session.engine().model()) return false;
+  const auto fixed = fixed_window(panel.session.parameters().policy, panel.session.engine().gates());
+  if (!fixed || value != *fixed) return false;
+  const std::string words = std::to_string(*fixed) + ": the delay this scorer was trained with";
+  const views::FontScope font(panel.theme().fonts.small);
+  wrapped_text_in(panel.theme().palette.muted, words);
+  panel.services.items->add_text("policy.window.locked", views::last_item(), words);
+  return true;
+}
+
 // Whoever overrides a number that a gate was trained with should see that he does.
 void draw_gates_own(Panel& panel, const ParameterInfo& info) {
   if (!panel.session.engine().model()) return;
@@ -114,8 +127,9 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   text_in(panel.theme().palette.muted, title);
   tooltip(panel, info.definition);
   ImGui::SameLine(panel.px(110));
-  ImGui::SetNextItemWidth(info.may_be_share ? -panel.px(44) : -1);
   double value = policy.value(info.name);
+  if (draw_locked(panel, info, value)) return;
+  ImGui::SetNextItemWidth(info.may_be_share ? -panel.px(44) : -1);
   const bool used = policy_of(policy).uses(policy, info.name);
   ImGui::BeginDisabled(!used);
   const std::string text = value_text(info, value, panel.session.n_positions());

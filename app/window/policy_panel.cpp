@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/process/gates.h"
+#include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
 #include "engine/core/policy/least_budget.h"
@@ -175,14 +176,8 @@ void draw_preview_note(Panel& panel) {
   Session& session = panel.session;
   const auto& palette = panel.theme().palette;
   const views::FontScope font(panel.theme().fonts.small);
-  try {
-    if (const int n = session.n_positions(); n > 0) with_least_budget(session.policy_in_effect(), n).geometry(n);
-  } catch (const Error& error) {
-    const std::string words = std::string("This policy cannot run: ") + error.what();
-    wrapped_text_in(palette.bad, words);
-    panel.services.items->add_text("policy.refusal", views::last_item(), words);
-    return;
-  }
+  if (const auto list = obstacles(session, RunKind::start); !list.empty() && !list.front().passes)
+    return draw_obstacles(panel, list);
   if (session.run_in_progress()) {
     if (ImGui::SmallButton("Apply to the run")) panel.run("run.apply_policy");
     panel.item("button.run.apply_policy");
