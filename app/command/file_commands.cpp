@@ -96,6 +96,11 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
                     session.add_gate(text_argument(arguments, "path"));
                   }
                 }});
+  registry.add(
+      {"gate.use", "Decide by a gate of this model", "Policy", "", "name: name",
+       [&session] { return !session.gates().found().empty() && !session.run_in_progress(); },
+       [&session](const nlohmann::json& arguments) { session.choose_gate(text_argument(arguments, "name")); }});
+  registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
   registry.add({"session.save", "Save prompt, policy and open traces for the next start", "File", "", "", nullptr,
                 [&session] { save_session(session, false); }});
 }

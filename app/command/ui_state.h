@@ -24,6 +24,7 @@ struct UiState {
   bool left = true, right = true, bottom = true;
   std::string maximised;  // view id, empty for the cockpit
   bool palette = false, help = false, log = false;
+  bool models = false;  // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
   std::string clipboard;                // text to be put there by the window
   std::vector<std::string> popup_keys;  // typed while a popup is open: "up", "down", "enter"

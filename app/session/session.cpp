@@ -18,6 +18,7 @@ Session::Session(Options options)
       next_run_(revision_, background_),
       given_gates_(options.gates),
       gates_(revision_, background_, [this] { fit_policy(); }),
+      models_(revision_, background_),
       engine_({.command = options.engine_command,
                .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
                .wake = options.wake,

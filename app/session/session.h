@@ -14,6 +14,7 @@
 #include "app/session/files.h"
 #include "app/session/messages.h"
 #include "app/session/model_gates.h"
+#include "app/session/model_list.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
 #include "app/session/run_list.h"
@@ -51,6 +52,7 @@ class Session {
   void clamp_selection();
 
   void open_model(const std::string& path);
+  ModelList& models() { return models_; }
   /// Gates that go with the open model, as far as this machine can see.
   const ModelGates& gates() const { return gates_; }
   /// Has policies decide by the gate of that name before any other of its kind: the model is loaded again unless the
@@ -59,6 +61,8 @@ class Session {
   /// Reads a gate's file or folder in the background and, if it goes with the open model, loads it and sets a policy that
   /// reads it; else a banner says why not. Throws Error (usage) without a model and while a run is in progress.
   void add_gate(const std::string& path);
+  /// The same, and sets a policy that reads it unless the present one does.
+  void choose_gate(const std::string& name);
   /// The gate by which the present policy decides; nullptr if it reads none, or none that was found.
   const GateFacts* used_gate() const;
   bool is_used(const GateFacts& gate) const { return used_gate() == &gate; }
@@ -133,6 +137,7 @@ class Session {
   std::vector<std::string> added_gates_;  // of the model added_to_, the last in front
   std::string added_to_;
   ModelGates gates_;
+  ModelList models_;
   EngineLink engine_;
   Preview preview_;
   Worker background_;  // last: its thread ends before what its jobs refer to

@@ -63,4 +63,11 @@ void Session::take_gate(const GateFacts& facts) {
   messages_.notify("loading the gate " + facts.gate.name + " (" + facts.kind + ")");
 }
 
+void Session::choose_gate(const std::string& name) {
+  use_gate(name);
+  const GateFacts* gate = gates_.find(name);
+  if (gate->kind == "lora" || reads_gate(parameters().policy, gate->kind)) return;
+  set_policy(policy_for(gate->kind));
+}
+
 }  // namespace kvscope::app

@@ -1,41 +1,15 @@
 // The bar at the top: menu, model, run and cancel, comparison, palette.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
-#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {
-
-using views::text_in;
-
-// Model and device, one line each.
-void draw_model(Panel& panel) {
-  const auto& palette = panel.theme().palette;
-  const auto& model = panel.session.engine().model();
-  const EngineState state = panel.session.engine().state();
-  std::string name = "No model", detail = "open one with Ctrl+O";
-  if (model) {
-    name = model->name;
-    detail = std::to_string(model->n_layers) + " layers × " + std::to_string(model->n_kv_heads) + " KV heads, " +
-             fixed_text(static_cast<double>(model->n_parameters) / 1e6, 1) + " M parameters, " + model->dtype + " on " +
-             model->device;
-  } else if (state == EngineState::starting || state == EngineState::loading) {
-    name = "Loading";
-    detail = panel.session.engine().model_path();
-  } else if (state == EngineState::dead) {
-    name = "Engine stopped", detail = "runs and traces stay open";
-  }
-  ImGui::BeginGroup();
-  draw_text(panel.theme().fonts.bold, palette.text, name);
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
-  draw_text(panel.theme().fonts.small, palette.muted, detail);
-  ImGui::EndGroup();
-}
 
 // The one that is possible now and most to the point stands out: Stop while a run goes on, Decode again beside a preview.
 void draw_actions(Panel& panel, const std::vector<Obstacle>& in_the_way, bool narrow) {
@@ -56,7 +30,6 @@ void draw_search(Panel& panel, float width) {
   const auto& palette = panel.theme().palette;
   const float height = panel.px(32);
   const bool wide = width > panel.px(200);
-  ImGui::SameLine(ImGui::GetWindowWidth() - width - panel.px(14));
   ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(palette.muted));
   ImGui::PushStyleVar(ImGuiStyleVar_ButtonTextAlign, {wide ? 0.06f : 0.5f, 0.5f});
   if (ImGui::Button(wide ? "Search commands             Ctrl+K" : "Ctrl+K", {width, height})) panel.run("palette.open");
@@ -92,13 +65,10 @@ void draw_command_bar(Panel& panel) {
     ImGui::SameLine(0, panel.px(22));
   }
   if (!told || room > model + panel.px(380)) {
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    ImGui::SetCursorPosY(top - panel.px(3));
-    ImGui::PushClipRect({at.x, 0}, {ImGui::GetWindowPos().x + left + room, at.y + panel.px(60)}, true);
-    draw_model(panel);
-    ImGui::PopClipRect();
+    ImGui::SetCursorPosY(top - panel.px(4));
+    draw_model(panel, told ? model : std::min(room, panel.px(440)));
   }
-  ImGui::SetCursorPosY(top);
+  ImGui::SetCursorPos({bar - search - panel.px(14), top});
   draw_search(panel, search);
 }
 

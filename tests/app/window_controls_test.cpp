@@ -183,8 +183,7 @@ TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny samp
   window.wait({{"/model", "smollm2-135m"}});
   CHECK(window.state()["parameters"]["raw"] == false);
   CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("A key-value cache keeps"));
-  window.click("button.menu");
-  window.click("menu.Models");
+  window.click("button.models");
   window.click("menu.model.kvscope-tiny");
   window.wait({{"/model", "kvscope-tiny"}});
   window.wait({{"/parameters/raw", true}});  // it has no template

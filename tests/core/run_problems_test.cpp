@@ -138,3 +138,21 @@ TEST_CASE("Every policy at every small size either runs or says what is wrong, a
     }
   }
 }
+
+TEST_CASE("Each policy needs nothing, attention or a gate, and says whether the gate is there", "[core][policy]") {
+  const auto need = [](const char* name) { return need_of(PolicySpec::parse(name)); };
+  for (const char* name : {"full", "streaming", "random", "hybrid:heads=a"}) CHECK(need(name) == PolicyNeed::nothing);
+  for (const char* name : {"tova", "h2o", "snapkv", "expected-attention", "quest", "oracle"}) {
+    CAPTURE(name);
+    CHECK(need(name) == PolicyNeed::attention);
+  }
+  for (const char* name : {"kvpop", "sp-kv", "wg-kv", "dms", "kvzap", "duo", "top-k", "threshold"}) {
+    CAPTURE(name);
+    CHECK(need(name) == PolicyNeed::gate);
+  }
+  const GatesOfModel gates = delayed_scorer();
+  CHECK(has_gate_for(PolicySpec::parse("kvpop"), gates));
+  CHECK_FALSE(has_gate_for(PolicySpec::parse("sp-kv"), gates));
+  CHECK_FALSE(has_gate_for(PolicySpec::parse("duo"), gates));
+  CHECK(has_gate_for(PolicySpec::parse("full"), gates));
+}

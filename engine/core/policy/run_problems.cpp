@@ -128,6 +128,20 @@ std::optional<int> fixed_window(const PolicySpec& asked, const GatesOfModel& gat
   return gate != nullptr && gate->delay > 1 ? std::optional(gate->delay) : std::nullopt;
 }
 
+PolicyNeed need_of(const PolicySpec& spec) {
+  const Policy& policy = policy_of(spec);
+  const RetentionPlan plan = policy.plan(spec, {});
+  if (plan.source == ScoreSource::gate || policy.reads_heads(spec)) return PolicyNeed::gate;
+  const bool watches = !plan.eviction.empty() || plan.admission == Admission::least || plan.selection.tokens > 0;
+  return watches || plan.source == ScoreSource::future ? PolicyNeed::attention : PolicyNeed::nothing;
+}
+
+bool has_gate_for(const PolicySpec& spec, const GatesOfModel& gates) {
+  const Policy& policy = policy_of(spec);
+  if (policy.reads_heads(spec) && !gates.heads) return false;
+  return !reads_scores(spec) || gates.scorer(policy.info.gates) != nullptr;
+}
+
 std::string gate_kinds_in_words(std::span<const std::string_view> kinds) {
   if (kinds.empty()) return "a scorer or gate of any kind";
   std::string text = "a gate of kind ";

@@ -41,6 +41,16 @@ bool goes_with_delay(int window, int delay);
 /// The window that the policy's scorer fixes; nothing where any will do, or no gate says its delay.
 std::optional<int> fixed_window(const PolicySpec& asked, const GatesOfModel& gates);
 
+/// What a policy decides by, as far as somebody has to provide it.
+enum class PolicyNeed {
+  nothing,    // position, chance
+  attention,  // of the queries that it sees, or of those to come
+  gate        // scores of a scorer or gate, or the heads of a directory
+};
+PolicyNeed need_of(const PolicySpec& spec);
+/// Whether the gates have what a policy of PolicyNeed::gate reads.
+bool has_gate_for(const PolicySpec& spec, const GatesOfModel& gates);
+
 /// "a gate of kind wg_kv", "a scorer or gate of any kind".
 std::string gate_kinds_in_words(std::span<const std::string_view> kinds);
 
