@@ -58,7 +58,8 @@ nlohmann::json CommandRegistry::execute(std::string_view id, const nlohmann::jso
   const Command* command = find(id);
   if (!command) usage_error(std::string(id), "no such command", "", "the palette (Ctrl+K) lists all");
   if (!enabled(*command)) {
-    usage_error(std::string(id), "not possible now");
+    const std::string why = refusal(*command);
+    usage_error(std::string(id), why.empty() ? "not possible now" : "not possible now: " + why);
   }
   return command->run(arguments);
 }

@@ -56,6 +56,7 @@ struct Command {
   std::string arguments;          // what `run` takes, for the help: "policy: text"; empty for none
   std::function<bool()> enabled;  // null: always
   Action run;
+  std::function<std::string()> why_not = nullptr;  // besides: a sentence while it is not possible, else empty
 };
 
 class CommandRegistry {
@@ -66,7 +67,11 @@ class CommandRegistry {
   const Command* find(std::string_view id) const;
   /// The enabled or disabled command of that key; nullptr if there is none.
   const Command* find(const Shortcut& shortcut) const;
-  bool enabled(const Command& command) const { return !command.enabled || command.enabled(); }
+  bool enabled(const Command& command) const {
+    return (!command.enabled || command.enabled()) && refusal(command).empty();
+  }
+  /// Why it is not possible now, a sentence; empty where it is, or nothing is known but that it is not.
+  std::string refusal(const Command& command) const { return command.why_not ? command.why_not() : std::string(); }
   /// Throws Error (usage) for an unknown id (naming what comes close) and for a command that is not possible now.
   nlohmann::json execute(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object()) const;
 

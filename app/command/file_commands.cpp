@@ -3,6 +3,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
+#include "app/process/path_kind.h"
 #include "app/session/autosave.h"
 
 namespace kvscope::app {
@@ -10,18 +11,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder is a model, a .txt a prompt, all else a trace: what is dropped or named on the command line.
-void open_anything(Session& session, const CommandRegistry& registry, const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return session.open_model(model_folder(path));
-  const nlohmann::json arguments = {{"path", path}};
-  if (fs::is_directory(path, error)) {
-    session.open_model(path);
-  } else if (fs::path(path).extension() == ".txt") {
-    registry.execute("prompt.set", arguments);
-  } else {
-    session.open_trace(path);
+void open_as(PathKind kind, Session& session, const CommandRegistry& registry, const std::string& path) {
+  switch (kind) {
+    case PathKind::model:
+      return session.open_model(model_folder_or(path));
+    case PathKind::gate:
+      return session.add_gate(path);
+    case PathKind::trace:
+      return session.open_trace(path);
+    case PathKind::prompt:
+      registry.execute("prompt.set", {{"path", path}});
+      return session.files().remember(path);
+    case PathKind::unknown:
+      throw Error({.file = path,
+                   .found = "a folder with neither a model nor a gate",
+                   .expected = "config.json of a model, or a gate's files"});
+    case PathKind::missing:
+      model_folder(path);  // says what there is
   }
+}
+
+// What is dropped or named on the command line. A slow disk must not stop the window: it is looked at elsewhere.
+void open_anything(Session& session, const CommandRegistry& registry, const std::string& path) {
+  session.files().in_background("open " + path, [&session, &registry, path]() -> Worker::Finish {
+    return [&session, &registry, path, kind = kind_of_path(path)] { open_as(kind, session, registry, path); };
+  });
 }
 
 }  // namespace
@@ -35,12 +49,12 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
 
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
-  registry.add({"file.open", "Open model, trace or prompt", "File", "Ctrl+O", "path: file or folder", nullptr,
+  registry.add({"file.open", "Open model, gate, trace or prompt", "File", "Ctrl+O", "path: file or folder", nullptr,
                 [&session, &ui, &registry](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
-                                    {.title = "Open model, trace or prompt",
+                                    {.title = "Open model, gate, trace or prompt",
                                      .command = "file.open",
-                                     .hint = "a model's folder, a trace (.h5) or a prompt (.txt)"})) {
+                                     .hint = "a model's folder, a gate, a trace (.h5) or a prompt (.txt)"})) {
                     open_anything(session, registry, text_argument(arguments, "path"));
                   }
                 }});
@@ -72,6 +86,21 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
          session.save_trace(integer_argument(arguments, "id", session.a()->id), text_argument(arguments, "path"),
                             flag_argument(arguments, "overwrite", false));
        }});
+  registry.add({"gate.open", "Load a gate", "File", "", "path: file or folder",
+                [&session] { return !session.engine().model_path().empty() && !session.run_in_progress(); },
+                [&session, &ui](const nlohmann::json& arguments) {
+                  if (!ask_for_path(ui, arguments,
+                                    {.title = "Load a gate",
+                                     .command = "gate.open",
+                                     .hint = "a gate's file or folder, made for this model"})) {
+                    session.add_gate(text_argument(arguments, "path"));
+                  }
+                }});
+  registry.add(
+      {"gate.use", "Decide by a gate of this model", "Policy", "", "name: name",
+       [&session] { return !session.gates().found().empty() && !session.run_in_progress(); },
+       [&session](const nlohmann::json& arguments) { session.choose_gate(text_argument(arguments, "name")); }});
+  registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
   registry.add({"session.save", "Save prompt, policy and open traces for the next start", "File", "", "", nullptr,
                 [&session] { save_session(session, false); }});
 }

@@ -2,27 +2,31 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/session/obstacles.h"
 
 namespace kvscope::app {
 namespace {
 
 void add_decode_commands(CommandRegistry& registry, Session& session) {
-  const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
-  const auto idle_with_a = [&session, idle] { return idle() && session.shown_a() != nullptr; };
-  registry.add(
-      {"run.start", "Run the prompt", "Run", "Ctrl+R Ctrl+Enter", "", idle, [&session] { session.start_run(); }});
+  const auto add = [&](const char* id, const char* title, const char* keys, RunKind kind, Action action) {
+    registry.add({.id = id,
+                  .title = title,
+                  .group = "Run",
+                  .shortcut = keys,
+                  .run = std::move(action),
+                  .why_not = [&session, kind] { return why_not(session, kind); }});
+  };
+  add("run.start", "Run the prompt", "Ctrl+R Ctrl+Enter", RunKind::start, [&session] { session.start_run(); });
   registry.add({"run.cancel", "Cancel the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().cancel_run(); }});
   registry.add({"run.apply_policy", "Go on with these parameters from the next token", "Run", "", "",
                 [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().change_policy(session.parameters().policy); }});
-  registry.add({"run.decode_again", "Decode again with this policy (measure B)", "Run", "Ctrl+Shift+R", "", idle_with_a,
-                [&session] { session.decode_again(); }});
-  registry.add({"run.replay", "Replay A's tokens under this policy", "Run", "", "", idle_with_a,
-                [&session] { session.replay(); }});
-  registry.add({"run.replay_as_b", "Replay A's tokens under B's policy", "Run", "", "",
-                [&session, idle] { return idle() && session.a() != nullptr && session.shown_b() != nullptr; },
-                [&session] { session.replay(session.shown_b()->run->policy); }});
+  add("run.decode_again", "Decode again with this policy (measure B)", "Ctrl+Shift+R", RunKind::decode_again,
+      [&session] { session.decode_again(); });
+  add("run.replay", "Replay A's tokens under this policy", "", RunKind::replay, [&session] { session.replay(); });
+  add("run.replay_as_b", "Replay A's tokens under B's policy", "", RunKind::replay_as_b,
+      [&session] { session.replay(session.shown_b()->run->policy); });
 }
 
 // Without ids: the two newest runs, or B out of sight if it is on show.

@@ -33,6 +33,7 @@ struct UiState {
   std::string maximised;              // view id, empty for the cockpit
   std::vector<std::string> main_row;  // views beside each other, by id; empty: the first two (layouts.h)
   bool palette = false, help = false, log = false;
+  bool models = false;  // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
   std::optional<TextField> find, go_to;
   std::string clipboard;                // text to be put there by the window

@@ -82,7 +82,10 @@ void EngineLink::load(const std::string& path) {
   start();
   options_.load.model = path;
   model_.reset();
-  if (state_ == EngineState::dead) return;
+  if (state_ != EngineState::dead) request_load();
+}
+
+void EngineLink::request_load() {
   state_ = EngineState::loading;
   load_request_ = client_->request(options_.load);
   revision_.rise();
@@ -194,6 +197,7 @@ void EngineLink::request_done(const nlohmann::json& event) {
   const int id = event.value("id", -1);
   if (id == load_request_) {
     load_request_ = -1;
+    loaded_ = options_.load;
     model_ = protocol::model_from_event(event);
     gates_ = protocol::gates_from_event(event);
     state_ = EngineState::ready;
@@ -214,12 +218,8 @@ void EngineLink::request_failed(const nlohmann::json& event) {
   const int id = event.value("id", -1);
   messages_.log(std::string("error: ") + error.what());
   if (id == load_request_) {
-    load_request_ = -1;
-    state_ = EngineState::ready;
-    messages_.add_banner({.kind = Banner::Kind::error,
-                          .text = std::string("The model could not be loaded. ") + error.what(),
-                          .command = "model.open",
-                          .button = "Open another model"});
+    load_failed(error);
+    return;
   } else if (id == run_request_) {
     run_request_ = -1;
     state_ = EngineState::ready;
@@ -230,8 +230,34 @@ void EngineLink::request_failed(const nlohmann::json& event) {
   progress_ = {};
 }
 
+bool EngineLink::go_back() {
+  if (!loaded_ || (loaded_->model == options_.load.model && loaded_->gates == options_.load.gates)) return false;
+  options_.load = *loaded_;
+  return true;
+}
+
+// An engine that refuses a folder at first sight has kept its model and answers at once; one that began to read has not.
+void EngineLink::load_failed(const Error& error) {
+  load_request_ = -1;
+  state_ = EngineState::ready;
+  progress_ = {};
+  const bool other_gates = loaded_ && loaded_->model == options_.load.model;
+  const bool back = go_back();
+  messages_.add_banner(
+      {.kind = Banner::Kind::error,
+       .text = std::string(other_gates ? "The gate could not be loaded. " : "The model could not be loaded. ") +
+               error.what() + (back ? ". What was open stays open." : ""),
+       .command = other_gates ? "" : "model.open",
+       .button = other_gates ? "" : "Open another model"});
+  if (!back) return;
+  request_load();
+  if (options_.on_return) options_.on_return();
+}
+
 void EngineLink::ended(const nlohmann::json& event) {
   const bool was_running = run_in_progress();
+  // A model that ends the engine would do so again at every restart.
+  if (load_request_ >= 0 && go_back() && options_.on_return) options_.on_return();
   load_request_ = run_request_ = -1;
   state_ = EngineState::dead;
   progress_ = {};

@@ -16,6 +16,7 @@
 #include "app/session/worker.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/record/run_request.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 
@@ -41,6 +42,7 @@ class EngineLink {
     std::function<void(RunAssembler::Snapshot)> on_snapshot;  // the run in progress has grown
     std::function<void()> on_run_done;                        // the engine has answered the run
     std::function<void()> on_model;                           // a model is ready
+    std::function<void()> on_return;  // the model asked for could not be loaded: the one before is, again
   };
   /// `background` gives up engines that hang: that takes a second.
   EngineLink(Options options, Messages& messages, Revision& revision, Worker& background);
@@ -49,7 +51,8 @@ class EngineLink {
   void start();  // no-op while one is alive
   /// Lets the engine go, with its model and its run.
   void discard();
-  /// Loads a model, starting the engine first if there is none. Throws Error (usage) while a run is in progress.
+  /// Loads a model, starting the engine first if there is none. If it cannot be loaded, the one that was is again, with
+  /// its gates. Throws Error (usage) while a run is in progress.
   void load(const std::string& path);
   /// Of the next load: files and folders with gates. Those that are asked for go before those beside the model.
   void set_gates(std::vector<std::string> gates) { options_.load.gates = std::move(gates); }
@@ -74,6 +77,11 @@ class EngineLink {
   int pid() const;  // 0 without an engine
 
  private:
+  /// Asks for what is in options_.load.
+  void request_load();
+  /// Of the model that was there before the one that is asked for; false if none was, or it is that one.
+  bool go_back();
+  void load_failed(const Error& error);
   void pass_snapshot();
   void handle(const nlohmann::json& event);
   void greeted(const nlohmann::json& event);
@@ -93,6 +101,7 @@ class EngineLink {
   std::unique_ptr<EngineClient> client_;
   EngineState state_ = EngineState::none;
   std::optional<ModelInfo> model_;
+  std::optional<protocol::LoadRequest> loaded_;  // the last that succeeded
   GatesOfModel gates_;
   int load_request_ = -1, run_request_ = -1;
   TaskProgress progress_;

@@ -24,8 +24,9 @@ void ModelGates::look(const std::string& model_path, const std::vector<std::stri
           for (auto path = given.rbegin(); path != given.rend(); ++path) {
             const std::filesystem::path given_path(*path);
             if (std::ranges::find(gates, given_path, &KnownGate::path) != gates.end()) continue;
-            gates.insert(gates.begin(),
-                         {std::filesystem::path(*path).stem().string(), *path, KnownGate::Origin::shipped});
+            const bool folder = std::filesystem::is_directory(given_path, error);  // whose name may have a dot
+            const auto name = folder ? given_path.filename() : given_path.stem();
+            gates.insert(gates.begin(), {name.string(), given_path, KnownGate::Origin::shipped});
           }
           for (const KnownGate& gate : gates) read->push_back(read_gate(gate, model_path));
         }
@@ -38,6 +39,12 @@ void ModelGates::look(const std::string& model_path, const std::vector<std::stri
         };
       },
       [](const std::string&) {});  // what is wrong with a model's folder the engine says
+}
+
+void ModelGates::add(const GateFacts& gate) {
+  std::erase_if(found_, [&](const GateFacts& other) { return other.gate.path == gate.gate.path; });
+  found_.insert(found_.begin(), gate);
+  revision_.rise();
 }
 
 const GateFacts* ModelGates::find(const std::string& name) const {

@@ -19,6 +19,8 @@ class ModelGates {
   /// Those of this folder from now on, and before them the files of `given`. A folder that is on another machine has none that
   /// we know of.
   void look(const std::string& model_path, const std::vector<std::string>& given);
+  /// One more of the present folder, before the others; takes the place of one of the same path.
+  void add(const GateFacts& gate);
   /// Whether the present folder has been looked into.
   bool known() const { return known_; }
   /// In the order in which a policy looks for its own: those given, beside the model, then those that came with the program.

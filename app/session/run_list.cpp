@@ -31,18 +31,40 @@ int RunList::add(std::shared_ptr<const RunRecord> run, std::string trace_path) {
 
 void RunList::begin(RunRecord record, Place place) {
   begun_ = add(std::make_shared<const RunRecord>(std::move(record)), "");
-  if (place == Place::b) {
+  wanted_ = place;
+  if (find(begun_)->run->n_tokens() > 0 || !a()) take_place();
+}
+
+void RunList::take_place() {
+  const Place place = *std::exchange(wanted_, std::nullopt);
+  a_before_ = a_id_, b_before_ = b_id_;
+  if (place == Place::b && a()) {
     b_id_ = begun_;
   } else {
     a_id_ = begun_, b_id_ = 0;
   }
 }
 
-void RunList::grow(RunAssembler::Snapshot snapshot) {
+// Where the person has not put another one meanwhile.
+void RunList::give_place_back() {
+  wanted_.reset();
+  if (a_id_ != begun_ && b_id_ != begun_) return;
+  if (a_id_ == begun_) a_id_ = find(a_before_) ? a_before_ : 0;
+  b_id_ = find(b_before_) ? b_before_ : 0;
+}
+
+bool RunList::grow(RunAssembler::Snapshot snapshot) {
   RunEntry* run = entry(begun_);
-  if (!run) return;
+  if (!run) return false;
+  const std::pair before(a_id_, b_id_);
   run->run = std::move(snapshot.run);
   run->revision = snapshot.revision;
+  if (run->run->status == RunStatus::failed && run->run->n_queries == 0) {
+    give_place_back();
+  } else if (wanted_ && run->run->n_tokens() > 0) {
+    take_place();
+  }
+  return std::pair(a_id_, b_id_) != before;
 }
 
 void RunList::fail(const std::string& message) {
@@ -50,8 +72,7 @@ void RunList::fail(const std::string& message) {
   if (!run) return;
   auto failed = std::make_shared<RunRecord>(*run->run);
   finish_run(*failed, RunStatus::failed, message);
-  run->run = std::move(failed);
-  ++run->revision;
+  grow({.request_id = 0, .run = std::move(failed), .revision = run->revision + 1});
 }
 
 void RunList::set_trace_path(int id, const std::string& path) {

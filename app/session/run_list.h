@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,12 @@ class RunList {
 
   /// Returns the new entry's id.
   int add(std::shared_ptr<const RunRecord> run, std::string trace_path);
-  /// Adds the record of a run that begins. As A it stands alone.
+  /// Adds the record of a run that begins. It takes its place, as A alone, once it has tokens: one that is refused
+  /// leaves what is on show as it was.
   void begin(RunRecord record, Place place);
-  /// What has become of the run that was begun last; nothing if it was removed.
-  void grow(RunAssembler::Snapshot snapshot);
+  /// What has become of the run that was begun last; nothing if it was removed. One that fails before its first fact
+  /// gives its place back to what was there. Returns whether A or B is another run now.
+  bool grow(RunAssembler::Snapshot snapshot);
   void fail(const std::string& message);
   void set_trace_path(int id, const std::string& path);
   /// 0: none. Throws Error (usage) for a run that is not there.
@@ -47,9 +50,13 @@ class RunList {
 
  private:
   RunEntry* entry(int id);
+  void take_place();
+  void give_place_back();
 
   std::vector<RunEntry> runs_;
   int next_id_ = 1, a_id_ = 0, b_id_ = 0, begun_ = 0;
+  std::optional<Place> wanted_;      // of the run that was begun last, until it has it
+  int a_before_ = 0, b_before_ = 0;  // who was on show then
 };
 
 }  // namespace kvscope::app

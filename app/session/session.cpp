@@ -27,21 +27,26 @@ Session::Session(Options options)
       next_run_(revision_, background_),
       given_gates_(options.gates),
       gates_(revision_, background_, [this] { fit_policy(); }),
+      models_(revision_, background_),
       engine_({.command = options.engine_command,
                .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
                .wake = options.wake,
                .on_snapshot =
                    [this](RunAssembler::Snapshot snapshot) {
-                     runs_.grow(std::move(snapshot));
+                     const int a_before = a() ? a()->id : 0;
+                     if (runs_.grow(std::move(snapshot))) preview_.clear();
+                     if (a() && a()->id != a_before) selection_.token = -1, selection_.q.reset();
                      if (a() && a()->id == runs_.newest_begun()) preview_.follow(a()->run);
                      update_shown();
                    },
                .on_run_done = [this] { run_done(); },
                .on_model =
                    [this] {
+                     files_.remember(engine_.model_path());
                      fit_policy();
                      request_preview();  // its gates may say what nobody wrote
-                   }},
+                   },
+               .on_return = [this] { look_at_model(); }},
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
       background_(options.wake) {}
@@ -57,12 +62,14 @@ bool Session::poll() {
 // ------------------------------------------------------------------------------------------------ engine and runs
 
 void Session::open_model(const std::string& path) {
-  if (path != engine_.model_path()) engine_.set_gates(given_gates_);
+  if (path != engine_.model_path()) engine_.set_gates(path == added_to_ ? added_gates_ : given_gates_);
   engine_.load(path);
-  if (engine_.state() == EngineState::dead) return;
-  files_.remember(path);
-  next_run_.read_tokenizer(path);
-  gates_.look(path, given_gates_);
+  if (engine_.state() != EngineState::dead) look_at_model();
+}
+
+void Session::look_at_model() {
+  next_run_.read_tokenizer(engine_.model_path());
+  gates_.look(engine_.model_path(), gates_beside());
 }
 
 void Session::use_gate(const std::string& name) {
@@ -118,12 +125,10 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command) 
   if (request.prompt.empty() && request.prompt_ids.empty())
     usage_error("prompt", "nothing in it", "at least one token");
   raise_budget(request);
-  clear_preview();
   RunRecord record = start_record(*engine_.model(), request);
   if (!has_command) record.command_line.clear();
   runs_.begin(record, place);
   engine_.begin_run(request, record);
-  if (place == RunList::Place::a) selection_.token = -1, selection_.q.reset();
   update_shown();
 }
 

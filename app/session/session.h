@@ -14,6 +14,7 @@
 #include "app/session/files.h"
 #include "app/session/messages.h"
 #include "app/session/model_gates.h"
+#include "app/session/model_list.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
 #include "app/session/run_list.h"
@@ -51,11 +52,17 @@ class Session {
   void clamp_selection();
 
   void open_model(const std::string& path);
+  ModelList& models() { return models_; }
   /// Gates that go with the open model, as far as this machine can see.
   const ModelGates& gates() const { return gates_; }
   /// Has policies decide by the gate of that name before any other of its kind: the model is loaded again unless the
   /// engine has it in that place. Throws Error (usage) for a name that is not there, or while a run is in progress.
   void use_gate(const std::string& name);
+  /// Reads a gate's file or folder in the background and, if it goes with the open model, loads it and sets a policy that
+  /// reads it; else a banner says why not. Throws Error (usage) without a model and while a run is in progress.
+  void add_gate(const std::string& path);
+  /// The same, and sets a policy that reads it unless the present one does.
+  void choose_gate(const std::string& name);
   /// The gate by which the present policy decides; nullptr if it reads none, or none that was found.
   const GateFacts* used_gate() const;
   bool is_used(const GateFacts& gate) const { return used_gate() == &gate; }
@@ -112,6 +119,11 @@ class Session {
   void restore(const nlohmann::json& json, const std::string& file);
 
  private:
+  /// The tokenizer and the gates of the model's folder.
+  void look_at_model();
+  void take_gate(const GateFacts& facts);
+  /// Those that were given for every model, and before them those added to this one.
+  std::vector<std::string> gates_beside() const;
   /// has_command: the command line that the request makes does the same run.
   void start(RunRequest request, RunList::Place place, bool has_command = true);
   void take_answer();
@@ -133,7 +145,10 @@ class Session {
   ShownRuns shown_;
   views::Selection selection_;
   std::vector<std::string> given_gates_;  // of every model: --gate
+  std::vector<std::string> added_gates_;  // of the model added_to_, the last in front
+  std::string added_to_;
   ModelGates gates_;
+  ModelList models_;
   EngineLink engine_;
   Preview preview_;
   int chat_run_ = 0;          // id; 0: none

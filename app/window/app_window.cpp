@@ -398,7 +398,8 @@ Requests::Host AppWindow::request_host() {
                       {"title", command.title},
                       {"shortcut", command.shortcut},
                       {"arguments", command.arguments},
-                      {"enabled", commands_.enabled(command)}});
+                      {"enabled", commands_.enabled(command)},
+                      {"why_not", commands_.refusal(command)}});
     }
     return list;
   };

@@ -30,12 +30,10 @@ class Region {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, {1, 1});  // the default of 32 would let splitters cover the views
     ImGui::Begin(name, nullptr,
                  scroll ? kRegion & ~(ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse) : kRegion);
-  }
-  ~Region() {
-    ImGui::End();
-    ImGui::PopStyleVar(3);
+    ImGui::PopStyleVar(3);  // of this window alone: what opens from it has the style of popups
     ImGui::PopStyleColor();
   }
+  ~Region() { ImGui::End(); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 };

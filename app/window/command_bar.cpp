@@ -1,59 +1,38 @@
 // The bar at the top: menu, model, run and cancel, comparison, palette.
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
+#include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
-#include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {
 
-using views::text_in;
-
-// Model and device, one line each.
-void draw_model(Panel& panel) {
-  const auto& palette = panel.theme().palette;
-  const auto& model = panel.session.engine().model();
-  const EngineState state = panel.session.engine().state();
-  std::string name = "No model", detail = "open one with Ctrl+O";
-  if (model) {
-    name = model->name;
-    detail = std::to_string(model->n_layers) + " layers × " + std::to_string(model->n_kv_heads) + " KV heads, " +
-             fixed_text(static_cast<double>(model->n_parameters) / 1e6, 1) + " M parameters, " + model->dtype + " on " +
-             model->device;
-  } else if (state == EngineState::starting || state == EngineState::loading) {
-    name = "Loading";
-    detail = panel.session.engine().model_path();
-  } else if (state == EngineState::dead) {
-    name = "Engine stopped", detail = "runs and traces stay open";
-  }
-  ImGui::BeginGroup();
-  draw_text(panel.theme().fonts.bold, palette.text, name);
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
-  draw_text(panel.theme().fonts.small, palette.muted, detail);
-  ImGui::EndGroup();
-}
-
-void draw_actions(Panel& panel) {
+// The one that is possible now and most to the point stands out: Stop while a run goes on, Decode again beside a preview.
+void draw_actions(Panel& panel, const std::vector<Obstacle>& in_the_way, bool narrow) {
   const float height = panel.px(32);
-  if (panel.session.run_in_progress()) {
-    command_button(panel, "Stop", "run.cancel", {panel.px(96), height});
+  const bool running = panel.session.run_in_progress(), preview = panel.session.preview().shown();
+  const bool again = preview && why_not(panel.session, RunKind::decode_again).empty();
+  if (running) {
+    command_button(panel, "Stop", "run.cancel", {panel.px(narrow ? 64 : 96), height}, true);
   } else {
-    command_button(panel, "Run", "run.start", {panel.px(96), height}, !panel.session.preview().shown());
+    command_button(panel, "Run", "run.start", {panel.px(narrow ? 64 : 96), height}, in_the_way.empty() && !again);
   }
   ImGui::SameLine();
-  // It is the thing to do once a preview is on show, so it stands out then.
-  command_button(panel, "Decode again", "run.decode_again", {panel.px(132), height}, panel.session.preview().shown());
+  command_button(panel, narrow ? "Again" : "Decode again", "run.decode_again", {panel.px(narrow ? 64 : 132), height},
+                 again && !running);
 }
 
-void draw_search(Panel& panel) {
+void draw_search(Panel& panel, float width) {
   const auto& palette = panel.theme().palette;
-  const float width = panel.px(250), height = panel.px(32);
-  ImGui::SameLine(ImGui::GetWindowWidth() - width - panel.px(14));
+  const float height = panel.px(32);
+  const bool wide = width > panel.px(200);
   ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(palette.muted));
-  ImGui::PushStyleVar(ImGuiStyleVar_ButtonTextAlign, {0.06f, 0.5f});
-  if (ImGui::Button("Search commands             Ctrl+K", {width, height})) panel.run("palette.open");
+  ImGui::PushStyleVar(ImGuiStyleVar_ButtonTextAlign, {wide ? 0.06f : 0.5f, 0.5f});
+  if (ImGui::Button(wide ? "Search commands             Ctrl+K" : "Ctrl+K", {width, height})) panel.run("palette.open");
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
   panel.item("button.palette.open");
@@ -62,19 +41,35 @@ void draw_search(Panel& panel) {
 }  // namespace
 
 void draw_command_bar(Panel& panel) {
-  const float top = panel.px(10);
+  const float top = panel.px(11), bar = ImGui::GetWindowWidth();
+  const bool narrow = bar < panel.px(1000), named = bar >= panel.px(900);
+  const std::vector<Obstacle> in_the_way = obstacles(panel.session, RunKind::start);
   ImGui::SetCursorPos({panel.px(16), top + panel.px(3)});
-  draw_text(panel.theme().fonts.title, panel.theme().palette.text, "KVScope");
-  ImGui::SameLine(panel.px(132));
+  if (named) {
+    draw_text(panel.theme().fonts.title, panel.theme().palette.text, "KVScope");
+    ImGui::SameLine(panel.px(132));
+  }
   ImGui::SetCursorPosY(top);
   draw_menu(panel);
   ImGui::SameLine();
-  draw_actions(panel);
-  ImGui::SameLine(0, panel.px(22));
-  ImGui::SetCursorPosY(top - panel.px(3));
-  draw_model(panel);
-  ImGui::SetCursorPosY(top);
-  draw_search(panel);
+  draw_actions(panel, in_the_way, narrow);
+  ImGui::SameLine(0, panel.px(narrow ? 10 : 22));
+  const float search = panel.px(bar < panel.px(1200) ? 70 : 250);
+  const float left = ImGui::GetCursorPosX(), room = bar - left - search - panel.px(34);
+  const bool told = !in_the_way.empty() && !(in_the_way.front().passes && panel.session.run_in_progress());
+  const float model = told ? panel.px(330) : 0;
+  if (told) {
+    const float share = room > model + panel.px(380) ? room - model : room;
+    ImGui::SetCursorPosY(top);
+    draw_obstacle_in_bar(panel, in_the_way, share);
+    ImGui::SameLine(0, panel.px(22));
+  }
+  if (!told || room > model + panel.px(380)) {
+    ImGui::SetCursorPosY(top - panel.px(4));
+    draw_model(panel, told ? model : std::min(room, panel.px(440)));
+  }
+  ImGui::SetCursorPos({bar - search - panel.px(14), top});
+  draw_search(panel, search);
 }
 
 }  // namespace kvscope::app

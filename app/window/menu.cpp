@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "app/process/models.h"
 #include "app/window/panel.h"
 
 namespace kvscope::app {
@@ -25,29 +24,10 @@ void draw_group(Panel& panel, const std::string& group) {
     const bool chosen = ImGui::MenuItem(command.title.c_str(), keys.empty() ? nullptr : keys.c_str(), false,
                                         panel.commands.enabled(command));
     panel.item("menu." + command.id);
+    const std::string why = panel.commands.refusal(command);
+    if (!why.empty()) tooltip(panel, why);
     if (chosen) panel.run(command.id);
   }
-}
-
-/// The models of this machine by name; the open one is marked. Looked up when the menu opens, not in every frame.
-void draw_models(Panel& panel) {
-  static std::vector<KnownModel> models;
-  const bool open = ImGui::BeginMenu("Models");
-  panel.item("menu.Models");
-  if (!open) {
-    models.clear();
-    return;
-  }
-  if (models.empty()) models = known_models();
-  const bool possible = !panel.session.run_in_progress();
-  for (const KnownModel& model : models) {
-    const bool here = !model.path.empty(), is_open = here && panel.session.engine().model_path() == model.path.string();
-    const char* note = here ? model.origin.c_str() : model.how.c_str();
-    if (ImGui::MenuItem(model.name.c_str(), note, is_open, here && possible))
-      panel.run("model.open", {{"path", model.path.string()}});
-    panel.item("menu.model." + model.name);
-  }
-  ImGui::EndMenu();
 }
 
 }  // namespace
@@ -55,8 +35,9 @@ void draw_models(Panel& panel) {
 void draw_menu(Panel& panel) {
   if (ImGui::Button("Menu", {panel.px(64), panel.px(32)})) ImGui::OpenPopup("menu");
   panel.item("button.menu");
+  anchor_popup_below();
+  const PopupStyle style(panel);
   if (!ImGui::BeginPopup("menu")) return;
-  draw_models(panel);
   for (const std::string& group : groups(panel.commands)) {
     const bool open = ImGui::BeginMenu(group.c_str());
     panel.item("menu." + group);

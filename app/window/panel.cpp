@@ -17,10 +17,22 @@ void Panel::run(std::string_view id, const nlohmann::json& arguments) {
 
 void Panel::item(std::string_view id) { services.items->add(std::string(id), views::last_item()); }
 
+PopupStyle::PopupStyle(Panel& panel) {
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {panel.px(12), panel.px(10)});
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, panel.px(6));
+}
+PopupStyle::~PopupStyle() { ImGui::PopStyleVar(2); }
+
+void anchor_popup_below() {
+  ImGui::SetNextWindowPos(
+      {ImGui::GetItemRectMin().x, ImGui::GetItemRectMax().y + ImGui::GetStyle().ItemInnerSpacing.y});
+}
+
 std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }
 
 void tooltip(Panel& panel, std::string_view text) {
   if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+  const PopupStyle style(panel);
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(panel.px(380));
   ImGui::TextUnformatted(text.data(), text.data() + text.size());
@@ -47,8 +59,8 @@ bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size
   ImGui::EndDisabled();
   if (primary) ImGui::PopStyleColor(4);
   panel.item(std::string("button.") + id);
-  const std::string keys = first_shortcut(*command);
-  tooltip(panel, keys.empty() ? command->title : command->title + "   " + keys);
+  const std::string keys = first_shortcut(*command), why = panel.commands.refusal(*command);
+  tooltip(panel, (keys.empty() ? command->title : command->title + "   " + keys) + (why.empty() ? "" : "\n" + why));
   if (pressed) panel.run(id);
   return pressed;
 }

@@ -32,6 +32,17 @@ struct Panel {
   void item(std::string_view id);
 };
 
+/// While it lives, menus, lists and tooltips that open have their own padding and rounding, whatever region they open from.
+class PopupStyle {
+ public:
+  explicit PopupStyle(Panel& panel);
+  ~PopupStyle();
+  PopupStyle(const PopupStyle&) = delete;
+  PopupStyle& operator=(const PopupStyle&) = delete;
+};
+/// The popup that is begun next opens below the item drawn last, at its left edge.
+void anchor_popup_below();
+
 /// A button for a command: its title (or `label`), greyed where it is not possible, with its keys in the tooltip.
 bool command_button(Panel& panel, const char* label, const char* command, ImVec2 size = {0, 0}, bool primary = false);
 /// The name of a setting, and room for its control.
@@ -46,6 +57,7 @@ std::string first_shortcut(const Command& command);
 // One function per file: each fills the current ImGui window.
 void draw_command_bar(Panel& panel);
 void draw_menu(Panel& panel);
+void draw_model(Panel& panel, float width);
 void draw_prompt_panel(Panel& panel);
 void draw_answer_panel(Panel& panel);
 void draw_policy_panel(Panel& panel);

@@ -4,9 +4,13 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "app/window/panel.h"
+#include "app/window/value_slider.h"
 #include "engine/core/policy/gates_of_model.h"
+#include "engine/core/policy/run_problems.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
@@ -15,6 +19,25 @@ namespace {
 
 using views::text_in;
 using views::wrapped_text_in;
+
+// What a key of a policy's text says to someone who reads a label. One that is not here speaks for itself.
+constexpr std::pair<std::string_view, std::string_view> kTitles[] = {
+    {"window", "Recent window"},     {"decay", "Decay by age"},   {"stride", "Decay every"},
+    {"strict", "Strictly above"},    {"density", "Kept density"}, {"density_over", "Density of each"},
+    {"read", "Read per query"},      {"pool", "Pool limit"},      {"drop", "Share dropped"},
+    {"observe", "Queries observed"}, {"full", "Share global"},    {"count", "Heads global"},
+    {"heads", "Heads chosen by"},    {"on", "Global heads"},      {"prefill", "During prompt"},
+    {"seed", "Policy seed"}};
+
+std::string parameter_title(const ParameterInfo& info) {
+  for (const auto& [name, title] : kTitles) {
+    if (name == info.name) return std::string(title);
+  }
+  std::string title(info.name);
+  title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
+  std::replace(title.begin(), title.end(), '_', ' ');
+  return title;
+}
 
 bool is_share(const ParameterInfo& info, double value) { return info.may_be_share && value > 0 && value < 1; }
 
@@ -39,30 +62,41 @@ std::string value_text(const ParameterInfo& info, double value, int n_positions)
   return fixed_text(value, shown_decimals(value, info.slider_of(n_positions).decimals));
 }
 
-bool draw_share(const std::string& label, double& value) {
-  auto percent = static_cast<float>(100 * value);
-  const std::string format = "%." + std::to_string(shown_decimals(100 * value, 0)) + "f %%";
-  if (!ImGui::SliderFloat(label.c_str(), &percent, 1, 99, format.c_str(), ImGuiSliderFlags_AlwaysClamp)) return false;
-  value = std::round(percent) / 100.0;
+// A share, moved in whole per cent.
+bool draw_share(Panel& panel, ValueSlider slider, double& value) {
+  slider.value = 100 * value, slider.min = 1, slider.max = 99;
+  slider.decimals = shown_decimals(slider.value, 0), slider.unit = " %";
+  const auto moved = value_slider(panel, slider);
+  if (!moved) return false;
+  value = std::clamp(std::round(*moved), 1.0, 99.0) / 100.0;
   return true;
 }
 
+bool is_switch(const ParameterInfo& info) {
+  return info.kind == ParameterKind::count && info.min == 0 && info.max == 1 && info.word.empty();
+}
+
+bool draw_switch(Panel& panel, const ParameterInfo& info, const ValueSlider& slider, double& value) {
+  bool on = value != 0;
+  const bool changed = ImGui::Checkbox(("##" + std::string(info.name)).c_str(), &on);
+  panel.services.items->add_text(slider.item, views::last_item(), slider.told);
+  value = on ? 1 : 0;
+  return changed;
+}
+
 // Moved to a value with the slider's decimals; what lies beyond the slider can be typed.
-bool draw_value(const ParameterInfo& info, const std::string& label, int n_positions, double& value) {
-  if (info.kind == ParameterKind::choice) return draw_choice(info, label, value);
-  if (is_share(info, value)) return draw_share(label, value);
-  const ParameterSlider slider = info.slider_of(n_positions);
-  const int flags = ImGuiSliderFlags_AlwaysClamp | (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
-  const auto lo = static_cast<float>(std::min(slider.min, value)), hi = static_cast<float>(std::max(slider.max, value));
-  auto x = static_cast<float>(value);
-  const bool word = !info.word.empty() && value == kWordValue;
-  const std::string format =
-      word ? std::string(info.word) : "%." + std::to_string(shown_decimals(value, slider.decimals)) + "f";
-  if (!ImGui::SliderFloat(label.c_str(), &x, lo, hi, format.c_str(), flags)) return false;
-  const double scale = std::pow(10.0, slider.decimals);
-  const double moved = std::round(static_cast<double>(x) * scale) / scale;
+bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, double& value) {
+  if (is_switch(info)) return draw_switch(panel, info, slider, value);
+  if (is_share(info, value)) return draw_share(panel, slider, value);
+  const ParameterSlider way = info.slider_of(panel.session.n_positions());
+  slider.value = value, slider.min = way.min, slider.max = way.max, slider.by_ratio = way.by_ratio;
+  slider.decimals = shown_decimals(value, way.decimals), slider.drag_decimals = way.decimals;
+  if (!info.word.empty() && value == kWordValue) slider.word = info.word;
+  const auto given = value_slider(panel, slider);
+  if (!given) return false;
   // Whoever moves it below the least number says the word.
-  value = !info.word.empty() && moved < info.min ? kWordValue : std::clamp(moved, info.min, info.max);
+  value = !info.word.empty() && *given < info.min ? kWordValue : std::clamp(*given, info.min, info.max);
+  if (info.kind != ParameterKind::real) value = std::round(value);
   return true;
 }
 
@@ -94,6 +128,18 @@ void draw_heads_note(Panel& panel, const PolicySpec& policy) {
   panel.services.items->add_text("policy.heads_note", views::last_item(), note);
 }
 
+/// Where a scorer fixes the window it is not moved, and says why.
+bool draw_locked(Panel& panel, const ParameterInfo& info, double value) {
+  if (info.name != "window" || !panel.session.engine().model()) return false;
+  const auto fixed = fixed_window(panel.session.parameters().policy, panel.session.engine().gates());
+  if (!fixed || value != *fixed) return false;
+  const std::string words = std::to_string(*fixed) + ": the delay this scorer was trained with";
+  const views::FontScope font(panel.theme().fonts.small);
+  wrapped_text_in(panel.theme().palette.muted, words);
+  panel.services.items->add_text("policy.window.locked", views::last_item(), words);
+  return true;
+}
+
 // Whoever overrides a number that a gate was trained with should see that he does.
 void draw_gates_own(Panel& panel, const ParameterInfo& info) {
   if (!panel.session.engine().model()) return;
@@ -108,20 +154,24 @@ void draw_gates_own(Panel& panel, const ParameterInfo& info) {
 
 void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo& info) {
   ImGui::AlignTextToFramePadding();
-  std::string title(info.name);
-  title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-  std::replace(title.begin(), title.end(), '_', ' ');
-  text_in(panel.theme().palette.muted, title);
+  text_in(panel.theme().palette.muted, parameter_title(info));
   tooltip(panel, info.definition);
   ImGui::SameLine(panel.px(110));
-  ImGui::SetNextItemWidth(info.may_be_share ? -panel.px(44) : -1);
   double value = policy.value(info.name);
+  if (draw_locked(panel, info, value)) return;
   const bool used = policy_of(policy).uses(policy, info.name);
   ImGui::BeginDisabled(!used);
-  const std::string text = value_text(info, value, panel.session.n_positions());
-  bool changed = draw_value(info, "##" + title, panel.session.n_positions(), value);
-  panel.services.items->add_text("policy." + std::string(info.name), views::last_item(),
-                                 (used ? "" : "disabled ") + text);
+  const std::string item = "policy." + std::string(info.name);
+  const std::string text = (used ? "" : "disabled ") + value_text(info, value, panel.session.n_positions());
+  bool changed = false;
+  if (info.kind == ParameterKind::choice) {
+    ImGui::SetNextItemWidth(-1);
+    changed = draw_choice(info, "##" + item, value);
+    panel.services.items->add_text(item, views::last_item(), text);
+  } else {
+    changed =
+        draw_value(panel, info, {.item = item, .told = text, .right = info.may_be_share ? panel.px(44) : 0}, value);
+  }
   tooltip(panel, info.definition);
   if (info.may_be_share) {
     ImGui::SameLine();

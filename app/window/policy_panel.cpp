@@ -5,12 +5,16 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "app/process/gates.h"
+#include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
+#include "app/window/value_slider.h"
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/run_problems.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -51,7 +55,7 @@ void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
   for (const GateFacts& gate : panel.session.gates().found()) {
     if (!reads_gate(plain, gate.kind)) continue;
     const bool used = policy.name == panel.session.parameters().policy.name && panel.session.is_used(gate);
-    const std::string label = "    " + gate.gate.name + "  (" + gate.decision + ")##" + gate.gate.path.string();
+    const std::string label = "      " + gate.gate.name + "  (" + gate.decision + ")##" + gate.gate.path.string();
     if (ImGui::Selectable(label.c_str(), used, gate.fits() ? 0 : ImGuiSelectableFlags_Disabled))
       panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}, {"gate", gate.gate.name}});
     panel.item("policy.choice." + std::string(policy.name) + "." + gate.gate.name);
@@ -66,19 +70,58 @@ std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   return gate ? title + ": " + gate->gate.name : title;
 }
 
+// In the order of what somebody has to provide.
+enum class PolicyGroup { nothing, attention, gate_here, gate_missing };
+constexpr std::array<std::string_view, 4> kGroups = {"Needs nothing", "Decides by attention",
+                                                     "Decides by a gate that is here", "Needs a gate that is not here"};
+
+PolicyGroup group_of(const Panel& panel, const PolicyInfo& policy) {
+  const PolicySpec plain = PolicySpec::parse(policy.name);
+  const PolicyNeed need = need_of(plain);
+  if (need != PolicyNeed::gate) return need == PolicyNeed::nothing ? PolicyGroup::nothing : PolicyGroup::attention;
+  const auto& model = panel.session.engine().model();
+  const GatesOfModel& gates = panel.session.engine().gates();
+  const bool unlisted = model && gates.scorers.empty() && !model->scorer.empty();
+  const bool here = (model && has_gate_for(plain, gates)) || unlisted ||
+                    std::ranges::any_of(panel.session.gates().found(), [&](const GateFacts& gate) {
+                      return gate.fits() && reads_gate(plain, gate.kind);
+                    });
+  return here ? PolicyGroup::gate_here : PolicyGroup::gate_missing;
+}
+
+void draw_policy_group(Panel& panel, PolicyGroup group) {
+  bool first = true;
+  for (const PolicyInfo& policy : policy_list()) {
+    if (group_of(panel, policy) != group) continue;
+    if (std::exchange(first, false)) {
+      const views::FontScope small(panel.theme().fonts.small);
+      text_in(panel.theme().palette.muted, kGroups[static_cast<std::size_t>(group)]);
+      panel.item("policy.group." + std::to_string(static_cast<int>(group)));
+    }
+    const bool chosen = policy.name == panel.session.parameters().policy.name;
+    const std::string label = "  " + std::string(policy.title);
+    if (ImGui::Selectable(label.c_str(), chosen)) panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
+    if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
+    panel.services.items->add_text("policy.choice." + std::string(policy.name), views::last_item(),
+                                   std::string(kGroups[static_cast<std::size_t>(group)]));
+    tooltip(panel, policy.definition);
+    draw_gate_choices(panel, policy);
+  }
+}
+
 void draw_policy_choice(Panel& panel) {
   const PolicySpec& now = panel.session.parameters().policy;
   const PolicyInfo* info = find_policy(now.name);
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::BeginCombo("##policy", info ? title_with_gate(panel, *info).c_str() : now.name.c_str())) {
-    for (const PolicyInfo& policy : policy_list()) {
-      if (ImGui::Selectable(std::string(policy.title).c_str(), policy.name == now.name)) {
-        panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
-      }
-      panel.item("policy.choice." + std::string(policy.name));
-      tooltip(panel, policy.definition);
-      draw_gate_choices(panel, policy);
-    }
+  const PopupStyle style(panel);
+  if (ImGui::BeginCombo("##policy", info ? title_with_gate(panel, *info).c_str() : now.name.c_str(),
+                        ImGuiComboFlags_HeightLargest)) {
+    for (const PolicyGroup group :
+         {PolicyGroup::nothing, PolicyGroup::attention, PolicyGroup::gate_here, PolicyGroup::gate_missing})
+      draw_policy_group(panel, group);
+    ImGui::Separator();
+    if (ImGui::Selectable("Load a gate ...")) panel.run("gate.open");
+    panel.item("policy.load_gate");
     ImGui::EndCombo();
   }
   panel.item("policy.combo");
@@ -98,10 +141,6 @@ double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, in
   return kind == BudgetSpec::Kind::tokens ? tokens : kind == BudgetSpec::Kind::keep ? keep : 1 / keep;
 }
 
-std::string number_format(double value, int decimals, const char* unit) {
-  return "%." + std::to_string(shown_decimals(value, decimals)) + "f" + unit;
-}
-
 // What stands in the slider.
 std::string budget_text(const BudgetSpec& budget) {
   if (budget.kind == BudgetSpec::Kind::tokens) return fixed_text(budget.value, 0) + " tokens";
@@ -111,36 +150,28 @@ std::string budget_text(const BudgetSpec& budget) {
 }
 
 // What the slider was moved to, rounded to whole per cent or a tenth.
-std::optional<double> budget_slider(const PolicySpec& policy, int n_positions) {
-  const auto value_of = [&](const char* name) {
-    const auto it = policy.values.find(name);
-    return it == policy.values.end() ? 0.0 : it->second;
-  };
-  const float least = static_cast<float>(value_of("sinks") + value_of("window") + 1);
-  const float n = static_cast<float>(n_positions);
-  const auto slider = [](float& value, float min, float max, const char* format, int flags = 0) {
-    return ImGui::SliderFloat("##budget", &value, min, max, format, ImGuiSliderFlags_AlwaysClamp | flags);
-  };
-  float value = static_cast<float>(policy.budget->value);
+std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy, int n_positions) {
+  const double value = policy.budget->value, n = n_positions;
+  const double least = n_positions > 0 ? least_budget(policy, n_positions).value_or(1) : 1;
+  ValueSlider slider{.item = "policy.budget", .value = value, .told = budget_text(*policy.budget)};
   switch (policy.budget->kind) {
     case BudgetSpec::Kind::tokens:
-      if (!slider(value, least, std::max(least + 1, n > 0 ? n : 4096.f), "%.0f tokens")) return std::nullopt;
-      return std::round(value);
-    case BudgetSpec::Kind::keep: {
-      float percent = value * 100;
-      const float min = n > 0 ? std::ceil(100 * least / n) : 1.f;
-      if (!slider(percent, std::clamp(min, 1.f, 99.f), 100,
-                  number_format(100 * policy.budget->value, 0, " %%").c_str()))
-        return std::nullopt;
-      return std::round(percent) / 100.0;
-    }
+      slider.min = least, slider.max = n > 0 ? std::max(least + 1, n) : 4096, slider.unit = " tok";
+      break;
+    case BudgetSpec::Kind::keep:
+      slider.value = 100 * value, slider.unit = " %", slider.decimals = shown_decimals(slider.value, 0);
+      slider.min = n > 0 ? std::clamp(std::ceil(100 * least / n), 1.0, 99.0) : 1, slider.max = 100;
+      break;
     case BudgetSpec::Kind::compression:
-      if (!slider(value, 1, n > 0 ? std::max(1.5f, n / least) : 32.f,
-                  number_format(policy.budget->value, 1, "×").c_str(), ImGuiSliderFlags_Logarithmic))
-        return std::nullopt;
-      return std::round(value * 10) / 10.0;
+      slider.min = 1, slider.max = n > 0 ? std::max(1.5, n / least) : 32, slider.by_ratio = true;
+      slider.unit = "×", slider.decimals = shown_decimals(value, 1), slider.drag_decimals = 1;
+      break;
   }
-  return std::nullopt;
+  const auto moved = value_slider(panel, slider);
+  if (!moved) return std::nullopt;
+  if (policy.budget->kind == BudgetSpec::Kind::tokens) return std::max(1.0, std::round(*moved));
+  if (policy.budget->kind == BudgetSpec::Kind::keep) return std::clamp(*moved / 100, 0.001, 1.0);
+  return std::max(1.0, *moved);
 }
 
 void draw_budget(Panel& panel) {
@@ -157,9 +188,7 @@ void draw_budget(Panel& panel) {
               {{"budget", converted(*policy.budget, chosen, tokens, n_positions)}, {"kind", name_of(chosen)}});
   }
 
-  ImGui::SetNextItemWidth(-1);
-  const std::optional<double> chosen = budget_slider(policy, n_positions);
-  panel.services.items->add_text("policy.budget", views::last_item(), budget_text(*policy.budget));
+  const std::optional<double> chosen = budget_slider(panel, policy, n_positions);
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
   const auto raised = raised_budget(policy, n_positions);
   const std::string words = raised            ? describe_raised(*raised, n_positions)
@@ -175,14 +204,8 @@ void draw_preview_note(Panel& panel) {
   Session& session = panel.session;
   const auto& palette = panel.theme().palette;
   const views::FontScope font(panel.theme().fonts.small);
-  try {
-    if (const int n = session.n_positions(); n > 0) with_least_budget(session.policy_in_effect(), n).geometry(n);
-  } catch (const Error& error) {
-    const std::string words = std::string("This policy cannot run: ") + error.what();
-    wrapped_text_in(palette.bad, words);
-    panel.services.items->add_text("policy.refusal", views::last_item(), words);
-    return;
-  }
+  if (const auto list = obstacles(session, RunKind::start); !list.empty() && !list.front().passes)
+    return draw_obstacles(panel, list);
   if (session.run_in_progress()) {
     if (ImGui::SmallButton("Apply to the run")) panel.run("run.apply_policy");
     panel.item("button.run.apply_policy");

@@ -86,7 +86,7 @@ const LoadedGate* LoadedModel::gate(std::span<const std::string_view> kinds) con
 GatesOfModel LoadedModel::gate_numbers() const {
   GatesOfModel gates;
   for (const LoadedGate& gate : gates_) {
-    gates.scorers.push_back({.kind = std::string(gate.scorer->kind()), .numbers = {}});
+    gates.scorers.push_back({.kind = std::string(gate.scorer->kind()), .numbers = {}, .delay = gate.scorer->delay()});
     if (!gate.config) continue;
     gates.scorers.back().numbers = kvscope::gate_numbers(*gate.config);
     gates.scorers.back().numbers->has_decay = !gate.log_gamma.empty();

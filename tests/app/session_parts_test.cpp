@@ -99,25 +99,58 @@ TEST_CASE("An engine's errors go together, a notice is a line of the log, and ea
   CHECK(revision.value > before);
 }
 
-TEST_CASE("A run that begins as A stands alone, as B beside A; only it grows and fails") {
+TEST_CASE("A run that begins takes its place once it has tokens, as A alone, as B beside A; only it grows and fails") {
   RunList runs;
   const int read = runs.add(run_of({1, 2, 3}), "x.h5");
+  runs.show(read, 0);
   runs.begin(RunRecord(), RunList::Place::a);
   const int first = runs.newest_begun();
+  CHECK(runs.a()->id == read);  // nothing to be seen of it yet
+  CHECK(runs.grow({.request_id = 1, .run = run_of({1}), .revision = 1}));
   CHECK(runs.a()->id == first);
   CHECK(runs.b() == nullptr);
   runs.begin(RunRecord(), RunList::Place::b);
+  CHECK(runs.b() == nullptr);
+  CHECK(runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 7}));
   CHECK(runs.a()->id == first);
   CHECK(runs.b()->id == runs.newest_begun());
-  runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 7});
   CHECK(runs.b()->run->n_tokens() == 2);
   CHECK(runs.b()->revision == 7);
+  auto measured = std::make_shared<RunRecord>(*run_of({1, 2}));
+  measured->n_queries = 2;
+  CHECK_FALSE(runs.grow({.request_id = 1, .run = measured, .revision = 8}));
   runs.fail("cut short");
   CHECK(runs.b()->run->status == RunStatus::failed);
   CHECK(runs.b()->run->message == "cut short");
   CHECK(runs.b()->run->n_tokens() == 2);
-  CHECK(runs.a()->run->n_tokens() == 0);
+  CHECK(runs.a()->run->n_tokens() == 1);
   CHECK(runs.find(read)->run->n_tokens() == 3);
+}
+
+TEST_CASE("A run that fails before its first fact leaves A and B as they were, unless others were chosen meanwhile") {
+  RunList runs;
+  const int one = runs.add(run_of({1}), ""), two = runs.add(run_of({2}), ""), three = runs.add(run_of({3}), "");
+  runs.show(one, two);
+  runs.begin(RunRecord(), RunList::Place::a);
+  runs.fail("refused");
+  CHECK(runs.a()->id == one);
+  CHECK(runs.b()->id == two);
+  runs.begin(RunRecord(), RunList::Place::a);
+  runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 1});  // its prompt, and then no memory for it
+  CHECK(runs.a()->id == runs.newest_begun());
+  runs.fail("out of memory");
+  CHECK(runs.a()->id == one);
+  CHECK(runs.b()->id == two);
+  runs.begin(RunRecord(), RunList::Place::a);
+  runs.grow({.request_id = 1, .run = run_of({1, 2}), .revision = 1});
+  runs.show(three, 0);
+  runs.fail("out of memory");
+  CHECK(runs.a()->id == three);
+  CHECK(runs.find(runs.newest_begun())->run->message == "out of memory");
+  RunList first;
+  first.begin(RunRecord(), RunList::Place::a);
+  first.fail("refused");
+  CHECK(first.a() == nullptr);
 }
 
 TEST_CASE("A removed A gives its place to B; a run is never both; an unknown one changes nothing") {

@@ -5,7 +5,9 @@
 //   --late-progress    say before each decode step how far the prompt is
 //   --die-at-token N   kill itself before the N-th generated token ...
 //   --once FILE        ... unless FILE exists; makes it
-//   --fail load|run    answer that request with an error
+//   --gate KIND,THRESHOLD,WINDOW[,DELAY]
+//                      say so of a gate of the model
+//   --fail load|run    answer that request with an error; load:TEXT and run:TEXT if its path or policy has that text
 //   --hang             greet, then answer nothing, not even quit
 
 #include <signal.h>
@@ -20,8 +22,10 @@
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/core/protocol/channel.h"
 #include "engine/core/protocol/events.h"
@@ -41,12 +45,17 @@ struct Options {
   bool hang = false, late_progress = false;
 };
 
-// "sp_kv,0.9,64"
+// "sp_kv,0.9,64", with the scorer's delay behind it where it says one: "kvpop_mlstm,0,64,64"
 GateOfModel gate_of(const std::string& text) {
-  const std::size_t a = text.find(','), b = text.find(',', a + 1);
-  return {
-      .kind = text.substr(0, a),
-      .numbers = GateNumbers{.threshold = std::atof(text.c_str() + a + 1), .window = std::atoi(text.c_str() + b + 1)}};
+  std::vector<std::string> parts;
+  std::stringstream words(text);
+  for (std::string part; std::getline(words, part, ',');) parts.push_back(part);
+  parts.resize(4, "");
+  GateOfModel gate{
+      .kind = parts[0],
+      .numbers = GateNumbers{.threshold = std::atof(parts[1].c_str()), .window = std::atoi(parts[2].c_str())}};
+  if (!parts[3].empty()) gate.delay = std::atoi(parts[3].c_str());
+  return gate;
 }
 
 Options parse(int argc, char** argv) {
@@ -119,7 +128,7 @@ class Server {
     const int id = request.value("id", -1);
     const std::string type = request.value("type", "");
     try {
-      if (options_.fail == type) {
+      if (fails(type, request)) {
         throw Error({.code = type == "load" ? ExitCode::bad_input : ExitCode::resource,
                      .file = "fake engine",
                      .found = "it was told to fail at " + type,
@@ -129,6 +138,13 @@ class Server {
     } catch (const Error& error) {
       channel_.write(protocol::error_event(id, error));
     }
+  }
+
+  bool fails(const std::string& type, const nlohmann::json& request) const {
+    if (options_.fail == type) return true;
+    if (!options_.fail.starts_with(type + ":")) return false;
+    const std::string text = request.value(type == "load" ? "model" : "policy", "");
+    return text.find(options_.fail.substr(type.size() + 1)) != std::string::npos;
   }
 
   /// policy is not obeyed, cancel and quit are heard elsewhere.

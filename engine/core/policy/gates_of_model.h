@@ -14,6 +14,7 @@ namespace kvscope {
 struct GateOfModel {
   std::string kind;                    // as in gate_file.h
   std::optional<GateNumbers> numbers;  // none of a scorer that no file describes
+  int delay = -1;                      // the score of token t is there at query t + delay; -1: not known
 };
 
 struct GatesOfModel {

@@ -32,6 +32,7 @@ json to_json(const GatesOfModel& gates) {
   for (const GateOfModel& gate : gates.scorers) {
     list.push_back({{"kind", gate.kind}});
     if (gate.numbers) list.back()["numbers"] = numbers_json(*gate.numbers);
+    if (gate.delay >= 0) list.back()["delay"] = gate.delay;
   }
   json object = {{"scorers", list}};
   if (gates.heads) object["heads"] = numbers_json(*gates.heads);
@@ -46,6 +47,7 @@ GatesOfModel gates_from_event(const json& event) {
     gates.scorers.push_back({.kind = text(gate, "kind"), .numbers = {}});
     if (gate.contains("numbers"))
       gates.scorers.back().numbers = numbers_from_json(field(gate, "numbers", json::value_t::object));
+    if (gate.contains("delay")) gates.scorers.back().delay = static_cast<int>(integer(gate, "delay", 0, kMaxPositions));
   }
   if (object.contains("heads")) gates.heads = numbers_from_json(field(object, "heads", json::value_t::object));
   return gates;

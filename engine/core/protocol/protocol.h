@@ -13,7 +13,7 @@
 // cancel have no answer of their own:
 //   load       {model: path, device: "auto"|"cpu"|"cuda", dtype: "auto"|"float32"|"bfloat16", gates: [path...]}
 //                  -> progress*, done{model: ModelInfo, load_s}, and from engines that say it {gates: {scorers: [{kind,
-//                     numbers}...], heads: numbers}}: what the gates that were loaded say of policies' parameters
+//                     numbers, delay}...], heads: numbers}}: what the gates that were loaded say of policies' parameters
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],

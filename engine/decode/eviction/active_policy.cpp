@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "engine/core/policy/gates_of_model.h"
+#include "engine/core/policy/run_problems.h"
 #include "engine/core/support/error.h"
 #include "engine/scorer/loaded_model.h"
 #include "engine/scorer/token_scorer.h"
@@ -12,18 +13,9 @@
 namespace kvscope::engine {
 namespace {
 
-std::string in_words(std::span<const std::string_view> kinds) {
-  if (kinds.empty()) return "a scorer or gate of any kind";
-  std::string text = "a gate of kind ";
-  for (std::size_t i = 0; i < kinds.size(); ++i) text += (i == 0 ? "" : " or ") + std::string(kinds[i]);
-  return text;
-}
-
-/// The score of a delayed scorer was learned for the moment at which the token leaves the window: with another window
-/// it would be read from a state that it never saw. A gate that speaks on arrival can wait for any window.
 void check_window(const PolicySpec& spec, const RetentionGeometry& geometry, const TokenScorer& scorer) {
   const int delay = scorer.delay();
-  if (delay <= 1 ? geometry.window >= delay : geometry.window == delay) return;
+  if (goes_with_delay(geometry.window, delay)) return;
   throw Error({.file = spec.to_string(),
                .where = "window",
                .found = std::to_string(geometry.window),
@@ -38,7 +30,7 @@ const TokenScorer& scorer_for(const PolicySpec& spec, const LoadedModel& model) 
       {.file = spec.to_string(),
        .found =
            model.info().scorer.empty() ? "a model without any scorer or gate" : "a model with " + model.info().scorer,
-       .expected = in_words(info.gates),
+       .expected = gate_kinds_in_words(info.gates),
        .hint = "--gate PATH loads one, see docs/gates.md; full, streaming and the attention policies need none"});
 }
 

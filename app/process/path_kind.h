@@ -1,0 +1,20 @@
+#pragma once
+// What a path is to this program: the one place that decides what opening or dropping it does.
+
+#include <filesystem>
+
+namespace kvscope::app {
+
+enum class PathKind {
+  model,    // a folder with config.json, or the name of a known model
+  gate,     // a gate's folder or file, or an adapter's
+  trace,    // any other file: its reader says what is wrong with it
+  prompt,   // .txt and .md
+  unknown,  // a folder that is none of these
+  missing
+};
+
+/// By names and small JSON files alone. Touches the disk: not for the window's thread.
+PathKind kind_of_path(const std::filesystem::path& path);
+
+}  // namespace kvscope::app

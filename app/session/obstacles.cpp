@@ -1,0 +1,95 @@
+#include "app/session/obstacles.h"
+
+#include <optional>
+#include <utility>
+
+#include "app/session/session.h"
+#include "engine/core/policy/run_problems.h"
+
+namespace kvscope::app {
+namespace {
+
+/// What has nothing to do with prompt and policy.
+std::optional<Obstacle> of_engine(const Session& session) {
+  const EngineLink& engine = session.engine();
+  if (engine.run_in_progress()) return Obstacle{.text = "A run goes on.", .remedies = {}, .passes = true};
+  switch (engine.state()) {
+    case EngineState::starting:
+    case EngineState::loading:
+      return Obstacle{.text = "The model is being loaded.", .remedies = {}, .passes = true};
+    case EngineState::dead:
+      return Obstacle{.text = "The engine has stopped.", .remedies = {{"Restart engine", "engine.restart"}}};
+    case EngineState::none:
+    case EngineState::ready:
+    case EngineState::running:
+      break;
+  }
+  if (engine.model() && engine.state() == EngineState::ready) return std::nullopt;
+  return Obstacle{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
+}
+
+RunQuestion question(const Session& session, RunKind kind) {
+  const EngineLink& engine = session.engine();
+  const ModelInfo& model = *engine.model();
+  const GatesOfModel& gates = engine.gates();
+  const bool known = !gates.scorers.empty() || model.scorer.empty();  // an engine that lists none may have one
+  RunQuestion question{.policy = session.parameters().policy,
+                       .shape = {model.n_layers, model.n_kv_heads, {}},
+                       .gates = known ? &gates : nullptr,
+                       .prompt_tokens = session.next_run().prompt_tokens(),
+                       .new_tokens = session.parameters().max_tokens,
+                       .max_positions = model.max_positions};
+  if (kind == RunKind::start || !session.a()) return question;
+  const RunRecord& a = *session.a()->run;
+  question.prompt_tokens = a.prompt_len;
+  question.new_tokens = std::max(a.n_positions, a.n_tokens()) - a.prompt_len;
+  if (kind == RunKind::replay_as_b && session.shown_b()) question.policy = session.shown_b()->run->policy;
+  return question;
+}
+
+/// A gate that is here and fits may still have to be asked for: one that changes the weights is never loaded unasked.
+std::vector<Remedy> gates_for(const Session& session, const PolicySpec& policy) {
+  std::vector<Remedy> remedies;
+  for (const GateFacts& gate : session.gates().found()) {
+    if (!gate.fits() || !reads_gate(policy, gate.kind) || remedies.size() == 2) continue;
+    remedies.push_back(
+        {"Load " + gate.gate.name, "policy.set", {{"policy", policy.written()}, {"gate", gate.gate.name}}});
+  }
+  remedies.push_back({"Load a gate ...", "gate.open"});
+  return remedies;
+}
+
+Obstacle of_problem(const Session& session, RunKind kind, const RunQuestion& asked, const RunProblem& problem) {
+  Obstacle obstacle{.text = problem.text};
+  // B's policy stands as it was run; only the panel's can be changed by a click.
+  if (kind == RunKind::replay_as_b) return obstacle;
+  if (problem.policy) obstacle.remedies = {{problem.remedy, "policy.set", {{"policy", problem.policy->written()}}}};
+  if (problem.new_tokens && kind == RunKind::start)
+    obstacle.remedies = {{problem.remedy, "run.max_tokens", {{"n", *problem.new_tokens}}}};
+  if (problem.kind == RunProblem::Kind::gate || problem.kind == RunProblem::Kind::heads)
+    obstacle.remedies = gates_for(session, asked.policy);
+  if (problem.kind == RunProblem::Kind::prompt && kind == RunKind::start)
+    obstacle.remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}};
+  return obstacle;
+}
+
+}  // namespace
+
+std::vector<Obstacle> obstacles(const Session& session, RunKind kind) {
+  if (auto obstacle = of_engine(session)) return {*std::move(obstacle)};
+  if (kind != RunKind::start && !session.shown_a()) return {{.text = "There is no run yet."}};
+  if (kind == RunKind::replay_as_b && !session.shown_b()) return {{.text = "There is no run B."}};
+  std::vector<Obstacle> list;
+  const RunQuestion asked = question(session, kind);
+  if (kind == RunKind::start && session.parameters().prompt.empty() && asked.prompt_tokens != 0)
+    list.push_back({.text = "There is no prompt.", .remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}}});
+  for (const RunProblem& problem : run_problems(asked)) list.push_back(of_problem(session, kind, asked, problem));
+  return list;
+}
+
+std::string why_not(const Session& session, RunKind kind) {
+  const std::vector<Obstacle> list = obstacles(session, kind);
+  return list.empty() ? "" : list.front().text;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,32 @@
+#pragma once
+// Why a run cannot begin, and what would let it: beside the button, in the panel and in the palette alike.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace kvscope::app {
+
+class Session;
+
+/// One click: a command.
+struct Remedy {
+  std::string label;  // "Use 64"
+  std::string command;
+  nlohmann::json arguments = nlohmann::json::object();
+};
+
+struct Obstacle {
+  std::string text;  // a sentence
+  std::vector<Remedy> remedies = {};
+  bool passes = false;  // by itself: the model is being loaded, a run goes on
+};
+
+enum class RunKind { start, decode_again, replay, replay_as_b };
+
+/// In the order in which they are met; empty: the run can begin. Cheap enough for every frame.
+std::vector<Obstacle> obstacles(const Session& session, RunKind kind);
+/// The first one's text; empty: none.
+std::string why_not(const Session& session, RunKind kind);
+
+}  // namespace kvscope::app

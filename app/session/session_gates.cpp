@@ -1,0 +1,73 @@
+// Gates that the person adds to the open model.
+
+#include <algorithm>
+
+#include "app/process/usage.h"
+#include "app/session/session.h"
+#include "engine/core/policy/policy.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The first policy that is made for gates of this kind; full if none is.
+PolicySpec policy_for(const std::string& kind) {
+  for (const PolicyInfo& info : policy_list()) {
+    const PolicySpec spec = PolicySpec::parse(std::string(info.name) + (info.has_budget ? ":keep=25%" : ""));
+    const bool made_for = !info.gates.empty() || policy_of(spec).reads_heads(spec);
+    if (made_for && reads_gate(spec, kind)) return spec;
+  }
+  return PolicySpec::parse("full");
+}
+
+}  // namespace
+
+std::vector<std::string> Session::gates_beside() const {
+  std::vector<std::string> paths = given_gates_;
+  if (added_to_ == engine_.model_path()) paths.insert(paths.begin(), added_gates_.begin(), added_gates_.end());
+  return paths;
+}
+
+void Session::add_gate(const std::string& path) {
+  const std::string model = engine_.model_path();
+  if (model.empty()) usage_error("gate", "no model is open", "", "open the model that it was made for first");
+  engine_.check_idle();
+  files_.in_background("gate " + path, [this, path, model]() -> Worker::Finish {
+    const std::string name = (fs::is_directory(path) ? fs::path(path).filename() : fs::path(path).stem()).string();
+    const GateFacts facts = read_gate({name, path, KnownGate::Origin::shipped}, model);
+    return [this, facts, model] {
+      if (model != engine_.model_path()) return;  // another one was opened meanwhile
+      if (!facts.fits())
+        throw Error({.file = facts.gate.name, .found = "a gate that does not go with this model: " + facts.misfit});
+      take_gate(facts);
+    };
+  });
+}
+
+void Session::take_gate(const GateFacts& facts) {
+  engine_.check_idle();
+  const std::string path = facts.gate.path.string(), model = engine_.model_path();
+  if (added_to_ != model) added_gates_.clear(), added_to_ = model;
+  std::erase(added_gates_, path);
+  added_gates_.insert(added_gates_.begin(), path);
+  gates_.add(facts);
+  files_.remember(path);
+  const bool is_read = reads_gate(parameters().policy, facts.kind);
+  const auto wanted = gates_.with(facts, engine_.gates_to_load());
+  if (wanted != engine_.gates_to_load()) {
+    engine_.set_gates(wanted);
+    engine_.load(model);
+  }
+  if (!is_read && facts.kind != "lora") set_policy(policy_for(facts.kind));
+  messages_.notify("loading the gate " + facts.gate.name + " (" + facts.kind + ")");
+}
+
+void Session::choose_gate(const std::string& name) {
+  use_gate(name);
+  const GateFacts* gate = gates_.find(name);
+  if (gate->kind == "lora" || reads_gate(parameters().policy, gate->kind)) return;
+  set_policy(policy_for(gate->kind));
+}
+
+}  // namespace kvscope::app

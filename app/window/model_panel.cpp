@@ -1,0 +1,127 @@
+// What is open at the engine, and behind a click the models of this machine and the gates of the open one.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/window/panel.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+using views::text_in;
+
+constexpr float kNoteColumn = 250;  // design pixels
+
+struct ModelWords {
+  std::string name = "No model", detail = "click to open one";
+};
+
+ModelWords words_of(const Session& session) {
+  const auto& model = session.engine().model();
+  if (model) {
+    return {model->name, std::to_string(model->n_layers) + " layers × " + std::to_string(model->n_kv_heads) +
+                             " KV heads, " + fixed_text(static_cast<double>(model->n_parameters) / 1e6, 1) +
+                             " M parameters, " + model->dtype + " on " + model->device};
+  }
+  const EngineState state = session.engine().state();
+  if (state == EngineState::starting || state == EngineState::loading)
+    return {"Loading", session.engine().model_path()};
+  if (state == EngineState::dead) return {"Engine stopped", "runs and traces stay open"};
+  return {};
+}
+
+void heading(Panel& panel, const char* title) {
+  draw_text(panel.theme().fonts.bold, panel.theme().palette.text, title);
+}
+
+/// A line that can be chosen: a name, and what there is to say of it.
+bool row(Panel& panel, const std::string& name, const std::string& note, bool chosen, bool possible,
+         const std::string& item) {
+  ImGui::PushID(item.c_str());
+  const bool clicked = ImGui::Selectable(escape_for_terminal(name).c_str(), chosen,
+                                         possible ? 0 : ImGuiSelectableFlags_Disabled, {panel.px(480), 0});
+  ImGui::PopID();
+  panel.services.items->add_text(item, views::last_item(), note);
+  ImGui::SameLine(panel.px(kNoteColumn));
+  const views::FontScope small(panel.theme().fonts.small);
+  text_in(panel.theme().palette.muted, note);
+  return clicked && possible;
+}
+
+void draw_models(Panel& panel) {
+  heading(panel, "Models");
+  Session& session = panel.session;
+  if (session.models().looking() && session.models().all().empty()) text_in(panel.theme().palette.muted, "Looking ...");
+  const std::vector<KnownModel> models = session.models().all();
+  for (const KnownModel& model : models) {
+    const bool here = !model.path.empty(), open = here && session.engine().model_path() == model.path.string();
+    const std::string note = open ? "open" : here ? model.origin : model.how;
+    if (row(panel, model.name, note, open, here && !session.run_in_progress(), "menu.model." + model.name))
+      panel.run("model.open", {{"path", model.path.string()}});
+    if (here) tooltip(panel, model.path.string());
+  }
+  if (ImGui::Button("Open a folder ...")) panel.run("model.open");
+  panel.item("models.open");
+}
+
+void draw_gates(Panel& panel) {
+  Session& session = panel.session;
+  if (session.engine().model_path().empty()) return;
+  ImGui::Dummy({0, panel.px(4)});
+  heading(panel, "Gates of this model");
+  const std::vector<GateFacts> gates = session.gates().found();
+  if (gates.empty())
+    text_in(panel.theme().palette.muted, session.gates().known() ? "None was found beside it." : "Looking ...");
+  const auto& loaded = session.engine().gates_to_load();
+  for (const GateFacts& gate : gates) {
+    const bool used = session.is_used(gate);
+    const bool read = gate.gate.origin == KnownGate::Origin::model ||
+                      std::find(loaded.begin(), loaded.end(), gate.gate.path.string()) != loaded.end();
+    std::string note = !gate.fits() ? "does not fit this model"
+                                    : gate.kind + ", " + (gate.decision.empty() ? gate.adapter : gate.decision);
+    if (gate.fits()) note += used ? ": decides now" : read ? ": loaded" : "";
+    if (row(panel, gate.gate.name, note, used, gate.fits() && !session.run_in_progress(), "gate." + gate.gate.name))
+      panel.run("gate.use", {{"name", gate.gate.name}});
+    tooltip(panel, gate.fits() ? gate.gate.path.string() : gate.misfit);
+  }
+  if (ImGui::Button("Load a gate ...")) panel.run("gate.open");
+  panel.item("models.load_gate");
+}
+
+}  // namespace
+
+void draw_model(Panel& panel, float width) {
+  const auto& palette = panel.theme().palette;
+  const ModelWords words = words_of(panel.session);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float height = panel.px(40);
+  ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
+  const bool clicked = ImGui::Button("##models", {width, height});
+  ImGui::PopStyleColor();
+  panel.services.items->add_text("button.models", views::last_item(), words.name);
+  if (clicked || std::exchange(panel.ui.models, false)) {
+    panel.session.models().look();
+    ImGui::OpenPopup("models");
+  }
+  const ImVec2 after = ImGui::GetCursorScreenPos();
+  ImGui::PushClipRect(at, {at.x + width, at.y + height}, true);
+  ImGui::SetCursorScreenPos({at.x + panel.px(8), at.y + panel.px(2)});
+  draw_text(panel.theme().fonts.bold, palette.text, words.name);
+  ImGui::SetCursorScreenPos({at.x + panel.px(8), at.y + panel.px(20)});
+  draw_text(panel.theme().fonts.small, palette.muted, words.detail);
+  ImGui::PopClipRect();
+  ImGui::SetCursorScreenPos(after);
+  const PopupStyle style(panel);
+  ImGui::SetNextWindowPos({at.x, at.y + height + panel.px(4)});
+  if (!ImGui::BeginPopup("models")) return;
+  draw_models(panel);
+  draw_gates(panel);
+  ImGui::EndPopup();
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,65 @@
+#include "app/window/obstacle_note.h"
+
+#include <algorithm>
+
+#include "app/window/panel.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+bool remedy_button(Panel& panel, const Remedy& remedy, const std::string& item, float height = 0) {
+  ImGui::PushID(item.c_str());
+  const bool pressed = ImGui::Button(remedy.label.c_str(), {0, height});
+  ImGui::PopID();
+  panel.services.items->add_text(item, views::last_item(), remedy.label);
+  return pressed;
+}
+
+}  // namespace
+
+void draw_obstacle_in_bar(Panel& panel, const std::vector<Obstacle>& list, float width) {
+  if (list.empty()) return;
+  const Obstacle& first = list.front();
+  const auto& palette = panel.theme().palette;
+  const views::FontScope font(panel.theme().fonts.small);
+  const bool curable = !first.remedies.empty();
+  const float height = panel.px(32), padding = 2 * ImGui::GetStyle().FramePadding.x + panel.px(10);
+  const float button = curable ? ImGui::CalcTextSize(first.remedies[0].label.c_str()).x + padding : 0;
+  const float room = std::max(panel.px(60), width - button);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float text_width = std::min(room, ImGui::CalcTextSize(first.text.c_str()).x + 1);
+  const float lines = ImGui::CalcTextSize(first.text.c_str(), nullptr, false, text_width).y;
+  const views::Colour colour = first.passes ? palette.muted : palette.warn;
+  ImGui::PushClipRect(at, {at.x + room, at.y + height}, true);
+  ImGui::GetWindowDrawList()->AddText(nullptr, 0, {at.x, at.y + std::max(0.f, (height - lines) / 2)},
+                                      views::to_imgui(colour), first.text.c_str(), nullptr, text_width);
+  ImGui::PopClipRect();
+  ImGui::Dummy({text_width, height});
+  panel.services.items->add_text("run.obstacle", views::last_item(), first.text);
+  tooltip(panel, first.text);
+  if (!curable) return;
+  ImGui::SameLine(0, panel.px(10));
+  if (remedy_button(panel, first.remedies[0], "run.remedy.0", height))
+    panel.run(first.remedies[0].command, first.remedies[0].arguments);
+}
+
+void draw_obstacles(Panel& panel, const std::vector<Obstacle>& list) {
+  const views::FontScope font(panel.theme().fonts.small);
+  int number = 0;
+  for (const Obstacle& obstacle : list) {
+    if (obstacle.passes) continue;
+    wrapped_text_in(panel.theme().palette.warn, obstacle.text);
+    if (&obstacle == &list.front()) panel.services.items->add_text("policy.refusal", views::last_item(), obstacle.text);
+    float used = 0;
+    for (const Remedy& remedy : obstacle.remedies) {
+      const float width = ImGui::CalcTextSize(remedy.label.c_str()).x + 2 * ImGui::GetStyle().FramePadding.x;
+      if (used > 0 && used + width < ImGui::GetContentRegionAvail().x) ImGui::SameLine();
+      used = used > 0 && used + width < ImGui::GetContentRegionAvail().x ? used + width : width;
+      if (remedy_button(panel, remedy, "policy.remedy." + std::to_string(number++)))
+        panel.run(remedy.command, remedy.arguments);
+    }
+  }
+}
+
+}  // namespace kvscope::app
