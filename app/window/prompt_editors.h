@@ -11,10 +11,11 @@ struct Panel;
 
 struct PromptEditors {
   explicit PromptEditors(const views::ViewServices& services)
-      : prompt(services), system(services), stop(services), a(services), b(services) {}
+      : prompt(services), system(services), stop(services), answer(services) {}
 
   views::TextEditor prompt, system, stop;
-  views::TextEditor a, b;              // answers
+  views::TextEditor answer;
+  int answer_of = 0;                    // 1: B's
   std::deque<views::TextEditor> turns;  // of the chat; a deque does not move them
   bool stop_focused = false;            // what is typed there is not tidied up under the hand
 };

@@ -170,7 +170,9 @@ TEST_CASE("What is cut is pasted, and select all takes all") {
   std::string held;
   ImGui::GetIO().ClipboardUserData = &held;
   ImGui::GetIO().SetClipboardTextFn = [](void* data, const char* text) { *static_cast<std::string*>(data) = text; };
-  ImGui::GetIO().GetClipboardTextFn = [](void* data) -> const char* { return static_cast<std::string*>(data)->c_str(); };
+  ImGui::GetIO().GetClipboardTextFn = [](void* data) -> const char* {
+    return static_cast<std::string*>(data)->c_str();
+  };
   desk.editor.set_text("keep");
   desk.focus();
   for (const char* name : {"a", "x", "v", "v"}) desk.key(name, true);
@@ -223,7 +225,8 @@ TEST_CASE("The caret asks for a frame twice a second, and for none once nobody h
   CHECK(desk.typed.redraw_in == TextInput::never());
 }
 
-TEST_CASE("A character that the loaded fonts lack comes from another font of the machine; one that none has shows its number") {
+TEST_CASE(
+    "A character that the loaded fonts lack comes from another font of the machine; one that none has shows its number") {
   Desk desk;
   const ImWchar hebrew = 0x5d0, unknown = 0xe123;  // DejaVu has the first, nobody a private one
   REQUIRE_FALSE(has_glyph(desk.window.theme.fonts.small, hebrew));
@@ -272,7 +275,8 @@ TEST_CASE("A thousand new characters grow the texture a few times, and none is l
   desk.glyphs.want(text);
   desk.until_drawn();
   int missing = 0;
-  for (unsigned c = 0x4e00; c < 0x4e00 + 1000; ++c) missing += !has_glyph(desk.window.theme.fonts.small, static_cast<ImWchar>(c));
+  for (unsigned c = 0x4e00; c < 0x4e00 + 1000; ++c)
+    missing += !has_glyph(desk.window.theme.fonts.small, static_cast<ImWchar>(c));
   CHECK(missing == 0);
   CHECK(ImGui::GetIO().Fonts->TexHeight <= desk.window.textures.max_side());
 }

@@ -210,7 +210,8 @@ void GlyphSupply::write(const GlyphBitmap& glyph, Place at) {
     if (atlas.TexPixelsRGBA32 != nullptr)
       std::copy_n(pixels.begin() + static_cast<std::ptrdiff_t>(from), glyph.width, atlas.TexPixelsRGBA32 + to);
   }
-  if (!grown_ && atlas.TexID != ImTextureID{}) textures_.update(atlas.TexID, at.x, at.y, glyph.width, glyph.height, pixels);
+  if (!grown_ && atlas.TexID != ImTextureID{})
+    textures_.update(atlas.TexID, at.x, at.y, glyph.width, glyph.height, pixels);
 }
 
 #else
