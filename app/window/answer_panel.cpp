@@ -51,7 +51,8 @@ void draw_answer_panel(Panel& panel) {
   }
   const RunEntry& entry = b && editors.answer_of == 1 ? *b : *a;
   draw_head(panel, entry);
-  editors.answer.set_text(answer_text(*entry.run));
+  // A record does not change: it is another one when the run has grown.
+  if (entry.run != editors.answered) editors.answer.set_text(answer_text(*(editors.answered = entry.run)));
   const bool running = entry.run->status == RunStatus::running;
   editors.answer.draw({.item = "answer.text",
                        .size = {-1, std::max(panel.px(kLeastText), ImGui::GetContentRegionAvail().y - 1)},

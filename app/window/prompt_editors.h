@@ -2,7 +2,9 @@
 // The editors of the left panel, which hold caret, selection and undo from frame to frame.
 
 #include <deque>
+#include <memory>
 
+#include "engine/core/record/run_record.h"
 #include "views/text/text_editor.h"
 
 namespace kvscope::app {
@@ -15,9 +17,10 @@ struct PromptEditors {
 
   views::TextEditor prompt, system, stop;
   views::TextEditor answer;
-  int answer_of = 0;                    // 1: B's
-  std::deque<views::TextEditor> turns;  // of the chat; a deque does not move them
-  bool stop_focused = false;            // what is typed there is not tidied up under the hand
+  int answer_of = 0;                          // 1: B's
+  std::shared_ptr<const RunRecord> answered;  // the run whose answer stands there
+  std::deque<views::TextEditor> turns;        // of the chat; a deque does not move them
+  bool stop_focused = false;                  // what is typed there is not tidied up under the hand
 };
 
 /// The conversation so far: its system prompt and turns, the answer live.

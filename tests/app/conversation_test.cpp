@@ -244,3 +244,21 @@ TEST_CASE("Stop texts are written a line each and read back as they were") {
   CHECK(stop_texts("\n\none\n\n").size() == 1);
   CHECK(stop_texts("\\").size() == 1);
 }
+
+TEST_CASE("A long prompt is counted aside, and the count is that of what was typed last") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_raw(true);
+  std::string text;
+  while (text.size() < (100u << 10)) text += "word ";
+  session.next_run().set_prompt(text);
+  CHECK(session.next_run().prompt_tokens() == -1);
+  session.next_run().set_prompt(text + text);  // while the first is being counted
+  fixture.wait([&] { return session.next_run().prompt_tokens() >= 0; });
+  const int both = session.next_run().prompt_tokens();
+  session.next_run().set_prompt(text);
+  fixture.wait([&] { return session.next_run().prompt_tokens() >= 0; });
+  CHECK(both == 2 * session.next_run().prompt_tokens());
+  session.next_run().set_prompt("short");
+  CHECK(session.next_run().prompt_tokens() > 0);  // at once
+}

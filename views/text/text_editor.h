@@ -36,7 +36,9 @@ class TextEditor {
 
   const std::string& text() const { return editing_.text(); }
   /// From outside; forgets what could be undone if it is another text.
-  void set_text(std::string text) { editing_.set_text(std::move(text)); }
+  void set_text(const std::string& text) {
+    if (text != editing_.text()) editing_.set_text(text);
+  }
   /// The next item. True: a hand changed the text.
   bool draw(const TextEditorLook& look);
   bool focused() const { return focused_; }
