@@ -258,7 +258,7 @@ TEST_CASE("A long prompt is counted aside, and the count is that of what was typ
   const int both = session.next_run().prompt_tokens();
   session.next_run().set_prompt(text);
   fixture.wait([&] { return session.next_run().prompt_tokens() >= 0; });
-  CHECK(both == 2 * session.next_run().prompt_tokens());
+  CHECK(both == Approx(2 * session.next_run().prompt_tokens()).epsilon(0.001));  // words may join where the texts meet
   session.next_run().set_prompt("short");
   CHECK(session.next_run().prompt_tokens() > 0);  // at once
 }
