@@ -71,9 +71,8 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   session.next_run().edit_turn(integer_argument(arguments, "turn", last));
                   ui.focus_prompt = true;
                 }});
-  registry.add({"chat.set", "Change the chat's system prompt or thinking", "Prompt", "",
-                "system: text, thinking: bool", nullptr,
-                [&session](const nlohmann::json& arguments) { set_chat(session.next_run(), arguments); }});
+  registry.add({"chat.set", "Change the chat's system prompt or thinking", "Prompt", "", "system: text, thinking: bool",
+                nullptr, [&session](const nlohmann::json& arguments) { set_chat(session.next_run(), arguments); }});
   registry.add({"stop.set", "Change the texts that end an answer", "Prompt", "", "texts: [text...]", nullptr,
                 [&session](const nlohmann::json& arguments) { set_stop(session.next_run(), arguments); }});
 }

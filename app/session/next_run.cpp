@@ -10,7 +10,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kMaxCountedPrompt = 1u << 20;  // bytes; longer ones are not counted while typing
+constexpr std::size_t kCountedAtOnce = 32u << 10, kMaxCounted = 16u << 20;  // bytes; 32 KiB take a few milliseconds
 
 }  // namespace
 
@@ -107,20 +107,44 @@ void NextRun::read_tokenizer(const std::string& model_path) {
       [](const std::string&) {});  // the engine reads it too and says what is wrong
 }
 
+std::size_t NextRun::prompt_bytes() const {
+  std::size_t bytes = parameters_.prompt.size();
+  if (!parameters_.raw) {
+    for (const ChatMessage& turn : parameters_.chat.turns) bytes += turn.content.size();
+  }
+  return bytes;
+}
+
+// A short prompt is counted while one types, a long one aside: what is typed meanwhile is counted when that is done.
 void NextRun::count_prompt() {
   prompt_tokens_ = -1;
-  const bool chat = !parameters_.raw;
-  if (!words_ || parameters_.prompt.size() > kMaxCountedPrompt || (chat && !words_->chat)) return;
-  if (!chat) {
-    prompt_tokens_ = static_cast<int>(words_->tokenizer.encode_with_special(parameters_.prompt).size());
+  ++to_count_;
+  if (!words_ || (!parameters_.raw && !words_->chat) || prompt_bytes() > kMaxCounted) return;
+  if (prompt_bytes() <= kCountedAtOnce) {
+    prompt_tokens_ = count(*words_, parameters_, chat_options());
     return;
   }
-  std::vector<ChatMessage> messages = parameters_.chat.messages(parameters_.prompt);
+  if (counting_) return;
+  counting_ = true;
+  background_.post(
+      [this, words = words_, parameters = parameters_, options = chat_options(),
+       counted = to_count_]() -> Worker::Finish {
+        const int n = count(*words, parameters, options);
+        return [this, n, counted] {
+          counting_ = false;
+          if (counted != to_count_) return count_prompt();
+          prompt_tokens_ = n;
+          revision_.rise();
+        };
+      },
+      [this](const std::string&) { counting_ = false; });
+}
+
+int NextRun::count(const Words& words, const Parameters& parameters, const ChatOptions& options) {
+  if (parameters.raw) return static_cast<int>(words.tokenizer.encode_with_special(parameters.prompt).size());
+  std::vector<ChatMessage> messages = parameters.chat.messages(parameters.prompt);
   if (messages.empty()) messages = {{"user", ""}};
-  std::size_t bytes = 0;
-  for (const ChatMessage& message : messages) bytes += message.content.size();
-  if (bytes > kMaxCountedPrompt) return;
-  prompt_tokens_ = static_cast<int>(words_->chat->encode(words_->tokenizer, messages, chat_options()).size());
+  return static_cast<int>(words.chat->encode(words.tokenizer, messages, options).size());
 }
 
 // A choice that this model does not leave is not asked for.

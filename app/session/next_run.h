@@ -1,6 +1,7 @@
 #pragma once
 // What the next run will be.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,20 +70,24 @@ class NextRun {
   RunRequest replay(const RunRecord& run) const;
 
  private:
+  struct Words {
+    Tokenizer tokenizer;
+    bool has_template = false;
+    std::optional<ChatTemplate> chat;
+  };
   void count_prompt();
+  std::size_t prompt_bytes() const;
+  static int count(const Words& words, const Parameters& parameters, const ChatOptions& options);
   ChatOptions chat_options() const;
 
   Revision& revision_;
   Worker& background_;
   Parameters parameters_;
   std::string tokenizer_path_;
-  struct Words {
-    Tokenizer tokenizer;
-    bool has_template = false;
-    std::optional<ChatTemplate> chat;
-  };
   std::shared_ptr<const Words> words_;
   int prompt_tokens_ = -1;
+  bool counting_ = false;       // in the background
+  std::uint64_t to_count_ = 0;  // rises with every change that is to be counted
 };
 
 }  // namespace kvscope::app

@@ -9,7 +9,8 @@ std::vector<std::string> stop_texts(std::string_view lines) {
     if (i == lines.size() || lines[i] == '\n') {
       if (!text.empty()) texts.push_back(text);
       text.clear();
-    } else if (lines[i] == '\\' && i + 1 < lines.size() && std::string_view("nt\\").find(lines[i + 1]) != std::string_view::npos) {
+    } else if (lines[i] == '\\' && i + 1 < lines.size() &&
+               std::string_view("nt\\").find(lines[i + 1]) != std::string_view::npos) {
       const char c = lines[++i];
       text += c == 'n' ? '\n' : c == 't' ? '\t' : '\\';
     } else {

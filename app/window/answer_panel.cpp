@@ -2,6 +2,9 @@
 
 #include <imgui.h>
 
+#include <algorithm>
+#include <array>
+
 #include "app/session/answer.h"
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
@@ -10,43 +13,52 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kAnswerHeight = 108;
+constexpr float kLeastText = 84;  // height of the text
 
-void draw_answer(Panel& panel, const RunEntry& entry, const char* letter, const char* item, views::TextEditor& editor) {
-  const auto& palette = panel.theme().palette;
-  const views::FontScope font(panel.theme().fonts.small);
-  const std::string reason = std::string(letter) + stop_reason(*entry.run);
+/// Why it ends, and a button that copies it.
+void draw_head(Panel& panel, const RunEntry& entry) {
+  const std::string reason = stop_reason(*entry.run);
   ImGui::AlignTextToFramePadding();
-  views::text_in(palette.muted, reason);
-  panel.services.items->add_text(std::string(item) + ".reason", views::last_item(), reason);
+  views::text_in(panel.theme().palette.muted, reason);
+  panel.services.items->add_text("answer.reason", views::last_item(), reason);
   ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize("Copy").x -
                   2 * ImGui::GetStyle().FramePadding.x);
-  ImGui::PushID(item);
-  ImGui::BeginDisabled(editor.text().empty());
+  ImGui::BeginDisabled(entry.run->n_tokens() <= entry.run->prompt_len);
   if (ImGui::SmallButton("Copy")) panel.run("answer.copy", {{"id", entry.id}});
   ImGui::EndDisabled();
-  ImGui::PopID();
-  panel.item(std::string(item) + ".copy");
-  editor.set_text(answer_text(*entry.run));
-  const bool running = entry.run->status == RunStatus::running;
-  editor.draw({.item = item,
-               .size = {-1, panel.px(kAnswerHeight)},
-               .hint = running ? "The prompt is being read." : "No text.",
-               .read_only = true,
-               .follow = running});
+  panel.item("answer.copy");
 }
 
 }  // namespace
 
-void draw_answer_panel(Panel& panel) {
+// A chat shows its own answer among its turns.
+bool has_answer_panel(const Panel& panel) {
   const RunEntry *a = panel.session.a(), *b = panel.session.b();
-  // A chat shows its own answer among its turns.
-  if (a && !b && !panel.session.parameters().raw && a == panel.session.chat_run()) return;
-  if (!a || a->run->prompt_len == 0) return;
-  if (!panel.prompt_editors) return;
+  if (!a || a->run->prompt_len == 0) return false;
+  return b || panel.session.parameters().raw || a != panel.session.chat_run();
+}
+
+void draw_answer_panel(Panel& panel) {
+  if (!has_answer_panel(panel) || !panel.prompt_editors) return;
+  PromptEditors& editors = *panel.prompt_editors;
+  const RunEntry *a = panel.session.a(), *b = panel.session.b();
   section(panel, "Answer");
-  draw_answer(panel, *a, b ? "A: " : "", "answer.a", panel.prompt_editors->a);
-  if (b) draw_answer(panel, *b, "B: ", "answer.b", panel.prompt_editors->b);
+  const views::FontScope font(panel.theme().fonts.small);
+  if (b) {
+    static constexpr std::array<std::string_view, 2> kNames = {"A", "B"};
+    ImGui::SameLine(0, panel.px(16));
+    views::segmented(panel.services, "answer.of", kNames, {}, editors.answer_of);
+  }
+  const RunEntry& entry = b && editors.answer_of == 1 ? *b : *a;
+  draw_head(panel, entry);
+  // A record does not change: it is another one when the run has grown.
+  if (entry.run != editors.answered) editors.answer.set_text(answer_text(*(editors.answered = entry.run)));
+  const bool running = entry.run->status == RunStatus::running;
+  editors.answer.draw({.item = "answer.text",
+                       .size = {-1, std::max(panel.px(kLeastText), ImGui::GetContentRegionAvail().y - 1)},
+                       .hint = running ? "The prompt is being read." : "No text.",
+                       .read_only = true,
+                       .follow = running});
 }
 
 }  // namespace kvscope::app

@@ -47,9 +47,8 @@ double cpu_seconds() {
 
 /// A key with Ctrl that means something to a text.
 bool edits_text(const KeyPress& press) {
-  static const std::set<std::string> kKeys = {"left", "right", "up",     "down",      "home",   "end",
-                                              "a",    "c",     "delete", "backspace", "insert", "v",
-                                              "x",    "y",     "z"};
+  static const std::set<std::string> kKeys = {"left",   "right",     "up",     "down", "home", "end", "a", "c",
+                                              "delete", "backspace", "insert", "v",    "x",    "y",   "z"};
   return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
 }
 
@@ -66,8 +65,12 @@ AppWindow::AppWindow(const WindowOptions& options)
       requests_(request_host()) {
   ui_.dark = !options.light;
   set_up_imgui();
-  services_ = {.textures = textures_.get(), .items = &items_, .theme = &theme_, .wake = glfwPostEmptyEvent,
-               .typed = &text_->typed(), .glyphs = &text_->glyphs()};
+  services_ = {.textures = textures_.get(),
+               .items = &items_,
+               .theme = &theme_,
+               .wake = glfwPostEmptyEvent,
+               .typed = &text_->typed(),
+               .glyphs = &text_->glyphs()};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
   add_all_commands(commands_, session_, ui_, views_);

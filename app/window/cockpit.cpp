@@ -13,6 +13,7 @@ namespace {
 
 constexpr float kGap = 6;  // design pixels between regions; where the splitters are
 constexpr float kBarHeight = 54, kStatusHeight = 28, kTitleHeight = 30;
+constexpr float kRoomForAnswer = 820, kAnswerHeight = 190;
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse;
@@ -88,11 +89,19 @@ void draw_welcome(Panel& panel) {
 }  // namespace
 
 void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
-  const Region region(panel, "left", at, size, true, true);
-  draw_prompt_panel(panel);
+  // Where there is room the answer stands below, whatever is scrolled above; else it comes last.
+  const bool below = has_answer_panel(panel) && size.y >= panel.px(kRoomForAnswer);
+  const float gap = panel.px(kGap), answer = below ? panel.px(kAnswerHeight) : 0;
+  {
+    const Region region(panel, "left", at, {size.x, below ? size.y - answer - gap : size.y}, true, true);
+    draw_prompt_panel(panel);
+    draw_policy_panel(panel);
+    draw_runs_panel(panel);
+    if (!below) draw_answer_panel(panel);
+  }
+  if (!below) return;
+  const Region region(panel, "answer", {at.x, at.y + size.y - answer}, {size.x, answer}, true);
   draw_answer_panel(panel);
-  draw_policy_panel(panel);
-  draw_runs_panel(panel);
 }
 
 void Cockpit::draw_view(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::View& view,

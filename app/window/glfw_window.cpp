@@ -27,11 +27,12 @@ Function gl(const char* name) {
 // Keys without a printable name. Letters and marks are named by the layout, not by their place on an American keyboard.
 std::string special_key_name(int key) {
   static constexpr std::pair<int, const char*> kNames[] = {
-      {GLFW_KEY_SPACE, "space"},    {GLFW_KEY_ESCAPE, "escape"},  {GLFW_KEY_ENTER, "enter"},
-      {GLFW_KEY_KP_ENTER, "enter"}, {GLFW_KEY_TAB, "tab"},        {GLFW_KEY_BACKSPACE, "backspace"},
-      {GLFW_KEY_DELETE, "delete"},  {GLFW_KEY_LEFT, "left"},      {GLFW_KEY_RIGHT, "right"},
-      {GLFW_KEY_INSERT, "insert"},  {GLFW_KEY_UP, "up"},          {GLFW_KEY_DOWN, "down"},      {GLFW_KEY_HOME, "home"},
-      {GLFW_KEY_END, "end"},        {GLFW_KEY_PAGE_UP, "pageup"}, {GLFW_KEY_PAGE_DOWN, "pagedown"}};
+      {GLFW_KEY_SPACE, "space"},       {GLFW_KEY_ESCAPE, "escape"}, {GLFW_KEY_ENTER, "enter"},
+      {GLFW_KEY_KP_ENTER, "enter"},    {GLFW_KEY_TAB, "tab"},       {GLFW_KEY_BACKSPACE, "backspace"},
+      {GLFW_KEY_DELETE, "delete"},     {GLFW_KEY_LEFT, "left"},     {GLFW_KEY_RIGHT, "right"},
+      {GLFW_KEY_INSERT, "insert"},     {GLFW_KEY_UP, "up"},         {GLFW_KEY_DOWN, "down"},
+      {GLFW_KEY_HOME, "home"},         {GLFW_KEY_END, "end"},       {GLFW_KEY_PAGE_UP, "pageup"},
+      {GLFW_KEY_PAGE_DOWN, "pagedown"}};
   const auto* const found = std::ranges::find(kNames, key, &std::pair<int, const char*>::first);
   if (found != std::end(kNames)) return found->second;
   if (key >= GLFW_KEY_F1 && key <= GLFW_KEY_F25) return "f" + std::to_string(key - GLFW_KEY_F1 + 1);
@@ -164,8 +165,7 @@ GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
 }
 
 void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
-  touch(window).input_.push(
-      {.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
+  touch(window).input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
 }
 
 void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
@@ -191,15 +191,11 @@ void GlfwWindow::on_enter(GLFWwindow* window, int entered) {
 void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
   GlfwWindow& self = touch(window);
   const std::string name = action == GLFW_RELEASE ? "" : key_name(key, scancode);
-  self.input_.push({.kind = InputEvent::Kind::key,
-                    .code = key,
-                    .scancode = scancode,
-                    .action = action,
-                    .mods = mods,
-                    .name = name});
+  self.input_.push(
+      {.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods, .name = name});
   if (name.empty()) return;
-  self.keys_.push_back({name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0,
-                        (mods & GLFW_MOD_ALT) != 0, self.clicks_});
+  self.keys_.push_back(
+      {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0, self.clicks_});
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {

@@ -59,7 +59,8 @@ void draw_command_bar(Panel& panel);
 void draw_menu(Panel& panel);
 void draw_model(Panel& panel, float width);
 void draw_prompt_panel(Panel& panel);
-void draw_answer_panel(Panel& panel);
+bool has_answer_panel(const Panel& panel);
+void draw_answer_panel(Panel& panel);  // as high as the room that is left
 void draw_policy_panel(Panel& panel);
 void draw_sampling(Panel& panel);
 void draw_runs_panel(Panel& panel);

@@ -2,7 +2,9 @@
 // The editors of the left panel, which hold caret, selection and undo from frame to frame.
 
 #include <deque>
+#include <memory>
 
+#include "engine/core/record/run_record.h"
 #include "views/text/text_editor.h"
 
 namespace kvscope::app {
@@ -11,12 +13,14 @@ struct Panel;
 
 struct PromptEditors {
   explicit PromptEditors(const views::ViewServices& services)
-      : prompt(services), system(services), stop(services), a(services), b(services) {}
+      : prompt(services), system(services), stop(services), answer(services) {}
 
   views::TextEditor prompt, system, stop;
-  views::TextEditor a, b;              // answers
-  std::deque<views::TextEditor> turns;  // of the chat; a deque does not move them
-  bool stop_focused = false;            // what is typed there is not tidied up under the hand
+  views::TextEditor answer;
+  int answer_of = 0;                          // 1: B's
+  std::shared_ptr<const RunRecord> answered;  // the run whose answer stands there
+  std::deque<views::TextEditor> turns;        // of the chat; a deque does not move them
+  bool stop_focused = false;                  // what is typed there is not tidied up under the hand
 };
 
 /// The conversation so far: its system prompt and turns, the answer live.

@@ -45,9 +45,8 @@ void draw_chat_choice(Panel& panel) {
   bool chat = !panel.session.parameters().raw;
   if (ImGui::Checkbox("Chat", &chat)) panel.run("prompt.set", {{"chat", chat}});
   panel.item("prompt.chat");
-  tooltip(
-      panel,
-      "What you write are turns in the model's own chat template; else the model goes on with the text as it is.");
+  tooltip(panel,
+          "What you write are turns in the model's own chat template; else the model goes on with the text as it is.");
   ImGui::SameLine();
 }
 

@@ -56,8 +56,7 @@ void draw_sampling(Panel& panel) {
   // Of these a greedy run reads none but the penalty.
   ImGui::BeginDisabled(greedy);
   row("Top k", "sampling.top_k", [&] {
-    const bool changed =
-        ImGui::SliderInt("##top_k", &sampling.top_k, 0, 200, sampling.top_k == 0 ? "all" : "%d");
+    const bool changed = ImGui::SliderInt("##top_k", &sampling.top_k, 0, 200, sampling.top_k == 0 ? "all" : "%d");
     sampling.top_k = std::max(0, sampling.top_k);
     return changed;
   });

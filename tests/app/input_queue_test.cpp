@@ -95,3 +95,18 @@ TEST_CASE("A shortcut's letter is a tap, though it has no character") {
   while (!queue.empty()) sizes.push_back(queue.take_frame().size());
   CHECK(sizes == std::vector<std::size_t>{2, 1, 1, 1});
 }
+
+TEST_CASE("Who reads keys as a list gets all of them in one frame, but none that was pressed behind a click") {
+  InputQueue queue;
+  for (int i = 0; i < 10; ++i) tap(queue, GLFW_KEY_BACKSPACE), type(queue, "a");
+  CHECK(queue.take_frame(true).size() == 50);
+  CHECK(queue.empty());
+  type(queue, "a");
+  queue.push({.kind = Kind::button, .code = GLFW_MOUSE_BUTTON_LEFT, .action = GLFW_PRESS});
+  type(queue, "bc");
+  for (const bool listed : {true, false}) {
+    InputQueue copy = queue;
+    CHECK(copy.take_frame(listed).size() == 4);
+    CHECK(copy.take_frame(listed).size() == 6);
+  }
+}

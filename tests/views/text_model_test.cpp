@@ -17,8 +17,8 @@ using namespace kvscope::views;
 namespace {
 
 /// Bytes of one character each, of one to eleven bytes: letters, accents, emoji of several code points, a lone byte.
-const std::vector<std::string> kCharacters = {"a", "b", "_", " ",  " ",  "\n", ".",        "\t",
-                                              "é", "e\u0301", "中", "文", "ß", "а", "👍🏽", "👩‍🚀"};
+const std::vector<std::string> kCharacters = {"a", "b",       "_",  " ",  " ", "\n", ".",        "\t",
+                                              "é", "e\u0301", "中", "文", "ß", "а",  "👍🏽", "👩‍🚀"};
 
 class WideAndNarrow final : public Advances {
  public:
@@ -46,7 +46,8 @@ struct Plain {
   };
   State now;
   void replace(std::size_t from, std::size_t to, const std::vector<std::string>& with) {
-    now.characters.erase(now.characters.begin() + static_cast<long>(from), now.characters.begin() + static_cast<long>(to));
+    now.characters.erase(now.characters.begin() + static_cast<long>(from),
+                         now.characters.begin() + static_cast<long>(to));
     now.characters.insert(now.characters.begin() + static_cast<long>(from), with.begin(), with.end());
     now.caret = now.anchor = from + with.size();
   }
@@ -176,7 +177,8 @@ TEST_CASE("Undo takes back a word of what was typed, not a letter and not all of
   CHECK(model.text() == "aone two x");
 }
 
-TEST_CASE("What is pasted becomes text: line ends of all kinds, no control characters, no bytes that are no character") {
+TEST_CASE(
+    "What is pasted becomes text: line ends of all kinds, no control characters, no bytes that are no character") {
   TextModel model;
   model.insert(std::string("a\r\nb\rc\td\0\x1b\x7f", 11) + "\xff" + "é");
   CHECK(model.text() == "a\nb\nc\td\xef\xbf\xbdé");

@@ -11,7 +11,22 @@ namespace kvscope::views {
 namespace {
 
 constexpr std::size_t kBatch = 128;  // characters: adding so many takes half a millisecond
-constexpr int kFirstRows = 256;      // by which the texture grows first; then it doubles
+constexpr int kLeastRows = 256;      // by which the texture grows
+
+#if IMGUI_VERSION_NUM < 19200
+/// Rows of the texture that ImGui has packed something into; it rounds their number up to a power of two.
+int used_rows(const ImFontAtlas& atlas) {
+  float rows = 0;
+  const auto height = static_cast<float>(atlas.TexHeight);
+  for (const ImFont* font : atlas.Fonts) {
+    for (const ImFontGlyph& glyph : font->Glyphs) rows = std::max(rows, glyph.V1 * height);
+  }
+  for (const ImVec4& line : atlas.TexUvLines) rows = std::max(rows, line.w * height);
+  for (const ImFontAtlasCustomRect& rect : atlas.CustomRects)
+    rows = std::max(rows, static_cast<float>(rect.Y + rect.Height));
+  return std::min(atlas.TexHeight, static_cast<int>(rows) + 1);
+}
+#endif
 
 }  // namespace
 
@@ -155,7 +170,7 @@ void GlyphSupply::add_to(ImFont& font, char32_t point, const GlyphBitmap& glyph,
                 static_cast<float>(at.y + glyph.height) * atlas.TexUvScale.y, glyph.advance * scale);
 }
 
-// Rows below those that ImGui has packed: nothing moves but the scale of what lies above.
+// More rows below: nothing moves but the scale of what lies above.
 bool GlyphSupply::grow(int rows) {
   ImFontAtlas& atlas = *fonts_.front()->ContainerAtlas;
   const int old_height = atlas.TexHeight, height = old_height + rows;
@@ -181,7 +196,6 @@ bool GlyphSupply::grow(int rows) {
   for (ImVec4& line : atlas.TexUvLines) line.y *= k, line.w *= k;
   atlas.TexHeight = height;
   atlas.TexUvScale.y = 1.f / static_cast<float>(height);
-  if (shelf_y_ == 0) shelf_y_ = old_height + 1;
   return grown_ = true;
 }
 
@@ -189,9 +203,10 @@ bool GlyphSupply::place(int width, int height, Place& at) {
   if (fonts_.empty()) return false;
   const ImFontAtlas& atlas = *fonts_.front()->ContainerAtlas;
   if (!atlas.IsBuilt() || width + 2 > atlas.TexWidth) return false;
-  if (shelf_y_ == 0 && !grow(kFirstRows)) return false;
+  if (shelf_y_ == 0) shelf_y_ = used_rows(atlas) + 1;
   if (shelf_x_ + width + 1 > atlas.TexWidth) shelf_y_ += shelf_height_ + 1, shelf_x_ = shelf_height_ = 0;
-  if (shelf_y_ + height + 1 > atlas.TexHeight && !grow(std::max(atlas.TexHeight / 2, height + 1))) return false;
+  if (shelf_y_ + height + 1 > atlas.TexHeight && !grow(std::max({kLeastRows, atlas.TexHeight / 4, height + 1})))
+    return false;
   at = {shelf_x_, shelf_y_};
   shelf_x_ += width + 1;
   shelf_height_ = std::max(shelf_height_, height);
@@ -210,7 +225,8 @@ void GlyphSupply::write(const GlyphBitmap& glyph, Place at) {
     if (atlas.TexPixelsRGBA32 != nullptr)
       std::copy_n(pixels.begin() + static_cast<std::ptrdiff_t>(from), glyph.width, atlas.TexPixelsRGBA32 + to);
   }
-  if (!grown_ && atlas.TexID != ImTextureID{}) textures_.update(atlas.TexID, at.x, at.y, glyph.width, glyph.height, pixels);
+  if (!grown_ && atlas.TexID != ImTextureID{})
+    textures_.update(atlas.TexID, at.x, at.y, glyph.width, glyph.height, pixels);
 }
 
 #else

@@ -17,9 +17,9 @@
 #include <thread>
 #include <vector>
 
-#include "views/text/glyph_raster.h"
 #include "views/frame/texture.h"
 #include "views/frame/theme.h"
+#include "views/text/glyph_raster.h"
 
 namespace kvscope::views {
 
@@ -78,12 +78,12 @@ class GlyphSupply {
 
   TextureBackend& textures_;
   std::function<void()> wake_;
-  std::vector<ImFont*> fonts_;      // that are given characters
+  std::vector<ImFont*> fonts_;  // that are given characters
   std::array<ImFont*, 2> drawn_for_{};
-  std::vector<float> lines_;        // their sizes; other fonts scale the nearest
+  std::vector<float> lines_;  // their sizes; other fonts scale the nearest
   std::bitset<0x10000> asked_;
   std::deque<char32_t> queue_;
-  std::vector<char32_t> wanted_;    // all that were asked for, for the next fonts
+  std::vector<char32_t> wanted_;  // all that were asked for, for the next fonts
   std::uint64_t revision_ = 0, of_fonts_ = 0;
   bool under_way_ = false, grown_ = false;
   int shelf_x_ = 0, shelf_y_ = 0, shelf_height_ = 0;  // where the next goes; 0: there is no room of ours as yet

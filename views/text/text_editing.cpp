@@ -172,7 +172,8 @@ void TextEditing::press(std::size_t line, float x, int clicks, bool select) {
     upstream_ = false;
     select_around(at);
   }
-  std::tie(pressed_begin_, pressed_end_) = clicks_ == 1 ? std::pair{model_.anchor(), model_.anchor()} : model_.selection();
+  std::tie(pressed_begin_, pressed_end_) =
+      clicks_ == 1 ? std::pair{model_.anchor(), model_.anchor()} : model_.selection();
 }
 
 void TextEditing::select_around(std::size_t at) { clicks_ == 2 ? model_.select_word(at) : model_.select_paragraph(at); }

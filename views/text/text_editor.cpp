@@ -28,7 +28,8 @@ bool chosen_by_keys(ImGuiID id) {
 
 /// A dialog is open, or a menu that is not an editor's.
 bool other_popup() {
-  return ImGui::IsPopupOpen(static_cast<const char*>(nullptr), ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel) &&
+  return ImGui::IsPopupOpen(static_cast<const char*>(nullptr),
+                            ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel) &&
          !ImGui::IsPopupOpen("text_menu");
 }
 
@@ -151,8 +152,8 @@ bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRec
   if (pressed_ && clicked) {
     const float x = ImGui::GetIO().MousePos.x - box.Min.x - ImGui::GetStyle().FramePadding.x + scroll_x_;
     const float y = ImGui::GetIO().MousePos.y - box.Min.y - ImGui::GetStyle().FramePadding.y + ImGui::GetScrollY();
-    editing_.press(static_cast<std::size_t>(std::max(0.f, y) / font_.line_height()), x,
-                   ImGui::GetMouseClickedCount(0), ImGui::GetIO().KeyShift);
+    editing_.press(static_cast<std::size_t>(std::max(0.f, y) / font_.line_height()), x, ImGui::GetMouseClickedCount(0),
+                   ImGui::GetIO().KeyShift);
   }
   if (!look.read_only) {
     keep_keys();

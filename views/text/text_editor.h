@@ -21,8 +21,8 @@ struct TextEditorLook {
   ImVec2 size = {0, 0};   // as ImGui::BeginChild() has it; a height of 0 is one line's
   std::string_view hint;  // in its place while there is no text
   bool read_only = false;
-  bool focus = false;   // takes the keyboard
-  bool follow = false;  // stays at the end while the text grows, unless one has scrolled up
+  bool focus = false;         // takes the keyboard
+  bool follow = false;        // stays at the end while the text grows, unless one has scrolled up
   Colour ink = {0, 0, 0, 0};  // transparent: the theme's text
 };
 
@@ -36,7 +36,9 @@ class TextEditor {
 
   const std::string& text() const { return editing_.text(); }
   /// From outside; forgets what could be undone if it is another text.
-  void set_text(std::string text) { editing_.set_text(std::move(text)); }
+  void set_text(const std::string& text) {
+    if (text != editing_.text()) editing_.set_text(text);
+  }
   /// The next item. True: a hand changed the text.
   bool draw(const TextEditorLook& look);
   bool focused() const { return focused_; }
@@ -62,7 +64,7 @@ class TextEditor {
   TextFont font_;
   TextEditing editing_;
   bool focused_ = false, pressed_ = false, caret_moved_ = false, right_to_left_ = false;
-  float scroll_x_ = 0;  // of one line
+  float scroll_x_ = 0;    // of one line
   double active_at_ = 0;  // when the caret was last moved, of ImGui's clock
 };
 

@@ -57,7 +57,8 @@ void TextFont::draw_number(ImDrawList& list, char32_t point, bool valid, unsigne
   const float size = size_ * kNumberSize, text = font_->CalcTextSizeA(size, 1e9f, 0, number.c_str()).x;
   const float gap = services_.theme->px(1);
   const ImU32 colour = to_imgui(with_alpha(ink, 170));
-  list.AddRect({at.x + gap, at.y + gap}, {at.x + width - gap, at.y + height_ - 2 * gap}, colour, services_.theme->px(3));
+  list.AddRect({at.x + gap, at.y + gap}, {at.x + width - gap, at.y + height_ - 2 * gap}, colour,
+               services_.theme->px(3));
   list.AddText(font_, size, {at.x + (width - text) / 2, at.y + (height_ - gap - size) / 2}, colour, number.c_str());
 }
 

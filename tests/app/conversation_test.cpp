@@ -1,0 +1,264 @@
+// A chat with turns, on the fake engine: what each run is asked, what becomes of its answer, and going on from it.
+
+#include "app/session/conversation.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/session/answer.h"
+#include "app/session/session.h"
+#include "app/session/stop_lines.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+#include "tests/app/process.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+using nlohmann::json;
+
+namespace {
+
+/// A session on a model's folder with a chat template that leaves the choice to think.
+class Fixture {
+ public:
+  explicit Fixture(const std::string& engine_options = "")
+      : session({.engine_command = "exec " + test::fake_engine().string() + " " + engine_options,
+                 .trace_program = test::kvscope().string(),
+                 .wake = [] {}}) {
+    const auto golden = [](const std::string& name) {
+      return read_json(test::source_folder() / "tests/core/golden" / name, {.max_bytes = 4u << 20});
+    };
+    std::ofstream(folder_ / "tokenizer.json") << golden("tokenizer_qwen2.json")["tokenizer"].dump();
+    const json templates = golden("chat.json")["templates"];
+    for (const json& t : templates) {
+      if (t["name"] == "Qwen3") std::ofstream(folder_ / "tokenizer_config.json") << json{{"chat_template", t["text"]}};
+    }
+    session.open_model(folder_.path().string());
+    wait([&] { return session.engine().model().has_value() && session.next_run().has_chat(); });
+    session.next_run().set_raw(false);
+    session.set_policy(PolicySpec::parse("full"));
+    session.next_run().set_max_tokens(6);
+  }
+  template <typename Condition>
+  void wait(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+    while (!condition()) {
+      session.poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
+    }
+  }
+  /// The prompt as the engine was asked, which the fake one writes as "[role] content ...".
+  std::string run() {
+    session.start_run();
+    return finish();
+  }
+  std::string finish() {
+    wait([&] { return !session.run_in_progress(); });
+    const RunRecord& run = *session.a()->run;
+    REQUIRE(run.status == RunStatus::complete);
+    const auto end = run.pieces.offsets()[static_cast<std::size_t>(run.prompt_len)];
+    return run.pieces.bytes().substr(0, static_cast<std::size_t>(end));
+  }
+  const Conversation& chat() const { return session.parameters().chat; }
+
+ private:
+  test::TemporaryFolder folder_;
+
+ public:
+  Session session;
+};
+
+RunRecord answered(std::vector<std::string> pieces, RunStatus status = RunStatus::complete, int asked = 8) {
+  RunRecord run;
+  run.pieces.push_back("prompt");
+  run.ids = {1};
+  for (const std::string& piece : pieces) run.pieces.push_back(piece), run.ids.push_back(2);
+  run.prompt_len = 1;
+  run.n_positions = 1 + asked;
+  run.status = status;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("What is sent becomes a turn, and so does its answer: the next run is asked with both") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("How warm is it?");
+  CHECK(fixture.run().find("[user] How warm is it?") != std::string::npos);
+  REQUIRE(fixture.chat().turns.size() == 2);
+  const std::string answer = fixture.chat().turns[1].content;
+  CHECK(answer == answer_text(*session.a()->run));
+  CHECK_FALSE(answer.empty());
+  CHECK(session.parameters().prompt.empty());
+  CHECK(session.a()->run->prompt_text == "How warm is it?");
+
+  Conversation chat = fixture.chat();
+  chat.system = "Be brief.";
+  chat.thinking = false;
+  session.next_run().set_chat(chat);
+  session.next_run().set_prompt("And there?");
+  const int counted = session.next_run().prompt_tokens();
+  const std::string asked = fixture.run();
+  CHECK(asked.find("[not thinking] [system] Be brief. [user] How warm is it? [assistant] " + answer +
+                   " [user] And there?") != std::string::npos);
+  CHECK(counted > 10);
+  CHECK(fixture.chat().turns.size() == 4);
+  // The command says all of it.
+  CHECK(session.a()->run->command_line.find(" --messages ") != std::string::npos);
+  CHECK(session.a()->run->command_line.find("--thinking off") != std::string::npos);
+}
+
+TEST_CASE("Without a draft the last turn is answered anew, under whatever policy there is now") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("One, two?");
+  const std::string asked = fixture.run();
+  session.set_policy(PolicySpec::parse("streaming:sinks=1,window=4"));
+  CHECK(fixture.run() == asked);
+  CHECK(session.a()->run->policy.name == "streaming");
+  CHECK(fixture.chat().turns.size() == 2);
+  CHECK(session.runs().size() == 2);
+}
+
+TEST_CASE("A turn that is edited takes all behind it out of the chat") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  for (const char* said : {"first", "second"}) {
+    session.next_run().set_prompt(said);
+    fixture.run();
+  }
+  REQUIRE(fixture.chat().turns.size() == 4);
+  CHECK_THROWS_AS(session.next_run().edit_turn(1), Error);  // the assistant's
+  CHECK_THROWS_AS(session.next_run().edit_turn(4), Error);
+  session.next_run().edit_turn(2);
+  CHECK(session.parameters().prompt == "second");
+  CHECK(fixture.chat().turns.size() == 2);
+  session.next_run().edit_turn(0);
+  CHECK(session.parameters().prompt == "first");
+  CHECK(fixture.chat().turns.empty());
+}
+
+TEST_CASE("Continue goes on from the answer's tokens, and the turn is the whole of it") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("Count.");
+  fixture.run();
+  const RunRecord first = *session.a()->run;
+  const std::string begun = fixture.chat().turns.back().content;
+  session.continue_run();
+  fixture.finish();
+  const RunRecord& more = *session.a()->run;
+  CHECK(more.prompt_len == first.n_tokens());
+  CHECK(std::equal(first.ids.begin(), first.ids.end(), more.ids.begin()));
+  CHECK(more.command_line.empty());  // no command gives these tokens
+  REQUIRE(fixture.chat().turns.size() == 2);
+  CHECK(fixture.chat().turns.back().content == begun + answer_text(more));
+  CHECK(session.chat_tokens_before() == 6);
+  CHECK(stop_reason(more, session.chat_tokens_before()) == "stopped at 12 tokens");
+}
+
+TEST_CASE("A fork decodes another way from a query of A, beside it") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_raw(true);
+  session.next_run().set_prompt("some words to begin with");
+  CHECK_THROWS_AS(session.fork_run(0), Error);
+  fixture.run();
+  const auto a = session.a()->run;
+  const int q = a->prompt_len + 2;
+  CHECK_THROWS_AS(session.fork_run(a->n_tokens()), Error);
+  session.fork_run(q);
+  fixture.wait([&] { return !session.run_in_progress(); });
+  REQUIRE(session.b());
+  const RunRecord& b = *session.b()->run;
+  CHECK(session.a()->run == a);
+  CHECK(b.prompt_len == q + 1);
+  CHECK(std::equal(b.ids.begin(), b.ids.begin() + q + 1, a->ids.begin()));
+  CHECK(b.n_tokens() == q + 1 + 6);
+  CHECK(b.command_line.empty());
+}
+
+TEST_CASE("A stopped answer is a turn as far as it came; a failed run leaves the question") {
+  Fixture fixture("--slow 20");
+  Session& session = fixture.session;
+  session.next_run().set_max_tokens(400);
+  session.next_run().set_prompt("Go on and on.");
+  session.start_run();
+  fixture.wait([&] { return !session.chat_answer().empty(); });
+  CHECK(fixture.chat().turns.size() == 1);
+  session.engine().cancel_run();
+  fixture.wait([&] { return !session.run_in_progress(); });
+  REQUIRE(fixture.chat().turns.size() == 2);
+  CHECK(stop_reason(*session.a()->run).starts_with("stopped by hand after "));
+  session.next_run().set_max_tokens(1 << 20);  // more than the model has
+  session.next_run().set_prompt("Too long.");
+  session.start_run();
+  fixture.wait([&] { return !session.run_in_progress(); });
+  REQUIRE(fixture.chat().turns.size() == 3);
+  CHECK(fixture.chat().turns.back() == ChatMessage{"user", "Too long."});
+}
+
+TEST_CASE("Chat and stop texts are in what the next start takes up; what is no chat is refused whole") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  const Conversation chat{"Be kind.", {{"user", "a\nb"}, {"assistant", "\"c\""}}, true};
+  session.next_run().set_chat(chat);
+  session.next_run().set_stop({"\n\n", "END"});
+  const json saved = session.to_json();
+  session.next_run().set_chat({});
+  session.next_run().set_stop({});
+  session.restore(saved, "session.json");
+  CHECK(fixture.chat() == chat);
+  CHECK(session.parameters().stop == std::vector<std::string>{"\n\n", "END"});
+  CHECK(session.next_run().request().stop.size() == 2);
+
+  json wrong = saved;
+  wrong["chat"]["turns"][0]["role"] = "nobody";
+  CHECK_THROWS_AS(session.restore(wrong, "session.json"), Error);
+  CHECK(fixture.chat() == chat);
+  CHECK_THROWS_AS(session.next_run().set_stop({""}), Error);
+}
+
+TEST_CASE("An answer is text: without its end mark, without half a character, and it says why it ends") {
+  CHECK(answer_text(answered({"Na", " ja", "<|im_end|>"})) == "Na ja");
+  CHECK(answer_text(answered({"a\xc3", "\xa4"})) == "aä");
+  CHECK(answer_text(answered({"a\xe4\xb8"}, RunStatus::running)) == "a");
+  CHECK(answer_text(answered({"a\xe4\xb8"})) == "a\xef\xbf\xbd\xef\xbf\xbd");
+  CHECK(answer_text(answered({})).empty());
+  CHECK(stop_reason(answered({"a", "<|im_end|>"})) == "end of text after 2 tokens");
+  CHECK(stop_reason(answered({"a", "b"}, RunStatus::complete, 2)) == "stopped at 2 tokens");
+  CHECK(stop_reason(answered({"a"})) == "stop text after 1 token");
+  CHECK(stop_reason(answered({"a"}, RunStatus::running)) == "1 of 8 tokens so far");
+  CHECK(stop_reason(answered({"a"}, RunStatus::failed)) == "failed after 1 token");
+}
+
+TEST_CASE("Stop texts are written a line each and read back as they were") {
+  const std::vector<std::string> texts = {"END", "\n\n", "a\\n", "\t, \"x\"", "ü"};
+  CHECK(stop_lines(texts) == "END\n\\n\\n\na\\\\n\n\\t, \"x\"\nü");
+  CHECK(stop_texts(stop_lines(texts)) == texts);
+  CHECK(stop_texts("\n\none\n\n").size() == 1);
+  CHECK(stop_texts("\\").size() == 1);
+}
+
+TEST_CASE("A long prompt is counted aside, and the count is that of what was typed last") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_raw(true);
+  std::string text;
+  while (text.size() < (100u << 10)) text += "word ";
+  session.next_run().set_prompt(text);
+  CHECK(session.next_run().prompt_tokens() == -1);
+  session.next_run().set_prompt(text + text);  // while the first is being counted
+  fixture.wait([&] { return session.next_run().prompt_tokens() >= 0; });
+  const int both = session.next_run().prompt_tokens();
+  session.next_run().set_prompt(text);
+  fixture.wait([&] { return session.next_run().prompt_tokens() >= 0; });
+  CHECK(both == Approx(2 * session.next_run().prompt_tokens()).epsilon(0.001));  // words may join where the texts meet
+  session.next_run().set_prompt("short");
+  CHECK(session.next_run().prompt_tokens() > 0);  // at once
+}
