@@ -10,6 +10,7 @@
 #include "views/figure/recipe.h"
 #include "views/token_strip_view.h"
 #include "views/widgets/time_deck.h"
+#include "views/widgets/token_finder.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -203,6 +204,35 @@ TEST_CASE("Text follows the scrub position, and stays where a person scrolled it
   s.selection.view = {1000, 1400};  // the other views went there
   s.draw();
   CHECK(s.has("strip.token.1000"));
+}
+
+TEST_CASE("A search is made again where its text, the head or the query changed, and what is wrong stays said") {
+  Stage<TokenStripView> s(random_run(3), {.q = 100});
+  TokenFinder finder;
+  const auto line = [&](const char* text) {
+    s.selection.find = text;
+    for (int i = 0; i < 3; ++i) finder.update(s.context);
+    return finder.line(s.selection);
+  };
+  CHECK(line("").empty());
+  CHECK(s.context.hits == nullptr);
+  CHECK(line("score>") == "\"score>\" needs a number after \"score>\"");
+  CHECK(finder.is_wrong());
+  CHECK(finder.hits().tokens.empty());
+  CHECK(line("position>=40 & position<43") == "3 tokens");
+  CHECK_FALSE(finder.is_wrong());
+  CHECK(*s.context.hits == std::vector<std::int32_t>{40, 41, 42});
+  s.selection.token = 41;
+  CHECK(finder.line(s.selection) == "2 of 3 tokens");
+  CHECK(line("age=5") == "1 token");
+  CHECK(s.context.hits->front() == 95);
+  s.selection.q = 120;
+  for (int i = 0; i < 2000 && s.context.hits->front() != 115; ++i) {  // not more often than its cost allows
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    finder.update(s.context);
+  }
+  CHECK(s.context.hits->front() == 115);
+  CHECK(line("no such text") == "nothing found");
 }
 
 TEST_CASE("What was found is marked in the text") {
