@@ -202,6 +202,8 @@ void AppWindow::take_input() {
         ui_.find.reset(), ui_.go_to.reset();
       } else if (!session_.selection().find.empty() && !ImGui::GetIO().WantTextInput) {
         session_.selection().find.clear();
+      } else if (!session_.selection().brush.empty() && !ImGui::GetIO().WantTextInput) {
+        session_.selection().brush = {};
       } else if (!ImGui::GetIO().WantTextInput) {
         session_.selection().token = -1;
       }

@@ -119,6 +119,18 @@ TEST_CASE("The next and the one before of what is found are gone to, round the e
   CHECK(p.ui.find);
 }
 
+TEST_CASE("A range is marked by a command, shown by another, and let go") {
+  Program p;
+  CHECK_THROWS_AS(p.run("view.to_brush"), Error);
+  p.run("selection.brush", {{"begin", 30}, {"end", 50}});
+  CHECK(p.selection().brush == TokenSpan{30, 50});
+  p.run("view.to_brush");
+  CHECK(p.shown() == TokenSpan{30, 50});
+  CHECK_THROWS_AS(p.run("selection.brush", {{"begin", 50}, {"end", 30}}), Error);
+  p.run("selection.brush");
+  CHECK(p.selection().brush.empty());
+}
+
 TEST_CASE("Playing starts and stops, and whoever scrubs stops it") {
   Program p;
   p.run("play.toggle");
