@@ -166,7 +166,7 @@ void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
     metrics_.clear();
     for (const MetricInfo& info : metric_list()) {
       if (info.needs_oracle) continue;
-      const float v = head_metric(run, info.metric, at.q).at(at.layer, at.kv_head);
+      const float v = head_value(run, info.metric, at.layer, at.kv_head, at.q);
       metrics_.emplace_back(info.title, std::isnan(v) ? "–" : format_number(v, 3));
     }
     const Oracle oracle(run);
