@@ -112,10 +112,17 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
       for (int h = 0; h < n_heads; ++h)
         image.pixels.push_back(state_colour(HeadAtQuery(run, l, h, at.q).state(at.token), theme.dark));
     }
+    n_retaining_ = 0;
+    for (int l = 0; l < n_layers && at.token <= at.q; ++l) n_retaining_ += kept_heads(run, l, at.token, at.q);
     heads_.set(image);
     rebuild_heads_.done();
   }
-  text_in(theme.palette.muted, "in every layer (down) and KV head (across)");
+  const std::string retained = at.token > at.q ? "not read yet"
+                                               : "kept in " + std::to_string(n_retaining_) + " of " +
+                                                     std::to_string(n_layers * n_heads) + " heads";
+  text_in(theme.palette.text, retained);
+  services_.items->add_text("inspector.retained", last_item(), retained);
+  text_in(theme.palette.muted, "every layer (down) and KV head (across); a click goes there");
   const float cell = std::clamp(theme.px(150) / static_cast<float>(n_layers), theme.px(3), theme.px(14));
   const float wide = std::clamp(theme.px(220) / static_cast<float>(n_heads), cell, theme.px(28));
   const ImVec2 a = ImGui::GetCursorScreenPos(),
@@ -159,7 +166,7 @@ void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
     metrics_.clear();
     for (const MetricInfo& info : metric_list()) {
       if (info.needs_oracle) continue;
-      const float v = head_metric(run, info.metric, at.q).at(at.layer, at.kv_head);
+      const float v = head_value(run, info.metric, at.layer, at.kv_head, at.q);
       metrics_.emplace_back(info.title, std::isnan(v) ? "–" : format_number(v, 3));
     }
     const Oracle oracle(run);

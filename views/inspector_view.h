@@ -48,7 +48,8 @@ class InspectorView final : public View {
 
   ViewServices services_;
   WhyText why_;
-  HeatMap heads_;  // the selected token's state in every head
+  HeatMap heads_;        // the selected token's state in every head
+  int n_retaining_ = 0;  // heads that see it
   Rebuild<TokenKey> rebuild_heads_;
   Rebuild<HeadKey> rebuild_metrics_;
   Rebuild<RunKey> rebuild_prompt_;

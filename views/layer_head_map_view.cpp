@@ -11,6 +11,8 @@
 namespace kvscope::views {
 namespace {
 
+constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes; the map of more is made beside the window
+
 constexpr std::array kMetrics = {Metric::density,     Metric::evict_ratio, Metric::cache_share,  Metric::recall,
                                  Metric::mass_recall, Metric::regret,      Metric::mean_recall,  Metric::above_chance,
                                  Metric::mass_kept,   Metric::read_share,  Metric::output_error, Metric::read_mass};
@@ -33,10 +35,11 @@ void LayerHeadMapView::draw(ViewContext& context) {
   const Key key{
       RunKey(context.a),    RunKey(with_b ? context.b : nullptr), options, room.x, room.y, services_.theme->scale,
       services_.theme->dark};
-  if (rebuild_.due(key)) {
-    build(context, key);
+  if (auto built = beside_.take()) {
+    show(std::move(*built));
     rebuild_.done();
   }
+  if (!beside_.is_busy() && rebuild_.due(key)) build(context, key);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
   ImGui::InvisibleButton("map", room);
@@ -144,21 +147,40 @@ std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) c
 }
 
 void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
-  std::vector<const RunRecord*> runs = {context.a->run.get()};
-  if (key.options.compare != MapCompare::none) runs.push_back(context.b->run.get());
-  BuiltFigure built = layer_head_map_figure(runs, key.options, services_.theme->figure_style(key.width, key.height));
-  const auto& values = std::get<std::vector<double>>(built.data.columns[3].values);
-  const std::size_t n = static_cast<std::size_t>(runs[0]->evict_at.n_layers()) * runs[0]->evict_at.n_kv_heads();
+  Runs runs = {context.a->run};
+  if (key.options.compare != MapCompare::none) runs.push_back(context.b->run);
+  const FigureStyle style = services_.theme->figure_style(key.width, key.height);
+  std::int64_t lifetimes = 0;
+  for (const auto& run : runs)
+    lifetimes += static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
+  if (lifetimes <= kAtOnce) {
+    show(make(runs, key.options, style));
+    return rebuild_.done();
+  }
+  beside_.post([runs = std::move(runs), options = key.options, style] { return make(runs, options, style); });
+}
+
+LayerHeadMapView::Built LayerHeadMapView::make(const Runs& runs, const LayerHeadMapOptions& options,
+                                               const FigureStyle& style) {
+  std::vector<const RunRecord*> pointers;
+  for (const auto& run : runs) pointers.push_back(run.get());
+  return {options, layer_head_map_figure(pointers, options, style), common_oracle_note(pointers, options),
+          runs[0]->evict_at.n_layers(), runs[0]->evict_at.n_kv_heads()};
+}
+
+void LayerHeadMapView::show(Built built) {
+  const auto& values = std::get<std::vector<double>>(built.figure.data.columns[3].values);
+  const std::size_t n = static_cast<std::size_t>(built.n_layers) * static_cast<std::size_t>(built.n_kv_heads);
   const auto part = [&](std::size_t from) {
-    HeadMap map{runs[0]->evict_at.n_layers(), runs[0]->evict_at.n_kv_heads(), {}};
+    HeadMap map{built.n_layers, built.n_kv_heads, {}};
     for (std::size_t i = from; i < from + n && i < values.size(); ++i)
       map.values.push_back(static_cast<float>(values[i]));
     return map;
   };
   map_a_ = part(0);
-  map_b_ = key.options.compare == MapCompare::side_by_side ? part(n) : HeadMap{};
-  common_oracle_ = common_oracle_note(runs, key.options);
-  drawing_.set(std::move(built.figure));
+  map_b_ = built.options.compare == MapCompare::side_by_side ? part(n) : HeadMap{};
+  common_oracle_ = std::move(built.common_oracle);
+  drawing_.set(std::move(built.figure.figure));
 }
 
 void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown,

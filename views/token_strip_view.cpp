@@ -118,6 +118,12 @@ void TokenStripView::draw_header(ViewContext& context) {
   ImGui::SameLine();
   text_in(theme.palette.muted,
           "as query " + std::to_string(context.q()) + " of " + std::to_string(run.n_tokens() - 1) + " sees it");
+  if (!context.selection->brush.empty()) {
+    ImGui::SameLine(0, theme.px(18));
+    const std::string line = brush_.line(context);
+    text_in(theme.palette.accent, line);
+    services_.items->add_text("strip.brush", last_item(), line);
+  }
   if (context.a->preview) preview_badge(services_);
   int rows = context.selection->layers ? 1 : 0;
   if (segmented(services_, "strip.rows", kRows, kRowHints, rows)) context.selection->layers = rows == 1;
@@ -341,6 +347,8 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
     list.AddRect({min.x, min.y}, {max.x, max.y}, to_imgui(theme.palette.warn), theme.px(2.5f), 0, theme.px(1.5f));
     services_.items->add("strip.hit", token, item_rect(min, max));
   }
+  if (context.selection->brush.contains(token))
+    list.AddRectFilled({min.x - 1, max.y}, {max.x + 1, max.y + theme.px(2.5f)}, to_imgui(theme.palette.accent));
   if (!context.selection->view.empty() && !span_.contains(token)) {  // the other views do not show it
     list.AddRectFilled(min, max, to_imgui(with_alpha(theme.palette.panel, 150)), theme.px(2.5f));
   }
@@ -364,6 +372,7 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
 void TokenStripView::handle_mouse(ViewContext& context, int hovered) {
   if (!ImGui::IsWindowHovered()) return;
   context.selection->hovered_token = hovered;
+  if (drag_brush(*context.selection, hovered, true)) return;
   if (hovered >= 0 && ImGui::IsMouseClicked(ImGuiMouseButton_Left)) {
     context.selection->token = context.selection->token == hovered ? -1 : hovered;
     shown_token_ = context.selection->token;  // it is under the mouse: do not scroll

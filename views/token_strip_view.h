@@ -9,8 +9,9 @@
 #include "views/figure/token_facts.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
+#include "views/layer_strip_pane.h"
+#include "views/widgets/brush_summary.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/layer_strip_pane.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
@@ -55,6 +56,7 @@ class TokenStripView final : public View {
 
   ViewServices services_;
   LayerStripPane layers_;
+  BrushSummary brush_;
   // Kept from frame to frame: measured once a token, broken into lines again only when tokens or width change.
   RunKey measured_;
   std::string bytes_;  // of the tokens that were measured

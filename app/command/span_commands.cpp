@@ -32,13 +32,17 @@ void fit(Session& session) {
   views::show_span(session.selection(), {}, run_of(session));
 }
 
-nlohmann::json set_range(Session& session, const nlohmann::json& arguments) {
+views::TokenSpan span_argument(const Session& session, const nlohmann::json& arguments) {
   const int n = run_of(session).n_tokens();
   const int begin = integer_argument(arguments, "begin", 0), end = integer_argument(arguments, "end", n);
   if (begin < 0 || end <= begin || begin >= n)
     bad_argument("begin, end", "0 <= begin < end, begin below " + std::to_string(n));
-  views::show_span(session.selection(), {begin, std::min(end, n)}, run_of(session));
-  const views::TokenSpan shown = views::shown_span(session.selection(), n);
+  return {begin, std::min(end, n)};
+}
+
+nlohmann::json set_range(Session& session, const nlohmann::json& arguments) {
+  views::show_span(session.selection(), span_argument(session, arguments), run_of(session));
+  const views::TokenSpan shown = views::shown_span(session.selection(), run_of(session).n_tokens());
   return {{"begin", shown.begin}, {"end", shown.end}};
 }
 
@@ -119,6 +123,16 @@ void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui)
     registry.add({id, title, group, shortcut, arguments, shown, std::move(action)});
   };
   add("view.fit", "Show the whole run", "Time", "F", [&session] { fit(session); });
+  registry.add({"view.to_brush", "Show the marked range", "Time", "Shift+F", "",
+                [shown, &session] { return shown() && !session.selection().brush.empty(); },
+                [&session] { views::show_span(session.selection(), session.selection().brush, run_of(session)); }});
+  add(
+      "selection.brush", "Mark a range of tokens", "Select", "",
+      [&session](const nlohmann::json& arguments) {
+        const views::TokenSpan span = span_argument(session, arguments);
+        session.selection().brush = has_argument(arguments, "begin") ? span : views::TokenSpan{};
+      },
+      "begin, end: tokens (none: lets go)");
   add("view.zoom_in", "Zoom in", "Time", "= W Shift+= Shift++ +", [&session] { zoom(session, views::kZoomStep); });
   add("view.zoom_out", "Zoom out", "Time", "- S", [&session] { zoom(session, 1 / views::kZoomStep); });
   add("view.pan_left", "Move back in time", "Time", "A", [&session] { pan(session, -views::kPanStep); });

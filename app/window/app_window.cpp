@@ -213,6 +213,8 @@ void AppWindow::take_input() {
         ui_.find.reset(), ui_.go_to.reset();
       } else if (!session_.selection().find.empty() && !typing) {
         session_.selection().find.clear();
+      } else if (!session_.selection().brush.empty() && !typing) {
+        session_.selection().brush = {};
       } else if (!typing) {
         session_.selection().token = -1;
       }

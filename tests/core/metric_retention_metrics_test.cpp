@@ -193,3 +193,18 @@ TEST_CASE("head_metric: while the prompt passes there is nothing to count", "[co
   run.n_queries = 0;
   for (const MetricInfo& info : metric_list()) CHECK(std::isnan(mean(head_metric(run, info.metric, 150))));
 }
+
+TEST_CASE("The value of one head is the one that the map of all heads has") {
+  const RunRecord run = GENERATE(test::random_run(3), test::random_run(4, {.output_error = true}),
+                                 test::random_run(3, {.policy = "full", .page_reads = true}));
+  for (const MetricInfo& info : metric_list()) {
+    for (const std::int32_t q : {0, 40, 179}) {
+      for (int head = 0; head < 6; ++head) {
+        const float value = head_value(run, info.metric, head / 3, head % 3, q);
+        const float in_map = head_metric(run, info.metric, q).at(head / 3, head % 3);
+        INFO(info.name);
+        CHECK((info.needs_oracle ? std::isnan(value) : value == in_map || (std::isnan(value) && std::isnan(in_map))));
+      }
+    }
+  }
+}

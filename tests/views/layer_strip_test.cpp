@@ -1,15 +1,21 @@
 // Layers by tokens: the numbers, the picture of any size, the pane, and that a huge run costs a frame what is on the screen.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <map>
 #include <thread>
 
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
 #include "views/cache_timeline_view.h"
+#include "views/figure/figure_builder.h"
 #include "views/figure/layer_strip_image.h"
 #include "views/figure/recipe.h"
 #include "views/token_strip_view.h"
+#include "views/view_list.h"
 #include "views/widgets/time_deck.h"
+#include "views/widgets/token_finder.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -205,6 +211,71 @@ TEST_CASE("Text follows the scrub position, and stays where a person scrolled it
   CHECK(s.has("strip.token.1000"));
 }
 
+TEST_CASE("A search is made again where its text, the head or the query changed, and what is wrong stays said") {
+  Stage<TokenStripView> s(random_run(3), {.q = 100});
+  TokenFinder finder;
+  const auto line = [&](const char* text) {
+    s.selection.find = text;
+    for (int i = 0; i < 3; ++i) finder.update(s.context);
+    return finder.line(s.selection);
+  };
+  CHECK(line("").empty());
+  CHECK(s.context.hits == nullptr);
+  CHECK(line("score>") == "\"score>\" needs a number after \"score>\"");
+  CHECK(finder.is_wrong());
+  CHECK(finder.hits().tokens.empty());
+  CHECK(line("position>=40 & position<43") == "3 tokens");
+  CHECK_FALSE(finder.is_wrong());
+  CHECK(*s.context.hits == std::vector<std::int32_t>{40, 41, 42});
+  s.selection.token = 41;
+  CHECK(finder.line(s.selection) == "2 of 3 tokens");
+  CHECK(line("age=5") == "1 token");
+  CHECK(s.context.hits->front() == 95);
+  s.selection.q = 120;
+  for (int i = 0; i < 2000 && s.context.hits->front() != 115; ++i) {  // not more often than its cost allows
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    finder.update(s.context);
+  }
+  CHECK(s.context.hits->front() == 115);
+  CHECK(line("no such text") == "nothing found");
+}
+
+TEST_CASE("Shift and a drag mark a range, whose share in the head and in all heads is said") {
+  const bool layers = GENERATE(false, true);
+  Stage<TokenStripView> s(random_run(3), {.layer = 1, .kv_head = 2, .q = 150, .layers = layers});
+  s.draw();
+  ImGuiIO& io = ImGui::GetIO();
+  const auto at = [&](int token) {
+    if (!layers) {
+      const auto rect = *s.window.items.find("strip.token." + std::to_string(token));
+      return ImVec2{rect.centre_x(), rect.centre_y()};
+    }
+    const auto rect = *s.window.items.find("layers.strip");
+    return ImVec2{rect.x + rect.w * (static_cast<float>(token) + 0.5f) / 180, rect.centre_y()};
+  };
+  io.KeyShift = true;
+  for (const auto& [token, down] : {std::pair{40, false}, {40, true}, {50, true}, {69, true}, {69, false}}) {
+    io.MousePos = at(token);
+    io.MouseDown[0] = down;
+    s.draw(1);
+  }
+  io.KeyShift = false;
+  CHECK(s.selection.brush == TokenSpan{40, 70});
+  CHECK(s.selection.token == -1);
+  int in_head = 0, in_all = 0;
+  for (int t = 40; t < 70; ++t) {
+    in_head += visible(150, t, s.a.run->evict_at.row(1, 2)[static_cast<std::size_t>(t)]);
+    for (int l = 0; l < 2; ++l) in_all += kept_heads(*s.a.run, l, t, 150);
+  }
+  for (int i = 0; i < 100 && s.text("strip.brush").find("40–69") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    s.draw(1);
+  }
+  const std::string expected = "tokens 40–69: " + std::to_string(in_head) + " of 30 in the cache, " +
+                               format_number(in_all / 60.0, 3) + " of 3 heads in the mean of all layers";
+  CHECK(s.text("strip.brush") == expected);
+}
+
 TEST_CASE("What was found is marked in the text") {
   Stage<TokenStripView> s(random_run(3));
   const std::vector<std::int32_t> hits{3, 17};
@@ -265,4 +336,50 @@ TEST_CASE("36 layers, 8 heads and 131072 tokens are zoomed and moved with the wo
   selection.q = 80000;
   settle();
   CHECK(window.items.text("layers.tokens_per_pixel")->ends_with(" tokens/px"));
+}
+
+// By name only: times of this machine, the window's own work without rasterising.
+TEST_CASE("Frames of every view over a live run of 36 x 8 x 131072", "[.bench]") {
+  constexpr int kTokens = 131072, kFrames = 300;
+  HeadlessWindow window(true, {1600, 1000});
+  ShownRun a = shown(synthetic_run(36, 8, kTokens));
+  Selection selection{.layers = true};
+  ViewContext context{&a, nullptr, &selection, nullptr};
+  const ViewList views = make_views(window.services);
+  TimeDeck deck(window.services);
+  std::map<std::string, std::vector<double>> times;
+  const auto timed = [&](const std::string& name, const auto& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    times[name].push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  };
+  for (int i = 0; i < kFrames; ++i) {
+    const TokenSpan span = shown_span(selection, kTokens);
+    if (i % 100 < 30) show_span(selection, zoom_span(span, kTokens, 0.9, 0.3), *a.run);
+    if (i % 100 >= 30 && i % 100 < 60) show_span(selection, pan_span(span, kTokens, 200), *a.run);
+    if (i % 100 >= 60 && i % 100 < 90) scrub_to(selection, 60000 + 100 * i, *a.run);
+    if (i % 100 == 95) show_span(selection, {}, *a.run);
+    if (i % 6 == 0) ++a.revision;  // ten snapshots a second
+    timed("frame", [&] {
+      window.frame([&] {
+        for (const auto& view : views) {
+          ImGui::BeginChild(view->id(), {380, 800});
+          timed(view->id(), [&] { view->draw(context); });
+          ImGui::EndChild();
+          ImGui::SameLine();
+        }
+        ImGui::NewLine();
+        timed("time_deck", [&] { deck.draw(context, 130); });
+      });
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (auto& [name, list] : times) {
+    std::ranges::sort(list);
+    const auto share = [&](double f) {
+      return list[static_cast<std::size_t>(f * static_cast<double>(list.size() - 1))];
+    };
+    std::printf("%-16s p50 %6.2f  p95 %6.2f  p99 %6.2f  max %6.2f ms\n", name.c_str(), share(0.5), share(0.95),
+                share(0.99), list.back());
+  }
 }

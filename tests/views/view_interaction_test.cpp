@@ -172,7 +172,10 @@ TEST_CASE("the inspector's map of heads goes to the head that is clicked") {
   InspectorView view(s.window.services);
   const auto draw = [&] { view.draw(s.context); };
   for (int i = 0; i < 6; ++i) s.window.frame(draw);  // columns of tables find their width
-  s.window.click("inspector.heads", draw);           // the middle: of 2 layers the second, of 3 heads the middle one
+  int retaining = 0;
+  for (int l = 0; l < 2; ++l) retaining += kept_heads(*s.a.run, l, 30, s.context.q());
+  CHECK(s.window.items.text("inspector.retained") == "kept in " + std::to_string(retaining) + " of 6 heads");
+  s.window.click("inspector.heads", draw);  // the middle: of 2 layers the second, of 3 heads the middle one
   CHECK(s.selection.layer == 1);
   CHECK(s.selection.kv_head == 1);
 }

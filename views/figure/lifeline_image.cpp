@@ -31,6 +31,10 @@ class LifelineCounter {
         // While a run goes on, later queries see what the last one left.
         limit_(run.status == RunStatus::running ? run.queries() : kOpen) {
     for (int s = 0; s < kStates; ++s) counts_[s].resize(n()), whole_[s].resize(n() + 1);
+    // Divisions took most of the time of a long run.
+    for (int c = 0; c <= n(); ++c) begin_.push_back(columns_.begin(c));
+    column_.reserve(static_cast<std::size_t>(columns_.span.size()));
+    for (int c = 0; c < n(); ++c) column_.insert(column_.end(), static_cast<std::size_t>(queries(c)), c);
     find_readings();
   }
 
@@ -47,7 +51,7 @@ class LifelineCounter {
       std::int64_t tokens_here = 0;
       for (int c = 0; c < n(); ++c) {
         tokens_here += whole_[s][static_cast<std::size_t>(c)];
-        if (tokens_here != 0) counts_[s][static_cast<std::size_t>(c)] += tokens_here * columns_.tokens(c).size();
+        if (tokens_here != 0) counts_[s][static_cast<std::size_t>(c)] += tokens_here * queries(c);
       }
     }
     for (const Reading& reading : readings_) take_unread(reading, tokens);
@@ -55,9 +59,13 @@ class LifelineCounter {
   std::int64_t pairs(TokenState state, int column) const {
     return counts_[static_cast<std::size_t>(state)][static_cast<std::size_t>(column)];
   }
-  std::int32_t queries(int column) const { return columns_.tokens(column).size(); }
+  std::int32_t queries(int column) const {
+    return begin_[static_cast<std::size_t>(column) + 1] - begin_[static_cast<std::size_t>(column)];
+  }
 
  private:
+  std::int32_t column_of(std::int32_t q) const { return column_[static_cast<std::size_t>(q - columns_.span.begin)]; }
+
   /// As HeadReads: tokens are told apart only until the head evicts, as slots are positions until then.
   void find_readings() {
     if (run_.reads.empty()) return;
@@ -89,20 +97,19 @@ class LifelineCounter {
     from = std::max(from, columns_.span.begin), to = std::min(to, columns_.span.end);
     if (to <= from) return;
     const auto s = static_cast<std::size_t>(state);
-    const auto first = static_cast<std::size_t>(columns_.of(from)),
-               last = static_cast<std::size_t>(columns_.of(to - 1));
+    const auto first = static_cast<std::size_t>(column_of(from)), last = static_cast<std::size_t>(column_of(to - 1));
     if (first == last) {
       counts_[s][first] += to - from;
       return;
     }
-    counts_[s][first] += columns_.begin(static_cast<int>(first) + 1) - from;
-    counts_[s][last] += to - columns_.begin(static_cast<int>(last));
+    counts_[s][first] += begin_[first + 1] - from;
+    counts_[s][last] += to - begin_[last];
     ++whole_[s][first + 1];
     --whole_[s][last];
   }
 
   void take_unread(const Reading& reading, TokenSpan tokens) {
-    const auto c = static_cast<std::size_t>(columns_.of(reading.q));
+    const auto c = static_cast<std::size_t>(column_of(reading.q));
     const std::int32_t window = std::max(geometry_.n_sink, reading.q - geometry_.window + 1);
     const auto part = [&](TokenState state, std::int32_t from, std::int32_t to) {
       from = std::max(from, tokens.begin), to = std::min({to, tokens.end, reading.q + 1});
@@ -125,6 +132,7 @@ class LifelineCounter {
   int layer_, kv_head_;
   SpanCells columns_;
   std::int32_t limit_;
+  std::vector<std::int32_t> begin_, column_;  // first query of each column, column of each query
   std::vector<Reading> readings_;
   std::array<std::vector<std::int64_t>, kStates> counts_;
   std::array<std::vector<std::int32_t>, kStates> whole_;  // tokens that begin and end to fill whole columns

@@ -27,6 +27,18 @@ void SpanMouse::handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovere
   }
 }
 
+bool drag_brush(Selection& selection, std::int32_t token, bool hovered) {
+  static std::int32_t from = -1;  // one mouse, one drag
+  if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) from = -1;
+  if (hovered && token >= 0 && ImGui::GetIO().KeyShift && ImGui::IsMouseClicked(ImGuiMouseButton_Left)) {
+    from = token;
+    selection.brush = {};
+  }
+  if (from < 0) return false;
+  if (hovered && token >= 0 && token != from) selection.brush = {std::min(from, token), std::max(from, token) + 1};
+  return true;
+}
+
 void SpanMouse::wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows) {
   const ImGuiIO& io = ImGui::GetIO();
   if (io.MouseWheel == 0 && io.MouseWheelH == 0) return;

@@ -8,6 +8,10 @@
 
 namespace kvscope::views {
 
+/// Marks a range of tokens while Shift and the left button are held from one token to another; a Shift click without a
+/// way lets it go. `token` is under the mouse, -1 for none. True while the mouse is taken, so that it selects nothing.
+bool drag_brush(Selection& selection, std::int32_t token, bool hovered);
+
 /// Wheel zooms at the cursor, Shift+wheel and a sideways wheel scroll, the right or middle button drags, a double click
 /// fits. With rows, Ctrl+wheel zooms these, and a drag moves both. One object a view: it remembers the drag.
 class SpanMouse {

@@ -16,7 +16,12 @@ void TokenFinder::update(ViewContext& context) {
   const bool new_text = text != text_;
   const Cursor at = context.cursor_in(*context.a->run);
   try {
-    if (new_text) text_ = text, query_ = {}, query_ = TokenQuery::parse(text), wrong_.clear();
+    if (new_text) {
+      text_ = text, hits_ = {}, readable_ = false;
+      query_ = TokenQuery::parse(text);
+      readable_ = true;
+    }
+    if (!readable_) return;
     const std::int32_t q = query_.depends_on_query() ? at.q : 0;  // else scrubbing finds nothing new
     if (rebuild_.due({RunKey(context.a), at.layer, at.kv_head, q, text}, new_text)) {
       wrong_.clear();
@@ -27,7 +32,7 @@ void TokenFinder::update(ViewContext& context) {
     hits_ = {};
     const Error::Parts& parts = error.parts();
     wrong_ = parts.expected.empty() ? parts.found : parts.found + " needs " + parts.expected;
-    rebuild_.done();
+    if (readable_) rebuild_.done();
   }
   context.hits = &hits_.tokens;
 }

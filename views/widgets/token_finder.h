@@ -28,6 +28,7 @@ class TokenFinder {
   };
   TokenQuery query_;
   std::string text_;  // that query_ was read from
+  bool readable_ = false;
   TokenHits hits_;
   std::string wrong_;
   Rebuild<Key> rebuild_;

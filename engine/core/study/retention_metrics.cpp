@@ -142,6 +142,11 @@ std::int32_t last_query(const RunRecord& run, std::int32_t q) {
   return run.ids.empty() || run.evict_at.empty() ? -1 : std::min(q, run.queries() - 1);
 }
 
+float counted_value(const RunRecord& run, Metric metric, int layer, int kv_head, std::int32_t q) {
+  return metric == Metric::read_share ? static_cast<float>(HeadReads(run, layer, kv_head, q).share())
+                                      : value_of(head_rows(run, layer, kv_head), metric, q, run.geometry());
+}
+
 /// Adds one to every element of [from, to) of a series of which `steps` is the difference; steps.size() = length + 1.
 void add_interval(std::vector<std::int32_t>& steps, std::int64_t from, std::int64_t to) {
   const std::int64_t end = static_cast<std::int64_t>(steps.size()) - 1;
@@ -178,15 +183,20 @@ HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   HeadMap map = empty_map(run);
   q = last_query(run, q);
   if (q < 0) return map;
-  const RetentionGeometry geometry = run.geometry();
   auto value = map.values.begin();
   for (int layer = 0; layer < map.n_layers; ++layer) {
-    for (int head = 0; head < map.n_kv_heads; ++head) {
-      *value++ = metric == Metric::read_share ? static_cast<float>(HeadReads(run, layer, head, q).share())
-                                              : value_of(head_rows(run, layer, head), metric, q, geometry);
-    }
+    for (int head = 0; head < map.n_kv_heads; ++head) *value++ = counted_value(run, metric, layer, head, q);
   }
   return map;
+}
+
+float head_value(const RunRecord& run, Metric metric, int layer, int kv_head, std::int32_t q) {
+  const bool measured =
+      metric == Metric::output_error || metric == Metric::read_mass || metric == Metric::best_read_mass;
+  if (measured) return run.output_error.empty() ? kNaN : head_metric(run, metric, q).at(layer, kv_head);
+  q = last_query(run, q);
+  if (q < 0 || std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle) return kNaN;
+  return counted_value(run, metric, layer, kv_head, q);
 }
 
 HeadMap head_metric(const Oracle& oracle, const RunRecord& run, Metric metric, std::int32_t q) {

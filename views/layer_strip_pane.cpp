@@ -1,4 +1,4 @@
-#include "views/widgets/layer_strip_pane.h"
+#include "views/layer_strip_pane.h"
 
 #include <algorithm>
 #include <cmath>
@@ -135,6 +135,10 @@ void LayerStripPane::draw_marks(const ViewContext& context, const Cursor& at, To
     const float playhead = std::floor(x(at.q + 1));
     list.AddLine({playhead, min.y}, {playhead, max.y}, to_imgui(theme.palette.text), theme.px(1.5f));
   }
+  if (const TokenSpan brush = context.selection->brush; !brush.empty()) {
+    list.AddRectFilled({x(brush.begin), min.y}, {x(brush.end), max.y}, to_imgui(with_alpha(theme.palette.accent, 45)));
+    list.AddRect({x(brush.begin), min.y}, {x(brush.end), max.y}, to_imgui(theme.palette.accent));
+  }
   draw_hit_marks(theme, context.hits, span, min, {max.x, min.y + theme.px(5)});
   list.PopClipRect();
   services_.items->add("layers.strip", item_rect(min, max));
@@ -157,6 +161,7 @@ void LayerStripPane::handle_mouse(ViewContext& context, const Cursor& at, TokenS
   const TokenSpan tokens = cells.tokens(cell);
   context.selection->hovered_token = tokens.begin;
   draw_card(run, at.q, layer, tokens);
+  if (drag_brush(*context.selection, tokens.begin, hovered)) return;
   if (!ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;
   context.selection->layer = layer;
   context.selection->token = tokens.begin;
