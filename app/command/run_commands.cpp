@@ -1,5 +1,7 @@
 // run.*, preview.*, engine.*: what asks the engine.
 
+#include <algorithm>
+
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/session/obstacles.h"
@@ -41,6 +43,22 @@ void compare_runs(Session& session, const nlohmann::json& arguments) {
   session.show(a, new_b);
 }
 
+// Beside the one that is A, or the first.
+void step_in_trace(Session& session, const nlohmann::json& arguments, int step) {
+  std::string trace = session.a() ? session.a()->trace_path : "";
+  if (has_argument(arguments, "trace")) trace = text_argument(arguments, "trace");
+  std::vector<int> ids;
+  for (const RunEntry& run : session.runs()) {
+    if (!trace.empty() && run.trace_path == trace) ids.push_back(run.id);
+  }
+  if (ids.empty()) usage_error("trace", "no run of it is open");
+  const auto at = std::ranges::find(ids, session.a() ? session.a()->id : 0);
+  const int n = static_cast<int>(ids.size());
+  const int next = at == ids.end() ? 0 : std::clamp(static_cast<int>(at - ids.begin()) + step, 0, n - 1);
+  const int b = session.b() ? session.b()->id : 0;
+  session.show(ids[static_cast<std::size_t>(next)], b == ids[static_cast<std::size_t>(next)] ? 0 : b);
+}
+
 void add_list_commands(CommandRegistry& registry, Session& session) {
   const auto any = [&session] { return !session.runs().empty(); };
   registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
@@ -50,6 +68,15 @@ void add_list_commands(CommandRegistry& registry, Session& session) {
        [&session](const nlohmann::json& arguments) { session.show(integer_argument(arguments, "id", 0), 0); }});
   registry.add({"run.swap", "Swap A and B", "Run", "X", "", [&session] { return session.b() != nullptr; },
                 [&session] { session.swap(); }});
+  registry.add({"run.next_in_trace", "Next run of A's trace", "Run", "", "trace: path (A's)", any,
+                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }});
+  registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "", "trace: path (A's)", any,
+                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }});
+  registry.add({"run.rename", "Name a run", "Run", "", "id: run id (A), name: text", any,
+                [&session](const nlohmann::json& arguments) {
+                  session.rename_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0),
+                                     text_argument(arguments, "name"));
+                }});
   registry.add({"run.remove", "Remove a run from the list", "Run", "", "id: run id (A)", any,
                 [&session](const nlohmann::json& arguments) {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));

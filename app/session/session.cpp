@@ -40,12 +40,16 @@ Session::Session(Options options)
                .on_return = [this] { look_at_model(); }},
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
+      summaries_(revision_, options.wake),
+      folders_(revision_, options.wake),
       background_(options.wake) {}
 
 bool Session::poll() {
   const std::uint64_t before = revision();
   engine_.poll();
   preview_.poll();
+  summaries_.poll();
+  folders_.poll();
   for (const auto& finish : background_.take_finished()) finish();
   return revision() != before;
 }
@@ -164,6 +168,12 @@ void Session::show(int a_id, int b_id) {
   runs_.show(a_id, b_id);
   if (a_id != old_a) preview_.clear();
   update_shown();
+}
+
+void Session::rename_run(int id, const std::string& name) {
+  if (!find_run(id)) usage_error("id", "no run " + std::to_string(id));
+  runs_.rename(id, name);
+  revision_.rise();
 }
 
 void Session::swap() {
