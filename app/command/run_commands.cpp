@@ -24,6 +24,12 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
   registry.add({"run.apply_policy", "Go on with these parameters from the next token", "Run", "", "",
                 [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().change_policy(session.parameters().policy); }});
+  registry.add({"prompt.shorten", "Cut the prompt at its end", "Prompt", "", "tokens: number",
+                [&session] { return session.next_run().prompt_tokens() > 0; },
+                [&session](const nlohmann::json& arguments) {
+                  const int now = session.next_run().prompt_tokens();
+                  session.next_run().shorten_prompt(integer_argument(arguments, "tokens", now - 1));
+                }});
   add("run.decode_again", "Decode again with this policy (measure B)", "Ctrl+Shift+R", RunKind::decode_again,
       [&session] { session.decode_again(); });
   add("run.replay", "Replay A's tokens under this policy", "", RunKind::replay, [&session] { session.replay(); });
@@ -90,7 +96,8 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   const int id = integer_argument(arguments, "id", session.a()->id);
                   const RunEntry* entry = session.find_run(id);
                   if (!entry) usage_error("id", "no run " + std::to_string(id));
-                  if (entry->run->command_line.empty()) usage_error("run", "its trace does not tell its command");
+                  if (entry->run->command_line.empty())
+                    usage_error("run", "it has no command: it was replayed, or its trace does not tell");
                   ui.clipboard = entry->run->command_line;
                   session.messages().notify("copied the command that did run " + std::to_string(id));
                   return ui.clipboard;

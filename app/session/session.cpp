@@ -120,7 +120,10 @@ void Session::start(RunRequest request, RunList::Place place) {
   if (request.prompt.empty() && request.prompt_ids.empty())
     usage_error("prompt", "nothing in it", "at least one token");
   raise_budget(request);
-  const RunRecord record = start_record(*engine_.model(), request);
+  RunRecord record = start_record(*engine_.model(), request);
+  // Tokens that were given instead of drawn cannot be written as a command; without one the run says that it has none.
+  if (request.answer_ids) record.command_line.clear();
+  if (!record.command_line.empty()) record.command_line += gate_options();
   runs_.begin(record, place);
   engine_.begin_run(request, record);
   update_shown();
@@ -140,7 +143,11 @@ void Session::start_run() { start(next_run_.request(), RunList::Place::a); }
 
 void Session::decode_again() {
   if (!a() || a()->run->prompt_len == 0) return start_run();
-  start(next_run_.decode_again(*a()->run), RunList::Place::b);
+  RunRequest again = next_run_.decode_again(*a()->run);
+  // The tokens are A's, whatever the prompt is set to now; so is how its text became them.
+  const std::string& line = a()->run->command_line;
+  if (!line.empty()) again.raw = line.substr(0, line.find(" --prompt ")).find(" --chat") == std::string::npos;
+  start(again, RunList::Place::b);
 }
 
 void Session::replay() { replay(parameters().policy); }
@@ -247,9 +254,13 @@ int Session::n_positions() const {
 
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
-  std::string line = run_command_line(model.empty() ? "MODEL" : model, next_run_.request());
-  for (const std::string& gate : engine_.gates_to_load()) line += " --gate " + shell_quote(gate);
-  return line;
+  return run_command_line(model.empty() ? "MODEL" : model, next_run_.request()) + gate_options();
+}
+
+std::string Session::gate_options() const {
+  std::string options;
+  for (const std::string& gate : engine_.gates_to_load()) options += " --gate " + shell_quote(gate);
+  return options;
 }
 
 // ------------------------------------------------------------------------------------------------ traces

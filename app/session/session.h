@@ -123,6 +123,8 @@ class Session {
   std::vector<std::string> gates_beside() const;
   void start(RunRequest request, RunList::Place place);
   void raise_budget(RunRequest& request);
+  /// " --gate ..." of each that the engine was given.
+  std::string gate_options() const;
   PolicySpec policy_on_model(const PolicySpec& asked) const;
   void run_done();
   /// Once a model is there and its gates are known: a policy that reads a gate becomes one that needs none, where there is none.

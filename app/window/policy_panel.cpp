@@ -207,7 +207,7 @@ void draw_preview_note(Panel& panel) {
   if (const auto list = obstacles(session, RunKind::start); !list.empty() && !list.front().passes)
     return draw_obstacles(panel, list);
   if (session.run_in_progress()) {
-    if (ImGui::SmallButton("Apply to the run")) panel.run("run.apply_policy");
+    if (ImGui::Button("Apply to the run")) panel.run("run.apply_policy");
     panel.item("button.run.apply_policy");
     tooltip(panel,
             "Threshold, decay, stride, drop or a smaller budget hold from the next token on; the trace says so.");
@@ -222,7 +222,7 @@ void draw_preview_note(Panel& panel) {
     panel.services.items->add_text("policy.preview_note", views::last_item(), text);
     if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
       wrapped_text_in(palette.warn, "But " + note + ".");
-    if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
+    if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {
     text_in(palette.muted, "Computing the preview ...");
@@ -245,18 +245,20 @@ void draw_sampling(Panel& panel) {
     setting(panel, name);
     if (draw()) panel.session.next_run().set_sampling(sampling);
   };
-  float temperature = static_cast<float>(sampling.temperature), top_p = static_cast<float>(sampling.top_p);
+  const auto slide = [&](const char* item, double& value, double max, const char* word) {
+    const auto moved = value_slider(panel, {.item = item,
+                                            .value = value,
+                                            .max = max,
+                                            .decimals = shown_decimals(value, 2),
+                                            .drag_decimals = 2,
+                                            .word = word});
+    if (moved) value = std::clamp(*moved, 0.0, max > 1 ? 100.0 : 1.0);  // what is typed may be more than hot
+    return moved.has_value();
+  };
   row("Temperature", [&] {
-    const bool changed = ImGui::SliderFloat("##temperature", &temperature, 0, 2, temperature == 0 ? "greedy" : "%.2f",
-                                            ImGuiSliderFlags_AlwaysClamp);
-    sampling.temperature = std::round(temperature * 100) / 100;
-    return changed;
+    return slide("sampling.temperature", sampling.temperature, 2, sampling.temperature == 0 ? "greedy" : "");
   });
-  row("Top p", [&] {
-    const bool changed = ImGui::SliderFloat("##top_p", &top_p, 0, 1, "%.2f", ImGuiSliderFlags_AlwaysClamp);
-    sampling.top_p = std::round(top_p * 100) / 100;
-    return changed;
-  });
+  row("Top p", [&] { return slide("sampling.top_p", sampling.top_p, 1, ""); });
   int seed = static_cast<int>(std::min<std::uint64_t>(sampling.seed, INT32_MAX));
   row("Seed", [&] {
     const bool changed = ImGui::InputInt("##seed", &seed, 1) && seed >= 0;
