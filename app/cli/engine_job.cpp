@@ -8,6 +8,7 @@
 #include "app/process/gates.h"
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
+#include "app/process/paths.h"
 #include "app/session/run_setup.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
@@ -121,6 +122,8 @@ ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> 
 std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,
                            const std::function<void()>& on_step) {
   record = start_record(model, request);
+  // A gate that nobody named is found again by whoever repeats the command.
+  for (const std::string& gate : arguments_.texts("gate")) record.command_line += " --gate " + shell_quote(gate);
   try {
     const nlohmann::json done = call(request, [&](const nlohmann::json& event) {
       protocol::apply_event(record, event);

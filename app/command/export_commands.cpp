@@ -5,7 +5,10 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/process/paths.h"
+#include "app/process/picture_clipboard.h"
 #include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/support/text.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"
 
@@ -49,15 +52,21 @@ std::vector<std::string> traces_of(const Session& session, const views::ViewFigu
   return traces;
 }
 
-void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+struct FigureToMake {
+  views::FigureRecipe recipe;
+  std::vector<std::shared_ptr<const RunRecord>> runs;
+  std::string view;
+
+  views::BuiltFigure build() const {
+    std::vector<const RunRecord*> pointers;
+    for (const auto& run : runs) pointers.push_back(run.get());
+    return views::build_figure(recipe, pointers);
+  }
+};
+
+// What is on screen, or a preset of run A, for the venue that was asked for.
+FigureToMake figure_to_make(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
   NamedFigure shown = figure_on_screen(session, views, arguments);
-  if (ask_for_path(ui, arguments,
-                   {.title = "Export figure: " + shown.view,
-                    .command = "figure.export",
-                    .path = shown.view + ".pdf",
-                    .hint = ".pdf, .svg or .png; data and recipe are written beside it",
-                    .save = true}))
-    return;
   views::FigureRecipe recipe;
   recipe.options = shown.figure.options;
   if (has_argument(arguments, "preset")) {
@@ -67,18 +76,57 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
   if (has_argument(arguments, "venue")) recipe.venue = text_argument(arguments, "venue");
   recipe.traces = traces_of(session, shown.figure);
   recipe.run = 0;
+  return {std::move(recipe), std::move(shown.figure.runs), std::move(shown.view)};
+}
+
+void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+  const FigureToMake figure = figure_to_make(session, views, arguments);
+  if (!has_argument(arguments, "path")) ui.figure_size.clear();
+  if (ask_for_path(ui, arguments,
+                   {.title = "Export figure: " + figure.view,
+                    .command = "figure.export",
+                    .path = figure.view + ".pdf",
+                    .hint = ".pdf, .svg or .png; data (.csv, .npz) and recipe (.json) are written beside it",
+                    .save = true,
+                    .figure = true}))
+    return;
   const std::string path = text_argument(arguments, "path");
   const views::ExportOptions options{.replace = flag_argument(arguments, "overwrite", false),
-                                     .inputs = {recipe.traces.begin(), recipe.traces.end()}};
-  session.files().in_background(
-      "export " + path, [&session, recipe, path, options, runs = shown.figure.runs]() -> Worker::Finish {
-        std::vector<const RunRecord*> pointers;
-        for (const auto& run : runs) pointers.push_back(run.get());
-        const auto written = views::export_figure(views::build_figure(recipe, pointers), recipe, path, options);
-        return [&session, written] {
-          session.messages().notify("exported " + written.front().string() + " and what belongs to it");
-        };
-      });
+                                     .inputs = {figure.recipe.traces.begin(), figure.recipe.traces.end()}};
+  session.files().in_background("export " + path, [&session, figure, path, options]() -> Worker::Finish {
+    const auto written = views::export_figure(figure.build(), figure.recipe, path, options);
+    return [&session, written] {
+      session.messages().notify("exported " + written.front().string() + " and what belongs to it");
+    };
+  });
+}
+
+// "82.6 x 61 mm = 3.25 x 2.4 in", as it will stand on paper.
+std::string size_in_words(const views::Figure& figure) {
+  const auto both = [&](double unit, int digits) {
+    return number_text(figure.width / unit, digits) + " × " + number_text(figure.height / unit, digits);
+  };
+  return both(views::kPointsPerMm, 4) + " mm = " + both(72, 3) + " in";
+}
+
+void measure_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+  const FigureToMake figure = figure_to_make(session, views, arguments);
+  session.files().in_background("measure " + figure.view, [&session, &ui, figure]() -> Worker::Finish {
+    return [&session, &ui, words = size_in_words(figure.build().figure), view = figure.view] {
+      ui.figure_size = words;
+      session.messages().notify(view + " is " + words);
+    };
+  });
+}
+
+void copy_figure(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
+  const FigureToMake figure = figure_to_make(session, views, arguments);
+  const auto png = state_folder() / "clipboard.png";
+  session.files().in_background("copy " + figure.view, [&session, figure, png]() -> Worker::Finish {
+    views::export_figure(figure.build(), figure.recipe, png, {.data = false, .recipe = false, .replace = true});
+    copy_png(png);
+    return [&session, view = figure.view] { session.messages().notify("copied " + view + " as a picture"); };
+  });
 }
 
 std::optional<int> count_argument(const nlohmann::json& arguments, const char* key) {
@@ -137,6 +185,13 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
                 [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
+  registry.add({"figure.copy", "Copy a figure as a picture", "File", "",
+                "view: name of a view or figure, preset: name, venue: name", has_run,
+                [&session, &views](const nlohmann::json& arguments) { copy_figure(session, views, arguments); }});
+  registry.add(
+      {"figure.measure", "Size of a figure on paper", "File", "",
+       "view: name of a view or figure, preset: name, venue: name", has_run,
+       [&session, &ui, &views](const nlohmann::json& arguments) { measure_figure(session, ui, views, arguments); }});
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
                 "path: folder, strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, "
                 "overwrite: bool",

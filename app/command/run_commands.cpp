@@ -1,5 +1,7 @@
 // run.*, preview.*, engine.*: what asks the engine.
 
+#include <algorithm>
+
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/session/obstacles.h"
@@ -22,6 +24,12 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
   registry.add({"run.apply_policy", "Go on with these parameters from the next token", "Run", "", "",
                 [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().change_policy(session.parameters().policy); }});
+  registry.add({"prompt.shorten", "Cut the prompt at its end", "Prompt", "", "tokens: number",
+                [&session] { return session.next_run().prompt_tokens() > 0; },
+                [&session](const nlohmann::json& arguments) {
+                  const int now = session.next_run().prompt_tokens();
+                  session.next_run().shorten_prompt(integer_argument(arguments, "tokens", now - 1));
+                }});
   add("run.decode_again", "Decode again with this policy (measure B)", "Ctrl+Shift+R", RunKind::decode_again,
       [&session] { session.decode_again(); });
   add("run.replay", "Replay A's tokens under this policy", "", RunKind::replay, [&session] { session.replay(); });
@@ -41,6 +49,22 @@ void compare_runs(Session& session, const nlohmann::json& arguments) {
   session.show(a, new_b);
 }
 
+// Beside the one that is A, or the first.
+void step_in_trace(Session& session, const nlohmann::json& arguments, int step) {
+  std::string trace = session.a() ? session.a()->trace_path : "";
+  if (has_argument(arguments, "trace")) trace = text_argument(arguments, "trace");
+  std::vector<int> ids;
+  for (const RunEntry& run : session.runs()) {
+    if (!trace.empty() && run.trace_path == trace) ids.push_back(run.id);
+  }
+  if (ids.empty()) usage_error("trace", "no run of it is open");
+  const auto at = std::ranges::find(ids, session.a() ? session.a()->id : 0);
+  const int n = static_cast<int>(ids.size());
+  const int next = at == ids.end() ? 0 : std::clamp(static_cast<int>(at - ids.begin()) + step, 0, n - 1);
+  const int b = session.b() ? session.b()->id : 0;
+  session.show(ids[static_cast<std::size_t>(next)], b == ids[static_cast<std::size_t>(next)] ? 0 : b);
+}
+
 void add_list_commands(CommandRegistry& registry, Session& session) {
   const auto any = [&session] { return !session.runs().empty(); };
   registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
@@ -50,6 +74,15 @@ void add_list_commands(CommandRegistry& registry, Session& session) {
        [&session](const nlohmann::json& arguments) { session.show(integer_argument(arguments, "id", 0), 0); }});
   registry.add({"run.swap", "Swap A and B", "Run", "X", "", [&session] { return session.b() != nullptr; },
                 [&session] { session.swap(); }});
+  registry.add({"run.next_in_trace", "Next run of A's trace", "Run", "", "trace: path (A's)", any,
+                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }});
+  registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "", "trace: path (A's)", any,
+                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }});
+  registry.add({"run.rename", "Name a run", "Run", "", "id: run id (A), name: text", any,
+                [&session](const nlohmann::json& arguments) {
+                  session.rename_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0),
+                                     text_argument(arguments, "name"));
+                }});
   registry.add({"run.remove", "Remove a run from the list", "Run", "", "id: run id (A)", any,
                 [&session](const nlohmann::json& arguments) {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
@@ -63,7 +96,8 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   const int id = integer_argument(arguments, "id", session.a()->id);
                   const RunEntry* entry = session.find_run(id);
                   if (!entry) usage_error("id", "no run " + std::to_string(id));
-                  if (entry->run->command_line.empty()) usage_error("run", "its trace does not tell its command");
+                  if (entry->run->command_line.empty())
+                    usage_error("run", "it has no command: it was replayed, or its trace does not tell");
                   ui.clipboard = entry->run->command_line;
                   session.messages().notify("copied the command that did run " + std::to_string(id));
                   return ui.clipboard;

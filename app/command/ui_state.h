@@ -15,6 +15,7 @@ struct FileDialog {
   std::string path;     // what stands in the field at first
   std::string hint;     // "run.h5"
   bool save = false;
+  bool figure = false;                                  // asks how it is exported, too
   nlohmann::json arguments = nlohmann::json::object();  // of the command, besides the path
 };
 
@@ -36,9 +37,12 @@ struct UiState {
   bool models = false;  // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
   std::optional<TextField> find, go_to;
+  std::string figure_size;              // of the figure that is about to be exported, in words; empty: not measured
   std::string clipboard;                // text to be put there by the window
   std::vector<std::string> popup_keys;  // typed while a popup is open: "up", "down", "enter"
   bool focus_prompt = false;
+  bool keyboard = false;   // arrows and space belong to the controls
+  int focus_step = 0;      // 1: to the next region of the window, -1: to the one before
   std::string screenshot;  // file to write after the next frame
   bool quit = false;
 };

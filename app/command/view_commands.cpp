@@ -133,6 +133,11 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("view.larger", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
   add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
   add("view.normal_size", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });
+  add("focus.next", "Controls by keys: next part of the window", "Tab F6",
+      [&ui] { ui.keyboard = true, ui.focus_step = 1; });
+  add("focus.previous", "Controls by keys: previous part", "Shift+Tab Shift+F6",
+      [&ui] { ui.keyboard = true, ui.focus_step = -1; });
+  add("focus.leave", "Arrows and space back to the views", "", [&ui] { ui.keyboard = false; });
   add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui] { ui.palette = !ui.palette; });
   add("help.keys", "Keys", "Shift+/ F1", [&ui] { ui.help = !ui.help; });
 }

@@ -30,6 +30,22 @@ void NextRun::set_prompt(std::string text) {
   revision_.rise();
 }
 
+// A few counts: each guess is the share of the text that would be right if its tokens were of one length.
+void NextRun::shorten_prompt(int most) {
+  std::string text = parameters_.prompt;
+  while (prompt_tokens_ > std::max(1, most) && !text.empty()) {
+    const double share = std::max(0, most) / static_cast<double>(prompt_tokens_);
+    text.resize(std::min(text.size() - 1, static_cast<std::size_t>(static_cast<double>(text.size()) * share)));
+    // Not in the middle of a character.
+    const auto cut = parameters_.prompt[text.size()];
+    if ((static_cast<unsigned char>(cut) & 0xC0) == 0x80) {
+      while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
+      if (!text.empty()) text.pop_back();
+    }
+    set_prompt(text);
+  }
+}
+
 void NextRun::set_raw(bool raw) {
   parameters_.raw = raw;
   count_prompt();

@@ -34,6 +34,8 @@ class NextRun {
   const Parameters& parameters() const { return parameters_; }
   void set(Parameters parameters);
   void set_prompt(std::string text);
+  /// Cuts it at its end until it has at most so many tokens; nothing while they are not counted.
+  void shorten_prompt(int most);
   void set_raw(bool raw);
   void set_policy(const PolicySpec& policy) { parameters_.policy = policy, revision_.rise(); }
   void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, revision_.rise(); }

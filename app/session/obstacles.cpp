@@ -1,5 +1,6 @@
 #include "app/session/obstacles.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -68,8 +69,13 @@ Obstacle of_problem(const Session& session, RunKind kind, const RunQuestion& ask
     obstacle.remedies = {{problem.remedy, "run.max_tokens", {{"n", *problem.new_tokens}}}};
   if (problem.kind == RunProblem::Kind::gate || problem.kind == RunProblem::Kind::heads)
     obstacle.remedies = gates_for(session, asked.policy);
-  if (problem.kind == RunProblem::Kind::prompt && kind == RunKind::start)
+  if (problem.kind != RunProblem::Kind::prompt || kind != RunKind::start) return obstacle;
+  if (asked.prompt_tokens == 0) {
     obstacle.remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}};
+  } else {
+    const int room = std::max(1, asked.max_positions - asked.new_tokens);
+    obstacle.remedies = {{"Cut it to " + std::to_string(room), "prompt.shorten", {{"tokens", room}}}};
+  }
   return obstacle;
 }
 

@@ -79,6 +79,10 @@ void RunList::set_trace_path(int id, const std::string& path) {
   if (RunEntry* run = entry(id)) run->trace_path = path;
 }
 
+void RunList::rename(int id, const std::string& name) {
+  if (RunEntry* run = entry(id)) run->name = name;
+}
+
 void RunList::show(int a_id, int b_id) {
   if ((a_id != 0 && !find(a_id)) || (b_id != 0 && !find(b_id))) usage_error("run", "no such run");
   a_id_ = a_id;

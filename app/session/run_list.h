@@ -17,6 +17,7 @@ struct RunEntry {
   std::shared_ptr<const RunRecord> run;
   std::uint64_t revision = 0;
   std::string trace_path;  // where it was saved or read, empty if nowhere
+  std::string name = {};   // that the person gave it
 };
 
 /// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
@@ -43,6 +44,7 @@ class RunList {
   bool grow(RunAssembler::Snapshot snapshot);
   void fail(const std::string& message);
   void set_trace_path(int id, const std::string& path);
+  void rename(int id, const std::string& name);
   /// 0: none. Throws Error (usage) for a run that is not there.
   void show(int a_id, int b_id);
   /// B takes the place of a removed A.

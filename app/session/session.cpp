@@ -49,12 +49,16 @@ Session::Session(Options options)
                .on_return = [this] { look_at_model(); }},
               messages_, revision_, background_),
       preview_(options.wake, [this] { update_shown(); }),
+      summaries_(revision_, options.wake),
+      folders_(revision_, options.wake),
       background_(options.wake) {}
 
 bool Session::poll() {
   const std::uint64_t before = revision();
   engine_.poll();
   preview_.poll();
+  summaries_.poll();
+  folders_.poll();
   for (const auto& finish : background_.take_finished()) finish();
   return revision() != before;
 }
@@ -126,7 +130,9 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command) 
     usage_error("prompt", "nothing in it", "at least one token");
   raise_budget(request);
   RunRecord record = start_record(*engine_.model(), request);
-  if (!has_command) record.command_line.clear();
+  // Tokens that were given instead of drawn cannot be written as a command; without one the run says that it has none.
+  if (request.answer_ids || !has_command) record.command_line.clear();
+  if (!record.command_line.empty()) record.command_line += gate_options();
   runs_.begin(record, place);
   engine_.begin_run(request, record);
   update_shown();
@@ -184,7 +190,11 @@ void Session::take_answer() {
 
 void Session::decode_again() {
   if (!a() || a()->run->prompt_len == 0) return start_run();
-  start(next_run_.decode_again(*a()->run), RunList::Place::b, is_of_prompt(*a()->run));
+  RunRequest again = next_run_.decode_again(*a()->run);
+  // The tokens are A's, whatever the prompt is set to now; so is how its text became them.
+  const std::string& line = a()->run->command_line;
+  if (!line.empty()) again.raw = line.substr(0, line.find(" --prompt ")).find(" --chat") == std::string::npos;
+  start(again, RunList::Place::b, is_of_prompt(*a()->run));
 }
 
 void Session::replay() { replay(parameters().policy); }
@@ -213,6 +223,12 @@ void Session::show(int a_id, int b_id) {
   runs_.show(a_id, b_id);
   if (a_id != old_a) preview_.clear();
   update_shown();
+}
+
+void Session::rename_run(int id, const std::string& name) {
+  if (!find_run(id)) usage_error("id", "no run " + std::to_string(id));
+  runs_.rename(id, name);
+  revision_.rise();
 }
 
 void Session::swap() {
@@ -286,9 +302,13 @@ int Session::n_positions() const {
 
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
-  std::string line = run_command_line(model.empty() ? "MODEL" : model, next_run_.request());
-  for (const std::string& gate : engine_.gates_to_load()) line += " --gate " + shell_quote(gate);
-  return line;
+  return run_command_line(model.empty() ? "MODEL" : model, next_run_.request()) + gate_options();
+}
+
+std::string Session::gate_options() const {
+  std::string options;
+  for (const std::string& gate : engine_.gates_to_load()) options += " --gate " + shell_quote(gate);
+  return options;
 }
 
 // ------------------------------------------------------------------------------------------------ traces

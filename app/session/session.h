@@ -12,12 +12,14 @@
 
 #include "app/session/engine_link.h"
 #include "app/session/files.h"
+#include "app/session/folder_list.h"
 #include "app/session/messages.h"
 #include "app/session/model_gates.h"
 #include "app/session/model_list.h"
 #include "app/session/next_run.h"
 #include "app/session/preview.h"
 #include "app/session/run_list.h"
+#include "app/session/run_summaries.h"
 #include "app/session/shown_runs.h"
 #include "views/frame/view_state.h"
 
@@ -53,6 +55,7 @@ class Session {
 
   void open_model(const std::string& path);
   ModelList& models() { return models_; }
+  FolderList& folders() { return folders_; }
   /// Gates that go with the open model, as far as this machine can see.
   const ModelGates& gates() const { return gates_; }
   /// Has policies decide by the gate of that name before any other of its kind: the model is loaded again unless the
@@ -87,11 +90,14 @@ class Session {
   bool run_in_progress() const { return engine_.run_in_progress(); }
 
   const std::vector<RunEntry>& runs() const { return runs_.all(); }
+  RunSummaries& summaries() { return summaries_; }
   const RunEntry* find_run(int id) const { return runs_.find(id); }
   const RunEntry* a() const { return runs_.a(); }
   const RunEntry* b() const { return runs_.b(); }
   void show(int a_id, int b_id);  // 0: none
   void swap();
+  /// Empty: it has no name of its own. Throws Error (usage) for a run that is not there.
+  void rename_run(int id, const std::string& name);
   void remove_run(int id);
   /// The two runs on show, preview included. Valid until the next call that changes the session.
   const views::ShownRun* shown_a() const { return shown_.a(); }
@@ -128,6 +134,8 @@ class Session {
   void start(RunRequest request, RunList::Place place, bool has_command = true);
   void take_answer();
   void raise_budget(RunRequest& request);
+  /// " --gate ..." of each that the engine was given.
+  std::string gate_options() const;
   PolicySpec policy_on_model(const PolicySpec& asked) const;
   void run_done();
   /// Once a model is there and its gates are known: a policy that reads a gate becomes one that needs none, where there is none.
@@ -151,6 +159,8 @@ class Session {
   ModelList models_;
   EngineLink engine_;
   Preview preview_;
+  RunSummaries summaries_;
+  FolderList folders_;
   int chat_run_ = 0;         // id; 0: none
   std::string chat_so_far_;  // what the answer began with before that run
   int chat_tokens_before_ = 0;

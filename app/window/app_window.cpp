@@ -17,6 +17,7 @@
 #include "app/process/models.h"
 #include "app/process/paths.h"
 #include "app/session/autosave.h"
+#include "app/window/keyboard_focus.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
@@ -209,6 +210,8 @@ void AppWindow::take_input() {
       if (ui_.palette || ui_.help || ui_.dialog) {
         ui_.palette = ui_.help = false;
         ui_.dialog.reset();
+      } else if (ui_.keyboard && !ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
+        ui_.keyboard = false;
       } else if (ui_.find || ui_.go_to) {
         ui_.find.reset(), ui_.go_to.reset();
       } else if (!session_.selection().find.empty() && !typing) {
@@ -234,6 +237,7 @@ void AppWindow::take_input() {
     const bool function_key =
         press.key.size() > 1 && press.key[0] == 'f' && std::isdigit(static_cast<unsigned char>(press.key[1]));
     if (typing && ((!press.ctrl && !function_key) || edits_text(press))) continue;
+    if (!press.ctrl && !press.alt && is_key_of_controls(ui_, press.key)) continue;
     const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
     if (!command) continue;
     if (commands_.enabled(*command)) panel_.run(command->id);
@@ -281,6 +285,7 @@ void AppWindow::draw_frame() {
   items_.begin_frame();
   want_glyphs();
   if (text_->begin_frame(window_)) frames_due_ = std::max(frames_due_, 1);
+  apply_keyboard_focus(ui_);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   ImGui::NewFrame();
@@ -375,6 +380,7 @@ nlohmann::json AppWindow::state() const {
                  {"right", ui_.right},
                  {"bottom", ui_.bottom},
                  {"dark", ui_.dark},
+                 {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
                  {"text_input", ImGui::GetIO().WantTextInput}};
   return state;
 }

@@ -1,10 +1,13 @@
 #include "app/window/cockpit.h"
 
+#include <imgui_internal.h>  // BringWindowToDisplayFront
+
 #include <algorithm>
 #include <string>
 
 #include "app/command/layouts.h"
 #include "app/window/view_title.h"
+#include "app/window/keyboard_focus.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 
@@ -193,17 +196,11 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   }
   float x = gap, right = screen.x - gap, y = bar, bottom = screen.y - status;
   if (ui.left) {
-    const float width = panel.px(sizes_.left);
+    const float width = std::max(panel.px(260), std::min(0.29f * screen.x, panel.px(sizes_.left)));
     draw_left(panel, {x, y}, {width, bottom - y});
     splitter(panel, "split.left", {x + width, y}, {gap, bottom - y}, true, 1, sizes_.left, 260, 620,
              CockpitSizes().left);
     x += width + gap;
-  }
-  if (!panel.session.messages().banners().empty()) {
-    const Region region(panel, "banners", {x, y}, {right - x, banners_height_}, false);
-    draw_banners(panel);
-    banners_height_ = ImGui::GetCursorPosY();
-    y += banners_height_;
   }
   if (ui.log) {
     const float height = panel.px(sizes_.log);
@@ -211,8 +208,9 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     draw_log(panel);
     bottom -= height + gap;
   }
-  const bool rail = ui.right && context.a;
-  const ImVec2 rail_size{panel.px(sizes_.right), bottom - y};
+  const ImVec2 rail_size{std::max(panel.px(220), std::min(0.23f * screen.x, panel.px(sizes_.right))), bottom - y};
+  // Where there is no room for all, what the run shows goes before what is said of one token of it.
+  const bool rail = ui.right && context.a && right - x - rail_size.x > panel.px(360);
   if (rail) right -= rail_size.x + gap;
   if (ui.bottom && context.a) {
     const float height = panel.px(sizes_.bottom);
@@ -229,7 +227,25 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   const ImVec2 corner{right - panel.px(12), y + panel.px(kTitleHeight + 12)};
   draw_find_bar(panel, finder_, corner);
   draw_go_to(panel, corner);
+  if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
+  std::vector<std::string> regions = {"left", "command_bar"};
+  for (const auto& view : views) regions.push_back(view->id());
+  regions.push_back("deck");
+  move_keyboard_focus(panel.ui, regions);
+  draw_messages(panel, {screen.x - gap, screen.y - status - gap});
   draw_popups(panel);
+}
+
+// Over the lower right corner, so that nothing moves under the pointer.
+void Cockpit::draw_messages(Panel& panel, ImVec2 corner) {
+  if (panel.session.messages().banners().empty()) return;
+  const float width = std::min(panel.px(620), corner.x - panel.px(kGap));
+  const ImVec2 at{corner.x - width, std::max(panel.px(kBarHeight), corner.y - banners_height_)};
+  const Region region(panel, "banners", at, {width, corner.y - at.y}, false);
+  // Regions that were made later would lie over it; what has opened from a menu or a list lies over both.
+  if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) ImGui::BringWindowToDisplayFront(ImGui::GetCurrentWindow());
+  draw_banners(panel);
+  banners_height_ = ImGui::GetCursorPosY();
 }
 
 }  // namespace kvscope::app

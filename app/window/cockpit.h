@@ -24,6 +24,7 @@ class Cockpit {
   void draw(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::TimeDeck& time_deck);
 
  private:
+  void draw_messages(Panel& panel, ImVec2 corner);
   void draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at, ImVec2 size);
   void draw_place(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::Place place,
                   ImVec2 at, ImVec2 size);

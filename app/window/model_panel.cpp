@@ -74,7 +74,7 @@ void draw_gates(Panel& panel) {
   if (session.engine().model_path().empty()) return;
   ImGui::Dummy({0, panel.px(4)});
   heading(panel, "Gates of this model");
-  const std::vector<GateFacts> gates = session.gates().found();
+  const std::vector<GateFacts>& gates = session.gates().found();  // they change between frames alone
   if (gates.empty())
     text_in(panel.theme().palette.muted, session.gates().known() ? "None was found beside it." : "Looking ...");
   const auto& loaded = session.engine().gates_to_load();

@@ -19,9 +19,14 @@ void Panel::item(std::string_view id) { services.items->add(std::string(id), vie
 
 PopupStyle::PopupStyle(Panel& panel) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {panel.px(12), panel.px(10)});
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, panel.px(6));
+  ImGui::PushStyleVar(ImGuiStyleVar_PopupRounding, panel.px(6));
+  ImGui::PushStyleColor(ImGuiCol_Button,
+                        views::to_imgui(panel.theme().palette.border));  // a popup has a button's colour
 }
-PopupStyle::~PopupStyle() { ImGui::PopStyleVar(2); }
+PopupStyle::~PopupStyle() {
+  ImGui::PopStyleVar(2);
+  ImGui::PopStyleColor();
+}
 
 void anchor_popup_below() {
   ImGui::SetNextWindowPos(
@@ -74,7 +79,7 @@ void section(Panel& panel, const char* title) {
 void setting(Panel& panel, std::string_view name) {
   ImGui::AlignTextToFramePadding();
   views::text_in(panel.theme().palette.muted, name);
-  ImGui::SameLine(panel.px(110));
+  ImGui::SameLine(panel.px(kLabelWidth));
   ImGui::SetNextItemWidth(-1);
 }
 

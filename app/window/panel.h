@@ -45,6 +45,7 @@ void anchor_popup_below();
 
 /// A button for a command: its title (or `label`), greyed where it is not possible, with its keys in the tooltip.
 bool command_button(Panel& panel, const char* label, const char* command, ImVec2 size = {0, 0}, bool primary = false);
+inline constexpr float kLabelWidth = 126;  // of a setting's name, design pixels
 /// The name of a setting, and room for its control.
 void setting(Panel& panel, std::string_view name);
 /// A heading of the left panel.

@@ -156,7 +156,7 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   ImGui::AlignTextToFramePadding();
   text_in(panel.theme().palette.muted, parameter_title(info));
   tooltip(panel, info.definition);
-  ImGui::SameLine(panel.px(110));
+  ImGui::SameLine(panel.px(kLabelWidth));
   double value = policy.value(info.name);
   if (draw_locked(panel, info, value)) return;
   const bool used = policy_of(policy).uses(policy, info.name);

@@ -207,7 +207,7 @@ void draw_preview_note(Panel& panel) {
   if (const auto list = obstacles(session, RunKind::start); !list.empty() && !list.front().passes)
     return draw_obstacles(panel, list);
   if (session.run_in_progress()) {
-    if (ImGui::SmallButton("Apply to the run")) panel.run("run.apply_policy");
+    if (ImGui::Button("Apply to the run")) panel.run("run.apply_policy");
     panel.item("button.run.apply_policy");
     tooltip(panel,
             "Threshold, decay, stride, drop or a smaller budget hold from the next token on; the trace says so.");
@@ -222,7 +222,7 @@ void draw_preview_note(Panel& panel) {
     panel.services.items->add_text("policy.preview_note", views::last_item(), text);
     if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
       wrapped_text_in(palette.warn, "But " + note + ".");
-    if (ImGui::SmallButton("Back to A's policy")) panel.run("preview.discard");
+    if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {
     text_in(palette.muted, "Computing the preview ...");

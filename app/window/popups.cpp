@@ -1,30 +1,32 @@
 // Popups: the palette of all commands, the list of keys, and the field for a path.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_internal.h>  // BringWindowToDisplayFront
+#include <imgui_stdlib.h>    // after imgui.h: it has no includes of its own
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/window/panel.h"
-#include "engine/core/support/error.h"
+#include "app/window/popup.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
 namespace {
 
-namespace fs = std::filesystem;
 using views::text_in;
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 // All words of the query occur in the text, in any order and case.
-bool matches(std::string text, std::string query) {
-  const auto lower = [](std::string& s) {
-    std::transform(s.begin(), s.end(), s.begin(), [](unsigned char c) { return std::tolower(c); });
-  };
-  lower(text), lower(query);
+bool matches(const std::string& in, const std::string& words) {
+  const std::string text = lower(in), query = lower(words);
   for (std::size_t at = 0; at < query.size();) {
     const std::size_t end = std::min(query.find(' ', at), query.size());
     if (text.find(query.substr(at, end - at)) == std::string::npos) return false;
@@ -52,52 +54,64 @@ void draw_dim(Panel& panel) {
   ImGui::PopStyleColor();
 }
 
-bool begin_popup(Panel& panel, const char* name, float width, float height) {
-  const ImVec2 screen = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({(screen.x - panel.px(width)) / 2, screen.y * 0.14f});
-  ImGui::SetNextWindowSize({panel.px(width), height > 0 ? panel.px(height) : 0});
-  ImGui::PushStyleColor(ImGuiCol_Border, views::to_imgui(panel.theme().palette.faint));
-  ImGui::PushStyleColor(ImGuiCol_WindowBg, views::to_imgui(panel.theme().palette.panel));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, panel.px(8));
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {panel.px(16), panel.px(14)});
-  const bool open = ImGui::Begin(name, nullptr,
-                                 ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
-                                     ImGuiWindowFlags_NoSavedSettings);
-  ImGui::PopStyleVar(3);
-  ImGui::PopStyleColor(2);
-  return open;
-}
-
 struct PaletteState {
   std::string query;
   int chosen = 0;
   bool was_open = false;
 };
 
-void draw_palette_rows(Panel& panel, PaletteState& state, const std::vector<const Command*>& found) {
-  for (int i = 0; i < static_cast<int>(found.size()); ++i) {
-    const Command& command = *found[static_cast<std::size_t>(i)];
-    const bool enabled = panel.commands.enabled(command);
-    ImGui::PushID(i);
-    ImGui::BeginDisabled(!enabled);
-    if (ImGui::Selectable("##row", i == state.chosen, 0, {0, ImGui::GetTextLineHeight() + panel.px(4)})) {
-      panel.ui.palette = false;
-      panel.run(command.id);
-    }
-    ImGui::EndDisabled();
-    if (i == state.chosen && !ImGui::IsItemVisible()) ImGui::SetScrollHereY();
-    ImGui::SameLine(panel.px(10));
-    text_in(enabled ? panel.theme().palette.text : panel.theme().palette.faint, command.title);
-    ImGui::SameLine(panel.px(360));
-    {
-      const views::FontScope font(panel.theme().fonts.small);
-      text_in(panel.theme().palette.muted, command.id);
-      ImGui::SameLine(panel.px(560));
-      text_in(panel.theme().palette.accent, first_shortcut(command));
-    }
-    ImGui::PopID();
+// How well a command fits what was typed: 0 at the beginning of its title, 1 at that of a word, 2 anywhere.
+int rank(const Command& command, const std::string& query) {
+  const auto at = lower(command.title).find(lower(query));
+  if (at == std::string::npos) return 2;
+  return at == 0 ? 0 : command.title[at - 1] == ' ' ? 1 : 2;
+}
+
+struct Found {
+  const Command* command;
+  bool enabled;
+};
+
+// Those that are possible first, then what fits best; else in the order of the menu.
+std::vector<Found> found_commands(Panel& panel, const std::string& query) {
+  std::vector<Found> found;
+  for (const Command& command : panel.commands.all()) {
+    if (matches(command.title + " " + command.id + " " + command.group, query))
+      found.push_back({&command, panel.commands.enabled(command)});
   }
+  std::ranges::stable_sort(found, {},
+                           [&](const Found& one) { return std::pair(!one.enabled, rank(*one.command, query)); });
+  return found;
+}
+
+void draw_palette_row(Panel& panel, const Found& one, bool chosen) {
+  const Command& command = *one.command;
+  const auto& palette = panel.theme().palette;
+  if (ImGui::Selectable("##row", chosen, one.enabled ? 0 : ImGuiSelectableFlags_Disabled,
+                        {0, ImGui::GetTextLineHeight() + panel.px(4)})) {
+    panel.ui.palette = false;
+    panel.run(command.id);
+  }
+  const std::string why = one.enabled ? "" : panel.commands.refusal(command);
+  panel.services.items->add_text("palette." + command.id, views::last_item(),
+                                 one.enabled ? "possible" : "not possible now. " + why);
+  if (chosen && !ImGui::IsItemVisible()) ImGui::SetScrollHereY();
+  const float width = ImGui::GetContentRegionAvail().x;
+  ImGui::SameLine(panel.px(10));
+  text_in(one.enabled ? palette.text : palette.faint, command.title);
+  const views::FontScope font(panel.theme().fonts.small);
+  const std::string keys = first_shortcut(command), note = one.enabled   ? command.arguments
+                                                           : why.empty() ? "not possible now"
+                                                                         : why;
+  ImGui::SameLine(std::max(width * 0.54f, panel.px(180)));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float keys_width = keys.empty() ? 0 : ImGui::CalcTextSize(keys.c_str()).x + panel.px(12);
+  ImGui::PushClipRect(at, {ImGui::GetWindowPos().x + width - keys_width, at.y + panel.px(40)}, true);
+  text_in(one.enabled ? palette.muted : palette.warn, note);
+  ImGui::PopClipRect();
+  if (keys.empty()) return;
+  ImGui::SameLine(width - keys_width + panel.px(12));
+  text_in(palette.accent, keys);
 }
 
 void draw_palette(Panel& panel) {
@@ -112,22 +126,26 @@ void draw_palette(Panel& panel) {
     ImGui::SetNextItemWidth(-1);
     if (ImGui::InputTextWithHint("##query", "Type a command", &state.query)) state.chosen = 0;
     panel.item("palette.input");
-    std::vector<const Command*> found;
-    for (const Command& command : panel.commands.all()) {
-      if (matches(command.title + " " + command.id + " " + command.group, state.query)) found.push_back(&command);
-    }
+    const std::vector<Found> found = found_commands(panel, state.query);
     state.chosen = std::clamp(state.chosen, 0, std::max(0, static_cast<int>(found.size()) - 1));
     ImGui::BeginChild("rows");
-    draw_palette_rows(panel, state, found);
+    for (int i = 0; i < static_cast<int>(found.size()); ++i) {
+      ImGui::PushID(i);
+      draw_palette_row(panel, found[static_cast<std::size_t>(i)], i == state.chosen);
+      ImGui::PopID();
+    }
+    if (found.empty()) text_in(panel.theme().palette.muted, "No command has these words.");
     ImGui::EndChild();
     // The keys come from the window's own queue: ImGui loses quick taps.
     for (const std::string& key : panel.ui.popup_keys) {
       if (key == "down") ++state.chosen;
       if (key == "up") state.chosen = std::max(0, state.chosen - 1);
-      if (key == "enter" && !found.empty()) {
-        panel.ui.palette = false;
-        panel.run(found[static_cast<std::size_t>(std::min<int>(state.chosen, static_cast<int>(found.size()) - 1))]->id);
-      }
+      if (key != "enter" || found.empty()) continue;
+      const Found& chosen =
+          found[static_cast<std::size_t>(std::min<int>(state.chosen, static_cast<int>(found.size()) - 1))];
+      if (!chosen.enabled) continue;  // it says why
+      panel.ui.palette = false;
+      panel.run(chosen.command->id);
     }
   }
   ImGui::End();
@@ -164,71 +182,33 @@ void draw_help(Panel& panel) {
   ImGui::End();
 }
 
-void finish_dialog(Panel& panel) {
-  const FileDialog dialog = *panel.ui.dialog;
-  if (dialog.path.empty()) return;
-  nlohmann::json arguments = dialog.arguments;
-  arguments["path"] = dialog.path;
-  panel.ui.dialog.reset();
-  panel.run(dialog.command, arguments);
-}
-
-void draw_dialog(Panel& panel) {
-  static bool was_open = false;
-  if (!panel.ui.dialog) {
-    was_open = false;
-    return;
-  }
-  if (begin_popup(panel, "dialog", 640, 0)) {
-    FileDialog& dialog = *panel.ui.dialog;
-    draw_text(panel.theme().fonts.bold, panel.theme().palette.text, dialog.title);
-    if (!was_open) ImGui::SetKeyboardFocusHere(), ImGui::SetWindowFocus();
-    was_open = true;
-    ImGui::SetNextItemWidth(-1);
-    ImGui::InputTextWithHint("##path", "path", &dialog.path);
-    panel.item("dialog.path");
-    std::error_code error;
-    const bool exists = !dialog.path.empty() && fs::exists(dialog.path, error);
-    bool done = false, cancelled = false;
-    {
-      const views::FontScope font(panel.theme().fonts.small);
-      if (dialog.save && exists && !fs::is_directory(dialog.path, error)) {
-        text_in(panel.theme().palette.warn, "It exists.");
-        ImGui::SameLine();
-        bool overwrite = dialog.arguments.value("overwrite", false);
-        if (ImGui::Checkbox("replace it", &overwrite)) dialog.arguments["overwrite"] = overwrite;
-      } else if (!dialog.save && !dialog.path.empty() && !exists) {
-        text_in(panel.theme().palette.warn, "There is nothing of that name.");
-      } else {
-        text_in(panel.theme().palette.muted, dialog.hint);
-        panel.services.items->add_text("dialog.hint", views::last_item(), dialog.hint);
-      }
-      if (!dialog.save) {
-        for (const std::string& recent : panel.session.files().recent()) {
-          if (ImGui::Selectable(escape_for_terminal(recent).c_str())) dialog.path = recent, done = true;
-        }
-      }
-    }
-    ImGui::Dummy({0, panel.px(4)});
-    if (ImGui::Button(dialog.save ? "Save" : "Open", {panel.px(110), panel.px(30)})) done = true;
-    panel.item("dialog.ok");
-    ImGui::SameLine();
-    if (ImGui::Button("Cancel", {panel.px(110), panel.px(30)})) cancelled = true;
-    panel.item("dialog.cancel");
-    for (const std::string& key : panel.ui.popup_keys) done |= key == "enter";
-    if (done) finish_dialog(panel);
-    if (cancelled) panel.ui.dialog.reset();
-  }
-  ImGui::End();
-}
-
 }  // namespace
+
+bool begin_popup(Panel& panel, const char* name, float width, float height) {
+  const ImVec2 screen = ImGui::GetIO().DisplaySize;
+  const float margin = panel.px(12), wide = std::min(panel.px(width), screen.x - 2 * margin);
+  const float top = std::min(screen.y * 0.14f, panel.px(140));
+  ImGui::SetNextWindowPos({(screen.x - wide) / 2, top});
+  ImGui::SetNextWindowSize({wide, height > 0 ? std::min(panel.px(height), screen.y - top - margin) : 0});
+  ImGui::PushStyleColor(ImGuiCol_Border, views::to_imgui(panel.theme().palette.faint));
+  ImGui::PushStyleColor(ImGuiCol_WindowBg, views::to_imgui(panel.theme().palette.panel));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, panel.px(8));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {panel.px(16), panel.px(14)});
+  const bool open = ImGui::Begin(name, nullptr,
+                                 ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
+                                     ImGuiWindowFlags_NoSavedSettings);
+  if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) ImGui::BringWindowToDisplayFront(ImGui::GetCurrentWindow());
+  ImGui::PopStyleVar(3);
+  ImGui::PopStyleColor(2);
+  return open;
+}
 
 void draw_popups(Panel& panel) {
   draw_dim(panel);
   draw_palette(panel);
   draw_help(panel);
-  draw_dialog(panel);
+  draw_file_dialog(panel);
   panel.ui.popup_keys.clear();
 }
 

@@ -1,10 +1,14 @@
-// The runs: which is A, which is B.
+// The runs: which is A, which is B. Runs of one trace are one entry, and what failed at once is out of the way.
 
+#include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "app/window/panel.h"
-#include "engine/core/support/text.h"
-#include "views/figure/token_facts.h"
+#include "app/window/run_row.h"
+#include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -12,100 +16,105 @@ namespace {
 
 using views::text_in;
 
-// "kvpop keep=25 %, window=32": the name, the budget and what is not the default.
-std::string short_policy(const PolicySpec& policy) {
-  std::string text = policy.name;
-  char number[48];
-  if (policy.budget) {
-    const char* format = policy.budget->kind == BudgetSpec::Kind::tokens ? " %.0f tokens"
-                         : policy.budget->kind == BudgetSpec::Kind::keep ? " %.4g %%"
-                                                                         : " %.4g×";
-    const double value =
-        policy.budget->kind == BudgetSpec::Kind::keep ? 100 * policy.budget->value : policy.budget->value;
-    std::snprintf(number, sizeof number, format, value);
-    text += number;
-  }
-  const PolicyInfo* info = find_policy(policy.name);
-  for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
-    const auto it = policy.values.find(parameter.name);
-    if (it == policy.values.end() || it->second == parameter.default_value) continue;
-    std::snprintf(number, sizeof number, ", %s %.6g", std::string(parameter.name).c_str(), it->second);
-    text += number;
-  }
-  return text;
+/// Refused or failed before anything of it could be seen.
+bool is_stillborn(const RunEntry& entry) {
+  return entry.run->status == RunStatus::failed && entry.run->n_queries == 0 && entry.trace_path.empty();
 }
 
-std::string detail_of(const RunRecord& run) {
-  std::string text =
-      std::to_string(run.prompt_len) + " + " + std::to_string(std::max(0, run.n_tokens() - run.prompt_len)) + " tokens";
-  if (run.status == RunStatus::complete && run.timings.decode_s > 0) {
-    text += ", " + fixed_text(run.timings.decode_steps / run.timings.decode_s, 0) + " tok/s";
-  } else if (run.status != RunStatus::complete) {
-    text += ", " + std::string(to_string(run.status));
-  }
-  return text;
+/// A line that opens and closes what is below it.
+bool draw_fold(Panel& panel, const std::string& label, const std::string& item, bool open_at_first) {
+  ImGui::PushStyleColor(ImGuiCol_Header, IM_COL32(0, 0, 0, 0));
+  ImGui::SetNextItemOpen(open_at_first, ImGuiCond_Once);
+  const bool open = ImGui::TreeNodeEx(item.c_str(),
+                                      ImGuiTreeNodeFlags_NoTreePushOnOpen | ImGuiTreeNodeFlags_FramePadding |
+                                          ImGuiTreeNodeFlags_AllowItemOverlap | ImGuiTreeNodeFlags_SpanAvailWidth,
+                                      "%s", label.c_str());
+  ImGui::PopStyleColor();
+  panel.services.items->add_text(item, views::last_item(), label);
+  return open;
 }
 
-// A pill with the letter: filled where the run is on show in that place, a click puts it there.
-void slot_button(Panel& panel, const char* letter, bool on, int run_id, bool is_a) {
-  const auto& palette = panel.theme().palette;
-  ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(on ? palette.accent : palette.raised));
-  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(on ? palette.background : palette.muted));
-  ImGui::PushID(letter);
-  if (ImGui::Button(letter, {panel.px(26), panel.px(24)})) {
-    const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
-    if (is_a) {
-      panel.run("run.compare", {{"a", run_id}, {"b", run_id == b ? 0 : b}});
-    } else {
-      panel.run("run.compare", {{"a", a}, {"b", on ? 0 : run_id}});
+// The runs of one trace: a line with previous and next, folded as long as nobody asks for them all.
+void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntry>& runs) {
+  const int a = panel.session.a() ? panel.session.a()->id : 0;
+  const auto shown = std::ranges::find(runs, a, &RunEntry::id);
+  const int n = static_cast<int>(runs.size()),
+            at = shown == runs.end() ? 0 : static_cast<int>(shown - runs.begin()) + 1;
+  const std::string name = escape_for_terminal(std::filesystem::path(path).filename().string(), 60);
+  const std::string item = "trace." + name,
+                    place = at > 0 ? std::to_string(at) + " of " + std::to_string(n) : std::to_string(n) + " runs";
+  ImGui::PushID(path.c_str());
+  const bool open = draw_fold(panel, name + "   " + place, item, false);
+  tooltip(panel, path);
+  const float side = panel.px(24);
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - 2 * side - panel.px(4));
+  const auto step = [&](const char* label, const char* command, const char* suffix) {
+    ImGui::BeginDisabled(at == 0 && n == 0);
+    if (ImGui::Button(label, {side, 0})) panel.run(command, {{"trace", path}});
+    ImGui::EndDisabled();
+    panel.item(item + suffix);
+  };
+  step("<", "run.previous_in_trace", ".previous");
+  tooltip(panel, "Show the previous run of this trace as A");
+  ImGui::SameLine(0, panel.px(4));
+  step(">", "run.next_in_trace", ".next");
+  tooltip(panel, "Show the next run of this trace as A");
+  if (open) {
+    for (const RunEntry& run : runs) {
+      if (const RunEntry* entry = panel.session.find_run(run.id)) draw_run_row(panel, *entry);
     }
+  } else if (at > 0) {
+    draw_run_row(panel, *panel.session.find_run(a));
   }
   ImGui::PopID();
-  ImGui::PopStyleColor(2);
-  panel.item("run." + std::to_string(run_id) + (is_a ? ".a" : ".b"));
 }
 
-void draw_run(Panel& panel, const RunEntry& entry) {
-  const auto& palette = panel.theme().palette;
-  const RunRecord& run = *entry.run;
-  ImGui::PushID(entry.id);
-  slot_button(panel, "A", panel.session.a() == &entry, entry.id, true);
-  ImGui::SameLine(0, panel.px(3));
-  slot_button(panel, "B", panel.session.b() == &entry, entry.id, false);
-  ImGui::SameLine(0, panel.px(10));
-  ImGui::BeginGroup();
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(3));
-  std::string name = short_policy(run.policy);
-  if (!run.changes.empty()) name = run.policy.name + " " + views::policy_history(run);
-  text_in(palette.text, std::to_string(entry.id) + "   " + name);
-  panel.services.items->add_text("run." + std::to_string(entry.id) + ".name", views::last_item(), name);
-  if (ImGui::IsItemHovered()) tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message));
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(5));
-  draw_text(panel.theme().fonts.small, run.status == RunStatus::failed ? palette.bad : palette.muted, detail_of(run));
-  ImGui::EndGroup();
-  if (ImGui::BeginPopupContextItem("run_menu")) {
-    if (ImGui::MenuItem("Copy as command")) panel.run("run.copy_command", {{"id", entry.id}});
-    if (ImGui::MenuItem("Save as trace ...")) panel.run("trace.save", {{"id", entry.id}});
-    if (ImGui::MenuItem("Remove from the list")) panel.run("run.remove", {{"id", entry.id}});
-    ImGui::EndPopup();
+void draw_failed(Panel& panel, const std::vector<RunEntry>& failed) {
+  if (failed.empty()) return;
+  const std::string n = std::to_string(failed.size());
+  if (!draw_fold(panel, n + (failed.size() == 1 ? " failed run" : " failed runs"), "runs.failed", false)) return;
+  for (const RunEntry& entry : failed) {
+    ImGui::PushID(entry.id);
+    if (ImGui::SmallButton("Remove")) panel.run("run.remove", {{"id", entry.id}});
+    panel.item("run." + std::to_string(entry.id) + ".remove");
+    ImGui::SameLine();
+    const views::FontScope small(panel.theme().fonts.small);
+    const std::string words = std::to_string(entry.id) + "   " + escape_for_terminal(entry.run->message, 400);
+    wrapped_text_in(panel.theme().palette.bad, words);
+    panel.services.items->add_text("run." + std::to_string(entry.id) + ".message", views::last_item(), words);
+    ImGui::PopID();
   }
-  ImGui::PopID();
 }
 
 }  // namespace
 
 void draw_runs_panel(Panel& panel) {
   section(panel, "Runs");
-  if (panel.session.runs().empty()) {
+  // A copy: a click may remove an entry.
+  const std::vector<RunEntry> entries = panel.session.runs();
+  if (entries.empty()) {
     const views::FontScope font(panel.theme().fonts.small);
     views::wrapped_text_in(panel.theme().palette.muted, "None yet. Run the prompt, or open a trace with Ctrl+O.");
     return;
   }
-  // A copy: a click may remove an entry.
-  const std::vector<RunEntry> entries = panel.session.runs();
+  std::set<std::string> drawn;
+  std::vector<RunEntry> failed;
   for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
-    if (const RunEntry* entry = panel.session.find_run(it->id)) draw_run(panel, *entry);
+    if (is_stillborn(*it)) {
+      failed.push_back(*it);
+      continue;
+    }
+    std::vector<RunEntry> together;
+    if (!it->trace_path.empty())
+      std::ranges::copy_if(entries, std::back_inserter(together),
+                           [&](const RunEntry& other) { return other.trace_path == it->trace_path; });
+    if (together.size() < 2) {
+      if (const RunEntry* entry = panel.session.find_run(it->id)) draw_run_row(panel, *entry);
+    } else if (drawn.insert(it->trace_path).second) {
+      draw_trace(panel, it->trace_path, together);
+    }
   }
+  draw_failed(panel, failed);
 }
 
 }  // namespace kvscope::app

@@ -25,13 +25,13 @@ bool is_number(const std::string& text, double& value) {
   return end != trimmed.c_str() && std::isfinite(value);
 }
 
-std::optional<double> draw_field(Panel& panel, const ValueSlider& slider, const std::string& shown) {
+std::optional<double> draw_field(Panel& panel, const ValueSlider& slider, const std::string& shown, float width) {
   static Typed typed;
   const ImGuiID id = ImGui::GetID("##field");
   char buffer[32] = {};
   const std::string& text = typed.field == id ? typed.text : shown;
   std::copy_n(text.begin(), std::min(text.size(), sizeof buffer - 1), buffer);
-  ImGui::SetNextItemWidth(panel.px(kFieldWidth));
+  ImGui::SetNextItemWidth(width);
   const bool entered = ImGui::InputText("##field", buffer, sizeof buffer,
                                         ImGuiInputTextFlags_EnterReturnsTrue | ImGuiInputTextFlags_AutoSelectAll);
   const bool left = ImGui::IsItemDeactivatedAfterEdit();
@@ -51,9 +51,10 @@ std::optional<double> value_slider(Panel& panel, const ValueSlider& slider) {
   const std::string shown = slider.word.empty() ? fixed_text(slider.value, slider.decimals) + slider.unit : slider.word;
   const float gap = ImGui::GetStyle().ItemInnerSpacing.x;
   const float room = ImGui::GetContentRegionAvail().x - slider.right;
+  const float field = std::clamp(0.6f * room, panel.px(40), panel.px(kFieldWidth));
   auto x = static_cast<float>(slider.value);
   ImGui::PushID(slider.item.c_str());
-  ImGui::SetNextItemWidth(std::max(panel.px(40), room - panel.px(kFieldWidth) - gap));
+  ImGui::SetNextItemWidth(std::max(panel.px(16), room - field - gap));
   const int flags = ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_NoInput | ImGuiSliderFlags_NoRoundToFormat |
                     (slider.by_ratio ? ImGuiSliderFlags_Logarithmic : 0);
   const auto lo = static_cast<float>(std::min(slider.min, slider.value));
@@ -61,7 +62,7 @@ std::optional<double> value_slider(Panel& panel, const ValueSlider& slider) {
   const bool moved = ImGui::SliderFloat("##slider", &x, lo, hi, "", flags);
   panel.services.items->add_text(slider.item, views::last_item(), slider.told.empty() ? shown : slider.told);
   ImGui::SameLine(0, gap);
-  const std::optional<double> entered = draw_field(panel, slider, shown);
+  const std::optional<double> entered = draw_field(panel, slider, shown, field);
   ImGui::PopID();
   if (entered) return entered;
   const double scale = std::pow(10.0, slider.drag_decimals);

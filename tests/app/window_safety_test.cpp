@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "app/process/trace_open.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/skip.h"
 
@@ -83,6 +84,17 @@ TEST_CASE("What stands in the way of a run is said beside Run, and one click rem
   window.click("run.remedy.0");
   CHECK(can_run(window));
   window.command("run.max_tokens", {{"n", 8}});
+
+  std::string text;
+  for (int i = 0; i < 2500; ++i) text += " größer";
+  window.command("prompt.set", {{"text", text}});
+  window.wait({{"/parameters/prompt_tokens", {{"at_least", 2049}}}});
+  window.frames(3);
+  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("the model's context holds 2048."));
+  CHECK(window.text("run.remedy.0") == "Cut it to 2040");
+  window.click("run.remedy.0");
+  CHECK(can_run(window));
+  CHECK(window.state()["parameters"]["prompt_tokens"].get<int>() > 1800);
 
   window.command("prompt.set", {{"text", ""}});
   window.frames(3);
@@ -182,4 +194,35 @@ TEST_CASE("Opening a gate's folder adds the gate to the open model and sets the 
   window.command("file.open", {{"path", (window.folder() / "empty").string()}});
   window.wait({{"/banners", {{"contains", "neither a model nor a gate"}}}});
   CHECK(window.state()["model"] == "kvscope-tiny");
+}
+
+TEST_CASE("The command that is copied of a run does the same run again, by the gate that was chosen in the window") {
+  if (skip_without_display()) return;
+  if (test::real_engine().empty()) return test::skip("no engine is built");
+  const Xvfb display;
+  WindowDriver window(display, {});
+  ready(window);
+  window.command("gate.open", {{"path", (kGates / "sp-kv-0.02").string()}});
+  window.wait({{"/gate", "sp-kv-0.02"}, {"/engine", "ready"}});
+  window.command("policy.set", {{"policy", "sp-kv:threshold=0.4,window=4"}});
+  run_to_end(window);
+  const std::string line = window.command("run.copy_command");
+  CHECK_THAT(line, Catch::Contains(" --gate "));
+  const std::string saved = (window.folder() / "a.h5").string(), again = (window.folder() / "again.h5").string();
+  window.command("trace.save", {{"path", saved}});
+  window.wait({{"/files_busy", false}, {"/runs", {{"contains", "a.h5"}}}});
+  const std::string script =
+      test::kvscope().string() + line.substr(std::string("kvscope").size()) + " --trace " + again;
+  const auto result = test::run({.argv = {"/bin/sh", "-c", script}});
+  CAPTURE(script, result.err);
+  REQUIRE(result.exit_code == 0);
+  const RunRecord a = TraceReader("", saved).load(0), b = TraceReader("", again).load(0);
+  CHECK(a.ids == b.ids);
+  CHECK(a.policy == b.policy);
+  CHECK(a.evict_at == b.evict_at);
+  CHECK(a.command_line == b.command_line);
+  // A replay's tokens were given, and no command gives them.
+  window.command("run.replay");
+  window.wait({{"/running", false}, {"/b/status", "complete"}});
+  CHECK_THROWS_WITH(window.command("run.copy_command", {{"id", 2}}), Catch::Contains("it was replayed"));
 }

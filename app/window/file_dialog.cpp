@@ -1,0 +1,236 @@
+// The one dialog for a path, to open and to save: type with Tab and ~, walk with the arrows, click, or take a recent one.
+
+#include <imgui.h>
+#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "app/window/panel.h"
+#include "app/window/popup.h"
+#include "engine/core/support/error.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+using views::text_in;
+
+constexpr int kMostRecent = 5;
+
+/// What lasts from frame to frame while a dialog is open.
+struct DialogState {
+  bool open = false;
+  bool focus = false;  // the field is to have it
+  enum class Select { none, name, end } select = Select::none;
+  int row = -1;  // chosen by the arrows; -1: the field
+  const FolderListing* listing = nullptr;
+};
+
+DialogState state;
+
+struct Row {
+  std::string label, path, note;
+  bool folder = false, descends = false;
+};
+
+std::string_view word(PathKind kind) {
+  switch (kind) {
+    case PathKind::model:
+      return "model";
+    case PathKind::gate:
+      return "gate";
+    case PathKind::prompt:
+      return "prompt";
+    case PathKind::trace:
+    case PathKind::unknown:
+    case PathKind::missing:
+      return "";
+  }
+  return "";
+}
+
+// Recent ones while nothing is typed, then the folder's names that begin as typed.
+std::vector<Row> rows_of(Panel& panel, const FileDialog& dialog, const TypedPath& typed) {
+  std::vector<Row> rows;
+  if (!dialog.save && dialog.path.empty()) {
+    const auto& recent = panel.session.files().recent();
+    for (std::size_t i = 0; i < recent.size() && i < kMostRecent; ++i)
+      rows.push_back({escape_for_terminal(recent[i], 90), recent[i], "recent"});
+  }
+  if (!typed.folder.empty()) rows.push_back({"..", typed.folder + "../", "", true, true});
+  if (!state.listing) return rows;
+  for (const FolderEntry& entry : state.listing->entries) {
+    const bool hidden = entry.name.starts_with(".") && !typed.name.starts_with(".");
+    // A name that is suggested for saving hides nothing.
+    if (hidden || (!dialog.save && !entry.name.starts_with(typed.name))) continue;
+    const bool descends = entry.folder && entry.kind != PathKind::model && entry.kind != PathKind::gate;
+    rows.push_back({escape_for_terminal(entry.name, 90) + (entry.folder ? "/" : ""),
+                    typed.folder + entry.name + (descends ? "/" : ""), std::string(word(entry.kind)), entry.folder,
+                    descends});
+  }
+  return rows;
+}
+
+int on_field(ImGuiInputTextCallbackData* data) {
+  if (data->EventFlag == ImGuiInputTextFlags_CallbackCompletion && state.listing) {
+    const TypedPath typed = split_path(std::string(data->Buf, static_cast<std::size_t>(data->BufTextLen)));
+    const std::string name = complete(*state.listing, typed.name);
+    data->DeleteChars(static_cast<int>(typed.folder.size()), data->BufTextLen - static_cast<int>(typed.folder.size()));
+    data->InsertChars(data->BufTextLen, name.c_str());
+    state.row = -1;
+  }
+  if (data->EventFlag == ImGuiInputTextFlags_CallbackAlways && state.select != DialogState::Select::none) {
+    const TypedPath typed = split_path(std::string(data->Buf, static_cast<std::size_t>(data->BufTextLen)));
+    const auto begin = static_cast<int>(typed.folder.size());
+    const auto dot = typed.name.rfind('.');
+    const int end = dot == std::string::npos || dot == 0 ? data->BufTextLen : begin + static_cast<int>(dot);
+    const bool name = state.select == DialogState::Select::name;
+    data->SelectionStart = name ? begin : data->BufTextLen;
+    data->SelectionEnd = data->CursorPos = name ? end : data->BufTextLen;
+    state.select = DialogState::Select::none;
+  }
+  return 0;
+}
+
+void draw_field(Panel& panel, FileDialog& dialog) {
+  if (state.focus) ImGui::SetKeyboardFocusHere(), state.focus = false;
+  ImGui::SetNextItemWidth(-1);
+  if (ImGui::InputTextWithHint("##path", "path", &dialog.path,
+                               ImGuiInputTextFlags_CallbackCompletion | ImGuiInputTextFlags_CallbackAlways, on_field))
+    state.row = -1;
+  panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);
+}
+
+void take(FileDialog& dialog, const std::string& path) {
+  dialog.path = path;
+  dialog.arguments.erase("overwrite");  // it was meant for another file
+  state.focus = true, state.select = DialogState::Select::end, state.row = -1;
+}
+
+// Returns whether a row was chosen for good: by a double click, or as it is a recent file.
+bool draw_rows(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows) {
+  bool done = false;
+  ImGui::BeginChild("files", {0, std::min(panel.px(260), ImGui::GetIO().DisplaySize.y * 0.34f)}, true);
+  if (!state.listing) text_in(panel.theme().palette.muted, "Looking ...");
+  if (state.listing && !state.listing->error.empty()) text_in(panel.theme().palette.warn, state.listing->error);
+  for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
+    const Row& row = rows[static_cast<std::size_t>(i)];
+    ImGui::PushID(i);
+    if (ImGui::Selectable(row.label.c_str(), i == state.row, ImGuiSelectableFlags_AllowDoubleClick)) {
+      done = !dialog.save && !row.descends && (ImGui::IsMouseDoubleClicked(0) || row.note == "recent");
+      take(dialog, row.path);
+    }
+    panel.services.items->add_text("dialog.row." + row.label, views::last_item(), row.note);
+    if (i == state.row && !ImGui::IsItemVisible()) ImGui::SetScrollHereY();
+    if (!row.note.empty()) {
+      ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(60));
+      const views::FontScope small(panel.theme().fonts.small);
+      text_in(panel.theme().palette.muted, row.note);
+    }
+    ImGui::PopID();
+  }
+  ImGui::EndChild();
+  return done;
+}
+
+/// The typed name, where the folder has it.
+const FolderEntry* typed_entry(const TypedPath& typed) {
+  return state.listing && !typed.name.empty() ? state.listing->find(typed.name) : nullptr;
+}
+
+// Whether the path can be taken as it stands; says why not.
+bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed) {
+  const views::FontScope small(panel.theme().fonts.small);
+  const FolderEntry* entry = typed_entry(typed);
+  const auto& palette = panel.theme().palette;
+  if (dialog.save && entry && !entry->folder) {
+    ImGui::AlignTextToFramePadding();
+    text_in(palette.warn, "It exists.");
+    ImGui::SameLine();
+    bool overwrite = dialog.arguments.value("overwrite", false);
+    if (ImGui::Checkbox("Replace it", &overwrite)) dialog.arguments["overwrite"] = overwrite;
+    panel.item("dialog.replace");
+    return overwrite;
+  }
+  ImGui::AlignTextToFramePadding();
+  if (!dialog.save && state.listing && !typed.name.empty() && !entry) {
+    text_in(palette.warn, "There is nothing of that name.");
+    // A model goes by its name too.
+    return true;
+  }
+  views::wrapped_text_in(palette.muted, dialog.hint);
+  panel.services.items->add_text("dialog.hint", views::last_item(), dialog.hint);
+  return !dialog.path.empty() && !(dialog.save && typed.name.empty());
+}
+
+// Enter on a row takes it; on a folder to walk into, walks into it.
+bool on_enter(FileDialog& dialog, const std::vector<Row>& rows) {
+  if (state.row >= 0 && state.row < static_cast<int>(rows.size())) {
+    const Row row = rows[static_cast<std::size_t>(state.row)];
+    take(dialog, row.path);
+    return !row.descends && !dialog.save;
+  }
+  const TypedPath typed = split_path(dialog.path);
+  const FolderEntry* entry = typed_entry(typed);
+  if (entry && entry->folder && (dialog.save || entry->kind == PathKind::unknown)) {
+    take(dialog, dialog.path + "/");
+    return false;
+  }
+  return true;
+}
+
+void finish(Panel& panel) {
+  const FileDialog dialog = *panel.ui.dialog;
+  nlohmann::json arguments = dialog.arguments;
+  arguments["path"] = expand_home(dialog.path);
+  panel.ui.dialog.reset();
+  panel.run(dialog.command, arguments);
+}
+
+}  // namespace
+
+void draw_file_dialog(Panel& panel) {
+  if (!panel.ui.dialog) {
+    state = {};
+    return;
+  }
+  FileDialog& dialog = *panel.ui.dialog;
+  if (!state.open) {
+    state = {.open = true, .focus = true, .select = dialog.save ? DialogState::Select::name : DialogState::Select::end};
+    panel.session.folders().forget();
+  }
+  if (begin_popup(panel, "dialog", 680, 0)) {
+    draw_text(panel.theme().fonts.bold, panel.theme().palette.text, dialog.title);
+    if (dialog.figure) draw_export_options(panel);
+    draw_field(panel, dialog);
+    const TypedPath typed = split_path(dialog.path);
+    state.listing = panel.session.folders().of(typed.folder);
+    const std::vector<Row> rows = rows_of(panel, dialog, typed);
+    bool done = draw_rows(panel, dialog, rows);
+    const bool possible = draw_verdict(panel, dialog, split_path(dialog.path));
+    ImGui::BeginDisabled(!possible);
+    done |= ImGui::Button(dialog.save ? "Save" : "Open", {panel.px(110), panel.px(30)});
+    panel.item("dialog.ok");
+    ImGui::EndDisabled();
+    ImGui::SameLine();
+    const bool cancelled = ImGui::Button("Cancel", {panel.px(110), panel.px(30)});
+    panel.item("dialog.cancel");
+    // The keys come from the window's own queue: ImGui loses quick taps.
+    for (const std::string& key : panel.ui.popup_keys) {
+      if (key == "down") state.row = std::min(state.row + 1, static_cast<int>(rows.size()) - 1);
+      if (key == "up") state.row = std::max(-1, state.row - 1);
+      const bool row = state.row >= 0;
+      if (key == "enter") done |= on_enter(dialog, rows) && (row || possible);
+    }
+    if (cancelled) {
+      panel.ui.dialog.reset();
+    } else if (done && !dialog.path.empty()) {
+      finish(panel);
+    }
+  }
+  ImGui::End();
+}
+
+}  // namespace kvscope::app

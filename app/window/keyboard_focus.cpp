@@ -1,0 +1,62 @@
+#include "app/window/keyboard_focus.h"
+
+#include <imgui.h>
+#include <imgui_internal.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace kvscope::app {
+namespace {
+
+bool is_on_screen(const std::string& name) {
+  const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+  return window && window->Active && !window->Hidden;
+}
+
+}  // namespace
+
+void apply_keyboard_focus(const UiState& ui) {
+  ImGuiIO& io = ImGui::GetIO();
+  if (ui.keyboard) {
+    io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
+  } else {
+    io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
+  }
+}
+
+bool is_key_of_controls(const UiState& ui, const std::string& key) {
+  static constexpr std::array<const char*, 6> kKeys = {"left", "right", "up", "down", "space", "enter"};
+  return ui.keyboard && std::ranges::find(kKeys, key) != kKeys.end();
+}
+
+void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
+  ImGuiContext& context = *ImGui::GetCurrentContext();
+  if (!ui.keyboard) {
+    context.NavDisableHighlight = true;
+    ui.focus_step = 0;
+    return;
+  }
+  context.NavDisableHighlight = false;  // ImGui shows the frame only after the first arrow
+  const int step = std::exchange(ui.focus_step, 0), n = static_cast<int>(regions.size());
+  if (step == 0 || n == 0) return;
+  const auto now = std::ranges::find(regions, keyboard_region(ui));
+  int at = now == regions.end() ? (step > 0 ? -1 : 0) : static_cast<int>(now - regions.begin());
+  for (int i = 0; i < n; ++i) {
+    at = (at + step + n) % n;
+    const std::string& name = regions[static_cast<std::size_t>(at)];
+    if (!is_on_screen(name)) continue;
+    ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+    ImGui::FocusWindow(window);
+    ImGui::NavInitWindow(window, true);
+    return;
+  }
+}
+
+std::string keyboard_region(const UiState& ui) {
+  const ImGuiWindow* window = ImGui::GetCurrentContext()->NavWindow;
+  return ui.keyboard && window ? window->RootWindow->Name : "";
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,21 @@
+#pragma once
+// Controls by the keyboard alone. Arrows and space belong to the views until Tab or F6 gives them to the controls; then
+// the control that has them is framed, arrows walk, Enter or space presses. Escape or a click gives them back.
+
+#include <span>
+#include <string>
+
+#include "app/command/ui_state.h"
+
+namespace kvscope::app {
+
+/// Before ImGui::NewFrame(): controls are walked through only while the keyboard has them.
+void apply_keyboard_focus(const UiState& ui);
+/// Whether a key without modifiers belongs to the controls now.
+bool is_key_of_controls(const UiState& ui, const std::string& key);
+/// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys.
+void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);
+/// The region that has them; empty if none does.
+std::string keyboard_region(const UiState& ui);
+
+}  // namespace kvscope::app

@@ -1,0 +1,16 @@
+#pragma once
+// What the popups over the whole window share.
+
+namespace kvscope::app {
+
+struct Panel;
+
+/// Begins a window in the middle, over everything; `height` 0: as high as its content. Sizes in design pixels, less where
+/// the screen is smaller. ImGui::End() whatever it returns.
+bool begin_popup(Panel& panel, const char* name, float width, float height);
+/// The dialog that asks for a path.
+void draw_file_dialog(Panel& panel);
+/// The part of it that says how a figure is exported: preset, venue, size.
+void draw_export_options(Panel& panel);
+
+}  // namespace kvscope::app

@@ -1,0 +1,160 @@
+#include "app/window/run_row.h"
+
+#include <imgui.h>
+#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+
+#include <cmath>
+#include <string>
+
+#include "app/window/panel.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
+#include "views/figure/token_facts.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::app {
+namespace {
+
+using views::text_in;
+
+constexpr std::size_t kExcerpt = 80;  // bytes
+
+// "kvpop keep=25 %, window=32": the name, the budget and what is not the default.
+std::string short_policy(const PolicySpec& policy) {
+  std::string text = policy.name;
+  char number[48];
+  if (policy.budget) {
+    const char* format = policy.budget->kind == BudgetSpec::Kind::tokens ? " %.0f tokens"
+                         : policy.budget->kind == BudgetSpec::Kind::keep ? " %.4g %%"
+                                                                         : " %.4g×";
+    const double value =
+        policy.budget->kind == BudgetSpec::Kind::keep ? 100 * policy.budget->value : policy.budget->value;
+    std::snprintf(number, sizeof number, format, value);
+    text += number;
+  }
+  const PolicyInfo* info = find_policy(policy.name);
+  for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
+    const auto it = policy.values.find(parameter.name);
+    if (it == policy.values.end() || it->second == parameter.default_value) continue;
+    std::snprintf(number, sizeof number, ", %s %.6g", std::string(parameter.name).c_str(), it->second);
+    text += number;
+  }
+  return text;
+}
+
+std::string detail_of(const RunRecord& run) {
+  std::string text =
+      std::to_string(run.prompt_len) + " + " + std::to_string(std::max(0, run.n_tokens() - run.prompt_len)) + " tokens";
+  if (run.status == RunStatus::complete && run.timings.decode_s > 0) {
+    text += ", " + fixed_text(run.timings.decode_steps / run.timings.decode_s, 0) + " tok/s";
+  } else if (run.status != RunStatus::complete) {
+    text += ", " + std::string(to_string(run.status));
+  }
+  return text;
+}
+
+// A pill with the letter: filled where the run is on show in that place, a click puts it there.
+void slot_button(Panel& panel, const char* letter, bool on, int run_id, bool is_a) {
+  const auto& palette = panel.theme().palette;
+  ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(on ? palette.accent : palette.raised));
+  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(on ? palette.background : palette.muted));
+  ImGui::PushID(letter);
+  if (ImGui::Button(letter, {panel.px(26), panel.px(24)})) {
+    const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
+    if (is_a) {
+      panel.run("run.compare", {{"a", run_id}, {"b", run_id == b ? 0 : b}});
+    } else {
+      panel.run("run.compare", {{"a", a}, {"b", on ? 0 : run_id}});
+    }
+  }
+  ImGui::PopID();
+  ImGui::PopStyleColor(2);
+  panel.item("run." + std::to_string(run_id) + (is_a ? ".a" : ".b"));
+}
+
+// The beginning of the prompt in one line.
+std::string excerpt(const RunRecord& run) {
+  std::string text = run.prompt_text.substr(0, kExcerpt);
+  for (char& c : text) c = c == '\n' || c == '\t' || c == '\r' ? ' ' : c;
+  // Not in the middle of a character.
+  while (text.size() == kExcerpt && (static_cast<unsigned char>(run.prompt_text[text.size()]) & 0xC0) == 0x80)
+    text.pop_back();
+  return escape_for_terminal(text, 2 * kExcerpt);
+}
+
+std::string numbers_of(const RunSummary& summary) {
+  std::string text;
+  if (std::isfinite(summary.nll)) text += "NLL " + fixed_text(summary.nll, 3) + ", ";
+  if (std::isfinite(summary.mean_recall)) text += "recall " + fixed_text(summary.mean_recall, 3) + ", ";
+  return text;
+}
+
+void draw_run_menu(Panel& panel, const RunEntry& entry) {
+  const nlohmann::json id = {{"id", entry.id}};
+  const auto choice = [&](const char* label, const char* command, const char* item) {
+    if (ImGui::MenuItem(label)) panel.run(command, id);
+    panel.item("run." + std::to_string(entry.id) + item);
+  };
+  std::string name = entry.name;
+  ImGui::SetNextItemWidth(panel.px(200));
+  if (ImGui::InputTextWithHint("##name", "Name of this run", &name))
+    panel.run("run.rename", {{"id", entry.id}, {"name", name}});
+  panel.item("run." + std::to_string(entry.id) + ".rename");
+  choice("Copy as command", "run.copy_command", ".copy");
+  choice("Save as trace ...", "trace.save", ".save");
+  choice("Remove from the list", "run.remove", ".remove");
+}
+
+void draw_menu_button(Panel& panel, const RunEntry& entry) {
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(26));
+  ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
+  if (ImGui::Button("...", {panel.px(26), panel.px(24)})) ImGui::OpenPopup("run_menu");
+  ImGui::PopStyleColor();
+  panel.item("run." + std::to_string(entry.id) + ".menu");
+  anchor_popup_below();
+  const PopupStyle style(panel);
+  if (!ImGui::BeginPopup("run_menu")) return;
+  draw_run_menu(panel, entry);
+  ImGui::EndPopup();
+}
+
+}  // namespace
+
+void draw_run_row(Panel& panel, const RunEntry& entry) {
+  const auto& palette = panel.theme().palette;
+  const RunRecord& run = *entry.run;
+  const std::string item = "run." + std::to_string(entry.id);
+  ImGui::PushID(entry.id);
+  slot_button(panel, "A", panel.session.a() == &entry, entry.id, true);
+  ImGui::SameLine(0, panel.px(3));
+  slot_button(panel, "B", panel.session.b() == &entry, entry.id, false);
+  ImGui::SameLine(0, panel.px(10));
+  ImGui::BeginGroup();
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(3));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x - panel.px(30);
+  ImGui::PushClipRect(at, {right, at.y + panel.px(60)}, true);
+  std::string policy = short_policy(run.policy);
+  if (!run.changes.empty()) policy = run.policy.name + " " + views::policy_history(run);
+  const std::string name = entry.name.empty() ? policy : entry.name + ": " + policy;
+  text_in(palette.text, std::to_string(entry.id) + "   " + name);
+  panel.services.items->add_text(item + ".name", views::last_item(), name);
+  if (ImGui::IsItemHovered()) tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message));
+  const views::FontScope small(panel.theme().fonts.small);
+  const float closer = panel.px(5);
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
+  text_in(palette.faint, excerpt(run));
+  panel.services.items->add_text(item + ".prompt", views::last_item(), excerpt(run));
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
+  std::string detail = detail_of(run);
+  if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary) + detail;
+  text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, detail);
+  panel.services.items->add_text(item + ".detail", views::last_item(), detail);
+  tooltip(panel, detail + "\nNLL: mean over the answer, nats per token. Recall: mean over heads and queries.");
+  ImGui::PopClipRect();
+  ImGui::EndGroup();
+  draw_menu_button(panel, entry);
+  ImGui::PopID();
+}
+
+}  // namespace kvscope::app

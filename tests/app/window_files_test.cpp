@@ -1,0 +1,265 @@
+// Paths in the window: asked for in one dialog, never replaced unasked; and the list of runs that come from them.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "app/session/folder_list.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/window_driver.h"
+#include "tests/support/random_run.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using nlohmann::json;
+using test::fake;
+using test::skip_without_display;
+using test::WindowDriver;
+using test::Xvfb;
+
+namespace {
+
+void run_short(WindowDriver& window, const char* policy = "full") {
+  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
+  window.command("prompt.set", {{"text", "one two three four five six seven eight nine ten"}});
+  window.command("run.max_tokens", {{"n", 6}});
+  window.command("policy.set", {{"policy", policy}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+}
+
+/// Waits until something is written there.
+std::string text_soon(WindowDriver& window, const std::string& item, const std::string& part) {
+  for (int i = 0; i < 200 && window.text(item).find(part) == std::string::npos; ++i) window.frames(1);
+  return window.text(item);
+}
+
+}  // namespace
+
+TEST_CASE("A typed path is a folder and what its names begin with, and Tab completes as far as they agree") {
+  CHECK(app::split_path("runs/a").folder == "runs/");
+  CHECK(app::split_path("runs/a").name == "a");
+  CHECK(app::split_path("x.h5").folder.empty());
+  CHECK(app::split_path("~").folder == "~/");
+  const char* home = std::getenv("HOME");
+  if (home) CHECK(app::expand_home("~/x") == std::string(home) + "/x");
+  CHECK(app::expand_home("~other/x") == "~other/x");
+  const app::FolderListing listing{
+      .folder = "", .entries = {{"alpha", true}, {"beta-1.h5"}, {"beta-2.h5"}, {".hidden", true}}, .error = ""};
+  CHECK(complete(listing, "a") == "alpha/");
+  CHECK(complete(listing, "b") == "beta-");
+  CHECK(complete(listing, "beta-1") == "beta-1.h5");
+  CHECK(complete(listing, "z") == "z");
+  CHECK(complete(listing, ".h") == ".hidden/");
+}
+
+TEST_CASE("The dialog lists a folder, completes with Tab, walks with the arrows and opens by keys alone") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", "kvscope-tiny"}});
+  std::filesystem::create_directories(window.folder() / "prompts");
+  std::ofstream(window.folder() / "prompts/first.txt") << "the first of two";
+  std::ofstream(window.folder() / "prompts/second.txt") << "the second of two";
+  window.key("ctrl+o");
+  window.wait({{"/ui/dialog", "file.open"}, {"/ui/text_input", true}});
+  window.type("pro");
+  text_soon(window, "dialog.path", "pro");
+  window.rect("dialog.row.prompts/");
+  window.key("Tab");
+  CHECK(text_soon(window, "dialog.path", "prompts/") == "prompts/");
+  window.rect("dialog.row.second.txt");
+  CHECK(window.text("dialog.row.second.txt") == "prompt");
+  window.key("Down Down Down");  // .., first.txt, second.txt
+  window.key("Return");
+  window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the second of two"}});
+}
+
+// It said "It exists", and Save replaced it with the box unchecked.
+TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter alike") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  const auto figure = window.folder() / "mine.pdf", data = window.folder() / "other.csv";
+  std::ofstream(figure) << "precious";
+  std::ofstream(data) << "precious";
+  window.key("ctrl+e");
+  window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
+  CHECK_THAT(text_soon(window, "export.size", "mm"), Catch::Contains(" mm = "));
+  window.type("mine");  // the name was selected, its ending was not
+  CHECK(text_soon(window, "dialog.path", "mine") == "mine.pdf");
+  window.rect("dialog.replace");
+  window.click("dialog.ok");
+  window.key("Return");
+  CHECK(window.state()["ui"]["dialog"] == "figure.export");
+  CHECK(test::read_text(figure) == "precious");
+  window.click("dialog.replace");
+  window.click("dialog.ok");
+  window.wait({{"/ui/dialog", nullptr}, {"/files_busy", false}});
+  CHECK(test::read_text(figure).starts_with("%PDF"));
+  // What stands beside a figure is not replaced either.
+  window.command("figure.export", {{"path", (window.folder() / "other.pdf").string()}});
+  window.wait({{"/banners", {{"contains", "other.csv"}}}});
+  CHECK(test::read_text(data) == "precious");
+  CHECK_FALSE(std::filesystem::exists(window.folder() / "other.pdf"));
+}
+
+TEST_CASE("The export says how large the figure will be for the venue that is chosen, and why no picture is copied") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  window.command("figure.measure", {{"venue", "icml"}});
+  window.wait({{"/notice", {{"contains", "= 3.25 × "}}}});
+  window.command("figure.measure", {{"venue", "icml:full"}});
+  window.wait({{"/notice", {{"contains", "= 6.75 × "}}}});
+  window.command("figure.copy");
+  window.wait({{"/files_busy", false}});
+  const bool copied = window.state()["notice"].get<std::string>().starts_with("copied ");
+  const std::string banners = window.state()["banners"].dump();
+  CHECK((copied || banners.find("xclip, or wl-copy") != std::string::npos));
+}
+
+TEST_CASE("The runs of one trace are one entry with previous and next, each with its prompt, NLL and recall") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window, "kvpop:budget=6,sinks=1,window=2");
+  window.wait({{"/files_busy", false}});
+  const std::string detail = text_soon(window, "run.1.detail", "NLL");
+  CHECK_THAT(detail, Catch::Contains("recall 0.") || Catch::Contains("recall 1."));
+  CHECK(window.text("run.1.prompt").starts_with("one two three"));
+  const auto trace = window.folder() / "many.h5";
+  {
+    const auto run = [](int i) {
+      return test::random_run(static_cast<std::uint64_t>(i), {.prompt_len = 70, .n_new = 9});
+    };
+    TraceWriter writer(trace, run(0).model, {.max_runs = 3, .max_positions = run(0).n_tokens()});
+    for (int i = 0; i < 3; ++i) writer.add(run(i));
+    writer.finish();
+  }
+  window.command("trace.open", {{"path", trace.string()}});
+  window.wait({{"/files_busy", false}, {"/runs/3/status", "complete"}, {"/a/id", 2}});
+  window.frames(3);
+  CHECK(window.text("trace.many.h5") == "many.h5   1 of 3");
+  CHECK(window.text("run.3.name").empty());  // folded
+  window.click("trace.many.h5.next");
+  window.wait({{"/a/id", 3}});
+  CHECK(window.text("trace.many.h5") == "many.h5   2 of 3");
+  window.command("run.next_in_trace");
+  window.command("run.next_in_trace");
+  CHECK(window.state()["a"]["id"] == 4);
+  window.click("trace.many.h5.previous");
+  window.wait({{"/a/id", 3}});
+  window.command("run.rename", {{"id", 1}, {"name", "the full one"}});
+  window.frames(3);
+  CHECK(window.text("run.1.name").starts_with("the full one: kvpop"));
+}
+
+TEST_CASE("Failed runs are folded away with what they said, and each run's own command can be copied from its menu") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--fail run:tova")});
+  run_short(window);
+  window.command("policy.set", {{"policy", "tova:keep=50%,window=4"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/runs/1/status", "failed"}});
+  window.frames(3);
+  CHECK(window.text("runs.failed") == "1 failed run");
+  CHECK(window.text("run.2.message").empty());
+  CHECK(window.text("run.2.name").empty());
+  window.click("runs.failed");
+  CHECK_THAT(window.text("run.2.message"), Catch::Contains("told to fail at run"));
+  window.click("run.2.remove");
+  CHECK(window.state()["runs"].size() == 1);
+  window.click("run.1.menu");
+  window.click("run.1.copy");
+  window.wait({{"/notice", "copied the command that did run 1"}});
+}
+
+TEST_CASE("The palette puts what is possible first and says of the rest why it is not") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  window.key("ctrl+k");
+  window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+  window.type("replay");
+  window.frames(3);
+  const auto first = window.rect("palette.run.replay"), second = window.rect("palette.run.replay_as_b");
+  CHECK(window.text("palette.run.replay") == "possible");
+  CHECK(window.text("palette.run.replay_as_b") == "not possible now. There is no run B.");
+  CHECK(first[1] < second[1]);
+  window.key("Down Return");  // a command that is not possible is not run, and the palette stays
+  CHECK(window.state()["ui"]["palette"].get<bool>());
+}
+
+TEST_CASE("A message lies over the corner and moves nothing; a value can be typed beside its slider") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  window.frames(3);
+  const auto before = window.rect("timeline.scrub");
+  window.command("file.open", {{"path", "/nowhere"}});
+  window.wait({{"/banners", {{"contains", "no such folder or name"}}}});
+  window.frames(3);
+  CHECK(window.rect("timeline.scrub") == before);
+  window.click("banner.0.close");
+  CHECK(window.state()["banners"].empty());
+
+  window.command("policy.set", {{"policy", "streaming:sinks=4,window=8"}});
+  window.click("policy.sinks.field");
+  window.key("ctrl+a");
+  window.type("7");
+  window.key("Return");
+  window.frames(3);
+  CHECK_THAT(window.state()["parameters"]["policy"].get<std::string>(), Catch::Contains("sinks=7"));
+  CHECK(window.text("policy.sinks.field") == "7");
+}
+
+TEST_CASE("On a small screen the views keep their room, and every control of the bar is on the screen") {
+  if (skip_without_display()) return;
+  const Xvfb display(800, 600);
+  WindowDriver window(display, {.engine = fake("--gate kvpop_mlstm,0,64,64"), .words = {"--size", "800x600"}});
+  run_short(window);
+  window.command("policy.set", {{"policy", "kvpop:budget=3"}});
+  window.frames(3);
+  for (const char* item : {"button.menu", "button.run.start", "button.run.decode_again", "run.obstacle", "run.remedy.0",
+                           "button.palette.open"}) {
+    const auto r = window.rect(item);
+    CAPTURE(item, r[0], r[2]);
+    CHECK(r[0] + r[2] <= 800);
+  }
+  const auto obstacle = window.rect("run.obstacle"), remedy = window.rect("run.remedy.0"),
+             search = window.rect("button.palette.open"), canvas = window.rect("timeline.scrub");
+  CHECK(obstacle[0] + obstacle[2] <= remedy[0]);
+  CHECK(remedy[0] + remedy[2] <= search[0]);
+  CHECK(canvas[2] > 200);
+}
+
+TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape gives them back to the views") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  window.key("Home");
+  window.key("Right");
+  CHECK(window.state()["selection"]["q"] == 1);
+  CHECK(window.state()["ui"]["keyboard"].is_null());
+  window.key("Tab");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.key("Down");
+  window.key("Right");
+  CHECK(window.state()["selection"]["q"] == 1);  // they walk through the controls now
+  window.key("F6");
+  window.wait({{"/ui/keyboard", "command_bar"}});
+  window.key("Shift+F6");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.key("Escape");
+  window.wait({{"/ui/keyboard", nullptr}});
+  window.key("Right");
+  CHECK(window.state()["selection"]["q"] == 2);
+}
