@@ -67,6 +67,10 @@ class CommandRegistry {
   /// The enabled or disabled command of that key; nullptr if there is none.
   const Command* find(const Shortcut& shortcut) const;
   bool enabled(const Command& command) const { return !command.enabled || command.enabled(); }
+  /// Of a command that says what it would do now. Nothing if there is no such command.
+  void set_title(std::string_view id, std::string title);
+  /// Called before and after every command, also of one that throws.
+  void look_around(std::function<void()> look) { look_ = std::move(look); }
   /// Throws Error (usage) for an unknown id (naming what comes close) and for a command that is not possible now.
   nlohmann::json execute(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object()) const;
 
@@ -77,6 +81,7 @@ class CommandRegistry {
   };
   std::vector<Command> commands_;
   std::vector<Binding> bindings_;
+  std::function<void()> look_;
 };
 
 }  // namespace kvscope::app
