@@ -1,9 +1,8 @@
-// file.*, model.*, trace.*, session.*: files in, and runs out as traces.
+// file.*, model.*, trace.*: files in, and runs out as traces.
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
-#include "app/session/autosave.h"
 
 namespace kvscope::app {
 namespace {
@@ -72,8 +71,6 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
          session.save_trace(integer_argument(arguments, "id", session.a()->id), text_argument(arguments, "path"),
                             flag_argument(arguments, "overwrite", false));
        }});
-  registry.add({"session.save", "Save prompt, policy and open traces for the next start", "File", "", "", nullptr,
-                [&session] { save_session(session, false); }});
 }
 
 }  // namespace kvscope::app

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "app/workspace/layout.h"
+
 namespace kvscope::app {
 
 /// A path is asked for: open or save something.
@@ -18,12 +20,9 @@ struct FileDialog {
   nlohmann::json arguments = nlohmann::json::object();  // of the command, besides the path
 };
 
-struct UiState {
-  bool dark = true;
-  float zoom = 1;  // the person's, on top of the display's
-  bool left = true, right = true, bottom = true;
-  std::string maximised;  // view id, empty for the cockpit
-  bool palette = false, help = false, log = false;
+/// Layout and Appearance are kept and undone; what stands here passes.
+struct UiState : Layout, Appearance {
+  bool palette = false, help = false;
   std::optional<FileDialog> dialog;
   std::string clipboard;                // text to be put there by the window
   std::vector<std::string> popup_keys;  // typed while a popup is open: "up", "down", "enter"

@@ -12,8 +12,13 @@ constexpr std::size_t kMaxCountedPrompt = 1u << 20;  // bytes; longer ones are n
 
 }  // namespace
 
-NextRun::NextRun(Revision& revision, Worker& background) : revision_(revision), background_(background) {
-  parameters_.policy = PolicySpec::parse("kvpop:keep=25%");
+NextRun::NextRun(Revision& revision, Worker& background)
+    : revision_(revision), background_(background), parameters_(defaults()) {}
+
+Parameters NextRun::defaults() {
+  Parameters parameters;
+  parameters.policy = PolicySpec::parse("kvpop:keep=25%");
+  return parameters;
 }
 
 void NextRun::set(Parameters parameters) {

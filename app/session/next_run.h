@@ -14,12 +14,15 @@
 
 namespace kvscope::app {
 
-struct Parameters {
-  std::string prompt;
+/// All but the prompt. What is added here is kept and undone once it stands in app/workspace/state_fields.h.
+struct RunSettings {
   bool raw = true;
   PolicySpec policy;
   SamplingSpec sampling;
   int max_tokens = 64;
+};
+struct Parameters : RunSettings {
+  std::string prompt;
 };
 
 class NextRun {
@@ -27,6 +30,8 @@ class NextRun {
   /// `background` reads tokenizers.
   NextRun(Revision& revision, Worker& background);
 
+  /// Of a window that nobody has used yet.
+  static Parameters defaults();
   const Parameters& parameters() const { return parameters_; }
   void set(Parameters parameters);
   void set_prompt(std::string text);

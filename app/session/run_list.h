@@ -1,6 +1,7 @@
 #pragma once
 // The runs, measured here or read from a trace, and which two of them are A and B.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,6 +17,8 @@ struct RunEntry {
   std::shared_ptr<const RunRecord> run;
   std::uint64_t revision = 0;
   std::string trace_path;  // where it was saved or read, empty if nowhere
+  int trace_run = 0;       // which one of that file
+  bool own = false;        // decoded by a window, not read from somebody's trace
 };
 
 /// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
@@ -26,14 +29,22 @@ class RunList {
   enum class Place { a, b };
 
   const std::vector<RunEntry>& all() const { return runs_; }
+  /// A run of the list; nullptr for one that was removed.
   const RunEntry* find(int id) const;
+  /// Off the list and not forgotten.
+  const std::vector<RunEntry>& removed() const { return removed_; }
   const RunEntry* a() const { return find(a_id_); }
   const RunEntry* b() const { return find(b_id_); }
   /// The run that was begun last; 0 if none was.
   int newest_begun() const { return begun_; }
 
   /// Returns the new entry's id.
-  int add(std::shared_ptr<const RunRecord> run, std::string trace_path);
+  int add(std::shared_ptr<const RunRecord> run, std::string trace_path, int trace_run = 0);
+  /// An entry of an earlier session, under its id. Later ids are higher.
+  void put_back(RunEntry entry);
+  /// Ids from here on; never lower than they would be.
+  void begin_ids_at(int next_id) { next_id_ = std::max(next_id_, next_id); }
+  int next_id() const { return next_id_; }
   /// Adds the record of a run that begins. As A it stands alone.
   void begin(RunRecord record, Place place);
   /// What has become of the run that was begun last; nothing if it was removed.
@@ -42,13 +53,15 @@ class RunList {
   void set_trace_path(int id, const std::string& path);
   /// 0: none. Throws Error (usage) for a run that is not there.
   void show(int a_id, int b_id);
-  /// B takes the place of a removed A.
+  /// B takes the place of a removed A. The entry is kept until it is forgotten.
   void remove(int id);
+  void bring_back(int id);
+  void forget(int id);
 
  private:
   RunEntry* entry(int id);
 
-  std::vector<RunEntry> runs_;
+  std::vector<RunEntry> runs_, removed_;  // ids ascending
   int next_id_ = 1, a_id_ = 0, b_id_ = 0, begun_ = 0;
 };
 

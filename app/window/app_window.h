@@ -14,6 +14,7 @@
 #include "app/session/session.h"
 #include "app/window/cockpit.h"
 #include "app/window/glfw_window.h"
+#include "app/workspace/workspace.h"
 #include "views/frame/view_services.h"
 #include "views/view_list.h"
 #include "views/widgets/time_deck.h"
@@ -50,9 +51,9 @@ class AppWindow {
   void take_control();
   void draw_frame();
   void save_screenshot();
-  void after_first_frame();
+  void start_work();
+  void track_gesture();
   void run_script_step();
-  void autosave(bool now);
   nlohmann::json state() const;
   Requests::Host request_host();
 
@@ -60,6 +61,7 @@ class AppWindow {
   GlfwWindow window_;
   UiState ui_;
   Session session_;
+  Workspace workspace_;
   CommandRegistry commands_;
   views::Theme theme_;
   views::ItemRegistry items_;
@@ -85,9 +87,11 @@ class AppWindow {
   std::uint64_t frame_ = 0;
   int frames_due_ = 3;
   bool touched_ = false;  // in this round of the loop
-  std::chrono::steady_clock::time_point last_frame_{}, last_touch_{}, last_autosave_{};
+  std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
   double frame_cpu_ = 0;  // seconds of all our threads for the last frame
-  std::uint64_t saved_revision_ = 0;
+  bool working_ = false;  // start_work() was called
+  std::uint64_t gesture_ = 0;
+  bool button_down_ = false;  // in the frame before
 };
 
 }  // namespace kvscope::app
