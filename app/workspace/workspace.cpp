@@ -59,6 +59,7 @@ void Workspace::read() {
   }
   worker_.post(
       [this, path = folder_.state_file()]() -> Worker::Finish {
+        folder_.remove_leftovers();
         std::error_code error;
         auto file = std::make_shared<std::optional<WorkspaceFile>>();
         if (fs::exists(path, error)) *file = read_workspace_file(path);

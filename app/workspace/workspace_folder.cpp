@@ -56,6 +56,14 @@ std::map<int, fs::path> WorkspaceFolder::run_files() const {
   return files;
 }
 
+// The lock is ours: nobody else writes there, whatever process the names are of.
+void WorkspaceFolder::remove_leftovers() const {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path_ / "runs", error)) {
+    if (entry.path().filename().string().starts_with('.')) fs::remove(entry.path(), error);
+  }
+}
+
 fs::path set_aside(const fs::path& file) {
   for (int n = 1; n < 1000; ++n) {
     const fs::path other =

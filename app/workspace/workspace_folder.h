@@ -27,6 +27,8 @@ class WorkspaceFolder {
   std::filesystem::path run_file(int id) const;
   /// Runs that have a file, by id.
   std::map<int, std::filesystem::path> run_files() const;
+  /// What a window that was killed has left half-written beside them. Before anything is saved there.
+  void remove_leftovers() const;
 
  private:
   std::filesystem::path path_;

@@ -238,6 +238,7 @@ TEST_CASE("A run whose file is damaged is a line, the file is kept aside, and th
   }
   const auto runs = folder / "workspace/runs";
   overwrite(runs / "run-1.h5", "no trace");
+  overwrite(runs / ".run-2.h5.99999.live", "half of one, by a window that was killed");
   Start next(folder.path());
   REQUIRE(next.session.runs().size() == 1);
   CHECK(next.session.runs()[0].id == 2);

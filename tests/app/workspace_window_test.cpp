@@ -218,7 +218,7 @@ class Kills {
   void kill_one() {
     WindowDriver window(display_, {.engine = fake("--slow 2"), .state = state_.path()});
     load(window);
-    check_found(found(window.state()));
+    check_found(found(window.state()), window.pid());
     states_.clear();
     const auto note = [&] { states_.push_back(found(window.state())); };
     note();
@@ -246,7 +246,7 @@ class Kills {
   void check_last() {
     WindowDriver window(display_, {.engine = fake(), .state = state_.path()});
     load(window);
-    check_found(found(window.state()));
+    check_found(found(window.state()), window.pid());
     CHECK(window.state()["banners"].empty());
   }
 
@@ -280,14 +280,18 @@ class Kills {
     const json runs = window.state()["runs"];
     return runs[random_.below(runs.size())]["id"];
   }
-  void check_found(json now) {
+  void check_found(const json& now, pid_t pid) {
     if (states_.empty()) return;
     // Runs beside: one that was cut off is there as far as it had come.
-    std::string files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(state_.path()))
-      files += entry.path().filename().string() + " ";
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(state_.path())) {
+      const std::string name = entry.path().filename().string();
+      CAPTURE(name);
+      CHECK(name.find("damaged") == std::string::npos);
+      const bool half = name.starts_with(".run") && name.find('.' + std::to_string(pid) + '.') == std::string::npos;
+      CHECK_FALSE(half);  // of a window that is gone
+    }
     for (const json& run : ended_) {
-      CAPTURE(run.dump(), ended_.size(), now["runs"].size(), files);
+      CAPTURE(run.dump());
       CHECK(std::count(now["runs"].begin(), now["runs"].end(), run) == 1);
     }
     const auto but_runs = [](json state) {
