@@ -4,12 +4,16 @@
 #include "app/command/commands.h"
 #include "app/command/ui_state.h"
 #include "app/session/session.h"
+#include "app/workspace/workspace.h"
 #include "views/frame/view.h"
 
 namespace kvscope::app {
 
 /// All commands of the program. What they are given must outlive the registry's use.
 void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
+
+/// Undo and what is kept, and the look around every command that Undo needs. The workspace must outlive the registry's use.
+void add_workspace_commands(CommandRegistry& registry, Workspace& workspace);
 
 /// A command that needs a path asks for one if it is called without; true if it asked. The answer calls the command
 /// again, with the same arguments and the path.

@@ -61,7 +61,23 @@ nlohmann::json CommandRegistry::execute(std::string_view id, const nlohmann::jso
     const std::string why = refusal(*command);
     usage_error(std::string(id), why.empty() ? "not possible now" : "not possible now: " + why);
   }
-  return command->run(arguments);
+  // A copy, because a command may add another one: the list moves.
+  const Action run = command->run;
+  if (!look_) return run(arguments);
+  look_();
+  try {
+    nlohmann::json result = run(arguments);
+    look_();
+    return result;
+  } catch (...) {
+    look_();
+    throw;
+  }
+}
+
+void CommandRegistry::set_title(std::string_view id, std::string title) {
+  const auto it = std::ranges::find(commands_, id, &Command::id);
+  if (it != commands_.end()) it->title = std::move(title);
 }
 
 }  // namespace kvscope::app

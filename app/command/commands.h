@@ -72,6 +72,10 @@ class CommandRegistry {
   }
   /// Why it is not possible now, a sentence; empty where it is, or nothing is known but that it is not.
   std::string refusal(const Command& command) const { return command.why_not ? command.why_not() : std::string(); }
+  /// Of a command that says what it would do now. Nothing if there is no such command.
+  void set_title(std::string_view id, std::string title);
+  /// Called before and after every command, also of one that throws.
+  void look_around(std::function<void()> look) { look_ = std::move(look); }
   /// Throws Error (usage) for an unknown id (naming what comes close) and for a command that is not possible now.
   nlohmann::json execute(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object()) const;
 
@@ -82,6 +86,7 @@ class CommandRegistry {
   };
   std::vector<Command> commands_;
   std::vector<Binding> bindings_;
+  std::function<void()> look_;
 };
 
 }  // namespace kvscope::app

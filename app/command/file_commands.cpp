@@ -1,10 +1,9 @@
-// file.*, model.*, trace.*, session.*: files in, and runs out as traces.
+// file.*, model.*, trace.*: files in, and runs out as traces.
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
 #include "app/process/path_kind.h"
-#include "app/session/autosave.h"
 
 namespace kvscope::app {
 namespace {
@@ -101,8 +100,6 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui)
        [&session] { return !session.gates().found().empty() && !session.run_in_progress(); },
        [&session](const nlohmann::json& arguments) { session.choose_gate(text_argument(arguments, "name")); }});
   registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
-  registry.add({"session.save", "Save prompt, policy and open traces for the next start", "File", "", "", nullptr,
-                [&session] { save_session(session, false); }});
 }
 
 }  // namespace kvscope::app

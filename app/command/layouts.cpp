@@ -19,8 +19,8 @@ bool has(const std::vector<views::View*>& row, std::string_view view) {
 
 }  // namespace
 
-std::span<const Layout> layouts() {
-  static const Layout kLayouts[] = {
+std::span<const LayoutPreset> layout_presets() {
+  static const LayoutPreset kLayouts[] = {
       {"explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
       {"compare", "Layout: compare A and B", "F6", true, true, true, {"layer_head_map", "comparison", "run_curves"}},
       {"paper",
@@ -34,7 +34,7 @@ std::span<const Layout> layouts() {
   return kLayouts;
 }
 
-void apply(const Layout& layout, UiState& ui) {
+void apply(const LayoutPreset& layout, UiState& ui) {
   ui.left = layout.left, ui.right = layout.right, ui.bottom = layout.bottom;
   ui.maximised.clear();
   ui.main_row.assign(layout.main.begin(), layout.main.end());

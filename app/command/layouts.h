@@ -11,13 +11,13 @@
 
 namespace kvscope::app {
 
-struct Layout {
+struct LayoutPreset {
   std::string_view name, title, shortcut;
   bool left, right, bottom;
   std::vector<std::string_view> main;  // views by id, from left to right
 };
-std::span<const Layout> layouts();
-void apply(const Layout& layout, UiState& ui);
+std::span<const LayoutPreset> layout_presets();
+void apply(const LayoutPreset& layout, UiState& ui);
 
 /// The main row as it stands, left to right: what `ui` names and is there, else the first two. Never empty where a view of
 /// that place is there.

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "app/workspace/layout.h"
+
 namespace kvscope::app {
 
 /// A path is asked for: open or save something.
@@ -27,13 +29,9 @@ struct TextField {
   bool focused = false;           // it has the keyboard
 };
 
-struct UiState {
-  bool dark = true;
-  float zoom = 1;  // the person's, on top of the display's
-  bool left = true, right = true, bottom = true;
-  std::string maximised;              // view id, empty for the cockpit
-  std::vector<std::string> main_row;  // views beside each other, by id; empty: the first two (layouts.h)
-  bool palette = false, help = false, log = false;
+/// Layout and Appearance are kept and undone; what stands here passes.
+struct UiState : Layout, Appearance {
+  bool palette = false, help = false;
   bool models = false;  // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
   std::optional<TextField> find, go_to;

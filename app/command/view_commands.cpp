@@ -97,7 +97,7 @@ std::string row_view(const views::ViewList& views, const nlohmann::json& argumen
 
 // Which views stand beside each other.
 void add_row_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
-  for (const Layout& layout : layouts())
+  for (const LayoutPreset& layout : layout_presets())
     registry.add(command("layout." + std::string(layout.name), std::string(layout.title), "View",
                          std::string(layout.shortcut), [&ui, &layout] { apply(layout, ui); }));
   registry.add(command(

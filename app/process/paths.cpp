@@ -46,18 +46,27 @@ std::vector<fs::path> sample_prompts(bool chat) {
   return prompts;
 }
 
+namespace {
+
+/// Of $VARIABLE or ~/BELOW_HOME the folder kvscope; empty if neither variable is set.
+fs::path folder_of(const char* variable, const fs::path& below_home) {
+  if (const char* xdg = std::getenv(variable); xdg && *xdg) return fs::path(xdg) / "kvscope";
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / below_home / "kvscope";
+  return {};
+}
+
+}  // namespace
+
 fs::path state_folder() {
-  fs::path base;
-  if (const char* xdg = std::getenv("XDG_STATE_HOME"); xdg && *xdg) {
-    base = xdg;
-  } else if (const char* home = std::getenv("HOME"); home && *home) {
-    base = fs::path(home) / ".local" / "state";
-  } else {
-    return {};
-  }
+  const fs::path folder = folder_of("XDG_STATE_HOME", fs::path(".local") / "state");
   std::error_code error;
-  fs::create_directories(base / "kvscope", error);
-  return error ? fs::path() : base / "kvscope";
+  if (!folder.empty()) fs::create_directories(folder, error);
+  return error ? fs::path() : folder;
+}
+
+fs::path settings_file() {
+  const fs::path folder = folder_of("XDG_CONFIG_HOME", ".config");
+  return folder.empty() ? folder : folder / "settings.json";
 }
 
 std::string shell_quote(const std::string& word) {

@@ -19,6 +19,8 @@ std::vector<std::filesystem::path> sample_prompts(bool chat = false);
 
 /// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope; made if it is not there. Empty if it cannot be made.
 std::filesystem::path state_folder();
+/// $XDG_CONFIG_HOME/kvscope/settings.json or ~/.config/kvscope/settings.json, there or not. Empty if neither variable is set.
+std::filesystem::path settings_file();
 
 /// A word as a POSIX shell takes it: quoted if it has to be.
 std::string shell_quote(const std::string& word);

@@ -14,8 +14,13 @@ constexpr std::size_t kCountedAtOnce = 32u << 10, kMaxCounted = 16u << 20;  // b
 
 }  // namespace
 
-NextRun::NextRun(Revision& revision, Worker& background) : revision_(revision), background_(background) {
-  parameters_.policy = PolicySpec::parse("kvpop:keep=25%");
+NextRun::NextRun(Revision& revision, Worker& background)
+    : revision_(revision), background_(background), parameters_(defaults()) {}
+
+Parameters NextRun::defaults() {
+  Parameters parameters;
+  parameters.policy = PolicySpec::parse("kvpop:keep=25%");
+  return parameters;
 }
 
 void NextRun::set(Parameters parameters) {

@@ -16,8 +16,8 @@
 
 namespace kvscope::app {
 
-struct Parameters {
-  std::string prompt;
+/// All but the prompt. What is added here is kept and undone once it stands in app/workspace/state_fields.h.
+struct RunSettings {
   bool raw = true;
   PolicySpec policy;
   SamplingSpec sampling;
@@ -25,12 +25,17 @@ struct Parameters {
   Conversation chat;              // before `prompt`, the user's next turn; used unless raw
   std::vector<std::string> stop;  // texts before which an answer ends
 };
+struct Parameters : RunSettings {
+  std::string prompt;
+};
 
 class NextRun {
  public:
   /// `background` reads tokenizers.
   NextRun(Revision& revision, Worker& background);
 
+  /// Of a window that nobody has used yet.
+  static Parameters defaults();
   const Parameters& parameters() const { return parameters_; }
   void set(Parameters parameters);
   void set_prompt(std::string text);

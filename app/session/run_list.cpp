@@ -24,13 +24,21 @@ const RunEntry* RunList::find(int id) const {
 
 RunEntry* RunList::entry(int id) { return const_cast<RunEntry*>(find(id)); }
 
-int RunList::add(std::shared_ptr<const RunRecord> run, std::string trace_path) {
-  runs_.push_back({.id = next_id_++, .run = std::move(run), .revision = 0, .trace_path = std::move(trace_path)});
+int RunList::add(std::shared_ptr<const RunRecord> run, std::string trace_path, int trace_run) {
+  runs_.push_back(
+      {.id = next_id_++, .run = std::move(run), .trace_path = std::move(trace_path), .trace_run = trace_run});
   return runs_.back().id;
+}
+
+void RunList::put_back(RunEntry entry) {
+  begin_ids_at(entry.id + 1);
+  const auto at = std::ranges::upper_bound(runs_, entry.id, {}, &RunEntry::id);
+  runs_.insert(at, std::move(entry));
 }
 
 void RunList::begin(RunRecord record, Place place) {
   begun_ = add(std::make_shared<const RunRecord>(std::move(record)), "");
+  runs_.back().own = true;
   wanted_ = place;
   if (find(begun_)->run->n_tokens() > 0 || !a()) take_place();
 }
@@ -90,9 +98,24 @@ void RunList::show(int a_id, int b_id) {
 }
 
 void RunList::remove(int id) {
-  std::erase_if(runs_, [id](const RunEntry& run) { return run.id == id; });
+  const auto it = std::ranges::find(runs_, id, &RunEntry::id);
+  if (it == runs_.end()) return;
+  removed_.push_back(std::move(*it));
+  runs_.erase(it);
   if (b_id_ == id) b_id_ = 0;
   if (a_id_ == id) a_id_ = std::exchange(b_id_, 0);
+}
+
+void RunList::bring_back(int id) {
+  const auto it = std::ranges::find(removed_, id, &RunEntry::id);
+  if (it == removed_.end()) return;
+  RunEntry entry = std::move(*it);
+  removed_.erase(it);
+  put_back(std::move(entry));
+}
+
+void RunList::forget(int id) {
+  std::erase_if(removed_, [id](const RunEntry& run) { return run.id == id; });
 }
 
 }  // namespace kvscope::app

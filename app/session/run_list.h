@@ -1,6 +1,7 @@
 #pragma once
 // The runs, measured here or read from a trace, and which two of them are A and B.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@ struct RunEntry {
   std::shared_ptr<const RunRecord> run;
   std::uint64_t revision = 0;
   std::string trace_path;  // where it was saved or read, empty if nowhere
+  int trace_run = 0;       // which one of that file
+  bool own = false;        // decoded by a window, not read from somebody's trace
   std::string name = {};   // that the person gave it
 };
 
@@ -28,14 +31,22 @@ class RunList {
   enum class Place { a, b };
 
   const std::vector<RunEntry>& all() const { return runs_; }
+  /// A run of the list; nullptr for one that was removed.
   const RunEntry* find(int id) const;
+  /// Off the list and not forgotten.
+  const std::vector<RunEntry>& removed() const { return removed_; }
   const RunEntry* a() const { return find(a_id_); }
   const RunEntry* b() const { return find(b_id_); }
   /// The run that was begun last; 0 if none was.
   int newest_begun() const { return begun_; }
 
   /// Returns the new entry's id.
-  int add(std::shared_ptr<const RunRecord> run, std::string trace_path);
+  int add(std::shared_ptr<const RunRecord> run, std::string trace_path, int trace_run = 0);
+  /// An entry of an earlier session, under its id. Later ids are higher.
+  void put_back(RunEntry entry);
+  /// Ids from here on; never lower than they would be.
+  void begin_ids_at(int next_id) { next_id_ = std::max(next_id_, next_id); }
+  int next_id() const { return next_id_; }
   /// Adds the record of a run that begins. It takes its place, as A alone, once it has tokens: one that is refused
   /// leaves what is on show as it was.
   void begin(RunRecord record, Place place);
@@ -47,15 +58,17 @@ class RunList {
   void rename(int id, const std::string& name);
   /// 0: none. Throws Error (usage) for a run that is not there.
   void show(int a_id, int b_id);
-  /// B takes the place of a removed A.
+  /// B takes the place of a removed A. The entry is kept until it is forgotten.
   void remove(int id);
+  void bring_back(int id);
+  void forget(int id);
 
  private:
   RunEntry* entry(int id);
   void take_place();
   void give_place_back();
 
-  std::vector<RunEntry> runs_;
+  std::vector<RunEntry> runs_, removed_;  // ids ascending
   int next_id_ = 1, a_id_ = 0, b_id_ = 0, begun_ = 0;
   std::optional<Place> wanted_;      // of the run that was begun last, until it has it
   int a_before_ = 0, b_before_ = 0;  // who was on show then

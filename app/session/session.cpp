@@ -44,7 +44,7 @@ Session::Session(Options options)
                    [this] {
                      files_.remember(engine_.model_path());
                      fit_policy();
-                     request_preview();  // its gates may say what nobody wrote
+                     if (!shown_b() || preview_.shown()) request_preview();  // its gates may say what nobody wrote
                    },
                .on_return = [this] { look_at_model(); }},
               messages_, revision_, background_),
@@ -65,8 +65,9 @@ bool Session::poll() {
 
 // ------------------------------------------------------------------------------------------------ engine and runs
 
-void Session::open_model(const std::string& path) {
-  if (path != engine_.model_path()) engine_.set_gates(path == added_to_ ? added_gates_ : given_gates_);
+void Session::open_model(const std::string& path, const std::vector<std::string>& gates) {
+  if (path != engine_.model_path())
+    engine_.set_gates(!gates.empty() ? gates : path == added_to_ ? added_gates_ : given_gates_);
   engine_.load(path);
   if (engine_.state() != EngineState::dead) look_at_model();
 }
@@ -219,9 +220,10 @@ void Session::run_done() {
 }
 
 void Session::show(int a_id, int b_id) {
-  const int old_a = a() ? a()->id : 0;
+  const int old_a = a() ? a()->id : 0, old_b = b() ? b()->id : 0;
   runs_.show(a_id, b_id);
-  if (a_id != old_a) preview_.clear();
+  // Whoever asks for another B wants to see it, not the preview in its place.
+  if (a_id != old_a || (b_id != 0 && b_id != old_b)) preview_.clear();
   update_shown();
 }
 
@@ -239,6 +241,33 @@ void Session::remove_run(int id) {
   if (id == runs_.newest_begun() && run_in_progress()) usage_error("run", "it is in progress", "", "cancel it first");
   if (a() && a()->id == id) preview_.clear();
   runs_.remove(id);
+  update_shown();
+}
+
+std::set<int> Session::removed_runs() const {
+  std::set<int> ids;
+  for (const RunEntry& entry : runs_.removed()) ids.insert(entry.id);
+  return ids;
+}
+
+void Session::set_removed_runs(const std::set<int>& ids) {
+  const std::set<int> before = removed_runs();
+  if (before == ids) return;
+  for (const int id : before) {
+    if (!ids.contains(id)) runs_.bring_back(id);
+  }
+  for (const int id : ids) {
+    if (find_run(id)) remove_run(id);
+  }
+  update_shown();
+}
+
+void Session::forget_runs(const std::set<int>& ids) {
+  for (const int id : ids) runs_.forget(id);
+}
+
+void Session::put_back_run(RunEntry entry) {
+  runs_.put_back(std::move(entry));
   update_shown();
 }
 
@@ -316,7 +345,7 @@ std::string Session::gate_options() const {
 void Session::open_trace(const std::string& path) {
   files_.open_trace(path, [this, path](const Files::Runs& runs) {
     const int first = runs_.add(runs.front(), path);
-    for (auto run = runs.begin() + 1; run != runs.end(); ++run) runs_.add(*run, path);
+    for (std::size_t i = 1; i < runs.size(); ++i) runs_.add(runs[i], path, static_cast<int>(i));
     if (parameters().prompt.empty() || !engine_.model()) next_run_.set_prompt(runs.front()->prompt_text);
     show(first, 0);
   });

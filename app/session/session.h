@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ class Session {
 
   Messages& messages() { return messages_; }
   Files& files() { return files_; }
+  const Files& files() const { return files_; }
   EngineLink& engine() { return engine_; }
   const EngineLink& engine() const { return engine_; }
   NextRun& next_run() { return next_run_; }
@@ -53,7 +55,8 @@ class Session {
   const views::Selection& selection() const { return selection_; }
   void clamp_selection();
 
-  void open_model(const std::string& path);
+  /// `gates`: in place of --gate, those that the engine had when this model was open before; empty: as on any start.
+  void open_model(const std::string& path, const std::vector<std::string>& gates = {});
   ModelList& models() { return models_; }
   FolderList& folders() { return folders_; }
   /// Gates that go with the open model, as far as this machine can see.
@@ -98,7 +101,17 @@ class Session {
   void swap();
   /// Empty: it has no name of its own. Throws Error (usage) for a run that is not there.
   void rename_run(int id, const std::string& name);
+  /// Off the list, not gone: set_removed_runs() can bring it back, forget_runs() can not.
   void remove_run(int id);
+  std::set<int> removed_runs() const;
+  /// These are off the list, all others on it; ids of no run are passed over.
+  void set_removed_runs(const std::set<int>& ids);
+  void forget_runs(const std::set<int>& ids);
+  /// A run of an earlier session, under its id.
+  void put_back_run(RunEntry entry);
+  const RunList& run_list() const { return runs_; }
+  /// Ids of runs to come, which are not those of runs that somebody still knows.
+  void begin_run_ids_at(int next_id) { runs_.begin_ids_at(next_id); }
   /// The two runs on show, preview included. Valid until the next call that changes the session.
   const views::ShownRun* shown_a() const { return shown_.a(); }
   const views::ShownRun* shown_b() const { return shown_.b(); }
@@ -119,10 +132,8 @@ class Session {
   void open_trace(const std::string& path);
   void save_trace(int run_id, const std::string& path, bool overwrite);
 
+  /// What scripts and tests see of it.
   nlohmann::json state() const;
-  /// Parameters, selection and open traces, for the next start.
-  nlohmann::json to_json() const;
-  void restore(const nlohmann::json& json, const std::string& file);
 
  private:
   /// The tokenizer and the gates of the model's folder.

@@ -16,7 +16,6 @@
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "app/process/paths.h"
-#include "app/session/autosave.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
@@ -32,11 +31,16 @@ constexpr int kFramesAfterInput = 3;  // ImGui settles within three
 // Frames that no hand asked for, while a model is read or decodes, take a fifth of one core at most. A software rasteriser
 // needs 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
 constexpr double kUntouched = 0.3, kRestPerWork = 4, kLongestInterval = 0.25;  // seconds, ratio, seconds
-constexpr std::chrono::seconds kAutosaveInterval(30);
 
 Session::Options woken_by_events(Session::Options options) {
   options.wake = glfwPostEmptyEvent;
   return options;
+}
+
+// Pictures and scripts depend on nothing that an earlier window has left, and leave nothing.
+Workspace::Options what_lasts(const WindowOptions& options) {
+  if (!options.script.empty() || !options.screenshot.empty() || options.exit) return {.wake = glfwPostEmptyEvent};
+  return {.state = state_folder(), .settings = settings_file(), .wake = glfwPostEmptyEvent};
 }
 
 /// Of all threads of this process; a software rasteriser has some of its own.
@@ -63,8 +67,9 @@ AppWindow::AppWindow(const WindowOptions& options)
     : options_(options),
       window_({.width = options.width, .height = options.height, .visible = true, .title = "KVScope"}),
       session_(woken_by_events(options.session)),
+      workspace_(session_, ui_, ui_, what_lasts(options)),
       requests_(request_host()) {
-  ui_.dark = !options.light;
+  if (options.light) ui_.dark = false;
   set_up_imgui();
   services_ = {.textures = textures_.get(),
                .items = &items_,
@@ -74,6 +79,7 @@ AppWindow::AppWindow(const WindowOptions& options)
                .glyphs = &text_->glyphs()};
   views_ = views::make_views(services_);
   time_deck_ = std::make_unique<views::TimeDeck>(services_);
+  add_workspace_commands(commands_, workspace_);
   add_all_commands(commands_, session_, ui_, views_);
   if (!options.script.empty()) {
     script_ = read_json(options.script, {.max_bytes = 16u << 20});
@@ -133,20 +139,21 @@ int AppWindow::run() {
   while (!ui_.quit && !glfwWindowShouldClose(window_.handle()) && !interrupted()) {
     wait();
     take_input();
+    workspace_.undo().observe();
     if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
+    workspace_.poll();
+    if (frame_ > 0 && !working_ && workspace_.is_read()) start_work();
     take_control();
     run_script_step();
     if (requests_.waiting()) frames_due_ = std::max(frames_due_, 1);
     if (is_frame_due()) {
       --frames_due_;
       draw_frame();
-      if (frame_ == 1) after_first_frame();
     }
     requests_.serve();
-    autosave(false);
   }
-  autosave(true);
-  end_autosave();
+  glfwHideWindow(window_.handle());
+  workspace_.finish();
   if (!script_error_.empty())
     throw Error({.file = options_.script, .where = "step " + std::to_string(script_at_), .found = script_error_});
   return 0;
@@ -260,7 +267,7 @@ void AppWindow::take_control() {
 
 // One step after the other; each waits for its answer. Then the picture and the end, if they were asked for.
 void AppWindow::run_script_step() {
-  if (script_waiting_ || frame_ < 2) return;
+  if (script_waiting_ || frame_ < 2 || !working_) return;
   if (script_ && script_at_ < script_->size() && script_error_.empty()) {
     script_waiting_ = true;
     requests_.add((*script_)[script_at_++], [this](const nlohmann::json& answer) {
@@ -289,6 +296,7 @@ void AppWindow::draw_frame() {
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   ImGui::NewFrame();
+  track_gesture();
   session_.clamp_selection();
   views::ViewContext context;
   // Copies: a command that a view runs may change the session while the others still draw.
@@ -298,6 +306,8 @@ void AppWindow::draw_frame() {
   context.selection = &session_.selection();
   context.command = [this](const std::string& id) { panel_.run(id); };
   cockpit_.draw(panel_, context, views_, *time_deck_);
+  workspace_.undo().observe();
+  if (!button_down_) workspace_.undo().set_gesture(0);
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
   ImGui::Render();
   text_->end_frame();
@@ -334,43 +344,41 @@ void AppWindow::save_screenshot() {
   }
 }
 
+// All that a hand does from the press of a button to its release is one step of Undo.
+void AppWindow::track_gesture() {
+  const bool down = ImGui::IsAnyMouseDown();
+  if (down && !button_down_) ++gesture_;
+  workspace_.undo().set_gesture(down || button_down_ ? gesture_ : 0);
+  button_down_ = down;
+}
+
 // The window is there before anything slow begins.
-void AppWindow::after_first_frame() {
+void AppWindow::start_work() {
+  working_ = true;
+  frames_due_ = kFramesAfterInput;
   std::error_code error;
-  const bool names_model = options_.open.empty() || std::filesystem::is_directory(options_.open, error);
-  const std::string model = options_.open.empty() ? first_model().string() : options_.open;
-  session_.next_run().set_raw(!names_model || !ChatTemplate::exists(model));
-  if (!sample_prompts(!session_.parameters().raw).empty()) panel_.run("prompt.sample", {{"index", 0}});
-  if (names_model && !model.empty()) {
-    session_.open_model(model);
+  const bool names_model = std::filesystem::is_directory(options_.open, error);
+  std::string model = names_model ? options_.open : workspace_.model();
+  if (model.empty() || !std::filesystem::is_directory(model, error)) model = first_model().string();
+  const bool opens_model = (options_.open.empty() || names_model) && !model.empty();
+  if (workspace_.is_fresh()) {
+    session_.next_run().set_raw(!opens_model || !ChatTemplate::exists(model));
+    if (!sample_prompts(!session_.parameters().raw).empty()) panel_.run("prompt.sample", {{"index", 0}});
+  }
+  workspace_.begin();
+  if (opens_model) {
+    const bool again = model == workspace_.model() && options_.session.gates.empty();
+    session_.open_model(model, again ? workspace_.gates() : std::vector<std::string>());
   } else if (!options_.open.empty()) {
     panel_.run("file.open", {{"path", options_.open}});
     session_.engine().start();
   }
-  if (const auto saved = begin_autosave()) {
-    session_.messages().add_banner(
-        {.kind = Banner::Kind::info,
-         .text = "The last session did not end in order. Its prompt, policy and traces can be taken up again.",
-         .command = "session.restore",
-         .button = "Restore"});
-    commands_.add(
-        {.id = "session.restore", .title = "Restore the last session", .group = "File", .run = [this, saved = *saved] {
-           session_.restore(saved, "session.json");
-         }});
-  }
-}
-
-void AppWindow::autosave(bool now) {
-  const auto time = std::chrono::steady_clock::now();
-  if (session_.revision() == saved_revision_ || (!now && time - last_autosave_ < kAutosaveInterval)) return;
-  saved_revision_ = session_.revision();
-  last_autosave_ = time;
-  save_session(session_, now);
 }
 
 nlohmann::json AppWindow::state() const {
   nlohmann::json state = session_.state();
   state["frame"] = frame_;
+  state["workspace"] = workspace_.state();
   state["ui"] = {{"palette", ui_.palette},
                  {"help", ui_.help},
                  {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
@@ -379,8 +387,10 @@ nlohmann::json AppWindow::state() const {
                  {"left", ui_.left},
                  {"right", ui_.right},
                  {"bottom", ui_.bottom},
+                 {"log", ui_.log},
                  {"dark", ui_.dark},
                  {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
+                 {"zoom", ui_.zoom},
                  {"text_input", ImGui::GetIO().WantTextInput}};
   return state;
 }

@@ -15,6 +15,7 @@
 #include "app/window/cockpit.h"
 #include "app/window/glfw_window.h"
 #include "app/window/window_text.h"
+#include "app/workspace/workspace.h"
 #include "views/frame/view_services.h"
 #include "views/view_list.h"
 #include "views/widgets/time_deck.h"
@@ -52,9 +53,9 @@ class AppWindow {
   void draw_frame();
   void want_glyphs();
   void save_screenshot();
-  void after_first_frame();
+  void start_work();
+  void track_gesture();
   void run_script_step();
-  void autosave(bool now);
   nlohmann::json state() const;
   Requests::Host request_host();
 
@@ -62,6 +63,7 @@ class AppWindow {
   GlfwWindow window_;
   UiState ui_;
   Session session_;
+  Workspace workspace_;
   CommandRegistry commands_;
   views::Theme theme_;
   views::ItemRegistry items_;
@@ -86,9 +88,11 @@ class AppWindow {
   std::uint64_t frame_ = 0;
   int frames_due_ = 3;
   bool touched_ = false;  // in this round of the loop
-  std::chrono::steady_clock::time_point last_frame_{}, last_touch_{}, last_autosave_{};
+  std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
   double frame_cpu_ = 0;  // seconds of all our threads for the last frame
-  std::uint64_t saved_revision_ = 0;
+  bool working_ = false;  // start_work() was called
+  std::uint64_t gesture_ = 0;
+  bool button_down_ = false;  // in the frame before
 };
 
 }  // namespace kvscope::app

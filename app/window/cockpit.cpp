@@ -64,6 +64,19 @@ void splitter(Panel& panel, const char* id, ImVec2 at, ImVec2 size, bool vertica
     value = std::clamp(value + (whole > 0 ? moved / whole : moved / panel.theme().scale), lo, hi);
   }
   if (hovered && ImGui::IsMouseDoubleClicked(0)) value = initial;
+  panel.item(id);
+}
+
+std::vector<float>& cuts_of(CockpitSizes& sizes, views::Place place) {
+  switch (place) {
+    case views::Place::strip:
+      return sizes.cuts_strip;
+    case views::Place::main:
+      return sizes.cuts_main;
+    case views::Place::side:
+      break;
+  }
+  return sizes.cuts_side;
 }
 
 void draw_welcome(Panel& panel) {
@@ -134,9 +147,11 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
   const auto initial = [&](std::size_t i) {
     return static_cast<float>(i + 1) / static_cast<float>(n) * (place == views::Place::main ? 0.84f : 1.f);
   };
-  std::vector<float>& cuts = cuts_[static_cast<std::size_t>(place)];
+  std::vector<float>& kept = cuts_of(panel.ui.sizes, place);
+  std::vector<float> cuts = kept;
   if (cuts.size() + 1 != n) cuts.clear();  // other views than before: shares anew
   for (std::size_t i = cuts.size(); i + 1 < n; ++i) cuts.push_back(initial(i));
+  const std::vector<float> drawn = cuts;
   const float gap = panel.px(kGap), room = (across ? size.x : size.y) - gap * static_cast<float>(n - 1);
   const float least = 0.4f / static_cast<float>(n);  // share of the smallest view
   float from = 0;
@@ -152,6 +167,7 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
     }
     from = to;
   }
+  if (cuts != drawn) kept = cuts;  // where nobody moved a splitter there is nothing to keep
 }
 
 void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at,
@@ -164,9 +180,10 @@ void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views
   for (const auto& view : views) {
     if (view->id() == panel.ui.maximised) return draw_view(panel, context, views, *view, at, size);
   }
-  const float gap = panel.px(kGap), strip = std::floor((size.y - gap) * sizes_.strip);
+  CockpitSizes& sizes = panel.ui.sizes;
+  const float gap = panel.px(kGap), strip = std::floor((size.y - gap) * sizes.strip);
   draw_place(panel, context, views, views::Place::strip, at, {size.x, strip});
-  splitter(panel, "split.strip", {at.x, at.y + strip}, {size.x, gap}, false, 1, sizes_.strip, 0.2f, 0.8f,
+  splitter(panel, "split.strip", {at.x, at.y + strip}, {size.x, gap}, false, 1, sizes.strip, 0.2f, 0.8f,
            CockpitSizes().strip, size.y - gap);
   draw_place(panel, context, views, views::Place::main, {at.x, at.y + strip + gap}, {size.x, size.y - gap - strip});
 }
@@ -186,6 +203,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
   const auto& ui = panel.ui;
+  CockpitSizes& sizes = panel.ui.sizes;
   {
     const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);
     draw_command_bar(panel);
@@ -196,24 +214,24 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   }
   float x = gap, right = screen.x - gap, y = bar, bottom = screen.y - status;
   if (ui.left) {
-    const float width = std::max(panel.px(260), std::min(0.29f * screen.x, panel.px(sizes_.left)));
+    const float width = std::max(panel.px(260), std::min(0.29f * screen.x, panel.px(sizes.left)));
     draw_left(panel, {x, y}, {width, bottom - y});
-    splitter(panel, "split.left", {x + width, y}, {gap, bottom - y}, true, 1, sizes_.left, 260, 620,
+    splitter(panel, "split.left", {x + width, y}, {gap, bottom - y}, true, 1, sizes.left, 260, 620,
              CockpitSizes().left);
     x += width + gap;
   }
   if (ui.log) {
-    const float height = panel.px(sizes_.log);
+    const float height = panel.px(sizes.log);
     const Region region(panel, "log", {x, bottom - height}, {right - x, height}, true);
     draw_log(panel);
     bottom -= height + gap;
   }
-  const ImVec2 rail_size{std::max(panel.px(220), std::min(0.23f * screen.x, panel.px(sizes_.right))), bottom - y};
+  const ImVec2 rail_size{std::max(panel.px(220), std::min(0.23f * screen.x, panel.px(sizes.right))), bottom - y};
   // Where there is no room for all, what the run shows goes before what is said of one token of it.
   const bool rail = ui.right && context.a && right - x - rail_size.x > panel.px(360);
   if (rail) right -= rail_size.x + gap;
   if (ui.bottom && context.a) {
-    const float height = panel.px(sizes_.bottom);
+    const float height = panel.px(sizes.bottom);
     const Region region(panel, "deck", {x, bottom - height}, {right - x, height}, true);
     time_deck.draw(context, ImGui::GetContentRegionAvail().y);
     bottom -= height + gap;
@@ -221,7 +239,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   draw_canvas(panel, context, views, {x, y}, {right - x, bottom - y});
   if (rail) {  // after what moves the position and the selection, so that it speaks of this frame's
     draw_place(panel, context, views, views::Place::side, {right + gap, y}, rail_size);
-    splitter(panel, "split.right", {right, y}, {gap, rail_size.y}, true, -1, sizes_.right, 220, 640,
+    splitter(panel, "split.right", {right, y}, {gap, rail_size.y}, true, -1, sizes.right, 220, 640,
              CockpitSizes().right);
   }
   const ImVec2 corner{right - panel.px(12), y + panel.px(kTitleHeight + 12)};

@@ -3,20 +3,11 @@
 
 #include <imgui.h>
 
-#include <array>
-#include <vector>
-
 #include "app/window/panel.h"
 #include "views/frame/view.h"
 #include "views/widgets/time_deck.h"
 
 namespace kvscope::app {
-
-/// Sizes that splitters change, in design pixels and shares; a double click on a splitter restores its default.
-struct CockpitSizes {
-  float left = 372, right = 330, bottom = 132, log = 150;
-  float strip = 0.46f;  // height of the strips' part of the canvas
-};
 
 class Cockpit {
  public:
@@ -35,10 +26,8 @@ class Cockpit {
   /// Before any view draws: time that plays goes on, and what is searched for is found.
   void advance(Panel& panel, views::ViewContext& context);
 
-  CockpitSizes sizes_;
   views::TokenFinder finder_;
-  std::array<std::vector<float>, 3> cuts_;  // of each place: where one view ends and the next begins, as shares
-  float banners_height_ = 48;               // as high as their text: measured in the frame before
+  float banners_height_ = 48;  // as high as their text: measured in the frame before
 };
 
 }  // namespace kvscope::app

@@ -131,7 +131,7 @@ TEST_CASE("A layout says which views stand beside each other, and each can be ch
   CHECK(row() == Ids{"metric_by_layer"});
   CHECK_THROWS_WITH(program.commands.execute("view.show", {{"view", "token_strip"}}),
                     Catch::Contains("one of layer_head_map, cache_timeline"));
-  for (const Layout& layout : layouts()) {
+  for (const LayoutPreset& layout : layout_presets()) {
     program.ui.maximised = "token_strip";
     program.commands.execute("layout." + std::string(layout.name));
     CHECK(row().size() == layout.main.size());  // it names no view that is not there

@@ -156,7 +156,7 @@ class WindowKills {
     window.command("heads.export", {{"path", path("heads")}, {"strategy", "c"}, {"count", 6}, {"overwrite", true}});
     window.command("trace.save", {{"path", path("a.h5")}, {"overwrite", true}});
     window.command("session.save");
-    window.wait({{"/files_busy", false}});
+    window.wait({{"/files_busy", false}, {"/workspace/saved", true}});
     window.command("app.screenshot", {{"path", path("window.png")}});
     window.command("app.quit");
     if (window.exit_code() != 0) throw std::runtime_error("it was killed as it ended");
@@ -165,8 +165,8 @@ class WindowKills {
     const auto window = start({});
     REQUIRE(window);
     save(*window, kind);
-    for (const auto& entry : fs::directory_iterator(folder_ / "state" / "kvscope"))
-      CHECK_FALSE(entry.path().filename().string().starts_with("open-"));  // no mark of a window that is gone
+    for (const auto& entry : fs::recursive_directory_iterator(folder_ / "state" / "kvscope"))
+      CHECK(entry.path().filename().string().find("damaged") == std::string::npos);
   }
   void check_files() const {
     for (const auto& [name, bytes] : files_of(folder_ / "out")) {
@@ -180,7 +180,7 @@ class WindowKills {
         CHECK((bytes == results_.at(0).at(name) || bytes == results_.at(1).at(name)));
       }
     }
-    CHECK(json::parse(read_text(folder_ / "state" / "kvscope" / "session.json")).is_object());
+    CHECK(json::parse(read_text(folder_ / "state" / "kvscope" / "workspace" / "workspace.json")).is_object());
   }
 
   Random& random_;

@@ -384,24 +384,3 @@ TEST_CASE("The selection stays inside run A") {
   CHECK(session.selection().token == session.shown_a()->run->n_tokens() - 1);
   CHECK(session.selection().q == session.shown_a()->run->n_tokens() - 1);
 }
-
-TEST_CASE("A session taken up again has the same parameters; a damaged one is refused and changes nothing") {
-  Fixture fixture;
-  Session& session = fixture.session;
-  session.next_run().set_prompt("it\nwas so");
-  session.next_run().set_sampling(
-      {.temperature = 0.7, .top_k = 5, .top_p = 0.9, .min_p = 0.1, .repetition_penalty = 1.5, .seed = 11});
-  const auto saved = session.to_json();
-  Session other({.engine_command = "exit 0", .trace_program = "", .wake = [] {}});
-  other.restore(saved, "session.json");
-  CHECK(other.parameters().prompt == "it\nwas so");
-  CHECK(other.parameters().policy == session.parameters().policy);
-  CHECK(other.parameters().sampling == session.parameters().sampling);
-  CHECK(other.parameters().max_tokens == 24);
-  for (const char* key : {"version", "policy", "max_tokens"}) {
-    auto damaged = saved;
-    damaged[key] = "nonsense";
-    CHECK_THROWS_AS(other.restore(damaged, "session.json"), Error);
-    CHECK(other.parameters().prompt == "it\nwas so");
-  }
-}

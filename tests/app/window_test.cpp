@@ -253,32 +253,6 @@ TEST_CASE("A trace opens without any engine") {
   window.wait({{"/preview/shown", true}});
 }
 
-TEST_CASE("A window that was killed offers its session at the next start") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  const test::TemporaryFolder state;
-  {
-    WindowDriver window(display, {.engine = fake(), .state = state.path()});
-    window.wait({{"/model", {{"not", nullptr}}}});
-    window.command("prompt.set", {{"text", "remember me"}});
-    window.command("session.save");
-    window.wait({{"/files_busy", false}});
-    window.kill();
-    CHECK(window.exit_code() == -1);
-  }
-  {
-    WindowDriver window(display, {.engine = fake(), .state = state.path()});
-    window.wait({{"/banners/0/command", "session.restore"}});
-    window.click("banner.0.button");
-    CHECK(window.state()["parameters"]["prompt"] == "remember me");
-    window.command("app.quit");
-    CHECK(window.exit_code() == 0);
-  }
-  WindowDriver window(display, {.engine = fake(), .state = state.path()});
-  window.wait({{"/model", {{"not", nullptr}}}});
-  CHECK(window.state()["banners"].empty());  // the one before ended in order
-}
-
 TEST_CASE("A script runs commands in order and writes a picture, without a hand on it") {
   if (skip_without_display()) return;
   const Xvfb display;

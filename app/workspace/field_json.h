@@ -1,0 +1,122 @@
+#pragma once
+// Visitors that write fields as JSON and read them back, checked. A field that is not there keeps what it has.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/workspace/state_fields.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+
+struct WriteField {
+  nlohmann::json& object;
+  template <typename Value, typename Range>
+  void operator()(std::string_view name, const Value& value, Range) const {
+    object[std::string(name)] = value;
+  }
+  void operator()(std::string_view name, const Conversation& value, AnyValue) const {
+    object[std::string(name)] = to_json(value);
+  }
+  void operator()(std::string_view name, const views::TokenSpan& value, FieldRange) const {
+    object[std::string(name)] = {value.begin, value.end};
+  }
+  template <typename Enum>
+  void operator()(std::string_view name, const Enum& value, Named named) const {
+    object[std::string(name)] = named.names[static_cast<std::size_t>(value)];
+  }
+  void operator()(std::string_view name, const std::optional<std::int32_t>& value, FieldRange) const {
+    object[std::string(name)] = value ? nlohmann::json(*value) : nlohmann::json();
+  }
+};
+
+struct ReadField {
+  const JsonObject& object;
+
+  void operator()(std::string_view name, double& value, FieldRange range) const {
+    value = object.number_or(name, value, range.min, range.max);
+  }
+  void operator()(std::string_view name, float& value, FieldRange range) const {
+    value = static_cast<float>(object.number_or(name, static_cast<double>(value), range.min, range.max));
+  }
+  void operator()(std::string_view name, int& value, FieldRange range) const {
+    value = static_cast<int>(object.integer_or(name, value, whole(range.min), whole(range.max)));
+  }
+  void operator()(std::string_view name, std::uint64_t& value, AnyValue) const {
+    value = static_cast<std::uint64_t>(object.integer_or(name, static_cast<std::int64_t>(value), 0, INT64_MAX));
+  }
+  void operator()(std::string_view name, bool& value, AnyValue) const { value = object.boolean_or(name, value); }
+  void operator()(std::string_view name, std::string& value, AnyValue) const { value = object.text_or(name, value); }
+  void operator()(std::string_view name, std::optional<std::int32_t>& value, FieldRange range) const {
+    value.reset();
+    if (object.has(name)) value = static_cast<std::int32_t>(object.integer(name, whole(range.min), whole(range.max)));
+  }
+  template <typename Enum>
+  void operator()(std::string_view name, Enum& value, Named named) const {
+    const std::string text = object.text_or(name, std::string(named.names[static_cast<std::size_t>(value)]));
+    for (std::size_t i = 0; i < named.names.size(); ++i) {
+      if (named.names[i] == text) return void(value = static_cast<Enum>(i));
+    }
+    throw Error({.file = object.file(), .where = std::string(name), .found = in_quotes(text)});
+  }
+  void operator()(std::string_view name, std::vector<std::string>& values, AnyValue) const {
+    values.clear();
+    if (!object.has(name)) return;
+    const nlohmann::json& list = object.raw()[std::string(name)];
+    for (const auto& item : list.is_array() ? list : nlohmann::json::array({nullptr})) {
+      if (!item.is_string()) throw Error({.file = object.file(), .where = std::string(name), .found = "no list of texts"});
+      values.push_back(item.get<std::string>());
+    }
+  }
+  void operator()(std::string_view name, views::TokenSpan& value, FieldRange range) const {
+    value = {};
+    if (!object.has(name)) return;
+    const nlohmann::json& list = object.raw()[std::string(name)];
+    const auto is_position = [&](const nlohmann::json& item) {
+      return item.is_number_integer() && item >= range.min && item <= range.max;
+    };
+    if (!list.is_array() || list.size() != 2 || !is_position(list[0]) || !is_position(list[1]) || list[0] > list[1])
+      throw Error({.file = object.file(), .where = std::string(name), .found = "no range of positions"});
+    value = {list[0].get<std::int32_t>(), list[1].get<std::int32_t>()};
+  }
+  void operator()(std::string_view name, Conversation& value, AnyValue) const {
+    if (object.has(name))
+      value = conversation_from(JsonObject(object.raw()[std::string(name)], object.file(), std::string(name) + "."));
+  }
+  void operator()(std::string_view name, std::vector<float>& values, FieldRange range) const {
+    values.clear();
+    if (!object.has(name)) return;
+    const nlohmann::json& list = object.raw()[std::string(name)];
+    const bool few = list.is_array() && list.size() <= 16;
+    for (const auto& item : few ? list : nlohmann::json::array({nullptr})) {
+      const double number = item.is_number() ? item.get<double>() : range.max + 1;
+      if (!(number >= range.min && number <= range.max))
+        throw Error({.file = object.file(), .where = std::string(name), .found = "no list of shares"});
+      values.push_back(static_cast<float>(number));
+    }
+  }
+
+ private:
+  static std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
+};
+
+/// All fields of a part as an object.
+template <typename Part>
+nlohmann::json fields_json(const Part& part) {
+  nlohmann::json object = nlohmann::json::object();
+  visit_fields(part, WriteField{object});
+  return object;
+}
+
+/// Reads object[key], if it is there, into the part.
+template <typename Part>
+void read_fields(const JsonObject& object, const std::string& key, Part& part) {
+  if (!object.has(key)) return;
+  const JsonObject fields(object.raw()[key], object.file(), key + ".");
+  visit_fields(part, ReadField{fields});
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,109 @@
+#include "app/workspace/run_restore.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/core/support/error.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A day's runs must not cost a start minutes. The readers of a run of a study hand over megabytes each.
+constexpr std::size_t kMostRuns = 256;
+
+}  // namespace
+
+RunRestore::RunRestore(Session& session, const WorkspaceFolder& folder, RunAutosave& autosave, Worker& worker,
+                       std::string trace_program)
+    : session_(session),
+      folder_(folder),
+      autosave_(autosave),
+      worker_(worker),
+      trace_program_(std::move(trace_program)) {}
+
+void RunRestore::start(const WorkspaceFile& file, std::function<void()> done) {
+  a_ = file.state.a, b_ = file.state.b, selection_ = file.state.selection;
+  done_ = std::move(done);
+  int next_id = file.next_run;
+  std::vector<SavedRun> runs = file.runs;
+  const auto files = folder_.run_files();
+  for (const auto& [id, path] : files) {
+    if (id >= file.next_run) runs.push_back({.id = id, .own = true});
+    next_id = std::max(next_id, id + 1);
+  }
+  // A run that was killed before its first token was on disk is none.
+  std::erase_if(runs, [&](const SavedRun& run) { return run.own && !files.contains(run.id) && run.trace.empty(); });
+  for (SavedRun& run : runs) run.own = run.own && files.contains(run.id);
+  for (const SavedRun& run : runs) next_id = std::max(next_id, run.id + 1);
+  session_.begin_run_ids_at(next_id);
+  const auto rank = [&](const SavedRun& run) { return run.id == a_ ? 0 : run.id == b_ ? 1 : 2; };
+  std::ranges::sort(runs, [&](const SavedRun& x, const SavedRun& y) {
+    return std::pair(rank(x), -x.id) < std::pair(rank(y), -y.id);
+  });
+  if (runs.size() > kMostRuns) runs.resize(kMostRuns);
+  waiting_.assign(runs.begin(), runs.end());
+  busy_ = true;
+  next();
+}
+
+void RunRestore::next() {
+  if (waiting_.empty()) {
+    busy_ = false;
+    reader_ = std::make_shared<Reader>();  // ends the child
+    return done_();
+  }
+  const SavedRun run = waiting_.front();
+  waiting_.pop_front();
+  worker_.post(
+      [this, run, program = trace_program_, reader = reader_,
+       path = run.own ? folder_.run_file(run.id) : fs::path(run.trace)]() -> Worker::Finish {
+        if (reader->path != path) *reader = {};
+        if (!reader->trace) *reader = {path, std::make_unique<TraceReader>(program, path)};
+        auto record = std::make_shared<const RunRecord>(reader->trace->load(run.own ? 0 : run.trace_run));
+        if (!run.fingerprint.empty() && fingerprint(*record) != run.fingerprint)
+          throw Error({.file = path.string(), .found = "another run than the one that was open"});
+        std::error_code error;
+        const std::uintmax_t bytes = fs::file_size(path, error);
+        return [this, run, record, bytes] { loaded(run, record, bytes); };
+      },
+      [this, run](const std::string& text) { failed(run, text); });
+}
+
+void RunRestore::loaded(const SavedRun& run, const std::shared_ptr<const RunRecord>& record, std::uintmax_t bytes) {
+  session_.put_back_run(
+      {.id = run.id, .run = record, .trace_path = run.trace, .trace_run = run.trace_run, .own = run.own});
+  if (run.own) autosave_.know(run.id, record, bytes);
+  ++restored_;
+  show();
+  next();
+}
+
+void RunRestore::failed(const SavedRun& run, const std::string& text) {
+  std::string line = "run " + std::to_string(run.id) + " of the last session cannot be read: " + text;
+  if (run.own) {
+    const fs::path kept = set_aside(folder_.run_file(run.id));
+    if (!kept.empty()) line += "; its file is kept as " + kept.string();
+  }
+  session_.messages().log(line);
+  next();
+}
+
+// Unless the person was faster and looks at something else.
+void RunRestore::show() {
+  const int a = session_.a() ? session_.a()->id : 0, b = session_.b() ? session_.b()->id : 0;
+  if (a != shown_a_ || b != shown_b_) return;
+  const int wanted_a = session_.find_run(a_) ? a_ : 0, wanted_b = wanted_a != 0 && session_.find_run(b_) ? b_ : 0;
+  if (wanted_a == a && wanted_b == b) return;
+  session_.show(wanted_a, wanted_b);
+  if (a == 0) {
+    const int hovered = session_.selection().hovered_token;
+    session_.selection() = selection_;
+    session_.selection().hovered_token = hovered;
+    session_.clamp_selection();
+  }
+  shown_a_ = wanted_a, shown_b_ = wanted_b;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,184 @@
+#include "app/workspace/state_change.h"
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "app/workspace/field_json.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxValue = 24;  // bytes of a value that a label says
+
+struct Change {
+  std::string kind, label;
+  bool gradual = false;
+};
+using Changes = std::vector<Change>;
+
+std::string from_to(const std::string& name, const std::string& from, const std::string& to) {
+  return from.size() > kMaxValue || to.size() > kMaxValue ? name : name + " " + from + " to " + to;
+}
+
+// ------------------------------------------------------------------------------------------------ policy
+
+std::string budget_value(const std::optional<BudgetSpec>& budget) {
+  if (!budget) return "none";
+  switch (budget->kind) {
+    case BudgetSpec::Kind::tokens:
+      return number_text(budget->value) + " tokens";
+    case BudgetSpec::Kind::keep:
+      return number_text(100 * budget->value, 6) + " %";
+    case BudgetSpec::Kind::compression:
+      break;
+  }
+  return number_text(budget->value, 6) + "×";
+}
+
+std::string parameter_text(const PolicySpec& policy, std::string_view name) {
+  const PolicyInfo* info = find_policy(policy.name);
+  for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
+    if (parameter.name == name) return parameter_value(parameter, policy.value(name));
+  }
+  return "none";
+}
+
+void add_policy(const PolicySpec& before, const PolicySpec& after, Changes& changes) {
+  if (before.name != after.name) {
+    const PolicyInfo *from = find_policy(before.name), *to = find_policy(after.name);
+    changes.push_back({"policy", "policy " + std::string(from ? from->title : before.name) + " to " +
+                                     std::string(to ? to->title : after.name)});
+    return;
+  }
+  if (before.budget != after.budget)
+    changes.push_back(
+        {"policy.budget", from_to("budget", budget_value(before.budget), budget_value(after.budget)), true});
+  for (const auto& [name, value] : after.values) {
+    const auto old = before.values.find(name);
+    if (old != before.values.end() && old->second == value) continue;
+    std::string title = name;
+    std::replace(title.begin(), title.end(), '_', ' ');
+    changes.push_back(
+        {"policy." + name, from_to(title, parameter_text(before, name), parameter_text(after, name)), true});
+  }
+  if (changes.empty() && before.unwritten != after.unwritten) changes.push_back({"policy.written", "policy"});
+}
+
+// ------------------------------------------------------------------------------------------------ other parts
+
+std::string title_of(const std::string& name) {
+  if (name == "kv_head") return "head";
+  if (name == "q") return "position";
+  if (name == "max_tokens") return "answer length";
+  if (name == "raw") return "chat";
+  if (name == "dark") return "theme";
+  if (name == "zoom") return "size";
+  if (name == "main_row") return "views";
+  if (name == "view" || name == "rows" || name == "at_edge") return "range on show";
+  if (name == "brush") return "marked range";
+  if (name == "layers") return "rows of the strip";
+  std::string title = name;
+  std::replace(title.begin(), title.end(), '_', ' ');
+  return title;
+}
+
+std::string value_text(const std::string& name, const json& value) {
+  if (name == "metric" && value.is_string()) return std::string(find_metric(value.get<std::string>())->title);
+  if (value.is_null()) return "live";
+  if (name == "token" && value == -1) return "none";
+  std::string text = value.is_number_float() ? number_text(value.get<double>(), 4)
+                     : value.is_string()     ? value.get<std::string>()
+                                             : value.dump();
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
+/// Of two objects with the same keys.
+template <typename Part>
+void add_fields(const Part& before, const Part& after, Changes& changes) {
+  const json old = fields_json(before), now = fields_json(after);
+  for (const auto& [name, value] : now.items()) {
+    if (old[name] == value) continue;
+    const bool said = value.is_number() || old[name].is_number() || (value.is_string() && name != "maximised");
+    changes.push_back(
+        {name, said ? from_to(title_of(name), value_text(name, old[name]), value_text(name, value)) : title_of(name),
+         value.is_number() || old[name].is_number()});
+  }
+}
+
+std::string shown_text(const std::string& letter, int id) {
+  return id == 0 ? "no run as " + letter : "run " + std::to_string(id) + " as " + letter;
+}
+
+void add_runs(const WorkspaceState& before, const WorkspaceState& after, Changes& changes) {
+  if (before.removed != after.removed) {
+    std::vector<int> different;
+    std::ranges::set_symmetric_difference(before.removed, after.removed, std::back_inserter(different));
+    changes.push_back({"removed", different.size() == 1 ? "removal of run " + std::to_string(different[0])
+                                                        : "removal of " + std::to_string(different.size()) + " runs"});
+    return;  // what became of A and B follows from it
+  }
+  if (before.a == after.b && before.b == after.a && before.a != before.b) {
+    changes.push_back({"shown", "swap of A and B"});
+  } else if (before.a != after.a) {
+    changes.push_back({"shown", shown_text("A", after.a)});
+  } else if (before.b != after.b) {
+    changes.push_back({"shown", shown_text("B", after.b)});
+  }
+}
+
+std::size_t common_prefix(const std::string& a, const std::string& b) {
+  const std::size_t n = std::min(a.size(), b.size());
+  return static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin());
+}
+
+bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+
+}  // namespace
+
+StateChange describe_change(const WorkspaceState& before, const WorkspaceState& after) {
+  Changes changes;
+  add_runs(before, after, changes);
+  if (*before.prompt != *after.prompt) changes.push_back({"prompt", "prompt", true});
+  add_policy(before.parameters.policy, after.parameters.policy, changes);
+  const RunSettings &old = before.parameters, &now = after.parameters;
+  add_fields(old, now, changes);
+  add_fields(old.sampling, now.sampling, changes);
+  const bool consequence = !changes.empty();  // a new A takes the selection along
+  add_fields(before.selection, after.selection, changes);
+  add_fields(before.layout, after.layout, changes);
+  Changes sizes;
+  add_fields(before.layout.sizes, after.layout.sizes, sizes);
+  for (const Change& size : sizes) changes.push_back({"size." + size.kind, "layout", true});
+  add_fields(before.appearance, after.appearance, changes);
+
+  StateChange change;
+  change.gradual = !changes.empty();
+  for (const Change& one : changes) {
+    change.kind += (change.kind.empty() ? "" : " ") + one.kind;
+    change.gradual = change.gradual && one.gradual;
+  }
+  if (changes.empty()) return change;
+  change.label = changes[0].label;
+  if (!consequence && changes.size() > 1) change.label += " and more";
+  return change;
+}
+
+bool same_word(const std::string& before, const std::string& middle, const std::string& after) {
+  if ((middle.size() >= before.size()) != (after.size() >= middle.size())) return false;
+  if (after.size() < middle.size()) return true;
+  const std::size_t at = common_prefix(middle, after);
+  const std::string typed = after.substr(at, after.size() - middle.size());
+  const std::size_t end = common_prefix(before, middle) + (middle.size() - before.size());
+  if (at != end) return false;  // somewhere else
+  return !(end > 0 && is_space(middle[end - 1]) && !typed.empty() && !is_space(typed[0]));
+}
+
+}  // namespace kvscope::app

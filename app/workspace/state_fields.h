@@ -1,0 +1,81 @@
+#pragma once
+// The fields of the user interface's state, each said once with its range, in the manner of run_fields.h: the file of the
+// workspace, the settings, and the words of Undo are visits of these. A new field is one line here.
+
+#include "app/session/next_run.h"
+#include "app/workspace/layout.h"
+#include "engine/core/record/run_fields.h"
+#include "views/frame/view_state.h"
+
+namespace kvscope::app {
+
+/// A field whose values have names.
+struct Named {
+  std::span<const std::string_view> names;  // of the values 0, 1, ...
+};
+
+inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
+/// In the order of the enumeration.
+std::span<const std::string_view> metric_names();
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, CockpitSizes>
+void visit_fields(T& s, Visit&& visit) {
+  constexpr FieldRange share{0, 1};
+  visit("left", s.left, FieldRange{260, 620});
+  visit("right", s.right, FieldRange{220, 640});
+  visit("bottom", s.bottom, FieldRange{0, 4000});
+  visit("log", s.log, FieldRange{0, 4000});
+  visit("strip", s.strip, FieldRange{0.2, 0.8});
+  visit("cuts_strip", s.cuts_strip, share);
+  visit("cuts_main", s.cuts_main, share);
+  visit("cuts_side", s.cuts_side, share);
+}
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, Layout>
+void visit_fields(T& l, Visit&& visit) {
+  visit("left_panel", l.left, AnyValue{});
+  visit("inspector", l.right, AnyValue{});
+  visit("time_deck", l.bottom, AnyValue{});
+  visit("log", l.log, AnyValue{});
+  visit("maximised", l.maximised, AnyValue{});
+  visit("main_row", l.main_row, AnyValue{});
+}
+
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, Appearance>
+void visit_fields(T& a, Visit&& visit) {
+  visit("dark", a.dark, AnyValue{});
+  visit("zoom", a.zoom, FieldRange{0.5, 3});
+}
+
+/// Policy and sampling have texts and fields of their own.
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, RunSettings>
+void visit_fields(T& s, Visit&& visit) {
+  visit("raw", s.raw, AnyValue{});
+  visit("max_tokens", s.max_tokens, FieldRange{0, kMaxPositions});
+  visit("stop", s.stop, AnyValue{});
+  visit("conversation", s.chat, AnyValue{});
+}
+
+/// What is hovered, searched for or played is not of it.
+template <typename T, typename Visit>
+requires std::is_same_v<std::remove_const_t<T>, views::Selection>
+void visit_fields(T& s, Visit&& visit) {
+  constexpr FieldRange index{0, 1 << 16};
+  visit("layer", s.layer, index);
+  visit("kv_head", s.kv_head, index);
+  visit("token", s.token, FieldRange{-1, kMaxPositions});
+  visit("q", s.q, FieldRange{0, kMaxPositions});
+  visit("colour", s.colour, Named{kColourNames});
+  visit("metric", s.metric, Named{metric_names()});
+  visit("layers", s.layers, AnyValue{});
+  visit("at_edge", s.at_edge, AnyValue{});
+  if (!s.at_edge) visit("view", s.view, FieldRange{0, kMaxPositions});  // else it moves with the run by itself
+  visit("rows", s.rows, FieldRange{0, kMaxPositions});
+  visit("brush", s.brush, FieldRange{0, kMaxPositions});
+}
+
+}  // namespace kvscope::app

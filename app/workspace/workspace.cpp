@@ -1,0 +1,221 @@
+#include "app/workspace/workspace.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "app/process/paths.h"
+#include "app/process/usage.h"
+#include "app/workspace/settings.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kWriteInterval(1);
+constexpr std::chrono::seconds kPatience(5);  // of an end that finds the last session's runs still being read
+constexpr std::size_t kMaxSample = 1u << 20;
+
+std::string first_sample(bool chat) {
+  const auto prompts = sample_prompts(chat);
+  return prompts.empty() ? "" : read_text_file(prompts[0], kMaxSample);
+}
+
+}  // namespace
+
+Workspace::Workspace(Session& session, Layout& layout, Appearance& appearance, Options options)
+    : session_(session),
+      layout_(layout),
+      appearance_(appearance),
+      options_(std::move(options)),
+      folder_(options_.state),
+      undo_(session, layout, appearance, options_.clock),
+      worker_(options_.wake),
+      autosave_(session, folder_, worker_, options_.clock, options_.limits),
+      restore_(session, folder_, autosave_, worker_, options_.trace_program) {
+  std::string damage;
+  appearance_ = read_settings(options_.settings, damage);
+  if (!damage.empty()) session_.messages().log("the settings begin afresh: " + damage);
+  if (!options_.state.empty() && !folder_.exists())
+    session_.messages().log("nothing is kept for the next start: there is no folder to write to");
+  if (folder_.number() > 1)
+    session_.messages().log("another window has the workspace: this one keeps its own, number " +
+                            std::to_string(folder_.number()));
+  read();
+}
+
+Workspace::~Workspace() = default;
+
+// ------------------------------------------------------------------------------------------------ the last session
+
+void Workspace::read() {
+  if (!folder_.exists()) {
+    read_ = true;
+    return;
+  }
+  worker_.post(
+      [this, path = folder_.state_file()]() -> Worker::Finish {
+        folder_.remove_leftovers();
+        std::error_code error;
+        auto file = std::make_shared<std::optional<WorkspaceFile>>();
+        if (fs::exists(path, error)) *file = read_workspace_file(path);
+        return [this, file] {
+          if (*file) take(**file);
+          read_ = true;
+          if (!*file) restore_.start(workspace_file(session_, undo_.history().present(), {}), [this] { restored(); });
+        };
+      },
+      [this](const std::string& text) { damaged(text); });
+}
+
+void Workspace::take(const WorkspaceFile& file) {
+  WorkspaceState state = file.state;
+  state.appearance = appearance_;
+  state.a = state.b = 0;
+  apply_state(state, session_, layout_, appearance_);
+  session_.files().set_recent(file.recent);
+  model_ = file.model;
+  for (const std::string& gate : file.gates) {
+    std::error_code error;
+    if (fs::exists(gate, error)) gates_.push_back(gate);
+  }
+  fresh_ = false;
+  undo_.start();
+  restore_.start(file, [this] { restored(); });
+}
+
+// The runs' own files are sound all the same: nothing decoded is lost.
+void Workspace::damaged(const std::string& text) {
+  const fs::path kept = set_aside(folder_.state_file());
+  session_.messages().notify("the last session's workspace cannot be read, this one begins afresh: " + text +
+                             (kept.empty() ? "" : "; the file is kept as " + kept.string()));
+  read_ = true;
+  restore_.start(workspace_file(session_, undo_.history().present(), {}), [this] { restored(); });
+}
+
+void Workspace::restored() {
+  const int n = restore_.restored();
+  if (n == 0) return;
+  session_.messages().notify(n == 1 ? "1 run of the last session is back"
+                                    : std::to_string(n) + " runs of the last session are back");
+}
+
+void Workspace::begin() {
+  begun_ = true;
+  undo_.start();
+}
+
+// ------------------------------------------------------------------------------------------------ writing
+
+// As long as no model was opened, the last session's is the one that the next start is to open.
+Workspace::Written Workspace::current() const {
+  const std::string& engine_model = session_.engine().model_path();
+  Written now{.state = capture_state(session_, layout_, appearance_, &undo_.history().present()),
+              .wanted = autosave_.wanted(),
+              .next_run = session_.run_list().next_id(),
+              .model = engine_model.empty() ? model_ : engine_model,
+              .gates = engine_model.empty() ? gates_ : session_.engine().gates_to_load()};
+  for (const RunEntry& entry : session_.runs()) now.traces.emplace_back(entry.id, entry.trace_path);
+  return now;
+}
+
+bool Workspace::state_is_written() const { return !folder_.exists() || !begun_ || written_ == current(); }
+
+void Workspace::poll() {
+  for (const auto& finish : worker_.take_finished()) finish();
+  undo_.observe_automatic();
+  if (!written_settings_) written_settings_ = appearance_;  // what the command line says is no setting
+  if (!begun_) return;
+  autosave_.tick(now_);
+  now_ = now_ && !saved();
+  const bool new_run = session_.run_list().next_id() != written_.next_run;
+  const bool due = now_ || new_run || options_.clock() - written_at_ >= kWriteInterval;
+  if (!due || writing_) return;
+  written_at_ = options_.clock();
+  if (!(*written_settings_ == appearance_)) write_settings();
+  if (!restore_.busy() && !state_is_written()) write_state();
+}
+
+void Workspace::write_state() {
+  writing_ = true;
+  written_ = current();
+  WorkspaceFile file = workspace_file(session_, *written_.state, written_.wanted);
+  file.model = written_.model, file.gates = written_.gates;
+  worker_.post(
+      [this, file = std::move(file), wanted = written_.wanted]() -> Worker::Finish {
+        write_file_atomic(folder_.state_file(), to_text(file));
+        // Only now: until here the file on disk named them.
+        for (const auto& [id, path] : folder_.run_files()) {
+          std::error_code error;
+          if (!wanted.contains(id)) fs::remove(path, error);
+        }
+        return [this] { writing_ = false; };
+      },
+      [this](const std::string& text) {  // and not again before something changes
+        writing_ = false;
+        session_.messages().add_banner(
+            {.kind = Banner::Kind::warning, .text = "The workspace is not kept for the next start: " + text});
+      });
+}
+
+void Workspace::write_settings() {
+  written_settings_ = appearance_;
+  if (options_.settings.empty()) return;
+  worker_.post(
+      [path = options_.settings, text = settings_text(appearance_)]() -> Worker::Finish {
+        fs::create_directories(path.parent_path());
+        write_file_atomic(path, text);
+        return [] {};
+      },
+      [this](const std::string& text) { session_.messages().log("the settings are not kept: " + text); });
+}
+
+void Workspace::save() { now_ = true; }
+
+bool Workspace::saved() const {
+  return !worker_.busy() && !writing_ && !restore_.busy() && state_is_written() &&
+         (!folder_.exists() || autosave_.idle()) && (!written_settings_ || *written_settings_ == appearance_);
+}
+
+void Workspace::finish() {
+  const auto begun = std::chrono::steady_clock::now();
+  while (!saved()) {
+    now_ = true;
+    poll();
+    if ((restore_.busy() || !read_) && std::chrono::steady_clock::now() - begun > kPatience) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// ------------------------------------------------------------------------------------------------ commands
+
+void Workspace::clear() {
+  if (session_.run_in_progress()) usage_error("run", "one is in progress", "", "cancel it first");
+  WorkspaceState state = undo_.history().present();
+  const bool raw = state.parameters.raw;
+  state.parameters = NextRun::defaults();
+  state.parameters.raw = raw;
+  state.prompt = std::make_shared<const std::string>(first_sample(!raw));
+  state.selection = {};
+  state.a = state.b = 0;
+  for (const RunEntry& entry : session_.runs()) state.removed.insert(entry.id);
+  undo_.name_step("new workspace");
+  apply_state(state, session_, layout_, appearance_);
+}
+
+nlohmann::json Workspace::state() const {
+  const UndoHistory& history = undo_.history();
+  return {{"number", folder_.number()},
+          {"restoring", !read_ || restore_.busy()},
+          {"saved", saved()},
+          {"steps", history.steps()},
+          {"undo", history.undo_label()},
+          {"redo", history.redo_label()},
+          {"layout", to_json(history.present())["sizes"]}};
+}
+
+}  // namespace kvscope::app

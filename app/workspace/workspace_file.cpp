@@ -1,0 +1,105 @@
+#include "app/workspace/workspace_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "engine/core/record/run_fields.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxBytes = 256u << 20;  // a prompt of 16 MiB, escaped
+constexpr std::size_t kMaxRuns = 4096, kMaxTexts = 64;
+constexpr std::int64_t kMaxRunId = 1 << 30;
+constexpr std::size_t kHashedTokens = 4096;
+
+json run_json(const SavedRun& run) {
+  json object = {{"id", run.id}, {"own", run.own}, {"fingerprint", run.fingerprint}};
+  if (!run.trace.empty()) object["trace"] = run.trace, object["trace_run"] = run.trace_run;
+  return object;
+}
+
+SavedRun run_from_json(const json& value, const std::string& file) {
+  const JsonObject object(value, file, "runs.");
+  SavedRun run;
+  run.id = static_cast<int>(object.integer("id", 1, kMaxRunId));
+  run.own = object.boolean_or("own", false);
+  run.trace = object.text_or("trace", "");
+  run.trace_run = static_cast<int>(object.integer_or("trace_run", 0, 0, kMaxPositions));
+  run.fingerprint = object.text_or("fingerprint", "");
+  if (!run.own && run.trace.empty())
+    throw Error({.file = file, .where = "runs", .found = "a run that is nowhere", .expected = "own or trace"});
+  return run;
+}
+
+std::vector<std::string> some_texts(const JsonObject& object, const char* key) {
+  std::vector<std::string> texts = object.texts(key);
+  if (texts.size() > kMaxTexts) texts.resize(kMaxTexts);
+  return texts;
+}
+
+}  // namespace
+
+// The last tokens tell runs apart: of prompts that begin alike the answers differ. A run of 131k is not hashed each second.
+std::string fingerprint(const RunRecord& run) {
+  Fnv1a hash;
+  hash.add_word(run.ids.size());
+  for (const std::int32_t id : std::span(run.ids).last(std::min(run.ids.size(), kHashedTokens)))
+    hash.add_word(static_cast<std::uint32_t>(id));
+  return hash.hex();
+}
+
+WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state, const std::set<int>& wanted) {
+  WorkspaceFile file{.state = state,
+                     .recent = {session.files().recent().begin(), session.files().recent().end()},
+                     .next_run = session.run_list().next_id()};
+  file.state.removed.clear();  // nothing leads back to them after the end
+  for (const RunEntry& entry : session.runs()) {
+    const bool own = entry.own && wanted.contains(entry.id);
+    if (!own && entry.trace_path.empty()) continue;
+    std::error_code error;
+    const std::string trace =
+        entry.trace_path.empty() ? "" : std::filesystem::absolute(entry.trace_path, error).string();
+    file.runs.push_back({entry.id, own, trace, entry.trace_run, own ? "" : fingerprint(*entry.run)});
+  }
+  return file;
+}
+
+std::string to_text(const WorkspaceFile& file) {
+  json runs = json::array();
+  for (const SavedRun& run : file.runs) runs.push_back(run_json(run));
+  const json object = {{"version", 1},
+                       {"state", to_json(file.state)},
+                       {"model", file.model},
+                       {"gates", file.gates},
+                       {"recent", file.recent},
+                       {"runs", runs},
+                       {"next_run", file.next_run}};
+  return object.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
+  const json value = read_json(path, {.max_bytes = kMaxBytes});
+  const JsonObject object(value, path.filename().string());
+  object.integer("version", 1, 1);
+  if (!object.has("state")) throw Error({.file = object.file(), .where = "state", .found = "missing"});
+  WorkspaceFile file{.state = state_from_json(value["state"], object.file()),
+                     .model = object.text_or("model", ""),
+                     .gates = some_texts(object, "gates"),
+                     .recent = some_texts(object, "recent"),
+                     .next_run = static_cast<int>(object.integer_or("next_run", 1, 1, kMaxRunId))};
+  const json runs = value.value("runs", json::array());
+  if (!runs.is_array() || runs.size() > kMaxRuns)
+    throw Error({.file = object.file(), .where = "runs", .found = "no list of runs"});
+  for (const json& run : runs) file.runs.push_back(run_from_json(run, object.file()));
+  return file;
+}
+
+}  // namespace kvscope::app

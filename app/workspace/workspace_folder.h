@@ -1,0 +1,43 @@
+#pragma once
+// Where a window keeps its workspace: $XDG_STATE_HOME/kvscope/workspace, with a trace of each run that was decoded here.
+//
+//     workspace/lock            held by the window as long as it lives, however it ends
+//     workspace/workspace.json  workspace_file.h
+//     workspace/runs/run-3.h5   the run with the id 3
+//
+// A second window finds the lock held and takes workspace-2, which is its own.
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "engine/core/support/file.h"
+
+namespace kvscope::app {
+
+class WorkspaceFolder {
+ public:
+  /// `state`: state_folder(). Without a folder that can be written there is none: nothing is kept.
+  explicit WorkspaceFolder(const std::filesystem::path& state);
+  bool exists() const { return !path_.empty(); }
+  const std::filesystem::path& path() const { return path_; }
+  int number() const { return number_; }  // 1, or that of a second, third ... window
+  std::filesystem::path state_file() const { return path_ / "workspace.json"; }
+  std::filesystem::path run_file(int id) const;
+  /// Runs that have a file, by id.
+  std::map<int, std::filesystem::path> run_files() const;
+  /// What a window that was killed has left half-written beside them. Before anything is saved there.
+  void remove_leftovers() const;
+
+ private:
+  std::filesystem::path path_;
+  FileHandle lock_;
+  int number_ = 0;
+};
+
+/// Gives a file that cannot be read another name in its folder, "workspace.damaged-1.json", so that nothing writes over it.
+/// The new path; empty if it could not be renamed.
+std::filesystem::path set_aside(const std::filesystem::path& file);
+
+}  // namespace kvscope::app

@@ -1,0 +1,409 @@
+// What lasts from one session to the next, without a window: the state, the runs, the settings, and what damage does to them.
+
+#include "app/workspace/workspace.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/command/app_commands.h"
+#include "app/workspace/settings.h"
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string prompt_of(int words) {
+  std::string text;
+  for (int i = 0; i < words; ++i) text += " word" + std::to_string(i % 17);
+  return text;
+}
+
+/// A session and its workspace on a folder, as one start of the window has them.
+class Start {
+ public:
+  explicit Start(const fs::path& folder, RunAutosave::Limits limits = {}, const std::string& engine_options = "")
+      : session({.engine_command = "exec " + test::fake_engine().string() + " " + engine_options,
+                 .trace_program = test::kvscope().string(),
+                 .wake = [] {}}),
+        workspace(session, ui, ui,
+                  {.state = folder,
+                   .settings = folder / "settings.json",
+                   .trace_program = test::kvscope().string(),
+                   .wake = [] {},
+                   .clock = [this] { return now; },
+                   .limits = limits}) {
+    add_workspace_commands(commands, workspace);
+    wait([&] { return workspace.is_read() && !workspace.state()["restoring"].get<bool>(); });
+    workspace.begin();
+  }
+  template <typename Condition>
+  void wait(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25 * test::kSlowdown);
+    while (!condition()) {
+      poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (std::chrono::steady_clock::now() > deadline)
+        FAIL("timed out; " << session.state().dump() << workspace.state().dump());
+    }
+  }
+  void poll() {
+    session.poll();
+    workspace.poll();
+  }
+  void decode(const std::string& policy) {
+    if (!session.engine().model()) {
+      session.open_model("some/model");
+      wait([&] { return session.engine().model().has_value(); });
+    }
+    session.next_run().set_prompt(prompt_of(60));
+    session.next_run().set_max_tokens(6);
+    session.set_policy(PolicySpec::parse(policy));
+    session.start_run();
+    wait([&] { return !session.run_in_progress(); });
+  }
+  void save() {
+    workspace.save();
+    wait([&] { return workspace.saved(); });
+  }
+  std::string log() const {
+    std::string all;
+    for (const std::string& line : const_cast<Session&>(session).messages().log_lines()) all += line + "\n";
+    return all;
+  }
+  std::string state() const { return to_json(capture_state(session, ui, ui)).dump(); }
+
+  std::chrono::steady_clock::time_point now{};
+  UiState ui;
+  Session session;
+  Workspace workspace;
+  CommandRegistry commands;
+};
+
+std::set<std::string> files_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.insert(entry.path().filename().string());
+  return names;
+}
+
+void overwrite(const fs::path& file, const std::string& bytes) { std::ofstream(file, std::ios::binary) << bytes; }
+
+}  // namespace
+
+TEST_CASE("The next start has parameters, selection, A and B, layout and runs as they were") {
+  const test::TemporaryFolder folder;
+  std::string state;
+  std::vector<std::shared_ptr<const RunRecord>> runs;
+  {
+    Start first(folder.path());
+    CHECK(first.workspace.is_fresh());
+    first.decode("streaming:window=20");
+    first.decode("kvpop:budget=70,sinks=2,window=8");
+    first.session.show(1, 2);
+    first.session.next_run().set_sampling({.temperature = 0.7, .top_k = 5, .top_p = 0.9, .min_p = 0.1, .seed = 11});
+    first.session.next_run().set_prompt("another\nprompt, \"quoted\" \xc3\xa9");
+    first.session.selection() = {
+        .layer = 3, .kv_head = 2, .token = 17, .q = 40, .colour = views::ColourMode::score, .metric = Metric::recall};
+    first.ui.left = false, first.ui.log = true, first.ui.sizes.strip = 0.3f, first.ui.sizes.cuts_main = {0.25f};
+    first.ui.maximised = "token_strip";
+    state = first.state();
+    for (const RunEntry& entry : first.session.runs()) runs.push_back(entry.run);
+    first.workspace.finish();
+    CHECK(first.workspace.saved());
+  }
+  for (int start = 0; start < 2; ++start) {  // and the one after it, of which nobody did anything
+    Start next(folder.path());
+    CHECK_FALSE(next.workspace.is_fresh());
+    CHECK(next.state() == state);
+    REQUIRE(next.session.runs().size() == 2);
+    for (std::size_t i = 0; i < 2; ++i) CHECK(test::run_difference(*next.session.runs()[i].run, *runs[i]).empty());
+    CHECK(next.workspace.model() == "some/model");
+    CHECK(next.session.messages().notice() == "2 runs of the last session are back");
+    CHECK_FALSE(next.workspace.undo().can_undo());  // the steps are not kept
+    CHECK(next.session.run_list().next_id() == 3);
+    next.workspace.finish();
+  }
+}
+
+TEST_CASE("A run that goes on is on disk every few seconds, and whoever is killed finds what was there") {
+  const test::TemporaryFolder folder;
+  const auto file = folder / "workspace/runs/run-1.h5";
+  RunRecord last;
+  {
+    Start killed(folder.path(), {}, "--slow 15");
+    killed.session.open_model("some/model");
+    killed.wait([&] { return killed.session.engine().model().has_value(); });
+    killed.session.next_run().set_prompt(prompt_of(60));
+    killed.session.next_run().set_max_tokens(400);
+    killed.session.set_policy(PolicySpec::parse("kvpop:budget=70,sinks=2,window=8"));
+    killed.save();
+    killed.session.start_run();
+    killed.wait([&] { return fs::exists(file); });
+    const auto first = inspect_trace(file).n_runs;
+    CHECK(first == 1);
+    const int tokens = load_trace(file).n_tokens();
+    killed.wait([&] { return killed.session.a()->run->n_tokens() > tokens + 10; });
+    CHECK(load_trace(file).n_tokens() == tokens);  // the clock stands still
+    killed.now += std::chrono::hours(1);
+    killed.wait([&] { return load_trace(file).n_tokens() > tokens; });
+    last = load_trace(file);
+  }
+  Start next(folder.path());
+  REQUIRE(next.session.runs().size() == 1);
+  const RunRecord& run = *next.session.runs()[0].run;
+  CHECK(run.ids == last.ids);
+  CHECK(run.status == RunStatus::cancelled);
+  CHECK(run.message == "the window ended while it was decoded");
+  CHECK(next.session.run_list().next_id() == 2);
+}
+
+TEST_CASE("A run whose engine died is there again with the reason, and one without a token is not") {
+  const test::TemporaryFolder folder;
+  RunRecord failed;
+  {
+    Start first(folder.path(), {}, "--slow 5 --die-at-token 3 --once " + (folder / "died").string());
+    first.decode("streaming:window=20");
+    failed = *first.session.a()->run;
+    REQUIRE(failed.status == RunStatus::failed);
+    first.session.restart_engine();
+    first.wait([&] { return first.session.engine().state() == EngineState::ready; });
+    first.session.next_run().set_prompt(prompt_of(5000));  // more than the model takes
+    first.session.start_run();
+    first.wait([&] { return !first.session.run_in_progress(); });
+    CHECK(first.session.runs().size() == 2);
+    first.workspace.finish();
+  }
+  Start next(folder.path());
+  REQUIRE(next.session.runs().size() == 1);
+  CHECK(test::run_difference(*next.session.runs()[0].run, failed).empty());
+  CHECK(next.log().find("cannot be read") == std::string::npos);
+}
+
+TEST_CASE("A damaged workspace is a line and a fresh start; its file is kept, and its runs are there all the same") {
+  const test::TemporaryFolder folder;
+  const auto file = folder / "workspace/workspace.json";
+  {
+    Start first(folder.path());
+    first.decode("streaming:window=20");
+    first.workspace.finish();
+  }
+  const std::string whole = test::read_text(file);
+  auto object = json::parse(whole);
+  std::vector<std::string> damaged = {whole.substr(0, whole.size() / 2), "", "[]", "{}", std::string(100, '\0')};
+  for (const auto& [pointer, value] : std::map<std::string, json>{{"/version", 2},
+                                                                  {"/state/parameters/policy", "nonsense"},
+                                                                  {"/state/parameters/max_tokens", -1},
+                                                                  {"/state/parameters/sampling/top_p", 7},
+                                                                  {"/state/selection/layer", "x"},
+                                                                  {"/state/selection/metric", "no such"},
+                                                                  {"/state/sizes/strip", 1e9},
+                                                                  {"/state/sizes/cuts_main", {2}},
+                                                                  {"/state/layout/log", 1},
+                                                                  {"/state/shown/a", -1},
+                                                                  {"/runs/0/id", 0},
+                                                                  {"/runs", 3},
+                                                                  {"/next_run", "many"}}) {
+    object = json::parse(whole);
+    object[json::json_pointer(pointer)] = value;
+    damaged.push_back(object.dump());
+  }
+  for (std::size_t i = 0; i < damaged.size(); ++i) {
+    CAPTURE(damaged[i].substr(0, 300), i);
+    overwrite(file, damaged[i]);
+    Start next(folder.path());
+    CHECK(next.workspace.is_fresh());
+    CHECK(next.log().find("cannot be read") != std::string::npos);
+    CHECK(test::read_text(folder / ("workspace/workspace.damaged-" + std::to_string(i + 1) + ".json")) == damaged[i]);
+    REQUIRE(next.session.runs().size() == 1);
+    next.workspace.finish();
+  }
+}
+
+TEST_CASE("A run whose file is damaged is a line, the file is kept aside, and the other runs are there") {
+  const test::TemporaryFolder folder;
+  {
+    Start first(folder.path());
+    first.decode("streaming:window=20");
+    first.decode("streaming:window=30");
+    first.workspace.finish();
+  }
+  const auto runs = folder / "workspace/runs";
+  overwrite(runs / "run-1.h5", "no trace");
+  overwrite(runs / ".run-2.h5.99999.live", "half of one, by a window that was killed");
+  Start next(folder.path());
+  REQUIRE(next.session.runs().size() == 1);
+  CHECK(next.session.runs()[0].id == 2);
+  CHECK(next.log().find("run 1 of the last session cannot be read") != std::string::npos);
+  next.save();
+  CHECK(files_in(runs) == std::set<std::string>{"run-1.damaged-1.h5", "run-2.h5"});
+}
+
+TEST_CASE("A removed run keeps its file as long as a step leads back to it, and is gone at the next start") {
+  const test::TemporaryFolder folder;
+  const auto runs = folder / "workspace/runs";
+  {
+    Start first(folder.path());
+    first.decode("streaming:window=20");
+    first.decode("streaming:window=30");
+    first.save();
+    first.workspace.undo().observe();
+    first.session.remove_run(1);
+    first.workspace.undo().observe();
+    first.save();
+    CHECK(files_in(runs) == std::set<std::string>{"run-1.h5", "run-2.h5"});
+    first.workspace.undo().undo();
+    CHECK(first.session.runs().size() == 2);
+    first.workspace.undo().redo();
+    first.workspace.finish();
+  }
+  {
+    Start next(folder.path());
+    REQUIRE(next.session.runs().size() == 1);
+    CHECK(next.session.runs()[0].id == 2);
+    next.session.next_run().set_max_tokens(7);
+    next.save();
+    CHECK(files_in(runs) == std::set<std::string>{"run-2.h5"});
+    next.commands.execute("session.new");
+    CHECK(next.session.runs().empty());
+    CHECK(next.session.parameters().max_tokens == 64);
+    next.commands.execute("edit.undo");
+    CHECK(next.session.runs().size() == 1);
+    CHECK(next.session.parameters().max_tokens == 7);
+    next.commands.execute("edit.redo");
+    next.workspace.finish();
+  }
+  Start last(folder.path());
+  CHECK(last.session.runs().empty());
+  CHECK(last.session.parameters().max_tokens == 64);
+  CHECK(last.session.run_list().next_id() == 3);  // a number is not given twice
+}
+
+TEST_CASE("More runs than may be kept cost the oldest that is not on show, and the person is told") {
+  const test::TemporaryFolder folder;
+  {
+    Start first(folder.path(), {.runs = 2});
+    for (const char* policy : {"streaming:window=20", "streaming:window=30", "streaming:window=40"})
+      first.decode(policy), first.save();
+    CHECK(first.session.runs().size() == 3);
+    CHECK(first.session.messages().notice() ==
+          "run 1 will not be there at the next start, there are too many: save it as a trace");
+    CHECK(files_in(folder / "workspace/runs") == std::set<std::string>{"run-2.h5", "run-3.h5"});
+    first.session.show(2, 0);  // what is on show is not the one to go
+    first.decode("streaming:window=25"), first.save();
+    first.session.show(2, 0);
+    first.decode("streaming:window=35"), first.save();
+    first.workspace.finish();
+  }
+  Start next(folder.path());
+  CHECK(next.session.runs().size() == 2);
+
+  const test::TemporaryFolder small;
+  Start bytes(small.path(), {.bytes = 1});
+  bytes.decode("streaming:window=20"), bytes.save();
+  bytes.decode("streaming:window=30"), bytes.save();
+  CHECK(files_in(small / "workspace/runs") == std::set<std::string>{"run-2.h5"});  // the newest is always kept
+}
+
+TEST_CASE("A second window has a workspace of its own and says so; the first one's stays as it is") {
+  const test::TemporaryFolder folder;
+  Start first(folder.path());
+  first.decode("streaming:window=20");
+  first.save();
+  {
+    Start second(folder.path());
+    CHECK(second.workspace.is_fresh());
+    CHECK(second.session.runs().empty());
+    CHECK(second.log().find("another window has the workspace: this one keeps its own, number 2") != std::string::npos);
+    second.session.next_run().set_prompt("of the second");
+    second.workspace.finish();
+  }
+  first.workspace.finish();
+  CHECK(json::parse(test::read_text(folder / "workspace/workspace.json"))["runs"].size() == 1);
+  Start again(folder.path());
+  CHECK(again.session.parameters().prompt == "of the second");  // it is the second window while the first is open
+}
+
+TEST_CASE("A trace that was open is open again, unless another run stands in its place or it is gone") {
+  const test::TemporaryFolder folder;
+  const std::string trace = (folder / "t.h5").string(), other = (folder / "u.h5").string();
+  save_trace(trace, test::random_run(3), false);
+  save_trace(other, test::random_run(4), false);
+  {
+    Start first(folder.path());
+    for (const std::string& path : {trace, other}) {
+      first.session.open_trace(path);
+      first.wait([&] { return !first.session.files().busy(); });
+    }
+    first.workspace.finish();
+    CHECK(files_in(folder / "workspace/runs").empty());
+  }
+  {
+    Start next(folder.path());
+    REQUIRE(next.session.runs().size() == 2);
+    CHECK(next.session.runs()[0].trace_path == trace);
+    CHECK_FALSE(next.session.runs()[0].own);
+    CHECK(next.session.files().recent().front() == other);
+    next.workspace.finish();
+  }
+  save_trace(trace, test::random_run(5), true);
+  fs::remove(other);
+  Start last(folder.path());
+  CHECK(last.session.runs().empty());
+  CHECK(last.log().find("another run than the one that was open") != std::string::npos);
+  CHECK(last.log().find("u.h5") != std::string::npos);
+}
+
+TEST_CASE("Theme and size are settings: they outlive the workspace, and a damaged file of them is kept aside") {
+  const test::TemporaryFolder folder;
+  {
+    Start first(folder.path());
+    CHECK_FALSE(fs::exists(folder / "settings.json"));  // nobody has set anything
+    first.ui.dark = false, first.ui.zoom = 1.25f;
+    first.save();
+  }
+  fs::remove_all(folder / "workspace");
+  {
+    Start next(folder.path());
+    CHECK_FALSE(next.ui.dark);
+    CHECK(next.ui.zoom == 1.25f);
+  }
+  overwrite(folder / "settings.json", R"({"version": 1, "zoom": 900})");
+  Start last(folder.path());
+  CHECK(last.ui.dark);
+  CHECK(last.ui.zoom == 1);
+  CHECK(last.log().find("the settings begin afresh") != std::string::npos);
+  CHECK(fs::exists(folder / "settings.damaged-1.json"));
+}
+
+TEST_CASE("A folder that cannot be written costs a message, not the session") {
+  const test::TemporaryFolder folder;
+  overwrite(folder / "workspace", "a file in its place");
+  Start start(folder.path());
+  CHECK(start.log().find("nothing is kept for the next start") != std::string::npos);
+  start.decode("streaming:window=20");
+  CHECK(start.session.runs().size() == 1);
+  start.workspace.finish();
+}
+
+TEST_CASE("A state that was written and read is the same state") {
+  Start start{fs::path()};
+  start.session.next_run().set_policy(PolicySpec::parse("sp-kv:threshold=0.3"));
+  start.session.selection().q = 12;
+  start.ui.sizes.cuts_strip = {0.1f, 0.7f};
+  WorkspaceState state = capture_state(start.session, start.ui, start.ui);
+  state.removed = {3, 8};
+  state.a = 4;
+  CHECK(state_from_json(to_json(state), "w") == state);
+  CHECK(state_from_json(json::parse(to_json(state).dump()), "w") == state);
+  state.selection.q.reset();
+  CHECK(state_from_json(to_json(state), "w") == state);
+}
