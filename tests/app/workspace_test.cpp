@@ -166,6 +166,27 @@ TEST_CASE("A run that goes on is on disk every few seconds, and whoever is kille
   CHECK(next.session.run_list().next_id() == 2);
 }
 
+TEST_CASE("A window that ends in the midst of a run keeps what was decoded") {
+  const test::TemporaryFolder folder;
+  std::vector<std::int32_t> ids;
+  {
+    Start first(folder.path(), {}, "--slow 15");
+    first.session.open_model("some/model");
+    first.wait([&] { return first.session.engine().model().has_value(); });
+    first.session.next_run().set_prompt(prompt_of(60));
+    first.session.next_run().set_max_tokens(400);
+    first.session.set_policy(PolicySpec::parse("streaming:window=20"));
+    first.session.start_run();
+    first.wait([&] { return first.session.a()->run->n_tokens() > 65; });
+    ids = first.session.a()->run->ids;
+    first.workspace.finish();
+  }
+  Start next(folder.path());
+  REQUIRE(next.session.runs().size() == 1);
+  CHECK(next.session.a()->run->ids == ids);
+  CHECK(next.session.a()->run->status == RunStatus::cancelled);
+}
+
 TEST_CASE("A run whose engine died is there again with the reason, and one without a token is not") {
   const test::TemporaryFolder folder;
   RunRecord failed;
