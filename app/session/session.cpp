@@ -60,6 +60,7 @@ bool Session::poll() {
   summaries_.poll();
   folders_.poll();
   for (const auto& finish : background_.take_finished()) finish();
+  if (answering_ && !run_in_progress()) take_answer();
   return revision() != before;
 }
 
@@ -153,6 +154,7 @@ void Session::start_run() {
   start(next_run_.request(), RunList::Place::a);
   if (parameters().raw) return;
   chat_run_ = runs_.newest_begun();
+  answering_ = true;
   chat_so_far_.clear();
   chat_tokens_before_ = 0;
   next_run_.sent();
@@ -167,6 +169,7 @@ void Session::continue_run() {
   start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
   if (!of_chat) return;
   chat_run_ = runs_.newest_begun();
+  answering_ = true;
   chat_so_far_ = so_far;
   chat_tokens_before_ = n_so_far;
 }
@@ -183,10 +186,15 @@ std::string Session::chat_answer() const {
   return chat_so_far_ + (entry ? answer_text(*entry->run) : "");
 }
 
-// A turn that has been answered is part of what the next one is asked with.
+// A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again.
 void Session::take_answer() {
-  if (chat_run_ != runs_.newest_begun() || !chat_run()) return;
-  if (const std::string text = chat_answer(); !text.empty()) next_run_.answered(text);
+  answering_ = false;
+  if (!chat_run()) return;
+  if (const std::string text = chat_answer(); !text.empty()) return next_run_.answered(text);
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  const bool asked = !turns.empty() && turns.back().role == "user";
+  if (chat_run()->run->status == RunStatus::failed && asked && parameters().prompt.empty())
+    next_run_.edit_turn(static_cast<int>(turns.size()) - 1);
 }
 
 void Session::decode_again() {
@@ -215,7 +223,6 @@ void Session::run_done() {
       messages_.notify("stopped at " + std::to_string(run.n_tokens() - run.prompt_len) + " of " +
                        std::to_string(run.n_positions - run.prompt_len) + " new tokens");
   }
-  take_answer();
   request_preview();
 }
 

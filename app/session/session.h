@@ -173,6 +173,7 @@ class Session {
   RunSummaries summaries_;
   FolderList folders_;
   int chat_run_ = 0;         // id; 0: none
+  bool answering_ = false;   // that run goes on
   std::string chat_so_far_;  // what the answer began with before that run
   int chat_tokens_before_ = 0;
   Worker background_;  // last: its thread ends before what its jobs refer to

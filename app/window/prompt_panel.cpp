@@ -64,6 +64,19 @@ void draw_text(Panel& panel) {
     views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");
 }
 
+// "629 tokens of 2048", as far as there is room.
+void draw_length(Panel& panel, float room) {
+  const NextRun& next = panel.session.next_run();
+  const int n = next.prompt_tokens();
+  const auto& model = panel.session.engine().model();
+  std::string note = n < 0 ? std::to_string(next.parameters().prompt.size()) + " bytes" : std::to_string(n) + " tokens";
+  const std::string of = model && n >= 0 ? " of " + std::to_string(model->max_positions) : "";
+  if (ImGui::CalcTextSize((note + of).c_str()).x < room) note += of;
+  ImGui::AlignTextToFramePadding();
+  views::text_in(model && n > model->max_positions ? panel.theme().palette.bad : panel.theme().palette.muted, note);
+  panel.services.items->add_text("prompt.length", views::last_item(), note);
+}
+
 }  // namespace
 
 void draw_prompt_panel(Panel& panel) {
@@ -76,19 +89,14 @@ void draw_prompt_panel(Panel& panel) {
   if (chat) draw_chat_buttons(panel);
   const auto& palette = panel.theme().palette;
   draw_chat_choice(panel);
-  const int n = panel.session.next_run().prompt_tokens();
-  std::string note =
-      n < 0 ? std::to_string(panel.session.parameters().prompt.size()) + " bytes" : std::to_string(n) + " tokens";
-  if (const auto& model = panel.session.engine().model(); model && n >= 0)
-    note += " of " + std::to_string(model->max_positions);
+  const float field = panel.px(64);
   const views::FontScope font(panel.theme().fonts.small);
-  ImGui::AlignTextToFramePadding();
-  views::text_in(palette.muted, note);
+  const float right =
+      ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x - ImGui::CalcTextSize("answer up to").x;
+  draw_length(panel, right - ImGui::GetCursorPosX() - panel.px(6));
 
   int max_tokens = panel.session.parameters().max_tokens;
-  const float field = panel.px(64);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x -
-                  ImGui::CalcTextSize("answer up to").x);
+  ImGui::SameLine(right);
   views::text_in(palette.muted, "answer up to");
   ImGui::SameLine();
   ImGui::SetNextItemWidth(field);
