@@ -202,6 +202,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
   const auto& ui = panel.ui;
+  close_popup_if_asked(panel.ui);
   {
     const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);
     draw_command_bar(panel);
