@@ -39,9 +39,10 @@ struct UiState : Layout, Appearance {
   std::string clipboard;                // text to be put there by the window
   std::vector<std::string> popup_keys;  // typed while a popup is open: "up", "down", "enter"
   bool focus_prompt = false;
-  bool keyboard = false;   // arrows and space belong to the controls
-  int focus_step = 0;      // 1: to the next region of the window, -1: to the one before
-  std::string screenshot;  // file to write after the next frame
+  bool close_popup = false;  // the menu or list that was opened last
+  bool keyboard = false;     // arrows and space belong to the controls
+  int focus_step = 0;        // 1: to the next region of the window, -1: to the one before
+  std::string screenshot;    // file to write after the next frame
   bool quit = false;
 };
 

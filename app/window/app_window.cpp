@@ -217,7 +217,9 @@ void AppWindow::take_input() {
       if (ui_.palette || ui_.help || ui_.dialog) {
         ui_.palette = ui_.help = false;
         ui_.dialog.reset();
-      } else if (ui_.keyboard && !ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
+      } else if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
+        ui_.close_popup = !ui_.keyboard;  // else ImGui closes it
+      } else if (ui_.keyboard) {
         ui_.keyboard = false;
       } else if (ui_.find || ui_.go_to) {
         ui_.find.reset(), ui_.go_to.reset();

@@ -204,6 +204,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
   const auto& ui = panel.ui;
   CockpitSizes& sizes = panel.ui.sizes;
+  close_popup_if_asked(panel.ui);
   {
     const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);
     draw_command_bar(panel);

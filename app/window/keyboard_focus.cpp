@@ -54,6 +54,11 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
   }
 }
 
+void close_popup_if_asked(UiState& ui) {
+  const int open = ImGui::GetCurrentContext()->OpenPopupStack.Size;
+  if (std::exchange(ui.close_popup, false) && open > 0) ImGui::ClosePopupToLevel(open - 1, true);
+}
+
 std::string keyboard_region(const UiState& ui) {
   const ImGuiWindow* window = ImGui::GetCurrentContext()->NavWindow;
   return ui.keyboard && window ? window->RootWindow->Name : "";

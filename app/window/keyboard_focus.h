@@ -15,6 +15,8 @@ void apply_keyboard_focus(const UiState& ui);
 bool is_key_of_controls(const UiState& ui, const std::string& key);
 /// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys.
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);
+/// Takes up UiState::close_popup: ImGui itself hears Escape only while the keyboard has the controls.
+void close_popup_if_asked(UiState& ui);
 /// The region that has them; empty if none does.
 std::string keyboard_region(const UiState& ui);
 

@@ -22,11 +22,11 @@ using views::wrapped_text_in;
 
 // What a key of a policy's text says to someone who reads a label. One that is not here speaks for itself.
 constexpr std::pair<std::string_view, std::string_view> kTitles[] = {
-    {"window", "Recent window"},     {"decay", "Decay by age"},   {"stride", "Decay every"},
-    {"strict", "Strictly above"},    {"density", "Kept density"}, {"density_over", "Density of each"},
-    {"read", "Read per query"},      {"pool", "Pool limit"},      {"drop", "Share dropped"},
-    {"observe", "Queries observed"}, {"full", "Share global"},    {"count", "Heads global"},
-    {"heads", "Heads chosen by"},    {"on", "Global heads"},      {"prefill", "During prompt"},
+    {"window", "Recent window"},  {"decay", "Decay by age"},   {"stride", "Decay every"},
+    {"strict", "Strictly above"}, {"density", "Kept density"}, {"density_over", "Density of each"},
+    {"read", "Read per query"},   {"pool", "Pool limit"},      {"drop", "Share dropped"},
+    {"observe", "Observed last"}, {"full", "Share global"},    {"count", "Heads global"},
+    {"heads", "Heads chosen by"}, {"on", "Global heads"},      {"prefill", "During prompt"},
     {"seed", "Policy seed"}};
 
 std::string parameter_title(const ParameterInfo& info) {

@@ -263,3 +263,27 @@ TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape g
   window.key("Right");
   CHECK(window.state()["selection"]["q"] == 2);
 }
+
+TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes what was opened, one after the other") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--gate kvpop_mlstm,0,64,64")});
+  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
+  window.key("ctrl+m");
+  CHECK(text_soon(window, "menu.model.kvscope-tiny", "open") == "open");
+  CHECK_THAT(text_soon(window, "gate.wg-kv-0.01", "wg_kv"), Catch::Contains("window 64"));
+  window.key("Escape");
+  window.frames(3);
+  CHECK(window.text("menu.model.kvscope-tiny").empty());
+  window.click("button.models");
+  window.click("gate.wg-kv-0.01");
+  window.wait({{"/gate", "wg-kv-0.01"}, {"/engine", "ready"}});
+  CHECK(window.state()["parameters"]["policy"].get<std::string>().starts_with("wg-kv"));
+  window.click("policy.combo");
+  CHECK(window.text("policy.choice.wg-kv") == "Decides by a gate that is here");
+  CHECK(window.text("policy.choice.duo") == "Needs a gate that is not here");
+  CHECK(window.text("policy.choice.full") == "Needs nothing");
+  window.key("Escape");
+  window.frames(3);
+  CHECK(window.text("policy.choice.wg-kv").empty());
+}
