@@ -4,6 +4,11 @@
 #include <stdexcept>
 
 namespace kvscope {
+namespace {
+
+std::pair<int, std::int32_t> by_head(const PooledTopK::Leaver& one) { return {one.head, one.t}; }
+
+}  // namespace
 
 std::vector<Contest> PooledTopK::Cut::contests(int n_kv_heads) const {
   std::vector<Contest> out;
@@ -118,7 +123,7 @@ void PooledTopK::cut_few(std::size_t n, Cut& cut) {
     push(gone.head);
   }
   if (!front.empty()) cut.lowest = front.front().effective;
-  std::ranges::sort(cut.left, {}, [](const Leaver& one) { return std::pair(one.head, one.t); });
+  std::ranges::sort(cut.left, {}, by_head);
 }
 
 /// A prompt's end: most of what it left goes, and never sees a slot.
@@ -129,23 +134,29 @@ void PooledTopK::cut_many(std::size_t n, std::vector<Token> entering, Cut& cut) 
   }
   n_ = 0;
   for (Token& token : entering) token.effective = effective(token.head, token.candidate, cut.q);
-  const auto stays = entering.begin() + static_cast<std::ptrdiff_t>(n);
-  std::nth_element(entering.begin(), stays, entering.end(), leaves_before);
-  if (stays != entering.end()) cut.lowest = stays->effective;
-  for (auto token = entering.begin(); token != stays; ++token)
-    cut.left.push_back({token->head, token->candidate.t, token->effective});
-  for (auto token = stays; token != entering.end(); ++token) add(token->head, token->candidate);
-  std::ranges::sort(cut.left, {}, [](const Leaver& one) { return std::pair(one.head, one.t); });
+  std::vector<Token> ranked = entering;  // whose order is that of heads, and need not be made again
+  const auto weakest = ranked.begin() + static_cast<std::ptrdiff_t>(n);
+  std::nth_element(ranked.begin(), weakest, ranked.end(), leaves_before);
+  if (weakest != ranked.end()) cut.lowest = weakest->effective;
+  for (const Token& token : entering) {
+    if (weakest == ranked.end() || leaves_before(token, *weakest)) {
+      cut.left.push_back({token.head, token.candidate.t, token.effective});
+    } else {
+      add(token.head, token.candidate);
+    }
+  }
+  if (!std::ranges::is_sorted(cut.left, {}, by_head)) std::ranges::sort(cut.left, {}, by_head);
 }
 
 void pooled_top_k(const HeadSeries<float>& scores, std::vector<RetentionGeometry> of_head, int delay,
                   std::int32_t first_query, std::int32_t n_queries, LifetimeMap& evict_at,
                   std::vector<Contest>* contests) {
-  const int n_kv_heads = scores.n_kv_heads(), n_heads = scores.n_layers() * n_kv_heads;
+  static const std::vector<float> none;
+  const int n_kv_heads = evict_at.n_kv_heads(), n_heads = evict_at.n_layers() * n_kv_heads;
   const std::int32_t n_sink = of_head.at(0).n_sink, n_left = n_queries - of_head[0].window;
   PooledTopK pool(std::move(of_head), delay);
   for (int head = 0; head < n_heads; ++head) {
-    const std::vector<float>& row = scores.row(head / n_kv_heads, head % n_kv_heads);
+    const std::vector<float>& row = scores.empty() ? none : scores.row(head / n_kv_heads, head % n_kv_heads);
     std::vector<std::int32_t>& out = evict_at.row(head / n_kv_heads, head % n_kv_heads);
     if (n_left > n_sink && static_cast<std::int32_t>(row.size()) < n_left)
       throw std::invalid_argument("pooled_top_k: a score is missing for a token that has left the window");

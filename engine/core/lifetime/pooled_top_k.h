@@ -78,7 +78,7 @@ class PooledTopK {
   std::size_t n_ = 0;                           // in all slots
 };
 
-/// Lifetimes of all heads from their raw scores, [n_layers][n_kv_heads][n_tokens], with a cut before every query from
+/// Lifetimes of all heads from their raw scores, [n_layers][n_kv_heads][n_tokens] or none where no token leaves, with a cut before every query from
 /// first_query on: of a run the length of its prompt, which is dense. evict_at and contests as in running_top_k(), contests
 /// with their heads and by query.
 void pooled_top_k(const HeadSeries<float>& scores, std::vector<RetentionGeometry> of_head, int delay,
