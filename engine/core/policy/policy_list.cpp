@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/core/lifetime/pooled_top_k.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/pooled_plan.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {
@@ -166,14 +166,13 @@ void pooled_lifetimes(const PolicySpec& spec, const RecordedQueries& run, const 
                       std::vector<Contest>* contests) {
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
   const RetentionPlan plan = recorded_plan(spec, geometry, heads);
-  std::vector<RetentionGeometry> of_head;
-  for (int head = 0; head < heads.n_layers * heads.n_kv_heads; ++head) {
+  const int n_heads = heads.n_layers * heads.n_kv_heads;
+  for (int head = 0; head < n_heads; ++head) {
     const std::size_t known = scores.empty() ? 0 : scores.row(head / heads.n_kv_heads, head % heads.n_kv_heads).size();
     check_scores(spec, geometry, known, run.n_queries);
-    of_head.push_back(plan.of_head(geometry, head));
   }
-  pooled_top_k(scores, std::move(of_head), std::min(delay, geometry.window), run.first_query, run.n_queries, evict_at,
-               contests);
+  pooled_top_k(scores, geometry_of_heads(plan, geometry, n_heads), std::min(delay, geometry.window), run.first_query,
+               run.n_queries, evict_at, contests);
 }
 
 }  // namespace kvscope

@@ -1,19 +1,15 @@
 // One budget for all heads: between two queries the tokens of least score leave, whichever head they are of.
 #include <algorithm>
 
-#include "engine/core/lifetime/pooled_top_k.h"
+#include "engine/core/policy/pooled_plan.h"
 #include "engine/decode/eviction/sequence_state.h"
 
 namespace kvscope::engine {
 namespace {
 
-/// The heads' geometries, as PooledTopK wants them.
 std::vector<RetentionGeometry> geometries(const SequenceState& state) {
   const ModelConfig& config = state.model.config();
-  std::vector<RetentionGeometry> of_head;
-  for (int head = 0; head < config.n_layers * config.n_kv_heads; ++head)
-    of_head.push_back(state.policy.plan().of_head(state.policy.geometry(), head));
-  return of_head;
+  return geometry_of_heads(state.policy.plan(), state.policy.geometry(), config.n_layers * config.n_kv_heads);
 }
 
 /// Scores and places are followed on the host, which hears of both with every step anyway: nothing of the cache is copied
