@@ -36,8 +36,10 @@ std::string short_policy(const PolicySpec& policy) {
   for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
     const auto it = policy.values.find(parameter.name);
     if (it == policy.values.end() || it->second == parameter.default_value) continue;
-    std::snprintf(number, sizeof number, ", %s %.6g", std::string(parameter.name).c_str(), it->second);
-    text += number;
+    const bool has_name =
+        parameter.kind == ParameterKind::choice || (!parameter.word.empty() && it->second == kWordValue);
+    text += ", " + std::string(parameter.name) + " " +
+            (has_name ? parameter_value(parameter, it->second) : number_text(it->second, 6));
   }
   return text;
 }

@@ -45,7 +45,7 @@ void DecodeStep::run(std::span<const DecodeInput> inputs) {
   } else {
     enqueue({});
   }
-  for (int row = 0; row < n_rows(); ++row) lane_of(row).note_slots(buffers_.decided_on_host(row).decisions);
+  for (int row = 0; row < n_rows(); ++row) lane_of(row).note_step(inputs[row].position, buffers_.decided_on_host(row));
 }
 
 void DecodeStep::run_graph() {

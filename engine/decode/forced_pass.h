@@ -20,7 +20,7 @@ class LoadedModel;
 ///                                      of c, by the same measure
 ///     SnapKV, Expected Attention       at the end of c their compression of a prompt, if the cache is over the budget, by
 ///                                      their newest queries
-///     a pool                           is emptied at the end of c
+///     a pool, a pooled budget          is emptied, or cut, at the end of c
 ///     Quest                            every query reads what it chooses, from the first on
 ///
 /// With prompt_len that many tokens pass as the policy's runs have their prompt (densely, if so published), the others as

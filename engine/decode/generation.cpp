@@ -87,6 +87,7 @@ void Generation::Impl::throw_not_finite() const {
 std::int32_t Generation::Impl::begin_step(std::int32_t id, StepFacts& facts) {
   const std::int32_t position = static_cast<std::int32_t>(ids.size());
   if (position >= n_positions) throw std::logic_error("Generation: a step beyond n_positions");
+  for (const auto& method : state.methods) method->before_queries(position, records ? &facts : nullptr);
   facts.ids = {id};
   facts.pieces.push_back(piece(id));
   facts.logprobs_from = position;
@@ -172,7 +173,7 @@ bool Generation::Impl::prefills_by_steps() const {
   const ActivePolicy& policy = state.policy;
   if (policy.prefills_by_steps() || request.chunk == 0) return policy.prefills_by_steps();
   const bool acts_in_between = !state.methods.empty() || !request.changes.empty();
-  return acts_in_between && (request.chunk == 1 || policy.rule() == kernels::RetainRule::keep_all);
+  return acts_in_between && (request.chunk == 1 || policy.prefills_densely());
 }
 
 void Generation::Impl::check_chunk() const {
@@ -182,7 +183,7 @@ void Generation::Impl::check_chunk() const {
   };
   if (request.answer_ids && !request.answer_ids->empty())
     refuse("an answer behind a text in chunks", "one or the other");
-  if (request.chunk == 1 || state.policy.rule() == kernels::RetainRule::keep_all) return;
+  if (request.chunk == 1 || state.policy.prefills_densely()) return;
   // Steps would evict within a chunk, and a chunk at once can neither choose what it reads nor change its mind.
   if (state.policy.plan().selection.tokens > 0)
     refuse("chunks and a choice of what is read, under a gate", "--chunk 1");
@@ -196,7 +197,10 @@ void Generation::Impl::end_chunk(int n_tokens, StepFacts& facts) {
     state.change_policy(request.changes[n_changed].policy);
     evict_to_budget(state, n_tokens, noted);
   }
-  for (const auto& method : state.methods) method->after_chunk(n_tokens, noted);
+  for (const auto& method : state.methods) {
+    method->after_chunk(n_tokens, noted);
+    if (n_tokens < prompt_len) method->before_queries(n_tokens, noted);
+  }
 }
 
 /// What leaves depends on the attention of every query, or the policy may act behind each: the prompt goes through as

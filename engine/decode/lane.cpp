@@ -45,13 +45,14 @@ void Lane::prepare() {
   policy_version_ = policy.version();
 }
 
-void Lane::note_slots(const kernels::RetainDecision* decisions) {
+void Lane::note_step(std::int32_t position, const StepBuffers::Decided& decided) {
   const ModelConfig& config = sequence_->model.config();
   for (int layer = 0; layer < config.n_layers; ++layer) {
     for (int head = 0; head < config.n_kv_heads; ++head) {
-      sequence_->cache.note_slot(layer, head, decisions[layer * config.n_kv_heads + head].slot);
+      sequence_->cache.note_slot(layer, head, decided.decisions[layer * config.n_kv_heads + head].slot);
     }
   }
+  for (const auto& method : sequence_->methods) method->observe_step(position, decided.decisions, decided.scores);
 }
 
 void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const {

@@ -15,8 +15,8 @@ class Lane {
   SequenceState& sequence() const { return *sequence_; }
   /// Before a step: a page for the token, and tensors anew if the policy was changed.
   void prepare();
-  /// After it: notes the slots that were used. decisions: [n_layers * n_kv_heads].
-  void note_slots(const kernels::RetainDecision* decisions);
+  /// After it: notes the slots that were used, and tells the methods.
+  void note_step(std::int32_t position, const StepBuffers::Decided& decided);
 
   /// Scores of a layer's new token, unless admit_args() has the scorer in the same launch.
   void enqueue_score(int layer, int row, const StepBuffers& buffers, kernels::Place place) const;

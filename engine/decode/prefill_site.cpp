@@ -54,6 +54,9 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
   if (is_dense_) return attend_dense(layer, tokens);
 
   const at::Tensor scores = score_tokens(layer, tokens);
+  for (const auto& method : state_.methods) {
+    if (scores.defined()) method->observe_scores(layer, scores, first_ - state_.policy.scorer()->delay());
+  }
   decide(layer, scores);
   if (facts_ != nullptr) note(layer, scores);
   const ChunkFacts facts = commit(layer);

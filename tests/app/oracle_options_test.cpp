@@ -135,10 +135,35 @@ TEST_CASE("where an oracle's option has no meaning, one line says where it has")
   save_trace(folder / "mean.h5", mean_only, false);
   check_error_line(kvscope_run({"what-if", (folder / "mean.h5").string(), "full", "--oracle", "mass=rms"}), 2,
                    "masses that the run recorded");
+  check_error_line(kvscope_run({"what-if", trace.string(), "streaming:capacity=pooled"}), 1,
+                   "no key is named \"capacity\"");
+}
+
+TEST_CASE("a run under a pooled budget is recorded, previewed and explained as what it is") {
   if (!has_real_engine()) return skip("kvscope-engine or the sample model is not built");
-  check_error_line(kvscope_run({"run", model, "--prompt", "a", "--policy", "oracle:keep=25%,capacity=pooled", "--quiet",
-                                "--device", "cpu"}),
-                   1, "--oracle capacity=pooled of kvscope run, capture and what-if");
+  const TemporaryFolder folder;
+  const std::string policy = GENERATE(as<std::string>{}, "oracle:budget=96,mass=rms,capacity=pooled",
+                                      "kvpop:budget=96,capacity=pooled"),
+                    trace = real_run(folder, "pooled.h5", "", policy);
+  CAPTURE(policy);
+  const RunRecord run = load_trace(trace, 0);
+  CHECK(run.policy.value("capacity") == 1);
+  const RetentionGeometry geometry = run.geometry();
+  const int n_heads = run.model.n_layers * run.model.n_kv_heads;
+  for (std::int32_t q = run.prompt_len; q < run.queries(); ++q) {
+    int held = 0;
+    for (int head = 0; head < n_heads; ++head) {
+      const auto& row = run.evict_at.row(head / run.model.n_kv_heads, head % run.model.n_kv_heads);
+      for (std::int32_t t = geometry.n_sink; t <= q - geometry.window; ++t)
+        held += visible(q, t, row[static_cast<std::size_t>(t)]);
+    }
+    REQUIRE(held == n_heads * geometry.top_k);
+  }
+  const auto preview = kvscope_run({"what-if", trace, policy, "--json"});
+  INFO(preview.err);
+  REQUIRE(preview.exit_code == 0);
+  const json told = json::parse(preview.out);
+  CHECK(told["preview"] == told["recorded"]);
 }
 
 TEST_CASE("inspect opens a trace of version 1 and says which of its numbers are of the old oracle") {

@@ -87,6 +87,23 @@ TEST_CASE("The panel and the strip say of a preview that its run goes on and how
   CHECK(preview_reaches(window) == -2);
 }
 
+TEST_CASE("A pooled budget is chosen beside the budget, previewed at once, and named in the run's line") {
+  if (skip_without_display()) return;
+  const TemporaryFolder folder;
+  const RunRecord run = test::random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16,capacity=pooled"});
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {saved(folder, "pooled.h5", run)}});
+  window.wait({{"/a/status", "complete"}});
+  window.command("policy.set", {{"parameter", "capacity"}, {"value", 0}});
+  window.wait({{"/preview/shown", true}});
+  window.frames(3);
+  CHECK(window.text("run.1.name") == "kvpop 40 tokens, window 16, capacity pooled");
+  CHECK(window.rect("policy.capacity").size() == 4);
+  window.command("policy.set", {{"policy", "kvpop:budget=40,sinks=4,window=16,capacity=pooled"}});
+  window.frames(3);
+  CHECK(window.text("policy.preview_note").empty());  // A's own again
+}
+
 // W7: inspector, label and budget line stayed at the policy that the run began with, and nothing marked the change.
 TEST_CASE("A run whose policy changed has both in its name, a flag where it did, and each at its queries") {
   if (skip_without_display()) return;

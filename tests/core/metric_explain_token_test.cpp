@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 
@@ -114,6 +115,40 @@ TEST_CASE("explain_token: sinks, the window, the future and what is not there", 
   CHECK(explain(run, 9, 8) == "There is no token 9: the run has 9 tokens.");
   CHECK(explain(run, -1, 8) == "There is no token -1: the run has 9 tokens.");
   CHECK(explain_token(run, 1, 0, 0, 8) == "There is no layer 1 head 0.");
+}
+
+TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.model.n_kv_heads = run.model.n_heads = 2;
+  run.policy = PolicySpec::parse("kvpop:budget=5,sinks=1,window=2,capacity=pooled");
+  run.prompt_len = 5;
+  run.evict_at = LifetimeMap(1, 2);
+  run.evict_at.resize(9, kUndecided);
+  run.scores = HeadSeries<float>(1, 2);
+  run.scores.row(0, 0) = {NAN, -1, 0.5f, -2, 0.5f, 1.5f, 0.7f, NAN, NAN};
+  run.scores.row(0, 1) = {NAN, 3, 0.5f, 2, 1, 0.25f, 4, NAN, NAN};
+  run.future_mass = HeadSeries<float>();
+  run.contests.clear();
+  pooled_lifetimes(run.policy, {9, 5, 9}, {0, 0, 1, 2}, run.scores, 0, run.evict_at, &run.contests);
+  // Four places for both. Query 5: 3 and 1 of head 0 go (-2, -1). Query 6: 4 of both come; of three with 0.5 the oldest
+  // stays, that of head 0. Query 7: 1.5 and 0.25 come. Query 8: 0.7 and 4 come,
+  // 0.7 and the 1 of head 1 go.
+  CHECK(run.evict_at.row(0, 0) == std::vector<std::int32_t>{kNever, 5, 7, 5, 6, kNever, 8, kUndecided, kUndecided});
+  CHECK(run.evict_at.row(0, 1) ==
+        std::vector<std::int32_t>{kNever, kNever, 6, kNever, 8, 7, kNever, kUndecided, kUndecided});
+  CHECK(
+      explain(run, 1, 8) ==
+      "Token 1 \" the\" left layer 0 head 0 at query 5: the pool of all heads was full, and its effective score -1.00 was "
+      "below 0.50, the lowest that stayed in any head; margin 1.50. The oracle is not known for this run.");
+  // The contest names the strongest that the head lost; the others are told by their own scores.
+  CHECK_THAT(explain(run, 3, 8), Catch::Matchers::Contains("its effective score -2.00 was below 0.50"));
+  CHECK_THAT(
+      explain_token(run, 0, 1, 2, 8),
+      Catch::Matchers::Contains("only equalled 0.50, the lowest that stayed in any head; of equals the older stays"));
+  CHECK_THAT(explain_token(run, 0, 1, 1, 8),
+             Catch::Matchers::Contains(
+                 "its score 3 is among the best of all heads, which share 2 places a head in the mean."));
+  CHECK_THAT(explain_token(run, 0, 1, 1, 4), Catch::Matchers::Contains("dense prefill, compressed at 5."));
 }
 
 TEST_CASE("explain_token: a threshold compares the score with the threshold", "[core][explain]") {

@@ -22,7 +22,9 @@ constexpr const char* kPolicies[] = {"full",
                                      "threshold:threshold=0.1,sinks=2,window=16",
                                      "kvpop:budget=64,sinks=4,window=16,decay=0.999",
                                      "kvpop:budget=50,sinks=1,window=32,stride=4,decay=0.98",
-                                     "kvpop:budget=20,sinks=0,window=16"};
+                                     "kvpop:budget=20,sinks=0,window=16",
+                                     "kvpop:budget=64,sinks=4,window=16,capacity=pooled",
+                                     "kvpop:budget=22,sinks=2,window=16,stride=3,decay=0.97,capacity=pooled"};
 
 /// One head as the definitions have it: what is eligible, kept, and in the oracle's hands at q.
 struct Sets {

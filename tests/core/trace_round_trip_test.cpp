@@ -63,7 +63,8 @@ std::vector<RunRecord> all_kinds_of_runs() {
                           selective,
                           random_run(4, {.prompt_len = 3000, .n_new = 2500}),
                           random_run(9, {.page_reads = true}),
-                          random_run(10, {.output_error = true, .last_token_fed = false})};
+                          random_run(10, {.output_error = true, .last_token_fed = false}),
+                          random_run(11, {.policy = "kvpop:budget=40,window=16,capacity=pooled"})};
   for (auto& run : runs) run.model = runs[0].model;
   runs[7].scorer = {.kind = "another_scorer", .text = "another scorer"};  // a run says by itself what scored it
   for (std::size_t i = 1; i < runs.size(); ++i)
@@ -75,7 +76,7 @@ std::vector<RunRecord> all_kinds_of_runs() {
 
 TEST_CASE("trace: a saved run comes back equal in every field", "[core][trace]") {
   const ScratchFolder folder;
-  const int which = GENERATE(range(0, 11));
+  const int which = GENERATE(range(0, 12));
   CAPTURE(which);
   const RunRecord run = all_kinds_of_runs()[which];
   save_trace(folder / "run.h5", run, false);

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/study/retention_metrics.h"
@@ -14,7 +15,8 @@ using test::run_difference;
 
 TEST_CASE("what_if: a run's own policy gives the run again", "[core][whatif]") {
   const std::string policy = GENERATE("full", "streaming:sinks=4,window=16", "threshold:threshold=0.1,window=16",
-                                      "kvpop:budget=64,window=16,decay=0.999,stride=4");
+                                      "kvpop:budget=64,window=16,decay=0.999,stride=4",
+                                      "kvpop:budget=30,window=16,decay=0.99,capacity=pooled");
   const bool fed = GENERATE(true, false);
   const RunRecord run = random_run(1, {.policy = policy, .last_token_fed = fed});
   CHECK(run_difference(what_if(run, run.policy), run) == "");
@@ -25,7 +27,8 @@ TEST_CASE("what_if: a preview equals a run whose scores were the same", "[core][
   const std::string from =
       GENERATE("full", "threshold:threshold=0.1,window=64", "kvpop:budget=100,window=64,decay=0.9");
   const std::string to = GENERATE("kvpop:budget=90,sinks=2,window=64,decay=0.99", "kvpop:keep=50%,window=64",
-                                  "threshold:threshold=-0.3,sinks=0,window=64", "streaming:sinks=1,window=64", "full");
+                                  "threshold:threshold=-0.3,sinks=0,window=64", "streaming:sinks=1,window=64", "full",
+                                  "kvpop:budget=90,window=64,capacity=pooled");
   INFO(from << " -> " << to);
   const PolicySpec wanted = policy_after(PolicySpec::parse(to), PolicySpec::parse(from));
   const RunRecord expected = random_run(7, {.policy = wanted.to_string()});
@@ -45,6 +48,40 @@ TEST_CASE("what_if: a larger budget keeps a superset at every query", "[core][wh
     }
   }
   CHECK(differs);
+}
+
+TEST_CASE("what_if: heads that share a budget are previewed together, from the end of the prompt on",
+          "[core][whatif]") {
+  const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,window=16"});
+  const RunRecord shared = what_if(run, PolicySpec::parse("kvpop:budget=40,window=16,capacity=pooled"));
+  CHECK(shared.policy.to_string() == "kvpop:budget=40,sinks=4,window=16,decay=1,stride=1,capacity=pooled");
+  const int top_k = 40 - 4 - 16, n_heads = 6;
+  std::set<int> sizes;
+  for (std::int32_t q = 0; q < run.queries(); ++q) {
+    int held = 0;
+    for (int head = 0; head < n_heads; ++head) {
+      const auto& row = shared.evict_at.row(head / 3, head % 3);
+      int of_head = 0;
+      for (std::int32_t t = 4; t <= q - 16; ++t) of_head += visible(q, t, row[static_cast<std::size_t>(t)]);
+      if (q < run.prompt_len) REQUIRE(of_head == std::max(0, q - 16 - 3));  // dense
+      held += of_head;
+      if (q == run.queries() - 1) sizes.insert(of_head);
+    }
+    if (q >= run.prompt_len) REQUIRE(held == n_heads * top_k);
+  }
+  CHECK(sizes.size() > 1);  // heads differ in how much they keep
+  CHECK(mean(head_metric(shared, Metric::density, run.queries() - 1)) ==
+        Approx(static_cast<double>(top_k + 4) / (run.queries() - 16)));
+  // The scores of all heads are needed; one head by itself has no lifetimes.
+  std::vector<std::int32_t> alone(180);
+  CHECK_THROWS_WITH(policy_lifetimes(shared.policy, 180, run.scores.row(0, 0), 180, alone),
+                    Contains("what a head keeps depends on all others"));
+  const RunRecord without = random_run(2, {.policy = "full", .scorer = false});
+  CHECK_THROWS_WITH(what_if(without, PolicySpec::parse("kvpop:budget=100,capacity=pooled")),
+                    Contains("no recorded score for token 4"));
+  RunRecord bare = without;
+  bare.scores = HeadSeries<float>();
+  CHECK_THROWS_WITH(what_if(bare, PolicySpec::parse("random:budget=100,capacity=pooled")), Contains("0 scores"));
 }
 
 TEST_CASE("what_if: what was written holds, and what was not is as the run had it", "[core][whatif]") {

@@ -61,9 +61,12 @@ void check_batch(const LoadedModel& model, int n, const std::vector<std::string>
   }
 }
 
-const std::vector<std::string> kPolicies = {"kvpop:budget=48,sinks=4,window=16", "full", "streaming:sinks=4,window=32",
+const std::vector<std::string> kPolicies = {"kvpop:budget=48,sinks=4,window=16",
+                                            "full",
+                                            "streaming:sinks=4,window=32",
                                             "kvpop:budget=40,sinks=2,window=16,decay=0.97,stride=8",
-                                            "threshold:threshold=0.02,sinks=4,window=16"};
+                                            "threshold:threshold=0.02,sinks=4,window=16",
+                                            "kvpop:budget=40,sinks=4,window=16,capacity=pooled"};
 
 TEST_CASE("a batch says of each run what the run says alone, bit for bit", "[engine][batch]") {
   const int n = GENERATE(1, 2, 5, 9);

@@ -14,6 +14,9 @@ const PolicyCase kCases[] = {
     {"streaming:sinks=0,window=32", "streaming:sinks=0,window=512"},
     {"kvpop:budget=48,sinks=4,window=16", "kvpop:budget=512,sinks=4,window=16"},
     {"kvpop:budget=40,sinks=2,window=16,decay=0.97,stride=8", "kvpop:budget=512,window=16"},
+    {"kvpop:budget=48,sinks=4,window=16,capacity=pooled", "kvpop:budget=512,window=16,capacity=pooled"},
+    {"kvpop:budget=30,sinks=2,window=16,decay=0.97,stride=8,capacity=pooled",
+     "kvpop:budget=512,window=16,capacity=pooled"},
     {"top-k:budget=48,sinks=4,window=16", "top-k:budget=512,window=16"},
     {"threshold:threshold=0.02,sinks=4,window=16", "threshold:threshold=-1e6,window=16"},
     {"sp-kv:threshold=0.5,window=16", "sp-kv:threshold=0,window=16"},
@@ -45,7 +48,10 @@ const PolicyCase kCases[] = {
     {"hybrid:heads=d,full=0.5,sinks=4,window=16", "hybrid:heads=d,full=1,window=16"},
     {"quest:read=32,dense=1", "quest:read=4096,dense=0"},
     {"random:budget=40,sinks=4,window=16,seed=3", "random:budget=512,window=16"},
+    {"random:budget=40,sinks=4,window=16,seed=3,capacity=pooled", "random:budget=512,window=16,capacity=pooled"},
     {"random:admit=0.4,sinks=4,window=16,seed=3", "random:admit=1,window=16"},
+    {"oracle:budget=40,window=16", "oracle:budget=512,window=16"},
+    {"oracle:budget=40,window=16,capacity=pooled", "oracle:budget=512,window=16,capacity=pooled"},
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <random>
 #include <string_view>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/record/run_fields.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/text.h"
@@ -91,6 +92,12 @@ void add_scores_and_mass(RunRecord& run, const RandomRunOptions& options, int n_
 }
 
 void add_lifetimes(RunRecord& run) {
+  if (policy_of(run.policy).plan(run.policy, run.geometry()).is_pooled()) {
+    const HeadIndex heads{0, 0, run.model.n_layers, run.model.n_kv_heads};
+    pooled_lifetimes(run.policy, {run.n_positions, run.prompt_len, run.queries()}, heads, run.scores, run.scorer.delay,
+                     run.evict_at, &run.contests);
+    return;
+  }
   for (int layer = 0; layer < run.model.n_layers; ++layer) {
     for (int head = 0; head < run.model.n_kv_heads; ++head) {
       std::vector<Contest> contests;

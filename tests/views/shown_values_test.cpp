@@ -250,6 +250,29 @@ TEST_CASE("the log of heavy hitters has who entered, who left as the least of ho
   CHECK_THAT(s.text("timeline.contest.1"), Contains("(least of 49) | 0.96 | – | "));
 }
 
+TEST_CASE("the log of a pooled budget has what the head lost, its score, and the lowest that stayed in any head") {
+  const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16,capacity=pooled"});
+  Stage<CacheTimelineView> s(run, {.layer = 1, .kv_head = 2, .q = 150});
+  s.draw();
+  const auto first =
+      std::ranges::find_if(run.contests, [](const Contest& c) { return c.layer == 1 && c.kv_head == 2; });
+  REQUIRE(first != run.contests.end());
+  CHECK(first->q == run.prompt_len);  // the prompt is dense, and most of it leaves at once
+  const auto left = std::ranges::count(run.evict_at.row(1, 2), run.prompt_len);
+  REQUIRE(left > 1);
+  CHECK_THAT(s.text("timeline.contest.0"), StartsWith("120 | " + std::to_string(first->evicted) + " \"") &&
+                                               Contains(" and " + std::to_string(left - 1) + " of lower score | " +
+                                                        format_number(first->boundary_effective, 4) + " | " +
+                                                        format_number(first->newcomer_effective, 4)));
+  CHECK(first->boundary_effective <= first->newcomer_effective);
+  RunRecord early = random_run(3, {.policy = "kvpop:budget=160,sinks=4,window=16,capacity=pooled"});
+  early.contests.clear();
+  Stage<CacheTimelineView> none(early);
+  none.draw();
+  CHECK_THAT(none.text("timeline.log_note"),
+             StartsWith("This head has lost nothing yet: all heads share 140 places a head"));
+}
+
 // W11: "other tokens had less attention" while nothing competed.
 TEST_CASE("inside a dense prefill a token is kept because nothing is compressed yet") {
   const RunRecord run = under_policy("h2o:budget=80,window=32");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/policy/policy.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
@@ -136,6 +137,8 @@ FigureData tidy(const RunRecord& run, const TimelineOptions& o, TokenSpan tokens
   return {{{"position", position}, {"born", born}, {"left_window", left}, {"evict_at", evicted}, {"state", state}}};
 }
 
+bool is_pooled(const RunRecord& run) { return policy_of(run.policy).plan(run.policy, run.geometry()).is_pooled(); }
+
 std::vector<LegendEntry> legend_entries(const RunRecord& run, const TimelineOptions& o, bool dark) {
   std::vector<LegendEntry> entries;
   for (TokenState state : {TokenState::sink, TokenState::window, TokenState::kept, TokenState::evicted}) {
@@ -146,7 +149,8 @@ std::vector<LegendEntry> legend_entries(const RunRecord& run, const TimelineOpti
                        state_colour(TokenState::unread, dark)});
   const int budget = run.policy.budget_tokens(run.n_positions);
   if (o.occupancy && budget > 0)
-    entries.push_back({LegendEntry::Mark::line, "budget", dark ? Colour{230, 230, 230} : Colour{26, 26, 26}});
+    entries.push_back({LegendEntry::Mark::line, is_pooled(run) ? "budget, mean of the heads" : "budget",
+                       dark ? Colour{230, 230, 230} : Colour{26, 26, 26}});
   return entries;
 }
 

@@ -36,7 +36,7 @@ DecisionLogTable::DecisionLogTable(const ViewServices& services)
 void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const RunRecord& run = *shown.run;
   const bool of_contests =
-      words_->log.rows == DecisionLog::Rows::contests || words_->log.rows == DecisionLog::Rows::least;
+      words_->log.rows != DecisionLog::Rows::thresholds && words_->log.rows != DecisionLog::Rows::none;
   const std::size_t n = of_contests ? run.contests.size() : run.ids.size();
   const bool outdated = !rows_.empty() && static_cast<std::size_t>(rows_.back()) >= n;
   if (!rebuild_.due({RunKey(&shown), at.layer, at.kv_head}, outdated)) return;
@@ -65,6 +65,8 @@ std::vector<DecisionLogTable::Column> DecisionLogTable::columns() const {
               {"next least", 1.8f}, {"oracle", 1.6f}};
     case DecisionLog::Rows::thresholds:
       return {{"query", 0.9f}, {"token", 2.4f}, {"decision", 6}, {"oracle", 1.5f}};
+    case DecisionLog::Rows::pool:
+      return {{"query", 1}, {"evicted", 4}, {"score", 1.8f}, {"lowest kept", 1.8f}, {"oracle", 1.6f}};
     case DecisionLog::Rows::contests:
     case DecisionLog::Rows::none:
       break;
@@ -122,6 +124,16 @@ DecisionLogTable::Row DecisionLogTable::least_row(const HeadAtQuery& head, const
        std::isnan(c.newcomer_effective) ? "–" : format_number(c.newcomer_effective, 4)}};
 }
 
+DecisionLogTable::Row DecisionLogTable::pool_row(const HeadAtQuery& head, const Contest& c) const {
+  const auto left = std::ranges::count(head.run->evict_at.row(head.layer, head.kv_head), c.q);
+  const std::string others = left > 1 ? " and " + std::to_string(left - 1) + " of lower score" : "";
+  return {c.q,
+          c.evicted,
+          c.evicted,
+          {token_name(*head.run, c.evicted) + others, format_number(c.boundary_effective, 4),
+           std::isnan(c.newcomer_effective) ? "–" : format_number(c.newcomer_effective, 4)}};
+}
+
 DecisionLogTable::Row DecisionLogTable::threshold_row(const HeadAtQuery& head, std::int32_t t) const {
   const RunRecord& run = *head.run;
   const std::int32_t q = t + head.geometry.window;
@@ -138,6 +150,7 @@ DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) 
   const std::int32_t i = rows_[static_cast<std::size_t>(index)];
   if (words_->log.rows == DecisionLog::Rows::thresholds) return threshold_row(head, i);
   const Contest& contest = head.run->contests[static_cast<std::size_t>(i)];
+  if (words_->log.rows == DecisionLog::Rows::pool) return pool_row(head, contest);
   return words_->log.rows == DecisionLog::Rows::least ? least_row(head, contest) : contest_row(*head.run, contest);
 }
 

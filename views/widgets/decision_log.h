@@ -43,6 +43,7 @@ class DecisionLogTable {
   Row row(const HeadAtQuery& head, int index) const;
   Row contest_row(const RunRecord& run, const Contest& contest) const;
   Row least_row(const HeadAtQuery& head, const Contest& contest) const;
+  Row pool_row(const HeadAtQuery& head, const Contest& contest) const;
   Row threshold_row(const HeadAtQuery& head, std::int32_t t) const;
 
   ViewServices services_;

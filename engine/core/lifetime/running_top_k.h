@@ -20,7 +20,8 @@ struct RetentionGeometry {
 
 /// One decision at the boundary. `evicted` is newcomer or boundary, or -1 while the cache is not full (boundary -1 too).
 /// Of Admission::least, where the newest need not compete with whom it drives out: `boundary` is who left, and
-/// newcomer_effective the next least, of the others that might have left; NaN if there was none.
+/// newcomer_effective the next least, of the others that might have left; NaN if there was none. Of Admission::pooled the
+/// same: the strongest of those that the head lost at q, and the least that stayed in any head (PooledTopK::Cut).
 struct Contest {
   std::int32_t q = 0;
   std::int16_t layer = 0;

@@ -48,6 +48,29 @@ std::string explain_threshold(const TokenQuestion& question) {
   return ": its score " + numbers.a + verb + " the threshold " + numbers.b + "; margin " + numbers.margin + ".";
 }
 
+/// Of Admission::pooled; the contest has what stayed, whichever of the head's tokens it names.
+std::string explain_pooled(const TokenQuestion& question) {
+  const RetentionGeometry& geometry = question.geometry;
+  const auto effective = [&](std::int32_t q) {
+    return effective_score(question.score, question.t, q, static_cast<float>(geometry.log_gamma),
+                           geometry.decay_stride);
+  };
+  if (!question.evicted) {
+    const std::string score = std::isnan(question.score) ? "" : " its score " + number_text(question.score, 3) + " is";
+    return ":" + (score.empty() ? " it is" : score) + " among the best of all heads, which share " +
+           counted(geometry.top_k, "place") + " a head in the mean.";
+  }
+  if (question.contest == nullptr || std::isnan(question.score)) return ": the pool of all heads was full.";
+  const float lowest = question.contest->newcomer_effective, own = effective(question.evict_at);
+  if (std::isnan(lowest)) return ": the pool of all heads has no place for a token that was judged.";
+  const ScorePair scores(own, lowest);
+  const bool tie = own == lowest;
+  return ": the pool of all heads was full, and its effective score " + scores.a +
+         (tie ? " only equalled " : " was below ") + scores.b + ", the lowest that stayed in any head" +
+         (tie ? "; of equals the older stays, then that of the lower layer and head."
+              : "; margin " + scores.margin + ".");
+}
+
 /// The contest in which the token left.
 bool lost_contest(const TokenQuestion& question) {
   return question.contest != nullptr && question.contest->evicted == question.t;
@@ -102,6 +125,10 @@ DecisionLog log_by_rule(const LogQuestion& question) {
       return {.rows = DecisionLog::Rows::thresholds, .note = "No token has left the window yet."};
     case Admission::least:
       return log_of_least(question, "priority");
+    case Admission::pooled:
+      return {.rows = DecisionLog::Rows::pool,
+              .note = "This head has lost nothing yet: all heads share " + counted(question.geometry.top_k, "place") +
+                      " a head in the mean, and nothing competes before the prompt ends."};
     case Admission::keep:
     case Admission::drop:
       break;
@@ -129,6 +156,7 @@ std::string comparison_text(const DecisionLog& log, double score, double thresho
 }
 
 std::string explain_by_rule(const TokenQuestion& question) {
+  if (question.plan.admission == Admission::pooled) return explain_pooled(question);
   return question.evicted ? explain_evicted(question) : explain_kept(question);
 }
 

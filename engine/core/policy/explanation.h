@@ -35,6 +35,7 @@ struct DecisionLog {
     contests,    // of the newcomer with the boundary
     least,       // one entered, that of least priority left
     thresholds,  // a score and what it was held against
+    pool,        // one of those that the head lost, and the least of all heads that stayed
   };
   Rows rows = Rows::none;
   std::string note;               // what happens, in a sentence; beside rows: what they do not show

@@ -1,14 +1,11 @@
 // The future-attention oracle at work: it has read the text once, densely, and keeps what the rest of it will look at.
 #include "engine/core/policy/policy_shared.h"
-#include "engine/core/support/error.h"
 
 namespace kvscope {
 namespace {
 
 constexpr std::string_view kMasses[] = {"mean", "sum", "rms", "max"};
 constexpr std::string_view kWeights[] = {"mass", "value", "output"};
-
-constexpr std::string_view kCapacities[] = {"head", "pooled"};
 
 constexpr ParameterInfo kParameters[] = {
     kBudgetParameter,
@@ -21,30 +18,13 @@ constexpr ParameterInfo kParameters[] = {
      "How the attention from later queries becomes one number: mean (KVpop eq. 2), sum, root mean square, maximum.",
      kMasses},
     {"weight", ParameterKind::choice, "", 0, 0, 2, "What it is multiplied by: nothing, |v|, or |W_o v|.", kWeights},
-    {"capacity", ParameterKind::choice, "", 0, 0, 1,
-     "Whose the budget is: each head's own. One for all heads is no policy's here, but a yardstick: run and what-if take "
-     "--oracle capacity=pooled.",
-     kCapacities}};
+    capacity_parameter(/*quiet=*/false)};
 
-/// Heads decide each by itself, so that none can have what another one leaves.
-RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
-  if (spec.count("capacity") != 0) {
-    throw Error(
-        {.code = ExitCode::usage,
-         .file = "policy oracle",
-         .where = "capacity",
-         .found = "pooled",
-         .expected = "head: as a policy the oracle gives each head its own budget",
-         .hint = "--oracle capacity=pooled of kvscope run, capture and what-if holds any policy against a pooled one"});
-  }
-  return budget_geometry(spec, n_positions);
-}
-
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
-  return {.source = ScoreSource::future,
-          .oracle_mass = spec.count("mass"),
-          .oracle_weight = spec.count("weight"),
-          .admission = Admission::top_k};
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  RetentionPlan plan = top_k_plan(spec, geometry, ScoreSource::future);
+  plan.oracle_mass = spec.count("mass");
+  plan.oracle_weight = spec.count("weight");
+  return plan;
 }
 
 }  // namespace
@@ -57,7 +37,7 @@ Policy oracle_policy() {
                                  "answer where there is one. Not an upper bound: greedy by one number a token.",
                    .parameters = kParameters,
                    .has_budget = true},
-          .geometry = geometry,
+          .geometry = budget_geometry,
           .plan = plan};
 }
 

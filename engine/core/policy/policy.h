@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/lifetime/lifetime_map.h"
 #include "engine/core/lifetime/lifetime_rule.h"
 #include "engine/core/policy/explanation.h"
 #include "engine/core/policy/policy_text.h"
@@ -94,6 +95,16 @@ struct HeadIndex {
   std::span<const float> thresholds = {};  // [n_layers * n_kv_heads] of a density; empty: none is known
   int flat() const { return layer * n_kv_heads + kv_head; }
 };
+/// policy_lifetimes() of all heads of a policy whose plan is_pooled(), which no head has by itself: pooled_top_k() with a cut
+/// before every query from first_query on. scores: [n_layers][n_kv_heads][tokens]; delay: tokens between a token and its
+/// score; heads: n_layers, n_kv_heads and what is known of a learned decay. Throws Error as policy_lifetimes() does.
+struct RecordedQueries {
+  int n_positions, first_query, n_queries;
+};
+void pooled_lifetimes(const PolicySpec& spec, const RecordedQueries& run, const HeadIndex& heads,
+                      const HeadSeries<float>& scores, int delay, LifetimeMap& evict_at,
+                      std::vector<Contest>* contests);
+
 /// What becomes of the tokens that leave the window of one head, evictions by attention apart. Throws std::logic_error
 /// for a plan that decides by attention, token by token.
 std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const RetentionGeometry& geometry, int head = 0);

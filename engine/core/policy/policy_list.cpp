@@ -6,6 +6,7 @@
 
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/pooled_plan.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope {
@@ -47,6 +48,46 @@ std::vector<std::uint8_t> recorded_heads(const Policy& policy, const PolicySpec&
                  .found = "heads that a head directory names",
                  .expected = "a policy whose lifetimes follow from what is recorded",
                  .hint = "decode under it"});
+  }
+}
+
+/// The plan with what is known of the heads of a recorded run. Throws Error where lifetimes do not follow from that.
+RetentionPlan recorded_plan(const PolicySpec& spec, const RetentionGeometry& geometry, const HeadIndex& head) {
+  const Policy& policy = policy_of(spec);
+  RetentionPlan plan = policy.plan(spec, geometry);
+  if (!plan.follows_from_scores()) {
+    throw Error({.file = "policy " + spec.name,
+                 .found = "a policy that decides by attention",
+                 .expected = "one whose lifetimes follow from recorded scores",
+                 .hint = "decode under it"});
+  }
+  if (policy.local_heads != nullptr) plan.local_heads = recorded_heads(policy, spec, head);
+  if (has_learned_decay(spec)) {
+    if (head.log_gamma.empty()) {
+      throw Error({.file = "policy " + spec.name,
+                   .where = "decay",
+                   .found = "learned, but no decay of each head was recorded",
+                   .expected = "a run whose gate has log_gamma, or decay=NUMBER"});
+    }
+    plan.log_gamma.assign(head.log_gamma.begin(), head.log_gamma.end());
+  }
+  if (plan.density > 0) {
+    if (head.thresholds.empty()) throw not_solved(spec);
+    plan.thresholds.assign(head.thresholds.begin(), head.thresholds.end());
+  }
+  return plan;
+}
+
+/// Throws Error unless there is a score for every token that has left the window.
+void check_scores(const PolicySpec& spec, const RetentionGeometry& geometry, std::size_t n_scores,
+                  std::int32_t n_queries) {
+  const std::int32_t n_needed = n_queries - geometry.window;  // scores 0 ... n_needed - 1 are read
+  if (n_needed > geometry.n_sink && n_scores < static_cast<std::size_t>(n_needed)) {
+    throw Error({.file = "policy " + spec.name,
+                 .where = "scores",
+                 .found = std::to_string(n_scores) + " scores",
+                 .expected = std::to_string(n_needed) + ", one for each token that has left the window",
+                 .hint = "record a run with a scorer beside the model"});
   }
 }
 
@@ -106,40 +147,32 @@ void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const f
 
 void policy_lifetimes(const PolicySpec& spec, int n_positions, const HeadIndex& head, std::span<const float> scores,
                       std::int32_t n_queries, std::span<std::int32_t> evict_at, std::vector<Contest>* contests) {
-  const Policy& policy = policy_of(spec);
-  const RetentionGeometry geometry = policy.geometry(spec, n_positions);
-  RetentionPlan plan = policy.plan(spec, geometry);
-  if (!plan.follows_from_scores()) {
+  const RetentionGeometry geometry = spec.geometry(n_positions);
+  const RetentionPlan plan = recorded_plan(spec, geometry, head);
+  if (plan.is_pooled()) {
     throw Error({.file = "policy " + spec.name,
-                 .found = "a policy that decides by attention",
-                 .expected = "one whose lifetimes follow from recorded scores",
-                 .hint = "decode under it"});
-  }
-  if (policy.local_heads != nullptr) plan.local_heads = recorded_heads(policy, spec, head);
-  if (has_learned_decay(spec)) {
-    if (head.log_gamma.empty()) {
-      throw Error({.file = "policy " + spec.name,
-                   .where = "decay",
-                   .found = "learned, but no decay of each head was recorded",
-                   .expected = "a run whose gate has log_gamma, or decay=NUMBER"});
-    }
-    plan.log_gamma.assign(head.log_gamma.begin(), head.log_gamma.end());
-  }
-  if (plan.density > 0) {
-    if (head.thresholds.empty()) throw not_solved(spec);
-    plan.thresholds.assign(head.thresholds.begin(), head.thresholds.end());
+                 .where = "capacity",
+                 .found = "pooled, by which what a head keeps depends on all others",
+                 .expected = "head, or the scores of all heads"});
   }
   const bool reads_scores = plan.source != ScoreSource::none;
-  const std::int32_t n_needed = n_queries - geometry.window;  // scores 0 ... n_needed - 1 are read
-  if (reads_scores && n_needed > geometry.n_sink && scores.size() < static_cast<std::size_t>(n_needed)) {
-    throw Error({.file = "policy " + spec.name,
-                 .where = "scores",
-                 .found = std::to_string(scores.size()) + " scores",
-                 .expected = std::to_string(n_needed) + ", one for each token that has left the window",
-                 .hint = "record a run with a scorer beside the model"});
-  }
+  if (reads_scores) check_scores(spec, geometry, scores.size(), n_queries);
   replay(*make_rule(plan, geometry, head.flat()), reads_scores, scores, geometry.n_sink, geometry.window, n_queries,
          evict_at, contests);
+}
+
+void pooled_lifetimes(const PolicySpec& spec, const RecordedQueries& run, const HeadIndex& heads,
+                      const HeadSeries<float>& scores, int delay, LifetimeMap& evict_at,
+                      std::vector<Contest>* contests) {
+  const RetentionGeometry geometry = spec.geometry(run.n_positions);
+  const RetentionPlan plan = recorded_plan(spec, geometry, heads);
+  const int n_heads = heads.n_layers * heads.n_kv_heads;
+  for (int head = 0; head < n_heads; ++head) {
+    const std::size_t known = scores.empty() ? 0 : scores.row(head / heads.n_kv_heads, head % heads.n_kv_heads).size();
+    check_scores(spec, geometry, known, run.n_queries);
+  }
+  pooled_top_k(scores, geometry_of_heads(plan, geometry, n_heads), std::min(delay, geometry.window), run.first_query,
+               run.n_queries, evict_at, contests);
 }
 
 }  // namespace kvscope

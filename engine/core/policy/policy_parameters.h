@@ -47,6 +47,22 @@ inline constexpr ParameterInfo kSeedParameter("seed", ParameterKind::count, "", 
 inline constexpr ParameterInfo kGlobalCountParameter(
     "count", ParameterKind::count, "heads", 0, 0, kMaxTokens,
     "KV heads that are global, instead of the share full. 0: by full.");
+inline constexpr std::string_view kCapacities[] = {"head", "pooled"};
+/// Of a policy that keeps the tokens of greatest score under a budget: see top_k_plan().
+constexpr ParameterInfo capacity_parameter(bool quiet = true) {
+  return {.name = "capacity",
+          .kind = ParameterKind::choice,
+          .unit = "",
+          .default_value = 0,
+          .min = 0,
+          .max = 1,
+          .definition =
+              "Whose the budget is. head: each head's own. pooled: all heads share the sum of their places, and of "
+              "all their tokens those of least score leave (docs/policies.md, Pooled budgets).",
+          .choices = kCapacities,
+          .quiet = quiet};
+}
+inline constexpr ParameterInfo kCapacityParameter = capacity_parameter();
 /// Tokens that a query reads: a number, or a share of the run.
 constexpr ParameterInfo read_parameter(double default_value, double min, std::string_view definition) {
   ParameterInfo parameter = tokens_parameter("read", default_value, min, definition);

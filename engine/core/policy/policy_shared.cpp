@@ -91,6 +91,14 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
                .hint = "raise the budget, or protect fewer"});
 }
 
+RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source) {
+  const bool pooled = spec.value("capacity") == 1 && geometry.top_k > 0;
+  return {.source = source,
+          .admission = pooled ? Admission::pooled : Admission::top_k,
+          .eviction = pooled ? "pooled-budget" : "",
+          .dense_prefill = pooled};
+}
+
 RetentionPlan threshold_plan(const PolicySpec& spec) {
   return {.source = ScoreSource::gate,
           .admission = Admission::threshold,
@@ -170,6 +178,7 @@ std::unique_ptr<LifetimeRule> make_rule(const RetentionPlan& plan, const Retenti
   if (plan.is_local(head)) return make_streaming_rule();
   switch (plan.admission) {
     case Admission::keep:
+    case Admission::pooled:  // who leaves does so between two queries
       return make_keep_all_rule();
     case Admission::drop:
       return make_streaming_rule();

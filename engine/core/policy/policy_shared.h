@@ -15,6 +15,9 @@ RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions);
 /// Throws Error unless budget > sinks + n_protected: somebody must be able to leave.
 void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_positions);
 
+/// The contest for top_k places, each head's own or, by kCapacityParameter, of all heads together. Without a place there is
+/// nothing to share.
+RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source);
 /// Admission by a gate's score and the parameters `threshold`, or kDensityParameter, and `strict`.
 RetentionPlan threshold_plan(const PolicySpec& spec);
 /// Of a policy with these, whether a parameter means anything beside a density.

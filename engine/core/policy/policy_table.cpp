@@ -110,6 +110,22 @@ constexpr std::string_view kDensitySection =
     "`threshold=` one of all heads gives the same run without them. In `--change` a density can only be left for a "
     "threshold.\n";
 
+/// What a budget is of all heads, for all policies that may share one.
+constexpr std::string_view kPooledSection =
+    "\n## Pooled budgets\n\n`capacity=pooled` gives the KV heads of a model one budget together: of all their tokens between "
+    "sinks and window as many stay as `n_heads (budget - sinks - window)`, whichever head they are of. Those of least score, decay "
+    "included, leave; of equals the older stays, then that of the lower layer, then of the lower head. A head may keep "
+    "everything, and another nothing but sinks and window. Scores of different heads are compared as they are, so a scorer must "
+    "have been trained for that, or by targets that are alike for all heads.\n\nWhat a head of the first layer keeps depends on "
+    "scores of the last. So the pool is cut to size between two queries: before query q the tokens that lose are taken out "
+    "of all heads, `evict_at = q`. A run's prompt is dense, and the first cut is before the answer's first token; in a text "
+    "that is read from its first token on (`kvscope score`, `--chunk`) a cut is before every token, or every chunk. A score that "
+    "comes only with the query at which its token leaves the window (KVpop's delayed scorers) is judged before the next "
+    "query; until then the token is seen, and its place is kept free, so that at every query behind a cut the sum over the heads is "
+    "within the pool. Pages that a head does not need any more serve the others.\n\nWith `budget = sinks + window` there "
+    "is nothing to share. `what-if` previews a pool from recorded scores. Recall and chance go by what each head keeps at a query, "
+    "few or many.\n";
+
 std::string policy_notes(const PolicyInfo& info) { return needs(info) + prefill(info); }
 
 std::string policy_document() {
@@ -131,6 +147,7 @@ std::string policy_document() {
     }
   }
   out += kDensitySection;
+  out += kPooledSection;
   return out;
 }
 

@@ -10,26 +10,26 @@ constexpr ParameterInfo kParameters[] = {
     kSinksParameter,
     kWindowParameter,
     {"admit", ParameterKind::real, "", 0, 0, 1, "Probability that a token is admitted; 0: compete for the budget."},
-    kSeedParameter};
+    kSeedParameter,
+    kCapacityParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return spec.value("admit") > 0 ? open_geometry(spec, n_positions) : budget_geometry(spec, n_positions);
 }
 
-RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {
-  RetentionPlan plan{.source = ScoreSource::random,
-                     .seed = static_cast<std::uint64_t>(spec.value("seed")),
-                     .admission = Admission::top_k};
-  if (const double admit = spec.value("admit"); admit > 0) {
-    plan.admission = Admission::threshold;
-    plan.threshold = static_cast<float>(1 - admit);
-  }
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  const double admit = spec.value("admit");
+  RetentionPlan plan = admit > 0 ? RetentionPlan{.source = ScoreSource::random,
+                                                 .admission = Admission::threshold,
+                                                 .threshold = static_cast<float>(1 - admit)}
+                                 : top_k_plan(spec, geometry, ScoreSource::random);
+  plan.seed = static_cast<std::uint64_t>(spec.value("seed"));
   return plan;
 }
 
 /// Who is admitted by chance competes for nothing.
 bool uses(const PolicySpec& spec, std::string_view parameter) {
-  return spec.value("admit") == 0 || parameter != "budget";
+  return spec.value("admit") == 0 || (parameter != "budget" && parameter != "capacity");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ enum class Admission : std::uint8_t {
   drop,       // it goes
   threshold,  // it stays if its score reaches the threshold
   top_k,      // it competes for top_k places by its decayed score (KVpop eq. 4, 5)
+  pooled,     // the same for the places of all heads together, between two queries (PooledTopK)
   least,  // every token enters; over the budget, that of least priority leaves, which the eviction method keeps. The
           // query has still seen it, so evict_at is the next position
 };
@@ -55,8 +56,8 @@ struct RetentionPlan {
   /// Of Admission::top_k under a learned decay, what stands for the geometry's log_gamma, [n_layers * n_kv_heads] <= 0;
   /// empty: the geometry's. Filled where the model is known.
   std::vector<float> log_gamma;
-  /// Who watches attention and evicts by it: a name in engine/decode/eviction/method_list.cpp, which reads its own
-  /// parameters from the spec; empty: nobody.
+  /// Who evicts between two queries, by attention or of a pool: a name in engine/decode/eviction/method_list.cpp, which
+  /// reads its own parameters from the spec; empty: nobody.
   std::string_view eviction;
   int protect = 0;  // of Admission::least: newest tokens that never leave
   Selection selection;
@@ -72,8 +73,10 @@ struct RetentionPlan {
   }
   bool is_local(int head) const { return !local_heads.empty() && local_heads[static_cast<std::size_t>(head)] != 0; }
   /// Lifetimes follow from the scores of tokens alone, so that a recorded run can be asked what if.
-  bool follows_from_scores() const { return eviction.empty(); }
-  bool keeps_everything() const { return admission == Admission::keep && local_heads.empty() && follows_from_scores(); }
+  bool follows_from_scores() const { return eviction.empty() || is_pooled(); }
+  /// What a head keeps depends on what the others have: a head by itself has no lifetimes.
+  bool is_pooled() const { return admission == Admission::pooled; }
+  bool keeps_everything() const { return admission == Admission::keep && local_heads.empty() && eviction.empty(); }
   /// Every head comes to hold as many tokens as geometry allows, and no more.
   bool has_fixed_budget() const {
     return admission == Admission::least ||

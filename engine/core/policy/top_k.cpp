@@ -4,11 +4,11 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter, kWindowParameter, kDecayParameter,
-                                         kStrideParameter};
+constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,  kWindowParameter,
+                                         kDecayParameter,  kStrideParameter, kCapacityParameter};
 
-RetentionPlan plan(const PolicySpec&, const RetentionGeometry&) {
-  return {.source = ScoreSource::gate, .admission = Admission::top_k};
+RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
+  return top_k_plan(spec, geometry, ScoreSource::gate);
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ std::string explain_token(const RunRecord& run, int layer, int kv_head, std::int
   }
   const std::vector<std::int32_t>& row = run.evict_at.row(layer, kv_head);
   const std::int32_t evict_at = static_cast<std::size_t>(t) < row.size() ? row[t] : kUndecided;
-  const RetentionGeometry geometry = run.geometry();
+  const RetentionGeometry geometry = run.geometry(layer, kv_head);
   const Question question{run, layer, kv_head, t, q, geometry, evict_at};
   switch (token_state(run, geometry, q, t, evict_at)) {
     case TokenState::undecided:

@@ -49,9 +49,15 @@ void check_window(const RunRecord& run, int window) {
       "decode again with the new window");
 }
 
-/// Throws unless a head has a score for every token that competes before query n_queries.
-void check_scores(const std::vector<float>& scores, int n_queries, const RetentionGeometry& geometry) {
-  for (int t = geometry.n_sink; t < n_queries - geometry.window; ++t) {
+const std::vector<float>& scores_of(const RunRecord& run, int head) {
+  static const std::vector<float> none;
+  return run.scores.empty() ? none : run.scores.row(head / run.model.n_kv_heads, head % run.model.n_kv_heads);
+}
+
+/// Throws unless a head has a score for every token that competes before the run's end.
+void check_scores(const RunRecord& run, int head, const RetentionGeometry& geometry) {
+  const std::vector<float>& scores = scores_of(run, head);
+  for (int t = geometry.n_sink; t < run.queries() - geometry.window; ++t) {
     if (t < static_cast<int>(scores.size()) && !std::isnan(scores[t])) continue;
     refuse("what-if", "scores", "the run has no recorded score for token " + std::to_string(t),
            "a score for every token that left the window", "run again with a scorer beside the model");
@@ -77,6 +83,30 @@ std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, c
   return solve_density(plan, geometry, scores, run.prompt_len, recorded_delay(run).value_or(0));
 }
 
+/// Lifetimes and contests of `result`, each head by itself.
+void preview_of_heads(const RunRecord& run, const PolicySpec& spec, RunRecord& result) {
+  for (int layer = 0; layer < run.model.n_layers; ++layer) {
+    for (int head = 0; head < run.model.n_kv_heads; ++head) {
+      std::vector<Contest> contests;
+      const HeadIndex of_model{layer, head, run.model.n_layers, run.model.n_kv_heads, run.log_gamma, result.thresholds};
+      policy_lifetimes(spec, run.n_positions, of_model, scores_of(run, of_model.flat()), run.queries(),
+                       result.evict_at.row(layer, head), &contests);
+      for (Contest& contest : contests) {
+        contest.layer = static_cast<std::int16_t>(layer);
+        contest.kv_head = static_cast<std::int16_t>(head);
+      }
+      result.contests.insert(result.contests.end(), contests.begin(), contests.end());
+    }
+  }
+}
+
+/// The same of a budget that all heads share; the prompt is dense, as that of a run would be.
+void preview_of_pool(const RunRecord& run, const PolicySpec& spec, RunRecord& result) {
+  const HeadIndex heads{0, 0, run.model.n_layers, run.model.n_kv_heads, run.log_gamma};
+  pooled_lifetimes(spec, {run.n_positions, run.prompt_len, run.queries()}, heads, run.scores,
+                   recorded_delay(run).value_or(0), result.evict_at, &result.contests);
+}
+
 }  // namespace
 
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
@@ -85,8 +115,8 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
   const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
   if (needs_scores) check_gate(run, spec);
   if (needs_scores) check_window(run, geometry.window);
-  const int n_queries = run.queries();
-  const std::vector<float> none;
+  for (int head = 0; needs_scores && head < run.model.n_layers * run.model.n_kv_heads; ++head)
+    check_scores(run, head, geometry);
 
   RunRecord result = run;
   result.policy = spec;
@@ -96,19 +126,10 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
   result.thresholds = thresholds_of(run, spec, geometry);
   result.evict_at = LifetimeMap(run.model.n_layers, run.model.n_kv_heads);
   result.evict_at.resize(run.ids.size(), kUndecided);
-  for (int layer = 0; layer < run.model.n_layers; ++layer) {
-    for (int head = 0; head < run.model.n_kv_heads; ++head) {
-      const std::vector<float>& scores = run.scores.empty() ? none : run.scores.row(layer, head);
-      if (needs_scores) check_scores(scores, n_queries, geometry);
-      std::vector<Contest> contests;
-      const HeadIndex of_model{layer, head, run.model.n_layers, run.model.n_kv_heads, run.log_gamma, result.thresholds};
-      policy_lifetimes(spec, run.n_positions, of_model, scores, n_queries, result.evict_at.row(layer, head), &contests);
-      for (Contest& contest : contests) {
-        contest.layer = static_cast<std::int16_t>(layer);
-        contest.kv_head = static_cast<std::int16_t>(head);
-      }
-      result.contests.insert(result.contests.end(), contests.begin(), contests.end());
-    }
+  if (policy_of(spec).plan(spec, geometry).is_pooled()) {
+    preview_of_pool(run, spec, result);
+  } else {
+    preview_of_heads(run, spec, result);
   }
   const Policy& policy = policy_of(spec);
   result.local_heads.clear();

@@ -10,6 +10,8 @@ namespace kvscope {
 /// What was not written of it is as the run had it, where the run's policy has the same name (policy_after()): a trace does
 /// not know what its gate would say.
 ///
+/// A pooled budget is previewed as a run has it: the prompt dense, a cut before every query behind it.
+///
 /// A density that is not the run's own is solved on the prompt's recorded scores, where a run
 /// solves it on those that it has under it.
 ///

@@ -272,7 +272,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::contest_kv_head, "contests/kv_head", Type::i16, kPerContest, "", "KV head"},
   {Dataset::contest_newcomer, "contests/newcomer", Type::i32, kPerContest, "position", "token that leaves the window"},
   {Dataset::contest_boundary, "contests/boundary", Type::i32, kPerContest, "position", "weakest kept token; -1 while the cache is not full"},
-  {Dataset::contest_newcomer_effective, "contests/newcomer_effective", Type::f32, kPerContest, "", "the newcomer's score as compared at q, decay included; where the policy evicts whom the queries attended to least (TOVA, H2O): the least measure of the others that might have left, NaN without one (version 4 on; the newcomer's before it)"},
+  {Dataset::contest_newcomer_effective, "contests/newcomer_effective", Type::f32, kPerContest, "", "the newcomer's score as compared at q, decay included; where the policy evicts whom the queries attended to least (TOVA, H2O): the least measure of the others that might have left, NaN without one (version 4 on; the newcomer's before it); of a pooled budget: the lowest score that stayed in any head"},
   {Dataset::contest_boundary_effective, "contests/boundary_effective", Type::f32, kPerContest, "", "the boundary's score as compared at q"},
   {Dataset::contest_evicted, "contests/evicted", Type::i32, kPerContest, "position", "newcomer, boundary or -1"},
   // reads: one row a query of a head whose policy reads selected pages of 16 slots; q ascends within a run's head

@@ -125,6 +125,8 @@ kernels::RetainRule ActivePolicy::rule() const {
   switch (plan_.admission) {
     case Admission::keep:  // of a hybrid: a threshold that all scores reach, or none
       return treats_heads_apart() ? kernels::RetainRule::threshold : kernels::RetainRule::keep_all;
+    case Admission::pooled:  // the method evicts
+      return kernels::RetainRule::keep_all;
     case Admission::drop:
       return kernels::RetainRule::window;
     case Admission::threshold:

@@ -62,8 +62,11 @@ class ActivePolicy {
   int forced_chunk() const { return forced_chunk_; }
   /// Whether what is decided within a chunk takes effect at its end.
   bool defers() const { return forced_chunk_ > 1; }
-  /// Whether the prompt's queries see all of it, so that nothing is decided before its end.
-  bool prefills_densely() const { return plan_.dense_prefill || rule() == kernels::RetainRule::keep_all; }
+  /// Whether the prompt's queries see all of it, so that nothing is decided before its end, and nobody asks for its scores:
+  /// tokens that compete for a pool afterwards have to be scored.
+  bool prefills_densely() const {
+    return !plan_.is_pooled() && (plan_.dense_prefill || rule() == kernels::RetainRule::keep_all);
+  }
   /// Whether the prompt must pass token by token: what leaves depends on the attention of every query.
   bool prefills_by_steps() const { return plan_.admission == Admission::least && !plan_.dense_prefill; }
 

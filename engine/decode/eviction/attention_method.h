@@ -1,6 +1,6 @@
 #pragma once
-// A method that watches the attention of a sequence and acts on its cache: evicts, or chooses what is read. Includes
-// LibTorch.
+// A method that watches the attention of a sequence, or the scores of all its heads, and acts on its cache: evicts, or
+// chooses what is read. Includes LibTorch.
 
 #include <memory>
 #include <vector>
@@ -44,6 +44,8 @@ class AttentionMethod {
   virtual void observe_attention(int /*layer*/, const at::Tensor& /*q*/, const at::Tensor& /*k*/,
                                  const at::Tensor& /*lse*/, std::int64_t /*first*/) {}
   virtual bool reads_prompt_attention() const { return false; }
+  /// Of a prompt whose tokens are scored: [n_kv_heads, n] on the host, column i of token first + i; below 0 it is nobody's.
+  virtual void observe_scores(int /*layer*/, const at::Tensor& /*scores*/, std::int64_t /*first*/) {}
   /// The prompt has passed: what is to leave leaves. facts here and below: null to note nothing.
   virtual void after_prompt(int /*prompt_len*/, StepFacts* /*facts*/) {}
 
@@ -56,6 +58,12 @@ class AttentionMethod {
   virtual void end_step(kernels::Place) {}
 
   // Between two steps, on the host.
+  /// The step at `position` is over; decisions, and scores of token `position` - delay: [n_layers * n_kv_heads].
+  virtual void observe_step(std::int32_t /*position*/, const kernels::RetainDecision* /*decisions*/,
+                            const float* /*scores*/) {}
+  /// The query at position n_tokens comes next, and those of its chunk, but not that of a prompt that is dense: what they
+  /// are not to see leaves. Nobody comes behind a run's last token.
+  virtual void before_queries(int /*n_tokens*/, StepFacts* /*facts*/) {}
   /// What query q did, beside lifetimes.
   virtual void gather(std::int32_t /*q*/, StepFacts&) const {}
   /// The answer has grown to n_tokens: what is to leave leaves.

@@ -12,6 +12,7 @@ Method make_h2o(SequenceState& state);
 Method make_snapkv(SequenceState& state);
 Method make_expected_attention(SequenceState& state);
 Method make_pool(SequenceState& state);
+Method make_pooled_budget(SequenceState& state);
 Method make_page_selection(SequenceState& state);
 
 namespace {
@@ -20,11 +21,9 @@ struct Entry {
   std::string_view name;  // RetentionPlan::eviction
   Method (*make)(SequenceState& state);
 };
-constexpr Entry kMethods[] = {{"tova", make_tova},
-                              {"h2o", make_h2o},
-                              {"snapkv", make_snapkv},
-                              {"expected-attention", make_expected_attention},
-                              {"pool", make_pool}};
+constexpr Entry kMethods[] = {{"tova", make_tova},     {"h2o", make_h2o},
+                              {"snapkv", make_snapkv}, {"expected-attention", make_expected_attention},
+                              {"pool", make_pool},     {"pooled-budget", make_pooled_budget}};
 
 Method make_eviction(SequenceState& state, std::string_view name) {
   for (const Entry& entry : kMethods) {

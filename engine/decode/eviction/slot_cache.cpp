@@ -53,7 +53,14 @@ bool SlotCache::map_pages(int layer, int kv_head, int slots) {
   const int wanted = pages_for(std::min(slots, max_slots_));
   if (wanted <= pages) return false;
   std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + index(layer, kv_head) * max_pages_;
-  while (pages < wanted) table[pages++] = static_cast<std::int32_t>(pages_used_++);
+  while (pages < wanted) {
+    if (free_pages_.empty()) {
+      table[pages++] = static_cast<std::int32_t>(pages_used_++);
+    } else {
+      table[pages++] = free_pages_.back();
+      free_pages_.pop_back();
+    }
+  }
   return true;
 }
 
@@ -176,6 +183,47 @@ SlotCache SlotCache::only(const std::vector<std::vector<std::int32_t>>& keep, in
   return out;
 }
 
+std::vector<SlotCache::Move> SlotCache::remove(std::vector<std::vector<std::int32_t>> slots) {
+  std::vector<Move> moves;
+  std::vector<std::int64_t> rows_from, rows_to, cells_from, cells_to, vacated;
+  const auto cell = [&](std::size_t head, std::int32_t slot) {
+    return static_cast<std::int64_t>(head) * max_pages_ * kPageSize + slot;
+  };
+  for (std::size_t head = 0; head < slots.size(); ++head) {
+    std::vector<std::int32_t>& gone = slots[head];
+    if (gone.empty()) continue;
+    std::sort(gone.begin(), gone.end());
+    const std::int32_t before = n_slots_host_[head], after = before - static_cast<std::int32_t>(gone.size());
+    auto hole = gone.begin();
+    for (std::int32_t slot = after; slot < before; ++slot) {
+      vacated.push_back(cell(head, slot));
+      if (std::binary_search(gone.begin(), gone.end(), slot)) continue;
+      moves.push_back({head, slot, *hole});
+      rows_from.push_back(pool_row(head, slot)), rows_to.push_back(pool_row(head, *hole));
+      cells_from.push_back(cell(head, slot)), cells_to.push_back(cell(head, *hole));
+      ++hole;
+    }
+    n_slots_host_[head] = after;
+    // Not the page of its next token: it would be asked for again at once.
+    const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + head * max_pages_;
+    for (std::int32_t& pages = pages_of_head_[head]; pages > pages_for(after + 1);)
+      free_pages_.push_back(table[--pages]);
+  }
+  const auto there = [&](const std::vector<std::int64_t>& values) {
+    return at::tensor(at::ArrayRef<std::int64_t>(values), at::kLong).to(k_pool_.device());
+  };
+  if (!moves.empty()) {
+    const at::Tensor from = there(rows_from), to = there(rows_to), of = there(cells_from), into = there(cells_to);
+    for (at::Tensor pool : {k_pool_.view({-1, head_dim_}), v_pool_.view({-1, head_dim_})})
+      pool.index_copy_(0, to, pool.index_select(0, from));
+    for (at::Tensor cells : {slot_position_.view({-1}), slot_priority_.view({-1})})
+      cells.index_copy_(0, into, cells.index_select(0, of));
+  }
+  if (!vacated.empty()) slot_position_.view({-1}).index_fill_(0, there(vacated), -1);
+  n_slots_.view({-1}).copy_(at::tensor(at::ArrayRef<std::int32_t>(n_slots_host_), at::kInt));
+  return moves;
+}
+
 std::int64_t SlotCache::pool_row(std::size_t head, std::int32_t slot) const {
   const std::int32_t* table = page_table_host_.data_ptr<std::int32_t>() + head * max_pages_;
   return static_cast<std::int64_t>(table[slot / kPageSize]) * kPageSize + slot % kPageSize;
@@ -191,7 +239,8 @@ std::vector<std::int32_t> SlotCache::positions(int layer, int kv_head) const {
 }
 
 std::int64_t SlotCache::bytes() const {
-  return 2 * pages_used_ * kPageSize * head_dim_ * static_cast<std::int64_t>(k_pool_.element_size());
+  const std::int64_t pages = pages_used_ - static_cast<std::int64_t>(free_pages_.size());
+  return 2 * pages * kPageSize * head_dim_ * static_cast<std::int64_t>(k_pool_.element_size());
 }
 
 std::int64_t SlotCache::pool_bytes() const { return static_cast<std::int64_t>(k_pool_.nbytes() + v_pool_.nbytes()); }

@@ -51,6 +51,15 @@ class SlotCache {
   /// when this cache goes.
   SlotCache only(const std::vector<std::vector<std::int32_t>>& keep, int max_slots, bool reserve) const;
 
+  /// Takes the tokens in the given slots out, [n_layers * n_kv_heads][any order]: what a head held last moves into their
+  /// slots, so that it holds slots 0 ... n - 1 again, and pages that this leaves empty are for any head. Costs what moves,
+  /// not what stays; memory of the device is only() what gives it back. Returns the moves.
+  struct Move {
+    std::size_t head;
+    std::int32_t from, to;
+  };
+  std::vector<Move> remove(std::vector<std::vector<std::int32_t>> slots);
+
   /// Raw scores of a layer's slots, [n_kv_heads, max_slots rounded up to pages]; to be filled by a prefill.
   at::Tensor slot_priority(int layer) const { return slot_priority_[layer]; }
 
@@ -78,7 +87,8 @@ class SlotCache {
   std::int64_t page_stride(int layer, int n) const;
 
   int n_layers_, n_kv_heads_, head_dim_, max_slots_, max_pages_;
-  std::int64_t pages_used_ = 0;
+  std::int64_t pages_used_ = 0;  // of the pool, those that came back included
+  std::vector<std::int32_t> free_pages_;
   at::Tensor k_pool_, v_pool_;  // [n_pages, kPageSize, head_dim]
   at::Tensor page_table_;       // [n_layers, n_kv_heads, max_pages] int32
   at::Tensor page_table_host_;  // the same on the CPU, where pages are given out
