@@ -113,7 +113,7 @@ void Session::start(RunRequest request, RunList::Place place) {
   const RunRecord record = start_record(*engine_.model(), request);
   runs_.begin(record, place);
   engine_.begin_run(request, record);
-  if (place == RunList::Place::a) selection_.token = -1, selection_.q.reset();
+  if (place == RunList::Place::a) views::start_over(selection_);
   update_shown();
 }
 
