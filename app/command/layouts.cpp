@@ -22,7 +22,7 @@ bool has(const std::vector<views::View*>& row, std::string_view view) {
 std::span<const LayoutPreset> layout_presets() {
   static const LayoutPreset kLayouts[] = {
       {"explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
-      {"compare", "Layout: compare A and B", "F6", true, true, true, {"layer_head_map", "comparison", "run_curves"}},
+      {"compare", "Layout: compare A and B", "F7", true, true, true, {"layer_head_map", "comparison", "run_curves"}},
       {"paper",
        "Layout: figures, as large as they go",
        "F8",

@@ -87,7 +87,7 @@ std::vector<Obstacle> obstacles(const Session& session, RunKind kind) {
   if (kind == RunKind::replay_as_b && !session.shown_b()) return {{.text = "There is no run B."}};
   std::vector<Obstacle> list;
   const RunQuestion asked = question(session, kind);
-  if (kind == RunKind::start && session.parameters().prompt.empty() && asked.prompt_tokens != 0)
+  if (kind == RunKind::start && session.next_run().asked().empty() && asked.prompt_tokens != 0)
     list.push_back({.text = "There is no prompt.", .remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}}});
   for (const RunProblem& problem : run_problems(asked)) list.push_back(of_problem(session, kind, asked, problem));
   return list;

@@ -35,7 +35,7 @@ Session::Session(Options options)
                    [this](RunAssembler::Snapshot snapshot) {
                      const int a_before = a() ? a()->id : 0;
                      if (runs_.grow(std::move(snapshot))) preview_.clear();
-                     if (a() && a()->id != a_before) selection_.token = -1, selection_.q.reset();
+                     if (a() && a()->id != a_before) views::start_over(selection_);
                      if (a() && a()->id == runs_.newest_begun()) preview_.follow(a()->run);
                      update_shown();
                    },

@@ -276,6 +276,21 @@ TEST_CASE("Scrubbing takes the part that is shown along, unless a person has loo
   CHECK(selection.q == 999);
 }
 
+TEST_CASE("Another run is shown whole, whatever part of the one before was") {
+  Selection selection{.layer = 1, .token = 5, .q = 7, .view = {10, 20}, .rows = {3, 30}, .brush = {4, 9}};
+  selection.find = "the";
+  selection.play.on = true;
+  start_over(selection);
+  CHECK(shown_span(selection, 50) == TokenSpan{0, 50});
+  CHECK(shown_rows(selection, 50) == TokenSpan{0, 50});
+  CHECK(selection.brush.empty());
+  CHECK_FALSE(selection.q.has_value());
+  CHECK_FALSE(selection.play.on);
+  CHECK(selection.token == -1);
+  CHECK(selection.layer == 1);
+  CHECK(selection.find == "the");
+}
+
 TEST_CASE("Playing goes on at its speed, ends at the end of what is shown, or begins there again") {
   const RunRecord run = run_of(1000);
   Selection selection;

@@ -13,6 +13,13 @@ Cursor cursor(const Selection& selection, const RunRecord& run) {
           .q = std::clamp(selection.q.value_or(last), 0, last)};
 }
 
+void start_over(Selection& selection) {
+  selection.token = selection.hovered_token = -1;
+  selection.q.reset();
+  selection.view = selection.rows = selection.brush = {};
+  selection.at_edge = selection.play.on = false;
+}
+
 TokenSpan shown_span(const Selection& selection, int n) {
   if (!selection.view.empty() && selection.at_edge) return clamp_span({n - selection.view.size(), n}, n);
   return clamp_span(selection.view, n);

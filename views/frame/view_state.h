@@ -41,6 +41,8 @@ struct Selection {
   Playback play;
 };
 
+/// For another run: no token, no range and no position of the one before.
+void start_over(Selection& selection);
 /// The part of a run of `n` tokens that is shown: never empty.
 TokenSpan shown_span(const Selection& selection, int n);
 /// The same of the timeline's axis of tokens.

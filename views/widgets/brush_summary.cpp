@@ -30,7 +30,7 @@ const std::string& BrushSummary::line(const ViewContext& context) {
   } else {
     line_ += std::to_string(in_head) + " of " + std::to_string(n) + " in the cache, " +
              format_number(static_cast<double>(in_all) / n / run.evict_at.n_layers(), 3) + " of " +
-             std::to_string(run.evict_at.n_kv_heads()) + " heads in the mean of all layers";
+             std::to_string(run.evict_at.n_kv_heads()) + " heads over all layers";
   }
   rebuild_.done();
   return line_;

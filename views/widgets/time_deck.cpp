@@ -68,6 +68,9 @@ void TimeDeck::draw(ViewContext& context, float height) {
   }
   draw_hit_marks(*services_.theme, context.hits, {0, n}, {map.min.x, map.min.y + theme.px(1)},
                  {map.max.x, map.min.y + theme.px(8)});
+  const float line = ImGui::GetTextLineHeight();
+  tokens_per_pixel_mark(services_, "timeline.deck_tokens_per_pixel", {0, n}, map.width(),
+                        {map.max.x - theme.px(3), map.max.y - line - theme.px(3)});
   draw_playhead(context, map);
 }
 
@@ -167,8 +170,6 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
     const float x = std::floor(map.x(run.prompt_len));
     ImGui::GetWindowDrawList()->AddLine({x, map.min.y}, {x, map.max.y}, to_imgui(services_.theme->palette.muted));
   }
-  tokens_per_pixel_mark(services_, "timeline.deck_tokens_per_pixel", {0, map.n}, map.width(),
-                        {map.max.x - services_.theme->px(3), map.min.y + services_.theme->px(3)});
 }
 
 /// Where the policy was changed.
