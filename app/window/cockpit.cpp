@@ -6,8 +6,8 @@
 #include <string>
 
 #include "app/command/layouts.h"
-#include "app/window/view_title.h"
 #include "app/window/keyboard_focus.h"
+#include "app/window/view_title.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 

@@ -67,7 +67,8 @@ struct ReadField {
     if (!object.has(name)) return;
     const nlohmann::json& list = object.raw()[std::string(name)];
     for (const auto& item : list.is_array() ? list : nlohmann::json::array({nullptr})) {
-      if (!item.is_string()) throw Error({.file = object.file(), .where = std::string(name), .found = "no list of texts"});
+      if (!item.is_string())
+        throw Error({.file = object.file(), .where = std::string(name), .found = "no list of texts"});
       values.push_back(item.get<std::string>());
     }
   }

@@ -46,6 +46,8 @@ void read_parameters(const JsonObject& object, WorkspaceState& state) {
   const JsonObject json(object.raw()["parameters"], object.file(), "parameters.");
   state.prompt = std::make_shared<const std::string>(json.text_or("prompt", ""));
   visit_fields(state.parameters, ReadField{json});
+  if (std::ranges::count(state.parameters.stop, "") > 0)
+    throw Error({.file = json.file(), .where = "parameters.stop", .found = "an empty text"});
   if (json.has("policy")) state.parameters.policy = PolicySpec::parse(json.text("policy"));
   if (!json.has("sampling")) return;
   const JsonObject sampling(json.raw()["sampling"], json.file(), "parameters.sampling.");

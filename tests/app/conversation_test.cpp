@@ -11,6 +11,7 @@
 #include "app/session/answer.h"
 #include "app/session/session.h"
 #include "app/session/stop_lines.h"
+#include "app/workspace/workspace_state.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "tests/app/process.h"
@@ -210,17 +211,25 @@ TEST_CASE("Chat and stop texts are in what the next start takes up; what is no c
   const Conversation chat{"Be kind.", {{"user", "a\nb"}, {"assistant", "\"c\""}}, true};
   session.next_run().set_chat(chat);
   session.next_run().set_stop({"\n\n", "END"});
-  const json saved = session.to_json();
+  Layout layout;
+  Appearance appearance;
+  const json saved = to_json(capture_state(session, layout, appearance));
+  const auto restore = [&](const json& state) {
+    apply_state(state_from_json(state, "workspace.json"), session, layout, appearance);
+  };
   session.next_run().set_chat({});
   session.next_run().set_stop({});
-  session.restore(saved, "session.json");
+  restore(saved);
   CHECK(fixture.chat() == chat);
   CHECK(session.parameters().stop == std::vector<std::string>{"\n\n", "END"});
   CHECK(session.next_run().request().stop.size() == 2);
 
   json wrong = saved;
-  wrong["chat"]["turns"][0]["role"] = "nobody";
-  CHECK_THROWS_AS(session.restore(wrong, "session.json"), Error);
+  wrong["parameters"]["conversation"]["turns"][0]["role"] = "nobody";
+  CHECK_THROWS_AS(restore(wrong), Error);
+  wrong = saved;
+  wrong["parameters"]["stop"] = {""};
+  CHECK_THROWS_AS(restore(wrong), Error);
   CHECK(fixture.chat() == chat);
   CHECK_THROWS_AS(session.next_run().set_stop({""}), Error);
 }
