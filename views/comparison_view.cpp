@@ -92,7 +92,8 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
   }
   for (const std::string* cell : {&row.a, &row.b}) {
     ImGui::TableNextColumn();
-    wrapped_text_in(row.differs() ? p.text : p.muted, *cell);
+    const Colour colour = row.differs() ? p.text : p.muted;
+    row.definition.empty() ? wrapped_text_in(colour, *cell) : text_in(colour, *cell);  // numbers stay in one piece
   }
   ImGui::TableNextColumn();
   text_in(row.differs() ? p.accent : p.muted, row.difference);

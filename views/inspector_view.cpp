@@ -122,7 +122,7 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
                                                      std::to_string(n_layers * n_heads) + " heads";
   text_in(theme.palette.text, retained);
   services_.items->add_text("inspector.retained", last_item(), retained);
-  text_in(theme.palette.muted, "every layer (down) and KV head (across); a click goes there");
+  wrapped_text_in(theme.palette.muted, "every layer (down) and KV head (across); a click goes there");
   const float cell = std::clamp(theme.px(150) / static_cast<float>(n_layers), theme.px(3), theme.px(14));
   const float wide = std::clamp(theme.px(220) / static_cast<float>(n_heads), cell, theme.px(28));
   const ImVec2 a = ImGui::GetCursorScreenPos(),

@@ -32,7 +32,8 @@ struct TextField {
 /// Layout and Appearance are kept and undone; what stands here passes.
 struct UiState : Layout, Appearance {
   bool palette = false, help = false;
-  bool models = false;  // the list of models and gates is asked for
+  bool frame_times = false;  // how long frames take is shown
+  bool models = false;       // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
   std::optional<TextField> find, go_to;
   std::string figure_size;              // of the figure that is about to be exported, in words; empty: not measured

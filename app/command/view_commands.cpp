@@ -138,6 +138,7 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("focus.previous", "Controls by keys: previous part", "Shift+Tab Shift+F6",
       [&ui] { ui.keyboard = true, ui.focus_step = -1; });
   add("focus.leave", "Arrows and space back to the views", "", [&ui] { ui.keyboard = false; });
+  add("view.frame_times", "Show or hide how long frames take", "F3", [&ui] { ui.frame_times = !ui.frame_times; });
   add("palette.open", "All commands", "Ctrl+K Ctrl+Shift+P", [&ui] { ui.palette = !ui.palette; });
   add("help.keys", "Keys", "Shift+/ F1", [&ui] { ui.help = !ui.help; });
 }

@@ -19,7 +19,8 @@ NextRun::NextRun(Revision& revision, Worker& background)
 
 Parameters NextRun::defaults() {
   Parameters parameters;
-  parameters.policy = PolicySpec::parse("kvpop:keep=25%");
+  // Of the first prompt, 168 tokens and an answer, a quarter would be sinks and window alone: nothing would compete.
+  parameters.policy = PolicySpec::parse("kvpop:keep=50%");
   return parameters;
 }
 

@@ -84,6 +84,7 @@ nlohmann::json Session::state() const {
           {"gate", used_gate() ? json(used_gate()->gate.name) : json()},
           {"running", run_in_progress()},
           {"runs", runs},
+          {"removed", removed_runs()},
           {"a", shown_json(shown_a(), a() ? a()->id : 0)},
           {"b", shown_json(shown_b(), b() ? b()->id : 0)},
           {"divergence", divergence()},

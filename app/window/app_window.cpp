@@ -27,7 +27,6 @@ namespace {
 
 constexpr double kIdleWait = 0.5;  // seconds; nothing is drawn in between unless something happens
 constexpr double kFrameTime = 1.0 / 60;
-constexpr int kFramesAfterInput = 3;  // ImGui settles within three
 // Frames that no hand asked for, while a model is read or decodes, take a fifth of one core at most. A software rasteriser
 // needs 30 ms of both cores for one: at 60 a second SmolLM2 took 34 ms a token on two cores, where without a window it takes 15.
 constexpr double kUntouched = 0.3, kRestPerWork = 4, kLongestInterval = 0.25;  // seconds, ratio, seconds
@@ -138,6 +137,7 @@ int AppWindow::run() {
   catch_interrupts();
   while (!ui_.quit && !glfwWindowShouldClose(window_.handle()) && !interrupted()) {
     wait();
+    frame_times_.start();
     take_input();
     workspace_.undo().observe();
     if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
@@ -151,6 +151,7 @@ int AppWindow::run() {
       draw_frame();
     }
     requests_.serve();
+    frame_times_.pause();
   }
   glfwHideWindow(window_.handle());
   workspace_.finish();
@@ -308,11 +309,13 @@ void AppWindow::draw_frame() {
   context.selection = &session_.selection();
   context.command = [this](const std::string& id) { panel_.run(id); };
   cockpit_.draw(panel_, context, views_, *time_deck_);
+  draw_frame_times(panel_, frame_times_);
   workspace_.undo().observe();
   if (!button_down_) workspace_.undo().set_gesture(0);
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
   ImGui::Render();
   text_->end_frame();
+  frame_times_.frame();  // what follows is the rasteriser's
   const auto& background = theme_.palette.background;
   window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
@@ -321,6 +324,7 @@ void AppWindow::draw_frame() {
   glfwSwapBuffers(window_.handle());
   last_frame_ = std::chrono::steady_clock::now();
   frame_cpu_ = cpu_seconds() - cpu_before;
+  frame_times_.start();
 }
 
 // Between two frames: characters that were seen, and have come, are added to the fonts.
@@ -375,59 +379,6 @@ void AppWindow::start_work() {
     panel_.run("file.open", {{"path", options_.open}});
     session_.engine().start();
   }
-}
-
-nlohmann::json AppWindow::state() const {
-  nlohmann::json state = session_.state();
-  state["frame"] = frame_;
-  state["workspace"] = workspace_.state();
-  state["ui"] = {{"palette", ui_.palette},
-                 {"help", ui_.help},
-                 {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
-                 {"maximised", ui_.maximised},
-                 {"main_row", ui_.main_row},
-                 {"left", ui_.left},
-                 {"right", ui_.right},
-                 {"bottom", ui_.bottom},
-                 {"log", ui_.log},
-                 {"dark", ui_.dark},
-                 {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
-                 {"zoom", ui_.zoom},
-                 {"text_input", ImGui::GetIO().WantTextInput}};
-  return state;
-}
-
-Requests::Host AppWindow::request_host() {
-  Requests::Host host;
-  host.execute = [this](const std::string& id, const nlohmann::json& args) {
-    last_touch_ = std::chrono::steady_clock::now();
-    frames_due_ = kFramesAfterInput;
-    return commands_.execute(id, args);
-  };
-  host.state = [this] { return state(); };
-  host.item = [this](const std::string& id) -> nlohmann::json {
-    const auto rect = items_.find(id);
-    return rect ? nlohmann::json{rect->x, rect->y, rect->w, rect->h} : nlohmann::json();
-  };
-  host.text = [this](const std::string& id) -> nlohmann::json {
-    const auto text = items_.text(id);
-    return text ? nlohmann::json(*text) : nlohmann::json();
-  };
-  host.items = [this] { return nlohmann::json(items_.ids()); };
-  host.commands = [this] {
-    nlohmann::json list = nlohmann::json::array();
-    for (const Command& command : commands_.all()) {
-      list.push_back({{"id", command.id},
-                      {"title", command.title},
-                      {"shortcut", command.shortcut},
-                      {"arguments", command.arguments},
-                      {"enabled", commands_.enabled(command)},
-                      {"why_not", commands_.refusal(command)}});
-    }
-    return list;
-  };
-  host.busy = [this] { return !ui_.screenshot.empty(); };
-  return host;
 }
 
 }  // namespace kvscope::app

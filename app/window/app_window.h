@@ -13,6 +13,7 @@
 #include "app/control/requests.h"
 #include "app/session/session.h"
 #include "app/window/cockpit.h"
+#include "app/window/frame_times.h"
 #include "app/window/glfw_window.h"
 #include "app/window/window_text.h"
 #include "app/workspace/workspace.h"
@@ -59,6 +60,8 @@ class AppWindow {
   nlohmann::json state() const;
   Requests::Host request_host();
 
+  static constexpr int kFramesAfterInput = 3;  // ImGui settles within three
+
   WindowOptions options_;
   GlfwWindow window_;
   UiState ui_;
@@ -89,6 +92,7 @@ class AppWindow {
   int frames_due_ = 3;
   bool touched_ = false;  // in this round of the loop
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
+  FrameTimes frame_times_;
   double frame_cpu_ = 0;  // seconds of all our threads for the last frame
   bool working_ = false;  // start_work() was called
   std::uint64_t gesture_ = 0;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kGap = 6;  // design pixels between regions; where the splitters are
 constexpr float kBarHeight = 54, kStatusHeight = 28, kTitleHeight = 30;
-constexpr float kRoomForAnswer = 820, kAnswerHeight = 190;
+constexpr float kRoomForAnswer = 820, kAnswerHeight = 150;
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
                                      ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse;

@@ -13,7 +13,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kPromptHeight = 200, kDraftHeight = 84;  // the draft of a chat's next turn
+constexpr float kPromptHeight = 150, kDraftHeight = 84;  // the draft of a chat's next turn
 
 // "1-fact-recall.txt" -> "fact recall"
 std::string sample_title(const std::filesystem::path& path) {

@@ -50,9 +50,9 @@ void draw_title(Panel& panel, const views::View& view, float right) {
 
 /// Any view that is not in the row may come in the place of this one, or beside it.
 void draw_views_popup(Panel& panel, const views::ViewList& views, const views::View& view) {
+  const views::FontScope font(panel.theme().fonts.text);  // outside of the popup, which must leave no font behind
   if (!ImGui::BeginPopup("views")) return;
   const auto row = main_row(panel.ui, views);
-  const views::FontScope font(panel.theme().fonts.text);
   const auto entries = [&](const char* heading, const char* item, bool instead) {
     views::text_in(panel.theme().palette.muted, heading);
     for (const auto& other : views) {
@@ -95,8 +95,8 @@ std::string draw_menu_button(Panel& panel, const views::View& view, const std::v
   std::string pressed;
   if (ImGui::Button("More")) ImGui::OpenPopup("more");
   panel.item(std::string("view.") + view.id() + ".more");
-  if (!ImGui::BeginPopup("more")) return pressed;
   const views::FontScope font(panel.theme().fonts.text);
+  if (!ImGui::BeginPopup("more")) return pressed;
   for (const TitleButton& button : buttons) {
     if (ImGui::Selectable(button.label)) pressed = button.item;
     panel.item(std::string("view.") + view.id() + button.item);

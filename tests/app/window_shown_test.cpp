@@ -189,3 +189,31 @@ TEST_CASE("Ctrl+H refuses heads that only a tie would choose, and says of others
   window.click("dialog.cancel");
   CHECK_FALSE(std::filesystem::exists(window.folder() / "selected-heads"));
 }
+
+TEST_CASE("Views over a view puts another in its place or beside it; a narrow one has its buttons behind one") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("prompt.set", {{"text", "one two three four five six seven"}});
+  window.command("run.max_tokens", {{"n", 6}});
+  window.command("policy.set", {{"policy", "full"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.click("view.cache_timeline.views");
+  window.click("views.here.run_curves");
+  window.wait({{"/ui/main_row", {"layer_head_map", "run_curves"}}});
+  window.click("view.run_curves.views");
+  window.click("views.beside.comparison");
+  window.wait({{"/ui/main_row", {"layer_head_map", "run_curves", "comparison"}}});
+  CHECK(window.text("comparison.note").starts_with("There is no B"));
+  window.command("view.show", {{"view", "metric_by_layer"}});
+  window.click("view.layer_head_map.more");
+  window.click("view.layer_head_map.views");
+  window.click("views.hide");
+  window.wait({{"/ui/main_row", {"run_curves", "comparison", "metric_by_layer"}}});
+  window.command("layout.explore");
+  window.key("F3");
+  window.frames(3);
+  CHECK(window.text("frame_times").starts_with("own work a frame, last "));
+}

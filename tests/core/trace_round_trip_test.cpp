@@ -107,7 +107,7 @@ TEST_CASE("trace: many runs of many kinds stand in one file, before and after fi
       CHECK(run_difference(runs[i], load_trace(path, i)) == "");
     }
   };
-  TraceWriter writer(path, runs[0].model, {.max_runs = 11, .max_positions = 5500});
+  TraceWriter writer(path, runs[0].model, {.max_runs = 12, .max_positions = 5500});
   check_all(0);  // a reader may look while the writer writes
   for (std::size_t i = 0; i < runs.size(); ++i) {
     writer.add(runs[i]);
@@ -119,7 +119,7 @@ TEST_CASE("trace: many runs of many kinds stand in one file, before and after fi
   check_all(static_cast<int>(runs.size()));
   const TraceInfo info = inspect_trace(path);
   CHECK(info.status == "complete");
-  CHECK(info.planned_runs == 11);
+  CHECK(info.planned_runs == 12);
   CHECK_THROWS_AS(load_trace(path, static_cast<int>(runs.size())), Error);
   CHECK_THROWS_AS(load_trace(path, -1), Error);
   CHECK_THROWS_AS(writer.add(runs[0]), Error);
@@ -129,7 +129,7 @@ TEST_CASE("trace: the same runs give the same bytes", "[core][trace]") {
   const ScratchFolder folder;
   const auto runs = all_kinds_of_runs();
   for (const char* name : {"a.h5", "b.h5"}) {
-    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 11, .max_positions = 5500});
+    TraceWriter writer(folder / name, runs[0].model, {.max_runs = 12, .max_positions = 5500});
     for (const auto& run : runs) writer.add(run);
     writer.finish();
   }

@@ -12,7 +12,8 @@ TextEditing::TextEditing(const Advances& advances, TextModel::Lines lines)
 
 void TextEditing::set_text(std::string text) {
   model_.set_text(std::move(text));
-  follow_edits();
+  // Nothing is measured here: between two drawings the fonts may have been made anew, and the ones known are gone.
+  if (!model_.take_edits().empty()) layout_.reset(layout_.width());
   upstream_ = false;
 }
 

@@ -118,6 +118,8 @@ DecisionLog log_by_rule(const LogQuestion& question) {
   }
   switch (question.plan.admission) {
     case Admission::top_k:
+      if (question.geometry.top_k == 0)
+        return {.note = "Sinks and window take the whole budget: there is no place to compete for."};
       return {.rows = DecisionLog::Rows::contests,
               .note = "No contest yet: fewer than " + std::to_string(question.geometry.top_k) +
                       " tokens have left the window."};

@@ -1,0 +1,86 @@
+#include "app/window/frame_times.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/window/panel.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+double thread_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+void FrameTimes::start() {
+  if (started_ < 0) started_ = thread_seconds();
+}
+
+void FrameTimes::pause() {
+  if (started_ < 0) return;
+  work_ += thread_seconds() - started_;
+  started_ = -1;
+}
+
+void FrameTimes::frame() {
+  pause();
+  const double ms = 1000 * work_;
+  work_ = 0;
+  if (!started_up_) return void(started_up_ = true);  // fonts and textures: what starting costs has a limit of its own
+  longest_ever_ = std::max(longest_ever_, ms);
+  if (ms_.size() < kKept) {
+    ms_.push_back(static_cast<float>(ms));
+  } else {
+    ms_[n_ % kKept] = static_cast<float>(ms);
+  }
+  ++n_;
+}
+
+FrameTimes::Summary FrameTimes::summary() const {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  if (ms_.empty()) return {0, kNone, kNone, kNone, kNone};
+  std::vector<float> sorted = ms_;
+  std::ranges::sort(sorted);
+  const auto at = [&](double share) {
+    return static_cast<double>(
+        sorted[static_cast<std::size_t>(std::ceil(share * static_cast<double>(sorted.size()))) - 1]);
+  };
+  return {static_cast<int>(sorted.size()), at(0.5), at(0.95), at(0.99), at(1)};
+}
+
+nlohmann::json FrameTimes::state() const {
+  const Summary last = summary();
+  if (last.n == 0) return {{"n", 0}};
+  return {{"n", last.n},     {"p50", last.p50},         {"p95", last.p95},
+          {"p99", last.p99}, {"longest", last.longest}, {"longest_ever", longest_ever_}};
+}
+
+void draw_frame_times(Panel& panel, const FrameTimes& times) {
+  const FrameTimes::Summary last = times.summary();
+  if (!panel.ui.frame_times || last.n == 0) return;
+  const auto ms = [](double value) { return fixed_text(value, 1); };
+  const std::string text = "own work a frame, last " + std::to_string(last.n) + ": median " + ms(last.p50) +
+                           " ms, 95 % " + ms(last.p95) + ", 99 % " + ms(last.p99) + ", longest " + ms(last.longest) +
+                           " (since the start " + ms(times.longest_ever()) + "); " +
+                           fixed_text(static_cast<double>(ImGui::GetIO().Framerate), 0) + " frames a second";
+  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
+  const float pad = panel.px(8);
+  const ImVec2 b{ImGui::GetIO().DisplaySize.x - panel.px(12), panel.px(54) + size.y + 2 * pad};
+  const ImVec2 a{b.x - size.x - 2 * pad, b.y - size.y - 2 * pad};
+  ImDrawList& list = *ImGui::GetForegroundDrawList();
+  list.AddRectFilled(a, b, views::to_imgui(with_alpha(panel.theme().palette.raised, 235)), panel.px(4));
+  list.AddText({a.x + pad, a.y + pad}, views::to_imgui(panel.theme().palette.text), text.c_str());
+  panel.services.items->add_text("frame_times", {a.x, a.y, b.x - a.x, b.y - a.y}, text);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,66 @@
+// What scripts and tests see of the window, and how they act on it.
+
+#include <imgui.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/window/app_window.h"
+#include "app/window/keyboard_focus.h"
+
+namespace kvscope::app {
+
+nlohmann::json AppWindow::state() const {
+  nlohmann::json state = session_.state();
+  state["frame"] = frame_;
+  state["workspace"] = workspace_.state();
+  state["frame_times"] = frame_times_.state();
+  state["ui"] = {{"palette", ui_.palette},
+                 {"help", ui_.help},
+                 {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
+                 {"maximised", ui_.maximised},
+                 {"main_row", ui_.main_row},
+                 {"left", ui_.left},
+                 {"right", ui_.right},
+                 {"bottom", ui_.bottom},
+                 {"log", ui_.log},
+                 {"dark", ui_.dark},
+                 {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
+                 {"zoom", ui_.zoom},
+                 {"text_input", ImGui::GetIO().WantTextInput}};
+  return state;
+}
+
+Requests::Host AppWindow::request_host() {
+  Requests::Host host;
+  host.execute = [this](const std::string& id, const nlohmann::json& args) {
+    last_touch_ = std::chrono::steady_clock::now();
+    frames_due_ = kFramesAfterInput;
+    return commands_.execute(id, args);
+  };
+  host.state = [this] { return state(); };
+  host.item = [this](const std::string& id) -> nlohmann::json {
+    const auto rect = items_.find(id);
+    return rect ? nlohmann::json{rect->x, rect->y, rect->w, rect->h} : nlohmann::json();
+  };
+  host.text = [this](const std::string& id) -> nlohmann::json {
+    const auto text = items_.text(id);
+    return text ? nlohmann::json(*text) : nlohmann::json();
+  };
+  host.items = [this] { return nlohmann::json(items_.ids()); };
+  host.commands = [this] {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Command& command : commands_.all()) {
+      list.push_back({{"id", command.id},
+                      {"title", command.title},
+                      {"shortcut", command.shortcut},
+                      {"arguments", command.arguments},
+                      {"enabled", commands_.enabled(command)},
+                      {"why_not", commands_.refusal(command)}});
+    }
+    return list;
+  };
+  host.busy = [this] { return !ui_.screenshot.empty(); };
+  return host;
+}
+
+}  // namespace kvscope::app

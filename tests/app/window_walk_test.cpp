@@ -1,0 +1,247 @@
+// A random walk through the window: commands by id, clicks and drags on what is drawn, wheels, keys, text, layouts and sizes,
+// while engines are slow, fail and die. It goes on living, loses no run, and undoing everything gives the first state.
+//
+//   KVSCOPE_WALK=20000 app_tests "[window_walk]"     20,000 is the default; KVSCOPE_SEED another walk
+
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <set>
+
+#include "app/command/layouts.h"
+#include "engine/core/study/retention_metrics.h"
+#include "engine/core/support/random.h"
+#include "tests/app/window_driver.h"
+#include "tests/support/slowdown.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+using nlohmann::json;
+
+namespace {
+
+std::uint64_t number_of(const char* variable, std::uint64_t fallback) {
+  const char* value = std::getenv(variable);
+  return value ? std::strtoull(value, nullptr, 10) : fallback;
+}
+
+/// What would end the walk, write files, or take a run away on purpose.
+bool is_left_out(const std::string& id) {
+  for (const char* part :
+       {"quit", "remove", "session.new", "screenshot", "save", "export", "accept", "overwrite", "trace."}) {
+    if (id.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+class Walk {
+ public:
+  Walk(WindowDriver& window, std::uint64_t seed) : window_(window), random_(seed) {
+    const json answer = window_.request({{"query", "commands"}});
+    for (const json& command : answer["commands"])
+      if (!is_left_out(command["id"])) commands_.push_back(command["id"]);
+  }
+
+  void step() {
+    const int kind = below(100);
+    if (kind < 45) {
+      command();
+    } else if (kind < 65) {
+      click();
+    } else if (kind < 75) {
+      drag();
+    } else if (kind < 82) {
+      at_item([&](const std::string& x, const std::string& y) {
+        window_.inputs({"mousemove", "--window", "{window}", x, y, "click", below(2) ? "4" : "5"});
+      });
+    } else if (kind < 94) {
+      key();
+    } else if (kind < 97) {
+      window_.inputs({"type", "--delay", "2", "--args", "1", below(2) ? "seven & 4" : "Oslo\n"});
+    } else {
+      window_.inputs({"windowsize", "{window}", std::to_string(500 + below(700)), std::to_string(360 + below(400))});
+    }
+    last_ = "kind " + std::to_string(kind);
+  }
+
+  /// What the window says of itself, and whether it lost a run.
+  json check() {
+    const json state = window_.state();
+    std::set<int> now;
+    for (const json& run : state["runs"]) now.insert(run["id"].get<int>());
+    for (const json& id : state["removed"]) now.insert(id.get<int>());  // by a click on a menu that lay over something
+    for (const int id : seen_) CHECK(now.contains(id));
+    seen_ = now;
+    // The engine dies now and then; Restart is one of the commands.
+    if (const int pid = state["engine_pid"]; pid > 0 && below(12) == 0) ::kill(pid, SIGKILL);
+    return state;
+  }
+  int n_runs() const { return static_cast<int>(seen_.size()); }
+
+ private:
+  int below(int n) { return static_cast<int>(random_.below(static_cast<std::uint64_t>(n))); }
+  template <typename List>
+  auto pick(const List& list) {
+    return list[static_cast<std::size_t>(below(static_cast<int>(std::size(list))))];
+  }
+
+  json arguments_of(const std::string& id) {
+    static const std::vector<std::string> kPolicies = {"full",
+                                                       "streaming:sinks=4,window=12",
+                                                       "kvpop:keep=50%",
+                                                       "kvpop:budget=70",
+                                                       "h2o:keep=30%,window=8",
+                                                       "quest:read=25%",
+                                                       "tova:budget=20",
+                                                       "wg-kv",
+                                                       "nonsense:budget=1",
+                                                       "random:budget=20,sinks=2,window=6"};
+    static const std::vector<std::string> kTexts = {"one two three four five six seven", "", "Tokyo is far.\n\nIs it?",
+                                                    "αβγ 東京 🙂"};
+    if (id == "policy.set") return {{"policy", pick(kPolicies)}};
+    if (id == "prompt.set") return {{"text", pick(kTexts)}, {"chat", below(2) == 0}};
+    if (id == "run.max_tokens") return {{"n", below(40)}};
+    if (id == "selection.set") return {{"layer", below(8)}, {"kv_head", below(6)}, {"token", below(60) - 1}};
+    if (id == "scrub.to") return {{"q", below(60)}};
+    if (id == "view.metric") return {{"metric", std::string(pick(metric_list()).name)}};
+    if (id == "view.range") return {{"begin", below(30)}, {"end", 20 + below(60)}};
+    if (id == "view.show") return {{"view", below(2) ? "run_curves" : "comparison"}};
+    if (id == "go.to") return {{"q", below(50)}};
+    if (id == "run.compare") return {{"a", below(6)}, {"b", below(6)}};
+    return json::object();
+  }
+
+  void command() {
+    const std::string id = pick(commands_);
+    try {
+      window_.command(id, arguments_of(id));
+    } catch (const std::runtime_error&) {
+      // Refused: not possible now, or the arguments do not fit. That the window is there, the next question shows.
+    }
+  }
+
+  /// The middle of something that is drawn.
+  template <typename Do>
+  void at_item(Do act) {
+    std::vector<std::string> items;
+    const json answer = window_.request({{"query", "items"}});
+    for (const json& item : answer["items"])
+      if (!is_left_out(item)) items.push_back(item);
+    if (items.empty()) return;
+    const json rect = window_.request({{"query", "item"}, {"id", pick(items)}}).value("rect", json());
+    if (!rect.is_array()) return;
+    const auto middle = [&](int i) {
+      return std::to_string(static_cast<int>(rect[i].get<double>() + rect[i + 2].get<double>() / 2));
+    };
+    act(middle(0), middle(1));
+  }
+
+  void click() {
+    at_item([&](const std::string& x, const std::string& y) {
+      window_.inputs({"mousemove", "--window", "{window}", x, y, "click", below(8) ? "1" : "3"});
+    });
+  }
+
+  void drag() {
+    at_item([&](const std::string& x, const std::string& y) {
+      const std::string button = below(3) ? "1" : "3";
+      window_.inputs({"mousemove", "--window", "{window}", x, y, "mousedown", button, "sleep", "0.03", "mousemove",
+                      "--window", "{window}", std::to_string(below(1100)), std::to_string(below(700)), "sleep", "0.03",
+                      "mouseup", button});
+    });
+  }
+
+  void key() {
+    constexpr const char* kKeys[] = {"Escape", "Return",
+                                     "Tab",    "space",
+                                     "Left",   "Right",
+                                     "Up",     "Down",
+                                     "Home",   "End",
+                                     "F3",     "F5",
+                                     "F7",     "F8",
+                                     "a",      "d",
+                                     "f",      "t",
+                                     "x",      "slash",
+                                     "period", "bracketright",
+                                     "ctrl+k", "ctrl+r",
+                                     "ctrl+z", "ctrl+shift+z",
+                                     "ctrl+b", "ctrl+period",
+                                     "ctrl+g"};
+    window_.inputs({"key", std::string(pick(kKeys))});
+  }
+
+  WindowDriver& window_;
+  Random random_;
+  std::vector<std::string> commands_;
+  std::set<int> seen_;
+  std::string last_;
+};
+
+/// What Undo answers for.
+json undone_part(const json& state) {
+  json part = {{"parameters", state["parameters"]}, {"selection", state["selection"]}};
+  for (const char* name : {"maximised", "main_row", "left", "right", "bottom", "log", "dark", "zoom"})
+    part["ui"][name] = state["ui"][name];
+  return part;
+}
+
+void close_all(WindowDriver& window) {
+  for (int i = 0; i < 4; ++i) window.inputs({"key", "Escape"}), window.frames(2);
+  if (window.state()["running"]) window.command("run.cancel");
+  window.wait({{"/running", false}});
+}
+
+/// As many steps back as there are.
+int undo_all(WindowDriver& window) {
+  int n = 0;
+  try {
+    for (; n < 1000; ++n) window.command("edit.undo");
+  } catch (const std::runtime_error&) {
+  }
+  return n;
+}
+
+void walk(int n_steps, std::uint64_t seed, const std::string& engine, bool undone) {
+  const Xvfb display(1200, 800);
+  WindowDriver window(display, {.engine = fake(engine), .words = {"--size", "1100x720"}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.frames(3);
+  const json first = undone_part(window.state());
+  Walk steps(window, seed);
+  for (int i = 0; i < n_steps; ++i) {
+    CAPTURE(seed, i, engine);
+    steps.step();
+    if (i % 20 == 19) REQUIRE_NOTHROW(steps.check());
+  }
+  close_all(window);
+  const json state = steps.check();
+  const double longest = state["frame_times"]["longest_ever"];
+  CAPTURE(seed, engine, state["frame_times"].dump());
+  CHECK(longest < 100 * kSlowdown);  // the window's own work; its thread's processor time
+  if (undone) {
+    CHECK(undo_all(window) > 0);
+    window.frames(3);
+    CHECK(undone_part(window.state()).dump(1) == first.dump(1));
+  }
+  window.command("app.quit");
+  CHECK(window.exit_code() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("A hundred random steps, and all of them undone, give the first state") {
+  if (skip_without_display()) return;
+  walk(100, 7, "--slow 5", true);
+}
+
+TEST_CASE("A window lives through 20,000 random steps with slow, failing and dying engines", "[.slow][window_walk]") {
+  if (skip_without_display()) return;
+  const int n = static_cast<int>(number_of("KVSCOPE_WALK", 20000));
+  const std::uint64_t seed = number_of("KVSCOPE_SEED", 1);
+  constexpr int kAtOnce = 500;
+  for (int done = 0, i = 0; done < n; done += kAtOnce, ++i) {
+    static const std::string kEngines[] = {"", "--slow 20", "--slow 5", "--die-at-token 12"};
+    walk(std::min(kAtOnce, n - done), seed * 1000 + static_cast<std::uint64_t>(i), kEngines[i % 4], false);
+  }
+}
