@@ -86,7 +86,7 @@ std::string excerpt(const RunRecord& run) {
 
 std::string numbers_of(const RunSummary& summary) {
   std::string text;
-  if (std::isfinite(summary.nll)) text += "NLL " + fixed_text(summary.nll, 3) + ", ";
+  if (std::isfinite(summary.nll)) text += "answer NLL " + fixed_text(summary.nll, 3) + ", ";
   if (std::isfinite(summary.mean_recall)) text += "recall " + fixed_text(summary.mean_recall, 3) + ", ";
   return text;
 }
@@ -152,7 +152,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary) + detail;
   text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, detail);
   panel.services.items->add_text(item + ".detail", views::last_item(), detail);
-  tooltip(panel, detail + "\nNLL: mean over the answer, nats per token. Recall: mean over heads and queries.");
+  tooltip(panel, detail + "\nAnswer NLL: mean over its tokens, nats per token. Recall: mean over heads and queries.");
   ImGui::PopClipRect();
   ImGui::EndGroup();
   draw_menu_button(panel, entry);

@@ -203,11 +203,13 @@ TEST_CASE("Views over a view puts another in its place or beside it; a narrow on
   window.click("view.cache_timeline.views");
   window.click("views.here.run_curves");
   window.wait({{"/ui/main_row", {"layer_head_map", "run_curves"}}});
+  window.frames(3);
   window.click("view.run_curves.views");
   window.click("views.beside.comparison");
   window.wait({{"/ui/main_row", {"layer_head_map", "run_curves", "comparison"}}});
   CHECK(window.text("comparison.note").starts_with("There is no B"));
   window.command("view.show", {{"view", "metric_by_layer"}});
+  window.frames(3);
   window.click("view.layer_head_map.more");
   window.click("view.layer_head_map.views");
   window.click("views.hide");
