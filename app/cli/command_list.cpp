@@ -64,6 +64,8 @@ std::string general_help() {
       "\noptions:\n"
       "  --help, --version          this text (kvscope COMMAND --help: of one command); the version\n"
       "  --engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n"
+      "  --gate PATH|NAME           a gate for the window's model (kvscope gates); may be given again\n"
+      "  --device NAME, --dtype NAME   auto, cpu or cuda; auto, float32 or bfloat16\n"
       "  --size WxH, --scale X      of the window (1600x1000), and of all that is in it, 0.5 to 3 (1)\n"
       "  --light                    light theme\n"
       "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"

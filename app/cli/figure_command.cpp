@@ -17,7 +17,7 @@ constexpr OptionSpec kOptions[] = {
     {"o", "FILE", "what to write: .pdf, .svg or .png"},
     {"venue", "NAME", "width and type sizes: neurips, icml, icml:full ... (the recipe's, else neurips)"},
     {"metric", "NAME",
-     "of a layer x head map: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, output_error"},
+     "of a map, or by layer: density, evict_ratio, cache_share, recall, mass_recall, regret, chance, output_error"},
     {"layer", "N", "of a token strip or timeline"},
     {"kv-head", "N", "of a timeline"},
     {"q", "N", "query position; -1 is the last"},

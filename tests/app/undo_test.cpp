@@ -130,7 +130,7 @@ TEST_CASE("After any commands, all steps back are the first state byte for byte,
 TEST_CASE("A step is named in menu and palette by what it changed") {
   Program program(3);
   program.run("policy.set", {{"budget", 0.4}});
-  CHECK(program.title("edit.undo") == "Undo budget 25 % to 40 %");
+  CHECK(program.title("edit.undo") == "Undo budget 50 % to 40 %");
   CHECK(program.title("edit.redo") == "Redo");
   program.run("policy.set", {{"parameter", "window"}, {"value", 12}});
   CHECK(program.title("edit.undo") == "Undo window 64 to 12");
@@ -176,7 +176,7 @@ TEST_CASE("A drag is one step however long it takes, and a drag there and back i
   }
   undo.set_gesture(0);
   CHECK(program.history().steps() == 1);
-  CHECK(program.title("edit.undo") == "Undo budget 25 % to 60 %");
+  CHECK(program.title("edit.undo") == "Undo budget 50 % to 60 %");
   undo.set_gesture(2);
   program.run("policy.set", {{"budget", 0.5}});
   program.run("policy.set", {{"budget", 0.6}});

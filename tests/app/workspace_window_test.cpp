@@ -234,7 +234,9 @@ class Kills {
     ended_.clear();
     const json last = window.state();
     if (last["workspace"]["saved"].get<bool>()) {
-      for (const json& run : last["runs"]) ended_.push_back(run);
+      for (const json& run : last["runs"]) {
+        if (run["n_tokens"] > 0) ended_.push_back(run);  // one that was refused has nothing to find
+      }
     }
     if (below(2)) {  // in the midst of a run
       window.command("run.start");

@@ -139,9 +139,10 @@ void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const C
 std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const CurvesOptions& o, Colour muted,
                                         bool has_answer) {
   std::vector<LegendEntry> entries;
-  for (const Line& line : lines)
-    entries.push_back(
-        {LegendEntry::Mark::swatch, line.name + ", mean " + format_number(line.curve.mean, 4), line.colour});
+  for (const Line& line : lines) {
+    const std::string name = o.compare == MapCompare::none ? "" : line.name + ", ";
+    entries.push_back({LegendEntry::Mark::swatch, name + "mean " + format_number(line.curve.mean, 4), line.colour});
+  }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
     entries.push_back(
         {LegendEntry::Mark::swatch, "middle half of the " + std::string(spread), with_alpha(lines[0].colour, 60)});
