@@ -41,7 +41,7 @@ void MetricByLayerView::draw(ViewContext& context) {
     if (options.with_b) runs.push_back(context.b->run.get());
     shown_ = layer_distributions(runs, options);
     metric_ = options.metric;
-    drawing_.set(metric_by_layer_figure(runs, options, services_.theme->figure_style(room.x, room.y)).figure);
+    drawing_.set(metric_by_layer_figure(shown_, runs, options, services_.theme->figure_style(room.x, room.y)).figure);
     rebuild_.done();
   }
   const ImVec2 origin = ImGui::GetCursorScreenPos();

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/core/study/common_oracle.h"
+#include "engine/core/study/quantile.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
@@ -222,12 +223,7 @@ Quartiles quartiles(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t n = values.size();
   if (n == 0) return {0, kNan, kNan, kNan, kNan, kNan};
-  const auto at = [&](double share) {
-    const double place = share * static_cast<double>(n - 1);
-    const auto below = static_cast<std::size_t>(place);
-    return std::lerp(values[below], values[std::min(below + 1, n - 1)], place - static_cast<double>(below));
-  };
-  Quartiles q{static_cast<int>(n), 0, at(0.25), at(0.5), at(0.75), 0};
+  Quartiles q{static_cast<int>(n), 0, quantile(values, 0.25), quantile(values, 0.5), quantile(values, 0.75), 0};
   const double reach = 1.5 * (q.q3 - q.q1);
   q.low = *std::ranges::lower_bound(values, q.q1 - reach);
   q.high = *(std::ranges::upper_bound(values, q.q3 + reach) - 1);
@@ -259,7 +255,11 @@ LayerDistributions layer_distributions(std::span<const RunRecord* const> runs, c
 
 BuiltFigure metric_by_layer_figure(std::span<const RunRecord* const> runs, const MetricByLayerOptions& o,
                                    const FigureStyle& s) {
-  const LayerDistributions all = layer_distributions(runs, o);
+  return metric_by_layer_figure(layer_distributions(runs, o), runs, o, s);
+}
+
+BuiltFigure metric_by_layer_figure(const LayerDistributions& all, std::span<const RunRecord* const> runs,
+                                   const MetricByLayerOptions& o, const FigureStyle& s) {
   const bool preview = o.preview || o.preview_b;
   FigureBuilder measure(s.width, 0, s);
   const auto legend = legend_entries(all, s);

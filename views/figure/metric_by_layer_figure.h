@@ -59,5 +59,8 @@ inline constexpr int kBoxFrom = 30;
 /// layer_distributions().
 BuiltFigure metric_by_layer_figure(std::span<const RunRecord* const> runs, const MetricByLayerOptions& options,
                                    const FigureStyle& style);
+/// The same of distributions that are known: counting them asks the oracle of every head.
+BuiltFigure metric_by_layer_figure(const LayerDistributions& all, std::span<const RunRecord* const> runs,
+                                   const MetricByLayerOptions& options, const FigureStyle& style);
 
 }  // namespace kvscope::views

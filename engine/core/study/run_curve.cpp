@@ -7,6 +7,7 @@
 
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/output_error.h"
+#include "engine/core/study/quantile.h"
 #include "engine/core/support/refuse.h"
 
 namespace kvscope {
@@ -119,12 +120,6 @@ struct Mean {
   }
   double value() const { return n > 0 ? sum / n : kNaN; }
 };
-
-double quantile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  return std::lerp(sorted[below], sorted[std::min(below + 1, sorted.size() - 1)], place - static_cast<double>(below));
-}
 
 /// `of(part)` gives the values of positions 0 ... n - 1.
 template <typename Of>
