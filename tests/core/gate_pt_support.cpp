@@ -13,7 +13,7 @@ std::uint64_t given_or(std::int64_t given, std::uint64_t right) {
 
 std::string le(std::uint64_t value, int bytes) {
   std::string out;
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
   return out;
 }
 

@@ -197,8 +197,13 @@ TEST_CASE("heads: an exported DuoAttention folder reads as numpy would write it,
   CHECK(read_file(folder / "duo/full_attention_heads.tsv", 4096) ==
         one + "\t" + zero + "\t" + zero + "\n" + zero + "\t" + one + "\t" + one + "\n");
   const auto config = read_json(folder / "duo/config.json");
-  CHECK(config == nlohmann::json{
-                      {"sink_size", 4}, {"recent_size", 60}, {"threshold", 0.5}, {"full_heads", 3}, {"sparsity", 0.5}});
+  CHECK(config == nlohmann::json{{"sink_size", 4},
+                                 {"recent_size", 60},
+                                 {"deploy_sink_size", 4},
+                                 {"deploy_recent_size", 60},
+                                 {"threshold", 0.5},
+                                 {"full_heads", 3},
+                                 {"sparsity", 0.5}});
   const HeadSelection back = import_duo(folder / "duo");
   CHECK(back.n_layers == 2);
   CHECK(back.n_kv_heads == 3);
@@ -251,6 +256,19 @@ TEST_CASE("heads: trained values, CRLF and values just outside 0 to 1 are read a
   CHECK(selection.n_layers == 2);
   CHECK(selection.full == std::vector<float>{0.75f, 0, 1, 0.5f});
   CHECK(selection.n_selected() == 3);
+}
+
+TEST_CASE("heads: sizes to deploy with go before those that heads were trained with", "[core][heads]") {
+  const ScratchFolder folder;
+  write_file_atomic(folder / "full_attention_heads.tsv", "1\t0\n");
+  const auto sizes = [&](const std::string& rest) {
+    write_file_atomic(folder / "config.json", R"({"sink_size": 128, "recent_size": 256)" + rest + "}");
+    const DuoConfig config = read_duo_config(folder.path());
+    return std::pair(config.sink_size, config.recent_size);
+  };
+  CHECK(sizes("") == std::pair(128, 256));
+  CHECK(sizes(R"(, "deploy_sink_size": 64, "deploy_recent_size": null)") == std::pair(64, 256));
+  CHECK(sizes(R"(, "deploy_sink_size": 0, "deploy_recent_size": 32)") == std::pair(0, 32));
 }
 
 TEST_CASE("heads: a damaged list is an error that names file and line", "[core][heads]") {

@@ -17,6 +17,9 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
 GateFile read_gate_mapping(const std::filesystem::path& folder, const GateDims& known);
 GateFile read_kvpop_scorer(const std::filesystem::path& folder, const GateDims& known);
 GateFile read_duo_gate(const std::filesystem::path& folder, const GateDims& known);
+/// `file` is a head file of our own (heads_json.cpp), of which is_heads_json() holds.
+GateFile read_heads_gate(const std::filesystem::path& file, const GateDims& known);
+bool is_heads_json(const std::filesystem::path& file);
 GateFile read_dms_gate(const std::filesystem::path& folder, const GateDims& known);
 GateFile read_kvzap_gate(const std::filesystem::path& folder, const GateDims& known);
 /// `file` is a .pt or a .safetensors file.

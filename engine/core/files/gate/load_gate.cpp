@@ -21,12 +21,13 @@ struct Format {
   bool own_config = false;  // its folder's config.json is not a model's
   bool one_file = false;    // its reader takes a file of weights
 };
-/// In the order of gate_file.h.
+/// In the order of gate_file.h; kvscope-heads is a .json file that says so (heads_json.cpp).
 constexpr Format kFormats[] = {
     {"kvscope", kGateJson, read_kvscope_gate},
     {"kvscope-mapping", kMappingJson, read_gate_mapping},
     {"kvpop-scorer", kKvpopJson, read_kvpop_scorer},
     {"duo", kDuoTable, read_duo_gate, true},
+    {"kvscope-heads", nullptr, read_heads_gate, false, true},
     {"dms", kDmsMetadata, read_dms_gate},
     {"kvzap", nullptr, read_kvzap_gate, true},
     {"wg-kv", nullptr, read_wg_kv_gate, false, true},
@@ -57,6 +58,8 @@ std::optional<std::string> format_of_file(const fs::path& path) {
   for (const Format& format : kFormats) {
     if (format.file && path.filename() == format.file) return format.name;
   }
+  if (path.extension() == ".json")
+    return is_heads_json(path) ? std::optional<std::string>("kvscope-heads") : std::nullopt;
   if (path.extension() == ".pt" || path.extension() == ".pth") return "wg-kv";
   if (path.extension() != ".safetensors") return std::nullopt;
   const SafetensorsFile file = SafetensorsFile::open(path);
@@ -87,8 +90,9 @@ std::optional<std::string> format_of_folder(const fs::path& folder) {
   throw Error({.file = path.string(),
                .found = is_there(path) ? "no gate" : "no such file or folder",
                .expected =
-                   "gate.json, gate_mapping.json, kvpop_scorer.json, full_attention_heads.tsv, a model with dms_* "
-                   "in config.json, a KVzap folder, or a .pt or .safetensors file of WG-KV"});
+                   "gate.json, gate_mapping.json, kvpop_scorer.json, full_attention_heads.tsv, a head file of "
+                   "kvscope heads, a model with dms_* in config.json, a KVzap folder, or a .pt or .safetensors file of "
+                   "WG-KV"});
 }
 
 /// What stands at `path`, and the folder or file that its reader takes.

@@ -153,11 +153,26 @@ std::vector<float> gather(std::vector<float> stored, const PtTensor& tensor) {
 
 }  // namespace
 
-PtFile PtFile::open(const std::filesystem::path& path) {
+PtFile PtFile::open_archive(const std::filesystem::path& path) {
   PtFile file(ZipFile::open(path));
+  check_archive(file.zip_);
+  if (!file.zip_.has_checksums())
+    file.warnings_.push_back("not every record has a checksum: damage would not be noticed");
+  return file;
+}
+
+PtFile PtFile::open_tensor(const std::filesystem::path& path) {
+  PtFile file = open_archive(path);
+  const Pickle pickle = parse_pickle(file.zip_.read("data.pkl"), path.string());
+  const PickleValue& root = pickle.values[pickle.root];
+  if (root.kind != Kind::tensor) refuse(path.string(), "data.pkl", "not a tensor", "one tensor");
+  file.tensors_.emplace("", TensorReader(pickle, file.zip_, "").read(root));
+  return file;
+}
+
+PtFile PtFile::open(const std::filesystem::path& path) {
+  PtFile file = open_archive(path);
   const ZipFile& zip = file.zip_;
-  check_archive(zip);
-  if (!zip.has_checksums()) file.warnings_.push_back("not every record has a checksum: damage would not be noticed");
   const Pickle pickle = parse_pickle(zip.read("data.pkl"), path.string());
   const PickleValue& root = pickle.values[pickle.root];
   if (root.kind != Kind::dict) {

@@ -1,5 +1,5 @@
 #pragma once
-// A .pt file of torch.save: a dict of tensors and nothing else.
+// A .pt file of torch.save: a dict of tensors or a tensor, and nothing else.
 
 #include <cstdint>
 #include <filesystem>
@@ -23,12 +23,15 @@ struct PtTensor {
 class PtFile {
  public:
   static PtFile open(const std::filesystem::path& path);
+  /// The same of a file that holds one tensor and no dict; its name is empty.
+  static PtFile open_tensor(const std::filesystem::path& path);
   const std::map<std::string, PtTensor>& tensors() const { return tensors_; }
   std::vector<float> read(const PtTensor& tensor) const;
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   explicit PtFile(ZipFile zip) : zip_(std::move(zip)) {}
+  static PtFile open_archive(const std::filesystem::path& path);
   ZipFile zip_;
   std::map<std::string, PtTensor> tensors_;
   std::vector<std::string> warnings_;
