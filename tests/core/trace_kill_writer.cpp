@@ -7,7 +7,7 @@
 //   trace_kill_writer limit PATH                a run, then a file-size limit, then runs; exit as for fault
 //   trace_kill_writer cut PATH                  cuts the trace byte by byte and loads it each time: one line of Error
 //                                               each. 0 if so; a length that hangs or crashes ends the process
-//   trace_kill_writer --trace-child PATH        trace_child_main
+//   trace_kill_writer --trace-child PATH        trace_child_main; --study-child PATH: study_child_main
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -20,6 +20,7 @@
 #include <string>
 
 #include "engine/core/support/error.h"
+#include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/core/trace_support.h"
@@ -162,6 +163,7 @@ int load_all_lengths(const std::filesystem::path& path) {
 int main(int argc, char** argv) {
   const std::string what = argc > 2 ? argv[1] : "";
   if (what == "--trace-child") return kvscope::trace_child_main(argc, argv);
+  if (what == "--study-child") return kvscope::study_child_main(argc, argv);
   hdf5_start();
   if ((what == "write" || what == "resume") && argc == 5)
     return write_runs(argv[2], std::strtoull(argv[3], nullptr, 10), std::atoi(argv[4]), what == "resume");

@@ -150,19 +150,31 @@ void write_attribute(hid_t object, const char* name, std::int64_t value) {
   write_raw_attribute(object, name, H5T_STD_I64LE, H5Id(H5Screate(H5S_SCALAR), "make a scalar"), &value);
 }
 
-std::string read_text_attribute(hid_t object, const char* name) {
+std::vector<std::string> read_texts_attribute(hid_t object, const char* name) {
   const std::string action = std::string("read attribute ") + name;
   H5Id attribute(H5Aopen(object, name, H5P_DEFAULT), action);
   H5Id type(H5Aget_type(attribute), action);
   H5Id space(H5Aget_space(attribute), action);
-  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_npoints(space) != 1)
-    throw H5Error(action, "not a string of fixed length");
-  const std::size_t bytes = H5Tget_size(type);
-  if (bytes == 0 || bytes > kMaxAttribute) throw H5Error(action, "longer than 60000 bytes");
-  std::string text(bytes, '\0');
-  h5_check(H5Aread(attribute, text_type(bytes, H5Tget_cset(type)), text.data()), action);
-  text.resize(text.find_last_not_of('\0') + 1);
-  return text;
+  const auto n = H5Sget_simple_extent_npoints(space);
+  if (H5Tget_class(type) != H5T_STRING || H5Tis_variable_str(type) != 0 || n < 0)
+    throw H5Error(action, "not strings of fixed length");
+  const std::size_t width = H5Tget_size(type);
+  if (width == 0 || width > kMaxAttribute || static_cast<std::size_t>(n) > kMaxAttribute / width)
+    throw H5Error(action, "longer than 60000 bytes");
+  std::string bytes(width * static_cast<std::size_t>(n), '\0');
+  if (n > 0) h5_check(H5Aread(attribute, text_type(width, H5Tget_cset(type)), bytes.data()), action);
+  std::vector<std::string> texts(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    texts[i].assign(bytes, i * width, width);
+    texts[i].resize(texts[i].find_last_not_of('\0') + 1);
+  }
+  return texts;
+}
+
+std::string read_text_attribute(hid_t object, const char* name) {
+  std::vector<std::string> texts = read_texts_attribute(object, name);
+  if (texts.size() != 1) throw H5Error(std::string("read attribute ") + name, "not a string of fixed length");
+  return std::move(texts[0]);
 }
 
 std::int64_t read_integer_attribute(hid_t object, const char* name) {

@@ -70,6 +70,7 @@ void write_attribute(hid_t object, const char* name, const std::vector<std::stri
 void write_attribute(hid_t object, const char* name, std::int64_t value);
 /// Throw H5Error if it is missing or of another kind; vlen strings count as another kind.
 std::string read_text_attribute(hid_t object, const char* name);
+std::vector<std::string> read_texts_attribute(hid_t object, const char* name);
 std::int64_t read_integer_attribute(hid_t object, const char* name);
 
 /// Group creation without time stamps; datasets likewise through `dataset_creation()`.

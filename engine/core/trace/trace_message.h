@@ -7,6 +7,8 @@
 //                         their order; `error` in the place of any ends the run's answer, and the next may be asked
 //                         for. Who asks for kAskRows gets `rows`
 //     parent to child     int32 run, or kAskRows
+//
+// A child that reads a study (study_file.h) sends one frame, `study` or `error`, and is asked nothing.
 
 #include <cstdint>
 #include <cstring>
@@ -20,7 +22,7 @@
 
 namespace kvscope::trace {
 
-enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3, column = 4, rows = 5 };
+enum class MessageKind : std::uint8_t { error = 1, info = 2, run = 3, column = 4, rows = 5, study = 6 };
 inline constexpr std::int32_t kAskRows = INT32_MIN;  // no run's number, not even a wrong one
 
 /// Numbers as they lie in memory, texts with their length in front.

@@ -1,0 +1,73 @@
+#pragma once
+// The parent's side of a guarded reader: this program again as a child that opens a stranger's HDF5 file (trace_child.h says
+// why), sends frames (trace_message.h), and may crash, hang or lie.
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "engine/core/support/file.h"
+#include "engine/core/trace/trace_child.h"
+#include "engine/core/trace/trace_message.h"
+
+namespace kvscope::trace {
+
+class GuardedChild {
+ public:
+  /// Starts `PROGRAM FLAG PATH`. `wanted` is what its errors expect: "a whole KVScope trace".
+  GuardedChild(const std::filesystem::path& program, const char* flag, const std::filesystem::path& path,
+               const char* wanted, const ChildLimits& limits);
+  ~GuardedChild() { end(true); }
+  GuardedChild(const GuardedChild&) = delete;
+  GuardedChild& operator=(const GuardedChild&) = delete;
+
+  /// Calls `read_it`, which uses the functions below, within the limits. BadMessage out of it becomes an Error; a child that
+  /// was lost stays lost.
+  template <typename Answer>
+  std::invoke_result_t<Answer> answer(Answer read_it) {
+    begin();
+    try {
+      return read_it();
+    } catch (const BadMessage&) {
+      fail("the file made its reader answer nonsense");
+    }
+  }
+
+  /// A child that has gone is seen when its answer is read, which says of what.
+  void ask(std::int32_t what);
+  /// Of the next frame, without the kind; an Error that was sent in its place is thrown. No frame but a column is longer
+  /// than `most`.
+  std::size_t frame_size(MessageKind wanted, std::size_t most = std::size_t{64} << 20);
+  std::string frame(MessageKind wanted, std::size_t most = std::size_t{64} << 20) {
+    return text(frame_size(wanted, most));
+  }
+  /// Fills `to`. Throws Error if the child crashed, hung or went.
+  void read(std::span<char> to);
+  /// More time for an answer that is known to be long.
+  void extend(std::chrono::milliseconds time) { deadline_ += time; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void begin();
+  std::string text(std::size_t size);
+  [[noreturn]] void fail(std::string found);
+  [[noreturn]] void fail_of_end();
+  std::chrono::nanoseconds cpu_time() const;
+  bool is_starved() const;
+  int end(bool kill_first);
+
+  std::filesystem::path path_;
+  const char* wanted_;
+  ChildLimits limits_;
+  FileHandle socket_;
+  pid_t pid_ = -1;
+  Clock::time_point deadline_, begun_;
+  std::chrono::nanoseconds cpu_before_{};  // of the child, when it was asked
+};
+
+}  // namespace kvscope::trace
