@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/study/lifetime_differences.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 
@@ -91,4 +92,21 @@ TEST_CASE("compare: runs without lifetimes or log-probabilities have no overlap 
 
 TEST_CASE("compare: models of another shape cannot be compared", "[core][compare]") {
   CHECK_THROWS_AS(compare_runs(random_run(1), random_run(1, {.n_layers = 3})), Error);
+}
+
+TEST_CASE("lifetimes of a run decoded again are compared as far as both have seen", "[core][compare]") {
+  RunRecord before = small_run({1, 2, 3, 4}, {2, kNever, 4, kUndecided}, {}), after = before;
+  before.n_queries = 4, after.n_queries = 6;
+  after.ids = {1, 2, 3, 4, 5, 6};
+  after.evict_at.row(0, 0) = {2, 5, 4, 6, kNever, kUndecided};  // 5 and 6 lie behind what `before` has seen
+  LifetimeDifferences found = lifetime_differences(before, after);
+  CHECK(found.n == 1);  // of query 4 only one of them knows
+  CHECK(found.n_different == 0);
+  after.evict_at.row(0, 0)[0] = 3;  // another moment
+  after.evict_at.row(0, 0)[1] = 3;  // evicted, and was not
+  found = lifetime_differences(before, after);
+  CHECK(found.n == 2);
+  CHECK(found.n_different == 2);
+  CHECK(lifetime_differences(after, before).n_different == 2);
+  CHECK(lifetime_differences(before, before).n_different == 0);
 }

@@ -80,6 +80,8 @@ TEST_CASE("export: each part alone is a table of its own", "[core][export]") {
   };
   CHECK(table("lifetimes")[0] == "layer,kv_head,token,evict_at,eviction_verdict");
   CHECK(table("scores")[0] == "layer,kv_head,token,score,future_mass");
+  CHECK(table("tokens,scores")[0] == "layer,kv_head,token,text,score,future_mass");
+  CHECK(table("tokens,lifetimes")[0] == "layer,kv_head,token,text,evict_at,eviction_verdict");
   const auto contests = table("contests");
   CHECK(contests[0] == "q,layer,kv_head,newcomer,boundary,newcomer_effective,boundary_effective,evicted");
   CHECK(contests.size() == 1 + run.contests.size());
@@ -126,7 +128,7 @@ TEST_CASE("export: norms of the output error are arrays of an npz if it was meas
 TEST_CASE("export: parts that make no table, and names that are none, are refused", "[core][export]") {
   const RunRecord run = random_run(3);
   const File file(".csv");
-  for (const char* what : {"tokens,metrics", "lifetimes,contests", "lifetimes,scores,tokens"})
+  for (const char* what : {"tokens,metrics", "lifetimes,contests", "lifetimes,scores,tokens,metrics"})
     CHECK_THROWS_AS(export_csv(run, parse_export_parts(what), file.path), Error);
   for (const char* what : {"", "token", "lifetimes,", ",scores"}) CHECK_THROWS_AS(parse_export_parts(what), Error);
   CHECK_FALSE(std::filesystem::exists(file.path));

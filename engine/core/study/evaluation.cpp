@@ -36,13 +36,15 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
   int right = 0, paired_right = 0, dense_right = 0;
   std::int64_t tokens = 0;
   double seconds = 0;
-  Mean nll, difference, density, read_share, recall, output_error;
+  Mean nll, difference, density, read_share, cache_tokens, recall, mass_recall, output_error;
   for (const EvalAnswer* answer : group) {
     right += answer->is_right;
     nll.add(answer->nll);
     density.add(answer->density);
     read_share.add(answer->read_share);
+    cache_tokens.add(answer->cache_tokens);
     recall.add(answer->recall);
+    mass_recall.add(answer->mass_recall);
     output_error.add(answer->output_error);
     tokens += answer->tokens;
     seconds += answer->seconds;
@@ -54,7 +56,9 @@ EvalRow row_of(const Group& group, const DenseAnswers& dense) {
   }
   row.density = density.value();
   row.read_share = read_share.value();
+  row.cache_tokens = cache_tokens.value();
   row.recall = recall.value();
+  row.mass_recall = mass_recall.value();
   row.output_error = output_error.value();
   if (seconds > 0) row.tokens_per_s = static_cast<double>(tokens) / seconds;
   if (group[0]->is_text) {

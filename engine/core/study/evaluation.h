@@ -90,7 +90,9 @@ struct EvalAnswer {
   double nll = kNotMeasured;           // of a piece: mean, nats per token
   double density = kNotMeasured;       // Metric::density at the last query, mean over heads
   double read_share = kNotMeasured;    // Metric::read_share likewise
+  double cache_tokens = kNotMeasured;  // in the cache at the last query, sinks and window too: mean over heads
   double recall = kNotMeasured;        // of the run's oracle: mean over heads and queries with a choice
+  double mass_recall = kNotMeasured;   // of the same queries
   double output_error = kNotMeasured;  // mean over layers of output_error_curve()
   int tokens = 0;                      // that `seconds` went into: those of the answer, or of the piece
   double seconds = 0;
@@ -113,7 +115,9 @@ void visit_fields(T& a, Visit&& visit) {
   visit("nll", a.nll, FieldRange{0, 1e9});
   visit("density", a.density, FieldRange{0, 1});
   visit("read_share", a.read_share, FieldRange{0, 1});
+  visit("cache_tokens", a.cache_tokens, FieldRange{0, kMaxPositions});
   visit("recall", a.recall, FieldRange{0, 1});
+  visit("mass_recall", a.mass_recall, FieldRange{0, 1e9});
   visit("output_error", a.output_error, FieldRange{0, 1e9});
   visit("tokens", a.tokens, FieldRange{0, kMaxPositions});
   visit("seconds", a.seconds, FieldRange{0, 1e9});
@@ -140,7 +144,8 @@ struct EvalRow {
   double perplexity = kNotMeasured;                // exp(nll)
   double nll_difference = kNotMeasured;     // mean over the pieces of nll - that of the dense policy on the same piece
   double nll_difference_se = kNotMeasured;  // its standard error, s / sqrt(n); NaN for fewer than two pieces
-  double density = kNotMeasured, read_share = kNotMeasured, recall = kNotMeasured, output_error = kNotMeasured;
+  double density = kNotMeasured, read_share = kNotMeasured, cache_tokens = kNotMeasured;
+  double recall = kNotMeasured, mass_recall = kNotMeasured, output_error = kNotMeasured;
   double tokens_per_s = kNotMeasured;
 };
 
@@ -160,7 +165,9 @@ void visit_fields(T& r, Visit&& visit) {
   visit("nll_difference_se", r.nll_difference_se, FieldRange{0, 1e9});
   visit("density", r.density, FieldRange{0, 1});
   visit("read_share", r.read_share, FieldRange{0, 1});
+  visit("cache_tokens", r.cache_tokens, FieldRange{0, kMaxPositions});
   visit("recall", r.recall, FieldRange{0, 1});
+  visit("mass_recall", r.mass_recall, FieldRange{0, 1e9});
   visit("output_error", r.output_error, FieldRange{0, 1e9});
   visit("tokens_per_s", r.tokens_per_s, FieldRange{0, 1e12});
 }

@@ -7,20 +7,13 @@
 #include <set>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/study/head_question.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope {
 
 namespace {
-
-[[noreturn]] void refuse_question(const char* where, std::string found, std::string expected) {
-  throw Error({.code = ExitCode::usage,
-               .file = "heads",
-               .where = where,
-               .found = std::move(found),
-               .expected = std::move(expected)});
-}
 
 /// Long-range entries of one head that are still there at the run's last query.
 std::int64_t retained_long_range(const RunRecord& run, int layer, int kv_head) {
@@ -80,32 +73,6 @@ std::string policies_that_differ() {
                .hint = "or strategy a, b or c, which choose without density"});
 }
 
-int heads_asked_for(const HeadQuestion& question, int n_heads) {
-  if (question.share && question.count) refuse_question("share", "share and count", "one of them");
-  const double share = question.share.value_or(0.25);
-  if (!(share >= 0 && share <= 1)) refuse_question("share", number_text(share), "0 to 1");
-  const int count = question.count.value_or(static_cast<int>(std::lround(share * n_heads)));
-  if (count < 0 || count > n_heads)
-    refuse_question("count", std::to_string(count), "0 to " + std::to_string(n_heads) + ", the model's KV heads");
-  return count;
-}
-
-void note_ties(HeadSelection& selection, const std::vector<std::int64_t>& retained) {
-  std::int64_t least_chosen = std::numeric_limits<std::int64_t>::max(), most_left = -1;
-  for (std::size_t i = 0; i < retained.size(); ++i) {
-    if (selection.full[i] > 0)
-      least_chosen = std::min(least_chosen, retained[i]);
-    else
-      most_left = std::max(most_left, retained[i]);
-  }
-  if (least_chosen != most_left) return;
-  for (std::size_t i = 0; i < retained.size(); ++i) {
-    if (retained[i] != least_chosen) continue;
-    selection.tied.push_back(static_cast<int>(i));
-    selection.n_tied_chosen += selection.full[i] > 0;
-  }
-}
-
 std::vector<std::string> scorers_cut_at_one_threshold(const std::vector<const RunRecord*>& runs) {
   std::set<std::string> kinds;
   for (const RunRecord* run : runs) {
@@ -133,10 +100,25 @@ int HeadSelection::n_selected() const {
   return static_cast<int>(std::count_if(full.begin(), full.end(), [](float value) { return value >= 0.5f; }));
 }
 
-HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const HeadQuestion& question) {
+std::vector<std::int64_t> long_range_entries(const std::vector<const RunRecord*>& runs) {
   if (runs.empty()) throw Error({.code = ExitCode::usage, .found = "no runs to choose heads from"});
-  HeadsOfModel heads{.n_layers = runs[0]->model.n_layers, .n_kv_heads = runs[0]->model.n_kv_heads};
-  const std::vector<std::int64_t> retained = retained_by_head(runs, heads);
+  return retained_by_head(runs, {.n_layers = runs[0]->model.n_layers, .n_kv_heads = runs[0]->model.n_kv_heads});
+}
+
+double coverage_of(const std::vector<std::int64_t>& entries, const std::vector<std::uint8_t>& local) {
+  std::int64_t chosen = 0;
+  for (std::size_t i = 0; i < entries.size(); ++i) chosen += local.at(i) == 0 ? entries[i] : 0;
+  const auto all = std::accumulate(entries.begin(), entries.end(), std::int64_t{0});
+  return all > 0 ? static_cast<double>(chosen) / static_cast<double>(all) : std::numeric_limits<double>::quiet_NaN();
+}
+
+HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const HeadQuestion& question) {
+  return choose_heads(runs, long_range_entries(runs), question);
+}
+
+HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std::vector<std::int64_t>& retained,
+                           const HeadQuestion& question) {
+  HeadsOfModel heads{.n_layers = runs.at(0)->model.n_layers, .n_kv_heads = runs.at(0)->model.n_kv_heads};
   heads.alpha = ranks(retained);
 
   const HeadStrategy strategy = question.strategy.value_or(HeadStrategy::d);
@@ -164,11 +146,7 @@ HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const Head
     note_ties(selection, retained);
     selection.thresholded = scorers_cut_at_one_threshold(runs);
   }
-  std::int64_t chosen = 0;
-  for (std::size_t i = 0; i < retained.size(); ++i) chosen += selection.full[i] > 0 ? retained[i] : 0;
-  const auto all = std::accumulate(retained.begin(), retained.end(), std::int64_t{0});
-  selection.coverage =
-      all > 0 ? static_cast<double>(chosen) / static_cast<double>(all) : std::numeric_limits<double>::quiet_NaN();
+  selection.coverage = coverage_of(retained, local);
   return selection;
 }
 
@@ -179,6 +157,19 @@ std::string describe(const HeadSelection& selection) {
                                                                     " % of the long-range entries retained";
   return std::to_string(n_selected) + " of " + std::to_string(n_heads) + " heads global, share " +
          number_text(static_cast<double>(n_selected) / n_heads, 3) + ", " + coverage;
+}
+
+HybridBytes hybrid_bytes(const ModelInfo& model, const std::vector<std::uint8_t>& local, const LocalSizes& sizes,
+                         std::int64_t context) {
+  const std::int64_t element = model.dtype == "float32" ? 4 : model.dtype.empty() ? 0 : 2;
+  const std::int64_t token = 2 * model.head_dim * element;  // key and value of one head
+  const std::int64_t local_tokens = std::min<std::int64_t>(context, std::int64_t{sizes.n_sink} + sizes.window);
+  HybridBytes total;
+  for (const std::uint8_t is_local : local) {
+    total.bytes += token * (is_local != 0 ? local_tokens : context);
+    total.dense += token * context;
+  }
+  return total;
 }
 
 LocalSizes local_sizes(const std::vector<const RunRecord*>& runs, std::optional<int> n_sink,

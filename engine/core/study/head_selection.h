@@ -42,6 +42,15 @@ struct HeadSelection {
 /// two shapes, and a question that contradicts itself.
 HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const HeadQuestion& question);
 
+/// [n_layers * n_kv_heads] long-range entries of each head, as choose_heads() counts them. Throws Error for no runs and runs
+/// of two shapes.
+std::vector<std::int64_t> long_range_entries(const std::vector<const RunRecord*>& runs);
+/// The same choice where these were counted before, which is what it costs.
+HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std::vector<std::int64_t>& entries,
+                           const HeadQuestion& question);
+/// Retained long-range entries in heads that are not local / all of them; NaN for 0 / 0.
+double coverage_of(const std::vector<std::int64_t>& entries, const std::vector<std::uint8_t>& local);
+
 /// "6 of 24 heads global, share 0.25, coverage 43.21 % of the long-range entries retained"
 std::string describe(const HeadSelection& selection);
 
@@ -49,6 +58,14 @@ std::string describe(const HeadSelection& selection);
 struct LocalSizes {
   int n_sink = 0, window = 0;
 };
+/// What the cache of a hybrid takes at a length, keys and values.
+struct HybridBytes {
+  std::int64_t bytes = 0, dense = 0;  // dense: with every head global
+};
+/// `context`: tokens; a local head holds sinks and window of them. Of the run's head dimension and dtype; 0 for a model that
+/// does not say them.
+HybridBytes hybrid_bytes(const ModelInfo& model, const std::vector<std::uint8_t>& local, const LocalSizes& sizes,
+                         std::int64_t context);
 /// What is given stands. Throws Error (usage) if the runs have different ones and none are given.
 LocalSizes local_sizes(const std::vector<const RunRecord*>& runs, std::optional<int> n_sink, std::optional<int> window);
 

@@ -7,6 +7,7 @@
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/plain_text.h"
 
 namespace kvscope {
 namespace {
@@ -76,8 +77,14 @@ std::string_view verdict_name(const std::vector<std::vector<VerdictOfEviction>>&
   return found.verdict == EvictionVerdict::wrong ? "wrong" : "right";
 }
 
-void write_series(CsvFile& csv, const RunRecord& run, bool lifetimes, bool scores) {
+std::string text_of(const RunRecord& run, int token) {
+  const auto i = static_cast<std::size_t>(token);
+  return i < run.pieces.size() ? plain_text(run.pieces[i]) : std::string();
+}
+
+void write_series(CsvFile& csv, const RunRecord& run, bool lifetimes, bool scores, bool texts) {
   for (const char* name : {"layer", "kv_head", "token"}) csv.cell(name);
+  if (texts) csv.cell("text");
   if (lifetimes) csv.cell("evict_at");
   if (scores) csv.cell("score"), csv.cell("future_mass");
   if (lifetimes) csv.cell("eviction_verdict");
@@ -88,6 +95,7 @@ void write_series(CsvFile& csv, const RunRecord& run, bool lifetimes, bool score
     for (int head = 0; head < run.model.n_kv_heads; ++head) {
       for (int token = 0; token < run.n_tokens(); ++token) {
         for (const std::int64_t value : {layer, head, token}) csv.cell(value);
+        if (texts) csv.cell(text_of(run, token));
         if (lifetimes) series_cell(csv, run.evict_at, layer, head, token);
         if (scores) series_cell(csv, run.scores, layer, head, token);
         if (scores) series_cell(csv, run.future_mass, layer, head, token);
@@ -122,7 +130,7 @@ void write_tokens(CsvFile& csv, const RunRecord& run) {
     csv.cell(static_cast<std::int64_t>(token));
     csv.cell(static_cast<std::int64_t>(run.ids[i]));
     csv.cell(i < run.logprobs.size() ? run.logprobs[i] : std::nanf(""));
-    csv.cell(i < run.pieces.size() ? run.pieces[i] : std::string_view());
+    csv.cell(text_of(run, token));
     csv.end_line();
   }
 }
@@ -192,17 +200,17 @@ std::set<ExportPart> parse_export_parts(const std::string& names) {
 void export_csv(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
                 bool replace) {
   const bool lifetimes = parts.contains(ExportPart::lifetimes), scores = parts.contains(ExportPart::scores);
-  const bool one_table = parts.size() == 1 || (parts.size() == 2 && lifetimes && scores);
+  const bool tokens = parts.contains(ExportPart::tokens), series = lifetimes || scores;
+  const bool one_table = parts.size() == 1 || (series && parts.size() == std::size_t{lifetimes} + scores + tokens);
   if (!one_table)
-    throw Error(
-        {.code = ExitCode::usage,
-         .file = "--what",
-         .found = std::to_string(parts.size()) + " tables for one .csv",
-         .expected = "one of lifetimes,scores | lifetimes | scores | contests | tokens | metrics | output_error",
-         .hint = "an .npz holds them all"});
+    throw Error({.code = ExitCode::usage,
+                 .file = "--what",
+                 .found = std::to_string(parts.size()) + " tables for one .csv",
+                 .expected = "lifetimes, scores and tokens, or one of contests, tokens, metrics, output_error",
+                 .hint = "an .npz or .nc holds them all"});
   CsvFile csv(path, replace);
-  if (lifetimes || scores) {
-    write_series(csv, run, lifetimes, scores);
+  if (series) {
+    write_series(csv, run, lifetimes, scores, tokens);
   } else if (parts.contains(ExportPart::contests)) {
     write_contests(csv, run);
   } else if (parts.contains(ExportPart::tokens)) {

@@ -111,6 +111,21 @@ class Values {
   std::optional<Oracle> oracle_;
 };
 
+/// The parts that count: all, or those of these heads.
+std::vector<int> parts_of(const Values& values, const RunRecord& run, RunQuantity quantity,
+                          std::span<const int> heads) {
+  std::vector<int> parts;
+  if (heads.empty() || quantity == RunQuantity::nll) {
+    for (int part = 0; part < values.n_parts(); ++part) parts.push_back(part);
+    return parts;
+  }
+  for (const int head : heads) {
+    const int part = quantity == RunQuantity::output_error ? head / run.model.n_kv_heads : head;
+    if (part < values.n_parts() && (parts.empty() || parts.back() != part)) parts.push_back(part);
+  }
+  return parts;
+}
+
 /// A mean that skips what is not there.
 struct Mean {
   double sum = 0;
@@ -123,8 +138,8 @@ struct Mean {
 
 /// `of(part)` gives the values of positions 0 ... n - 1.
 template <typename Of>
-RunCurve summarise(std::int32_t n, int n_points, int n_parts, Of of) {
-  RunCurve curve{.points = {}, .mean = kNaN, .n_parts = n_parts};
+RunCurve summarise(std::int32_t n, int n_points, const std::vector<int>& parts, Of of) {
+  RunCurve curve{.points = {}, .mean = kNaN, .n_parts = static_cast<int>(parts.size())};
   const std::int32_t count = std::clamp(n_points, 1, std::max(n, 1));
   if (n == 0) return curve;
   std::vector<std::vector<double>> of_parts(static_cast<std::size_t>(count));
@@ -134,7 +149,7 @@ RunCurve summarise(std::int32_t n, int n_points, int n_parts, Of of) {
     curve.points.push_back({begin, end - 1});
   }
   Mean whole;
-  for (int part = 0; part < n_parts; ++part) {
+  for (const int part : parts) {
     const std::vector<double> values = of(part);
     Mean of_part;
     for (std::size_t i = 0; i < curve.points.size(); ++i) {
@@ -167,18 +182,20 @@ const RunQuantityInfo& info_of(RunQuantity quantity) {
   return *std::ranges::find(kQuantities, quantity, &RunQuantityInfo::quantity);
 }
 
-RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points) {
+RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points, std::span<const int> heads) {
   const Values values(run, quantity);
-  return summarise(run.n_tokens(), n_points, values.n_parts(), [&](int part) { return values.of(part); });
+  return summarise(run.n_tokens(), n_points, parts_of(values, run, quantity, heads),
+                   [&](int part) { return values.of(part); });
 }
 
-RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points) {
+RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points,
+                              std::span<const int> heads) {
   if (a.model.n_layers != b.model.n_layers || a.model.n_kv_heads != b.model.n_kv_heads)
     refuse("run_curve", "runs", "runs of different shapes", "the same layers and heads");
   const auto end = a.ids.begin() + std::min(a.n_tokens(), b.n_tokens());
   const auto common = static_cast<std::int32_t>(std::mismatch(a.ids.begin(), end, b.ids.begin()).first - a.ids.begin());
   const Values of_a(a, quantity), of_b(b, quantity);
-  return summarise(common, n_points, of_a.n_parts(), [&](int part) {
+  return summarise(common, n_points, parts_of(of_a, a, quantity, heads), [&](int part) {
     std::vector<double> difference = of_b.of(part);
     const std::vector<double> other = of_a.of(part);
     for (std::int32_t p = 0; p < common; ++p) difference[p] -= other[p];

@@ -39,10 +39,13 @@ struct RunCurve {
 
 /// At most `n_points` points over positions 0 ... n_tokens - 1, as even as they go. Of a position whose query was not made, or that has
 /// no value, there is none. O(parts * n log n) for recall, O(parts * n) else.
-RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points);
+/// `heads`: layer * n_kv_heads + kv_head of those that count, ascending; empty: all. Output error, which layers have, is that
+/// of the layers of these heads; the NLL is the run's.
+RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points, std::span<const int> heads = {});
 /// B - A, part by part and position by position, over the tokens that both have in common from the start. Throws Error
 /// (bad input) for runs of different shapes.
-RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points);
+RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points,
+                              std::span<const int> heads = {});
 /// What it will cost, in values looked at.
 std::int64_t run_curve_cost(const RunRecord& run, RunQuantity quantity);
 

@@ -6,6 +6,7 @@
 #include "engine/core/study/npz.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/series_array.h"
 #include "engine/core/support/file.h"
 
 namespace kvscope {
@@ -17,14 +18,7 @@ template <typename T>
 void add_series(NpzWriter& npz, const std::string& name, const HeadSeries<T>& series, const RunRecord& run, T padding) {
   if (series.empty()) return;
   const std::array<std::int64_t, 3> shape = {series.n_layers(), series.n_kv_heads(), run.n_tokens()};
-  std::vector<T> values(static_cast<std::size_t>(shape[0] * shape[1] * shape[2]), padding);
-  auto at = values.begin();
-  for (int layer = 0; layer < series.n_layers(); ++layer) {
-    for (int head = 0; head < series.n_kv_heads(); ++head, at += run.n_tokens()) {
-      const std::vector<T>& row = series.row(layer, head);
-      std::copy(row.begin(), row.begin() + std::min<std::ptrdiff_t>(std::ssize(row), run.n_tokens()), at);
-    }
-  }
+  const std::vector<T> values = series_array(series, run.n_tokens(), padding);
   npz.add(name, shape, std::span<const T>(values));
 }
 
@@ -93,6 +87,11 @@ void add_tokens(NpzWriter& npz, const RunRecord& run) {
 
 }  // namespace
 
+std::string metric_array_name(const MetricInfo& info) {
+  const bool is_series = info.metric == Metric::read_mass || info.metric == Metric::best_read_mass;
+  return (is_series ? "mean_" : "") + std::string(info.name);
+}
+
 void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const std::filesystem::path& path,
                 bool replace) {
   AtomicFile file(path, replace);
@@ -116,7 +115,7 @@ void export_npz(const RunRecord& run, const std::set<ExportPart>& parts, const s
   if (parts.contains(ExportPart::metrics)) {
     const std::array<std::int64_t, 2> shape = {run.model.n_layers, run.model.n_kv_heads};
     for (const MetricInfo& info : metric_list())
-      npz.add(std::string(info.name), shape, head_metric(run, info.metric, run.queries() - 1).values);
+      npz.add(metric_array_name(info), shape, head_metric(run, info.metric, run.queries() - 1).values);
   }
   npz.finish();
   file.commit();
