@@ -252,6 +252,11 @@ StepFacts Generation::step_forced(std::int32_t id) {
   return facts;
 }
 
+StepFacts Generation::step_as_drawn(std::int32_t id) {
+  impl_->next_id();
+  return step_forced(id);
+}
+
 void Generation::set_recording(bool on) {
   impl_->records = on;
   impl_->timings.instrumented = on;

@@ -66,6 +66,8 @@ class Generation {
   StepFacts step();
   /// The same with the token given (teacher forcing).
   StepFacts step_forced(std::int32_t id);
+  /// The same, and the sampler has drawn: what step() draws behind it is what it would have drawn in any case.
+  StepFacts step_as_drawn(std::int32_t id);
   /// Other parameters of the same policy from the next step on (ActivePolicy::change); a smaller budget evicts at once,
   /// and `facts` (may be null) gets these lifetimes. Throws Error (usage), and nothing has changed then.
   void change_policy(const PolicySpec& spec, StepFacts* facts);

@@ -136,15 +136,18 @@ void tell_changes_of_text(const RunRequest& request, int prompt_len, const RunSi
 /// Tokens of the answer that are there.
 std::size_t n_answered(const Generation& run) { return run.ids().size() - static_cast<std::size_t>(run.prompt_len()); }
 
-bool is_over(const Generation& run) {
-  const RunRequest& request = run.request();
-  if (request.draws()) return run.finished();
-  return !request.answer_ids || n_answered(run) >= request.answer_ids->size();
+/// Whether the next token is given, and not drawn.
+bool is_given(const Generation& run) {
+  const auto& answer = run.request().answer_ids;
+  return answer && n_answered(run) < answer->size();
 }
 
-/// The next token is drawn, or the one that is given.
+bool is_over(const Generation& run) { return !is_given(run) && (!run.request().draws() || run.finished()); }
+
 StepFacts next_step(Generation& run) {
-  return run.request().draws() ? run.step() : run.step_forced((*run.request().answer_ids)[n_answered(run)]);
+  if (!is_given(run)) return run.step();
+  const std::int32_t id = (*run.request().answer_ids)[n_answered(run)];
+  return run.request().draws() ? run.step_as_drawn(id) : run.step_forced(id);
 }
 
 /// The run's loop. Throws Error (cancelled) when the prefill was cut short.

@@ -54,7 +54,8 @@ at::Tensor attention_block(const ModelConfig& config, const Weights& weights, in
   tokens.q = q;
   tokens.k = k;
   tokens.scale = config.attention_scale(index);
-  return ops::linear(attention.attend(index, tokens).view({n, q_rows}), layer.o_proj);
+  const at::Tensor o = attention.attend(index, tokens);
+  return o.defined() ? ops::linear(o.view({n, q_rows}), layer.o_proj) : o;
 }
 
 at::Tensor mlp_block(const LayerWeights& layer, float eps, const at::Tensor& x) {
@@ -72,7 +73,9 @@ at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::
       at::arange(first_position, first_position + n, at::TensorOptions().device(weights.device).dtype(at::kInt));
   at::Tensor x = at::embedding(weights.embed, ids);
   for (int index = 0; index < config.n_layers; ++index) {
-    x.add_(attention_block(config, weights, index, x, positions, attention));
+    const at::Tensor attended = attention_block(config, weights, index, x, positions, attention);
+    if (!attended.defined()) return {};
+    x.add_(attended);
     x.add_(mlp_block(weights.layers[index], config.layers[index].norm_eps, x));
   }
   return ops::rms_norm(x, weights.final_norm, config.rms_norm_eps);

@@ -20,14 +20,15 @@ struct LayerTokens {
 class AttentionSite {
  public:
   virtual ~AttentionSite() = default;
-  /// Returns o: [n, n_heads, head_dim]. Called once per layer, in order.
+  /// Returns o: [n, n_heads, head_dim], or an undefined tensor if nothing above this layer is wanted. Called once per
+  /// layer, in order.
   virtual at::Tensor attend(int layer, const LayerTokens& tokens) = 0;
   /// Whether attend() wants q and k before their rotation too: copies of them.
   virtual bool reads_unrotated() const { return false; }
 };
 
 /// ids: [n] int64 on the model's device, at positions first_position ... first_position + n - 1.
-/// Returns the hidden states after the final norm, [n, hidden].
+/// Returns the hidden states after the final norm, [n, hidden]; undefined if `attention` stopped it.
 at::Tensor forward(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
                    std::int64_t first_position, AttentionSite& attention);
 

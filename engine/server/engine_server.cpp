@@ -8,6 +8,7 @@
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"
 #include "engine/decode/run.h"
+#include "engine/decode/token_attention.h"
 #include "engine/jobs/job.h"
 #include "engine/model/device.h"
 #include "engine/server/doctor.h"
@@ -126,6 +127,10 @@ void EngineServer::serve(const RunRequest& request, int id) {
 
 void EngineServer::serve(const ScoreRequest& request, int id) {
   channel_.write(protocol::done_score(id, forced_pass(model(), request, hooks(id))));
+}
+
+void EngineServer::serve(const TokenAttentionRequest& request, int id) {
+  channel_.write(protocol::done_token_attention(id, token_attention(model(), request, hooks(id))));
 }
 
 void EngineServer::serve(const protocol::JobRequest& request, int id) {

@@ -477,3 +477,30 @@ TEST_CASE("protocol: an error crosses the stream whole", "[core][protocol]") {
     CHECK_FALSE(protocol::error_from_event(event).parts().found.empty());
   }
 }
+
+TEST_CASE("The attention of chosen tokens comes back as it was sent, and an answer that does not fit is refused",
+          "[protocol]") {
+  const protocol::Request sent = TokenAttentionRequest{.ids = {5, 6, 7}, .layer = 3, .tokens = {2, 0}};
+  const auto asked = std::get<TokenAttentionRequest>(protocol::request_from_json(protocol::to_json(sent, kId)));
+  CHECK(asked.ids == std::vector<std::int32_t>{5, 6, 7});
+  CHECK(asked.layer == 3);
+  CHECK(asked.tokens == std::vector<std::int32_t>{2, 0});
+
+  TokenAttention answer{.layer = 3, .n_heads = 2, .n_queries = 3, .tokens = {2, 0}};
+  for (int i = 0; i < 12; ++i) answer.probability.push_back(static_cast<float>(i) / 16);
+  const json event = protocol::done_token_attention(kId, answer);
+  const TokenAttention back = protocol::token_attention_from_event(event);
+  CHECK(back.tokens == answer.tokens);
+  CHECK(back.probability == answer.probability);
+  CHECK(back.row(1, 1)[2] == answer.probability[11]);
+  for (const auto& [field, value] : {std::pair<const char*, json>("n_queries", 4),
+                                     {"n_heads", 3},
+                                     {"n_heads", 0},
+                                     {"n_queries", 2},
+                                     {"layer", -1},
+                                     {"n_heads", 1 << 16}}) {
+    json wrong = event;
+    wrong[field] = value;
+    CHECK_THROWS_AS(protocol::token_attention_from_event(wrong), Error);
+  }
+}

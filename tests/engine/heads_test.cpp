@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/files/gate/head_formats.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "tests/engine/gated_model.h"
@@ -42,10 +43,12 @@ TEST_CASE("heads: an exported selection runs as it was chosen, and is exported a
   CHECK(chosen.tied.empty());
   const LocalSizes sizes = local_sizes({&measured}, {}, {});
   export_duo(chosen, sizes.n_sink, sizes.window, folder.path() / "first", false);
+  const HeadTarget own = parse_head_target("json:" + (folder.path() / "first.json").string(), "", true);
+  export_heads(std::span(&own, 1), {.selection = chosen, .sizes = sizes}, false);
 
   // 3 of 4 heads: neither duo's half, nor hybrid's 0.286, nor the quarter that heads takes.
   const std::string policy = GENERATE("duo", "hybrid:heads=d");
-  const RunRecord run = run_of(model_with(folder.path() / "first"), policy);
+  const RunRecord run = run_of(model_with(folder.path() / GENERATE("first", "first.json")), policy);
   REQUIRE(run.local_heads.size() == 4);
   for (std::size_t i = 0; i < 4; ++i) CHECK(run.local_heads[i] == (chosen.full[i] > 0 ? 0 : 1));
   CHECK(run.policy.value("full") == 0.75);

@@ -253,6 +253,34 @@ ScoreFacts score_from_event(const json& event) {
   return facts;
 }
 
+json done_token_attention(int id, const TokenAttention& attention) {
+  return done(id, {{"layer", attention.layer},
+                   {"n_heads", attention.n_heads},
+                   {"n_queries", attention.n_queries},
+                   {"tokens", pack(attention.tokens)},
+                   {"probability", pack(attention.probability)}});
+}
+
+TokenAttention token_attention_from_event(const json& event) {
+  TokenAttention attention{.layer = static_cast<int>(integer(event, "layer", 0, INT32_MAX)),
+                           .n_heads = static_cast<int>(integer(event, "n_heads", 1, 1 << 16)),
+                           .n_queries = static_cast<int>(integer(event, "n_queries", 1, kMaxPositions)),
+                           .tokens = unpack_i32(event, "tokens"),
+                           .probability = unpack_f32(event, "probability")};
+  for (const std::int32_t token : attention.tokens) {
+    if (token >= 0 && token < attention.n_queries) continue;
+    bad_field(event, "tokens", std::to_string(token), "0 ... " + std::to_string(attention.n_queries - 1));
+  }
+  // Each factor is bounded, and the tokens are no more than a message has room for: no overflow.
+  const std::uint64_t wanted = static_cast<std::uint64_t>(attention.tokens.size()) *
+                               static_cast<std::uint64_t>(attention.n_heads) *
+                               static_cast<std::uint64_t>(attention.n_queries);
+  if (attention.tokens.size() > TokenAttentionRequest::kMostTokens || attention.probability.size() != wanted) {
+    bad_field(event, "probability", std::to_string(attention.probability.size()), std::to_string(wanted));
+  }
+  return attention;
+}
+
 json error_event(int id, const Error& error) {
   const Error::Parts& parts = error.parts();
   return {{"type", "error"},

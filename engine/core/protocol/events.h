@@ -68,6 +68,10 @@ std::vector<DoctorCheck> doctor_checks_from_event(const nlohmann::json& event);
 nlohmann::json done_score(int id, const ScoreFacts& facts);
 ScoreFacts score_from_event(const nlohmann::json& event);
 
+/// The same of a pass that looked at the attention of chosen tokens.
+nlohmann::json done_token_attention(int id, const TokenAttention& attention);
+TokenAttention token_attention_from_event(const nlohmann::json& event);
+
 /// The end of a request that was not served. id -1: of no request.
 nlohmann::json error_event(int id, const Error& error);
 /// What error_event() wrote, to be thrown or shown on the client's side. Never fails: a field that is missing or of

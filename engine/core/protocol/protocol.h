@@ -17,9 +17,9 @@
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
-//               thinking: bool, date: text, answer_ids: i32, chunk}
+//               thinking: bool, date: text, answer_ids: i32, draw_on: bool, chunk}
 //                  -> started{...}, progress*, step*, oracle*, output_error, done{status, timings, text}
-//              answer_ids: the answer, given instead of drawn. chunk: the prompt is all there is, read as `score` does.
+//              answer_ids: the answer, given instead of drawn; with draw_on its begin, behind which the run draws on. chunk: the prompt is all there is, read as `score` does.
 //   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
 //               choices: bool}
 //                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, policy, prompt_len, chunk};
@@ -29,6 +29,9 @@
 //              a token. greedy: the likeliest token at each position given the true ones before it, -1 for the first;
 //              density: [layers][kv_heads] at the last position. n_positions (with ids): what keep= and compression=
 //              refer to, if not their number; prompt_len with ids too.
+//   attention  {ids: i32, layer, tokens: i32}
+//                  -> progress*, done{layer, n_heads, n_queries, tokens: i32, probability: f32 [tokens][heads][queries]}: what
+//                     each of these tokens gets from every query of a full cache, NaN before it
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
 //   policy     {target: id, policy: text}   Other parameters for a run that goes on, from its next step: a `policy`

@@ -43,6 +43,7 @@ json encode(const RunRequest& r) {
     j["prompt_ids"] = pack(r.prompt_ids);
   }
   if (r.answer_ids) j["answer_ids"] = pack(*r.answer_ids);
+  if (r.draw_on) j["draw_on"] = true;
   if (r.chunk > 0) j["chunk"] = r.chunk;
   return j;
 }
@@ -61,6 +62,10 @@ json encode(const ScoreRequest& r) {
   if (r.oracle) j["oracle"] = r.oracle->to_string();
   if (r.output_error) j["output_error"] = true;
   return j;
+}
+
+json encode(const TokenAttentionRequest& r) {
+  return {{"type", "attention"}, {"ids", pack(r.ids)}, {"layer", r.layer}, {"tokens", pack(r.tokens)}};
 }
 
 json encode(const JobRequest& r) { return {{"type", "job"}, {"job", r.job}, {"args", r.args}}; }
@@ -114,6 +119,7 @@ RunRequest run_from_json(const json& j) {
   r.stop_at_eos = boolean(j, "stop_at_eos");
   r.stop = texts(j, "stop");
   if (j.contains("answer_ids")) r.answer_ids = token_ids(j, "answer_ids");
+  r.draw_on = j.contains("draw_on") && boolean(j, "draw_on");
   if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 0, kMaxPositions));
   if (j.contains("thinking")) r.chat.thinking = boolean(j, "thinking");
   if (j.contains("date")) r.chat.date = text(j, "date");
@@ -144,6 +150,12 @@ ScoreRequest score_from_json(const json& j) {
   return r;
 }
 
+TokenAttentionRequest token_attention_from_json(const json& j) {
+  return {.ids = token_ids(j, "ids"),
+          .layer = static_cast<int>(integer(j, "layer", 0, INT32_MAX)),
+          .tokens = unpack_i32(j, "tokens")};
+}
+
 JobRequest job_from_json(const json& j) {
   JobRequest r{.job = text(j, "job")};
   if (j.contains("args")) r.args = j.at("args");
@@ -165,6 +177,7 @@ Request read_request(const json& message) {
   if (type == "load") return load_from_json(message);
   if (type == "run") return run_from_json(message);
   if (type == "score") return score_from_json(message);
+  if (type == "attention") return token_attention_from_json(message);
   if (type == "job") return job_from_json(message);
   if (type == "doctor") return DoctorRequest{};
   if (type == "policy") return PolicyRequest{target(message), text(message, "policy")};
@@ -174,7 +187,7 @@ Request read_request(const json& message) {
                .file = "request",
                .where = "type",
                .found = type,
-               .expected = "load, run, score, job, doctor, cancel or quit"});
+               .expected = "load, run, score, attention, job, doctor, cancel or quit"});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
-// What the client asks, one struct a request of protocol.h. RunRequest and ScoreRequest are the record's.
+// What the client asks, one struct a request of protocol.h. RunRequest, ScoreRequest and
+// TokenAttentionRequest are the record's.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -8,10 +9,12 @@
 #include <vector>
 
 #include "engine/core/record/run_request.h"
+#include "engine/core/record/token_attention.h"
 
 namespace kvscope::protocol {
 
 using kvscope::ScoreRequest;
+using kvscope::TokenAttentionRequest;
 
 struct LoadRequest {
   std::string model;  // path, as the engine's machine has it
@@ -38,8 +41,8 @@ struct CancelRequest {
 
 struct QuitRequest {};
 
-using Request = std::variant<LoadRequest, RunRequest, ScoreRequest, JobRequest, DoctorRequest, PolicyRequest,
-                             CancelRequest, QuitRequest>;
+using Request = std::variant<LoadRequest, RunRequest, ScoreRequest, TokenAttentionRequest, JobRequest, DoctorRequest,
+                             PolicyRequest, CancelRequest, QuitRequest>;
 
 nlohmann::json to_json(const Request& request, int id);
 /// Throws Error that names message and field, or the types that there are.

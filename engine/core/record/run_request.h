@@ -29,11 +29,13 @@ struct RunRequest {
   std::vector<std::string> stop;  // texts before which the answer ends, see StopStrings
   /// The answer as it is given, a forced step each, instead of drawn; empty: nothing follows the prompt.
   std::optional<std::vector<std::int32_t>> answer_ids;
+  /// Behind answer_ids tokens are drawn, as a run draws them that has drawn these itself: what was cut off goes on.
+  bool draw_on = false;
   /// Of a text that is read only (the prompt; nothing is drawn): from its first token on the policy acts after every so
   /// many tokens, see engine/decode/forced_pass.h. 0: the prompt passes as the policy's runs have it.
   int chunk = 0;
 
-  bool draws() const { return !answer_ids && chunk == 0; }
+  bool draws() const { return chunk == 0 && (!answer_ids || draw_on); }
 };
 
 /// What a `score` asks for: the log-probability of every token of a text under a policy.
