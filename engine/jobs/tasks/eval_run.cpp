@@ -26,7 +26,12 @@ EvalAnswer facts_of(const RunRecord& record, const EvalMeasures& measures) {
   EvalAnswer answer;
   answer.density = mean(head_metric(record, Metric::density, record.queries() - 1));
   if (!record.reads.empty()) answer.read_share = mean(head_metric(record, Metric::read_share, record.queries() - 1));
-  if (measures.oracle) answer.recall = mean_of(Oracle(record)).recall;
+  answer.cache_tokens = mean(head_metric(record, Metric::cache_share, record.queries() - 1)) * record.queries();
+  if (measures.oracle) {
+    const OracleMean oracle = mean_of(Oracle(record));
+    answer.recall = oracle.recall;
+    answer.mass_recall = oracle.mass_recall;
+  }
   if (measures.output_error) answer.output_error = mean_output_error(record);
   return answer;
 }

@@ -126,6 +126,7 @@ at::Tensor counted_gates(at::Tensor gate, const GatePlan& plan, const GateStep& 
 struct StepLosses {
   at::Tensor all, kept_output;  // the loss, its part that keeps the model's output
   at::Tensor mean, open;        // of the gates: mean, share at the threshold or above
+  at::Tensor open_by_head;      // [L, n_kv_heads] the same share
 };
 
 /// Of a batch's B * T tokens behind, those that a mean counts, and the share of each.
@@ -191,7 +192,32 @@ StepLosses accumulate(const DecoderModule& base, const Trained& trained, const G
                                                step);
   loss.backward();
   const at::Tensor seen = all_gates.detach();
-  return {loss.detach(), kept_output.detach(), seen.mean(), (seen >= plan.open_from()).to(at::kFloat).mean()};
+  const at::Tensor by_head = (seen >= plan.open_from()).to(at::kFloat).mean({1, 3});
+  return {loss.detach(), kept_output.detach(), seen.mean(), by_head.mean(), by_head};
+}
+
+/// Of the curve: what each head keeps as the training goes on (SP-KV Fig. 5), open_LAYER_HEAD. None where no gate is.
+std::vector<std::string> loss_columns(const Trained& trained, const ModelConfig& model) {
+  std::vector<std::string> columns = {"loss_all", "loss_output", "gate_mean", "gate_open"};
+  for (int layer = 0; layer < model.n_layers && trained.gate; ++layer) {
+    for (int head = 0; head < model.n_kv_heads; ++head)
+      columns.push_back("open_" + std::to_string(layer) + "_" + std::to_string(head));
+  }
+  return columns;
+}
+
+LossReport report_of(const StepLosses& losses, bool by_head) {
+  LossReport report{{losses.all.item<double>(), losses.kept_output.item<double>(), losses.mean.item<double>(),
+                     losses.open.item<double>()},
+                    ""};
+  char text[112];
+  std::snprintf(text, sizeof text, "loss %.4f  output %.4f  gates mean %.3f  open %.3f", report.values[0],
+                report.values[1], report.values[2], report.values[3]);
+  report.text = text;
+  if (!by_head) return report;
+  const at::Tensor shares = losses.open_by_head.to(at::kCPU, at::kFloat).flatten();
+  report.values.insert(report.values.end(), shares.data_ptr<float>(), shares.data_ptr<float>() + shares.numel());
+  return report;
 }
 
 nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan, Trained& trained,
@@ -203,7 +229,7 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
   return run_steps(
       training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
       {.name = plan.name_of(stage),
-       .loss_columns = {"loss_all", "loss_output", "gate_mean", "gate_open"},
+       .loss_columns = loss_columns(trained, training.recipe.model),
        .add_gradients =
            [&](const Batch& batch, std::int64_t step) {
              // What a step draws follows from its number: a training that goes on draws the same.
@@ -214,15 +240,7 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
              losses =
                  accumulate(base, trained, plan, batch, {.weight = stage.weight, .progress = progress, .hard = hard});
            },
-       .report =
-           [&](std::int64_t) {
-             const double all = losses.all.item<double>(), output = losses.kept_output.item<double>(),
-                          mean = losses.mean.item<double>(), open = losses.open.item<double>();
-             char text[112];
-             std::snprintf(text, sizeof text, "loss %.4f  output %.4f  gates mean %.3f  open %.3f", all, output, mean,
-                           open);
-             return LossReport{{all, output, mean, open}, text};
-           }});
+       .report = [&](std::int64_t) { return report_of(losses, trained.gate.has_value()); }});
 }
 
 /// Into a folder of the stage's name, which it returns.
