@@ -94,9 +94,10 @@ TEST_CASE("Difficult texts get the ids that the tokenizers package gives them") 
   for (const auto& c : golden.file["cases"]) {
     const auto text = c["text"].get<std::string>();
     CAPTURE(c["text"].dump());
-    CHECK(golden.tokenizer.encode(text) == c["ids"].get<Ids>());
-    CHECK(golden.tokenizer.encode(text, false) == c["as_text"].get<Ids>());
-    CHECK(golden.tokenizer.encode_with_special(text) == c["whole"].get<Ids>());
+    const auto ids = c["ids"].get<Ids>();
+    CHECK(golden.tokenizer.encode(text) == ids);
+    CHECK(golden.tokenizer.encode(text, false) == c.value("as_text", ids));
+    CHECK(golden.tokenizer.encode_with_special(text) == c.value("whole", ids));
     if (!c.contains("decoded")) continue;
     // The package prints a replacement character for every byte that is none of a character, a screen for several.
     const std::string decoded = golden.tokenizer.decode(golden.tokenizer.encode(text));

@@ -107,7 +107,7 @@ def logits_of(model, ids):
 
 
 def rounded(values):
-    return [float(f'{x:.7g}') for x in values]
+    return [float(f'{x:.6g}') for x in values]
 
 
 def golden_logits(seed, config):

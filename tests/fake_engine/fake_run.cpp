@@ -48,9 +48,11 @@ class Player {
       }
       hooks_.before_step(n);
       const auto step_start = std::chrono::steady_clock::now();
-      const bool draws = request_.draws();
+      const bool draws = !request_.answer_ids || n >= static_cast<int>(request_.answer_ids->size());
       const std::int32_t given = draws ? 0 : (*request_.answer_ids)[static_cast<std::size_t>(n)];
-      const std::string piece = draws ? answer_piece(request_.sampling.seed, n) : " t" + std::to_string(given);
+      // What was drawn once has its piece again, so that a run that goes on says the same.
+      const bool as_drawn = draws || request_.draw_on;
+      const std::string piece = as_drawn ? answer_piece(request_.sampling.seed, n) : " t" + std::to_string(given);
       text += piece;
       stops.push(piece);
       ids_.push_back(draws ? token_id(piece) : given);

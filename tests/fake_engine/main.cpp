@@ -3,7 +3,7 @@
 //
 //   --slow MS          sleep so long in each decode step
 //   --late-progress    say before each decode step how far the prompt is
-//   --die-at-token N   kill itself before the N-th generated token ...
+//   --die-at-token N   kill itself before the N-th generated token, or answer of an evaluation, ...
 //   --once FILE        ... unless FILE exists; makes it
 //   --gate KIND,THRESHOLD,WINDOW[,DELAY]
 //                      say so of a gate of the model
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -31,6 +32,7 @@
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/version.h"
+#include "tests/fake_engine/fake_eval.h"
 #include "tests/fake_engine/fake_model.h"
 #include "tests/fake_engine/fake_run.h"
 
@@ -188,7 +190,25 @@ class Server {
     play_score(request, id, model_, hooks);
   }
 
+  /// Query head h gives key t at query q the share 1 / (q - t + 2 + h).
+  void play(const TokenAttentionRequest& request, int id) {
+    if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+    TokenAttention attention{.layer = request.layer,
+                             .n_heads = model_.n_heads,
+                             .n_queries = static_cast<int>(request.ids.size()),
+                             .tokens = request.tokens};
+    for (const std::int32_t token : request.tokens) {
+      for (int head = 0; head < attention.n_heads; ++head) {
+        for (int q = 0; q < attention.n_queries; ++q) {
+          attention.probability.push_back(q < token ? std::nanf("") : 1.0f / static_cast<float>(q - token + 2 + head));
+        }
+      }
+    }
+    channel_.write(protocol::done_token_attention(id, attention));
+  }
+
   void play(const protocol::JobRequest& request, int id) {
+    if (request.job == "eval") return play_evaluation(request.args, id);
     const std::string& name = request.job;
     int rows = 0;
     for (; rows < 3 && cancelled_id_ != id; ++rows) {
@@ -199,6 +219,18 @@ class Server {
     const char* status = cancelled_id_ == id ? "cancelled" : "complete";
     channel_.write(
         protocol::done(id, {{"result", {{"job", name}, {"rows", rows}, {"args", request.args}, {"status", status}}}}));
+  }
+
+  void play_evaluation(const nlohmann::json& args, int id) {
+    int n = 0;
+    const bool whole = play_eval(
+        args, [&](const nlohmann::json& data) { channel_.write(protocol::row(id, "", data)); },
+        [&] {
+          if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+          if (++n == options_.die_at_token) die();
+          return cancelled_id_ == id;
+        });
+    channel_.write(protocol::done(id, {{"result", {{"status", whole ? "done" : "cancelled"}}}}));
   }
 
   void die() {
