@@ -5,6 +5,7 @@
 
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
+#include "tests/views/figure_column.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/lifeline_image.h"
 #include "views/figure/state_colours.h"
@@ -14,18 +15,10 @@
 
 using namespace kvscope;
 using namespace kvscope::views;
+using kvscope::test::column;
 using kvscope::test::random_run;
 
 namespace {
-
-template <typename T>
-const std::vector<T>& column(const FigureData& data, const std::string& name) {
-  for (const FigureColumn& c : data.columns) {
-    if (c.name == name) return std::get<std::vector<T>>(c.values);
-  }
-  FAIL("no column " << name);
-  throw std::logic_error("unreachable");
-}
 
 bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 

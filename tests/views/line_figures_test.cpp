@@ -4,6 +4,7 @@
 
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
+#include "tests/views/figure_column.h"
 #include "tests/views/view_stage.h"
 #include "views/comparison_view.h"
 #include "views/figure/curves_figure.h"
@@ -13,18 +14,10 @@
 
 using namespace kvscope;
 using namespace kvscope::views;
+using kvscope::test::column;
 using namespace kvscope::test;
 
 namespace {
-
-template <typename T>
-const std::vector<T>& column(const FigureData& data, const std::string& name) {
-  for (const FigureColumn& c : data.columns) {
-    if (c.name == name) return std::get<std::vector<T>>(c.values);
-  }
-  FAIL("no column " << name);
-  throw std::logic_error("unreachable");
-}
 
 template <typename T>
 int count(const Figure& figure) {

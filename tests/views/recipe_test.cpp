@@ -9,6 +9,7 @@
 #include "tests/support/random_run.h"
 #include "tests/views/view_support.h"
 #include "views/figure/export.h"
+#include "views/figure/tex_include.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -33,7 +34,7 @@ TEST_CASE("every figure is found by its name, as it is where nothing else is sai
 TEST_CASE("a recipe read from what was written is the same recipe") {
   for (const FigurePreset& preset : figure_presets()) {
     FigureRecipe recipe = preset.recipe;
-    recipe.traces = {"a.h5", "b.h5"};
+    (recipe.reads_study() ? recipe.studies : recipe.traces) = {"a.h5", "b.h5"};
     recipe.width_mm = 80;
     const std::string once = to_json(recipe).dump();
     const FigureRecipe again = parse_recipe(nlohmann::json::parse(once), "recipe.json");
@@ -67,6 +68,12 @@ TEST_CASE("a preset's keys can be overridden") {
 TEST_CASE("what a recipe must not say is refused with what exists") {
   const auto [text, found, expected] = GENERATE(table<const char*, const char*, const char*>({
       {R"({"figure":"pie"})", "pie", "layer_head_map, token_strip, timeline"},
+      {R"({"figure":"study_lines","y":[]})", "y", "one at least"},
+      {R"({"figure":"study_lines","where":[1]})", "where", "list of texts"},
+      {R"({"figure":"study_lines","interval":"box"})", "box", "none, whiskers, band"},
+      {R"({"figure":"study_bars","columns":9})", "columns", "0 to 8"},
+      {R"({"figure":"column_spread","lo":1,"hi":1})", "hi", "more than lo"},
+      {R"({"figure":"map_panels","panels":"ratio"})", "ratio", "difference, spread"},
       {R"({"trace":"a.h5"})", "missing", "layer_head_map, token_strip, timeline"},
       {R"({"figure":"timeline","metric":"density"})", "metric", "kv_head, layer"},
       {R"({"figure":"layer_head_map","metrik":"density"})", "metrik", "metric"},
@@ -80,7 +87,7 @@ TEST_CASE("what a recipe must not say is refused with what exists") {
       {R"({"figure":"token_strip","dpi":1e6})", "dpi", "36 to 2400"},
       {R"({"figure":"token_strip","q":"last"})", "q", ""},
       {R"({"figure":"token_strip","traces":"a.h5"})", "traces", "list"},
-      {R"({"preset":"kvpop-fig99"})", "kvpop-fig99", "kvpop-fig6, kvpop-fig8, spkv-fig4"},
+      {R"({"preset":"kvpop-fig99"})", "kvpop-fig99", "kvpop-fig6, kvpop-fig7, kvpop-fig8"},
       {R"([1])", "", "figure"},
   }));
   INFO(text);
@@ -90,22 +97,50 @@ TEST_CASE("what a recipe must not say is refused with what exists") {
 
 TEST_CASE("an exported figure has its numbers and its recipe beside it, and the recipe makes it again byte for byte") {
   const TemporaryFolder folder;
-  const RunRecord run = random_run(21);
-  const RunRecord* runs[] = {&run};
+  const RunRecord run = random_run(21), other = random_run(22);
+  const RunRecord* both[] = {&run, &other};
   const char* extension = GENERATE(".pdf", ".svg", ".png");
   for (const FigurePreset& preset : figure_presets()) {
     INFO(preset.name);
     const auto first = folder / ("first" + std::string(extension)),
                second = folder / ("second" + std::string(extension));
-    const auto written = export_figure(build_figure(preset.recipe, runs), preset.recipe, first, {.replace = true});
-    REQUIRE(written.size() == 4);
+    const std::span runs(both, std::max(1, preset.least_runs));
+    const auto written = export_figure(build_any(preset.recipe, runs), preset.recipe, first, {.replace = true});
+    REQUIRE(written.size() == 5);
+    const std::string tex = read_file(folder / "first.tex", 1u << 20);
+    CHECK_THAT(tex, Catch::Contains("]{first}") && Catch::Contains("\\label{fig:first}"));
     const FigureRecipe again = parse_recipe(read_json(folder / "first.json"), "first.json");
-    export_figure(build_figure(again, runs), again, second, {.replace = true});
+    export_figure(build_any(again, runs), again, second, {.replace = true});
     for (const char* part : {extension, ".csv", ".npz", ".json"}) {
       CHECK(read_file(folder / ("first" + std::string(part)), 1u << 28) ==
             read_file(folder / ("second" + std::string(part)), 1u << 28));
     }
   }
+}
+
+TEST_CASE("one text stands for a list of one, in y and where") {
+  const FigureRecipe recipe = parse(R"({"preset":"wgkv-fig7","study":"s.h5","y":"recall","where":"item=needle"})");
+  const auto& lines = std::get<StudyLinesOptions>(recipe.options);
+  CHECK(recipe.reads_study());
+  CHECK(recipe.studies == std::vector<std::string>{"s.h5"});
+  CHECK(lines.pick.y == std::vector<std::string>{"recall"});
+  CHECK(lines.pick.where == std::vector<std::string>{"item=needle"});
+  CHECK(lines.pick.panel == "item");
+}
+
+TEST_CASE("a figure of a study is not made of runs, nor one of runs of a study") {
+  const RunRecord run = random_run(21);
+  const RunRecord* runs[] = {&run};
+  CHECK_THROWS_WITH(build_figure(preset_recipe("spkv-fig3"), runs), Catch::Contains("a study"));
+  CHECK_THROWS_WITH(build_figure(preset_recipe("spkv-fig4"), preset_study()), Catch::Contains("expected runs"));
+}
+
+TEST_CASE("LaTeX gets a caption without a character that it would stumble over") {
+  CHECK(tex_text("a_b & 50 % of $x^2 {y} \\ ~ #1") ==
+        "a\\_b \\& 50 \\% of \\$x\\textasciicircum{}2 \\{y\\} \\textbackslash{} \\textasciitilde{} \\#1");
+  CHECK(tex_text("30 × 3, B − A ≤ 1") == "30 $\\times$ 3, B $-$ A $\\le$ 1");
+  const std::string tex = tex_include("plots/fig 6.pdf", 234, "Recall.");
+  CHECK_THAT(tex, Catch::Contains("\\includegraphics[width=234bp]{fig 6}") && Catch::Contains("\\caption{Recall.}"));
 }
 
 TEST_CASE("the recipe beside a figure carries its caption and its definition") {

@@ -20,15 +20,25 @@ namespace {
 
 std::uint32_t hex(Colour c) { return static_cast<std::uint32_t>(c.r) << 16 | c.g << 8 | c.b; }
 
-/// Every kind of primitive: all three figures, with preview marks, hatches and labels.
+/// Whether it can be one: a figure of a study is of measurements alone.
+bool make_preview(FigureRecipe& recipe) {
+  return std::visit(
+      [](auto& options) {
+        if constexpr (requires { options.preview; }) return options.preview = true;
+        return false;
+      },
+      recipe.options);
+}
+
+/// Every preset, which is every kind of primitive, with preview marks, hatches and labels.
 std::vector<Figure> all_figures() {
-  const RunRecord run = random_run(4);
-  const RunRecord* runs[] = {&run};
+  const RunRecord run = random_run(4), other = random_run(5);
+  const RunRecord* runs[] = {&run, &other};
   std::vector<Figure> figures;
   for (const FigurePreset& preset : figure_presets()) {
     FigureRecipe recipe = preset.recipe;
-    std::visit([](auto& options) { options.preview = true; }, recipe.options);
-    figures.push_back(build_figure(recipe, runs).figure);
+    make_preview(recipe);
+    figures.push_back(build_any(recipe, std::span(runs, std::max(1, preset.least_runs))).figure);
   }
   LayerHeadMapOptions early;  // before anything left the window: every cell is hatched
   early.q = 2;
@@ -170,6 +180,55 @@ TEST_CASE("a heat map in a PDF shows no seams between its cells") {
   CHECK(seams == 0);
 }
 
+/// Grey in blocks of 8 x 8 pixels, [0, 255]: what is left of a picture when letters may move by a pixel.
+std::vector<double> blocks(const Pixels& pixels) {
+  constexpr int kSide = 8;
+  const int columns = pixels.width / kSide, rows = pixels.height / kSide;
+  std::vector<double> grey(static_cast<std::size_t>(columns) * rows);
+  for (int y = 0; y < rows * kSide; ++y) {
+    for (int x = 0; x < columns * kSide; ++x) {
+      const std::uint32_t p = pixels.at(x, y);
+      grey[static_cast<std::size_t>(y / kSide) * columns + x / kSide] +=
+          ((p >> 16 & 0xff) * 0.3 + (p >> 8 & 0xff) * 0.59 + (p & 0xff) * 0.11) / (kSide * kSide);
+    }
+  }
+  return grey;
+}
+
+TEST_CASE("other programs draw each preset's PDF and SVG as our own PNG has it") {
+  const auto [program, command, ending] = GENERATE(table<const char*, const char*, const char*>({
+      {"pdftoppm", "pdftoppm -png -singlefile -r 96 %.pdf %", ".pdf"},
+      {"pdftocairo", "pdftocairo -png -singlefile -r 96 %.pdf %", ".pdf"},
+      {"mutool", "mutool draw -q -r 96 -o %.png %.pdf 2>/dev/null", ".pdf"},
+      {"rsvg-convert", "rsvg-convert -d 96 -p 96 -o %.png %.svg", ".svg"},
+  }));
+  if (!program_exists(program)) return skip((std::string(program) + " is not installed").c_str());
+  const TemporaryFolder folder;
+  const std::string base = (folder / "figure").string();
+  std::string line;
+  for (const char c : std::string(command)) line += c == '%' ? base : std::string(1, c);
+  for (const Figure& figure : all_figures()) {
+    write_file_atomic(base + ending, render_figure(figure, figure_format(base + ending)));
+    output_of(line);
+    const std::vector<double> theirs = blocks(read_png(base + ".png")),
+                              ours = blocks(decode_png(render_png(figure, 96)));
+    INFO(program << ": " << figure.title);
+    // A pixel more or less where the size is no whole number of pixels can be a column of blocks more: compare where not.
+    if (theirs.size() != ours.size()) {
+      CHECK(std::abs(static_cast<double>(theirs.size()) / ours.size() - 1) < 0.05);
+      continue;
+    }
+    double sum = 0;
+    int far = 0;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      sum += std::abs(ours[i] - theirs[i]);
+      far += std::abs(ours[i] - theirs[i]) > 70;
+    }
+    CHECK(sum / ours.size() < 8);  // fine hatching is 6 apart
+    CHECK(far <= static_cast<int>(ours.size() / 100));
+  }
+}
+
 TEST_CASE("text that no font has is written by its number, not dropped") {
   Figure figure{200, 30, {255, 255, 255, 255}, "", {}, {}};
   figure.items.emplace_back(Text{"\xF3\xB0\x80\x80", {5, 20}, FontRole::text, 12, {0, 0, 0, 255}});  // private use
@@ -185,8 +244,8 @@ TEST_CASE("a preview is drawn with its badge, a measurement without") {
   for (const FigurePreset& preset : figure_presets()) {
     INFO(preset.name);
     FigureRecipe recipe = preset.recipe;
-    CHECK_THAT(render_svg(build_figure(recipe, runs).figure), !Catch::Contains(std::string(kPreviewBadge)));
-    std::visit([](auto& options) { options.preview = true; }, recipe.options);
+    if (!make_preview(recipe)) continue;
+    CHECK_THAT(render_svg(build_figure(preset.recipe, runs).figure), !Catch::Contains(std::string(kPreviewBadge)));
     const std::string svg = render_svg(build_figure(recipe, runs).figure);
     CHECK_THAT(svg, Catch::Contains(std::string(kPreviewBadge)));
     CHECK_THAT(svg, Catch::Contains("stroke-dasharray"));

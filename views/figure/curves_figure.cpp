@@ -34,12 +34,23 @@ void check(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
     refuse("a difference of runs that have no token in common", "the same tokens, or both lines");
 }
 
+/// Ascending, as run_curve() takes them. A set of which the run has none would mean all of them there: refused.
+std::vector<int> counted_heads(const RunRecord& run, const CurvesOptions& o) {
+  std::vector<int> heads;
+  for (const KvHead head : o.heads.within(run.model.n_layers, run.model.n_kv_heads))
+    heads.push_back(head.layer * run.model.n_kv_heads + head.kv_head);
+  if (heads.empty() && !o.heads.empty()) refuse("heads " + to_text(o.heads), "heads of the run's model");
+  return heads;
+}
+
 std::vector<Line> lines_of(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
+  const std::vector<int> heads = counted_heads(*runs[0], o);
   const Colour a = series_colour(0, dark), b = series_colour(1, dark);
   if (o.compare == MapCompare::difference)
-    return {{o.name_b + " − " + o.name_a, b, run_curve_difference(*runs[0], *runs[1], o.quantity, o.points)}};
-  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, o.points)}};
-  if (o.compare == MapCompare::side_by_side) lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, o.points)});
+    return {{o.name_b + " − " + o.name_a, b, run_curve_difference(*runs[0], *runs[1], o.quantity, o.points, heads)}};
+  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, o.points, heads)}};
+  if (o.compare == MapCompare::side_by_side)
+    lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, o.points, heads)});
   return lines;
 }
 
@@ -144,8 +155,11 @@ std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const Cu
     entries.push_back({LegendEntry::Mark::swatch, name + "mean " + format_number(line.curve.mean, 4), line.colour});
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
-    entries.push_back(
-        {LegendEntry::Mark::swatch, "middle half of the " + std::string(spread), with_alpha(lines[0].colour, 60)});
+    entries.push_back({LegendEntry::Mark::swatch,
+                       "middle half of the " +
+                           (o.heads.empty() ? "" : std::to_string(lines[0].curve.n_parts) + " marked ") +
+                           std::string(spread),
+                       with_alpha(lines[0].colour, 60)});
   if (has_answer) entries.push_back({LegendEntry::Mark::line, "answer begins", muted});
   return entries;
 }
@@ -171,6 +185,7 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<L
   if (!points.empty() && points.back().last > points.back().first)
     text += ", each point a mean over " + std::to_string(points.back().last - points.back().first + 1) + " positions";
   if (!info.spread_of.empty()) text += ", mean over " + std::string(info.spread_of);
+  if (!o.heads.empty() && !info.spread_of.empty()) text += " (of the heads " + to_text(o.heads) + ")";
   text += ". Definition: " + std::string(info.definition) + ". ";
   if (o.compare == MapCompare::none) {
     text += describe_run(*runs[0]);

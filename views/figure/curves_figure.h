@@ -6,6 +6,7 @@
 
 #include "engine/core/study/run_curve.h"
 #include "views/figure/figure_style.h"
+#include "views/figure/head_set.h"
 #include "views/figure/layer_head_map_figure.h"
 
 namespace kvscope::views {
@@ -17,6 +18,7 @@ struct CurvesOptions {
   bool band = true;
   bool preview = false, preview_b = false;
   std::string name_a = "A", name_b = "B";
+  HeadSet heads;  // that count; empty: all
   bool operator==(const CurvesOptions&) const = default;
 };
 inline constexpr int kMaxCurvePoints = 4096;

@@ -2,6 +2,7 @@
 
 #include "engine/core/support/json_file.h"
 #include "views/figure/render.h"
+#include "views/figure/tex_include.h"
 
 namespace kvscope::views {
 namespace {
@@ -34,7 +35,10 @@ std::vector<std::filesystem::path> export_figure(const BuiltFigure& built, const
     add(".csv", built.data.to_csv());
     add(".npz", built.data.to_npz());
   }
-  if (options.recipe) add(".json", recipe_text(built, recipe));
+  if (options.recipe) {
+    add(".json", recipe_text(built, recipe));
+    add(".tex", tex_include(path.filename().string(), built.figure.width, built.caption));
+  }
   write_files_atomic(files, options.replace, options.inputs, options.hint);
   std::vector<std::filesystem::path> written;
   for (const FileToWrite& file : files) written.push_back(file.path);

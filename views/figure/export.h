@@ -1,6 +1,6 @@
 #pragma once
-// A figure as files: FIGURE.pdf|svg|png, and beside it FIGURE.csv (the numbers), FIGURE.npz (the same as arrays) and
-// FIGURE.json (the recipe, with caption and definitions).
+// A figure as files: FIGURE.pdf|svg|png, and beside it FIGURE.csv (the numbers), FIGURE.npz (the same as arrays),
+// FIGURE.json (the recipe, with caption and definitions) and FIGURE.tex (the lines that include it, with the caption).
 
 #include <filesystem>
 #include <vector>
@@ -11,7 +11,7 @@ namespace kvscope::views {
 
 struct ExportOptions {
   bool data = true;    // .csv and .npz
-  bool recipe = true;  // .json
+  bool recipe = true;  // .json and .tex
   bool replace = false;
   std::vector<std::filesystem::path> inputs;                 // traces and recipe, which no file of the figure replaces
   std::string hint = "choose another name or overwrite it";  // where one exists

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/core/study/npz.h"
+#include "engine/core/support/csv.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::views {
@@ -39,15 +40,7 @@ std::string csv_field(const std::string& v) { return csv_text(v); }
 
 }  // namespace
 
-std::string csv_text(const std::string& v) {
-  if (v.find_first_of(",\"\r\n") == std::string::npos) return v;
-  std::string quoted = "\"";
-  for (char c : v) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
+std::string csv_text(const std::string& v) { return csv_cell(v); }
 
 std::string FigureData::to_csv() const {
   std::string csv;

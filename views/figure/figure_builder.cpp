@@ -148,13 +148,14 @@ double FigureBuilder::colour_bar_width(const ColourScale& scale) const {
   return style_.tick_size + kTickLength + 2 + widest + (scale.label.empty() ? 1 : 4 + style_.label_size);
 }
 
-void FigureBuilder::colour_bar(Box bar, const ColourScale& scale) {
+void FigureBuilder::colour_bar(Box bar, const ColourScale& scale, const std::function<Colour(double)>& colour) {
   bar.w = style_.tick_size;
   const int n = scale.steps > 1 ? scale.steps : 128;
   std::vector<Colour> pixels;
   for (int i = 0; i < n; ++i) {
     const double f = scale.steps > 1 ? (n - 1.0 - i) / (n - 1) : (n - 0.5 - i) / n;
-    pixels.push_back(scale(scale.lo + f * (scale.hi - scale.lo)));
+    const double v = scale.lo + f * (scale.hi - scale.lo);
+    pixels.push_back(colour ? colour(v) : scale(v));
   }
   add(Image{bar, 1, n, std::move(pixels)});
   frame(bar);

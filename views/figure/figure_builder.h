@@ -1,6 +1,7 @@
 #pragma once
 // The layer above primitives: axes, ticks, colour bars, legends, the mark of a preview.
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +54,9 @@ class FigureBuilder {
   void x_ticks(Box box, const std::vector<Tick>& ticks);
   void y_ticks(Box box, const std::vector<Tick>& ticks);
 
-  /// A vertical bar with ticks and a rotated label at the right; the width it needs is colour_bar_width().
-  void colour_bar(Box bar, const ColourScale& scale);
+  /// A vertical bar with ticks and a rotated label at the right; the width it needs is colour_bar_width(). `colour`, if
+  /// given, is what the values of the scale have instead of its own colours.
+  void colour_bar(Box bar, const ColourScale& scale, const std::function<Colour(double)>& colour = {});
   double colour_bar_width(const ColourScale& scale) const;
 
   /// Entries in a line that wraps at `width`; returns the height. A dry run draws nothing.

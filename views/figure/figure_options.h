@@ -4,16 +4,22 @@
 #include <string_view>
 #include <variant>
 
+#include "views/figure/column_spread_figure.h"
 #include "views/figure/curves_figure.h"
 #include "views/figure/layer_head_map_figure.h"
+#include "views/figure/map_panels_figure.h"
 #include "views/figure/metric_by_layer_figure.h"
+#include "views/figure/study_bars_figure.h"
+#include "views/figure/study_lines_figure.h"
 #include "views/figure/timeline_figure.h"
+#include "views/figure/token_attention_figure.h"
 #include "views/figure/token_strip_figure.h"
 
 namespace kvscope::views {
 
 using FigureOptions =
-    std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions>;
+    std::variant<LayerHeadMapOptions, TokenStripOptions, TimelineOptions, MetricByLayerOptions, CurvesOptions,
+                 MapPanelsOptions, StudyLinesOptions, StudyBarsOptions, ColumnSpreadOptions, TokenAttentionOptions>;
 
 std::string_view figure_name(const FigureOptions& options);  // "layer_head_map", "token_strip" ...
 

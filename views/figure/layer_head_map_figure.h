@@ -8,11 +8,19 @@
 #include "engine/core/study/retention_metrics.h"
 #include "views/figure/colormap.h"
 #include "views/figure/figure_style.h"
+#include "views/figure/head_set.h"
 
 namespace kvscope::views {
 
 enum class Aggregate : std::uint8_t { median, mean, min, max };
 enum class MapCompare : std::uint8_t { none, side_by_side, difference };
+
+/// The part of a scale's axis that the colours go over; beyond it they stay as they are at its ends.
+struct ScaleClip {
+  bool on = false;
+  double lo = 0, hi = 1;
+  bool operator==(const ScaleClip&) const = default;
+};
 
 struct LayerHeadMapOptions {
   Metric metric = Metric::density;
@@ -29,10 +37,19 @@ struct LayerHeadMapOptions {
   bool preview_b = false;                  // B is one, when two are compared
   std::string name_a = "A", name_b = "B";  // over the maps, side by side
   bool layer_zero_on_top = true;
+  bool sort = false;       // heads of each layer by value, greatest first; of two maps by that of A
+  bool by_layer = false;   // each layer divided by its largest absolute value (over A and B where they share a scale)
+  bool lock = true;        // A and B side by side by one scale, else each by its own
+  ScaleClip clip, clip_b;  // clip_b is B's own, unless locked; of a difference the wider end counts for both
+  bool histogram = false;  // how many heads have which value, at the colour bar
+  HeadSet heads;           // marked: outlined on every map
+  bool board = false;      // the marked heads are global: all others are drawn faint and hatched
   bool operator==(const LayerHeadMapOptions&) const = default;
 };
 
 const MetricInfo& metric_info(Metric metric);
+/// Those that the map offers, in its order.
+std::span<const Metric> map_metrics();
 
 /// The numbers of the map: head_metric() of each run at q, aggregated over the runs that have a value (NaN if none).
 /// Throws Error (bad input) if there is no run or their shapes differ.
@@ -42,9 +59,45 @@ HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, 
 /// each run has its own.
 std::string common_oracle_note(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& options);
 
-/// Panels: "map" (rows = layers, columns = KV heads), "map.b" beside it for side_by_side. Data: run ("all", "A", "B",
-/// "A-B"), layer, kv_head, value, n. Throws Error (bad input): no run, shapes differ, compare without exactly two runs.
+/// The values behind the map, so that its scale and its order can change without counting them again.
+struct LayerHeadMaps {
+  struct Part {
+    std::string name;  // "A", "B", "A − B"; empty for what stands alone
+    HeadMap map;
+  };
+  std::vector<Part> parts;
+  std::string common_oracle;  // common_oracle_note()
+};
+/// Depends on metric, q, aggregate, compare and common_oracle of the options alone. Throws Error (bad input): no run, shapes
+/// differ, compare without exactly two runs, a difference of runs whose tokens differ at q.
+LayerHeadMaps layer_head_maps(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& options);
+/// The same values as they are drawn: divided layer by layer where the options say so; 0 / 0 is NaN.
+std::vector<HeadMap> drawn_values(const LayerHeadMaps& maps, const LayerHeadMapOptions& options);
+/// [n_layers * n_kv_heads] the head at each place of its layer, from the left: by index, or by value, the greatest first, of
+/// equal ones the lower head, those without a value last.
+std::vector<int> head_order(const HeadMap& map, bool sorted);
+/// Whether two heads of a map have values that differ by more than 1e-6: a colour would tell them apart.
+bool varies(const HeadMap& map);
+/// What to look at: `now` if it varies over the heads of the run's last query, else the first of map_metrics() that does, else
+/// `now`. Under a fixed budget all heads are as dense, and a map of that says nothing.
+Metric varying_metric(const RunRecord& run, Metric now);
+
+/// What the colour bar of map `which` goes over, and which part of it the colours do.
+struct MapScale {
+  double axis_lo = 0, axis_hi = 1, lo = 0, hi = 1;
+};
+MapScale map_scale(const std::vector<HeadMap>& drawn, std::size_t which, const LayerHeadMapOptions& options);
+inline constexpr int kHistogramBins = 24;
+/// Heads by value in so many equal parts of [lo, hi]; values beyond it count for the first and the last.
+std::vector<int> value_histogram(std::span<const HeadMap> maps, double lo, double hi);
+
+/// Panels: "map" (rows = layers, columns = KV heads or, sorted, places), "map.b" beside it for side_by_side; "bar", and
+/// "bar.b" where B has its own (continuous). Data: run ("all", "A", "B", "A-B"), layer, kv_head, value, n; then, where the
+/// options ask for them, place, drawn (the value that the colour shows), marked. Throws like layer_head_maps().
 BuiltFigure layer_head_map_figure(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& options,
                                   const FigureStyle& style);
+/// The same of values that are known.
+BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const RunRecord* const> runs,
+                                  const LayerHeadMapOptions& options, const FigureStyle& style);
 
 }  // namespace kvscope::views

@@ -33,30 +33,36 @@ HeadMap map_of(const RunRecord& run, const std::optional<CommonOracle>& common, 
   return common ? common->metric(run, metric, q) : head_metric(run, metric, q);
 }
 
-double mean_of_row(const HeadMap& map, int layer) {
+bool counts(const MetricByLayerOptions& o, int layer, int head) {
+  return o.heads.empty() || o.heads.contains({layer, head});
+}
+
+double mean_of_row(const HeadMap& map, int layer, const MetricByLayerOptions& o) {
   double sum = 0;
   int n = 0;
   for (int head = 0; head < map.n_kv_heads; ++head) {
-    if (const float v = map.at(layer, head); !std::isnan(v)) sum += v, ++n;
+    if (const float v = map.at(layer, head); !std::isnan(v) && counts(o, layer, head)) sum += v, ++n;
   }
   return n > 0 ? sum / n : kNan;
 }
 
-void add_run(LayerSeries& series, int number, const HeadMap& map) {
+void add_run(LayerSeries& series, int number, const HeadMap& map, const MetricByLayerOptions& o) {
   series.layers.resize(static_cast<std::size_t>(map.n_layers));
   for (int layer = 0; layer < map.n_layers; ++layer) {
-    for (int head = 0; head < map.n_kv_heads; ++head)
-      series.layers[static_cast<std::size_t>(layer)].push_back({number, head, map.at(layer, head)});
+    for (int head = 0; head < map.n_kv_heads; ++head) {
+      if (counts(o, layer, head))
+        series.layers[static_cast<std::size_t>(layer)].push_back({number, head, map.at(layer, head)});
+    }
   }
 }
 
 /// Chance means the same of every run in it only if they were asked the same; over several it is their mean.
-void add_chance(LayerSeries& series, const std::vector<HeadMap>& of_runs) {
+void add_chance(LayerSeries& series, const std::vector<HeadMap>& of_runs, const MetricByLayerOptions& o) {
   for (std::size_t layer = 0; layer < series.layers.size(); ++layer) {
     double sum = 0;
     int n = 0;
     for (const HeadMap& map : of_runs) {
-      if (const double v = mean_of_row(map, static_cast<int>(layer)); !std::isnan(v)) sum += v, ++n;
+      if (const double v = mean_of_row(map, static_cast<int>(layer), o); !std::isnan(v)) sum += v, ++n;
     }
     series.chance.push_back(n > 0 ? sum / n : kNan);
   }
@@ -194,15 +200,22 @@ FigureData tidy(const LayerDistributions& all) {
       {{"run", run}, {"number", number}, {"layer", layer}, {"kv_head", head}, {"value", value}, {"chance", chance}}};
 }
 
+std::size_t most_of_a_layer(const LayerDistributions& all) {
+  std::size_t most = 0;
+  for (const auto& layer : all.series[0].layers) most = std::max(most, layer.size());
+  return most;
+}
+
 std::string describe(std::span<const RunRecord* const> runs, const LayerDistributions& all,
                      const MetricByLayerOptions& o) {
   const MetricInfo& info = metric_info(o.metric);
   std::string text = std::string(info.title) + " by layer, a " +
-                     (all.series[0].layers[0].size() >= kBoxFrom
+                     (most_of_a_layer(all) >= kBoxFrom
                           ? "box over KV heads and runs (quartiles, whiskers within 1.5 of their distance)"
                           : "dot for each KV head") +
                      ", bar: median";
   text += o.q < 0 ? ", at the last query position" : ", at query position " + std::to_string(o.q);
+  if (!o.heads.empty()) text += ", of the heads " + to_text(o.heads);
   text += ". Definition: " + std::string(info.definition) + ". ";
   if (!all.series[0].chance.empty()) text += "Dotted: as many tokens drawn at random. ";
   if (!o.with_b) {
@@ -243,10 +256,10 @@ LayerDistributions layer_distributions(std::span<const RunRecord* const> runs, c
     if (all.series.empty() || o.with_b)
       all.series.push_back({.name = !o.with_b ? "" : i == 0 ? o.name_a : o.name_b, .layers = {}, .chance = {}});
     const std::int32_t q = resolve_query(*runs[i], o.q);
-    add_run(all.series.back(), static_cast<int>(i), map_of(*runs[i], common, o.metric, q));
+    add_run(all.series.back(), static_cast<int>(i), map_of(*runs[i], common, o.metric, q), o);
     if (!o.chance || o.metric != Metric::recall) continue;
     chance.push_back(map_of(*runs[i], common, Metric::chance, q));
-    if (o.with_b || i + 1 == runs.size()) add_chance(all.series.back(), chance), chance.clear();
+    if (o.with_b || i + 1 == runs.size()) add_chance(all.series.back(), chance, o), chance.clear();
   }
   for (LayerSeries& series : all.series) series.mean = mean_of(series);
   if (o.fit) fit_axis(all);

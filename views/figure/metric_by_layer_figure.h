@@ -8,6 +8,7 @@
 
 #include "engine/core/study/retention_metrics.h"
 #include "views/figure/figure_style.h"
+#include "views/figure/head_set.h"
 
 namespace kvscope::views {
 
@@ -21,6 +22,7 @@ struct MetricByLayerOptions {
   bool fit = false;  // the axis goes over the values instead
   bool preview = false, preview_b = false;
   std::string name_a = "A", name_b = "B";
+  HeadSet heads;  // that count; empty: all
   bool operator==(const MetricByLayerOptions&) const = default;
 };
 

@@ -5,6 +5,8 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "views/figure/attention_json.h"
+#include "views/figure/recipe_fields.h"
 
 namespace kvscope::views {
 namespace {
@@ -12,11 +14,9 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip", "timeline", "metric_by_layer", "curves"};
-constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max"};
-constexpr std::string_view kColours[] = {"state", "score", "kept_heads", "oracle"};
-constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
-constexpr std::string_view kQuantities[] = {"nll", "cached", "density", "recall", "output_error"};
+constexpr std::string_view kFigures[] = {"layer_head_map", "token_strip",    "timeline",    "metric_by_layer",
+                                         "curves",         "map_panels",     "study_lines", "study_bars",
+                                         "column_spread",  "token_attention"};
 
 /// Functions as overloads of one: a kind of options without a figure does not compile.
 template <typename... Functions>
@@ -36,82 +36,6 @@ std::string join(const List& names) {
 [[noreturn]] void refuse(const std::string& file, std::string_view key, const std::string& found,
                          const std::string& expected) {
   throw Error({ExitCode::bad_input, file, std::string(key), found, expected, ""});
-}
-
-/// The fields of each options struct, said once: read, written and listed from here.
-template <typename V>
-void visit_fields(LayerHeadMapOptions& o, V& v) {
-  v("metric", o.metric);
-  v("q", o.q);
-  v.choice("aggregate", o.aggregate, kAggregates);
-  v.choice("compare", o.compare, kCompares);
-  if (V::kReads || o.compare != MapCompare::none) v("common_oracle", o.common_oracle);
-  v("colormap", o.colormap);
-  v("lo", o.lo);
-  v("hi", o.hi);
-  v("fit", o.fit);
-  v("values", o.values);
-  v("marginal", o.marginal);
-  v("preview", o.preview);
-  v("preview_b", o.preview_b);
-  v("name_a", o.name_a);
-  v("name_b", o.name_b);
-  v("layer_zero_on_top", o.layer_zero_on_top);
-}
-template <typename V>
-void visit_fields(TokenStripOptions& o, V& v) {
-  v("q", o.q);
-  v("count", o.count);
-  v("first", o.first);
-  v("evictable_only", o.evictable_only);
-  v("layer", o.layer);
-  v("colormap", o.colormap);
-  v("bands", o.bands);
-  v("labels", o.labels);
-  v("preview", o.preview);
-  // What only a strip of heads has is written for those that use it.
-  if (!V::kReads && o.kv_head < 0 && o.colour == ColourMode::state) return;
-  v("kv_head", o.kv_head);
-  v.choice("colour", o.colour, kColours);
-  v("with_b", o.with_b);
-  v("preview_b", o.preview_b);
-}
-template <typename V>
-void visit_fields(TimelineOptions& o, V& v) {
-  v("layer", o.layer);
-  v("kv_head", o.kv_head);
-  v("occupancy", o.occupancy);
-  v("preview", o.preview);
-  // A part of the run is written where one is shown.
-  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
-  if (V::kReads || o.token_count > 0) v("token_first", o.token_first), v("token_count", o.token_count);
-}
-
-template <typename V>
-void visit_fields(MetricByLayerOptions& o, V& v) {
-  v("metric", o.metric);
-  v("q", o.q);
-  v("with_b", o.with_b);
-  v("common_oracle", o.common_oracle);
-  v("chance", o.chance);
-  v("lo", o.lo);
-  v("hi", o.hi);
-  v("fit", o.fit);
-  v("preview", o.preview);
-  v("preview_b", o.preview_b);
-  v("name_a", o.name_a);
-  v("name_b", o.name_b);
-}
-template <typename V>
-void visit_fields(CurvesOptions& o, V& v) {
-  v.choice("quantity", o.quantity, kQuantities);
-  v("points", o.points);
-  v.choice("compare", o.compare, kCompares);
-  v("band", o.band);
-  v("preview", o.preview);
-  v("preview_b", o.preview_b);
-  v("name_a", o.name_a);
-  v("name_b", o.name_b);
 }
 
 class Reader {
@@ -157,15 +81,29 @@ class Reader {
     }
     refuse(file_, key, "\"" + name + "\"", "one of " + join(names));
   }
+  void operator()(std::string_view key, HeadSet& value) {
+    if (use(key)) value = parse_heads(object_.text(key), file_, std::string(key));
+  }
+  void operator()(std::string_view key, ScaleClip& value) {
+    if (!use(key)) return;
+    const json& pair = raw_.at(std::string(key));
+    const bool two = pair.is_array() && pair.size() == 2 && pair[0].is_number() && pair[1].is_number();
+    if (two) value = {true, pair[0].get<double>(), pair[1].get<double>()};
+    if (!two || !(value.hi > value.lo) || !(value.lo > -1e9 && value.hi < 1e9))
+      refuse(file_, key, pair.dump(), "two numbers, the first the smaller");
+  }
+  void operator()(std::string_view key, std::shared_ptr<const TokenAttention>& value) {
+    if (use(key)) value = parse_attention(raw_.at(std::string(key)), file_, std::string(key));
+  }
+  /// A list, or one text in its place.
+  void operator()(std::string_view key, std::vector<std::string>& values) {
+    if (use(key)) values = raw_.at(std::string(key)).is_string() ? std::vector{object_.text(key)} : texts(key);
+  }
+  /// A list that is not empty.
   void strings(std::string_view key, std::vector<std::string>& values) {
     if (!use(key)) return;
-    const json& list = raw_.at(std::string(key));
-    if (!list.is_array() || list.empty()) refuse(file_, key, list.dump(), "a list of paths");
-    values.clear();
-    for (const json& item : list) {
-      if (!item.is_string()) refuse(file_, key, item.dump(), "a list of paths");
-      values.push_back(item.get<std::string>());
-    }
+    values = texts(key);
+    if (values.empty()) refuse(file_, key, "[]", "a list of paths");
   }
   /// Marks a key as one of this figure's; true if it is given.
   bool use(std::string_view key) {
@@ -179,6 +117,16 @@ class Reader {
   }
 
  private:
+  std::vector<std::string> texts(std::string_view key) const {
+    const json& list = raw_.at(std::string(key));
+    if (!list.is_array()) refuse(file_, key, list.dump(), "a list of texts");
+    std::vector<std::string> values;
+    for (const json& item : list) {
+      if (!item.is_string()) refuse(file_, key, item.dump(), "a list of texts");
+      values.push_back(item.get<std::string>());
+    }
+    return values;
+  }
   const json& raw_;
   JsonObject object_;
   std::string file_;
@@ -191,6 +139,11 @@ class Writer {
   explicit Writer(ordered_json& out) : out_(out) {}
   void operator()(std::string_view key, Metric value) { out_[std::string(key)] = metric_info(value).name; }
   void operator()(std::string_view key, Colormap value) { out_[std::string(key)] = to_string(value); }
+  void operator()(std::string_view key, const HeadSet& value) { out_[std::string(key)] = to_text(value); }
+  void operator()(std::string_view key, const ScaleClip& value) { out_[std::string(key)] = {value.lo, value.hi}; }
+  void operator()(std::string_view key, const std::shared_ptr<const TokenAttention>& value) {
+    if (value) out_[std::string(key)] = to_json(*value);
+  }
   template <typename T>
   void operator()(std::string_view key, const T& value) {
     out_[std::string(key)] = value;
@@ -226,6 +179,14 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   };
   check_scale(std::get_if<LayerHeadMapOptions>(&r.options));
   check_scale(std::get_if<MetricByLayerOptions>(&r.options));
+  check_scale(std::get_if<MapPanelsOptions>(&r.options));
+  check_scale(std::get_if<ColumnSpreadOptions>(&r.options));
+  const auto check_study_options = [&](const auto* o) {
+    if (o && o->pick.y.empty()) refuse(file, "y", "no column", "one at least");
+    if (o && (o->columns < 0 || o->columns > 8)) refuse(file, "columns", std::to_string(o->columns), "0 to 8");
+  };
+  check_study_options(std::get_if<StudyLinesOptions>(&r.options));
+  check_study_options(std::get_if<StudyBarsOptions>(&r.options));
   if (const auto* curves = std::get_if<CurvesOptions>(&r.options);
       curves && (curves->points < 2 || curves->points > kMaxCurvePoints))
     refuse(file, "points", std::to_string(curves->points), "2 to " + std::to_string(kMaxCurvePoints));
@@ -236,74 +197,7 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   }
 }
 
-// The presets: a recipe without a trace; what it draws is in its title.
-
-FigureRecipe recipe_of(std::string venue, FigureOptions options) {
-  FigureRecipe recipe;
-  recipe.venue = std::move(venue);
-  recipe.options = std::move(options);
-  return recipe;
-}
-
-LayerHeadMapOptions map_of(Metric metric, Colormap colormap) {
-  LayerHeadMapOptions options;
-  options.metric = metric;
-  options.colormap = colormap;
-  return options;
-}
-
-std::vector<FigurePreset> make_presets() {
-  return {
-      {"kvpop-fig6", "Token strip: KV heads retaining each of the last 112 evictable tokens (KVpop Fig. 6)",
-       recipe_of("neurips", TokenStripOptions{})},
-      {"kvpop-fig8", "Evict ratio of each layer and KV head, median over the runs (KVpop Fig. 8)",
-       recipe_of("neurips", map_of(Metric::evict_ratio, Colormap::cividis))},
-      {"spkv-fig4", "Density of each layer and KV head, mean over the runs (SP-KV Fig. 4, left)",
-       [] {
-         LayerHeadMapOptions options = map_of(Metric::density, Colormap::viridis);
-         options.aggregate = Aggregate::mean;
-         return recipe_of("icml:column", options);
-       }()},
-      {"wgkv-fig13", "Share of the cache that each head holds, window included (WG-KV Fig. 13)",
-       recipe_of("neurips", map_of(Metric::cache_share, Colormap::viridis))},
-      {"recall-map", "Recall of the oracle's choice by layer and KV head",
-       recipe_of("icml:column", map_of(Metric::recall, Colormap::cividis))},
-      {"output-error-map", "What eviction did to the attention output of each layer and KV head",
-       [] {
-         LayerHeadMapOptions options = map_of(Metric::output_error, Colormap::cividis);
-         options.fit = true;  // a few per cent, mostly
-         return recipe_of("icml:column", options);
-       }()},
-      {"cache-timeline", "One head's cache over time: lifelines and occupancy",
-       recipe_of("icml:column", TimelineOptions{})},
-      {"kvpop-fig7", "Recall of the oracle's choice by layer, over KV heads and runs (KVpop Fig. 7)",
-       recipe_of("neurips", MetricByLayerOptions{})},
-      {"nll-curve", "Negative log-likelihood of the run's tokens by position",
-       recipe_of("icml:column", CurvesOptions{})},
-      {"cache-curve", "Tokens in the cache by position, over KV heads",
-       [] {
-         CurvesOptions options;
-         options.quantity = RunQuantity::cached;
-         return recipe_of("icml:column", options);
-       }()},
-  };
-}
-
 }  // namespace
-
-std::span<const FigurePreset> figure_presets() {
-  static const std::vector<FigurePreset> presets = make_presets();
-  return presets;
-}
-
-FigureRecipe preset_recipe(std::string_view name) {
-  const auto presets = figure_presets();
-  const auto it = std::find_if(presets.begin(), presets.end(), [&](const FigurePreset& p) { return p.name == name; });
-  if (it != presets.end()) return it->recipe;
-  std::vector<std::string_view> names;
-  for (const FigurePreset& p : presets) names.push_back(p.name);
-  throw Error({ExitCode::usage, "", "preset", "\"" + std::string(name) + "\"", "one of " + join(names), ""});
-}
 
 std::string_view figure_name(const FigureOptions& options) { return kFigures[options.index()]; }
 
@@ -318,7 +212,7 @@ FigureRecipe parse_recipe(const json& root, const std::string& file) {
   if (!root.is_object()) refuse(file, "", "JSON that is no object", R"({"figure": ..., "trace": ...})");
   Reader read(root, file);
   FigureRecipe recipe;
-  std::string preset, figure, trace;
+  std::string preset, figure, trace, study;
   read("preset", preset);
   read("figure", figure);
   if (!preset.empty()) recipe = preset_recipe(preset);
@@ -329,6 +223,9 @@ FigureRecipe parse_recipe(const json& root, const std::string& file) {
   read("trace", trace);
   if (!trace.empty()) recipe.traces = {trace};
   read.strings("traces", recipe.traces);
+  read("study", study);
+  if (!study.empty()) recipe.studies = {study};
+  read.strings("studies", recipe.studies);
   read("run", recipe.run);
   read("venue", recipe.venue);
   read("width_mm", recipe.width_mm);
@@ -346,6 +243,7 @@ ordered_json to_json(const FigureRecipe& recipe) {
   ordered_json out;
   out["figure"] = figure_name(recipe.options);
   if (!recipe.traces.empty()) out["traces"] = recipe.traces;
+  if (!recipe.studies.empty()) out["studies"] = recipe.studies;
   out["run"] = recipe.run;
   out["venue"] = recipe.venue;
   out["width_mm"] = recipe.width_mm;
@@ -358,10 +256,13 @@ ordered_json to_json(const FigureRecipe& recipe) {
 }
 
 BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs) {
-  if (runs.empty())
-    throw Error({ExitCode::bad_input, "", std::string(figure_name(recipe.options)), "no run", "at least one", ""});
+  const std::string name(figure_name(recipe.options));
+  if (recipe.reads_study())
+    throw Error({ExitCode::bad_input, "", name, "runs", "a study", "kvscope figure reads what sweep and hybrid write"});
+  if (runs.empty()) throw Error({ExitCode::bad_input, "", name, "no run", "at least one", ""});
   const FigureStyle style = recipe.style();
   const RunRecord& run = *runs[0];
+  const auto none = [](const auto&) -> BuiltFigure { return {}; };  // of a study, which was refused
   return std::visit(OneOf{
                         [&](const LayerHeadMapOptions& map) { return layer_head_map_figure(runs, map, style); },
                         [&](const TokenStripOptions& strip) {
@@ -370,8 +271,28 @@ BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* 
                         [&](const TimelineOptions& timeline) { return timeline_figure(run, timeline, style); },
                         [&](const MetricByLayerOptions& metric) { return metric_by_layer_figure(runs, metric, style); },
                         [&](const CurvesOptions& curves) { return curves_figure(runs, curves, style); },
+                        [&](const MapPanelsOptions& maps) { return map_panels_figure(runs, maps, style); },
+                        [&](const StudyLinesOptions& lines) { return none(lines); },
+                        [&](const StudyBarsOptions& bars) { return none(bars); },
+                        [&](const ColumnSpreadOptions& spread) { return none(spread); },
+                        [&](const TokenAttentionOptions& token) { return token_attention_figure(runs, token, style); },
                     },
                     recipe.options);
+}
+
+BuiltFigure build_figure(const FigureRecipe& recipe, const StudyTable& study) {
+  if (const auto* lines = std::get_if<StudyLinesOptions>(&recipe.options))
+    return study_lines_figure(study, *lines, recipe.style());
+  if (const auto* bars = std::get_if<StudyBarsOptions>(&recipe.options))
+    return study_bars_figure(study, *bars, recipe.style());
+  if (const auto* spread = std::get_if<ColumnSpreadOptions>(&recipe.options))
+    return column_spread_figure(study, *spread, recipe.style());
+  throw Error({ExitCode::bad_input, "", std::string(figure_name(recipe.options)), "a study", "runs", ""});
+}
+
+bool FigureRecipe::reads_study() const {
+  return std::holds_alternative<StudyLinesOptions>(options) || std::holds_alternative<StudyBarsOptions>(options) ||
+         std::holds_alternative<ColumnSpreadOptions>(options);
 }
 
 }  // namespace kvscope::views

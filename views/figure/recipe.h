@@ -18,21 +18,26 @@ namespace kvscope::views {
 
 struct FigureRecipe {
   std::vector<std::string> traces;  // "trace": one path, or "traces": several
-  int run = -1;                     // which run of each trace; -1: all of them (layer x head map) or the first
-  std::string venue = "neurips";    // "" with an own width
-  double width_mm = 0;              // > 0 overrides the venue's
-  double height_mm = 0;             // > 0 fixes the height
-  double dpi = 300;                 // of a PNG, and of large heat maps in PDF and SVG (at least)
+  std::vector<std::string>
+      studies;                    // "study" or "studies", in place of traces: .h5 of sweep and hybrid, .csv or .jsonl
+  int run = -1;                   // which run of each trace; -1: all of them (layer x head map) or the first
+  std::string venue = "neurips";  // "" with an own width
+  double width_mm = 0;            // > 0 overrides the venue's
+  double height_mm = 0;           // > 0 fixes the height
+  double dpi = 300;               // of a PNG, and of large heat maps in PDF and SVG (at least)
   FigureOptions options = LayerHeadMapOptions{};
 
   FigureStyle style() const;
+  /// Whether it is drawn from a study's points, not from runs.
+  bool reads_study() const;
 };
 
-/// A figure of a paper: a name and the recipe without traces.
+/// A figure of a paper: a name and the recipe without traces or studies.
 struct FigurePreset {
   std::string_view name;   // "kvpop-fig6"
   std::string_view title;  // "Token strip: KV heads retaining each token (KVpop Fig. 6)"
   FigureRecipe recipe;
+  int least_runs = 1;  // that it needs; 0 of a study
 };
 std::span<const FigurePreset> figure_presets();
 /// Throws Error (usage) that lists the presets.
@@ -46,5 +51,7 @@ nlohmann::ordered_json to_json(const FigureRecipe& recipe);
 
 /// `runs` as the recipe's traces gave them. Throws Error (bad input) if the figure cannot be made from them.
 BuiltFigure build_figure(const FigureRecipe& recipe, std::span<const RunRecord* const> runs);
+/// The same of what reads_study(); of several studies, one under another (join_tables()).
+BuiltFigure build_figure(const FigureRecipe& recipe, const StudyTable& study);
 
 }  // namespace kvscope::views

@@ -1,0 +1,219 @@
+#include "views/figure/study_bars_figure.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "views/figure/fonts.h"
+#include "views/figure/plot.h"
+#include "views/figure/study_lines_figure.h"
+
+namespace kvscope::views {
+namespace {
+
+using Kind = PlotLegendEntry::Kind;
+
+struct Axes {
+  std::vector<std::string> categories;
+  std::vector<PlotAxis> y;
+  std::vector<std::string> y_labels;
+  bool slanted = false;  // the categories' names, where they do not fit beside each other
+  double bottom = 0;     // room below a panel
+};
+
+/// Categories by number, as study_panels() counts them.
+std::vector<std::string> categories_of(const std::vector<StudyPanel>& panels) {
+  std::vector<std::string> names;
+  for (const StudyPanel& panel : panels) {
+    for (const StudySeries& series : panel.series) {
+      for (const StudyPoint& p : series.points) {
+        const auto i = static_cast<std::size_t>(p.x);
+        names.resize(std::max(names.size(), i + 1));
+        names[i] = p.name;
+      }
+    }
+  }
+  return names;
+}
+
+Axes axes_of(const StudyTable& study, const std::vector<StudyPanel>& panels, const StudyBarsOptions& o) {
+  Axes axes{.categories = categories_of(panels), .y = {}, .y_labels = {}};
+  for (std::size_t i = 0; i < o.pick.y.size(); ++i) {
+    std::vector<double> values;
+    double largest = 0;
+    for (const StudyPanel& panel : panels) {
+      if (panel.y != i) continue;
+      values.push_back(panel.dense);
+      for (const StudySeries& series : panel.series) {
+        for (const StudyPoint& p : series.points) {
+          values.push_back(p.y), largest = std::max(largest, std::abs(p.y));
+          if (o.interval) values.push_back(p.low), values.push_back(p.high);
+        }
+      }
+    }
+    const AxisUnit unit = axis_unit(study, o.pick.y[i], largest);
+    axes.y.push_back(fit_plot_axis(values, false, true));
+    PlotAxis& y = axes.y.back();
+    const double room = o.values ? 0.09 * (y.hi - y.lo) : 0;  // for the numbers at the ends
+    if (y.hi > 0) y.hi += room;
+    if (y.lo < 0) y.lo -= room;
+    axes.y.back().divisor = unit.divisor;
+    axes.y_labels.push_back(unit.label);
+  }
+  return axes;
+}
+
+constexpr double kLongestName = 100;  // pt, of a slanted one
+
+/// Cut at the end with an ellipsis to at most `width`.
+std::string shortened(std::string text, double width, double size) {
+  if (text_width(text, FontRole::text, size) <= width) return text;
+  while (!text.empty() && text_width(text + "…", FontRole::text, size) > width) {
+    do {
+      text.pop_back();
+    } while (!text.empty() && (text.back() & 0x80) != 0 && (text.back() & 0x40) == 0);
+  }
+  return text + "…";
+}
+
+/// Names below the bars, level where they fit and else slanted; sets the room that they need.
+void measure_names(Axes& axes, double pitch, const FigureStyle& s) {
+  double widest = 0;
+  for (const std::string& name : axes.categories)
+    widest = std::max(widest, text_width(name, FontRole::text, s.tick_size));
+  axes.slanted = widest + 3 > pitch;
+  axes.bottom = plot_bottom(s) + (axes.slanted ? std::min(widest, kLongestName) * 0.75 : 0);
+}
+
+void draw_names(FigureBuilder& b, const Box& box, const Axes& axes) {
+  const FigureStyle& s = b.style();
+  const double pitch = box.w / static_cast<double>(axes.categories.size());
+  for (std::size_t i = 0; i < axes.categories.size(); ++i) {
+    const double x = box.x + (static_cast<double>(i) + 0.5) * pitch, y = box.bottom() + FigureBuilder::kTickLength + 2;
+    if (axes.slanted) {
+      // At 45 degrees a name reaches as far to the left as it does down: the first ones would leave the page.
+      const double most = std::min(kLongestName, (x - 1) / 0.72);
+      b.text(shortened(axes.categories[i], most, s.tick_size), {x + s.tick_size * 0.3, y + s.tick_size * 0.4},
+             s.tick_size, s.muted, Anchor::end, Baseline::middle, 45);
+    } else {
+      b.text(axes.categories[i], {x, y}, s.tick_size, s.muted, Anchor::middle, Baseline::top);
+    }
+  }
+}
+
+void draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, const Axes& axes,
+               const StudyBarsOptions& o) {
+  const FigureStyle& s = b.style();
+  const double pitch = plot.box.w / static_cast<double>(axes.categories.size());
+  const double width = pitch * 0.76 / static_cast<double>(panel.series.size());
+  const double zero = plot.at(plot.x.lo, 0).y;
+  for (std::size_t i = 0; i < panel.series.size(); ++i) {
+    for (const StudyPoint& p : panel.series[i].points) {
+      const double left = plot.box.x + (p.x + 0.12) * pitch + static_cast<double>(i) * width,
+                   middle = left + width * 0.45;
+      const double y = plot.at(plot.x.lo, p.y).y;
+      draw_bar(b, {left, std::min(y, zero), width * 0.9, std::abs(y - zero)}, i);
+      const double low = plot.at(plot.x.lo, p.low).y, high = plot.at(plot.x.lo, p.high).y;
+      if (o.interval) draw_whisker(b, middle, low, high, s.ink, std::min(1.8, width * 0.3));
+      const std::string text = format_number(p.y / plot.y.divisor, 2);
+      if (!o.values || text_width(text, FontRole::text, s.tick_size * 0.9) > width * 1.15) continue;
+      const double end = o.interval && !std::isnan(high) ? (p.y < 0 ? std::max(low, y) : std::min(high, y)) : y;
+      const double at = p.y < 0 ? end + s.tick_size * 0.75 : end - s.tick_size * 0.7;
+      b.text(text, {middle, at}, s.tick_size * 0.9, s.ink, Anchor::middle, Baseline::middle);
+    }
+  }
+  b.line({plot.box.x, zero}, {plot.box.right(), zero}, s.rule, s.rule_width);
+  if (std::isnan(panel.dense)) return;
+  const double y = plot.at(plot.x.lo, panel.dense).y;
+  b.line({plot.box.x, y}, {plot.box.right(), y}, s.ink, 0.8, 3);
+}
+
+FigureData tidy(const std::vector<StudyPanel>& panels, const StudyPick& pick) {
+  std::vector<std::string> panel, quantity, series, category;
+  std::vector<double> value, low, high;
+  std::vector<std::int64_t> n;
+  const auto row = [&](const StudyPanel& of, const std::string& name, const StudyPoint& p) {
+    panel.push_back(of.title), quantity.push_back(pick.y[of.y]), series.push_back(name), category.push_back(p.name);
+    value.push_back(p.y), low.push_back(p.low), high.push_back(p.high), n.push_back(p.n);
+  };
+  for (const StudyPanel& of : panels) {
+    for (const StudySeries& s : of.series) {
+      for (const StudyPoint& p : s.points) row(of, s.name, p);
+    }
+    if (!std::isnan(of.dense)) row(of, "dense", {.y = of.dense});
+  }
+  return {{{"panel", panel},
+           {"quantity", quantity},
+           {"series", series},
+           {"category", category},
+           {"value", value},
+           {"low", low},
+           {"high", high},
+           {"n", n}}};
+}
+
+std::string describe(const StudyTable& study, const std::vector<StudyPanel>& panels, const Axes& axes,
+                     const StudyBarsOptions& o) {
+  std::string text;
+  for (const std::string& label : axes.y_labels) text += (text.empty() ? "" : "; ") + label;
+  text += " by " + o.pick.x + (o.pick.series.empty() ? "" : " and " + o.pick.series) + ".";
+  bool interval = false, dense = false;
+  for (const StudyPanel& panel : panels) {
+    dense |= !std::isnan(panel.dense);
+    for (const StudySeries& series : panel.series) {
+      for (const StudyPoint& p : series.points) interval |= o.interval && !std::isnan(p.low);
+    }
+  }
+  if (interval)
+    text += study.kind == "table" ? " Whiskers: the interval of the table."
+                                  : " Whiskers: 95 % interval, or the range of a mean.";
+  if (dense) text += " Dashed: the dense cache.";
+  return text + describe_study(study, o.pick);
+}
+
+}  // namespace
+
+BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& s) {
+  StudyBarsOptions o = options;
+  o.pick = resolved(study, o.pick);
+  const std::vector<StudyPanel> panels = study_panels(study, o.pick, true);
+  Axes axes = axes_of(study, panels, o);
+  std::vector<PlotLegendEntry> entries;
+  bool dense = false;
+  for (const StudyPanel& panel : panels) dense |= !std::isnan(panel.dense);
+  for (std::size_t i = 0; i < panels[0].series.size(); ++i) {
+    const std::string& name = panels[0].series[i].name;
+    if (!o.pick.series.empty()) entries.push_back({.kind = Kind::bar, .label = name.empty() ? "(none)" : name, .i = i});
+  }
+  if (dense) entries.push_back({.kind = Kind::line, .label = "dense", .dash = 3});
+  const double margin = s.label_size + 4, width = s.width - margin;
+  FigureBuilder measure(s.width, 0, s);
+  const double top = draw_plot_legend(measure, {margin, 0}, width, entries, true) + 3;
+  const bool own_labels = o.pick.y.size() > 1, titles = !o.pick.panel.empty();
+  const auto grid_of = [&](double bottom) {
+    return panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, bottom);
+  };
+  measure_names(axes, grid_of(plot_bottom(s)).boxes[0].w / static_cast<double>(axes.categories.size()), s);
+  const PanelGrid grid = grid_of(axes.bottom);
+
+  FigureBuilder b(s.width, grid.height, s);
+  draw_plot_legend(b, {margin, 0}, width, entries);
+  const std::string x_label = o.x_label.empty() ? column_label(study, o.pick.x) : o.x_label;
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const StudyPanel& panel = panels[i];
+    const PlotBox plot{grid.boxes[i], {0, 1}, axes.y[panel.y]};
+    const bool first = static_cast<int>(i) % grid.columns == 0;
+    draw_plot_axes(b, plot, "", own_labels || first ? axes.y_labels[panel.y] : "", false);
+    draw_names(b, plot.box, axes);
+    b.label(x_label, {plot.box.centre().x, plot.box.bottom() + axes.bottom - s.label_size * 0.7});
+    if (titles)
+      b.text(panel.title, {plot.box.x, plot.box.y - 4}, s.label_size, s.ink, Anchor::start, Baseline::alphabetic, 0,
+             FontRole::bold);
+    draw_bars(b, plot, panel, axes, o);
+    b.frame(plot.box);
+    b.figure().panels.push_back({"panel." + std::to_string(i), plot.box, static_cast<int>(axes.categories.size()), 1});
+  }
+  b.figure().title = axes.y_labels[0] + " by " + x_label;
+  return {std::move(b.figure()), tidy(panels, o.pick), describe(study, panels, axes, o)};
+}
+
+}  // namespace kvscope::views
