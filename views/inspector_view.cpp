@@ -31,6 +31,7 @@ void InspectorView::draw(ViewContext& context) {
     draw_all_heads(context, at);
   }
   draw_head(context, at);
+  draw_marked(context);
   if (context.a->preview) {
     const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x, out = services_.theme->px(5);
     preview_frame(services_, {min.x - out, min.y - out / 2}, {right + out, ImGui::GetCursorScreenPos().y});
@@ -158,6 +159,18 @@ void InspectorView::draw_oracle_rows(const ViewContext& context, const Cursor& a
       of_mean(mean.recall) + (answers != nullptr && mean.n > 0 ? " over " + std::to_string(mean.n) + " queries" : ""));
   row("mean chance", of_mean(mean.chance));
   row("recall above chance", of_mean(mean.above_chance()));
+}
+
+/// Of the heads that were marked on the map.
+void InspectorView::draw_marked(const ViewContext& context) {
+  const HeadSet heads = context.marked_heads();
+  if (heads.empty()) return;
+  section(std::to_string(heads.size()) + " marked heads, mean");
+  const auto rows = marked_.rows(context);
+  if (!rows) return text_in(services_.theme->palette.muted, "Counting ...");
+  if (!begin_rows("marked")) return;
+  for (const auto& [title, value] : *rows) row(("marked " + title).c_str(), value);
+  ImGui::EndTable();
 }
 
 void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {

@@ -8,6 +8,7 @@
 #include "views/frame/view_services.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/heat_map.h"
+#include "views/widgets/marked_heads.h"
 #include "views/widgets/oracle_table.h"
 #include "views/widgets/rebuild.h"
 #include "views/widgets/why_text.h"
@@ -17,7 +18,7 @@ namespace kvscope::views {
 class InspectorView final : public View {
  public:
   explicit InspectorView(const ViewServices& services)
-      : services_(services), heads_(*services.textures), oracles_(services) {}
+      : services_(services), heads_(*services.textures), oracles_(services), marked_(services) {}
   const char* id() const override { return "inspector"; }
   const char* title() const override { return "Inspector"; }
   Place place() const override { return Place::side; }
@@ -42,6 +43,7 @@ class InspectorView final : public View {
   void draw_all_heads(ViewContext& context, const Cursor& at);
   void draw_head(const ViewContext& context, const Cursor& at);
   void draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers);
+  void draw_marked(const ViewContext& context);
   bool begin_rows(const char* name);
   void row(const char* name, const std::string& value);
   void section(const std::string& title);
@@ -57,6 +59,7 @@ class InspectorView final : public View {
   std::vector<std::pair<std::string_view, std::string>> metrics_;  // title, value
   OracleCounts counts_;                                            // of the run's oracle at q
   OracleTable oracles_;
+  MarkedHeads marked_;
 };
 
 }  // namespace kvscope::views

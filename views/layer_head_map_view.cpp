@@ -9,16 +9,6 @@
 #include "views/widgets/chrome.h"
 
 namespace kvscope::views {
-namespace {
-
-constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes; the map of more is made beside the window
-
-constexpr std::array kMetrics = {Metric::density,     Metric::evict_ratio, Metric::cache_share,  Metric::recall,
-                                 Metric::mass_recall, Metric::regret,      Metric::mean_recall,  Metric::above_chance,
-                                 Metric::mass_kept,   Metric::read_share,  Metric::output_error, Metric::read_mass};
-
-}  // namespace
-
 void LayerHeadMapView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.layer_head_map", "No heads yet",
@@ -31,47 +21,97 @@ void LayerHeadMapView::draw(ViewContext& context) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
   const LayerHeadMapOptions options = options_of(context);
-  const bool with_b = options.compare != MapCompare::none;
-  const Key key{
-      RunKey(context.a),    RunKey(with_b ? context.b : nullptr), options, room.x, room.y, services_.theme->scale,
-      services_.theme->dark};
-  if (auto built = beside_.take()) {
-    show(std::move(*built));
-    rebuild_.done();
-  }
-  if (!beside_.is_busy() && rebuild_.due(key)) build(context, key);
+  counted_.update(context, options);
+  if (!counted_.empty()) make_picture(counted_.with_look(options), room);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
   ImGui::InvisibleButton("map", room);
-  draw_panel(context, "map", "map.cell", *context.a, origin);
-  if (options.compare == MapCompare::side_by_side) draw_panel(context, "map.b", "map.b.cell", *context.b, origin);
+  if (counted_.empty()) return;
+  draw_bars(context, origin, ImGui::IsItemHovered());
+  draw_panel(context, "map", "map.cell", *context.a, origin, brush_a_);
+  if (drawn_.compare == MapCompare::side_by_side && drawable(context.b))
+    draw_panel(context, "map.b", "map.b.cell", *context.b, origin, brush_b_);
   if (options.preview || options.preview_b)
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
 
 void LayerHeadMapView::draw_header(ViewContext& context) {
-  std::array<std::string_view, kMetrics.size()> names, hints;
+  const std::span<const Metric> metrics = map_metrics();
+  std::vector<std::string_view> names, hints;
   int chosen = 0;
-  for (std::size_t i = 0; i < kMetrics.size(); ++i) {
-    const MetricInfo& info = metric_info(kMetrics[i]);
-    names[i] = info.title, hints[i] = info.definition;
-    if (kMetrics[i] == context.selection->metric) chosen = static_cast<int>(i);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const MetricInfo& info = metric_info(metrics[i]);
+    names.push_back(info.title), hints.push_back(info.definition);
+    if (metrics[i] == context.selection->metric) chosen = static_cast<int>(i);
   }
-  if (segmented(services_, "map.metric", names, hints, chosen)) context.selection->metric = kMetrics[chosen];
-  if (drawable(context.b)) {
+  if (segmented(services_, "map.metric", names, hints, chosen))
+    choose_metric(*context.selection, metrics[static_cast<std::size_t>(chosen)]);
+  const bool compared = drawable(context.b) && same_shape(*context.a->run, *context.b->run);
+  if (compared) {
     constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "A − B"};
-    if (same_shape(*context.a->run, *context.b->run)) {
-      segmented(services_, "map.compare", kNames, {}, compare_);
-    } else {
-      text_in(services_.theme->palette.warn, "B has other layers and heads: it cannot be compared cell by cell.");
+    int compare = static_cast<int>(context.selection->map.compare);
+    if (segmented(services_, "map.compare", kNames, {}, compare)) {
+      context.selection->map.compare = static_cast<MapCompare>(compare);
+      context.selection->map.clip = context.selection->map.clip_b = {};  // they were of another axis
     }
+  } else if (drawable(context.b)) {
+    text_in(services_.theme->palette.warn, "B has other layers and heads: it cannot be compared cell by cell.");
   }
+  draw_look(context, compared);
+  draw_marked(context);
   draw_oracle_note(context);
   draw_comparison_note(context);
 }
 
+void LayerHeadMapView::draw_look(ViewContext& context, bool compared) {
+  const FontScope small(services_.theme->fonts.small);
+  MapLook& look = context.selection->map;
+  const bool thumbs = look.clip.on || look.clip_b.on;
+  const auto scale = [&](bool fit) {
+    look.fit = fit;
+    look.clip = look.clip_b = {};
+  };
+  if (line_button(services_, "map.full", "100 %", "The colours go over the whole axis, of a share from 0 to 1",
+                  !look.fit && !thumbs, true))
+    scale(false);
+  if (line_button(
+          services_, "map.fit", "Fit",
+          "The colours go from the least value to the greatest. The thumbs at the colour bar narrow them further",
+          look.fit))
+    scale(true);
+  if (compared && look.compare == MapCompare::side_by_side &&
+      line_button(services_, "map.lock", "Lock", "A and B by one scale; else each by its own", look.lock)) {
+    look.lock = !look.lock;
+    if (!look.lock) look.fit = true;  // what two scales are for
+    look.clip = look.clip_b = {};
+  }
+  if (line_button(services_, "map.sort", "Sort",
+                  "The heads of each layer by value, the greatest at the left (of A, where two are shown)", look.sort))
+    look.sort = !look.sort;
+  if (line_button(services_, "map.by_layer", "By layer",
+                  "Each layer divided by its largest value: what its heads are beside each other", look.by_layer)) {
+    look.by_layer = !look.by_layer;
+    look.clip = look.clip_b = {};
+  }
+}
+
+/// How many heads are marked, and the way back to all.
+void LayerHeadMapView::draw_marked(ViewContext& context) {
+  const HeadSet marked = context.marked_heads();
+  if (marked.empty()) return;
+  const FontScope small(services_.theme->fonts.small);
+  const RunRecord& run = *context.a->run;
+  const std::string text = std::to_string(marked.size()) + " of " +
+                           std::to_string(run.evict_at.n_layers() * run.evict_at.n_kv_heads()) + " heads marked";
+  text_in(services_.theme->palette.accent, text);
+  services_.items->add_text("map.marked", last_item(), text);
+  if (line_button(services_, "map.unmark", "All heads", "No head is marked: every view is about all of them (Esc)",
+                  false))
+    context.selection->heads = {};
+}
+
 std::string LayerHeadMapView::refusal(const ViewContext& context) const {
-  if (!drawable(context.b) || static_cast<MapCompare>(compare_) == MapCompare::none) return {};
+  if (!drawable(context.b) || context.selection->map.compare == MapCompare::none) return {};
   const RunRecord &a = *context.a->run, &b = *context.b->run;
   const int common = common_prefix(a, b);
   if (!same_shape(a, b) || !tokens_part(a, b) || context.q() < common) return {};
@@ -104,9 +144,9 @@ void LayerHeadMapView::draw_comparison_note(const ViewContext& context) {
     text_in(services_.theme->palette.warn, text);
     services_.items->add_text("map.both_at", last_item(), text);
   }
-  if (common_oracle_.empty() || !metric_info(options.metric).needs_oracle) return;
-  text_in(services_.theme->palette.muted, common_oracle_);
-  services_.items->add_text("map.common_oracle", last_item(), common_oracle_);
+  if (counted_.empty() || counted_.maps().common_oracle.empty() || !metric_info(options.metric).needs_oracle) return;
+  text_in(services_.theme->palette.muted, counted_.maps().common_oracle);
+  services_.items->add_text("map.common_oracle", last_item(), counted_.maps().common_oracle);
 }
 
 void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
@@ -124,15 +164,22 @@ LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) con
   options.metric = context.selection->metric;
   options.q = context.q();
   options.preview = context.a->preview;
+  const MapLook& look = context.selection->map;
+  options.fit = look.fit, options.sort = look.sort, options.by_layer = look.by_layer;
+  options.clip = look.clip;
+  options.histogram = true;
+  options.heads = context.marked_heads();
   if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
-  options.compare = static_cast<MapCompare>(compare_);
+  options.compare = look.compare;
   // Where one run simply ends before the other, both are seen at the last query that they share.
   const int common = common_prefix(*context.a->run, *context.b->run);
   if (options.compare != MapCompare::none && !tokens_part(*context.a->run, *context.b->run))
     options.q = std::min(options.q, common - 1);
   if (options.compare == MapCompare::none) return options;
   options.preview_b = context.b->preview;
-  options.fit = options.compare == MapCompare::difference;
+  options.fit = look.fit || options.compare == MapCompare::difference;
+  options.lock = look.lock || options.compare == MapCompare::difference;
+  if (!options.lock) options.clip_b = look.clip_b;
   options.name_a = context.a->label;
   options.name_b = context.b->label;
   return options;
@@ -146,94 +193,87 @@ std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) c
   return figure;
 }
 
-void LayerHeadMapView::build(const ViewContext& context, const Key& key) {
-  Runs runs = {context.a->run};
-  if (key.options.compare != MapCompare::none) runs.push_back(context.b->run);
-  const FigureStyle style = services_.theme->figure_style(key.width, key.height);
-  std::int64_t lifetimes = 0;
-  for (const auto& run : runs)
-    lifetimes += static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
-  if (lifetimes <= kAtOnce) {
-    show(make(runs, key.options, style));
-    return rebuild_.done();
-  }
-  beside_.post([runs = std::move(runs), options = key.options, style] { return make(runs, options, style); });
+void LayerHeadMapView::make_picture(const LayerHeadMapOptions& options, ImVec2 room) {
+  const Theme& theme = *services_.theme;
+  if (!rebuild_.due({counted_.n(), options, room.x, room.y, theme.scale, theme.dark})) return;
+  drawing_.set(
+      layer_head_map_figure(counted_.maps(), counted_.runs(), options, theme.figure_style(room.x, room.y)).figure);
+  const std::vector<HeadMap> values = drawn_values(counted_.maps(), options);
+  order_ = head_order(values[0], options.sort);
+  scales_.clear();
+  for (std::size_t i = 0; i < values.size(); ++i) scales_.push_back(map_scale(values, i, options));
+  drawn_ = options;
+  rebuild_.done();
 }
 
-LayerHeadMapView::Built LayerHeadMapView::make(const Runs& runs, const LayerHeadMapOptions& options,
-                                               const FigureStyle& style) {
-  std::vector<const RunRecord*> pointers;
-  for (const auto& run : runs) pointers.push_back(run.get());
-  return {options, layer_head_map_figure(pointers, options, style), common_oracle_note(pointers, options),
-          runs[0]->evict_at.n_layers(), runs[0]->evict_at.n_kv_heads()};
-}
-
-void LayerHeadMapView::show(Built built) {
-  const auto& values = std::get<std::vector<double>>(built.figure.data.columns[3].values);
-  const std::size_t n = static_cast<std::size_t>(built.n_layers) * static_cast<std::size_t>(built.n_kv_heads);
-  const auto part = [&](std::size_t from) {
-    HeadMap map{built.n_layers, built.n_kv_heads, {}};
-    for (std::size_t i = from; i < from + n && i < values.size(); ++i)
-      map.values.push_back(static_cast<float>(values[i]));
-    return map;
-  };
-  map_a_ = part(0);
-  map_b_ = built.options.compare == MapCompare::side_by_side ? part(n) : HeadMap{};
-  common_oracle_ = std::move(built.common_oracle);
-  drawing_.set(std::move(built.figure.figure));
+void LayerHeadMapView::draw_bars(ViewContext& context, ImVec2 origin, bool hovered) {
+  MapLook& look = context.selection->map;
+  const bool around_zero = drawn_.compare == MapCompare::difference;
+  on_bar_ = false;
+  if (const Panel* bar = drawing_.figure().panel("bar"))
+    on_bar_ = thumbs_.handle(services_, "map.bar", *bar, origin, scales_[0], around_zero, hovered, look.clip);
+  if (const Panel* bar = drawing_.figure().panel("bar.b"))
+    on_bar_ |=
+        thumbs_b_.handle(services_, "map.bar.b", *bar, origin, scales_.back(), around_zero, hovered, look.clip_b);
 }
 
 void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown,
-                                  ImVec2 origin) {
+                                  ImVec2 origin, HeadBrush& brush) {
   const Panel* panel = drawing_.figure().panel(panel_id);
   if (panel == nullptr) return;
+  const auto head_at = [&](int row, int place) {
+    return KvHead{row, order_[static_cast<std::size_t>(row) * static_cast<std::size_t>(panel->columns) +
+                              static_cast<std::size_t>(place)]};
+  };
   const auto screen = [&](const Box& b) {
     return item_rect({origin.x + static_cast<float>(b.x), origin.y + static_cast<float>(b.y)},
                      {origin.x + static_cast<float>(b.right()), origin.y + static_cast<float>(b.bottom())});
   };
   for (int layer = 0; layer < panel->rows; ++layer) {
-    for (int head = 0; head < panel->columns; ++head)
-      services_.items->add(item, layer, head, screen(panel->cell(layer, head)));
+    for (int place = 0; place < panel->columns; ++place)
+      services_.items->add(item, layer, head_at(layer, place).kv_head, screen(panel->cell(layer, place)));
   }
   const Palette& p = services_.theme->palette;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const auto outline = [&](int layer, int head, Colour colour, float width) {
-    const ItemRect r = screen(panel->cell(layer, head));
+  const auto outline = [&](int layer, int place, Colour colour, float width) {
+    const ItemRect r = screen(panel->cell(layer, place));
     list.AddRect({r.x, r.y}, {r.x + r.w, r.y + r.h}, to_imgui(colour), 0, 0, services_.theme->px(width));
   };
   const Cursor at = context.cursor_in(*shown.run);
-  if (at.layer < panel->rows && at.kv_head < panel->columns) {
-    outline(at.layer, at.kv_head, p.panel, 4);  // a light edge under a dark one stands out on every colour
-    outline(at.layer, at.kv_head, p.text, 2);
+  for (int place = 0; at.layer < panel->rows && place < panel->columns; ++place) {
+    if (head_at(at.layer, place).kv_head != at.kv_head) continue;
+    outline(at.layer, place, p.panel, 4);  // a light edge under a dark one stands out on every colour
+    outline(at.layer, place, p.text, 2);
   }
-  if (!ImGui::IsItemHovered()) return;
+  const bool hovered = ImGui::IsItemHovered() && !on_bar_;
+  if (const auto clicked =
+          brush.handle(context.selection->heads, *panel, origin, head_at, hovered, HeadBrush::Plain::marks)) {
+    context.selection->layer = clicked->layer;
+    context.selection->kv_head = clicked->kv_head;
+  }
+  if (!hovered || brush.is_dragging()) return;
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   const auto cell = panel->cell_at({mouse.x - origin.x, mouse.y - origin.y});
   if (!cell) return;
-  const auto [layer, head] = *cell;
-  outline(layer, head, p.accent, 2);
-  draw_hover_card(context, *shown.run, layer, head);
-  if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) {
-    context.selection->layer = layer;
-    context.selection->kv_head = head;
-  }
+  outline(cell->first, cell->second, p.accent, 2);
+  draw_hover_card(context, *shown.run, head_at(cell->first, cell->second));
 }
 
-void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, int layer, int kv_head) {
+void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head) {
+  const auto [layer, kv_head] = head;
   const Palette& p = services_.theme->palette;
   const MetricInfo& info = metric_info(context.selection->metric);
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(services_.theme->px(380));
   draw_text(services_.theme->fonts.bold, p.text,
             "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
-  const auto value = [&](const HeadMap& map) {
-    if (map.values.empty()) return std::string();
-    const float v = map.at(layer, kv_head);
+  const auto value = [&, layer = layer, kv_head = kv_head](std::size_t part) {
+    const float v = counted_.maps().parts[part].map.at(layer, kv_head);
     return std::isnan(v) ? std::string("no value") : format_number(v, 4);
   };
-  const bool is_difference = options_of(context).compare == MapCompare::difference;
-  std::string line = std::string(info.title) + (is_difference ? ", A − B " : " ") + value(map_a_);
-  if (!map_b_.values.empty()) line += " in A, " + value(map_b_) + " in B";
+  std::string line = std::string(metric_info(drawn_.metric).title);
+  line += (drawn_.compare == MapCompare::difference ? ", A − B " : " ") + value(0);
+  if (drawn_.compare == MapCompare::side_by_side) line += " in A, " + value(1) + " in B";
   text_in(p.text, line);
   services_.items->add_text("map.hover", last_item(), line);
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");

@@ -1,11 +1,14 @@
 #pragma once
-// The layer x head map: one metric of every head at the scrub position, A and B side by side or their difference.
+// The layer x head map: one metric of every head at the scrub position, A and B side by side or their difference; its
+// scale, its order, and the heads that are marked on it.
 
 #include "views/figure/layer_head_map_figure.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
-#include "views/widgets/beside.h"
+#include "views/widgets/counted_maps.h"
+#include "views/widgets/head_brush.h"
+#include "views/widgets/range_thumbs.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {
@@ -13,7 +16,7 @@ namespace kvscope::views {
 class LayerHeadMapView final : public View {
  public:
   explicit LayerHeadMapView(const ViewServices& services)
-      : services_(services), drawing_(*services.textures), beside_(services.wake) {}
+      : services_(services), drawing_(*services.textures), counted_(services) {}
   const char* id() const override { return "layer_head_map"; }
   const char* title() const override { return "Layer x head map"; }
   Place place() const override { return Place::main; }
@@ -22,7 +25,7 @@ class LayerHeadMapView final : public View {
 
  private:
   struct Key {
-    RunKey a, b;
+    std::uint64_t counted;
     LayerHeadMapOptions options;
     float width, height, scale;
     bool dark;
@@ -33,28 +36,26 @@ class LayerHeadMapView final : public View {
   bool draw_refusal(ViewContext& context);
   LayerHeadMapOptions options_of(const ViewContext& context) const;
   void draw_header(ViewContext& context);
+  void draw_look(ViewContext& context, bool compared);
+  void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
   void draw_comparison_note(const ViewContext& context);
-  struct Built {
-    LayerHeadMapOptions options;
-    BuiltFigure figure;
-    std::string common_oracle;
-    int n_layers = 0, n_kv_heads = 0;
-  };
-  using Runs = std::vector<std::shared_ptr<const RunRecord>>;
-  void build(const ViewContext& context, const Key& key);
-  static Built make(const Runs& runs, const LayerHeadMapOptions& options, const FigureStyle& style);
-  void show(Built built);
-  void draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown, ImVec2 origin);
-  void draw_hover_card(const ViewContext& context, const RunRecord& run, int layer, int kv_head);
+  void make_picture(const LayerHeadMapOptions& options, ImVec2 room);
+  void draw_bars(ViewContext& context, ImVec2 origin, bool hovered);
+  void draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown, ImVec2 origin,
+                  HeadBrush& brush);
+  void draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head);
 
   ViewServices services_;
   FigureDrawing drawing_;
+  CountedMaps counted_;
   Rebuild<Key> rebuild_;
-  Beside<Built> beside_;
-  HeadMap map_a_, map_b_;
-  std::string common_oracle_;                                 // what both are held against
-  int compare_ = static_cast<int>(MapCompare::side_by_side);  // where there is a B
+  LayerHeadMapOptions drawn_;  // as the picture has them
+  std::vector<int> order_;     // head at each place of it
+  std::vector<MapScale> scales_;
+  HeadBrush brush_a_, brush_b_;
+  RangeThumbs thumbs_, thumbs_b_;
+  bool on_bar_ = false;
 };
 
 }  // namespace kvscope::views

@@ -11,6 +11,8 @@
 namespace kvscope::views {
 namespace {
 
+constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
+
 /// Metrics that are shares; of the others the axis goes over the values.
 bool is_share(Metric metric) { return metric != Metric::output_error && metric != Metric::above_chance; }
 
@@ -26,22 +28,16 @@ void MetricByLayerView::draw(ViewContext& context) {
     return;
   }
   const MetricByLayerOptions options = options_of(context);
-  draw_note(options);
+  count(context, options);
+  draw_note(shown_.distributions.series.empty() ? options : shown_.options);  // the query that the picture is of
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
-  const Key key{RunKey(context.a),
-                RunKey(options.with_b ? context.b : nullptr),
-                options,
-                room.x,
-                room.y,
-                services_.theme->scale,
-                services_.theme->dark};
-  if (rebuild_.due(key)) {
-    std::vector<const RunRecord*> runs = {context.a->run.get()};
-    if (options.with_b) runs.push_back(context.b->run.get());
-    shown_ = layer_distributions(runs, options);
-    metric_ = options.metric;
-    drawing_.set(metric_by_layer_figure(shown_, runs, options, services_.theme->figure_style(room.x, room.y)).figure);
+  if (n_counted_ > 0 && rebuild_.due({n_counted_, room.x, room.y, services_.theme->scale, services_.theme->dark})) {
+    std::vector<const RunRecord*> runs;
+    for (const auto& run : shown_.runs) runs.push_back(run.get());
+    drawing_.set(metric_by_layer_figure(shown_.distributions, runs, shown_.options,
+                                        services_.theme->figure_style(room.x, room.y))
+                     .figure);
     rebuild_.done();
   }
   const ImVec2 origin = ImGui::GetCursorScreenPos();
@@ -52,13 +48,38 @@ void MetricByLayerView::draw(ViewContext& context) {
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
 
+void MetricByLayerView::count(const ViewContext& context, const MetricByLayerOptions& options) {
+  const auto take = [this](Counted counted) {
+    shown_ = std::move(counted);
+    ++n_counted_;
+    recount_.done();
+  };
+  if (auto counted = beside_.take()) take(std::move(*counted));
+  const CountKey key{RunKey(context.a), RunKey(options.with_b ? context.b : nullptr), options};
+  if (beside_.is_busy() || !recount_.due(key)) return;
+  std::vector<std::shared_ptr<const RunRecord>> runs = {context.a->run};
+  if (options.with_b) runs.push_back(context.b->run);
+  std::int64_t lifetimes = 0;
+  for (const auto& run : runs)
+    lifetimes += static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
+  auto make = [options, runs = std::move(runs)]() -> Counted {
+    std::vector<const RunRecord*> pointers;
+    for (const auto& run : runs) pointers.push_back(run.get());
+    return {options, layer_distributions(pointers, options), runs};
+  };
+  if (lifetimes <= kAtOnce) return take(make());
+  beside_.post(std::move(make));
+}
+
 /// What is drawn, and where there is nothing to draw why not.
 void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   const FontScope small(services_.theme->fonts.small);
   const MetricInfo& info = metric_info(options.metric);
   std::string text = std::string(info.title) + " at query " + std::to_string(options.q);
-  const bool none = !shown_.series.empty() && metric_ == options.metric &&
-                    std::ranges::all_of(shown_.series, [](const LayerSeries& s) { return std::isnan(s.mean); });
+  if (!options.heads.empty()) text += ", " + std::to_string(options.heads.size()) + " marked heads";
+  const auto& series = shown_.distributions.series;
+  const bool none = !series.empty() && shown_.options.metric == options.metric &&
+                    std::ranges::all_of(series, [](const LayerSeries& s) { return std::isnan(s.mean); });
   if (none) text += info.needs_oracle ? ": no value, as no oracle had to choose here" : ": no value here";
   wrapped_text_in(none ? services_.theme->palette.warn : services_.theme->palette.muted, text);
   services_.items->add_text("by_layer.note", last_item(), text);
@@ -70,6 +91,7 @@ MetricByLayerOptions MetricByLayerView::options_of(const ViewContext& context) c
   options.q = context.q();
   options.fit = !is_share(options.metric);
   options.preview = context.a->preview;
+  options.heads = context.marked_heads();
   if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
   options.with_b = true;
   options.preview_b = context.b->preview;
@@ -91,7 +113,7 @@ std::optional<ViewFigure> MetricByLayerView::figure(const ViewContext& context) 
 /// The layer under the mouse in words; a click selects it, and of its heads the one whose value is nearest.
 void MetricByLayerView::handle_mouse(ViewContext& context, ImVec2 origin) {
   const Panel* panel = drawing_.figure().panel("by_layer");
-  if (panel == nullptr || panel->columns != shown_.n_layers()) return;
+  if (panel == nullptr || panel->columns != shown_.distributions.n_layers()) return;
   for (int layer = 0; layer < panel->columns; ++layer) {
     const Box cell = panel->cell(0, layer);
     services_.items->add(
@@ -108,9 +130,10 @@ void MetricByLayerView::handle_mouse(ViewContext& context, ImVec2 origin) {
   if (!ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;
   context.selection->layer = layer;
   const double y = mouse.y - origin.y,
-               value = shown_.lo + (panel->box.bottom() - y) / panel->box.h * (shown_.hi - shown_.lo);
+               value = shown_.distributions.lo +
+                       (panel->box.bottom() - y) / panel->box.h * (shown_.distributions.hi - shown_.distributions.lo);
   double nearest = INFINITY;
-  for (const LayerSeries::Value& v : shown_.series[0].layers[static_cast<std::size_t>(layer)]) {
+  for (const LayerSeries::Value& v : shown_.distributions.series[0].layers[static_cast<std::size_t>(layer)]) {
     if (std::abs(v.value - value) < nearest) {
       nearest = std::abs(v.value - value);
       context.selection->kv_head = v.kv_head;
@@ -122,7 +145,7 @@ void MetricByLayerView::draw_hover_card(int layer) const {
   const Palette& p = services_.theme->palette;
   ImGui::BeginTooltip();
   draw_text(services_.theme->fonts.bold, p.text, "Layer " + std::to_string(layer));
-  for (const LayerSeries& series : shown_.series) {
+  for (const LayerSeries& series : shown_.distributions.series) {
     std::vector<double> values;
     for (const LayerSeries::Value& v : series.layers[static_cast<std::size_t>(layer)]) values.push_back(v.value);
     const Quartiles q = quartiles(values);
@@ -135,7 +158,7 @@ void MetricByLayerView::draw_hover_card(int layer) const {
     text_in(p.text, line);
     services_.items->add_text("by_layer.hover", last_item(), line);
   }
-  text_in(p.muted, metric_info(metric_).definition);
+  text_in(p.muted, metric_info(shown_.options.metric).definition);
   ImGui::EndTooltip();
 }
 

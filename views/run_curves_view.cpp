@@ -61,6 +61,7 @@ CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
   options.quantity = run_quantities()[static_cast<std::size_t>(quantity_)].quantity;
   options.preview = context.a->preview;
   options.name_a = context.a->label;
+  options.heads = context.marked_heads();
   if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
   options.compare = static_cast<MapCompare>(compare_);
   // A preview has no likelihood of its own: A's stands alone.

@@ -2,10 +2,12 @@
 
 #include "views/cache_timeline_view.h"
 #include "views/comparison_view.h"
+#include "views/head_board_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
+#include "views/token_attention_view.h"
 #include "views/token_strip_view.h"
 
 namespace kvscope::views {
@@ -17,6 +19,8 @@ ViewList make_views(const ViewServices& services) {
   views.push_back(std::make_unique<CacheTimelineView>(services));
   views.push_back(std::make_unique<MetricByLayerView>(services));
   views.push_back(std::make_unique<RunCurvesView>(services));
+  views.push_back(std::make_unique<TokenAttentionView>(services));
+  views.push_back(std::make_unique<HeadBoardView>(services));
   views.push_back(std::make_unique<ComparisonView>(services));
   views.push_back(std::make_unique<InspectorView>(services));
   return views;

@@ -195,4 +195,46 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
+StudyTable preset_study() {
+  StudyTable study{.kind = "sweep", .request = "{}", .facts = R"({"model":"a model","device":"cpu"})"};
+  const char* methods[] = {"full", "sp-kv", "streaming"};
+  const auto numbers = [&](const std::string& name, auto value, const char* units = "") {
+    StudyColumn column{.name = name, .units = units, .meaning = "made for tests", .is_text = false};
+    for (int i = 0; i < 15; ++i) column.numbers.push_back(value(i));
+    study.columns.push_back(std::move(column));
+  };
+  const auto texts = [&](const std::string& name, auto value) {
+    StudyColumn column{.name = name, .units = "", .meaning = "made for tests", .is_text = true};
+    for (int i = 0; i < 15; ++i) column.texts.push_back(value(i));
+    study.columns.push_back(std::move(column));
+  };
+  for (const char* name : {"method", "policy", "source"}) texts(name, [&](int i) { return methods[i / 5]; });
+  texts("strategy", [](int i) { return std::string(1, "ABD"[i / 5]); });
+  texts("item", [](int i) { return i % 2 ? "needle" : "passkey"; });
+  for (const char* name : {"step", "prompt_tokens", "read"}) numbers(name, [](int i) { return 64 << i % 5; });
+  numbers("share", [](int i) { return 0.2 * (1 + i % 5); });
+  numbers("density", [](int i) { return i < 5 ? 1 : 0.1 + 0.18 * (i % 5) + 0.01 * (i / 5); });
+  for (const char* name : {"nll_difference", "loss_boundary", "loss_output"})
+    numbers(
+        name, [](int i) { return i < 5 ? 0 : 0.4 / (1 + i % 5) + 0.02 * (i / 5); }, "nats/token");
+  numbers("nll_difference_se", [](int) { return 0.01; });
+  for (const char* name : {"accuracy", "coverage", "turnover_again", "turnover_pieces", "gate_mean", "recall"})
+    numbers(name, [](int i) { return 0.9 - 0.1 * (i % 5) - 0.02 * (i / 5); });
+  for (const char* name : {"ms_per_step", "seconds"})
+    numbers(
+        name, [](int i) { return 2.0 + i; }, "ms");
+  for (const char* name : {"cache_bytes", "peak_bytes"})
+    numbers(
+        name, [](int i) { return 1e6 * (1 + i % 5); }, "bytes");
+  numbers("on_front", [](int i) { return i >= 5 && i < 10; });
+  numbers("is_knee", [](int i) { return i == 7; });
+  for (int head = 0; head < 6; ++head)
+    numbers("open_0_" + std::to_string(head), [head](int i) { return 1.0 / (1 + 0.1 * head * (i % 5)); });
+  return study;
+}
+
+views::BuiltFigure build_any(const views::FigureRecipe& recipe, std::span<const RunRecord* const> runs) {
+  return recipe.reads_study() ? views::build_figure(recipe, preset_study()) : views::build_figure(recipe, runs);
+}
+
 }  // namespace kvscope::test

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/study/study_table.h"
+#include "views/figure/recipe.h"
 #include "views/frame/view_services.h"
 #include "views/frame/view_state.h"
 
@@ -54,6 +56,11 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+/// A study with every column that a preset draws: three strategies and methods over five points each.
+StudyTable preset_study();
+/// A preset's figure: of preset_study(), or of as many of `runs` as there are.
+views::BuiltFigure build_any(const views::FigureRecipe& recipe, std::span<const RunRecord* const> runs);
 
 struct Pixels {
   int width = 0, height = 0;

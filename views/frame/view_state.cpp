@@ -13,6 +13,12 @@ Cursor cursor(const Selection& selection, const RunRecord& run) {
           .q = std::clamp(selection.q.value_or(last), 0, last)};
 }
 
+void choose_metric(Selection& selection, Metric metric) {
+  if (selection.metric != metric) selection.map.clip = selection.map.clip_b = {};
+  selection.metric = metric;
+  selection.metric_chosen = true;
+}
+
 void start_over(Selection& selection) {
   selection.token = selection.hovered_token = -1;
   selection.q.reset();
@@ -88,6 +94,10 @@ bool drawable(const ShownRun* shown) {
 
 std::int32_t ViewContext::q() const {
   return a == nullptr || a->run->n_tokens() == 0 ? -1 : cursor(*selection, *a->run).q;
+}
+
+HeadSet ViewContext::marked_heads() const {
+  return drawable(a) ? selection->heads.within(a->run->evict_at.n_layers(), a->run->evict_at.n_kv_heads()) : HeadSet();
 }
 
 Cursor ViewContext::cursor_in(const RunRecord& run) const {

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/record/token_attention.h"
 #include "engine/core/study/retention_metrics.h"
+#include "views/figure/head_set.h"
+#include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_span.h"
 #include "views/figure/token_strip_figure.h"
 
@@ -23,6 +26,25 @@ struct Playback {
   double carry = 0;  // part of a query that has passed
 };
 
+/// How the layer x head map is looked at.
+struct MapLook {
+  MapCompare compare = MapCompare::side_by_side;  // where there is a B
+  bool sort = false;                              // heads of a layer by value
+  bool by_layer = false;                          // each layer divided by its largest value
+  bool fit = false;                               // the scale goes over the values
+  bool lock = true;                               // A and B by one scale
+  ScaleClip clip, clip_b;                         // the thumbs; B's where it has a scale of its own
+};
+
+/// A choice of global heads that is being made.
+struct HeadBoard {
+  HeadSet global;       // the others are local
+  std::string rule;     // "a" to "d" while it is what that strategy chose; empty: chosen by hand
+  double share = 0.25;  // of strategies c and d
+  int seed = 0;         // of strategy c
+  int context = 0;      // tokens: the length at which bytes are said; 0: the model's own
+};
+
 /// One selection for every view: what is hovered or clicked in one is marked in all. Plain data.
 struct Selection {
   int layer = 0;
@@ -32,6 +54,10 @@ struct Selection {
   int hovered_token = -1;
   ColourMode colour = ColourMode::state;
   Metric metric = Metric::density;
+  bool metric_chosen = false;  // by a person; until then the map may take one that varies
+  MapLook map;
+  HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
+  HeadBoard board;
   TokenSpan view;        // queries and tokens that timeline, strip and deck show; empty: the whole run
   bool at_edge = false;  // `view` moves with the end of a run that goes on
   TokenSpan rows;        // tokens of the timeline's other axis; empty: all
@@ -41,6 +67,8 @@ struct Selection {
   Playback play;
 };
 
+/// Takes a metric because somebody asked for it: thumbs that were set for the one before go.
+void choose_metric(Selection& selection, Metric metric);
 /// For another run: no token, no range and no position of the one before.
 void start_over(Selection& selection);
 /// The part of a run of `n` tokens that is shown: never empty.
@@ -77,16 +105,27 @@ struct ShownRun {
 /// A run that has something to draw: tokens and heads.
 bool drawable(const ShownRun* shown);
 
+/// Attention that the selected token of A gets from later queries: asked of the engine while somebody looks, and shown when
+/// it has answered.
+struct AskedAttention {
+  bool wanted = false;                           // set by whoever draws it, in every frame
+  std::shared_ptr<const TokenAttention> answer;  // of the selected layer and token; null: none yet
+  std::string why_not;                           // what stands in the way; empty while it is on its way
+};
+
 /// What a view draws from and whom it asks. Views change the selection and run commands by id; nothing else.
 struct ViewContext {
   const ShownRun* a = nullptr;  // null: nothing on show
   const ShownRun* b = nullptr;  // null: no comparison
   Selection* selection = nullptr;
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
+  AskedAttention* attention = nullptr;                         // null: nobody can be asked
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
   std::int32_t q() const;                           // the scrub position, resolved against run A; -1 if there is no run
   /// The selection in run A, or in another run at A's scrub position: both are seen at the same query.
   Cursor cursor_in(const RunRecord& run) const;
+  /// Those of the marked heads that A has; empty: none is marked, and all are meant.
+  HeadSet marked_heads() const;
 };
 
 }  // namespace kvscope::views

@@ -111,6 +111,20 @@ bool segmented(const ViewServices& services, const char* prefix, std::span<const
   return changed;
 }
 
+bool line_button(const ViewServices& services, const char* item, std::string_view label, std::string_view hint, bool on,
+                 bool first) {
+  const Palette& p = services.theme->palette;
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  if (!first && ImGui::GetItemRectMax().x + 2 + tab_width(label) < right) ImGui::SameLine(0, services.theme->px(2));
+  ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(on ? mix(p.panel, p.accent, 0.30) : p.panel));
+  ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(on ? p.text : p.muted));
+  const bool pressed = ImGui::Button((std::string(label) + "##" + item).c_str());
+  ImGui::PopStyleColor(2);
+  services.items->add_text(item, last_item(), on ? "on" : "off");
+  hint_of(services, hint);
+  return pressed;
+}
+
 void legend(const ViewServices& services, std::span<const Swatch> swatches) {
   const Theme& theme = *services.theme;
   const FontScope font(theme.fonts.small);

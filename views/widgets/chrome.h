@@ -37,6 +37,11 @@ inline ItemRect item_rect(ImVec2 min, ImVec2 max) { return {min.x, min.y, max.x 
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
                std::span<const std::string_view> hints, int& chosen);
 
+/// A button in a line of them: on the line of the one before where it fits, else on the next. `on`: it is drawn as chosen.
+/// True when it was pressed.
+bool line_button(const ViewServices& services, const char* item, std::string_view label, std::string_view hint, bool on,
+                 bool first = false);
+
 struct Swatch {
   Colour colour;
   std::string label;

@@ -22,6 +22,9 @@ struct RunKey {
   }
 };
 
+/// A picture stayed as it was for its cost: somebody has to draw another frame, though nothing happens in between.
+inline bool rebuild_postponed = false;
+
 /// Key is a struct with operator==. A picture that took t milliseconds to make is made again after 4 t at the earliest,
 /// so that scrubbing through a huge run costs a fifth of the frames' time, and a small one follows at once.
 template <typename Key>
@@ -31,7 +34,10 @@ class Rebuild {
   bool due(const Key& key, bool at_once = false) {
     if (valid_ && !at_once && key == key_) return false;
     const auto now = Clock::now();
-    if (valid_ && !at_once && now - finished_ < 4 * cost_) return false;
+    if (valid_ && !at_once && now - finished_ < 4 * cost_) {
+      rebuild_postponed = true;
+      return false;
+    }
     key_ = key;
     started_ = now;
     return true;

@@ -1,0 +1,168 @@
+// The head board: what a choice of global heads is, takes and covers.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/core/study/comparison_table.h"
+#include "engine/core/support/text.h"
+#include "tests/support/random_run.h"
+#include "tests/views/view_stage.h"
+#include "views/figure/figure_builder.h"
+#include "views/head_board_view.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+
+namespace {
+
+RunRecord uneven() {
+  RunRecord run = random_run(3, {.policy = "threshold:threshold=0,sinks=4,window=16", .n_layers = 6, .n_kv_heads = 4});
+  run.model.head_dim = 64;
+  run.model.dtype = "bfloat16";
+  return run;
+}
+
+std::vector<int> entries_by_hand(const RunRecord& run) {
+  std::vector<int> entries;
+  const int q = run.queries() - 1;
+  for (int l = 0; l < run.model.n_layers; ++l) {
+    for (int h = 0; h < run.model.n_kv_heads; ++h) {
+      int n = 0;
+      for (int t = 0; t <= q - run.geometry().window; ++t) n += run.evict_at.row(l, h)[static_cast<std::size_t>(t)] > q;
+      entries.push_back(n);
+    }
+  }
+  return entries;
+}
+
+template <typename Stage>
+void drag(Stage& s, const std::string& from, const std::string& to) {
+  ImGuiIO& io = ImGui::GetIO();
+  for (const auto& [item, down] : {std::pair{from, false}, {from, true}, {to, true}, {to, false}}) {
+    const auto rect = s.window.items.find(item);
+    REQUIRE(rect.has_value());
+    io.MousePos = {rect->centre_x(), rect->centre_y()};
+    io.MouseDown[0] = down;
+    s.draw(1);
+  }
+  s.draw(1);
+}
+
+}  // namespace
+
+TEST_CASE("each strategy's button puts on the board what choose_heads() chooses") {
+  Stage<HeadBoardView> s(uneven());
+  s.selection.board.share = 0.3;
+  s.selection.board.seed = 5;
+  s.draw();
+  const auto draw = [&] { s.view.draw(s.context); };
+  for (int i = 0; i < 4; ++i) {
+    const auto strategy = static_cast<HeadStrategy>(i);
+    const std::string letter(kHeadStrategies[i]);
+    s.window.click("board." + letter, draw);
+    HeadQuestion question{.strategy = strategy};
+    if (i >= 2) question.share = 0.3;
+    if (i == 2) question.seed = 5;
+    const HeadSelection expected = choose_heads({s.a.run.get()}, question);
+    std::vector<std::uint8_t> local;
+    for (const float full : expected.full) local.push_back(full > 0 ? 0 : 1);
+    CHECK(s.selection.board.global == global_heads_of(local, 4));
+    CHECK(s.selection.board.rule == letter);
+    s.draw();
+    CHECK(s.text("board.facts") == describe(expected));
+    CHECK(s.text("board." + letter) == "on");
+  }
+}
+
+TEST_CASE("a click or a drag makes heads global or local as the first of them was not, and what follows follows") {
+  Stage<HeadBoardView> s(uneven());
+  s.draw();
+  drag(s, "board.cell.1.2", "board.cell.1.2");
+  CHECK(s.selection.board.global == HeadSet{{1, 2}});
+  drag(s, "board.cell.1.1", "board.cell.3.2");  // the first was local
+  CHECK(s.selection.board.global == HeadSet{{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}, {3, 2}});
+  drag(s, "board.cell.2.1", "board.cell.2.3");  // the first was global
+  CHECK(s.selection.board.global == HeadSet{{1, 1}, {1, 2}, {3, 1}, {3, 2}});
+  const std::vector<int> entries = entries_by_hand(*s.a.run);
+  int all = 0;
+  for (const int n : entries) all += n;
+  const int chosen = entries[5] + entries[6] + entries[13] + entries[14];
+  CHECK(s.text("board.facts") == "4 of 24 heads global, share 0.167, coverage " + fixed_text(100.0 * chosen / all, 2) +
+                                     " % of the long-range entries retained");
+  CHECK(s.text("board.bytes").find("At " + std::to_string(s.a.run->model.max_positions) + " tokens: ") == 0);
+  s.selection.board.context = 1000;
+  s.draw();
+  // Key and value of 64 bfloat16: 256 B a token and head; a local head has 4 + 16 tokens.
+  const double bytes = 256.0 * (4 * 1000 + 20 * 20), dense = 256.0 * 24 * 1000;
+  CHECK(s.text("board.bytes") == "At 1000 tokens: " + format_number(bytes / 1024 / 1024, 4) + " MiB of " +
+                                     format_number(dense / 1024 / 1024, 4) + " MiB, " +
+                                     fixed_text(100 * bytes / dense, 1) +
+                                     " % of a dense cache; a local head keeps 4 sinks and the 16 newest tokens");
+  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).heads == s.selection.board.global);
+  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).board);
+}
+
+TEST_CASE("a head that is changed by hand ends the strategy, and All and None are every head and none") {
+  Stage<HeadBoardView> s(uneven());
+  s.draw();
+  const auto draw = [&] { s.view.draw(s.context); };
+  s.window.click("board.d", draw);
+  CHECK(s.selection.board.rule == "d");
+  drag(s, "board.cell.0.0", "board.cell.0.0");
+  CHECK(s.selection.board.rule.empty());
+  s.window.click("board.all", draw);
+  CHECK(s.selection.board.global.size() == 24);
+  s.window.click("board.none", draw);
+  CHECK(s.selection.board.global.empty());
+  s.selection.heads = {{2, 2}};
+  s.draw();
+  s.window.click("board.marked", draw);
+  CHECK(s.selection.board.global == HeadSet{{2, 2}});
+  s.window.click("board.measure", draw);
+  CHECK(s.command == "board.measure");
+  s.window.click("board.export", draw);
+  CHECK(s.command == "board.export");
+}
+
+TEST_CASE("where all heads keep as much, D says so and leaves the board as it was") {
+  Stage<HeadBoardView> s(random_run(3));
+  s.selection.board.global = {{1, 1}};
+  s.draw();
+  s.window.click("board.d", [&] { s.view.draw(s.context); });
+  s.draw();
+  CHECK(s.selection.board.global == HeadSet{{1, 1}});
+  CHECK(s.text("board.refused").find("every head keeps the same number of tokens") != std::string::npos);
+}
+
+TEST_CASE("the likelihood is said of a run that had exactly these heads, and of no other") {
+  Stage<HeadBoardView> s(uneven());
+  s.selection.board.global = {{0, 0}, {5, 3}};
+  RunRecord hybrid = uneven();
+  hybrid.local_heads = local_heads_of(s.selection.board.global, 6, 4);
+  for (std::size_t t = 1; t < hybrid.logprobs.size(); ++t) hybrid.logprobs[t] -= static_cast<float>(t % 3) * 0.125f;
+  s.compare_with(hybrid);
+  s.draw();
+  double a = 0, b = 0;
+  int n = 0;
+  for (std::size_t t = 1; t < hybrid.logprobs.size(); ++t) {
+    if (std::isnan(s.a.run->logprobs[t]) || std::isnan(hybrid.logprobs[t])) continue;
+    a -= static_cast<double>(s.a.run->logprobs[t]), b -= static_cast<double>(hybrid.logprobs[t]), ++n;
+  }
+  REQUIRE(n > 100);
+  CHECK(s.text("board.nll") == "NLL, measured: " + fixed_text(b / n, 4) + " in B, " + fixed_text(a / n, 4) +
+                                   " in A, +" + fixed_text((b - a) / n, 4) + " nats per token over the " +
+                                   std::to_string(n) + " tokens that both have");
+  const ComparisonTable table = comparison_table(*s.a.run, hybrid, 100);  // which says it of the same tokens
+  CHECK(std::ranges::any_of(table.came_of, [&](const ComparisonRow& row) {
+    return row.name == "NLL" && std::abs(std::stod(row.b) - b / n) < 5e-3;
+  }));
+  s.b.preview = true;
+  s.draw();
+  CHECK(s.text("board.nll") == "NLL: not measured for these heads.");
+  s.b.preview = false;
+  s.selection.board.global.add({0, 1});
+  s.draw();
+  CHECK(s.text("board.nll") == "NLL: not measured for these heads.");
+}

@@ -1,0 +1,382 @@
+// How the layer x head map is looked at: its scale and thumbs, its order, the heads that are marked on it, and that what is
+// exported is that.
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "engine/core/study/run_curve.h"
+#include "engine/core/support/error.h"
+#include "tests/support/random_run.h"
+#include "tests/views/view_stage.h"
+#include "views/figure/curves_figure.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/metric_by_layer_figure.h"
+#include "views/figure/recipe.h"
+#include "views/inspector_view.h"
+#include "views/layer_head_map_view.h"
+#include "views/metric_by_layer_view.h"
+#include "views/run_curves_view.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+
+namespace {
+
+/// Heads keep what their scores are worth: their densities differ.
+RunRecord uneven(std::uint64_t seed = 3) {
+  return random_run(seed, {.policy = "threshold:threshold=0,sinks=4,window=16", .n_layers = 3, .n_kv_heads = 4});
+}
+
+LayerHeadMaps maps_of(std::vector<std::vector<float>> values, int n_layers) {
+  LayerHeadMaps maps;
+  for (auto& list : values) {
+    const int heads = static_cast<int>(list.size()) / n_layers;
+    maps.parts.push_back(
+        {values.size() > 1 ? (maps.parts.empty() ? "A" : "B") : "", {n_layers, heads, std::move(list)}});
+  }
+  return maps;
+}
+
+const std::vector<double>& column(const BuiltFigure& built, const std::string& name) {
+  for (const FigureColumn& c : built.data.columns) {
+    if (c.name == name) return std::get<std::vector<double>>(c.values);
+  }
+  throw std::runtime_error("no column " + name);
+}
+std::vector<std::int64_t> whole(const BuiltFigure& built, const std::string& name) {
+  for (const FigureColumn& c : built.data.columns) {
+    if (c.name == name) return std::get<std::vector<std::int64_t>>(c.values);
+  }
+  return {};
+}
+
+/// From the middle of one item to that of another with the button held, one frame a step.
+template <typename Stage>
+void drag(Stage& s, const std::string& from, const std::string& to, float dy = 0) {
+  const auto a = s.window.items.find(from), b = s.window.items.find(to);
+  REQUIRE(a.has_value());
+  REQUIRE(b.has_value());
+  ImGuiIO& io = ImGui::GetIO();
+  const auto step = [&](float x, float y, bool down) {
+    io.MousePos = {x, y};
+    io.MouseDown[0] = down;
+    s.draw(1);
+  };
+  step(a->centre_x(), a->centre_y(), false);
+  step(a->centre_x(), a->centre_y(), true);
+  step((a->centre_x() + b->centre_x()) / 2, (a->centre_y() + b->centre_y() + dy) / 2, true);
+  step(b->centre_x(), b->centre_y() + dy, true);
+  step(b->centre_x(), b->centre_y() + dy, false);
+  step(b->centre_x(), b->centre_y() + dy, false);
+}
+
+/// A picture is made again when a few times its cost has passed.
+template <typename Stage>
+void settle(Stage& s) {
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    s.draw(1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a set of heads is read from the text that it writes, and no other text is one") {
+  HeadSet heads{{0, 1}, {0, 2}, {0, 3}, {5, 0}, {0, 1}};
+  CHECK(heads.size() == 4);
+  CHECK(to_text(heads) == "0.1-3 5.0");
+  CHECK(parse_heads(" 5.0  0.1-3 ", "f", "w") == heads);
+  CHECK(to_text(HeadSet()).empty());
+  CHECK(parse_heads("", "f", "w").empty());
+  heads.remove(HeadSet{{0, 2}, {9, 9}});
+  CHECK(to_text(heads) == "0.1 0.3 5.0");
+  CHECK(to_text(heads.within(5, 3)) == "0.1");
+  CHECK(local_heads_of(heads, 1, 4) == std::vector<std::uint8_t>{1, 0, 1, 0});
+  CHECK(global_heads_of({1, 0, 1, 0}, 4) == HeadSet{{0, 1}, {0, 3}});
+  for (const char* text : {"0", "0.", "a.1", "0.3-1", "0.1,2", "0.1-", "-1.0", "0.70000", "0.1x",
+                           "0.0-65535 1.0-65535 2.0-65535 "
+                           "3.0-65535 4.0-65535 5.0-65535 "
+                           "6.0-65535 7.0-65535 8.0-65535 "
+                           "9.0-65535 10.0-65535 11.0-65535 "
+                           "12.0-65535 13.0-65535 14.0-65535 "
+                           "15.0-65535 16.0-65535"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(parse_heads(text, "recipe.json", "heads"),
+                      Catch::Contains("recipe.json") && Catch::Contains("layer.head"));
+  }
+}
+
+TEST_CASE("sorted, each layer's heads stand by value, equal ones by index, those without a value last") {
+  const float none = std::nanf("");
+  const HeadMap map{2, 4, {0.1f, 0.5f, none, 0.5f, none, 0.3f, 0.2f, 0.9f}};
+  CHECK(head_order(map, true) == std::vector<int>{1, 3, 0, 2, 3, 1, 2, 0});
+  CHECK(head_order(map, false) == std::vector<int>{0, 1, 2, 3, 0, 1, 2, 3});
+}
+
+TEST_CASE("by layer, a value is divided by the largest of its layer, of both runs where they share a scale") {
+  const LayerHeadMaps one = maps_of({{0.2f, -0.4f, 0, 0}}, 2);
+  const auto drawn = drawn_values(one, {.by_layer = true});
+  CHECK(drawn[0].values[0] == 0.5f);
+  CHECK(drawn[0].values[1] == -1);
+  CHECK(std::isnan(drawn[0].values[2]));  // a layer of zeros has nothing to compare
+  CHECK(drawn_values(one, {})[0].values == one.parts[0].map.values);
+  const LayerHeadMaps two = maps_of({{0.2f, 0.4f}, {0.8f, 0.1f}}, 1);
+  LayerHeadMapOptions o{.compare = MapCompare::side_by_side, .by_layer = true};
+  CHECK(drawn_values(two, o)[0].values == std::vector<float>{0.2f / 0.8f, 0.4f / 0.8f});
+  o.lock = false;
+  CHECK(drawn_values(two, o)[0].values == std::vector<float>{0.5f, 1});
+  CHECK(drawn_values(two, o)[1].values == std::vector<float>{1, 0.1f / 0.8f});
+}
+
+TEST_CASE("a scale goes over the axis, over the values, or between the thumbs, and two of them are each their own") {
+  const std::vector<HeadMap> maps = {{1, 2, {0.2f, 0.4f}}, {1, 2, {0.8f, 0.1f}}};
+  LayerHeadMapOptions o{.compare = MapCompare::side_by_side};
+  const auto is = [](const MapScale& s, double axis_lo, double axis_hi, double lo, double hi) {
+    CHECK(s.axis_lo == Approx(axis_lo));
+    CHECK(s.axis_hi == Approx(axis_hi));
+    CHECK(s.lo == Approx(lo));
+    CHECK(s.hi == Approx(hi));
+  };
+  is(map_scale(maps, 1, o), 0, 1, 0, 1);
+  o.fit = true;
+  is(map_scale(maps, 0, o), 0.1, 0.8, 0.1, 0.8);
+  o.clip = {true, 0.3, 0.9};
+  is(map_scale(maps, 0, o), 0.1, 0.8, 0.3, 0.8);
+  o.lock = false;
+  o.clip_b = {true, 0.2, 0.5};
+  is(map_scale(maps, 0, o), 0.2, 0.4, 0.3, 0.4);
+  is(map_scale(maps, 1, o), 0.1, 0.8, 0.2, 0.5);
+  o.clip_b = {true, 2, 3};  // thumbs of another axis
+  is(map_scale(maps, 1, o), 0.1, 0.8, 0.1, 0.8);
+  const std::vector<HeadMap> difference = {{1, 3, {-0.3f, 0.1f, 0.2f}}};
+  is(map_scale(difference, 0, {.compare = MapCompare::difference, .fit = true}), -0.3, 0.3, -0.3, 0.3);
+  is(map_scale(difference, 0, {.compare = MapCompare::difference, .fit = true, .clip = {true, -0.05, 0.1}}), -0.3, 0.3,
+     -0.1, 0.1);
+}
+
+TEST_CASE("each bin of the histogram has the heads whose value lies in it") {
+  std::vector<HeadMap> maps = {{1, 4, {0, 0.999f, 1, std::nanf("")}}, {1, 2, {0.5f, 7}}};
+  const std::vector<int> bins = value_histogram(maps, 0, 1);
+  REQUIRE(bins.size() == kHistogramBins);
+  std::map<int, int> expected = {{0, 1}, {kHistogramBins / 2, 1}, {kHistogramBins - 1, 3}};
+  for (int i = 0; i < kHistogramBins; ++i) CHECK(bins[static_cast<std::size_t>(i)] == expected[i]);
+}
+
+TEST_CASE("the look of a map is in its recipe, its numbers and its caption") {
+  const RunRecord run = uneven();
+  const RunRecord* runs[] = {&run};
+  LayerHeadMapOptions o{.metric = Metric::density, .sort = true, .by_layer = true, .clip = {true, 0.25, 0.5}};
+  o.histogram = true;
+  o.heads = {{0, 1}, {2, 3}};
+  FigureRecipe recipe;
+  recipe.options = o;
+  CHECK(std::get<LayerHeadMapOptions>(parse_recipe(nlohmann::json::parse(to_json(recipe).dump()), "r").options) == o);
+  const BuiltFigure built = layer_head_map_figure(runs, o, {});
+  const HeadMap map = head_metric(run, Metric::density, run.n_tokens() - 1);
+  const auto drawn = column(built, "drawn");
+  const auto place = whole(built, "place"), marked = whole(built, "marked");
+  REQUIRE(place.size() == 12);
+  for (int l = 0; l < 3; ++l) {
+    float largest = 0;
+    for (int h = 0; h < 4; ++h) largest = std::max(largest, map.at(l, h));
+    for (int h = 0; h < 4; ++h) {
+      const auto i = static_cast<std::size_t>(4 * l + h);
+      int before = 0;
+      for (int other = 0; other < 4; ++other)
+        before += map.at(l, other) > map.at(l, h) || (map.at(l, other) == map.at(l, h) && other < h);
+      CHECK(place[i] == before);
+      CHECK(drawn[i] == Approx(map.at(l, h) / largest));
+      CHECK(column(built, "value")[i] == map.at(l, h));
+      CHECK(marked[i] == ((l == 0 && h == 1) || (l == 2 && h == 3)));
+    }
+  }
+  CHECK_THAT(built.caption, Catch::Contains("greatest first") && Catch::Contains("divided by its largest") &&
+                                Catch::Contains("Outlined: 2 of 12 heads") && Catch::Contains("from 0.25 to 0.5"));
+  const BuiltFigure plain = layer_head_map_figure(runs, {}, {});
+  CHECK(plain.data.columns.size() == 5);
+  CHECK_FALSE(to_json({}).contains("histogram"));
+}
+
+TEST_CASE("on a board the global heads have their colour and the local ones are hatched") {
+  const RunRecord run = uneven();
+  const RunRecord* runs[] = {&run};
+  LayerHeadMapOptions o{.values = false, .board = true};
+  o.heads = {{1, 0}, {1, 1}, {1, 2}, {1, 3}};
+  const BuiltFigure board = layer_head_map_figure(runs, o, {});
+  const BuiltFigure plain = layer_head_map_figure(runs, {.values = false}, {});
+  const auto cells = [](const BuiltFigure& built) {
+    for (const Primitive& item : built.figure.items) {
+      if (const auto* image = std::get_if<Image>(&item); image != nullptr && image->columns == 4) return image->pixels;
+    }
+    return std::vector<Colour>();
+  };
+  for (std::size_t i = 0; i < 12; ++i) CHECK((cells(board)[i] == cells(plain)[i]) == (i / 4 == 1));
+  CHECK_THAT(board.caption, Catch::Contains("4 of 12 heads that are global; hatched: local ones"));
+}
+
+TEST_CASE("a drag over the map marks its heads, Shift adds, Ctrl and Alt take away, and a click alone selects") {
+  const bool sorted = GENERATE(false, true);
+  Stage<LayerHeadMapView> s(uneven());
+  s.selection.map.sort = sorted;
+  s.draw();
+  // Cells go by their heads: sorted, the rectangle is of the heads that stand in it.
+  const HeadMap map = head_metric(*s.a.run, Metric::density, s.context.q());
+  const std::vector<int> order = head_order(map, sorted);
+  const auto head = [&](int row, int place) { return KvHead{row, order[static_cast<std::size_t>(4 * row + place)]}; };
+  const auto cell = [&](int row, int place) {
+    const KvHead at = head(row, place);
+    return "map.cell." + std::to_string(at.layer) + "." + std::to_string(at.kv_head);
+  };
+  ImGuiIO& io = ImGui::GetIO();
+  drag(s, cell(0, 1), cell(1, 2));
+  CHECK(s.selection.heads == HeadSet{head(0, 1), head(0, 2), head(1, 1), head(1, 2)});
+  CHECK(s.text("map.marked") == "4 of 12 heads marked");
+  io.KeyShift = true;
+  drag(s, cell(2, 3), cell(2, 3));
+  io.KeyShift = false;
+  CHECK(s.selection.heads.size() == 5);
+  CHECK(s.selection.heads.contains(head(2, 3)));
+  (GENERATE(false, true) ? io.KeyCtrl : io.KeyAlt) = true;
+  drag(s, cell(0, 0), cell(0, 3));
+  io.KeyCtrl = io.KeyAlt = false;
+  CHECK(s.selection.heads == HeadSet{head(1, 1), head(1, 2), head(2, 3)});
+  const HeadSet before = s.selection.heads;
+  drag(s, cell(2, 0), cell(2, 0));
+  CHECK(s.selection.heads == before);
+  CHECK(s.selection.layer == 2);
+  CHECK(s.selection.kv_head == head(2, 0).kv_head);
+  drag(s, cell(1, 3), cell(1, 3), 3000);  // past the lower edge: down to the last layer
+  CHECK(s.selection.heads == HeadSet{head(1, 3), head(2, 3)});
+  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).heads == s.selection.heads);
+  s.window.click("map.unmark", [&] { s.view.draw(s.context); });
+  CHECK(s.selection.heads.empty());
+}
+
+TEST_CASE("the thumbs narrow the colours, a double click gives the axis back, and the figure is of what is on screen") {
+  Stage<LayerHeadMapView> s(uneven());
+  s.draw();
+  CHECK(s.text("map.bar") == "0 to 1");
+  drag(s, "map.bar.hi", "map.bar");  // to the middle
+  REQUIRE(s.selection.map.clip.on);
+  CHECK(s.selection.map.clip.hi == Approx(0.5).margin(0.02));
+  CHECK(s.selection.map.clip.lo == 0);
+  settle(s);
+  CHECK(s.text("map.bar").starts_with("0 to 0."));
+  CHECK(s.selection.heads.empty());  // the bar is not the map
+  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).clip == s.selection.map.clip);
+  drag(s, "map.bar.lo", "map.bar", -2000);  // past the other thumb: it stops below
+  CHECK(s.selection.map.clip.lo < s.selection.map.clip.hi);
+  CHECK(s.selection.map.clip.lo == Approx(s.selection.map.clip.hi - 0.01));
+  s.window.click("map.full", [&] { s.view.draw(s.context); });
+  CHECK_FALSE(s.selection.map.clip.on);
+  s.window.click("map.fit", [&] { s.view.draw(s.context); });
+  settle(s);
+  const HeadMap map = head_metric(*s.a.run, Metric::density, s.context.q());
+  const auto [lo, hi] = std::ranges::minmax(map.values);
+  CHECK(s.text("map.bar") == format_number(lo) + " to " + format_number(hi));
+  choose_metric(s.selection, Metric::recall);
+  CHECK(s.selection.metric_chosen);
+}
+
+TEST_CASE("a metric that is chosen leaves the thumbs of the one before behind") {
+  Selection selection;
+  selection.map.clip = {true, 0.2, 0.3};
+  choose_metric(selection, Metric::density);
+  CHECK(selection.map.clip.on);
+  choose_metric(selection, Metric::recall);
+  CHECK_FALSE(selection.map.clip.on);
+}
+
+TEST_CASE("A and B without the lock have a bar each, of their own values") {
+  Stage<LayerHeadMapView> s(uneven());
+  s.compare_with(
+      random_run(3, {.policy = "threshold:threshold=0.5,sinks=4,window=16", .n_layers = 3, .n_kv_heads = 4}));
+  settle(s);
+  CHECK(s.has("map.bar"));
+  CHECK_FALSE(s.has("map.bar.b"));
+  s.window.click("map.lock", [&] { s.view.draw(s.context); });
+  settle(s);
+  REQUIRE(s.has("map.bar.b"));
+  const auto range = [&](const ShownRun& shown) {
+    const HeadMap map = head_metric(*shown.run, Metric::density, s.context.q());
+    const auto [lo, hi] = std::ranges::minmax(map.values);
+    return format_number(lo) + " to " + format_number(hi);
+  };
+  CHECK(s.text("map.bar") == range(s.a));
+  CHECK(s.text("map.bar.b") == range(s.b));
+  drag(s, "map.bar.b.hi", "map.bar.b");
+  CHECK(s.selection.map.clip_b.on);
+  CHECK_FALSE(s.selection.map.clip.on);
+  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).clip_b == s.selection.map.clip_b);
+}
+
+TEST_CASE("By layer, Curves and the inspector are about the marked heads") {
+  const RunRecord run = uneven();
+  const Selection marked{.q = 150, .heads = {{0, 1}, {2, 0}, {2, 3}}};
+  Stage<MetricByLayerView> by_layer(run, marked);
+  by_layer.draw();
+  CHECK(by_layer.text("by_layer.note") == "Density at query 150, 3 marked heads");
+  const auto figure = by_layer.view.figure(by_layer.context);
+  const RunRecord* runs[] = {&run};
+  const BuiltFigure built = metric_by_layer_figure(runs, std::get<MetricByLayerOptions>(figure->options), {});
+  CHECK(whole(built, "layer") == std::vector<std::int64_t>{0, 2, 2});
+  CHECK(whole(built, "kv_head") == std::vector<std::int64_t>{1, 0, 3});
+
+  Stage<RunCurvesView> curves(run, marked);
+  const auto options = std::get<CurvesOptions>(curves.view.figure(curves.context)->options);
+  CHECK(options.heads == marked.heads);
+
+  Stage<InspectorView> inspector(run, marked);
+  const HeadMap map = head_metric(run, Metric::density, 150);
+  double all = 0;
+  for (const float v : map.values) all += v;
+  const double mean_marked = (static_cast<double>(map.at(0, 1)) + map.at(2, 0) + map.at(2, 3)) / 3;
+  for (int i = 0; i < 400 && !inspector.has("inspector.marked Density"); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    inspector.draw(1);
+  }
+  CHECK(inspector.text("inspector.marked Density") ==
+        format_number(mean_marked, 3) + " (all heads " + format_number(all / 12, 3) + ")");
+}
+
+TEST_CASE("a curve of some heads is the mean of theirs, and of output error that of their layers") {
+  const RunRecord run = random_run(7, {.n_layers = 3, .n_kv_heads = 2, .output_error = true});
+  const std::vector<int> heads = {1, 4};
+  const RunCurve some = run_curve(run, RunQuantity::cached, 5, heads);
+  CHECK(some.n_parts == 2);
+  for (const CurvePoint& point : some.points) {
+    double sum = 0;
+    for (const int head : heads) {
+      for (int q = point.first; q <= point.last; ++q) {
+        for (int t = 0; t <= q; ++t) {
+          const std::int32_t e = run.evict_at.row(head / 2, head % 2)[static_cast<std::size_t>(t)];
+          sum += e > q;
+        }
+      }
+    }
+    CHECK(point.mean == Approx(sum / 2 / (point.last - point.first + 1)));
+  }
+  const RunCurve of_layers = run_curve(run, RunQuantity::output_error, 3, std::vector<int>{0, 1, 5});
+  CHECK(of_layers.n_parts == 2);
+  CHECK(run_curve(run, RunQuantity::output_error, 3, {}).n_parts == 3);
+  CHECK(run_curve(run, RunQuantity::nll, 3, heads).mean == run_curve(run, RunQuantity::nll, 3).mean);
+  const RunRecord* runs[] = {&run};
+  CHECK_THROWS_WITH(curves_figure(runs, {.quantity = RunQuantity::cached, .heads = {{9, 0}}}, {}),
+                    Catch::Contains("heads of the run's model"));
+}
+
+TEST_CASE("a metric that tells no head from another gives way to the first that does") {
+  const RunRecord fixed = random_run(3), open = uneven();
+  CHECK_FALSE(varies(head_metric(fixed, Metric::density, fixed.n_tokens() - 1)));
+  const Metric taken = varying_metric(fixed, Metric::density);
+  CHECK(taken == Metric::recall);
+  CHECK(varies(head_metric(fixed, taken, fixed.n_tokens() - 1)));
+  CHECK(varying_metric(open, Metric::density) == Metric::density);
+  CHECK(varying_metric(open, Metric::mass_recall) == Metric::mass_recall);
+  const RunRecord dense = random_run(3, {.policy = "full", .oracle = false});
+  CHECK(varying_metric(dense, Metric::density) == Metric::density);  // none does
+}

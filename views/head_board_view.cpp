@@ -1,0 +1,280 @@
+#include "views/head_board_view.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_facts.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+namespace {
+
+constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
+
+struct StrategyButton {
+  HeadStrategy strategy;
+  const char *item, *label, *hint;
+};
+constexpr StrategyButton kStrategies[] = {
+    {HeadStrategy::a, "board.a", "A", "Whole layers: every fourth from layer 0 on is global, and the last"},
+    {HeadStrategy::b, "board.b", "B", "Whole layers: every fourth from layer 3 on is global, and the last"},
+    {HeadStrategy::c, "board.c", "C", "Heads drawn at random with the seed, as many as the share says"},
+    {HeadStrategy::d, "board.d", "D",
+     "The heads that keep most outside the window in this run, as many as the share says"},
+};
+
+std::string bytes_text(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return format_number(value, 4) + " " + kUnits[unit];
+}
+
+/// Tokens at which bytes are said: the model's own length until somebody writes another.
+int context_of(const HeadBoard& board, const ModelInfo& model) {
+  return board.context > 0 ? board.context : std::max(1, model.max_positions);
+}
+
+/// Whether the run was decoded with exactly these local heads.
+bool is_hybrid_of(const ShownRun* shown, const std::vector<std::uint8_t>& local) {
+  return drawable(shown) && !shown->preview && shown->run->local_heads == local;
+}
+
+}  // namespace
+
+void HeadBoardView::draw(ViewContext& context) {
+  if (!drawable(context.a)) {
+    empty_state(services_, context, "empty.head_board", "No heads yet",
+                "Run the model under a gate, or open a trace: here its heads are made global or local.", "Run",
+                "run.start");
+    return;
+  }
+  if (!count_entries(context)) return text_in(services_.theme->palette.muted, "Counting ...");
+  {
+    const FontScope small(services_.theme->fonts.small);
+    draw_strategies(context);
+    draw_numbers(context);
+    draw_facts(context);
+    draw_measured(context);
+  }
+  draw_board(context);
+}
+
+void HeadBoardView::say(const char* item, Colour colour, const std::string& text) {
+  wrapped_text_in(colour, text);
+  services_.items->add_text(item, last_item(), text);
+}
+
+bool HeadBoardView::count_entries(const ViewContext& context) {
+  const auto take = [this](Entries entries) {
+    entries_ = std::move(entries);
+    ++n_entries_;
+    recount_.done();
+  };
+  if (auto entries = counting_.take()) take(std::move(*entries));
+  const auto& run = context.a->run;
+  // What is known of another run says nothing of this one; of a run that grows it stands until it was counted again.
+  const auto is_known = [&] { return entries_ && (entries_->run == run || run->status == RunStatus::running); };
+  if (!counting_.is_busy() && recount_.due(RunKey(context.a), !is_known())) {
+    const auto make = [run]() -> Entries { return {long_range_entries({run.get()}), run}; };
+    const std::int64_t lifetimes =
+        static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
+    lifetimes <= kAtOnce ? take(make()) : counting_.post(make);
+  }
+  return is_known() && same_shape(*entries_->run, *run);
+}
+
+void HeadBoardView::fill(HeadBoard& board, HeadStrategy strategy) {
+  refused_.clear();
+  try {
+    fill_board(board, *entries_->run, entries_->of_heads, strategy);
+  } catch (const Error& error) {
+    refused_ = error.what();
+  }
+}
+
+void HeadBoardView::draw_strategies(ViewContext& context) {
+  HeadBoard& board = context.selection->board;
+  const auto now = board_strategy(board);
+  bool first = true;
+  for (const StrategyButton& button : kStrategies) {
+    if (line_button(services_, button.item, button.label, button.hint, now == button.strategy,
+                    std::exchange(first, false)))
+      fill(board, button.strategy);
+  }
+  const RunRecord& run = *context.a->run;
+  const auto by_hand = [&](bool all) {
+    const std::vector<std::uint8_t> local(entries_->of_heads.size(), all ? 0 : 1);
+    board.global = global_heads_of(local, run.evict_at.n_kv_heads());
+    board.rule.clear();
+    refused_.clear();
+  };
+  if (line_button(services_, "board.all", "All", "Every head is global: a dense cache", false)) by_hand(true);
+  if (line_button(services_, "board.none", "None", "Every head is local", false)) by_hand(false);
+  const HeadSet marked = context.marked_heads();
+  if (!marked.empty() &&
+      line_button(services_, "board.marked", "Marked", "The heads that are marked on the map are global", false)) {
+    board.global = marked;
+    board.rule.clear();
+    refused_.clear();
+  }
+  if (line_button(services_, "board.measure", "Measure",
+                  "Writes these heads as a directory, loads it and replays A's tokens under hybrid:heads=d, as B",
+                  false) &&
+      context.command)
+    context.command("board.measure");
+  if (line_button(services_, "board.export", "Export heads",
+                  "A DuoAttention directory, as kvscope heads --export duo:FOLDER writes it", false) &&
+      context.command)
+    context.command("board.export");
+  if (!refused_.empty()) say("board.refused", services_.theme->palette.warn, refused_);
+}
+
+/// Share and seed of the strategies that have one, and the length that bytes are said of.
+void HeadBoardView::draw_numbers(ViewContext& context) {
+  HeadBoard& board = context.selection->board;
+  const Theme& theme = *services_.theme;
+  const auto strategy = board_strategy(board);
+  float share = static_cast<float>(100 * board.share);
+  ImGui::SetNextItemWidth(theme.px(110));
+  const bool moved = ImGui::SliderFloat("##share", &share, 0, 100, "", ImGuiSliderFlags_AlwaysClamp);
+  services_.items->add_text("board.share", last_item(), number_text(board.share, 3));
+  if (moved) board.share = std::clamp(std::round(static_cast<double>(share)) / 100, 0.0, 1.0);
+  const auto name = [&](const std::string& text) {
+    ImGui::SameLine(0, theme.px(5));
+    text_in(theme.palette.muted, text);
+  };
+  name("share " + number_text(100 * board.share, 3) + " %");
+  ImGui::SameLine(0, theme.px(12));
+  ImGui::SetNextItemWidth(theme.px(72));
+  int tokens = context_of(board, context.a->run->model);
+  if (ImGui::InputInt("##context", &tokens, 0, 0)) board.context = std::clamp(tokens, 1, 1 << 24);
+  services_.items->add_text("board.context", last_item(), std::to_string(tokens));
+  name("tokens");
+  bool drawn_anew = false;
+  if (strategy == HeadStrategy::c) {
+    ImGui::SameLine(0, theme.px(12));
+    ImGui::SetNextItemWidth(theme.px(80));
+    drawn_anew = ImGui::InputInt("##seed", &board.seed, 1, 1);
+    board.seed = std::clamp(board.seed, 0, 1 << 30);
+    services_.items->add_text("board.seed", last_item(), std::to_string(board.seed));
+    name("seed");
+  }
+  const bool has_share = strategy == HeadStrategy::c || strategy == HeadStrategy::d;
+  if ((moved && has_share) || drawn_anew) fill(board, *strategy);
+}
+
+void HeadBoardView::draw_facts(const ViewContext& context) {
+  HeadBoard& board = context.selection->board;
+  if (refact_.due({n_entries_, board.global, board.rule, board.share, board.seed})) {
+    selection_ = board_selection(*entries_->run, entries_->of_heads, board);
+    refact_.done();
+  }
+  const Palette& p = services_.theme->palette;
+  const RunRecord& run = *context.a->run;
+  say("board.facts", p.text, describe(selection_));
+  if (!selection_.tied.empty())
+    say("board.tied", p.warn,
+        std::to_string(selection_.tied.size()) + " heads keep equally many tokens at the cut; " +
+            std::to_string(selection_.n_tied_chosen) + " of them are global because they come first");
+  const LocalSizes sizes = board_sizes(run);
+  const HybridBytes bytes =
+      hybrid_bytes(run.model, local_heads_of(board.global, run.model.n_layers, run.model.n_kv_heads), sizes,
+                   context_of(board, run.model));
+  std::string text = "At " + std::to_string(context_of(board, run.model)) + " tokens: ";
+  text += bytes.dense > 0
+              ? bytes_text(bytes.bytes) + " of " + bytes_text(bytes.dense) + ", " +
+                    fixed_text(100 * static_cast<double>(bytes.bytes) / static_cast<double>(bytes.dense), 1) +
+                    " % of a dense cache"
+              : "bytes are not known, as the run does not say head dimension and dtype";
+  text += "; a local head keeps " + std::to_string(sizes.n_sink) + " sinks and the " + std::to_string(sizes.window) +
+          " newest tokens";
+  say("board.bytes", p.text, text);
+}
+
+/// The likelihood under exactly these heads, where a run has it; it is never guessed.
+void HeadBoardView::draw_measured(const ViewContext& context) {
+  const Palette& p = services_.theme->palette;
+  const RunRecord& run = *context.a->run;
+  const auto local = local_heads_of(context.selection->board.global, run.model.n_layers, run.model.n_kv_heads);
+  if (is_hybrid_of(context.b, local)) {
+    const PairedNll nll = paired_nll(run, *context.b->run);
+    std::string text = "NLL, measured: ";
+    if (nll.n == 0) {
+      text += "none yet";
+    } else {
+      text += fixed_text(nll.b, 4) + " in B, " + fixed_text(nll.a, 4) + " in A, " + (nll.b >= nll.a ? "+" : "−") +
+              fixed_text(std::abs(nll.b - nll.a), 4) + " nats per token over the " + std::to_string(nll.n) +
+              " tokens that both have";
+    }
+    if (context.b->run->status == RunStatus::running) text += ", so far";
+    say("board.nll", p.good, text);
+  } else {
+    say("board.nll", p.muted, "NLL: not measured for these heads.");
+  }
+}
+
+LayerHeadMapOptions HeadBoardView::options_of(const ViewContext& context) const {
+  LayerHeadMapOptions options;
+  options.metric = context.selection->metric;
+  options.q = context.q();
+  options.preview = context.a->preview;
+  options.fit = context.selection->map.fit;
+  options.clip = context.selection->map.clip;
+  options.marginal = false;
+  options.board = true;
+  options.heads = context.selection->board.global.within(context.a->run->evict_at.n_layers(),
+                                                         context.a->run->evict_at.n_kv_heads());
+  return options;
+}
+
+std::optional<ViewFigure> HeadBoardView::figure(const ViewContext& context) const {
+  if (!drawable(context.a)) return std::nullopt;
+  return ViewFigure{options_of(context), {context.a->run}};
+}
+
+void HeadBoardView::draw_board(ViewContext& context) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const Theme& theme = *services_.theme;
+  if (room.x < theme.px(90) || room.y < theme.px(70)) return;
+  const LayerHeadMapOptions options = options_of(context);
+  counted_.update(context, options);
+  if (counted_.empty()) return text_in(theme.palette.muted, "Counting ...");
+  const LayerHeadMapOptions drawn = counted_.with_look(options);
+  if (rebuild_.due({counted_.n(), drawn, room.x, room.y, theme.scale, theme.dark})) {
+    drawing_.set(
+        layer_head_map_figure(counted_.maps(), counted_.runs(), drawn, theme.figure_style(room.x, room.y)).figure);
+    rebuild_.done();
+  }
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, theme);
+  ImGui::InvisibleButton("board", room);
+  if (options.preview) services_.items->add("preview.badge", last_item());
+  const Panel* panel = drawing_.figure().panel("map");
+  if (panel == nullptr) return;
+  for (int layer = 0; layer < panel->rows; ++layer) {
+    for (int head = 0; head < panel->columns; ++head) {
+      const Box b = panel->cell(layer, head);
+      services_.items->add(
+          "board.cell", layer, head,
+          item_rect({origin.x + static_cast<float>(b.x), origin.y + static_cast<float>(b.y)},
+                    {origin.x + static_cast<float>(b.right()), origin.y + static_cast<float>(b.bottom())}));
+    }
+  }
+  HeadBoard& board = context.selection->board;
+  const HeadSet before = board.global;
+  brush_.handle(
+      board.global, *panel, origin,
+      [](int row, int column) {
+        return KvHead{row, column};
+      },
+      ImGui::IsItemHovered(), HeadBrush::Plain::paints);
+  if (board.global != before) board.rule.clear(), refused_.clear();
+}
+
+}  // namespace kvscope::views

@@ -1,0 +1,54 @@
+#pragma once
+// The values of a layer x head map of what is on show, counted again when the runs, the query or the metric are others; more
+// than a frame has time for is counted beside the window.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "views/figure/layer_head_map_figure.h"
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
+#include "views/widgets/beside.h"
+#include "views/widgets/rebuild.h"
+
+namespace kvscope::views {
+
+class CountedMaps {
+ public:
+  explicit CountedMaps(const ViewServices& services) : beside_(services.wake) {}
+
+  /// Of A, and of B where the options compare. Throws what layer_head_maps() throws.
+  void update(const ViewContext& context, const LayerHeadMapOptions& options);
+  bool empty() const { return !counted_; }
+  /// What update() counted last, which may be what was on show before. Not while empty().
+  const LayerHeadMaps& maps() const { return counted_->maps; }
+  std::vector<const RunRecord*> runs() const;
+  /// The look of `now` on what these values are of: a thumb that is dragged never waits for them.
+  LayerHeadMapOptions with_look(LayerHeadMapOptions now) const;
+  /// Rises with every count.
+  std::uint64_t n() const { return n_; }
+
+ private:
+  struct Key {
+    RunKey a, b;
+    Metric metric;
+    std::int32_t q;
+    MapCompare compare;
+    bool operator==(const Key&) const = default;
+  };
+  using Runs = std::vector<std::shared_ptr<const RunRecord>>;
+  struct Counted {
+    LayerHeadMapOptions options;
+    LayerHeadMaps maps;
+    Runs runs;
+  };
+  void take(Counted counted);
+
+  Rebuild<Key> recount_;
+  Beside<Counted> beside_;
+  std::optional<Counted> counted_;
+  std::uint64_t n_ = 0;
+};
+
+}  // namespace kvscope::views

@@ -1,0 +1,38 @@
+#pragma once
+// What the heads that were marked on the map come to, beside all heads.
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "views/frame/view_services.h"
+#include "views/frame/view_state.h"
+#include "views/widgets/aside.h"
+#include "views/widgets/rebuild.h"  // RunKey
+
+namespace kvscope::views {
+
+class MarkedHeads {
+ public:
+  explicit MarkedHeads(const ViewServices& services) : aside_(services.wake) {}
+  using Rows = std::vector<std::pair<std::string, std::string>>;  // metric's title, "0.31 (all heads 0.25)"
+  /// The mean of each metric that needs no oracle, and of the map's, over the marked heads that have a value. Counted on a
+  /// thread of its own: nothing until then.
+  std::optional<Rows> rows(const ViewContext& context);
+
+ private:
+  struct Key {
+    RunKey run;
+    std::int32_t q;
+    Metric metric;
+    HeadSet heads;
+    bool operator==(const Key&) const = default;
+  };
+  Aside<Key, Rows> aside_;
+};
+
+/// NaN if none of them has a value.
+double mean_over(const HeadMap& map, const HeadSet& heads);
+
+}  // namespace kvscope::views
