@@ -12,6 +12,7 @@
 #include "app/cli/output.h"
 #include "app/process/interrupt.h"
 #include "engine/core/support/error.h"
+#include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
 
 namespace {
@@ -64,6 +65,7 @@ int out_of_memory() {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "--trace-child") return trace_child_main(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "--study-child") return study_child_main(argc, argv);
   app::end_on_interrupts();
   set_engine_environment();
   try {

@@ -30,6 +30,7 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 

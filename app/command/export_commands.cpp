@@ -86,7 +86,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
                    {.title = "Export figure: " + figure.view,
                     .command = "figure.export",
                     .path = figure.view + ".pdf",
-                    .hint = ".pdf, .svg or .png; data (.csv, .npz) and recipe (.json) are written beside it",
+                    .hint = ".pdf, .svg or .png; data (.csv, .npz), recipe (.json) and .tex are written beside it",
                     .save = true,
                     .figure = true}))
     return;

@@ -23,6 +23,7 @@ std::span<const LayoutPreset> layout_presets() {
   static const LayoutPreset kLayouts[] = {
       {"explore", "Layout: explore a run", "F5", true, true, true, {"layer_head_map", "cache_timeline"}},
       {"compare", "Layout: compare A and B", "F7", true, true, true, {"layer_head_map", "comparison", "run_curves"}},
+      {"allocate", "Layout: choose the heads of a hybrid", "F9", true, false, true, {"head_board", "comparison"}},
       {"paper",
        "Layout: figures, as large as they go",
        "F8",

@@ -21,6 +21,8 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
   add("run.start", "Run the prompt", "Ctrl+R Ctrl+Enter", RunKind::start, [&session] { session.start_run(); });
   registry.add({"run.cancel", "Cancel the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().cancel_run(); }});
+  registry.add({"run.resume", "Go on with the run that its engine cut off", "Run", "", "",
+                [&session] { return session.can_resume(); }, [&session] { session.resume_run(); }});
   registry.add({"run.apply_policy", "Go on with these parameters from the next token", "Run", "", "",
                 [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().change_policy(session.parameters().policy); }});

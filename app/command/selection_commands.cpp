@@ -68,6 +68,14 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
                   selection.token = integer_argument(arguments, "token", selection.token);
                   session.clamp_selection();
                 }});
+  registry.add({"heads.mark", "Mark heads on the map", "Select", "", "heads: text, such as \"0.1-3 5.0\" (layer.head)",
+                scrubbing, [&session](const nlohmann::json& arguments) {
+                  session.selection().heads =
+                      views::parse_heads(text_argument(arguments, "heads"), "heads.mark", "heads");
+                }});
+  registry.add({"heads.unmark", "All heads: no head is marked", "Select", "", "",
+                [&session] { return !session.selection().heads.empty(); },
+                [&session] { session.selection().heads = {}; }});
   add("selection.clear", "Clear the cursor", "Select", "", [&session] { session.selection().token = -1; });
 
   Scrubber scrubber(session);

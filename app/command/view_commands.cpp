@@ -20,11 +20,10 @@ void set_metric(Session& session, const nlohmann::json& arguments) {
   if (has_argument(arguments, "metric")) {
     const MetricInfo* info = find_metric(text_argument(arguments, "metric"));
     if (!info) bad_argument("metric", "a metric's name");
-    session.selection().metric = info->metric;
-    return;
+    return views::choose_metric(session.selection(), info->metric);
   }
   const auto now = std::ranges::find(metrics, session.selection().metric, &MetricInfo::metric) - metrics.begin();
-  session.selection().metric = metrics[static_cast<std::size_t>(now + 1) % metrics.size()].metric;
+  views::choose_metric(session.selection(), metrics[static_cast<std::size_t>(now + 1) % metrics.size()].metric);
 }
 
 void maximise(UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {

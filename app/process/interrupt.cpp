@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <initializer_list>
 #include <string_view>
 
@@ -12,7 +13,9 @@ namespace kvscope::app {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
-volatile sig_atomic_t g_flag_wanted = 0, g_signal = 0;
+// Asked by several threads, and set in a signal handler, which may touch atomics that take no lock.
+std::atomic<int> g_flag_wanted = 0, g_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 // Only what may be called in a signal handler.
 void on_signal(int number) {

@@ -66,8 +66,9 @@ void EngineLink::start() {
 void EngineLink::discard() {
   if (!client_) return;
   pass_snapshot();
+  run_cut_off_ = run_cut_off_ || run_in_progress();
   assembler_ = std::make_shared<RunAssembler>();
-  load_request_ = run_request_ = -1;
+  load_request_ = run_request_ = question_ = -1;
   model_.reset();
   background_.post(
       [old = std::shared_ptr<EngineClient>(std::move(client_))]() -> Worker::Finish {
@@ -86,6 +87,7 @@ void EngineLink::load(const std::string& path) {
 }
 
 void EngineLink::request_load() {
+  cancel_question();
   state_ = EngineState::loading;
   load_request_ = client_->request(options_.load);
   revision_.rise();
@@ -102,7 +104,19 @@ void EngineLink::check_ready() const {
     usage_error("run", "the engine is " + std::string(to_string(state_)), "", "restart it");
 }
 
+void EngineLink::ask(const protocol::Request& question, Answer answer) {
+  check_ready();
+  question_ = client_->request(question);
+  answer_ = std::move(answer);
+}
+
+void EngineLink::cancel_question() {
+  if (client_ && question_pending()) client_->cancel(question_);
+}
+
 void EngineLink::begin_run(const RunRequest& request, RunRecord record) {
+  cancel_question();
+  run_cut_off_ = false;
   run_request_ = client_->next_id();
   assembler_->begin(run_request_, std::move(record));
   client_->request_with_id(request, run_request_);
@@ -166,7 +180,9 @@ void EngineLink::enter_phase(const std::string& phase, double value) {
 
 void EngineLink::handle(const nlohmann::json& event) {
   const std::string type = event.value("type", "");
-  if (type == "hello") {
+  if (question_pending() && event.value("id", -1) == question_) {
+    if (!ends_question(event)) return;
+  } else if (type == "hello") {
     greeted(event);
   } else if (type == "progress") {
     set_progress(event);
@@ -180,6 +196,19 @@ void EngineLink::handle(const nlohmann::json& event) {
     ended(event);
   }
   revision_.rise();
+}
+
+bool EngineLink::ends_question(const nlohmann::json& event) {
+  const std::string type = event.value("type", "");
+  if (type != "done" && type != "error") return false;  // how far it is
+  question_ = -1;
+  const Answer answer = std::exchange(answer_, {});
+  if (type == "error") {
+    answer(nullptr, protocol::error_from_event(event).what());
+  } else {
+    answer(protocol::was_cancelled(event) ? nullptr : &event, "");
+  }
+  return true;
 }
 
 void EngineLink::greeted(const nlohmann::json& event) {
@@ -256,9 +285,10 @@ void EngineLink::load_failed(const Error& error) {
 
 void EngineLink::ended(const nlohmann::json& event) {
   const bool was_running = run_in_progress();
+  run_cut_off_ = run_cut_off_ || was_running;
   // A model that ends the engine would do so again at every restart.
   if (load_request_ >= 0 && go_back() && options_.on_return) options_.on_return();
-  load_request_ = run_request_ = -1;
+  load_request_ = run_request_ = question_ = -1;
   state_ = EngineState::dead;
   progress_ = {};
   const EngineEnd end = EngineEnd::read(event);
@@ -268,7 +298,8 @@ void EngineLink::ended(const nlohmann::json& event) {
   if (!end.said.empty()) text += " It last said: " + escape_for_terminal(end.said.back()) + ".";
   if (was_running) text += " Everything up to the last token is kept.";
   messages_.dismiss_engine_errors();
-  messages_.add_engine_error(text);
+  messages_.add_engine_error(text, was_running ? "Restart and go on" : "Restart engine",
+                             was_running ? "run.resume" : "engine.restart");
 }
 
 void EngineLink::set_progress(const nlohmann::json& event) {

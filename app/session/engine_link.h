@@ -68,8 +68,17 @@ class EngineLink {
   void change_policy(const PolicySpec& policy);
   void cancel_run();
 
+  /// A question beside the runs, one at a time; the engine must be ready. `answer` gets the `done` event, or nothing and why; neither
+  /// if it was cancelled, as a run or a load that begins does.
+  using Answer = std::function<void(const nlohmann::json* done, const std::string& why_not)>;
+  void ask(const protocol::Request& question, Answer answer);
+  bool question_pending() const { return question_ >= 0; }
+  void cancel_question();
+
   EngineState state() const { return state_; }
   bool run_in_progress() const { return run_request_ >= 0; }
+  /// The last run ended with its engine, or with its restart.
+  bool run_cut_off() const { return run_cut_off_; }
   const std::string& model_path() const { return options_.load.model; }
   const std::optional<ModelInfo>& model() const { return model_; }
   const GatesOfModel& gates() const { return gates_; }  // what those of the model say
@@ -89,6 +98,8 @@ class EngineLink {
   void request_failed(const nlohmann::json& event);
   void ended(const nlohmann::json& event);
   void set_progress(const nlohmann::json& event);
+  /// Whether it ends the question; then it is answered.
+  bool ends_question(const nlohmann::json& event);
   void enter_phase(const std::string& phase, double value);
   /// An engine tells of its prefill; how far it has decoded is seen from what it sends.
   void follow(const RunRecord& run);
@@ -103,7 +114,9 @@ class EngineLink {
   std::optional<ModelInfo> model_;
   std::optional<protocol::LoadRequest> loaded_;  // the last that succeeded
   GatesOfModel gates_;
-  int load_request_ = -1, run_request_ = -1;
+  int load_request_ = -1, run_request_ = -1, question_ = -1;
+  Answer answer_;
+  bool run_cut_off_ = false;
   TaskProgress progress_;
 };
 

@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t kLogLines = 1000;
 constexpr std::size_t kBanners = 4;
-constexpr std::string_view kRestart = "engine.restart";
+/// What takes such a banner away when it is done.
+bool restarts(const Banner& banner) { return banner.command == "engine.restart" || banner.command == "run.resume"; }
 
 }  // namespace
 
@@ -22,10 +23,10 @@ void Messages::add_banner(Banner banner) {
   revision_.rise();
 }
 
-void Messages::add_engine_error(std::string text, std::string button) {
+void Messages::add_engine_error(std::string text, std::string button, std::string command) {
   add_banner({.kind = Banner::Kind::error,
               .text = std::move(text),
-              .command = std::string(kRestart),
+              .command = std::move(command),
               .button = std::move(button)});
 }
 
@@ -34,9 +35,7 @@ void Messages::dismiss_banner(int id) {
   revision_.rise();
 }
 
-void Messages::dismiss_engine_errors() {
-  std::erase_if(banners_, [](const Banner& banner) { return banner.command == kRestart; });
-}
+void Messages::dismiss_engine_errors() { std::erase_if(banners_, restarts); }
 
 void Messages::log(std::string line) {
   log_.push_back(utc_now().substr(11, 8) + "  " + line);

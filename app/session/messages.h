@@ -27,7 +27,8 @@ class Messages {
   const std::vector<Banner>& banners() const { return banners_; }
   void add_banner(Banner banner);
   /// An error which only a new engine cures.
-  void add_engine_error(std::string text, std::string button = "Restart engine");
+  void add_engine_error(std::string text, std::string button = "Restart engine",
+                        std::string command = "engine.restart");
   void dismiss_banner(int id);
   void dismiss_engine_errors();
   void log(std::string line);

@@ -31,23 +31,18 @@ Session::Session(Options options)
       engine_({.command = options.engine_command,
                .load = {.model = "", .device = options.device, .dtype = options.dtype, .gates = options.gates},
                .wake = options.wake,
-               .on_snapshot =
-                   [this](RunAssembler::Snapshot snapshot) {
-                     const int a_before = a() ? a()->id : 0;
-                     if (runs_.grow(std::move(snapshot))) preview_.clear();
-                     if (a() && a()->id != a_before) views::start_over(selection_);
-                     if (a() && a()->id == runs_.newest_begun()) preview_.follow(a()->run);
-                     update_shown();
-                   },
+               .on_snapshot = [this](RunAssembler::Snapshot snapshot) { take_snapshot(std::move(snapshot)); },
                .on_run_done = [this] { run_done(); },
                .on_model =
                    [this] {
                      files_.remember(engine_.model_path());
                      fit_policy();
                      if (!shown_b() || preview_.shown()) request_preview();  // its gates may say what nobody wrote
+                     if (std::exchange(resume_due_, false) && can_resume()) go_on_with_cut_run();
                    },
                .on_return = [this] { look_at_model(); }},
               messages_, revision_, background_),
+      attention_(engine_, revision_),
       preview_(options.wake, [this] { update_shown(); }),
       summaries_(revision_, options.wake),
       folders_(revision_, options.wake),
@@ -61,7 +56,12 @@ bool Session::poll() {
   folders_.poll();
   for (const auto& finish : background_.take_finished()) finish();
   if (answering_ && !run_in_progress()) take_answer();
+  begin_measuring();
   return revision() != before;
+}
+
+void Session::ask_attention() {
+  attention_.poll(shown_a() ? shown_a()->run : nullptr, selection_.layer, selection_.token);
 }
 
 // ------------------------------------------------------------------------------------------------ engine and runs
@@ -126,7 +126,20 @@ void Session::restart_engine() {
   if (const std::string path = engine_.model_path(); !path.empty()) open_model(path);
 }
 
-void Session::start(RunRequest request, RunList::Place place, bool has_command) {
+void Session::take_snapshot(RunAssembler::Snapshot snapshot) {
+  const int a_before = a() ? a()->id : 0;
+  if (runs_.grow(std::move(snapshot))) preview_.clear();
+  if (a() && a()->id != a_before) views::start_over(selection_);
+  if (a() && a()->id == runs_.newest_begun()) preview_.follow(a()->run);
+  update_shown();
+}
+
+void Session::show_growing(std::shared_ptr<const RunRecord> run, std::uint64_t revision) {
+  if (runs_.newest_begun() == 0) runs_.begin(*run, RunList::Place::a);
+  take_snapshot({.request_id = -1, .run = std::move(run), .revision = revision});
+}
+
+void Session::start(RunRequest request, RunList::Place place, bool has_command, const std::string& command_line) {
   engine_.check_ready();
   if (request.prompt.empty() && request.prompt_ids.empty())
     usage_error("prompt", "nothing in it", "at least one token");
@@ -135,6 +148,9 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command) 
   // Tokens that were given instead of drawn cannot be written as a command; without one the run says that it has none.
   if (request.answer_ids || !has_command) record.command_line.clear();
   if (!record.command_line.empty()) record.command_line += gate_options();
+  if (!command_line.empty()) record.command_line = command_line;
+  begun_ = request;
+  cut_run_.reset();
   runs_.begin(record, place);
   engine_.begin_run(request, record);
   update_shown();
@@ -219,10 +235,12 @@ void Session::run_done() {
   if (const RunEntry* entry = find_run(runs_.newest_begun())) {
     messages_.log(summary(*entry));
     const RunRecord& run = *entry->run;
+    if (const auto cut = std::exchange(cut_run_, nullptr)) compare_with_cut_run(*cut, run);
     if (run.status == RunStatus::cancelled)
       messages_.notify("stopped at " + std::to_string(run.n_tokens() - run.prompt_len) + " of " +
                        std::to_string(run.n_positions - run.prompt_len) + " new tokens");
   }
+  suggest_metric();
   request_preview();
 }
 
@@ -355,6 +373,7 @@ void Session::open_trace(const std::string& path) {
     for (std::size_t i = 1; i < runs.size(); ++i) runs_.add(runs[i], path, static_cast<int>(i));
     if (parameters().prompt.empty() || !engine_.model()) next_run_.set_prompt(runs.front()->prompt_text);
     show(first, 0);
+    suggest_metric();
   });
 }
 

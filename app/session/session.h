@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "app/session/attention_probe.h"
 #include "app/session/engine_link.h"
 #include "app/session/files.h"
 #include "app/session/folder_list.h"
@@ -78,6 +79,11 @@ class Session {
   void start_run();
   /// More tokens of A's answer, as many as the parameters say; becomes A. Throws Error (usage) if it has none to go on from.
   void continue_run();
+  /// A run that its engine's end has cut off goes on from its last token under the same policy, as a run of its own in the same
+  /// place; the engine is restarted first if it has to be. When it ends, a word says whether the decisions up to
+  /// there came out as before. Throws Error (usage) if no run was cut off, or one is in progress.
+  void resume_run();
+  bool can_resume() const;
   /// Another way from query q of A on, its tokens up to there being the prompt; becomes B.
   void fork_run(int q);
   /// The run that answers the conversation's last turn, or has answered it; nullptr if none does.
@@ -90,10 +96,18 @@ class Session {
   /// The tokens of A, teacher-forced, under the present policy; becomes B: comparable cell by cell to the end.
   void replay();
   void replay(const PolicySpec& policy);
+  /// The tokens of A under a hybrid whose global heads are those of this head directory: it is loaded as a gate first, and
+  /// hybrid:heads=d is the parameters' policy from then on; becomes B. Throws Error (usage) with why_not_measure_heads().
+  void measure_heads(const std::string& folder);
+  std::string why_not_measure_heads() const;  // a sentence; empty: it is possible
   bool run_in_progress() const { return engine_.run_in_progress(); }
 
   const std::vector<RunEntry>& runs() const { return runs_.all(); }
   RunSummaries& summaries() { return summaries_; }
+  /// For the views: what later queries give to the selected token of A.
+  views::AskedAttention& attention() { return attention_.asked(); }
+  /// After a frame: asks what its views looked at.
+  void ask_attention();
   const RunEntry* find_run(int id) const { return runs_.find(id); }
   const RunEntry* a() const { return runs_.a(); }
   const RunEntry* b() const { return runs_.b(); }
@@ -132,6 +146,9 @@ class Session {
   void open_trace(const std::string& path);
   void save_trace(int run_id, const std::string& path, bool overwrite);
 
+  /// A run that grows without an engine, for the bench of the window: becomes A, then grows with each call.
+  void show_growing(std::shared_ptr<const RunRecord> run, std::uint64_t revision);
+
   /// What scripts and tests see of it.
   nlohmann::json state() const;
 
@@ -141,9 +158,15 @@ class Session {
   void take_gate(const GateFacts& facts);
   /// Those that were given for every model, and before them those added to this one.
   std::vector<std::string> gates_beside() const;
-  /// has_command: the command line that the request makes does the same run.
-  void start(RunRequest request, RunList::Place place, bool has_command = true);
+  /// has_command: the command line that the request makes does the same run. command_line: that does, if it is another one.
+  void start(RunRequest request, RunList::Place place, bool has_command = true, const std::string& command_line = "");
+  void go_on_with_cut_run();
+  void compare_with_cut_run(const RunRecord& cut, const RunRecord& run);
   void take_answer();
+  void take_snapshot(RunAssembler::Snapshot snapshot);
+  /// The map opens on a metric that varies over the heads of A, unless somebody chose one.
+  void suggest_metric();
+  void begin_measuring();
   void raise_budget(RunRequest& request);
   /// " --gate ..." of each that the engine was given.
   std::string gate_options() const;
@@ -169,14 +192,20 @@ class Session {
   ModelGates gates_;
   ModelList models_;
   EngineLink engine_;
+  AttentionProbe attention_;
   Preview preview_;
   RunSummaries summaries_;
   FolderList folders_;
-  int chat_run_ = 0;         // id; 0: none
-  bool answering_ = false;   // that run goes on
-  std::string chat_so_far_;  // what the answer began with before that run
+  RunRequest begun_;                          // of the run that was begun last
+  bool resume_due_ = false;                   // when the model is there
+  std::shared_ptr<const RunRecord> cut_run_;  // what the run in progress goes on from
+  int chat_run_ = 0;                          // id; 0: none
+  bool answering_ = false;                    // that run goes on
+  std::string chat_so_far_;                   // what the answer began with before that run
   int chat_tokens_before_ = 0;
-  Worker background_;  // last: its thread ends before what its jobs refer to
+  bool measuring_ = false;  // a head directory is being read for it
+  int measured_run_ = 0;    // id of A, to be replayed once the engine has the heads; 0: none
+  Worker background_;       // last: its thread ends before what its jobs refer to
 };
 
 }  // namespace kvscope::app

@@ -21,6 +21,7 @@
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
 namespace {
@@ -38,7 +39,8 @@ Session::Options woken_by_events(Session::Options options) {
 
 // Pictures and scripts depend on nothing that an earlier window has left, and leave nothing.
 Workspace::Options what_lasts(const WindowOptions& options) {
-  if (!options.script.empty() || !options.screenshot.empty() || options.exit) return {.wake = glfwPostEmptyEvent};
+  if (!options.script.empty() || !options.screenshot.empty() || options.exit || options.bench)
+    return {.wake = glfwPostEmptyEvent};
   return {.state = state_folder(), .settings = settings_file(), .wake = glfwPostEmptyEvent};
 }
 
@@ -135,29 +137,32 @@ void AppWindow::apply_scale_and_theme() {
 
 int AppWindow::run() {
   catch_interrupts();
-  while (!ui_.quit && !glfwWindowShouldClose(window_.handle()) && !interrupted()) {
-    wait();
-    frame_times_.start();
-    take_input();
-    workspace_.undo().observe();
-    if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
-    workspace_.poll();
-    if (frame_ > 0 && !working_ && workspace_.is_read()) start_work();
-    take_control();
-    run_script_step();
-    if (requests_.waiting()) frames_due_ = std::max(frames_due_, 1);
-    if (is_frame_due()) {
-      --frames_due_;
-      draw_frame();
-    }
-    requests_.serve();
-    frame_times_.pause();
-  }
+  while (!ui_.quit && !glfwWindowShouldClose(window_.handle()) && !interrupted()) round();
   glfwHideWindow(window_.handle());
   workspace_.finish();
   if (!script_error_.empty())
     throw Error({.file = options_.script, .where = "step " + std::to_string(script_at_), .found = script_error_});
   return 0;
+}
+
+/// Waits, takes in what has come, draws if a frame is due.
+void AppWindow::round() {
+  wait();
+  frame_times_.start();
+  take_input();
+  workspace_.undo().observe();
+  if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
+  workspace_.poll();
+  if (frame_ > 0 && !working_ && workspace_.is_read()) start_work();
+  take_control();
+  run_script_step();
+  if (requests_.waiting()) frames_due_ = std::max(frames_due_, 1);
+  if (is_frame_due()) {
+    --frames_due_;
+    draw_frame();
+  }
+  requests_.serve();
+  frame_times_.pause();
 }
 
 /// The engine wants the cores.
@@ -228,6 +233,8 @@ void AppWindow::take_input() {
         session_.selection().find.clear();
       } else if (!session_.selection().brush.empty() && !typing) {
         session_.selection().brush = {};
+      } else if (!session_.selection().heads.empty() && !typing) {
+        session_.selection().heads = {};
       } else if (!typing) {
         session_.selection().token = -1;
       }
@@ -307,8 +314,11 @@ void AppWindow::draw_frame() {
   if (session_.shown_a()) a = *session_.shown_a(), context.a = &a;
   if (session_.shown_b()) b = *session_.shown_b(), context.b = &b;
   context.selection = &session_.selection();
+  context.attention = &session_.attention();
   context.command = [this](const std::string& id) { panel_.run(id); };
   cockpit_.draw(panel_, context, views_, *time_deck_);
+  session_.ask_attention();
+  if (std::exchange(views::rebuild_postponed, false)) frames_due_ = std::max(frames_due_, 1);
   draw_frame_times(panel_, frame_times_);
   workspace_.undo().observe();
   if (!button_down_) workspace_.undo().set_gesture(0);
@@ -316,6 +326,7 @@ void AppWindow::draw_frame() {
   ImGui::Render();
   text_->end_frame();
   frame_times_.frame();  // what follows is the rasteriser's
+  const auto raster_begin = std::chrono::steady_clock::now();
   const auto& background = theme_.palette.background;
   window_.clear(background.r / 255.f, background.g / 255.f, background.b / 255.f);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());
@@ -323,6 +334,7 @@ void AppWindow::draw_frame() {
   if (!ui_.screenshot.empty()) save_screenshot();
   glfwSwapBuffers(window_.handle());
   last_frame_ = std::chrono::steady_clock::now();
+  raster_ms_ = std::chrono::duration<double, std::milli>(last_frame_ - raster_begin).count();
   frame_cpu_ = cpu_seconds() - cpu_before;
   frame_times_.start();
 }

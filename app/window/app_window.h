@@ -12,6 +12,7 @@
 #include "app/control/control_server.h"
 #include "app/control/requests.h"
 #include "app/session/session.h"
+#include "app/window/bench_ui.h"
 #include "app/window/cockpit.h"
 #include "app/window/frame_times.h"
 #include "app/window/glfw_window.h"
@@ -33,6 +34,7 @@ struct WindowOptions {
   std::string script;      // JSON file
   std::string screenshot;  // PNG, when the script is done
   bool exit = false;       // then leave
+  bool bench = false;      // bench() is called: nothing of an earlier window is read, nothing is left
 };
 
 class AppWindow {
@@ -41,10 +43,20 @@ class AppWindow {
   ~AppWindow();
   /// Until it is closed; the exit code.
   int run();
+  /// What the window costs here, on runs that are made up: no model is opened, no engine begins. Throws Error for a trace that
+  /// does not open.
+  nlohmann::json bench(const BenchUiOptions& options);
 
  private:
   void set_up_imgui();
   void apply_scale_and_theme();
+  void round();
+  double bench_round();
+  nlohmann::json bench_frames(const BenchUiOptions& options, std::shared_ptr<const RunRecord> growing);
+  nlohmann::json bench_live(const BenchUiOptions& options);
+  nlohmann::json bench_trace(const BenchUiOptions& options);
+  nlohmann::json bench_idle(const BenchUiOptions& options);
+  nlohmann::json bench_taps(const BenchUiOptions& options);
   void wait();
   bool is_engine_busy() const;
   double frame_interval() const;
@@ -93,6 +105,7 @@ class AppWindow {
   bool touched_ = false;  // in this round of the loop
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
   FrameTimes frame_times_;
+  double raster_ms_ = 0;  // of the last frame, with the wait for the display
   double frame_cpu_ = 0;  // seconds of all our threads for the last frame
   bool working_ = false;  // start_work() was called
   std::uint64_t gesture_ = 0;

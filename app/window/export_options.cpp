@@ -30,6 +30,7 @@ bool draw_presets(Panel& panel, nlohmann::json& arguments) {
   if (ImGui::BeginCombo("##preset", now.empty() ? kAsShown : now.c_str())) {
     if (ImGui::Selectable(kAsShown, now.empty())) changed |= choose(arguments, "preset", "");
     for (const views::FigurePreset& preset : views::figure_presets()) {
+      if (preset.least_runs != 1) continue;  // of a study, or of several runs: kvscope figure makes those
       if (ImGui::Selectable(std::string(preset.title).c_str(), now == preset.name))
         changed |= choose(arguments, "preset", std::string(preset.name));
     }

@@ -37,6 +37,7 @@ void FrameTimes::frame() {
   const double ms = 1000 * work_;
   work_ = 0;
   if (!started_up_) return void(started_up_ = true);  // fonts and textures: what starting costs has a limit of its own
+  newest_ = ms;
   longest_ever_ = std::max(longest_ever_, ms);
   if (ms_.size() < kKept) {
     ms_.push_back(static_cast<float>(ms));

@@ -24,6 +24,8 @@ class FrameTimes {
   };
   /// Over the last kKept frames.
   Summary summary() const;
+  /// Of the frame before, ms.
+  double newest() const { return newest_; }
   /// Of all frames since the start, ms.
   double longest_ever() const { return longest_ever_; }
   nlohmann::json state() const;
@@ -33,7 +35,7 @@ class FrameTimes {
   std::vector<float> ms_;  // a ring
   std::uint64_t n_ = 0;
   bool started_up_ = false;
-  double started_ = -1, work_ = 0, longest_ever_ = 0;  // seconds; ms
+  double started_ = -1, work_ = 0, longest_ever_ = 0, newest_ = 0;  // seconds; ms
 };
 
 /// The overlay (F3), in the upper right corner of the views.

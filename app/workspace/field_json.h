@@ -1,6 +1,7 @@
 #pragma once
 // Visitors that write fields as JSON and read them back, checked. A field that is not there keeps what it has.
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -23,6 +24,12 @@ struct WriteField {
   }
   void operator()(std::string_view name, const views::TokenSpan& value, FieldRange) const {
     object[std::string(name)] = {value.begin, value.end};
+  }
+  void operator()(std::string_view name, const views::HeadSet& value, AnyValue) const {
+    object[std::string(name)] = views::to_text(value);
+  }
+  void operator()(std::string_view name, const views::ScaleClip& value, AnyValue) const {
+    object[std::string(name)] = value.on ? nlohmann::json({value.lo, value.hi}) : nlohmann::json();
   }
   template <typename Enum>
   void operator()(std::string_view name, const Enum& value, Named named) const {
@@ -82,6 +89,20 @@ struct ReadField {
     if (!list.is_array() || list.size() != 2 || !is_position(list[0]) || !is_position(list[1]) || list[0] > list[1])
       throw Error({.file = object.file(), .where = std::string(name), .found = "no range of positions"});
     value = {list[0].get<std::int32_t>(), list[1].get<std::int32_t>()};
+  }
+  void operator()(std::string_view name, views::HeadSet& value, AnyValue) const {
+    value = views::parse_heads(object.text_or(name, ""), object.file(), std::string(name));
+  }
+  void operator()(std::string_view name, views::ScaleClip& value, AnyValue) const {
+    value = {};
+    if (!object.has(name)) return;
+    const nlohmann::json& list = object.raw()[std::string(name)];
+    const auto is_value = [](const nlohmann::json& item) {
+      return item.is_number() && std::abs(item.get<double>()) < 1e9;
+    };
+    if (!list.is_array() || list.size() != 2 || !is_value(list[0]) || !is_value(list[1]) || !(list[0] < list[1]))
+      throw Error({.file = object.file(), .where = std::string(name), .found = "no range of values"});
+    value = {true, list[0].get<double>(), list[1].get<double>()};
   }
   void operator()(std::string_view name, Conversation& value, AnyValue) const {
     if (object.has(name))

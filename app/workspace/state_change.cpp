@@ -83,6 +83,14 @@ std::string title_of(const std::string& name) {
   if (name == "view" || name == "rows" || name == "at_edge") return "range on show";
   if (name == "brush") return "marked range";
   if (name == "layers") return "rows of the strip";
+  if (name == "metric_chosen") return "metric";
+  if (name == "heads") return "marked heads";
+  if (name == "board_heads") return "global heads";
+  if (name == "board_context") return "context length";
+  if (name == "map_range" || name == "map_range_b" || name == "map_fit" || name == "map_lock")
+    return "scale of the map";
+  if (name == "map_sorted") return "order of the heads";
+  if (name == "map_by_layer") return "map by layer";
   std::string title = name;
   std::replace(title.begin(), title.end(), '_', ' ');
   return title;
@@ -91,12 +99,25 @@ std::string title_of(const std::string& name) {
 std::string value_text(const std::string& name, const json& value) {
   if (name == "metric" && value.is_string()) return std::string(find_metric(value.get<std::string>())->title);
   if (value.is_null()) return "live";
+  if ((name == "heads" || name == "board_heads" || name == "board_rule") && value == "") return "none";
   if (name == "token" && value == -1) return "none";
   std::string text = value.is_number_float() ? number_text(value.get<double>(), 4)
                      : value.is_string()     ? value.get<std::string>()
                                              : value.dump();
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;
+}
+
+/// Changes that come with another one and are not worth a word beside it: that a metric was chosen, thumbs that went with
+/// the one before, the strategy that chose the heads.
+void leave_out_companions(Changes& changes) {
+  constexpr std::pair<std::string_view, std::string_view> kCompanions[] = {
+      {"metric_chosen", "metric"}, {"map_range", "metric"},    {"map_range_b", "metric"},
+      {"map_range", "map_fit"},    {"map_range_b", "map_fit"}, {"board_rule", "board_heads"}};
+  for (const auto& [companion, of] : kCompanions) {
+    if (std::ranges::find(changes, of, &Change::kind) == changes.end()) continue;
+    std::erase_if(changes, [&](const Change& change) { return change.kind == companion; });
+  }
 }
 
 /// Of two objects with the same keys.
@@ -153,6 +174,7 @@ StateChange describe_change(const WorkspaceState& before, const WorkspaceState& 
   add_fields(old.sampling, now.sampling, changes);
   const bool consequence = !changes.empty();  // a new A takes the selection along
   add_fields(before.selection, after.selection, changes);
+  leave_out_companions(changes);
   add_fields(before.layout, after.layout, changes);
   Changes sizes;
   add_fields(before.layout.sizes, after.layout.sizes, sizes);

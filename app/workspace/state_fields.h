@@ -15,6 +15,7 @@ struct Named {
 };
 
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
+inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 /// In the order of the enumeration.
 std::span<const std::string_view> metric_names();
 
@@ -71,6 +72,20 @@ void visit_fields(T& s, Visit&& visit) {
   visit("q", s.q, FieldRange{0, kMaxPositions});
   visit("colour", s.colour, Named{kColourNames});
   visit("metric", s.metric, Named{metric_names()});
+  visit("metric_chosen", s.metric_chosen, AnyValue{});
+  visit("map_compare", s.map.compare, Named{kCompareNames});
+  visit("map_sorted", s.map.sort, AnyValue{});
+  visit("map_by_layer", s.map.by_layer, AnyValue{});
+  visit("map_fit", s.map.fit, AnyValue{});
+  visit("map_lock", s.map.lock, AnyValue{});
+  visit("map_range", s.map.clip, AnyValue{});
+  visit("map_range_b", s.map.clip_b, AnyValue{});
+  visit("heads", s.heads, AnyValue{});
+  visit("board_heads", s.board.global, AnyValue{});
+  visit("board_rule", s.board.rule, AnyValue{});
+  visit("board_share", s.board.share, FieldRange{0, 1});
+  visit("board_seed", s.board.seed, FieldRange{0, 1 << 30});
+  visit("board_context", s.board.context, FieldRange{0, kMaxPositions});
   visit("layers", s.layers, AnyValue{});
   visit("at_edge", s.at_edge, AnyValue{});
   if (!s.at_edge) visit("view", s.view, FieldRange{0, kMaxPositions});  // else it moves with the run by itself

@@ -128,7 +128,7 @@ TEST_CASE("A cancelled request ends at the next step with status cancelled") {
   wait_for(client, "hello");
   client.request(protocol::LoadRequest{.model = "m"});
   wait_for(client, "done");
-  const int id = client.request(protocol::JobRequest{.job = "eval"});
+  const int id = client.request(protocol::JobRequest{.job = "bench"});
   wait_for(client, "progress");
   client.cancel(id);
   CHECK(wait_for(client, "done")["result"]["status"] == "cancelled");

@@ -254,7 +254,7 @@ TEST_CASE("When the engine dies in mid-decode nothing shown so far is lost, and 
   REQUIRE(after.n_tokens() >= before->n_tokens());
   CHECK(std::equal(before->ids.begin(), before->ids.end(), after.ids.begin()));
   REQUIRE(session.messages().banners().size() == 1);
-  CHECK(session.messages().banners()[0].command == "engine.restart");
+  CHECK(session.messages().banners()[0].command == "run.resume");
   CHECK(session.messages().banners()[0].text.find("out of imaginary memory") != std::string::npos);
   CHECK_FALSE(session.run_in_progress());
   CHECK_THROWS_AS(session.start_run(), Error);  // it would wait for an answer that never comes
@@ -383,4 +383,116 @@ TEST_CASE("The selection stays inside run A") {
   CHECK(session.selection().kv_head == 0);
   CHECK(session.selection().token == session.shown_a()->run->n_tokens() - 1);
   CHECK(session.selection().q == session.shown_a()->run->n_tokens() - 1);
+}
+
+TEST_CASE("The attention of a token is asked once the engine is free, for whoever looks, and once") {
+  Fixture fixture("--slow 10");
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.wait([&] { return session.shown_a() != nullptr; });
+  session.selection().layer = 1, session.selection().token = 7;
+  const auto look = [&] {
+    session.attention().wanted = true;
+    session.ask_attention();
+    return session.attention().answer;
+  };
+  CHECK_FALSE(look());
+  CHECK(session.attention().why_not.find("decodes") != std::string::npos);
+  fixture.run_to_end();
+  fixture.wait([&] { return look() != nullptr; });
+  const auto answer = look();
+  CHECK(answer->layer == 1);
+  CHECK(answer->tokens == std::vector<std::int32_t>{7});
+  CHECK(answer->n_queries == session.shown_a()->run->n_tokens());
+  CHECK(answer->row(0, 1)[9] == Approx(1.0 / (9 - 7 + 2 + 1)));  // as the fake engine makes it up
+  session.selection().token = 8;
+  CHECK_FALSE(look());
+  fixture.wait([&] { return look() != nullptr; });
+  session.selection().token = 7;
+  CHECK(look() == answer);  // it was kept
+  session.start_run();
+  fixture.run_to_end();
+  CHECK(session.shown_a()->run->status == RunStatus::complete);
+}
+
+TEST_CASE("A run that begins does not wait for a question, and an engine that dies leaves none open") {
+  Fixture fixture("--slow 30 --die-at-token 3");
+  Session& session = fixture.session;
+  session.next_run().set_max_tokens(2);
+  session.start_run();
+  fixture.run_to_end();
+  session.selection().token = 5;
+  session.attention().wanted = true;
+  session.ask_attention();
+  CHECK(session.engine().question_pending());
+  session.next_run().set_max_tokens(24);
+  session.start_run();
+  fixture.wait([&] { return session.engine().state() == EngineState::dead; });
+  CHECK_FALSE(session.engine().question_pending());
+  session.selection().token = 6;
+  session.attention().wanted = true;
+  session.ask_attention();
+  CHECK_FALSE(session.attention().why_not.empty());
+  CHECK_FALSE(session.engine().question_pending());
+}
+
+TEST_CASE("A run whose engine died goes on from its last token after the restart, as if nothing had been") {
+  RunRecord whole;
+  {
+    Fixture undisturbed;
+    undisturbed.session.start_run();
+    undisturbed.run_to_end();
+    whole = *undisturbed.session.a()->run;
+  }
+  const test::TemporaryFolder folder;
+  Fixture fixture("--slow 5 --die-at-token 11 --once " + (folder / "died").string());
+  Session& session = fixture.session;
+  CHECK_FALSE(session.can_resume());
+  session.start_run();
+  fixture.wait([&] { return session.engine().state() == EngineState::dead; });
+  REQUIRE(session.can_resume());
+  const auto cut = session.a()->run;
+  CHECK(cut->status == RunStatus::failed);
+  CHECK(cut->n_tokens() > cut->prompt_len);
+  CHECK(cut->n_tokens() < whole.n_tokens());
+
+  session.resume_run();
+  fixture.wait([&] { return session.run_in_progress(); });
+  CHECK_FALSE(session.can_resume());
+  fixture.run_to_end();
+  const RunRecord& run = *session.a()->run;
+  CHECK(run.status == RunStatus::complete);
+  CHECK(run.ids == whole.ids);
+  for (int t = run.prompt_len; t < run.n_tokens(); ++t) CHECK(run.pieces[t] == whole.pieces[t]);
+  CHECK(run.policy == whole.policy);
+  CHECK(run.prompt_len == whole.prompt_len);
+  CHECK(run.prompt_text == whole.prompt_text);
+  CHECK(run.command_line == cut->command_line);
+  for (int layer = 0; layer < run.evict_at.n_layers(); ++layer)
+    CHECK(run.evict_at.row(layer, 0) == whole.evict_at.row(layer, 0));
+  CHECK(session.runs().size() == 2);  // what was kept of the first is kept
+  CHECK(session.messages().banners().empty());
+  bool said = false;
+  for (const std::string& line : session.messages().log_lines())
+    said = said || line.find("went on from token " + std::to_string(cut->n_tokens()) + ": its ") != std::string::npos;
+
+  CHECK(said);
+}
+
+TEST_CASE("A run whose engine died before its first token is asked for again; a restart alone runs nothing") {
+  const test::TemporaryFolder folder;
+  Fixture fixture("--die-at-token 0 --once " + (folder / "died").string());
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.wait([&] { return session.engine().state() == EngineState::dead; });
+  session.restart_engine();
+  fixture.wait([&] { return session.engine().model().has_value() && session.engine().state() == EngineState::ready; });
+  CHECK_FALSE(session.run_in_progress());
+  REQUIRE(session.can_resume());
+  session.resume_run();
+  CHECK(session.run_in_progress());
+  fixture.run_to_end();
+  CHECK(session.a()->run->status == RunStatus::complete);
+  CHECK_FALSE(session.can_resume());
+  CHECK_THROWS_AS(session.resume_run(), Error);
 }

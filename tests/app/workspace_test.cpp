@@ -113,6 +113,16 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     first.session.next_run().set_prompt("another\nprompt, \"quoted\" \xc3\xa9");
     first.session.selection() = {
         .layer = 3, .kv_head = 2, .token = 17, .q = 40, .colour = views::ColourMode::score, .metric = Metric::recall};
+    first.session.selection().metric_chosen = true;
+    first.session.selection().map = {.compare = views::MapCompare::difference,
+                                     .sort = true,
+                                     .by_layer = true,
+                                     .fit = true,
+                                     .lock = false,
+                                     .clip = {true, 0.25, 0.5},
+                                     .clip_b = {true, -1, 0.125}};
+    first.session.selection().heads = {{0, 1}, {0, 2}, {3, 0}};
+    first.session.selection().board = {.global = {{1, 1}}, .rule = "d", .share = 0.375, .seed = 9, .context = 4096};
     first.ui.left = false, first.ui.log = true, first.ui.sizes.strip = 0.3f, first.ui.sizes.cuts_main = {0.25f};
     first.ui.maximised = "token_strip";
     state = first.state();

@@ -1,0 +1,118 @@
+// board.*: heads of a hybrid, chosen, exported and measured.
+
+#include <utility>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+#include "app/process/paths.h"
+#include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/support/hash.h"
+#include "views/frame/head_choice.h"
+
+namespace kvscope::app {
+namespace {
+
+/// The heads on the board, as they are exported.
+struct BoardHeads {
+  HeadSelection selection;
+  LocalSizes sizes;
+};
+
+BoardHeads heads_on_board(const Session& session) {
+  const RunRecord& run = *session.shown_a()->run;
+  return {views::board_selection(run, long_range_entries({&run}), session.selection().board), views::board_sizes(run)};
+}
+
+void choose(Session& session, HeadStrategy strategy, const nlohmann::json& arguments) {
+  const RunRecord& run = *session.shown_a()->run;
+  views::HeadBoard board = session.selection().board;
+  board.share = number_argument(arguments, "share", board.share);
+  board.seed = integer_argument(arguments, "seed", board.seed);
+  if (!(board.share >= 0 && board.share <= 1)) bad_argument("share", "0 to 1");
+  if (board.seed < 0 || board.seed > 1 << 30) bad_argument("seed", "a whole number from 0");
+  const auto entries = long_range_entries({&run});
+  views::fill_board(board, run, entries, strategy);
+  session.selection().board = board;
+  std::string text = describe(views::board_selection(run, entries, board));
+  for (const std::string& warning : warnings_of(views::board_selection(run, entries, board))) text += "; " + warning;
+  session.messages().notify(text);
+}
+
+void set_heads(Session& session, const nlohmann::json& arguments) {
+  views::HeadBoard& board = session.selection().board;
+  const RunRecord& run = *session.shown_a()->run;
+  board.global = views::parse_heads(text_argument(arguments, "heads"), "board.set", "heads")
+                     .within(run.model.n_layers, run.model.n_kv_heads);
+  board.rule.clear();
+}
+
+void export_board(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const BoardHeads heads = heads_on_board(session);
+  const std::string text = describe(heads.selection);
+  if (ask_for_path(ui, arguments,
+                   {.title = "Export heads (DuoAttention)",
+                    .command = "board.export",
+                    .path = "selected-heads",
+                    .hint = text + ". A folder; full_attention_heads.tsv and config.json are written into it",
+                    .save = true}))
+    return;
+  const std::string path = text_argument(arguments, "path");
+  const bool overwrite = flag_argument(arguments, "overwrite", false);
+  session.files().in_background("export heads", [&session, heads, path, overwrite, text]() -> Worker::Finish {
+    export_duo(heads.selection, heads.sizes.n_sink, heads.sizes.window, path, overwrite);
+    return [&session, message = text + ": " + path] { session.messages().notify(message); };
+  });
+}
+
+/// One folder for each choice, so that a choice that was measured before is found under its name again.
+std::filesystem::path folder_of(const BoardHeads& heads) {
+  Fnv1a hash;
+  for (const int number :
+       {heads.selection.n_layers, heads.selection.n_kv_heads, heads.sizes.n_sink, heads.sizes.window})
+    hash.add_word(static_cast<std::uint64_t>(number));
+  for (const float value : heads.selection.full) hash.add_word(value >= 0.5f ? 1 : 0);
+  return state_folder() / "heads" / ("board-" + hash.hex());
+}
+
+void measure_board(Session& session) {
+  const BoardHeads heads = heads_on_board(session);
+  const std::filesystem::path folder = folder_of(heads);
+  session.files().in_background("measure heads", [&session, heads, folder]() -> Worker::Finish {
+    std::filesystem::create_directories(folder);
+    export_duo(heads.selection, heads.sizes.n_sink, heads.sizes.window, folder, true);
+    return [&session, folder] { session.measure_heads(folder.string()); };
+  });
+}
+
+}  // namespace
+
+void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+  const auto has_run = [&session] { return views::drawable(session.shown_a()); };
+  constexpr std::pair<const char*, const char*> kStrategies[] = {
+      {"board.a", "Head board: strategy A, every fourth layer from layer 0 and the last"},
+      {"board.b", "Head board: strategy B, every fourth layer from layer 3 and the last"},
+      {"board.c", "Head board: strategy C, heads drawn at random"},
+      {"board.d", "Head board: strategy D, the densest heads"}};
+  for (int i = 0; i < 4; ++i) {
+    registry.add({kStrategies[i].first, kStrategies[i].second, "Heads", "",
+                  i < 2    ? ""
+                  : i == 2 ? "share: 0 to 1 (the board's), seed: number (the board's)"
+                           : "share: 0 to 1 (the board's)",
+                  has_run, [&session, strategy = static_cast<HeadStrategy>(i)](const nlohmann::json& arguments) {
+                    choose(session, strategy, arguments);
+                  }});
+  }
+  registry.add({"board.set", "Head board: these heads are global", "Heads", "",
+                "heads: text, such as \"0.1-3 5.0\" (layer.head)", has_run,
+                [&session](const nlohmann::json& arguments) { set_heads(session, arguments); }});
+  registry.add({"board.export", "Head board: export the heads (DuoAttention)", "Heads", "",
+                "path: folder, overwrite: bool", has_run,
+                [&session, &ui](const nlohmann::json& arguments) { export_board(session, ui, arguments); }});
+  registry.add({.id = "board.measure",
+                .title = "Head board: measure the heads on A's tokens",
+                .group = "Heads",
+                .run = [&session] { measure_board(session); },
+                .why_not = [&session] { return session.why_not_measure_heads(); }});
+}
+
+}  // namespace kvscope::app

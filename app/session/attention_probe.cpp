@@ -1,0 +1,76 @@
+#include "app/session/attention_probe.h"
+
+#include <utility>
+
+#include "engine/core/protocol/events.h"
+#include "engine/core/support/hash.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kMostKept = 32;
+
+}  // namespace
+
+const AttentionProbe::Known* AttentionProbe::find(const Key& key) const {
+  for (const Known& known : known_) {
+    if (known.key == key) return &known;
+  }
+  return nullptr;
+}
+
+void AttentionProbe::keep(Known known) {
+  known_.push_front(std::move(known));
+  if (known_.size() > kMostKept) known_.pop_back();
+}
+
+std::string AttentionProbe::obstacle(const RunRecord& run) const {
+  if (engine_.run_in_progress()) return "The engine decodes. It is asked when the run has ended.";
+  if (engine_.state() == EngineState::loading || engine_.state() == EngineState::starting)
+    return "The model is loading ...";
+  if (!engine_.model()) return "The engine reads it from the model: open " + run.model.name + " first.";
+  if (engine_.model()->weights_hash != run.model.weights_hash)
+    return "The open model is another than this run's: open " + run.model.name + ".";
+  if (engine_.state() != EngineState::ready) return "The engine stopped: restart it.";
+  return "";
+}
+
+void AttentionProbe::poll(const std::shared_ptr<const RunRecord>& run, int layer, int token) {
+  if (!std::exchange(asked_.wanted, false)) return;
+  const Known now = run && !run->ids.empty() && token >= 0 ? look(run, layer, token) : Known{};
+  if (asked_.answer == now.answer && asked_.why_not == now.why_not) return;
+  asked_.answer = now.answer;
+  asked_.why_not = now.why_not;
+  revision_.rise();
+}
+
+AttentionProbe::Known AttentionProbe::look(const std::shared_ptr<const RunRecord>& run, int layer, int token) {
+  if (run != hashed_) {
+    hashed_ = run;
+    hash_ = fnv1a64({reinterpret_cast<const char*>(run->ids.data()), run->ids.size() * sizeof run->ids[0]});
+  }
+  const Key key{run->model.weights_hash, hash_, layer, token};
+  if (const Known* known = find(key)) return *known;
+  if (std::string why_not = obstacle(*run); !why_not.empty()) return {key, nullptr, std::move(why_not)};
+  if (!engine_.question_pending()) {
+    ask(key, *run);
+  } else if (!(on_its_way_ == key)) {
+    engine_.cancel_question();  // its end brings a frame, which asks
+  }
+  return {key, nullptr, ""};
+}
+
+void AttentionProbe::ask(const Key& key, const RunRecord& run) {
+  on_its_way_ = key;
+  engine_.ask(TokenAttentionRequest{.ids = run.ids, .layer = key.layer, .tokens = {key.token}},
+              [this, key](const nlohmann::json* done, const std::string& why_not) {
+                if (done) {
+                  keep({key, std::make_shared<TokenAttention>(protocol::token_attention_from_event(*done)), ""});
+                } else if (!why_not.empty()) {
+                  keep({key, nullptr, why_not});
+                }
+                revision_.rise();
+              });
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,96 @@
+// What the map and the head board ask of the session: a metric that varies, and a hybrid of chosen heads measured.
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "app/process/usage.h"
+#include "app/session/session.h"
+#include "views/figure/layer_head_map_figure.h"
+#include "views/figure/token_facts.h"
+
+namespace kvscope::app {
+
+// A run whose recall costs less than a frame is looked at here, so that who waits for its end (a script that exports its
+// map) finds the metric settled; a longer one beside the window.
+void Session::suggest_metric() {
+  constexpr int kAtOnce = 1 << 16;  // lifetimes
+  if (!a() || selection_.metric_chosen) return;
+  const LifetimeMap& lifetimes = a()->run->evict_at;
+  if (lifetimes.n_layers() * lifetimes.n_kv_heads() <= kAtOnce / std::max(1, a()->run->n_tokens())) {
+    selection_.metric = views::varying_metric(*a()->run, selection_.metric);
+    return;
+  }
+  background_.post(
+      [this, run = a()->run, now = selection_.metric]() -> Worker::Finish {
+        return [this, run, now, metric = views::varying_metric(*run, now)] {
+          const bool still = a() && a()->run == run && !selection_.metric_chosen && selection_.metric == now;
+          if (still && metric != now) selection_.metric = metric, revision_.rise();
+        };
+      },
+      [this](const std::string& text) { messages_.log("no metric was looked for: " + text); });
+}
+
+std::string Session::why_not_measure_heads() const {
+  if (!a() || a()->run->n_tokens() == 0) return "There is no run A whose tokens could be replayed.";
+  if (run_in_progress()) return "A run is in progress.";
+  if (measuring_) return "The heads are being loaded.";
+  const auto& model = engine_.model();
+  if (!model) return "No model is open: open the one that A was decoded on.";
+  if (model->n_layers != a()->run->model.n_layers || model->n_kv_heads != a()->run->model.n_kv_heads)
+    return "The open model has other layers or KV heads than that of A.";
+  return {};
+}
+
+void Session::measure_heads(const std::string& folder) {
+  if (const std::string why = why_not_measure_heads(); !why.empty()) usage_error("heads", why);
+  measuring_ = true;
+  const std::string model = engine_.model_path();
+  files_.in_background("measure heads " + folder, [this, folder, model]() -> Worker::Finish {
+    GateFacts facts;
+    std::exception_ptr unreadable;
+    try {
+      facts = read_gate({std::filesystem::path(folder).filename().string(), folder, KnownGate::Origin::shipped}, model);
+    } catch (...) {
+      unreadable = std::current_exception();
+    }
+    return [this, facts, model, unreadable] {
+      measuring_ = false;
+      if (unreadable) std::rethrow_exception(unreadable);
+      if (model != engine_.model_path() || run_in_progress() || !a()) return;  // something else was begun meanwhile
+      if (!facts.fits())
+        throw Error({.file = facts.gate.name, .found = "heads that do not go with this model: " + facts.misfit});
+      const std::string path = facts.gate.path.string();
+      if (added_to_ != model) added_gates_.clear(), added_to_ = model;
+      gates_.add(facts);
+      const auto with_these_alone = [&](const std::vector<std::string>& given) {
+        // A board that an earlier start has loaded is none that was found here.
+        std::vector<std::string> gates = gates_.with(facts, given);
+        std::erase_if(gates, [&](const std::string& other) {
+          return other != path &&
+                 std::filesystem::path(other).parent_path() == std::filesystem::path(path).parent_path();
+        });
+        return gates;
+      };
+      const auto wanted = with_these_alone(engine_.gates_to_load());
+      added_gates_ = with_these_alone(added_gates_);
+      measured_run_ = a()->id;
+      if (wanted == engine_.gates_to_load()) return;  // poll() begins
+      engine_.set_gates(wanted);
+      engine_.load(model);
+    };
+  });
+}
+
+// Once the engine has read the heads; not if A became another run, or the model could not be loaded.
+void Session::begin_measuring() {
+  if (measured_run_ == 0 || engine_.state() == EngineState::loading || engine_.state() == EngineState::starting) return;
+  const int id = std::exchange(measured_run_, 0);
+  if (engine_.state() != EngineState::ready || run_in_progress() || !a() || a()->id != id) return;
+  const PolicySpec policy = PolicySpec::parse("hybrid:heads=d");
+  set_policy(policy);  // else the preview of another one would take B's place
+  replay(policy);
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,65 @@
+// Session: a run that its engine's end has cut off goes on.
+
+#include "app/process/usage.h"
+#include "app/session/session.h"
+#include "engine/core/study/lifetime_differences.h"
+
+namespace kvscope::app {
+namespace {
+
+/// What was asked for, from where it had come. A prompt that had not passed is asked for again, as is what draws nothing.
+RunRequest rest_of(const RunRequest& begun, const RunRecord& cut) {
+  RunRequest rest = begun;
+  if (cut.n_tokens() == 0) return rest;
+  rest.prompt_ids.assign(cut.ids.begin(), cut.ids.begin() + cut.prompt_len);
+  rest.messages.clear();  // its tokens are said
+  rest.raw = true;
+  rest.chat = {};
+  // What was changed while it went on holds as it did; what was planned for later is still to come.
+  rest.changes = cut.changes;
+  for (const PolicyChange& change : begun.changes) {
+    if (change.q > cut.n_tokens()) rest.changes.push_back(change);
+  }
+  if (!begun.draws() || cut.n_tokens() == cut.prompt_len) return rest;
+  rest.answer_ids.emplace(cut.ids.begin() + cut.prompt_len, cut.ids.end());
+  rest.draw_on = true;
+  return rest;
+}
+
+}  // namespace
+
+bool Session::can_resume() const {
+  return engine_.run_cut_off() && !run_in_progress() && find_run(runs_.newest_begun()) != nullptr;
+}
+
+void Session::resume_run() {
+  if (!can_resume()) usage_error("run", "none was cut off by its engine");
+  if (engine_.state() == EngineState::ready && engine_.model()) return go_on_with_cut_run();
+  resume_due_ = true;
+  restart_engine();
+}
+
+void Session::go_on_with_cut_run() {
+  const RunEntry entry = *find_run(runs_.newest_begun());
+  const bool is_b = b() && b()->id == entry.id;
+  const bool of_chat = entry.id == chat_run_;
+  start(rest_of(begun_, *entry.run), is_b ? RunList::Place::b : RunList::Place::a, false, entry.run->command_line);
+  cut_run_ = entry.run;
+  if (!of_chat) return;
+  chat_run_ = runs_.newest_begun();
+  answering_ = true;
+}
+
+void Session::compare_with_cut_run(const RunRecord& cut, const RunRecord& run) {
+  if (cut.n_tokens() == 0 || run.status == RunStatus::failed) return;
+  const LifetimeDifferences found = lifetime_differences(cut, run);
+  const std::string from = "went on from token " + std::to_string(cut.n_tokens()) + ": ";
+  if (found.n_different == 0) {
+    messages_.notify(from + "its " + std::to_string(found.n) + " evictions up to there came out as before");
+  } else {
+    messages_.notify(from + std::to_string(found.n_different) + " of its " + std::to_string(found.n) +
+                     " evictions up to there came out otherwise");
+  }
+}
+
+}  // namespace kvscope::app

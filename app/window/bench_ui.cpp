@@ -1,0 +1,321 @@
+#include "app/window/bench_ui.h"
+
+#define GLFW_INCLUDE_NONE
+#include <GLFW/glfw3.h>
+#include <imgui.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "app/process/child_process.h"
+#include "app/window/app_window.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
+#include "engine/core/trace/trace_file.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSnapshotEvery = 6;  // frames: some ten snapshots a second, as an engine sends them
+constexpr int kScrollEvery = 100;  // frames of a round of zooming, moving, scrubbing, all
+
+double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
+
+double process_cpu_seconds() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+/// Since this process began, to a hundredth (the kernel's tick); NaN where /proc does not say.
+double seconds_of_process() {
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  std::getline(file, line);
+  const auto end = line.rfind(')');  // a name may hold anything
+  if (end == std::string::npos) return std::numeric_limits<double>::quiet_NaN();
+  std::istringstream rest(line.substr(end + 2));
+  std::string word;
+  for (int i = 0; i < 20; ++i) rest >> word;  // starttime is field 22
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+         std::strtod(word.c_str(), nullptr) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+ordered_json rounded(double value) {
+  if (std::isnan(value)) return nullptr;
+  return std::round(value * 1000) / 1000;
+}
+
+ordered_json percentiles(const std::vector<double>& ms) {
+  return {{"p50", rounded(percentile(ms, 0.5))},
+          {"p95", rounded(percentile(ms, 0.95))},
+          {"p99", rounded(percentile(ms, 0.99))},
+          {"longest", rounded(percentile(ms, 1))}};
+}
+
+std::string line_of(const ordered_json& p) {
+  const auto ms = [&](const char* key) {
+    return p.at(key).is_number() ? fixed_text(p.at(key).get<double>(), 2) : std::string("-");
+  };
+  return "median " + ms("p50") + "  95 % " + ms("p95") + "  99 % " + ms("p99") + "  longest " + ms("longest") + " ms";
+}
+
+/// A file that goes with the object, however the bench ends.
+struct Removed {
+  std::filesystem::path path;
+  ~Removed() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove(path, ignored);
+  }
+};
+
+/// What hands do on a long run: zoom in, pan, scrub, drag a thumb, mark heads, all again.
+void act(views::Selection& selection, const RunRecord& run, int frame) {
+  const int n = run.n_tokens(), at = frame % kScrollEvery;
+  const views::TokenSpan span = views::shown_span(selection, n);
+  if (at < 30) views::show_span(selection, views::zoom_span(span, n, 0.9, 0.3), run);
+  if (at >= 30 && at < 55) views::show_span(selection, views::pan_span(span, n, std::max(1, n / 650)), run);
+  if (at >= 55 && at < 80) views::scrub_to(selection, n / 2 + (frame * 97) % std::max(1, n / 2 - 1), run);
+  if (at >= 80 && at < 90) selection.map.clip = {true, 0, 1 - 0.05 * (at - 79)};
+  if (at >= 90 && at < 95) {
+    selection.heads = {};
+    for (int i = 0; i <= at - 90; ++i) selection.heads.add({i % run.model.n_layers, i % run.model.n_kv_heads});
+  }
+  if (at == 96) selection.layers = !selection.layers;
+  if (at == 98) views::show_span(selection, {}, run), selection.map.clip = {}, selection.heads = {};
+}
+
+}  // namespace
+
+RunRecord made_up_run(int n_layers, int n_kv_heads, int n_tokens, bool with_scores) {
+  constexpr int kWindow = 256, kSinks = 4;
+  RunRecord run;
+  run.model = {.name = "made-up", .architecture = "Qwen3ForCausalLM", .dtype = "bfloat16", .device = "none"};
+  run.model.n_layers = n_layers, run.model.n_heads = 4 * n_kv_heads, run.model.n_kv_heads = n_kv_heads;
+  run.model.head_dim = 128, run.model.vocab_size = 151936, run.model.max_positions = n_tokens;
+  run.policy = PolicySpec::parse("threshold:threshold=0.5,sinks=4,window=256");
+  run.n_positions = n_tokens;
+  run.prompt_len = n_tokens / 2;
+  run.ids.assign(static_cast<std::size_t>(n_tokens), 5);
+  for (int t = 0; t < n_tokens; ++t) run.pieces.push_back(t % 11 == 0 ? "key" : " word");
+  run.logprobs.assign(static_cast<std::size_t>(n_tokens), -1.f);
+  run.logprobs[0] = std::numeric_limits<float>::quiet_NaN();
+  run.evict_at = LifetimeMap(n_layers, n_kv_heads);
+  if (with_scores) run.scores = HeadSeries<float>(n_layers, n_kv_heads);
+  std::uint32_t mixed = 1;
+  for (int head = 0; head < n_layers * n_kv_heads; ++head) {
+    const int layer = head / n_kv_heads, kv_head = head % n_kv_heads, keeps = 2 + head % 5;
+    auto& row = run.evict_at.row(layer, kv_head);
+    row.resize(static_cast<std::size_t>(n_tokens));
+    for (int t = 0; t < n_tokens; ++t) {
+      const bool kept = t < kSinks || (t * 7 + head) % keeps == 0;
+      row[static_cast<std::size_t>(t)] = t + kWindow >= n_tokens ? kUndecided : kept ? kNever : t + kWindow;
+    }
+    for (int t = 0; with_scores && t < n_tokens; ++t) {
+      mixed = mixed * 1664525u + 1013904223u;
+      run.scores.row(layer, kv_head).push_back(static_cast<float>(mixed >> 8) / 16777216.f);
+    }
+  }
+  run.n_queries = n_tokens;
+  run.status = RunStatus::running;
+  return run;
+}
+
+double percentile(std::vector<double> values, double p) {
+  if (values.empty()) return std::numeric_limits<double>::quiet_NaN();
+  std::ranges::sort(values);
+  const auto rank = static_cast<std::size_t>(std::ceil(p * static_cast<double>(values.size())));
+  return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
+}
+
+std::string bench_text(const nlohmann::json& report) {
+  std::string text = report.at("machine").at("processor").get<std::string>() + ", " +
+                     std::to_string(report.at("machine").at("cores").get<int>()) + " cores, " +
+                     report.at("machine").at("renderer").get<std::string>() + ", window " +
+                     report.at("window").get<std::string>() + "\n";
+  const auto say = [&](const std::string& name, const std::string& what) {
+    text += name + std::string(name.size() < 26 ? 26 - name.size() : 1, ' ') + what + "\n";
+  };
+  if (report.at("first_frame_ms").is_number())
+    say("first frame", fixed_text(report.at("first_frame_ms").get<double>(), 0) + " ms after the process began");
+  for (const char* part : {"live", "trace"}) {
+    if (!report.contains(part)) continue;
+    const auto& one = report.at(part);
+    const std::string name = part;
+    say(name, one.at("what").get<std::string>());
+    say("  own work a frame", line_of(one.at("own_ms")));
+    say("  rasterising a frame", line_of(one.at("raster_ms")));
+    if (one.contains("open_s")) say("  opened in", fixed_text(one.at("open_s").get<double>(), 2) + " s");
+  }
+  const auto& idle = report.at("idle");
+  say("idle", fixed_text(idle.at("cpu_percent").get<double>(), 2) + " % of a core over " +
+                  fixed_text(idle.at("seconds").get<double>(), 1) + " s, " +
+                  std::to_string(idle.at("frames").get<int>()) + " frames drawn");
+  const auto& taps = report.at("taps");
+  if (taps.contains("not_measured"))
+    say("key taps", "not measured: " + taps.at("not_measured").get<std::string>());
+  else
+    say("key taps",
+        std::to_string(taps.at("lost").get<int>()) + " lost of " + std::to_string(taps.at("sent").get<int>()));
+  return text;
+}
+
+// ------------------------------------------------------------------------------------------------ in the window
+
+/// One round of the loop, drawn whatever is due; how long the rasteriser had.
+double AppWindow::bench_round() {
+  frame_times_.start();
+  glfwPollEvents();
+  take_input();
+  workspace_.undo().observe();
+  session_.poll();
+  draw_frame();
+  frame_times_.pause();
+  return raster_ms_;
+}
+
+nlohmann::json AppWindow::bench_frames(const BenchUiOptions& options, std::shared_ptr<const RunRecord> growing) {
+  std::vector<double> own, raster;
+  std::uint64_t revision = 1;
+  for (int frame = -20; frame < options.frames; ++frame) {  // the first ones make textures and start threads
+    if (growing && frame % kSnapshotEvery == 0) session_.show_growing(growing, ++revision);
+    if (session_.shown_a()) act(session_.selection(), *session_.shown_a()->run, frame + 20);
+    const double raster_ms = bench_round();
+    if (frame < 0) continue;
+    raster.push_back(raster_ms);
+    own.push_back(frame_times_.newest());
+  }
+  return ordered_json{{"frames", options.frames}, {"own_ms", percentiles(own)}, {"raster_ms", percentiles(raster)}};
+}
+
+nlohmann::json AppWindow::bench_live(const BenchUiOptions& options) {
+  const auto run =
+      std::make_shared<const RunRecord>(made_up_run(options.layers, options.kv_heads, options.tokens, false));
+  nlohmann::json part = bench_frames(options, run);
+  part["what"] = "a run in progress of " + std::to_string(options.layers) + " layers, " +
+                 std::to_string(options.kv_heads) + " KV heads, " + std::to_string(options.tokens) +
+                 " tokens, a snapshot every " + std::to_string(kSnapshotEvery) + " frames";
+  RunRecord ended = *run;
+  finish_run(ended, RunStatus::complete);
+  session_.show_growing(std::make_shared<const RunRecord>(std::move(ended)), 1u << 30);
+  return part;
+}
+
+nlohmann::json AppWindow::bench_trace(const BenchUiOptions& options) {
+  namespace fs = std::filesystem;
+  std::string path = options.trace;
+  Removed written;
+  if (path.empty()) {
+    // Of scores and lifetimes a packed trace has 3.5 bytes a token and head, measured.
+    const double heads = options.layers * options.kv_heads;
+    const auto tokens = static_cast<int>(std::clamp(options.trace_mb * 1e6 / (3.5 * heads), 64.0, 16e6));
+    RunRecord run = made_up_run(options.layers, options.kv_heads, tokens, true);
+    finish_run(run, RunStatus::complete);
+    path = (fs::temp_directory_path() / ("kvscope-bench-" + std::to_string(::getpid()) + ".h5")).string();
+    written.path = path;
+    save_trace(path, run, false);
+  }
+  const auto begin = Clock::now();
+  const std::uintmax_t bytes = fs::file_size(path);
+  const int before = session_.a() ? session_.a()->id : 0;
+  panel_.run("trace.open", {{"path", path}});
+  while ((!session_.a() || session_.a()->id == before) && seconds_since(begin) < 600 &&
+         session_.messages().banners().empty())
+    bench_round();
+  const double opened = seconds_since(begin);
+  if (!session_.a() || session_.a()->id == before)
+    throw Error({.file = path, .found = "a trace that does not open here", .hint = "kvscope inspect says more"});
+  const RunRecord& run = *session_.a()->run;
+  const std::string what = fixed_text(static_cast<double>(bytes) / 1e6, 1) + " MB, " +
+                           std::to_string(run.evict_at.n_layers()) + " layers, " +
+                           std::to_string(run.evict_at.n_kv_heads()) + " KV heads, " + std::to_string(run.n_tokens()) +
+                           " tokens";
+  nlohmann::json part = bench_frames(options, nullptr);
+  part["what"] = what, part["bytes"] = bytes, part["open_s"] = rounded(opened);
+  return part;
+}
+
+/// Nobody touches the window: the loop as it always runs.
+nlohmann::json AppWindow::bench_idle(const BenchUiOptions& options) {
+  const auto settle = Clock::now();
+  while (seconds_since(settle) < 2) round();  // what was asked for on other threads comes to its end
+  const std::uint64_t frames = frame_;
+  const double cpu = process_cpu_seconds();
+  const auto begin = Clock::now();
+  while (seconds_since(begin) < options.idle_seconds) round();
+  const double seconds = seconds_since(begin);
+  return ordered_json{{"seconds", rounded(seconds)},
+                      {"cpu_percent", rounded(100 * (process_cpu_seconds() - cpu) / seconds)},
+                      {"frames", frame_ - frames}};
+}
+
+/// The key of *One step later*, pressed by the X server as fast as a quick typist's; each tap is one step or lost.
+nlohmann::json AppWindow::bench_taps(const BenchUiOptions& options) {
+  if (!session_.a() || session_.a()->run->n_tokens() < options.taps + 1)
+    return ordered_json{{"not_measured", "the run on show is too short"}};
+  panel_.run("scrub.home");
+  std::vector<std::string> words = {"xdotool", "search",  "--sync",      "--pid",  std::to_string(::getpid()),
+                                    "--class", "kvscope", "windowfocus", "--sync", "key",
+                                    "--delay", "12"};
+  words.insert(words.end(), static_cast<std::size_t>(options.taps), "period");
+  std::optional<ChildProcess> hand;
+  try {
+    hand.emplace(ChildProcess::start(words));
+  } catch (const Error&) {
+    return ordered_json{{"not_measured", "xdotool cannot be started here"}};
+  }
+  const auto begin = Clock::now();
+  auto last_change = begin;
+  std::optional<int> ended;
+  int q = 0;
+  while (seconds_since(begin) < 60 && (!ended || (q < options.taps && seconds_since(last_change) < 2))) {
+    round();
+    const int now = session_.selection().q.value_or(0);
+    if (now != q) q = now, last_change = Clock::now();
+    if (!ended && (ended = hand->wait(std::chrono::milliseconds(0)))) last_change = Clock::now();
+  }
+  if (ended != 0) return ordered_json{{"not_measured", "xdotool failed: no key could be pressed on this display"}};
+  return ordered_json{{"sent", options.taps}, {"lost", options.taps - q}};
+}
+
+nlohmann::json AppWindow::bench(const BenchUiOptions& options) {
+  working_ = true;  // no model is opened, and no engine begins
+  ui_.main_row = {"layer_head_map", "cache_timeline", "metric_by_layer", "head_board"};
+  bench_round();
+  const double first_frame = 1000 * seconds_of_process();
+  ordered_json report;
+  report["machine"] = {{"processor", processor_name()},
+                       {"cores", std::thread::hardware_concurrency()},
+                       {"renderer", window_.description()}};
+  report["window"] = std::to_string(options_.width) + "x" + std::to_string(options_.height);
+  report["first_frame_ms"] = rounded(first_frame);
+  report["live"] = bench_live(options);
+  if (!options.trace.empty() || options.trace_mb > 0) report["trace"] = bench_trace(options);
+  report["idle"] = bench_idle(options);
+  report["taps"] = bench_taps(options);
+  return report;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,218 @@
+// The head board's commands: what is exported is the command line's file, and what is measured are exactly those heads.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/command/app_commands.h"
+#include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/support/error.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+#include "tests/support/skip.h"
+#include "tests/support/slowdown.h"
+#include "views/frame/head_choice.h"
+#include "views/view_list.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The program without a window, with a state folder of its own.
+struct Program {
+  explicit Program(const std::string& engine) {
+    ::setenv("XDG_STATE_HOME", state.path().c_str(), 1);
+    session.emplace(Session::Options{.engine_command = engine, .trace_program = "", .wake = [] {}});
+    add_all_commands(commands, *session, ui, views);
+  }
+  ~Program() { before ? ::setenv("XDG_STATE_HOME", before->c_str(), 1) : ::unsetenv("XDG_STATE_HOME"); }
+  template <typename Condition>
+  void wait(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120 * test::kSlowdown);
+    while (!condition()) {
+      session->poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session->state().dump());
+    }
+  }
+  void settle() {
+    wait([&] { return !session->files().busy(); });
+    session->poll();
+    REQUIRE(session->messages().banners().empty());
+  }
+  std::optional<std::string> before =
+      std::getenv("XDG_STATE_HOME") ? std::optional<std::string>(std::getenv("XDG_STATE_HOME")) : std::nullopt;
+  test::TemporaryFolder state;
+  std::optional<Session> session;
+  UiState ui;
+  CommandRegistry commands;
+  views::NullTextureBackend textures;
+  views::ItemRegistry items;
+  views::Theme theme;
+  views::ViewList views = views::make_views({&textures, &items, &theme});
+};
+
+/// Name and bytes of every file in a folder.
+std::map<std::string, std::string> files_in(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    files[entry.path().filename().string()] = test::read_text(entry.path());
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("A strategy on the board is exported as kvscope heads --export exports it, byte for byte") {
+  Program program("exit 0");
+  const test::TemporaryFolder folder;
+  const std::string trace = (folder / "a.h5").string();
+  save_trace(trace,
+             test::random_run(3, {.policy = "threshold:threshold=0,sinks=4,window=16", .n_layers = 8, .n_kv_heads = 4}),
+             false);
+  program.session->open_trace(trace);
+  program.settle();
+  struct Choice {
+    std::string command, words;
+    nlohmann::json arguments;
+  };
+  const std::vector<Choice> choices = {{"board.a", "--strategy a", nlohmann::json::object()},
+                                       {"board.b", "--strategy b", nlohmann::json::object()},
+                                       {"board.c", "--strategy c --share 0.4 --seed 7", {{"share", 0.4}, {"seed", 7}}},
+                                       {"board.d", "--strategy d --share 0.3", {{"share", 0.3}}}};
+  for (const Choice& choice : choices) {
+    INFO(choice.command);
+    program.commands.execute(choice.command, choice.arguments);
+    const fs::path by_board = folder / (choice.command + ".board"), by_line = folder / (choice.command + ".line");
+    program.commands.execute("board.export", {{"path", by_board.string()}});
+    program.settle();
+    std::vector<std::string> words = {"heads", trace, "--export", "duo:" + by_line.string()};
+    std::istringstream more(choice.words);
+    for (std::string word; more >> word;) words.push_back(word);
+    const test::Result line = test::kvscope_run(words);
+    INFO(line.err);
+    REQUIRE(line.exit_code == 0);
+    CHECK(files_in(by_board).size() == 2);
+    CHECK(files_in(by_board) == files_in(by_line));
+  }
+  // Once more over what is there: refused, and nothing changes.
+  const fs::path there = folder / "board.d.board";
+  const auto before = files_in(there);
+  program.commands.execute("board.set", {{"heads", "0.0-3"}});
+  CHECK(program.session->selection().board.rule.empty());
+  program.commands.execute("board.export", {{"path", there.string()}});
+  program.wait([&] { return !program.session->files().busy(); });
+  program.session->poll();
+  CHECK(program.session->messages().banners().size() == 1);
+  CHECK(files_in(there) == before);
+}
+
+TEST_CASE("What the board cannot do it says, and the board stays as it was") {
+  Program program("exit 0");
+  Session& session = *program.session;
+  CHECK_THROWS_AS(program.commands.execute("board.d"), Error);  // no run
+  const test::TemporaryFolder folder;
+  save_trace((folder / "a.h5").string(), test::random_run(3), false);
+  session.open_trace((folder / "a.h5").string());
+  program.settle();
+  program.commands.execute("board.set", {{"heads", "0.1 1.0-2 9.9"}});
+  CHECK(views::to_text(session.selection().board.global) == "0.1 1.0-2");
+  CHECK_THROWS_WITH(program.commands.execute("board.d"), Catch::Contains("every head keeps the same number of tokens"));
+  CHECK_THROWS_AS(program.commands.execute("board.set", {{"heads", "0.x"}}), Error);
+  CHECK_THROWS_AS(program.commands.execute("board.c", {{"share", 1.5}}), Error);
+  CHECK(views::to_text(session.selection().board.global) == "0.1 1.0-2");
+  CHECK_THROWS_WITH(program.commands.execute("board.measure"), Catch::Contains("No model is open"));
+  CHECK(program.commands.refusal(*program.commands.find("board.measure")) ==
+        "No model is open: open the one that A was decoded on.");
+}
+
+TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twice over and after another choice") {
+  if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
+    return test::skip("kvscope-engine or the sample model is not there");
+  Program program("exec " + test::real_engine().string());
+  Session& session = *program.session;
+  session.open_model(test::sample_model().string());
+  program.wait([&] { return session.engine().model().has_value() && session.gates().known(); });
+  std::string prompt;
+  for (int i = 0; i < 60; ++i) prompt += " key" + std::to_string(i % 7) + " is " + std::to_string(i) + ".";
+  session.next_run().set_prompt(prompt);
+  session.next_run().set_max_tokens(8);
+  session.set_policy(PolicySpec::parse("streaming:sinks=4,window=40"));
+  session.start_run();
+  program.wait([&] { return !session.run_in_progress(); });
+  REQUIRE(session.a()->run->status == RunStatus::complete);
+  const auto a = session.a()->run;
+  const ModelInfo& model = a->model;
+  const auto measure = [&](const std::string& heads) {
+    program.commands.execute("board.set", {{"heads", heads}});
+    const int id = session.b() ? session.b()->id : 0;
+    program.commands.execute("board.measure");
+    program.wait([&] { return session.b() && session.b()->id != id && !session.run_in_progress(); });
+    REQUIRE(session.messages().banners().empty());
+    const RunRecord& b = *session.b()->run;
+    CHECK(b.status == RunStatus::complete);
+    CHECK(b.ids == a->ids);
+    CHECK(b.policy.name == "hybrid");
+    CHECK(b.local_heads == views::local_heads_of(session.selection().board.global, model.n_layers, model.n_kv_heads));
+    CHECK(session.a()->run == a);
+    CHECK(session.parameters().policy.name == "hybrid");
+    return session.b()->run;
+  };
+  const auto first = measure("0.0 1.1");
+  // A local head keeps 4 sinks and 40 newest tokens, a global one everything.
+  const int q = first->queries() - 1;
+  const auto kept = [&](int layer, int head) {
+    int n = 0;
+    for (int t = 0; t <= q; ++t) n += first->evict_at.row(layer, head)[static_cast<std::size_t>(t)] > q;
+    return n;
+  };
+  CHECK(kept(0, 0) == q + 1);
+  CHECK(kept(1, 1) == q + 1);
+  CHECK(kept(0, 1) == 44);
+  const auto other = measure("0.1");
+  CHECK(other->local_heads != first->local_heads);
+  const auto again = measure("0.0 1.1");
+  CHECK(again->evict_at.row(0, 1) == first->evict_at.row(0, 1));
+  CHECK(views::paired_nll(*a, *again).b == Approx(views::paired_nll(*a, *first).b).epsilon(1e-5));
+  // One directory a choice, readable as what it is.
+  int folders = 0;
+  for (const auto& entry : fs::directory_iterator(program.state / "kvscope/heads"))
+    folders += import_duo(entry.path()).n_heads() == model.n_layers * model.n_kv_heads;
+  CHECK(folders == 2);
+  // The engine has been given the last board alone.
+  CHECK(std::ranges::count_if(session.engine().gates_to_load(),
+                              [](const std::string& path) { return path.find("board-") != std::string::npos; }) == 1);
+
+  // The next start has the engine load that board with the model; another one takes its place there too.
+  Program next("exec " + test::real_engine().string());
+  ::setenv("XDG_STATE_HOME", program.state.path().c_str(), 1);
+  next.session->open_model(test::sample_model().string(), session.engine().gates_to_load());
+  next.wait([&] { return next.session->engine().model().has_value() && next.session->gates().known(); });
+  save_trace((next.state / "a.h5").string(), *a, false);
+  next.session->open_trace((next.state / "a.h5").string());
+  next.settle();
+  next.commands.execute("board.set", {{"heads", "1.0-1"}});
+  next.commands.execute("board.measure");
+  next.wait([&] { return next.session->b() && !next.session->run_in_progress(); });
+  CHECK(next.session->b()->run->local_heads ==
+        views::local_heads_of({{1, 0}, {1, 1}}, model.n_layers, model.n_kv_heads));
+}
+
+TEST_CASE("After a run the map stands on a metric that varies, unless a person chose one") {
+  const bool chosen = GENERATE(false, true);
+  Program program("exit 0");
+  Session& session = *program.session;
+  if (chosen) program.commands.execute("view.metric", {{"metric", "density"}});
+  const test::TemporaryFolder folder;
+  save_trace((folder / "fixed.h5").string(), test::random_run(3), false);
+  session.open_trace((folder / "fixed.h5").string());
+  program.wait([&] { return session.a() && (chosen || session.selection().metric != Metric::density); });
+  program.settle();
+  CHECK(session.selection().metric == (chosen ? Metric::density : Metric::recall));
+  CHECK(session.selection().metric_chosen == chosen);
+}
