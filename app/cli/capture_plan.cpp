@@ -17,21 +17,6 @@
 namespace kvscope::app {
 namespace {
 
-struct Shard {
-  int index = 0, of = 1;
-};
-
-Shard parse_shard(const std::string& text) {
-  Shard shard;
-  const char *const begin = text.data(), *const end = begin + text.size();
-  const auto index = std::from_chars(begin, end, shard.index);
-  const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
-  const auto of = std::from_chars(slash ? index.ptr + 1 : end, end, shard.of);
-  if (slash && of.ec == std::errc() && of.ptr == end && shard.index >= 0 && shard.index < shard.of) return shard;
-  usage_error("--shard", in_quotes(text), "I/N with I from 0 to N - 1, as 0/4",
-              "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT");
-}
-
 // A byte that no text has stands between texts, so that none can pass a letter to the next.
 class TextHash {
  public:
@@ -88,6 +73,17 @@ void check_run(const CapturePlan& plan, const RunRecord& run) {
 }
 
 }  // namespace
+
+Shard parse_shard(const std::string& text) {
+  Shard shard;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto index = std::from_chars(begin, end, shard.index);
+  const bool slash = index.ec == std::errc() && index.ptr != end && *index.ptr == '/';
+  const auto of = std::from_chars(slash ? index.ptr + 1 : end, end, shard.of);
+  if (slash && of.ec == std::errc() && of.ptr == end && shard.index >= 0 && shard.index < shard.of) return shard;
+  usage_error("--shard", in_quotes(text), "I/N with I from 0 to N - 1, as 0/4",
+              "under Slurm: --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT");
+}
 
 std::string shard_text(const CaptureInfo& capture) {
   return std::to_string(capture.shard).append("/") + std::to_string(capture.n_shards);  // gcc 12 warns of "/" + string

@@ -16,6 +16,12 @@ inline constexpr OptionSpec kResumeOption = {"resume", "",
                                              "go on with FILE if it is there: what it has is not decoded again"};
 inline constexpr OptionSpec kShardOption = {"shard", "I/N", "only the prompts i with i % N == I, of 0 ... N - 1 (0/1)"};
 
+struct Shard {
+  int index = 0, of = 1;
+};
+/// Of "0/4". Throws Error (usage).
+Shard parse_shard(const std::string& text);
+
 struct CapturePlan {
   std::string file;
   CaptureInfo info;

@@ -21,11 +21,13 @@ extern const CommandSpec gate_command;
 extern const CommandSpec gates_command;
 extern const CommandSpec figure_command;
 extern const CommandSpec heads_command;
+extern const CommandSpec hybrid_command;
 extern const CommandSpec what_if_command;
 extern const CommandSpec compare_command;
 extern const CommandSpec export_command;
 extern const CommandSpec train_command;
 extern const CommandSpec eval_command;
+extern const CommandSpec sweep_command;
 extern const CommandSpec bench_command;
 extern const CommandSpec models_command;
 extern const CommandSpec policies_command;
@@ -33,10 +35,10 @@ extern const CommandSpec doctor_command;
 
 std::span<const CommandSpec* const> command_list() {
   static const CommandSpec* const list[] = {
-      &run_command,     &capture_command, &merge_command,    &score_command,  &tokenize_command,
-      &inspect_command, &gate_command,    &gates_command,    &figure_command, &heads_command,
-      &what_if_command, &compare_command, &export_command,   &train_command,  &eval_command,
-      &bench_command,   &models_command,  &policies_command, &doctor_command,
+      &run_command,     &capture_command,  &merge_command,  &score_command, &tokenize_command, &inspect_command,
+      &gate_command,    &gates_command,    &figure_command, &heads_command, &hybrid_command,   &what_if_command,
+      &compare_command, &export_command,   &train_command,  &eval_command,  &sweep_command,    &bench_command,
+      &models_command,  &policies_command, &doctor_command,
   };
   return list;
 }
@@ -66,13 +68,11 @@ std::string general_help() {
       "  --engine COMMAND           engine for the window, e.g. \"ssh gpu01 kvscope-engine\"\n"
       "  --gate PATH|NAME           a gate for the window's model (kvscope gates); may be given again\n"
       "  --device NAME, --dtype NAME   auto, cpu or cuda; auto, float32 or bfloat16\n"
-      "  --size WxH, --scale X      of the window (1600x1000), and of all that is in it, 0.5 to 3 (1)\n"
-      "  --light                    light theme\n"
+      "  --size WxH, --scale X, --light   of the window (1600x1000), of all in it (0.5 to 3); light\n"
       "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"
-      "  --script FILE, --exit      run commands from a JSON file; leave after them and the picture\n"
-      "  --screenshot FILE.png      write a picture of the window after the script, or at once\n\n"
-      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource (device, disk, display),\n"
-      "            4 internal, 130 cancelled (143 TERM, 129 HUP), 141 stdout lost its reader.\n"
+      "  --script FILE, --screenshot FILE.png, --exit   run commands (JSON), write a picture, leave\n"
+      "  --bench-ui                 measure the window: [TRACE] --frames --tokens --trace-mb --json\n\n"
+      "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource, 4 internal; 130, 143, 129, 141 by a signal.\n"
       "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS an engine may take to greet (60; 0: no limit).\n";
   return text;
 }

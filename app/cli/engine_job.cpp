@@ -31,16 +31,25 @@ std::string choice(const Arguments& arguments, std::string_view option,
   usage_error(dashed(option), "'" + value + "'", list);
 }
 
+/// Empty: the usual one.
+std::string engine_command(const std::string& given, const std::vector<std::string>& environment) {
+  if (!given.empty() || environment.empty()) return given;
+  std::string command = "exec env";
+  for (const std::string& variable : environment) command += " " + shell_quote(variable);
+  return command + " " + shell_quote((executable_folder() / "kvscope-engine").string());
+}
+
 }  // namespace
 
-EngineJob::EngineJob(const Arguments& arguments)
-    : progress_(arguments.has("quiet")),
+EngineJob::EngineJob(const Arguments& arguments, EngineJobOptions options)
+    : progress_(arguments.has("quiet") || options.is_quiet),
       arguments_(arguments),
+      options_(std::move(options)),
       load_{.model = "",
             .device = choice(arguments, "device", {"auto", "cpu", "cuda"}),
             .dtype = choice(arguments, "dtype", {"auto", "float32", "bfloat16"}),
             .gates = {}},
-      client_({.command = arguments.text("engine")}) {
+      client_({.command = engine_command(arguments.text("engine"), options_.environment)}) {
   catch_interrupts();
   std::optional<nlohmann::json> first;
   while (!first && !interrupted()) first = wait_event();
@@ -85,7 +94,8 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
   last_event_ = std::chrono::steady_clock::now();
   bool heard = true;
   while (true) {
-    if ((interrupted() || !heard) && !give_up) {
+    const bool stopped = interrupted() || !heard || (options_.stop && options_.stop());
+    if (stopped && !give_up) {
       client_.cancel(id);
       give_up = std::chrono::steady_clock::now() + kCancelPatience;
     }
@@ -112,11 +122,15 @@ nlohmann::json EngineJob::call(const protocol::Request& request, const Handler& 
 }
 
 ModelInfo EngineJob::load(const std::string& model, std::span<const PolicySpec> policies) {
+  return protocol::model_from_event(load_with(model, gate_arguments(arguments_, model, policies)));
+}
+
+nlohmann::json EngineJob::load_with(const std::string& model, const std::vector<std::string>& gates) {
   load_.model = model;
-  load_.gates = gate_arguments(arguments_, model, policies);
-  const auto done = call(load_);
+  load_.gates = gates;
+  nlohmann::json done = call(load_);
   if (protocol::was_cancelled(done)) throw Error({.code = ExitCode::cancelled, .found = "cancelled while loading"});
-  return protocol::model_from_event(done);
+  return done;
 }
 
 std::string EngineJob::run(const ModelInfo& model, const RunRequest& request, RunRecord& record,

@@ -31,16 +31,26 @@ inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cud
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
 
+/// For a command that has several engines.
+struct EngineJobOptions {
+  std::vector<std::string> environment =
+      {};                           // "CUDA_VISIBLE_DEVICES=1", for an engine of this machine; not with --engine
+  bool is_quiet = false;            // shows nothing by itself
+  std::function<bool()> stop = {};  // cancels as Ctrl+C does
+};
+
 class EngineJob {
  public:
   using Handler = std::function<void(const nlohmann::json& event)>;
 
   /// Starts the engine and waits for its greeting. Throws Error: it cannot be started, dies, or speaks another version.
-  explicit EngineJob(const Arguments& arguments);
+  explicit EngineJob(const Arguments& arguments, EngineJobOptions options = {});
   const EngineGreeting& greeting() const { return greeting_; }
 
   /// With the gates that --gate names and those that the policies need (app/process/gates.h).
   ModelInfo load(const std::string& model, std::span<const PolicySpec> policies);
+  /// With these gates and no others; its `done` event, which says of the gates what `load` leaves out.
+  nlohmann::json load_with(const std::string& model, const std::vector<std::string>& gates);
   /// Sends `request` and returns its `done` event; `handler` sees its events before (`done` included). The first Ctrl+C
   /// cancels the request, as does a stdout that takes no more of what `handler` writes; it then ends with status
   /// "cancelled". Throws Error for an `error` event, a dead engine, an event that does not fit.
@@ -65,6 +75,7 @@ class EngineJob {
   bool silence_said_ = false;
   bool show_engine_progress_ = true;
   const Arguments& arguments_;
+  EngineJobOptions options_;
   protocol::LoadRequest load_;
   EngineClient client_;
   EngineGreeting greeting_;

@@ -1,48 +1,83 @@
-// kvscope export: a run of a trace as CSV or NumPy arrays.
+// kvscope export: a run of a trace, or a study, as CSV, netCDF or NumPy arrays.
 
 #include <filesystem>
+#include <optional>
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
 #include "app/process/trace_open.h"
 #include "engine/core/study/export_run.h"
 #include "engine/core/support/file.h"
+#include "engine/core/support/json_file.h"
+#include "engine/core/trace/export_netcdf.h"
+#include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"o", "FILE", "what to write: .csv (one table) or .npz (arrays)"},
+    {"o", "FILE", "what to write: .csv (one table), .nc (netCDF-4) or .npz (NumPy; of traces)"},
     {"overwrite", "", "replace it if it exists"},
     {"run", "N", "which run of the trace (0)"},
     {"what", "NAME,...",
-     "lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores; .npz: all)"},
+     "of a trace: lifetimes, scores, contests, tokens, metrics, output_error (.csv: lifetimes,scores,tokens; others: all)"},
     {"json", "", "one object: file, run, bytes"},
 };
+
+void (*const kToNetcdf)(const RunRecord&, const std::set<ExportPart>&, const std::filesystem::path&,
+                        bool) = export_netcdf;
+
+/// Nothing for a trace, and for what is neither, which is told as the trace that it should have been.
+std::optional<StudyTable> study_of(const std::filesystem::path& path) {
+  try {
+    return read_study_if_one("/proc/self/exe", path);
+  } catch (const Error& error) {
+    if (!error.parts().where.empty()) throw;  // a study, but a damaged one
+    return std::nullopt;
+  }
+}
 
 std::filesystem::path target_of(const Arguments& arguments) {
   const std::filesystem::path path = arguments.text("o");
   const auto extension = path.extension();
-  if (extension != ".csv" && extension != ".npz")
-    usage_error("-o", path.empty() ? "not given" : in_quotes(path.string()), "a name that ends in .csv or .npz");
+  if (extension != ".csv" && extension != ".npz" && extension != ".nc")
+    usage_error("-o", path.empty() ? "not given" : in_quotes(path.string()), "a name that ends in .csv, .nc or .npz");
   const std::filesystem::path inputs[] = {arguments.positionals()[0]};
   writable_target(path, arguments.has("overwrite"), inputs, kOverwriteHint);
   return path;
 }
 
-int export_run(const Arguments& arguments) {
-  const std::filesystem::path path = target_of(arguments);
-  const bool csv = path.extension() == ".csv";
-  const auto parts = parse_export_parts(
-      arguments.text("what", csv ? "lifetimes,scores" : "lifetimes,scores,contests,tokens,metrics,output_error"));
-  const int index = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
-  const RunRecord run = open_trace(arguments.positionals()[0]).load(index);
+void export_study(const Arguments& arguments, const StudyTable& study, const std::filesystem::path& path) {
+  for (const char* option : {"run", "what"})
+    if (arguments.has(option)) usage_error(dashed(option), "given for a study", "a trace, or the option left out");
+  if (path.extension() == ".npz")
+    usage_error("-o", in_quotes(path.string()), "a name that ends in .csv or .nc for a study");
   const bool replace = arguments.has("overwrite");
-  csv ? export_csv(run, parts, path, replace) : export_npz(run, parts, path, replace);
-  if (arguments.has("json")) {
-    write_json_line(
-        nlohmann::ordered_json{{"file", path.string()}, {"run", index}, {"bytes", std::filesystem::file_size(path)}});
+  if (path.extension() == ".nc") return export_netcdf(study, path, replace);
+  write_file_atomic(path, study_csv(study), replace);
+}
+
+void export_run(const Arguments& arguments, const RunRecord& run, const std::filesystem::path& path) {
+  const bool csv = path.extension() == ".csv";
+  const auto parts = parse_export_parts(arguments.text(
+      "what", csv ? "lifetimes,scores,tokens" : "lifetimes,scores,contests,tokens,metrics,output_error"));
+  const auto write = csv ? export_csv : path.extension() == ".npz" ? export_npz : kToNetcdf;
+  write(run, parts, path, arguments.has("overwrite"));
+}
+
+int export_file(const Arguments& arguments) {
+  const std::filesystem::path path = target_of(arguments), source = arguments.positionals()[0];
+  const int index = static_cast<int>(arguments.integer("run", 0, 0, 1 << 30));
+  nlohmann::ordered_json done = {{"file", path.string()}};
+  if (const auto study = study_of(source)) {
+    export_study(arguments, *study, path);
+    done["points"] = study->n_points();
+  } else {
+    export_run(arguments, open_trace(source).load(index), path);
+    done["run"] = index;
   }
+  done["bytes"] = std::filesystem::file_size(path);
+  if (arguments.has("json")) write_json_line(done);
   return 0;
 }
 
@@ -50,17 +85,18 @@ int export_run(const Arguments& arguments) {
 
 extern const CommandSpec export_command = {
     "export",
-    "TRACE -o FILE.csv|FILE.npz [--run N] [--what NAME,...]",
-    "write a run as CSV or as NumPy arrays",
+    "TRACE|STUDY -o FILE.csv|FILE.nc|FILE.npz [--run N] [--what NAME,...]",
+    "write a run or a study as CSV, netCDF or NumPy arrays",
     "CSV is in long form, its first line names the columns: "
-    "layer,kv_head,token,evict_at,score,future_mass,eviction_verdict; cells without a value are empty. NPZ has one "
-    "array each, series as [layer, kv_head, token]. evict_at is the first query position that no longer sees the "
-    "token: 2147483647 never, 2147483646 still in the window when the run ended.",
+    "layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict; cells without a value are empty. NC opens with "
+    "xarray.open_dataset, what the run is stands in its attributes. NPZ has one array each, series as [layer, kv_head, "
+    "token]. evict_at is the first query position that no longer sees the token: 2147483647 never, 2147483646 still in "
+    "the window when the run ended. docs/data.md has recipes.",
     "  kvscope export a.h5 -o a.csv\n"
     "  kvscope export a.h5 -o contests.csv --what contests\n"
-    "  kvscope export a.h5 -o a.npz && python3 -c 'import numpy; print(*numpy.load(\"a.npz\"))'",
+    "  kvscope export a.h5 -o a.nc && python3 -c 'import xarray; print(xarray.open_dataset(\"a.nc\"))'",
     {1, 1},
     kOptions,
-    export_run};
+    export_file};
 
 }  // namespace kvscope::app

@@ -4,7 +4,9 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
+#include "app/cli/study_source.h"
 #include "app/process/trace_open.h"
+#include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"
@@ -22,10 +24,11 @@ constexpr OptionSpec kOptions[] = {
     {"kv-head", "N", "of a timeline"},
     {"q", "N", "query position; -1 is the last"},
     {"run", "N", "which run of each trace; -1: all (map) or the first"},
+    {"set", "KEY=VALUE", "any other key of the recipe, e.g. y=accuracy or 'where=[\"item=needle\"]'", true},
     {"width-mm", "X", "instead of the venue's width"},
     {"dpi", "N", "of a PNG (300)"},
     {"overwrite", "", "replace files of these names"},
-    {"no-data", "", "do not write .csv, .npz and the recipe beside it"},
+    {"no-data", "", "do not write .csv, .npz, .json and .tex beside it"},
     {"list", "", "list the presets"},
     {"json", "", "the written files, as one object"},
 };
@@ -38,18 +41,28 @@ void list_presets() {
   std::fputs(format_table(rows).c_str(), stdout);
 }
 
+// KEY=VALUE: as JSON where it is a number, a list, true or false, else as text.
+void set_key(nlohmann::json& recipe, const std::string& pair) {
+  const std::size_t at = pair.find('=');
+  if (at == 0 || at == std::string::npos)
+    usage_error("kvscope figure", "--set \"" + pair + "\"", "KEY=VALUE", "kvscope figure --list names the presets");
+  const std::string text = pair.substr(at + 1);
+  nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  recipe[pair.substr(0, at)] = value.is_discarded() ? nlohmann::json(text) : value;
+}
+
 // The recipe as JSON (a preset or a file), with the options of the command line over it: one parser checks all of it.
-nlohmann::json recipe_json(const Arguments& arguments, std::vector<std::string>& traces) {
+nlohmann::json recipe_json(const Arguments& arguments, std::vector<std::string>& files) {
   nlohmann::json recipe = nlohmann::json::object();
-  traces = arguments.positionals();
+  files = arguments.positionals();
   if (arguments.has("preset")) {
     recipe["preset"] = arguments.text("preset");
   } else {
-    if (traces.empty() || !traces[0].ends_with(".json"))
-      usage_error("kvscope figure", "neither a recipe nor a preset", "RECIPE.json or --preset NAME TRACE...",
+    if (files.empty() || !files[0].ends_with(".json"))
+      usage_error("kvscope figure", "neither a recipe nor a preset", "RECIPE.json or --preset NAME FILE...",
                   "kvscope figure --list names the presets");
-    recipe = read_json(traces[0]);
-    traces.erase(traces.begin());
+    recipe = read_json(files[0]);
+    files.erase(files.begin());
   }
   const auto set_text = [&](const char* option, const char* key) {
     if (arguments.has(option)) recipe[key] = arguments.text(option);
@@ -62,21 +75,60 @@ nlohmann::json recipe_json(const Arguments& arguments, std::vector<std::string>&
       set_integer("run", "run", -1);
   if (arguments.has("width-mm")) recipe["width_mm"] = arguments.real("width-mm", 0, 10, 2000);
   if (arguments.has("dpi")) recipe["dpi"] = arguments.real("dpi", 300, 30, 2400);
+  for (const std::string& pair : arguments.texts("set")) set_key(recipe, pair);
   return recipe;
 }
 
-std::vector<RunRecord> runs_of(const views::FigureRecipe& recipe) {
+bool takes_all_runs(const views::FigureRecipe& recipe) {
+  return recipe.run < 0 && (std::holds_alternative<views::LayerHeadMapOptions>(recipe.options) ||
+                            std::holds_alternative<views::MetricByLayerOptions>(recipe.options) ||
+                            std::holds_alternative<views::MapPanelsOptions>(recipe.options));
+}
+
+// Two traces of several runs each are A and B, unless the recipe says how many are A.
+void count_runs_of_a(views::FigureRecipe& recipe, std::size_t n_first, bool said) {
+  auto* maps = std::get_if<views::MapPanelsOptions>(&recipe.options);
+  if (maps != nullptr && !said && recipe.traces.size() == 2) maps->runs_a = static_cast<int>(n_first);
+}
+
+std::vector<RunRecord> runs_of(views::FigureRecipe& recipe, bool says_runs_a) {
   std::vector<RunRecord> runs;
-  const bool all = recipe.run < 0 && (std::holds_alternative<views::LayerHeadMapOptions>(recipe.options) ||
-                                      std::holds_alternative<views::MetricByLayerOptions>(recipe.options));
-  for (const std::string& path : recipe.traces) {
+  const bool all = takes_all_runs(recipe);
+  for (std::size_t file = 0; file < recipe.traces.size(); ++file) {
     const int first = recipe.run < 0 ? 0 : recipe.run;
-    TraceReader trace = open_trace(path);
+    TraceReader trace = open_trace(recipe.traces[file]);
     const int n = all ? trace.info().n_runs : first + 1;
     for (int i = first; i < n; ++i) runs.push_back(trace.load(i));
+    if (all) leave_out_empty(runs);
+    if (file == 0) count_runs_of_a(recipe, runs.size(), says_runs_a);
   }
-  if (all) leave_out_empty(runs);
   return runs;
+}
+
+/// What the figure refuses of its columns is said of their file.
+views::BuiltFigure of_studies(const views::FigureRecipe& recipe) {
+  const StudyTable study = read_studies(recipe.studies);
+  try {
+    return views::build_figure(recipe, study);
+  } catch (const Error& error) {
+    Error::Parts parts = error.parts();
+    if (parts.file.empty()) parts.file = recipe.studies[0];
+    throw Error(std::move(parts));
+  }
+}
+
+/// From the files of the recipe, or `files` where the command line names some.
+views::BuiltFigure build(views::FigureRecipe& recipe, const std::vector<std::string>& files, bool says_runs_a) {
+  std::vector<std::string>& sources = recipe.reads_study() ? recipe.studies : recipe.traces;
+  if (!files.empty()) sources = files;
+  if (sources.empty() && recipe.reads_study())
+    usage_error("kvscope figure", "no study",
+                "a study of sweep or hybrid, or a .csv or .jsonl, after the recipe or preset",
+                "docs/gallery.md has the commands of each preset");
+  if (sources.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
+  if (recipe.reads_study()) return of_studies(recipe);
+  const std::vector<RunRecord> runs = runs_of(recipe, says_runs_a);
+  return views::build_figure(recipe, run_pointers(runs));
 }
 
 int figure(const Arguments& arguments) {
@@ -85,24 +137,22 @@ int figure(const Arguments& arguments) {
     return 0;
   }
   if (!arguments.has("o")) usage_error("kvscope figure", "no -o FILE", "a .pdf, .svg or .png to write");
-  std::vector<std::string> traces;
-  const nlohmann::json json = recipe_json(arguments, traces);
+  std::vector<std::string> files;
+  const nlohmann::json json = recipe_json(arguments, files);
   views::FigureRecipe recipe =
       views::parse_recipe(json, arguments.has("preset") ? "--preset" : arguments.positionals()[0]);
-  if (!traces.empty()) recipe.traces = traces;
-  if (recipe.traces.empty()) usage_error("kvscope figure", "no trace", "TRACE after the recipe or preset");
-  const std::vector<RunRecord> runs = runs_of(recipe);
-  const views::BuiltFigure built = views::build_figure(recipe, run_pointers(runs));
+  const views::BuiltFigure built = build(recipe, files, json.contains("runs_a"));
   const bool data = !arguments.has("no-data");
   std::vector<std::filesystem::path> inputs(recipe.traces.begin(), recipe.traces.end());
+  inputs.insert(inputs.end(), recipe.studies.begin(), recipe.studies.end());
   if (!arguments.has("preset")) inputs.emplace_back(arguments.positionals()[0]);
   const auto written = views::export_figure(
       built, recipe, arguments.text("o"),
       {.data = data, .recipe = data, .replace = arguments.has("overwrite"), .inputs = inputs, .hint = kOverwriteHint});
   if (arguments.has("json")) {
-    nlohmann::ordered_json files = nlohmann::ordered_json::array();
-    for (const auto& path : written) files.push_back(path.string());
-    write_json_line(nlohmann::ordered_json{{"figure", views::figure_name(recipe.options)}, {"files", files}});
+    nlohmann::ordered_json names = nlohmann::ordered_json::array();
+    for (const auto& path : written) names.push_back(path.string());
+    write_json_line(nlohmann::ordered_json{{"figure", views::figure_name(recipe.options)}, {"files", names}});
   } else {
     for (const auto& path : written) std::printf("%s\n", path.c_str());
   }
@@ -113,11 +163,13 @@ int figure(const Arguments& arguments) {
 
 extern const CommandSpec figure_command = {
     "figure",
-    "RECIPE.json [TRACE...] -o FILE | --preset NAME TRACE... -o FILE",
+    "RECIPE.json [FILE...] -o FIGURE | --preset NAME FILE... -o FIGURE",
     "a figure for a paper: PDF, SVG or PNG",
-    "The same figure model that the window draws. Beside FILE stand its numbers (.csv, "
-    ".npz) and its recipe (.json), which makes the same bytes again.",
-    "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full",
+    "The same figure model that the window draws, of traces or of a study: what sweep and hybrid write, "
+    "or .csv and .jsonl of eval, bench and train. Beside FIGURE stand its numbers (.csv, .npz), its "
+    "recipe (.json), which makes the same bytes again, and the lines for LaTeX (.tex).",
+    "  kvscope figure --preset kvpop-fig6 a.h5 -o fig6.pdf --venue icml:full\n"
+    "  kvscope figure --preset spkv-fig3 sweep.h5 -o pareto.pdf --set 'where=[\"item=text\"]'",
     {0, 1000},
     kOptions,
     figure};

@@ -1,4 +1,5 @@
-// kvscope heads: which heads stay global in a hybrid, by one of SP-KV's strategies; exported for others to load.
+// kvscope heads: which heads stay global in a hybrid, by one of SP-KV's strategies or by a head file; exported for others
+// to load.
 
 #include <algorithm>
 #include <cctype>
@@ -6,8 +7,12 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
+#include "app/process/models.h"
 #include "app/process/trace_open.h"
 #include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/files/gate/head_formats.h"
+#include "engine/core/files/weights/model_config.h"
+#include "engine/core/study/head_values.h"
 
 namespace kvscope::app {
 namespace {
@@ -17,20 +22,23 @@ constexpr OptionSpec kOptions[] = {
     {"share", "X", "of c and d: share of the heads that stay global, 0 to 1 (0.25)"},
     {"count", "N", "of c and d, instead of --share: how many"},
     {"seed", "N", "of c: what the heads are drawn with (0)"},
-    {"sinks", "N", "written into the export: first tokens that a local head keeps (the runs')"},
-    {"window", "N", "written into the export: newest tokens that a local head keeps (the runs')"},
-    {"export", "FORMAT:PATH", "duo:FOLDER writes DuoAttention's full_attention_heads.tsv and config.json"},
+    {"import", "FORMAT:PATH",
+     "instead of traces: heads or scores from duo:, json:, headkv:, hf:, block:, kvzip:, rlkv:; MODEL says the shape"},
+    {"export", "FORMAT:PATH", "duo:FOLDER, json:FILE, headkv:FILE, hf:FILE or block:FILE; may be given more than once",
+     true},
+    {"sinks", "N", "written into the export: first tokens that a local head keeps (the runs', or the file's)"},
+    {"window", "N", "written into the export: newest tokens that a local head keeps (the same)"},
     {"overwrite", "", "replace files of those names"},
     {"json", "", "one object: strategy, share, heads, coverage, full [layers][kv_heads], warnings"},
 };
 
 constexpr std::int64_t kMostHeads = 1 << 24, kMostTokens = 1 << 24;
 
-std::string export_folder(const Arguments& arguments) {
-  const std::string target = arguments.text("export");
-  if (target.empty()) return "";
-  if (!target.starts_with("duo:") || target.size() == 4) usage_error("--export", "'" + target + "'", "duo:FOLDER");
-  return target.substr(4);
+std::vector<HeadTarget> export_targets(const Arguments& arguments) {
+  std::vector<HeadTarget> targets;
+  for (const std::string& text : arguments.texts("export"))
+    targets.push_back(parse_head_target(text, "--export", true));
+  return targets;
 }
 
 /// Thousands of runs are held at once: lifetimes and policies of them, and nothing else.
@@ -82,7 +90,7 @@ HeadQuestion question_of(const Arguments& arguments) {
   return question;
 }
 
-void print_selection(const HeadSelection& selection) {
+void print_selection(const HeadSelection& selection, bool of_runs) {
   for (int layer = 0; layer < selection.n_layers; ++layer) {
     std::printf("layer %2d  ", layer);
     for (int head = 0; head < selection.n_kv_heads; ++head) {
@@ -91,11 +99,16 @@ void print_selection(const HeadSelection& selection) {
     }
     std::fputc('\n', stdout);
   }
-  const std::string rule = selection.rule == "run" ? "the heads of the runs' own policy" : "strategy " + selection.rule;
-  std::printf("%s: %s\n", rule.c_str(), describe(selection).c_str());
+  const std::string rule = selection.rule == "run"    ? "the heads of the runs' own policy"
+                           : selection.rule == "file" ? "the heads of the file"
+                                                      : "strategy " + selection.rule;
+  std::string text = describe(selection);
+  if (!of_runs) text.resize(text.rfind(", "));  // no run has anything to cover
+  std::printf("%s: %s\n", rule.c_str(), text.c_str());
 }
 
-nlohmann::ordered_json selection_json(const HeadSelection& selection, std::size_t n_runs) {
+nlohmann::ordered_json selection_json(const HeadSelection& selection, int n_runs,
+                                      const std::vector<std::string>& warnings) {
   nlohmann::ordered_json full = nlohmann::ordered_json::array();
   for (int layer = 0; layer < selection.n_layers; ++layer) {
     const auto row = selection.full.begin() + static_cast<std::ptrdiff_t>(layer) * selection.n_kv_heads;
@@ -108,27 +121,82 @@ nlohmann::ordered_json selection_json(const HeadSelection& selection, std::size_
           {"heads", selection.n_heads()},
           {"coverage", number_or_null(selection.coverage)},
           {"full", full},
-          {"warnings", warnings_of(selection)}};
+          {"warnings", warnings}};
+}
+
+HeadOrigin origin_of(const std::vector<const RunRecord*>& runs) {
+  HeadOrigin origin{.model = runs[0]->model.name,
+                    .weights_hash = runs[0]->model.weights_hash,
+                    .signal = "density",
+                    .n_runs = static_cast<int>(runs.size())};
+  for (const RunRecord* run : runs) {
+    const std::string policy = run->policy.to_string();
+    if (std::find(origin.policies.begin(), origin.policies.end(), policy) == origin.policies.end())
+      origin.policies.push_back(policy);
+  }
+  HeadDensities densities = head_densities(runs);
+  origin.value = std::move(densities.mean);
+  origin.spread = std::move(densities.deviation);
+  return origin;
+}
+
+struct Chosen {
+  HeadChoice choice;
+  std::vector<std::filesystem::path> inputs;  // that no export may replace
+};
+
+Chosen choose_from_runs(const Arguments& arguments, const HeadQuestion& question, bool to_export) {
+  Chosen chosen{.inputs = {arguments.positionals().begin(), arguments.positionals().end()}};
+  const std::vector<RunRecord> runs = all_runs(arguments.positionals());
+  const std::vector<const RunRecord*> pointers = run_pointers(runs);
+  const ModelInfo& model = runs[0].model;
+  chosen.choice.selection = choose_heads(pointers, question);
+  chosen.choice.group_size = model.n_kv_heads > 0 ? model.n_heads / model.n_kv_heads : 0;
+  chosen.choice.origin.n_runs = static_cast<int>(runs.size());
+  if (!to_export) return chosen;
+  chosen.choice.origin = origin_of(pointers);
+  chosen.choice.sizes =
+      local_sizes(pointers, whole(arguments, "sinks", 0, kMostTokens), whole(arguments, "window", 1, kMostTokens));
+  return chosen;
+}
+
+Chosen choose_from_file(const Arguments& arguments, const HeadQuestion& question, bool to_export) {
+  const HeadTarget source = parse_head_target(arguments.text("import"), "--import", false);
+  if (arguments.positionals().size() != 1)
+    usage_error("--import", std::to_string(arguments.positionals().size()) + " arguments beside it", "MODEL alone");
+  const ModelConfig model = ModelConfig::load(model_folder(arguments.positionals()[0]));
+  const HeadFile file =
+      import_heads(source, {.n_layers = model.n_layers, .n_kv_heads = model.n_kv_heads, .n_heads = model.n_heads});
+  Chosen chosen{.inputs = file.files};
+  chosen.choice = {.selection = chosen_heads(file, question), .origin = file.origin, .group_size = file.group_size};
+  if (!to_export) return chosen;
+  const auto size = [&](const char* name, const std::optional<int>& said, int least) {
+    const auto given = whole(arguments, name, least, kMostTokens);
+    if (!given && !said) usage_error(dashed(name), "not given", "tokens: " + arguments.text("import") + " says none");
+    return given ? *given : *said;
+  };
+  chosen.choice.sizes = {size("sinks", file.n_sink, 0), size("window", file.window, 1)};
+  return chosen;
 }
 
 int heads(const Arguments& arguments) {
   const HeadQuestion question = question_of(arguments);
-  const std::string folder = export_folder(arguments);
-  const auto sinks = whole(arguments, "sinks", 0, kMostTokens), window = whole(arguments, "window", 1, kMostTokens);
-  if (folder.empty() && (sinks || window)) usage_error(sinks ? "--sinks" : "--window", "no --export", "--export");
-  const std::vector<RunRecord> runs = all_runs(arguments.positionals());
-  const std::vector<const RunRecord*> pointers = run_pointers(runs);
-  const HeadSelection selection = choose_heads(pointers, question);
-  if (!folder.empty()) {
-    const LocalSizes sizes = local_sizes(pointers, sinks, window);
-    export_duo(selection, sizes.n_sink, sizes.window, folder, arguments.has("overwrite"));
-  }
+  const std::vector<HeadTarget> targets = export_targets(arguments);
+  for (const char* size : {"sinks", "window"})
+    if (targets.empty() && arguments.has(size)) usage_error(dashed(size), "no --export", "--export");
+  const bool of_runs = !arguments.has("import");
+  const Chosen chosen = of_runs ? choose_from_runs(arguments, question, !targets.empty())
+                                : choose_from_file(arguments, question, !targets.empty());
+  const HeadSelection& selection = chosen.choice.selection;
+  std::vector<std::string> warnings = of_runs ? warnings_of(selection) : warnings_of(selection, "have the same value");
+  for (std::string& loss : export_heads(targets, chosen.choice, arguments.has("overwrite"), chosen.inputs))
+    warnings.push_back(std::move(loss));
   if (arguments.has("json")) {
-    write_json_line(selection_json(selection, runs.size()));
+    write_json_line(selection_json(selection, chosen.choice.origin.n_runs, warnings));
   } else {
-    print_selection(selection);
+    print_selection(selection, of_runs);
   }
-  for (const std::string& warning : warnings_of(selection)) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   return 0;
 }
 
@@ -136,14 +204,15 @@ int heads(const Arguments& arguments) {
 
 extern const CommandSpec heads_command = {
     "heads",
-    "TRACE... [--strategy a|b|c|d] [--share X | --count N] [--export duo:FOLDER]",
+    "TRACE... | --import FORMAT:PATH MODEL [--strategy a|b|c|d] [--count N] [--export FORMAT:PATH]...",
     "choose the heads that stay global in a hybrid, and export them",
     "Density and coverage count long-range entries (outside the window; sinks that lie outside it count) at the last "
-    "query, over all runs of all traces. d takes the densest heads, a and b whole layers, c draws. Where all heads keep "
-    "equally many, as under a fixed budget, d is refused; heads that tie at the cut are named. The folder that duo: "
-    "writes loads in DuoAttention and kvpress, and here: --gate FOLDER with --policy duo or hybrid:heads=d runs the "
-    "same heads, sinks and window.",
-    "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads",
+    "query, over all runs of all traces. d takes the densest heads, or those of greatest value in a file, a and b whole "
+    "layers, c draws. Where all heads keep equally many, as under a fixed budget, d is refused; heads that tie at the cut "
+    "are named. docs/heads.md says who reads which format and what each loses. A duo: folder or json: file runs here too: "
+    "--gate PATH with --policy duo or hybrid:heads=d has the same heads, sinks and window.",
+    "  kvscope heads traces.h5 --strategy d --count 6 --export duo:selected-heads\n"
+    "  kvscope heads --import rlkv:weights MODEL --share 0.3 --sinks 4 --window 64 --export duo:heads",
     {1, 1000},
     kOptions,
     heads};

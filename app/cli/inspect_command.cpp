@@ -1,4 +1,4 @@
-// kvscope inspect: what a model, a gate, a weights file or a trace is.
+// kvscope inspect: what a model, a gate, a weights file, a trace or a study is.
 
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +19,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/trace/run_versions.h"
+#include "engine/core/trace/study_file.h"
 
 namespace kvscope::app {
 namespace {
@@ -165,6 +166,40 @@ ordered_json inspect_trace_file(const fs::path& path) {
   return result;
 }
 
+ordered_json inspect_study(const StudyTable& study) {
+  ordered_json columns = ordered_json::object(), arrays = ordered_json::object();
+  for (const StudyColumn& column : study.columns) {
+    columns[column.name] = column.meaning + (column.units.empty() ? "" : " (" + column.units + ")");
+  }
+  for (const StudyArray& array : study.arrays) {
+    arrays[array.name] = {{"axes", array.axes}, {"shape", array.shape}, {"meaning", array.meaning}};
+  }
+  return {{"kind", "study"},
+          {"study", study.kind},
+          {"points", study.n_points()},
+          {"columns", columns},
+          {"arrays", arrays},
+          {"request", ordered_json::parse(study.request)},
+          {"facts", ordered_json::parse(study.facts)}};
+}
+
+/// A trace or a study. What is neither is told as a trace that it should have been; so is what crashed both readers.
+ordered_json inspect_hdf5(const fs::path& path) {
+  try {
+    return inspect_trace_file(path);
+  } catch (const Error& of_trace) {
+    if (of_trace.code() != ExitCode::bad_input) throw;
+    std::optional<StudyTable> study;
+    try {
+      study = read_study_if_one("/proc/self/exe", path);
+    } catch (const Error& of_study) {
+      if (!of_study.parts().where.empty()) throw;  // a study, but a damaged one
+    }
+    if (!study) throw of_trace;
+    return inspect_study(*study);
+  }
+}
+
 int inspect(const Arguments& arguments) {
   fs::path path = arguments.positionals()[0];
   std::error_code error;
@@ -187,7 +222,7 @@ int inspect(const Arguments& arguments) {
   } else if (path.extension() == ".json") {
     result = {{"kind", "json"}, {"content", ordered_json::parse(read_json(path).dump())}};
   } else {
-    result = inspect_trace_file(path);
+    result = inspect_hdf5(path);
   }
   if (arguments.has("json")) {
     write_json_line(result);
@@ -202,9 +237,9 @@ int inspect(const Arguments& arguments) {
 extern const CommandSpec inspect_command = {
     "inspect",
     "PATH [--json]",
-    "what a model, a gate, a weights file or a trace is",
-    "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file or a "
-    "trace. Of models it reads headers, not weights.",
+    "what a model, a gate, a weights file, a trace or a study is",
+    "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file, a "
+    "trace or a study (docs/studies.md). Of models it reads headers, not weights.",
     "  kvscope inspect samples/models/kvscope-tiny",
     {1, 1},
     kOptions,

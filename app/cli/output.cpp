@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -16,7 +17,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr int kUnknown = -1;
-int g_stdout_error = 0;  // errno
+std::atomic<int> g_stdout_error = 0;  // errno; a sweep's engines are heard in several threads
 
 template <typename Json>
 void write(const Json& value) {

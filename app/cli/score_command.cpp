@@ -8,6 +8,7 @@
 #include "app/cli/arguments.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/cli/score_attention.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/output_error.h"
@@ -24,6 +25,7 @@ constexpr OptionSpec kOptions[] = {
     kChunkOption,
     kOracleOption,
     kOutputErrorOption,
+    {"attention", "LAYER:TOKEN,...", "also what every query of a full cache gives to these tokens (one more pass)"},
     {"no-dense", "", "do not read the text a second time, under full, for the difference"},
     kGateOption,
     kDeviceOption,
@@ -33,7 +35,7 @@ constexpr OptionSpec kOptions[] = {
     {"json", "",
      "one object: ids, logprobs (natural, the first is null), nll (mean, nats per token), perplexity, tokens, density "
      "(mean over the heads), dense (whether no query missed a token), dense_nll, difference, chunk, policy; of a "
-     "density: thresholds; if asked for: oracle, recall, chance, mass_recall, output_error"},
+     "density: thresholds; if asked for: oracle, recall, chance, mass_recall, output_error, attention"},
 };
 
 // Nothing if it was cancelled.
@@ -68,7 +70,7 @@ void print_quality(const ScoreQuality& quality, const ScoreRequest& request) {
 }
 
 void print_table(const std::string& model, const ScoreFacts& facts, std::optional<double> dense_nll,
-                 const ScoreRequest& request) {
+                 const ScoreRequest& request, const std::optional<TokenAttention>& attention) {
   const std::optional<Tokenizer> tokenizer = tokenizer_of(model);
   std::vector<std::vector<std::string>> rows = {{"position", "id", "logprob", "piece"}};
   for (std::size_t i = 0; i < facts.ids.size(); ++i) {
@@ -85,9 +87,11 @@ void print_table(const std::string& model, const ScoreFacts& facts, std::optiona
   if (dense_nll) std::printf("dense %.6f, difference %+.6f\n", *dense_nll, facts.nll - *dense_nll);
   std::printf("%s\npolicy %s\n", how(facts).c_str(), facts.policy.to_string().c_str());
   if (!facts.thresholds.empty()) std::printf("%s\n", describe_density(facts.policy, facts.thresholds).c_str());
+  if (attention) std::fputs(attention_table(*attention).c_str(), stdout);
 }
 
-void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const ScoreRequest& request) {
+void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const ScoreRequest& request,
+                const std::optional<TokenAttention>& attention) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const float value : facts.logprobs) list.push_back(number_or_null(value));
   nlohmann::ordered_json result = {{"ids", facts.ids},
@@ -111,6 +115,7 @@ void write_json(const ScoreFacts& facts, std::optional<double> dense_nll, const 
     result["dense_nll"] = number_or_null(*dense_nll);
     result["difference"] = number_or_null(facts.nll - *dense_nll);
   }
+  if (attention) result["attention"] = attention_json(*attention);
   write_json_line(result);
 }
 
@@ -123,6 +128,8 @@ int score(const Arguments& arguments) {
   if (arguments.has("oracle")) request.oracle = OracleSpec::parse(arguments.text("oracle"));
   request.output_error = arguments.has("output-error");
   if (request.output_error) check_measurable(request.policy);
+  std::optional<TokenAttentionRequest> looked_at;
+  if (arguments.has("attention")) looked_at = attention_request(arguments.text("attention"));
   EngineJob job(arguments);
   job.load(model_path, std::array{request.policy});
   const std::optional<ScoreFacts> facts = read_text(job, request);
@@ -140,10 +147,18 @@ int score(const Arguments& arguments) {
       dense_nll = dense->nll;
     }
   }
+  std::optional<TokenAttention> attention;
+  if (looked_at) {
+    looked_at->ids = facts->ids;
+    const auto done = job.call(*looked_at);
+    job.progress().clear();
+    if (protocol::was_cancelled(done)) return static_cast<int>(ExitCode::cancelled);
+    attention = protocol::token_attention_from_event(done);
+  }
   if (arguments.has("json")) {
-    write_json(*facts, dense_nll, request);
+    write_json(*facts, dense_nll, request, attention);
   } else {
-    print_table(model_path, *facts, dense_nll, request);
+    print_table(model_path, *facts, dense_nll, request, attention);
   }
   return 0;
 }

@@ -1,9 +1,11 @@
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 
 #include "app/cli/arguments.h"
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
+#include "app/cli/output.h"
 #include "app/process/models.h"
 #include "app/window/app_window.h"
 #include "engine/core/support/error.h"
@@ -23,6 +25,12 @@ constexpr OptionSpec kOptions[] = {
     {"script", "FILE", "commands to run"},
     {"screenshot", "FILE.png", "a picture of the window"},
     {"exit", "", "leave after script and picture"},
+    {"bench-ui", "", "measure the window on made-up runs (or on TRACE) and leave"},
+    {"frames", "N", "of --bench-ui: frames of each part (600)"},
+    {"tokens", "N", "of --bench-ui: of the live run (131072)"},
+    {"trace-mb", "N", "of --bench-ui: write, open and look at a trace of about this size"},
+    {"idle", "SECONDS", "of --bench-ui: how long nobody touches the window (5)"},
+    {"json", "", "of --bench-ui: one object"},
 };
 
 constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kOptions, nullptr};
@@ -35,6 +43,26 @@ void parse_size(const std::string& text, int& width, int& height) {
                   std::from_chars(text.data() + x + 1, end, height).ptr == end;
   if (!ok || width < 320 || height < 240 || width > 16384 || height > 16384)
     usage_error("--size", "'" + text + "'", "WxH, such as 1600x1000");
+}
+
+int bench_ui(const Arguments& arguments, WindowOptions options) {
+  BenchUiOptions bench;
+  bench.frames = static_cast<int>(arguments.integer("frames", bench.frames, 1, 100000));
+  bench.tokens = static_cast<int>(arguments.integer("tokens", bench.tokens, 64, 1 << 22));
+  bench.trace_mb = static_cast<int>(arguments.integer("trace-mb", 0, 0, 16384));
+  bench.idle_seconds = arguments.real("idle", bench.idle_seconds, 0.1, 3600);
+  bench.trace = std::exchange(options.open, "");
+  if (!bench.trace.empty() && std::filesystem::is_directory(bench.trace))
+    usage_error("--bench-ui", "'" + bench.trace + "', a folder", "a trace, or nothing");
+  options.bench = true;
+  AppWindow window(options);
+  const nlohmann::json report = window.bench(bench);
+  if (arguments.has("json")) {
+    write_json_line(report);
+  } else {
+    std::fputs(bench_text(report).c_str(), stdout);
+  }
+  return 0;
 }
 
 }  // namespace
@@ -67,6 +95,10 @@ int window_main(const std::vector<std::string>& words) {
   options.script = arguments.text("script");
   options.screenshot = arguments.text("screenshot");
   options.exit = arguments.has("exit");
+  if (arguments.has("bench-ui")) return bench_ui(arguments, options);
+  for (const char* name : {"frames", "tokens", "trace-mb", "idle", "json"}) {
+    if (arguments.has(name)) usage_error(("--" + std::string(name)).c_str(), "no --bench-ui", "--bench-ui");
+  }
   AppWindow window(options);
   return window.run();
 }

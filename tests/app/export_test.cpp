@@ -48,7 +48,8 @@ TEST_CASE("export writes the run that was asked for, and says so") {
   CHECK(test::read_text(csv).starts_with("token,id,logprob,piece\n0," + std::to_string(run.ids[0]) + ","));
   check_error_line(kvscope_run({"export", trace, "-o", csv}), 2, "it exists");
   CHECK(kvscope_run({"export", trace, "-o", csv, "--overwrite"}).exit_code == 0);
-  CHECK(test::read_text(csv).starts_with("layer,kv_head,token,evict_at,score,future_mass,eviction_verdict\n0,0,0,"));
+  CHECK(
+      test::read_text(csv).starts_with("layer,kv_head,token,text,evict_at,score,future_mass,eviction_verdict\n0,0,0,"));
 }
 
 TEST_CASE("numpy.load() and h5py give the same arrays") {
@@ -88,7 +89,7 @@ TEST_CASE("export refuses bad usage and bad traces in one line, and writes nothi
   const TemporaryFolder folder;
   const std::string trace = two_runs(folder);
   check_error_line(kvscope_run({"export", trace}), 1, "-o: not given");
-  check_error_line(kvscope_run({"export", trace, "-o", "a.xlsx"}), 1, ".csv or .npz");
+  check_error_line(kvscope_run({"export", trace, "-o", "a.xlsx"}), 1, ".csv, .nc or .npz");
   const std::string out = (folder / "b.csv").string();
   check_error_line(kvscope_run({"export", trace, "-o", out, "--what", "tokens,metrics"}), 1, "one .csv");
   check_error_line(kvscope_run({"export", trace, "-o", out, "--what", "heads"}), 1, "lifetimes, scores, contests");

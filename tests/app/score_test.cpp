@@ -172,4 +172,46 @@ TEST_CASE("score measures recall and output error as a trace of the same reading
   CHECK_FALSE(plain.contains("output_error"));
 }
 
+TEST_CASE("score --attention gives each query's shares, which add up to one over all the tokens it sees", "[score]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const test::TemporaryFolder folder;
+  const std::filesystem::path model = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
+  std::ofstream(folder / "text.txt") << "The cache keeps what will be read.";
+  const json result = score(model, folder / "text.txt", {"--attention", "2:0,1,2,3", "--no-dense"});
+  const json& attention = result["attention"];
+  CHECK(attention["layer"] == 2);
+  REQUIRE(attention["tokens"].size() == 4);
+  const int n = static_cast<int>(result["ids"].size());
+  const int n_heads = static_cast<int>(attention["tokens"][0]["heads"].size());
+  REQUIRE(n > 4);
+  REQUIRE(n_heads > 1);
+  for (int head = 0; head < n_heads; ++head) {
+    for (int q = 0; q < 4; ++q) {  // the first four queries see no other tokens
+      double sum = 0;
+      for (int t = 0; t <= q; ++t) sum += attention["tokens"][t]["heads"][head][q - t].get<double>();
+      CHECK(sum == Approx(1).epsilon(1e-5));
+    }
+    CHECK(static_cast<int>(attention["tokens"][3]["heads"][head].size()) == n - 3);
+  }
+}
+
+TEST_CASE("score --attention: what is no layer and token is one line", "[score]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const auto refused = [](const char* spec) {
+    const test::Result result = test::kvscope_run({"score", KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny", "--text",
+                                                   "a b c", "--attention", spec, "--device", "cpu", "--quiet"});
+    CHECK(result.out.empty());
+    CHECK(result.exit_code == 1);
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    return result.err;
+  };
+  CHECK(refused("3").find("LAYER:TOKEN") != std::string::npos);
+  CHECK(refused("3:").find("LAYER:TOKEN") != std::string::npos);
+  CHECK(refused("3:1,x").find("LAYER:TOKEN") != std::string::npos);
+  CHECK(refused("3:1,1").find("each token once") != std::string::npos);
+  CHECK(refused("3:-1").find("LAYER:TOKEN") != std::string::npos);
+  CHECK(refused("99:1").find("layer: 99") != std::string::npos);
+  CHECK(refused("0:999").find("token: 999") != std::string::npos);
+}
+
 }  // namespace kvscope

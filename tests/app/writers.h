@@ -17,7 +17,7 @@ using Bytes = std::map<std::string, std::string>;  // of every file in a folder,
 Bytes files_of(const std::filesystem::path& folder);
 
 /// A command line, in a folder with p.jsonl, whole.h5 (its capture), s0.h5 and s1.h5 (the same in shards), partial.h5
-/// (the first runs of it) and old files of the names that --overwrite replaces.
+/// (the first runs of it), r.json (a recipe of a sweep) with its a.txt, and old files of the names that --overwrite replaces.
 struct Writer {
   const char* name;
   Words words;

@@ -1,0 +1,263 @@
+#include "app/cli/hybrid_engine.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/protocol/events.h"
+#include "engine/core/study/output_error.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kHybrid = "hybrid:heads=d";  // heads, sinks and window are the directory's
+constexpr int kSinks = 4, kWindow = 128;           // SP-KV Table 2, of local heads where no gate says others
+
+/// Of a gate's file, or of all in its folder, in the order of their names.
+std::string hash_of_gate(const fs::path& path) {
+  std::map<std::string, fs::path> files;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) files[path.filename().string()] = path;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (entry.is_regular_file(error)) files[entry.path().filename().string()] = entry.path();
+  Fnv1a hash;
+  for (const auto& [name, file] : files) {
+    std::ifstream in(file, std::ios::binary);
+    hash.add(name);
+    hash.add(std::string(std::istreambuf_iterator<char>(in), {}));
+  }
+  return path.filename().string() + " " + hash.hex();
+}
+
+std::string hash_of_pieces(const TextPieces& pieces) {
+  Fnv1a hash;
+  for (const auto& ids : pieces.ids)
+    for (const std::int32_t id : ids) hash.add_word(static_cast<std::uint32_t>(id));
+  return hash.hex();
+}
+
+std::string local_text(const CacheShape& cache) {
+  return "sinks=" + std::to_string(cache.n_sink) + ",window=" + std::to_string(cache.window);
+}
+
+HeadSelection selection_of(const HeadShape& shape, const GlobalHeads& heads) {
+  return {.n_layers = shape.n_layers,
+          .n_kv_heads = shape.n_kv_heads,
+          .full = std::vector<float>(heads.begin(), heads.end()),
+          .coverage = std::nan("")};
+}
+
+}  // namespace
+
+std::string text_of(const GlobalHeads& heads) {
+  std::string text;
+  for (const std::uint8_t head : heads) text += head != 0 ? '1' : '0';
+  return text;
+}
+
+HeadFolders::HeadFolders() {
+  std::string name = (fs::temp_directory_path() / "kvscope-heads-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr)
+    throw Error({.code = ExitCode::resource, .file = name, .found = "no temporary folder can be made"});
+  path_ = name;
+}
+
+HeadFolders::~HeadFolders() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+fs::path HeadFolders::next() {
+  std::error_code ignored;
+  fs::remove_all(path_ / std::to_string(n_), ignored);
+  return path_ / std::to_string(++n_);
+}
+
+HybridEngine::HybridEngine(const Arguments& arguments, const HybridPlan& plan, const TextPieces& pieces)
+    : plan_(plan),
+      pieces_(pieces),
+      device_(arguments.text("device", "auto")),
+      dtype_(arguments.text("dtype", "auto")),
+      job_(arguments) {
+  load_gates(plan.gates);
+  const HeadsOfModel heads{.n_layers = model_.n_layers, .n_kv_heads = model_.n_kv_heads};
+  cache_ = {.context = plan.context > 0 ? plan.context : model_.max_positions, .n_sink = kSinks, .window = kWindow};
+  if (plan.policy) {
+    policy_ = policy_on(*plan.policy, heads, gates_);
+    const RetentionGeometry geometry = policy_->geometry(plan.length);
+    cache_.n_sink = geometry.n_sink;
+    cache_.window = geometry.window;
+  }
+  cache_.n_sink = plan.n_sink.value_or(cache_.n_sink);
+  cache_.window = plan.window.value_or(cache_.window);
+  cache_.bytes_per_token = 2.0 * model_.head_dim * (model_.dtype == "float32" ? 4 : 2);
+  if (plan.length <= cache_.n_sink + cache_.window)
+    throw Error({.code = ExitCode::usage,
+                 .file = "--length",
+                 .found = std::to_string(plan.length),
+                 .expected = "more than sinks and window, " + std::to_string(cache_.n_sink + cache_.window),
+                 .hint = "nothing would leave a local head"});
+  if (plan.length > model_.max_positions)
+    throw Error({.code = ExitCode::usage,
+                 .file = "--length",
+                 .found = std::to_string(plan.length),
+                 .expected = "at most " + std::to_string(model_.max_positions) + ", the model's context"});
+  job_.show_engine_progress(false);
+}
+
+nlohmann::ordered_json HybridEngine::facts() const {
+  std::vector<std::string> gates;
+  for (const std::string& gate : plan_.gates) gates.push_back(hash_of_gate(gate));
+  return {{"model", model_.name},
+          {"weights_hash", model_.weights_hash},
+          {"dtype", model_.dtype},
+          {"device", model_.device},
+          {"gates", gates},
+          {"policy", policy_ ? policy_->to_string() : ""},
+          {"texts", pieces_.inputs},
+          {"pieces", pieces_.ids.size()},
+          {"pieces_hash", hash_of_pieces(pieces_)},
+          {"length", plan_.length},
+          {"chunk", plan_.chunk},
+          {"sinks", cache_.n_sink},
+          {"window", cache_.window}};
+}
+
+void HybridEngine::begin(HybridJournal& journal, int n_expected) {
+  journal_ = &journal;
+  n_expected_ = n_expected;
+  start_ = std::chrono::steady_clock::now();
+}
+
+double HybridEngine::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void HybridEngine::stop() const {
+  Error::Parts parts{.code = ExitCode::cancelled, .file = "hybrid", .found = "cancelled"};
+  if (journal_ != nullptr)
+    parts.hint = "what was measured is in " + plan_.journal + "; the same command goes on from there";
+  throw Error(std::move(parts));
+}
+
+// A load costs what reading the weights does (about 0.3 s of one core for SmolLM2-135M), as often as the heads change: callers go piece by piece
+// within one choice of heads.
+void HybridEngine::load_gates(const std::vector<std::string>& gates) {
+  loaded_.clear();
+  nlohmann::json done;
+  try {
+    done = job_.load_with(plan_.model, gates);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::cancelled) stop();  // which says where the rest is
+    throw;
+  }
+  job_.progress().clear();
+  model_ = protocol::model_from_event(done);
+  gates_ = protocol::gates_from_event(done);
+}
+
+void HybridEngine::load(const GlobalHeads& heads) {
+  if (loaded_ == text_of(heads)) return;
+  folder_ = folders_.next();
+  export_duo(selection_of(shape(), heads), cache_.n_sink, cache_.window, folder_, false);
+  std::vector<std::string> gates = plan_.gates;
+  gates.push_back(folder_.string());
+  load_gates(gates);
+  loaded_ = text_of(heads);
+}
+
+const HeadValues& HybridEngine::values(const std::string& key, int n_passes,
+                                       const std::function<HeadValues()>& measure) {
+  n_done_ += n_passes;
+  if (journal_ == nullptr) return unkept_ = measure();
+  return journal_->values(key, [&] {
+    job_.progress().update("hybrid", n_done_ - n_passes, std::max(n_expected_, n_done_), "passes");
+    n_measured_ += n_passes;
+    return measure();
+  });
+}
+
+double HybridEngine::score(const PolicySpec& policy, int piece) {
+  const auto done = job_.call(ScoreRequest{
+      .text = "", .ids = pieces_.ids[static_cast<std::size_t>(piece)], .policy = policy, .chunk = plan_.chunk});
+  if (protocol::was_cancelled(done)) stop();
+  return protocol::score_from_event(done).nll;
+}
+
+double HybridEngine::dense_nll(int piece) {
+  return values("dense#" + std::to_string(piece), 1,
+                [&] { return HeadValues{score(PolicySpec::parse("full"), piece)}; })[0];
+}
+
+double HybridEngine::gated_nll(int piece) {
+  return values("gated#" + std::to_string(piece), 1, [&] { return HeadValues{score(*plan_.policy, piece)}; })[0];
+}
+
+double HybridEngine::hybrid_nll(const GlobalHeads& heads, int piece) {
+  return values("heads " + text_of(heads) + "#" + std::to_string(piece), 1, [&] {
+    load(heads);
+    return HeadValues{score(PolicySpec::parse(kHybrid), piece)};
+  })[0];
+}
+
+/// The piece as it is read under the request's policy, as `score --chunk` reads it, with scores and masses.
+RunRecord HybridEngine::read(RunRequest request, int piece) {
+  request.prompt_ids = pieces_.ids[static_cast<std::size_t>(piece)];
+  request.max_tokens = 0;
+  request.chunk = plan_.chunk;
+  request.stop_at_eos = false;
+  RunRecord record;
+  job_.run(model_, request, record);
+  if (record.status != RunStatus::complete) stop();
+  return record;
+}
+
+HeadValues HybridEngine::density(int piece) {
+  return values("density#" + std::to_string(piece), 1,
+                [&] { return admitted_density(read({.policy = *plan_.policy, .oracle = false}, piece), *policy_); });
+}
+
+/// hybrid:heads=d in which a global head keeps what the policy's gate admits.
+std::string HybridEngine::policy_of_again() const {
+  std::string text = std::string(kHybrid) + ",on=threshold";
+  const bool by_density = policy_->has("density") && policy_->value("density") != kWordValue;
+  for (const char* name : {"threshold", "strict", "density", "density_over"}) {
+    const bool is_of_density = std::string_view(name).starts_with("density");
+    if (by_density == is_of_density && policy_->has(name))
+      text += "," + std::string(name) + "=" + number_text(policy_->value(name));
+  }
+  return text;
+}
+
+HeadValues HybridEngine::density_under(const GlobalHeads& heads, int piece) {
+  return values("again " + text_of(heads) + "#" + std::to_string(piece), 1, [&] {
+    load(heads);
+    return admitted_density(read({.policy = PolicySpec::parse(policy_of_again()), .oracle = false}, piece), *policy_);
+  });
+}
+
+HeadValues HybridEngine::oracle_mass_lost(int piece) {
+  return values("oracle#" + std::to_string(piece), 2, [&] {
+    return mass_lost_if_local(read({.policy = PolicySpec::parse("streaming:" + local_text(cache_)),
+                                    .oracle = true,
+                                    .oracle_spec = OracleSpec::parse(kMassOfLocal)},
+                                   piece));
+  });
+}
+
+HeadValues HybridEngine::output_error(int piece) {
+  return values("output-error#" + std::to_string(piece), 2, [&] {
+    const RunRecord record = read(
+        {.policy = PolicySpec::parse("streaming:" + local_text(cache_)), .oracle = false, .output_error = true}, piece);
+    const HeadMap map = output_error_map(record, record.queries() - 1).map;
+    return HeadValues(map.values.begin(), map.values.end());
+  });
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,262 @@
+#include "app/cli/hybrid_plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "app/cli/engine_job.h"
+#include "app/cli/output.h"
+#include "app/process/gates.h"
+#include "engine/core/policy/policy.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/file.h"
+#include "engine/core/support/hash.h"
+#include "engine/core/support/json_file.h"
+
+namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kMostText = std::size_t{1} << 30;
+constexpr std::int64_t kMostTokens = 1 << 24;
+constexpr std::string_view kSignals[] = {"density", "oracle", "output-error", "nll", "nll-alone"};  // by their numbers
+
+std::vector<std::string> list_of(const Arguments& arguments, std::string_view name, const std::string& fallback) {
+  const std::string text = arguments.text(name, fallback);
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+/// "0.3" or "30%".
+double share_of(const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const char* end = text.data() + text.size() - (percent ? 1 : 0);
+  double value = 0;
+  const auto read = std::from_chars(text.data(), end, value);
+  if (percent) value /= 100;
+  if (read.ec != std::errc() || read.ptr != end || !(value >= 0 && value <= 1))
+    usage_error("--shares", "'" + text + "'", "shares from 0 to 1, or 0% to 100%, separated by commas");
+  return value;
+}
+
+std::uint64_t seed_of(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || value > INT32_MAX)
+    usage_error("--seeds", "'" + text + "'", "whole numbers separated by commas");
+  return value;
+}
+
+void read_signal(const std::string& text, HybridPlan& plan) {
+  plan.signal_text = text;
+  if (text.starts_with("file:") && text.size() > 5) {
+    plan.signal = SignalKind::file;
+    plan.signal_folder = text.substr(5);
+    return;
+  }
+  const auto found = std::ranges::find(kSignals, text);
+  if (found == std::end(kSignals))
+    usage_error("--signal", "'" + text + "'", "density, oracle, output-error, nll, nll-alone or file:FOLDER");
+  plan.signal = static_cast<SignalKind>(found - std::begin(kSignals));
+}
+
+void read_strategies(const std::vector<std::string>& names, HybridPlan& plan) {
+  std::set<ChoiceRule> rules;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(kChoiceRules, name);
+    if (name != "greedy" && found == std::end(kChoiceRules))
+      usage_error("--strategies", "'" + name + "'", "a, b, c, d, capped, layers and greedy, separated by commas");
+    if (name == "greedy") {
+      plan.greedy = true;
+    } else {
+      rules.insert(static_cast<ChoiceRule>(found - std::begin(kChoiceRules)));
+    }
+  }
+  plan.rules.assign(rules.begin(), rules.end());
+  if (rules.empty() && !plan.greedy)
+    usage_error("--strategies", "none", "at least one of a, b, c, d, capped, layers, greedy");
+}
+
+/// Whether the heads of its runs keep as many tokens as they like, by a score.
+bool heads_may_differ(const PolicyInfo& info) { return info.needs_scorer && !info.has_budget; }
+
+/// The first policy of the list whose gate was given, or else is known.
+std::optional<PolicySpec> policy_with_gate(const Arguments& arguments, const std::string& model) {
+  std::vector<KnownGate> gates;
+  for (const std::string& text : arguments.texts("gate")) gates.push_back({text, gate_path(text, model), {}});
+  if (gates.empty()) gates = known_gates(model);
+  std::vector<std::string> kinds;
+  for (const KnownGate& gate : gates) {
+    const GateFacts facts = read_gate(gate, model);
+    if (facts.fits() && facts.adapter.empty()) kinds.push_back(facts.kind);
+  }
+  for (const PolicyInfo& info : policy_list()) {
+    if (!heads_may_differ(info) || info.gates.empty()) continue;
+    const PolicySpec spec = PolicySpec::parse(info.name);
+    if (std::ranges::any_of(kinds, [&](const std::string& kind) { return reads_gate(spec, kind); })) return spec;
+  }
+  return std::nullopt;
+}
+
+/// The policy's gate goes before all others: hybrid:on=threshold, under which a signal is measured again, reads the first that
+/// is loaded, which may be one that lies beside the model.
+void put_first(const PolicySpec& policy, HybridPlan& plan) {
+  std::vector<std::string> paths = plan.gates;
+  for (const KnownGate& gate : known_gates(plan.model)) paths.push_back(gate.path.string());
+  const auto its = std::ranges::find_if(paths, [&](const std::string& path) {
+    const GateFacts facts = read_gate({path, path, {}}, plan.model);
+    return reads_gate(policy, facts.kind) && facts.fits();
+  });
+  if (its == paths.end()) return;  // the engine says what it misses
+  const std::string path = *its;
+  std::erase(plan.gates, path);
+  plan.gates.insert(plan.gates.begin(), path);
+}
+
+void read_policy(const Arguments& arguments, HybridPlan& plan) {
+  if (arguments.has("policy")) {
+    plan.policy = PolicySpec::parse(arguments.text("policy"));
+    if (!heads_may_differ(policy_of(*plan.policy).info))
+      usage_error("--policy", plan.policy->to_string(),
+                  "a policy of a gate whose heads may keep different numbers of tokens",
+                  "kvscope gates MODEL lists the model's gates and their policies");
+  } else {
+    plan.policy = policy_with_gate(arguments, plan.model);
+  }
+  if (!plan.policy && plan.signal == SignalKind::density)
+    throw Error({.file = plan.model,
+                 .found = "no gate that tells heads apart goes with the model",
+                 .expected = "one beside it, or --gate PATH or NAME, for the signal density",
+                 .hint = "--signal oracle, output-error and nll need no gate"});
+  std::vector<PolicySpec> policies;
+  if (plan.policy) policies.push_back(*plan.policy);
+  plan.gates = gate_arguments(arguments, plan.model, policies);
+  if (plan.policy && !arguments.has("engine")) put_first(*plan.policy, plan);
+}
+
+void read_targets(const Arguments& arguments, HybridPlan& plan) {
+  plan.overwrite = arguments.has("overwrite");
+  plan.dry_run = arguments.has("dry-run");
+  plan.output = arguments.text("o");
+  if (plan.output.empty() && !plan.dry_run) usage_error("-o", "not given", "-o FILE.h5, or --dry-run");
+  plan.keep_journal = arguments.has("journal");
+  plan.journal = arguments.text("journal", plan.output + ".journal");
+  std::vector<std::filesystem::path> inputs(plan.texts.begin(), plan.texts.end());
+  if (!plan.dry_run) {
+    writable_target(plan.output, plan.overwrite, inputs, kOverwriteHint);
+    inputs.emplace_back(plan.output);
+    writable_target(plan.journal, true, inputs);
+  }
+  const std::string target = arguments.text("export");
+  plan.point = arguments.text("point");
+  if (target.empty() != plan.point.empty())
+    usage_error(target.empty() ? "--point" : "--export", "given alone", "--export duo:FOLDER with --point LABEL");
+  if (target.empty()) return;
+  if (!target.starts_with("duo:") || target.size() == 4) usage_error("--export", "'" + target + "'", "duo:FOLDER");
+  plan.export_folder = target.substr(4);
+  for (const char* name : {"full_attention_heads.tsv", "config.json", "study.json"}) {
+    const auto file = std::filesystem::path(plan.export_folder) / name;
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) writable_target(file, plan.overwrite, inputs, kOverwriteHint);
+  }
+}
+
+}  // namespace
+
+HybridPlan hybrid_plan(const Arguments& arguments) {
+  HybridPlan plan{.model = model_argument(arguments, arguments.positionals()[0]), .texts = arguments.texts("texts")};
+  if (plan.texts.empty()) usage_error("--texts", "not given", "--texts FILE");
+  const auto whole = [&](const char* name, std::int64_t fallback, std::int64_t min, std::int64_t max) {
+    return static_cast<int>(arguments.integer(name, fallback, min, max));
+  };
+  plan.pieces = whole("pieces", plan.pieces, 1, 100'000);
+  plan.length = whole("length", plan.length, 16, kMostTokens);
+  plan.chunk = whole("chunk", plan.chunk, 1, kMostTokens);
+  plan.context = whole("context", 0, 1, 1 << 30);
+  plan.cap = whole("cap", 0, 1, 1 << 16);
+  plan.questions = whole("questions", plan.questions, 1, 100'000);
+  plan.greedy_pieces =
+      std::min(whole("greedy-pieces", 1, 1, 100'000), plan.pieces * static_cast<int>(plan.texts.size()));
+  if (arguments.has("sinks")) plan.n_sink = whole("sinks", 0, 0, kMostTokens);
+  if (arguments.has("window")) plan.window = whole("window", 0, 1, kMostTokens);
+  if (arguments.has("bytes")) plan.most_bytes = arguments.real("bytes", 0, 0, 1e18);
+  plan.tasks = list_of(arguments, "tasks", "");
+  const std::string again = arguments.text("again", "on");
+  if (again != "on" && again != "off") usage_error("--again", "'" + again + "'", "on or off");
+  plan.again = again == "on";
+  read_signal(arguments.text("signal", "density"), plan);
+  read_strategies(list_of(arguments, "strategies", "a,b,c,d"), plan);
+  for (const std::string& text : list_of(arguments, "shares", "10%,20%,30%,40%,50%"))
+    plan.shares.push_back(share_of(text));
+  for (const std::string& text : list_of(arguments, "seeds", "0,1,2")) plan.seeds.push_back(seed_of(text));
+  if (plan.seeds.empty()) usage_error("--seeds", "none", "at least one, for strategy c");
+  read_targets(arguments, plan);
+  read_policy(arguments, plan);
+  return plan;
+}
+
+TextPieces cut_pieces(const HybridPlan& plan) {
+  const std::optional<Tokenizer> tokenizer = tokenizer_of(plan.model);
+  if (!tokenizer)
+    throw Error({.file = plan.model, .found = "no tokenizer can be read here", .expected = "a model on this machine"});
+  TextPieces result;
+  const std::vector<std::int32_t> before = tokenizer->encode_with_special("");
+  const auto n_own = static_cast<std::size_t>(plan.length) - std::min<std::size_t>(before.size(), 15);
+  for (const std::string& path : plan.texts) {
+    const std::string text = as_text(read_file(path, kMostText), path);
+    const std::vector<std::int32_t> tokens = tokenizer->encode_typed(text, false);
+    if (tokens.size() / n_own < static_cast<std::size_t>(plan.pieces))
+      throw Error({.code = ExitCode::usage,
+                   .file = path,
+                   .found = std::to_string(tokens.size()) + " tokens",
+                   .expected = std::to_string(plan.pieces) + " pieces of " + std::to_string(plan.length),
+                   .hint = "fewer --pieces, or a smaller --length"});
+    const std::size_t step = (tokens.size() - n_own) / static_cast<std::size_t>(std::max(1, plan.pieces - 1));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(plan.pieces); ++i) {
+      const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(step * i);
+      std::vector<std::int32_t> ids = before;
+      ids.insert(ids.end(), first, first + static_cast<std::ptrdiff_t>(n_own));
+      result.ids.push_back(std::move(ids));
+    }
+    result.inputs.push_back(std::filesystem::path(path).filename().string() + " " + hex_text(fnv1a64(text)));
+  }
+  return result;
+}
+
+std::vector<int> head_counts(const HybridPlan& plan, const HeadShape& shape, const CacheShape& cache) {
+  std::set<int> counts;
+  bool asks = plan.greedy;  // whether a rule of the plan takes a number
+  for (const ChoiceRule rule : plan.rules) {
+    const std::optional<int> own = own_count(rule, shape);
+    if (own) counts.insert(*own);
+    asks = asks || !own;
+  }
+  if (!asks) return {};
+  for (const double share : plan.shares) counts.insert(static_cast<int>(std::lround(share * shape.n_heads())));
+  if (plan.most_bytes) {
+    const int most = cache.most_global(*plan.most_bytes, shape.n_heads());
+    if (most < 0)
+      usage_error("--bytes", format_number(*plan.most_bytes, 9),
+                  "at least " + format_number(cache.bytes(0, shape.n_heads()), 9) + ", with every head local at " +
+                      std::to_string(cache.context) + " tokens");
+    counts.insert(most);
+  }
+  const bool is_capped = std::ranges::find(plan.rules, ChoiceRule::capped) != plan.rules.end();
+  if (is_capped)  // which throws for what has no room
+    choose_global(shape, HeadValues(static_cast<std::size_t>(shape.n_heads()), 0),
+                  {.rule = ChoiceRule::capped, .n_global = *counts.rbegin(), .cap = plan.cap});
+  const int most_greedy = greedy_count(shape.n_heads(), kGreedyRounds);
+  if (plan.greedy && *counts.rbegin() > most_greedy)
+    usage_error("--shares", std::to_string(*counts.rbegin()) + " heads for greedy",
+                "at most " + std::to_string(most_greedy) + " of " + std::to_string(shape.n_heads()) +
+                    ", ten rounds of a twentieth of the heads");
+  return {counts.begin(), counts.end()};
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,83 @@
+// kvscope figure over studies, as files and processes: what it writes, what it refuses, and that it makes the same again.
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "engine/core/trace/study_file.h"
+#include "tests/app/capture_support.h"
+
+using namespace kvscope;
+using namespace kvscope::test;
+
+namespace {
+
+StudyTable small_study() {
+  return {.kind = "sweep",
+          .request = "{}",
+          .facts = R"({"model":"small"})",
+          .columns = {
+              {.name = "policy", .units = "", .meaning = "", .is_text = true, .texts = {"full", "a:tau=1", "a:tau=2"}},
+              {.name = "density", .units = "", .meaning = "kept", .numbers = {1, 0.5, 0.25}},
+              {.name = "nll_difference", .units = "nats/token", .meaning = "", .numbers = {0, 0.1, 0.3}}}};
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("figure draws a study of HDF5, and the recipe beside it makes the same bytes again") {
+  const TemporaryFolder folder;
+  const std::string study = (folder / "s.h5").string(), figure = (folder / "f.pdf").string();
+  write_study(study, small_study(), false);
+  REQUIRE(kvscope_run({"figure", "--preset", "spkv-fig3", study, "-o", figure}).exit_code == 0);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"f.csv", "f.json", "f.npz", "f.pdf", "f.tex", "s.h5"});
+  CHECK(read_text(folder / "f.csv") ==
+        "panel,quantity,series,x,value,low,high,n,on_front,knee\n"
+        ",nll_difference,a,0.25,0.3,,,1,0,0\n,nll_difference,a,0.5,0.1,,,1,0,0\n"
+        ",nll_difference,dense,,0,,,1,0,0\n");
+  CHECK_THAT(read_text(folder / "f.tex"), Catch::Contains("{f}") && Catch::Contains("Model small."));
+  const std::string first = read_text(figure);
+  fs::remove(figure);
+  REQUIRE(kvscope_run({"figure", (folder / "f.json").string(), "-o", figure}).exit_code == 0);
+  CHECK(read_text(figure) == first);
+}
+
+TEST_CASE("figure draws tables of other commands one under another, and --set changes what it draws") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "one_loss.csv") << "step,loss_boundary\n1,2\n2,1\n";
+  std::ofstream(folder / "two.jsonl") << "{\"step\":1,\"loss_boundary\":3}\n";
+  const auto result = kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "one_loss.csv").string(),
+                                   (folder / "two.jsonl").string(), "-o", (folder / "f.svg").string(), "--set",
+                                   "log_y=true", "--set", "where=step<2"});
+  REQUIRE(result.exit_code == 0);
+  CHECK(read_text(folder / "f.csv") ==
+        "panel,quantity,series,x,value,low,high,n,on_front,knee\n"
+        ",loss_boundary,one,1,2,,,1,0,0\n,loss_boundary,two,1,3,,,1,0,0\n");
+  CHECK_THAT(read_text(folder / "f.json"), Catch::Contains("\"log_y\": true") && Catch::Contains("step<2"));
+}
+
+TEST_CASE("figure refuses what is no study, or has not its columns, in a line and writes nothing") {
+  const TemporaryFolder folder;
+  const std::string study = (folder / "s.h5").string();
+  write_study(study, small_study(), false);
+  std::ofstream(folder / "text.h5") << "no HDF5";
+  std::ofstream(folder / "empty.csv") << "";
+  const auto figure = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "figure");
+    words.insert(words.end(), {"-o", (folder / "f.pdf").string()});
+    return kvscope_run(words);
+  };
+  const std::vector<std::string> before = names_in(folder.path());
+  check_error_line(figure({"--preset", "wgkv-fig7", study}), 2, "s.h5: \"item\": the study has no column of this name");
+  check_error_line(figure({"--preset", "spkv-fig3", (folder / "text.h5").string()}), 2, "text.h5");
+  check_error_line(figure({"--preset", "spkv-fig3", (folder / "empty.csv").string()}), 2, "empty.csv: an empty table");
+  check_error_line(figure({"--preset", "spkv-fig3", (folder / "none.h5").string()}), 2, "none.h5");
+  check_error_line(figure({"--preset", "spkv-fig3"}), 1, "no study");
+  check_error_line(figure({"--preset", "spkv-fig3", study, "--set", "colour=red"}), 2, "colour");
+  check_error_line(figure({"--preset", "spkv-fig3", study, "--set", "x"}), 1, "KEY=VALUE");
+  CHECK(names_in(folder.path()) == before);
+}

@@ -1,0 +1,153 @@
+// What a sweep's recipe means, and what is no recipe.
+
+#include "app/cli/sweep_plan.h"
+
+#include <fstream>
+
+#include "tests/app/sweep_support.h"
+#include "tests/support/expect_error.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+using test::json;
+using test::TemporaryFolder;
+using test::write_recipe;
+
+namespace {
+
+json small_recipe() {
+  return {{"model", test::sample_model().string()}, {"texts", {"a.txt"}}, {"policies", {"h2o:keep=50%,window=4"}}};
+}
+
+std::vector<std::string> policies_of(const SweepPlan& plan) {
+  std::vector<std::string> texts;
+  for (const SweepPoint& point : plan.points) texts.push_back(point.policy);
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("a sweep's grid is every combination once, the dense policy and what is there twice left out", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = small_recipe();
+  recipe["policies"] = {
+      "full",
+      "h2o:keep=50%,window=4",
+      {{"policy", "kvpop:sinks=2"}, {"axes", {{"window", {64, 128}}, {"keep", {"50%", "25%", 0.125}}}}},
+      {{"policy", "h2o"}, {"axes", {{"keep", {"50%", "25%"}}, {"window", {4}}}}},
+      {{"policy", "tova:keep=25%"}}};
+  const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), true);
+  CHECK(policies_of(plan) ==
+        std::vector<std::string>{"h2o:keep=50%,window=4", "kvpop:sinks=2,keep=50%,window=64",
+                                 "kvpop:sinks=2,keep=50%,window=128", "kvpop:sinks=2,keep=25%,window=64",
+                                 "kvpop:sinks=2,keep=25%,window=128", "kvpop:sinks=2,keep=0.125,window=64",
+                                 "kvpop:sinks=2,keep=0.125,window=128", "h2o:keep=25%,window=4", "tova:keep=25%"});
+  CHECK(plan.axes == std::vector<std::string>{"keep", "window"});
+  CHECK(plan.points[0].curve == "h2o");
+  CHECK(plan.points[2].curve == "kvpop:sinks=2,keep=*,window=128");  // along the axis of most values
+  CHECK(plan.points[2].axes == std::map<std::string, std::string>{{"keep", "50%"}, {"window", "128"}});
+  recipe["policies"][2]["along"] = "window";
+  CHECK(plan_sweep(write_recipe(folder, recipe), true).points[2].curve == "kvpop:sinks=2,keep=50%,window=*");
+}
+
+TEST_CASE("a sweep reads texts at every chunk, asks tasks at every seed, and the dense policy once of each",
+          "[sweep]") {
+  const TemporaryFolder folder;
+  const SweepPlan plan = plan_sweep(write_recipe(folder, test::usual_recipe()), true);
+  std::vector<std::string> names;
+  for (const SweepGroup& group : plan.groups) names.push_back(group.name() + (group.asks_dense ? ", dense" : ""));
+  CHECK(names == std::vector<std::string>{"texts, chunk 1, dense", "texts, chunk 1, gate x", "texts, chunk 1, gate y",
+                                          "texts, chunk 16, dense", "texts, chunk 16, gate x",
+                                          "texts, chunk 16, gate y", "tasks, seed 1, dense", "tasks, seed 1, gate x",
+                                          "tasks, seed 1, gate y", "tasks, seed 2, dense", "tasks, seed 2, gate x",
+                                          "tasks, seed 2, gate y"});
+  CHECK(plan.groups[4].request.gates == std::vector<std::string>{"x"});
+  CHECK(plan.groups[4].request.chunk == 16);
+  CHECK(plan.groups[4].request.tasks.empty());
+  CHECK(plan.groups[10].request.seed == 2);
+  CHECK(plan.groups[10].request.texts.empty());
+  CHECK(plan.points.back().gate == "y");
+  CHECK(plan.points.back().curve == "wg-kv:window=8 gate=*");
+  CHECK(plan.n_answers() == (14 + 1 + 2) * (2 * 3 * 2 + 4 * 2));
+}
+
+TEST_CASE("no gate is loaded for the dense policy, nor for one that reads another", "[sweep]") {
+  const TemporaryFolder folder;
+  json recipe = small_recipe();
+  recipe["policies"] = {"h2o:keep=50%,window=4", "wg-kv", "sp-kv", "wg-kv:threshold=0.5"};
+  const SweepPlan plan = plan_sweep(write_recipe(folder, recipe), false);
+  REQUIRE(plan.groups.size() == 3);
+  CHECK(plan.groups[0].request.gates.empty());
+  CHECK(plan.policies(plan.groups[0]) == std::vector<std::string>{"full", "h2o:keep=50%,window=4"});
+  CHECK(plan.policies(plan.groups[1]) == std::vector<std::string>{"wg-kv", "wg-kv:threshold=0.5"});
+  CHECK(plan.policies(plan.groups[2]) == std::vector<std::string>{"sp-kv"});
+  for (const std::size_t g : {1, 2}) {
+    const std::string name = test::fs::path(plan.groups[g].request.gates.at(0)).filename().string();
+    CHECK(plan.groups[g].request.gates.size() == 1);
+    CHECK(plan.groups[g].name() == "texts, chunk 1, with " + name);
+  }
+}
+
+TEST_CASE("the shards of a sweep have every answer once, and each has its part of every policy", "[sweep]") {
+  const TemporaryFolder folder;
+  const SweepPlan plan = plan_sweep(write_recipe(folder, test::usual_recipe()), true);
+  for (const SweepGroup& group : plan.groups) {
+    std::vector<std::string> all = sweep_keys(plan, group), joined;
+    for (int shard = 0; shard < 3; ++shard) {
+      const std::vector<std::string> part = sweep_keys(plan, group, shard, 3);
+      const std::string one = "\t" + plan.policies(group)[0] + "\t";
+      CHECK(std::ranges::count_if(part, [&](const std::string& key) { return key.find(one) != key.npos; }) >= 1);
+      joined.insert(joined.end(), part.begin(), part.end());
+    }
+    std::ranges::sort(all);
+    std::ranges::sort(joined);
+    CHECK(all == joined);
+  }
+}
+
+TEST_CASE("a recipe that is wrong is one line that names the place, code 2, and nothing is written", "[sweep]") {
+  const TemporaryFolder folder;
+  struct Case {
+    const char* what;
+    json changes;  // merged into a good recipe; null removes
+    const char* says;
+  };
+  const Case cases[] = {
+      {"unknown key", {{"policy", "h2o"}}, "\"policy\", which is no key of it; expected name"},
+      {"close key", {{"piece", 3}}, "did you mean pieces?"},
+      {"unknown policy", {{"policies", {"h3o"}}}, "policies[0]: "},
+      {"unknown parameter", {{"policies", {{{"policy", "h2o"}, {"axes", {{"keeps", {"50%"}}}}}}}}, "keeps"},
+      {"out of range", {{"policies", {"h2o:keep=50%", "h2o:keep=150%"}}}, "policies[1]: "},
+      {"no policies", {{"policies", nullptr}}, "policies: nothing; expected a list of policies"},
+      {"empty axis",
+       {{"policies", {{{"policy", "h2o"}, {"axes", {{"keep", json::array()}}}}}}},
+       "policies[0].axes.keep: []"},
+      {"axis of objects",
+       {{"policies", {{{"policy", "h2o"}, {"axes", {{"keep", {json::object()}}}}}}}},
+       "axes.keep: {}"},
+      {"key of an entry", {{"policies", {{{"policy", "h2o"}, {"axis", json::object()}}}}}, "did you mean axes?"},
+      {"along nothing", {{"policies", {{{"policy", "tova"}, {"along", "keep"}}}}}, "policies[0].along: \"keep\""},
+      {"neither texts nor tasks", {{"texts", nullptr}}, "texts, tasks: neither"},
+      {"text that is not there", {{"texts", {"c.txt"}}}, "c.txt is not there"},
+      {"chunk", {{"chunk", {1, 0}}}, "chunk: 0; expected whole numbers from 1"},
+      {"seed twice", {{"seeds", {1, 1}}}, "seeds: 1; expected whole numbers"},
+      {"cost", {{"cost", "money"}}, "cost: \"money\"; expected density"},
+      {"matched", {{"matched", {"half"}}}, "matched: \"half\""},
+      {"no such model", {{"model", "kvscope-tinny"}}, "kvscope-tinny"},
+      {"no gate of that kind", {{"policies", {"kvzap"}}}, "kvzap"},
+      {"no gate of that name", {{"policies", {{{"policy", "wg-kv"}, {"gates", {"none-0.1"}}}}}}, "none-0.1"},
+      {"a gate of another policy", {{"policies", {{{"policy", "wg-kv"}, {"gates", {"sp-kv"}}}}}}, "sp-kv"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.what);
+    json recipe = small_recipe();
+    recipe.merge_patch(c.changes);
+    write_recipe(folder, recipe);
+    const auto result = test::Sweep{.folder = folder, .engine = ""}.run();
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(test::count_lines(result.err) == 1);
+    CHECK(result.err.find(c.says) != std::string::npos);
+    CHECK(std::distance(test::fs::directory_iterator(folder.path()), {}) == 3);  // recipe and texts
+  }
+}
