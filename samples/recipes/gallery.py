@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Makes docs/gallery.md and its pictures: every preset of `kvscope figure`, from data that it makes with kvscope itself.
+
+    samples/recipes/gallery.py WORK_FOLDER [--figures]      (Python's standard library alone; build/release/bin/kvscope, or
+                                                             $KVSCOPE; --figures makes no data, only pictures of what is there)
+
+What a step has written to WORK_FOLDER stays there and is not made again, so that the script can be stopped and a figure's
+look tried again in seconds. All on one CPU: half an hour on two free cores. The pictures are PNG with a palette of 96 colours.
+"""
+import json
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("KVSCOPE", str(ROOT / "build/release/bin/kvscope"))
+TINY = "samples/models/kvscope-tiny"
+TEXT = "samples/prompts/heldout.txt"
+DPI = 110
+
+# What each step writes, and how: lines of the shell without a shell, `>` appends stdout to the first file.
+TASK_POLICIES = ";".join(
+    [f"streaming:window={w}" for w in (60, 240, 380)]
+    + [f"kvpop:budget={b},window=64" for b in (96, 160, 288, 384)]
+    + [f"wg-kv:threshold={t}" for t in (0.01, 0.1, 0.9)])
+READ_POLICIES = ";".join(f"quest:read={r};wg-kv:read={r}" for r in (32, 128, 384))
+JOINT_POLICIES = "wg-kv:threshold=0.1;wg-kv:threshold=0.9;h2o:keep=25%,window=64;wg-kv:threshold=0.1,pool=96"
+SWEEP_POLICIES = ";".join(
+    [f"sp-kv:threshold={t}" for t in (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)]
+    + [f"wg-kv:threshold={t}" for t in (0.01, 0.1, 0.3, 0.6, 0.9)]
+    + [f"streaming:window={w}" for w in (64, 128, 256)])
+GATE_OVERRIDES = '{"data": {"length": 512}, "gate": {"window": 64, "batch": 1, "log_every": 4, "stages": %s}}'
+SCORER_OVERRIDES = ('{"data": {"length": 512}, "scorer": {"steps": 80, "batch": 1, "window": 64, "top_k": [60, 124], '
+                    '"queries": 64, "log_every": 4, "heldout_sequences": 2, "immediate": %s}}')
+LENGTHS, SPEEDS = (384, 768, 1536), ("full", "kvpop:keep=25%")
+ON_TEXT = f"eval {TINY} --tasks fact_recall --questions 1 --texts {TEXT} --pieces 3 --length 768 --chunk 16"
+STAGES = '[{"weight": 0.02, "steps": 160}, {"weight": 0.1, "steps": 60}, {"weight": 0.3, "steps": 60}]'
+ON_SMOLLM2 = "capture smollm2-135m %s.jsonl -o %s.h5 --policy %s --max-tokens 2 --raw"
+STEPS = [
+    (["sweep.csv"], [f"{ON_TEXT} --policies '{SWEEP_POLICIES}' --format csv >"]),
+    (["gates"], [f"train samples/recipes/smollm2-sp-kv.json --base {TINY} --data {TEXT} -o gates --device cpu "
+                 f"--overrides '{GATE_OVERRIDES % STAGES}'"]),
+] + [([f"sp-kv-{w}.csv"], [f"{ON_TEXT} --gate gates/sp-kv-{w} --policies "
+                           f"'{';'.join(f'sp-kv:threshold={t}' for t in (0.1, 0.5, 0.8))}' --format csv >"])
+     for w in ("0.02", "0.1", "0.3")] + [
+    (["maths.h5"], ["run smollm2-135m --prompt-file maths.txt --max-tokens 16 --policy kvpop:keep=25% --trace maths.h5"]),
+    (["spkv.h5"], [ON_SMOLLM2 % ("prompts", "spkv", "sp-kv") + " --output-error"]),
+    (["tasks.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{TASK_POLICIES}' --format csv >"]),
+    (["read.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{READ_POLICIES}' --format csv >"]),
+    (["joint.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{JOINT_POLICIES}' --format csv >"]),
+    (["prose.h5"], [ON_SMOLLM2 % ("prose", "prose", "wg-kv") + " --gate wg-kv-0.01 --no-oracle"]),
+    (["code.h5"], [ON_SMOLLM2 % ("code", "code", "wg-kv") + " --gate wg-kv-0.01 --no-oracle"]),
+    (["dms.h5"], [ON_SMOLLM2 % ("prompts", "dms", "dms") + " --no-oracle"]),
+    (["delayed"], [f"train samples/recipes/smollm2-kvpop.json --base {TINY} --data {TEXT} -o delayed --device cpu "
+                   f"--overrides '{SCORER_OVERRIDES % 'false'}'"]),
+    (["immediate"], [f"train samples/recipes/smollm2-kvpop.json --base {TINY} --data {TEXT} -o immediate --device cpu "
+                     f"--overrides '{SCORER_OVERRIDES % 'true'}'"]),
+    (["decode.jsonl"], [f"bench decode --model {TINY} --batch 4 --prompt-tokens {n} --max-tokens 24 --repeats 3 "
+                        f"--policy {p} --device cpu --json >" for n in LENGTHS for p in SPEEDS]),
+    (["prefill.jsonl"], [f"bench prefill --model {TINY} --prompt-tokens {n} --repeats 3 --policy {p} --device cpu --json >"
+                         for n in LENGTHS for p in SPEEDS]),
+    (["hybrid.h5"], [f"hybrid {TINY} --texts {TEXT} --gate sp-kv-0.02 --policy sp-kv --pieces 4 --length 384 --shares 10%,25%,40%,60% -o hybrid.h5"]),
+] + [([f"palindrome-{of}"], [f"train samples/recipes/palindrome-{of}.json --data samples/recipes/palindrome "
+                             f"-o palindrome-{of} --device cpu --threads 1"]) for of in ("full", "sliding-window", "sp-kv")]
+
+# What more figures need first.
+ORDER = ["sweep.csv", "gates", "hybrid.h5", "maths.h5", "joint.csv", "spkv.h5", "tasks.csv", "prose.h5", "code.h5"]
+STEPS.sort(key=lambda step: ORDER.index(step[0][0]) if step[0][0] in ORDER else len(ORDER))
+
+PALINDROMES = ("palindrome-full/full-joint_loss.csv palindrome-sliding-window/sliding-window-joint_loss.csv "
+               "palindrome-sp-kv/sp-kv-joint_loss.csv palindrome-sp-kv/sp-kv-joint-0.02_loss.csv")
+# Preset, its files, further options, what the paper's own figure has that this one has not.
+FIGURES = [
+    ("kvpop-fig4", "decode.jsonl", "", "The paper: Qwen3-8B on a GPU, up to 131 thousand tokens; here the sample model on a CPU, batch 4; its peak memory is the process's, the weights included."),
+    ("kvpop-fig5", "delayed/scorer_loss.csv immediate/scorer_loss.csv", "", "The paper plots token accuracy of a model trained along; here the loss of the scorers alone, 80 steps."),
+    ("kvpop-fig6", "maths.h5", "", "As in the paper: the last 112 evictable tokens, rows are layers, colour counts heads."),
+    ("kvpop-fig7", "maths.h5", "", "As in the paper, with the line of chance beside it."),
+    ("kvpop-fig8", "dms.h5", "", "As in the paper: 0 is dense, 1 is the window alone; the median is over 3 texts, theirs over 100."),
+    ("kvpop-fig9", "maths.h5", "", "The paper shows further sequences; here more of one, in lines."),
+    ("spkv-fig3", "sweep.csv", "--set 'where=[\"item=heldout.txt\"]'", "The paper's curve falls under training for this policy; the gates here were trained behind a frozen base."),
+    ("spkv-fig3-latency", "decode.jsonl", "", "The paper has one line a density, at batch 16 on a GPU."),
+    ("spkv-fig4", "spkv.h5", "", "As in the paper: mean density of each head, rows are layers."),
+    ("density-spread", "spkv.h5", "", "Not in the papers: how far a head's density differs from text to text."),
+    ("spkv-fig4-strategies", "hybrid.h5", "", "As in the paper: coverage and NLL of the strategies, at several shares."),
+    ("spkv-fig5", "gates/sp-kv-0.02_loss.csv", "", "As in the paper: median, quartiles, tenths, all heads; 24 heads for 190."),
+    ("spkv-fig6", "sp-kv-0.02.csv sp-kv-0.1.csv sp-kv-0.3.csv", "--set 'where=[\"item=heldout.txt\"]'", "As in the paper: thresholds along a line, weights of the density loss beside each other."),
+    ("spkv-fig8", PALINDROMES, "", "As in the paper; the models without a gate stand at a utility of 1, and sp-kv goes on at a price of 0.02."),
+    ("wgkv-fig7", "tasks.csv", "", "The paper has 14 tasks of HELMET; here those that the sample model can do."),
+    ("wgkv-fig8", "prefill.jsonl", "", "The paper stacks attention and the rest, which bench does not part. Peak memory on a CPU is the process's, the weights included."),
+    ("wgkv-fig9", "read.csv", "", "As in the paper: Quest alone and behind the gate, against the tokens that a query reads."),
+    ("wgkv-fig10", "joint.csv", "", "The paper counts evictions on AIME25; here accuracy against what stays, on the sample model's tasks."),
+    ("wgkv-fig13-tasks", "prose.h5 code.h5", "--set name_a=Prose --set name_b=Code", "As in the paper: two tasks on one scale; the difference is ours."),
+    ("wgkv-fig16", "joint.csv", "", "The paper has a bar for each lambda; here one for each combination."),
+    ("output-error-by-layer", "spkv.h5", "", "Not in the papers: what eviction does to each layer's output."),
+    ("hybrid-nll", "hybrid.h5", "", "Not in the papers: NLL of each strategy against its share."),
+    ("hybrid-turnover", "hybrid.h5", "", "Not in the papers: how stable the choice of heads is."),
+]
+
+
+def kvscope(words, work, stdout=None):
+    """Runs kvscope in the work folder, with the repository's paths made absolute."""
+    words = [str(ROOT / w) if w.startswith("samples/") else w for w in words]
+    return subprocess.run([PROGRAM, *words, *([] if words[0] == "figure" else ["--quiet"])], cwd=work, stdout=stdout)
+
+
+def inputs(work):
+    """Prompts of the captures: pieces of the held-out text, and Python code of the standard library."""
+    text = (ROOT / TEXT).read_text()
+    lines = lambda prompts: "".join(json.dumps({"prompt": p}) + "\n" for p in prompts)
+    (work / "prompts.jsonl").write_text(lines(text[i * 60000:i * 60000 + 2000] for i in range(1, 4)))
+    (work / "prose.jsonl").write_text(lines([text[200000:202000]]))
+    (work / "code.jsonl").write_text(lines([Path(json.__file__).with_name("decoder.py").read_text()[1200:3000]]))
+    sums = [f"{a} plus {b} is {a + b}, because {a} and {b} together are {a + b}." for a, b in
+            zip(range(12, 72, 4), range(31, 91, 4))]
+    (work / "maths.txt").write_text("Step by step. " + " ".join(sums) + " Thus the next sum,")
+
+
+def is_done(path):
+    """A training's folder says so itself; all else has its name when it is whole."""
+    return (path / "training.json").exists() if path.is_dir() else path.exists()
+
+
+def make_data(work):
+    for outputs, commands in STEPS:
+        if all(is_done(work / o) for o in outputs):
+            continue
+        for o in outputs:
+            shutil.rmtree(work / o, ignore_errors=True)
+        print(outputs[0], flush=True)
+        unfinished = work / ("unfinished-" + outputs[0])
+        ok = True
+        with open(unfinished, "w") as out:
+            for command in commands:
+                words = shlex.split(command)
+                to_file = words[-1] == ">"
+                ok = ok and kvscope(words[:-1] if to_file else words, work, out if to_file else subprocess.DEVNULL).returncode == 0
+        if ok and not (work / outputs[0]).exists():
+            unfinished.rename(work / outputs[0])
+        unfinished.unlink(missing_ok=True)
+        if not ok:
+            print(f"  {outputs[0]} could not be made; its figures are left out", flush=True)
+
+
+def read_png(data):
+    """8-bit RGB rows of a PNG as Cairo writes it."""
+    at, body = 8, b""
+    while at < len(data):
+        n, kind = struct.unpack(">I4s", data[at:at + 8])
+        if kind == b"IHDR":
+            width, height, _, colour = struct.unpack(">IIBB", data[at + 8:at + 18])
+        if kind == b"IDAT":
+            body += data[at + 8:at + 8 + n]
+        at += 12 + n
+    size = {2: 3, 6: 4}[colour]
+    raw, rows, before = zlib.decompress(body), [], bytearray(width * size)
+    for y in range(height):
+        start = y * (width * size + 1)
+        how, row = raw[start], bytearray(raw[start + 1:start + 1 + width * size])
+        for i in range(len(row)):
+            left = row[i - size] if i >= size else 0
+            up, corner = before[i], before[i - size] if i >= size else 0
+            if how == 1:
+                row[i] = (row[i] + left) & 255
+            elif how == 2:
+                row[i] = (row[i] + up) & 255
+            elif how == 3:
+                row[i] = (row[i] + (left + up) // 2) & 255
+            elif how == 4:
+                p = left + up - corner
+                nearest = min((abs(p - left), 0, left), (abs(p - up), 1, up), (abs(p - corner), 2, corner))[2]
+                row[i] = (row[i] + nearest) & 255
+        rows.append([tuple(row[x:x + 3]) for x in range(0, len(row), size)])
+        before = row
+    return rows
+
+
+def write_png(path, rows, colours=96):
+    """With a palette: again and again the colour that is farthest from those it has, common ones first."""
+    counts = Counter(p for row in rows for p in row)
+    palette = [counts.most_common(1)[0][0]]
+    far, nearest = {c: 1 << 30 for c in counts}, dict.fromkeys(counts, 0)
+    while True:
+        r, g, b = palette[-1]
+        for c, d in far.items():
+            new = (c[0] - r) ** 2 + (c[1] - g) ** 2 + (c[2] - b) ** 2
+            if new < d:
+                far[c], nearest[c] = new, len(palette) - 1
+        if len(palette) == min(colours, len(counts)):
+            break
+        palette.append(max(far, key=lambda c: far[c] * counts[c] ** 0.5))
+    body = b"".join(b"\0" + bytes(nearest[p] for p in row) for row in rows)
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0))
+                     + chunk(b"PLTE", b"".join(map(bytes, palette))) + chunk(b"IDAT", zlib.compress(body, 9)) + chunk(b"IEND", b""))
+
+
+def make_figures(work, folder):
+    made = []
+    folder.mkdir(exist_ok=True)
+    for preset, files, options, note in FIGURES:
+        if not all((work / f).exists() and is_done(work / f.split("/")[0]) for f in files.split()):
+            print(f"{preset}: no data")
+            continue
+        command = f"figure --preset {preset} {files} {options}".strip()
+        if kvscope([*shlex.split(command), "-o", f"{preset}.png", "--dpi", str(DPI), "--overwrite"], work,
+                   subprocess.DEVNULL).returncode:
+            print(f"{preset}: refused")
+            continue
+        write_png(folder / f"{preset}.png", read_png((work / f"{preset}.png").read_bytes()))
+        caption = json.loads((work / f"{preset}.json").read_text())["caption"]
+        made.append((preset, command, note, re.sub(r"(?<!`)\*", "\\*", caption)))
+    return made
+
+
+def main():
+    words = [w for w in sys.argv[1:] if w != "--figures"]
+    if len(words) != 1:
+        sys.exit(__doc__)
+    work = Path(words[0]).resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    inputs(work)
+    if "--figures" not in sys.argv:
+        make_data(work)
+    made = make_figures(work, ROOT / "docs/gallery")
+    commands = {outputs[0]: lines for outputs, lines in STEPS}
+    page = (ROOT / "docs/gallery.md").read_text().split("<!-- made by samples/recipes/gallery.py -->")[0]
+    page += "<!-- made by samples/recipes/gallery.py -->\n\n"
+    for preset, command, note, caption in made:
+        sources = [name for name in commands for f in command.split() if f == name or f.startswith(name + "/")]
+        lines = [c.removesuffix(" >") + (f" >> {s}" if c.endswith(">") else "") for s in dict.fromkeys(sources) for c in commands[s][:1]]
+        more = sum(len(commands[s]) - 1 for s in dict.fromkeys(sources))
+        page += f"### {preset}\n\n![{preset}](gallery/{preset}.png)\n\n```\n"
+        page += "".join(f"kvscope {line}\n" for line in lines) + (f"# ... and {more} more of other lengths and policies\n" if more else "")
+        page += f"kvscope {command} -o {preset}.pdf\n```\n\n{note}\n\n> {caption}\n\n"
+    (ROOT / "docs/gallery.md").write_text(page.rstrip() + "\n")
+    size = sum(p.stat().st_size for p in (ROOT / "docs/gallery").iterdir())
+    print(f"{len(made)} figures, {size / 1024:.0f} KB")
+
+
+if __name__ == "__main__":
+    main()
