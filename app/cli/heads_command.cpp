@@ -124,22 +124,6 @@ nlohmann::ordered_json selection_json(const HeadSelection& selection, int n_runs
           {"warnings", warnings}};
 }
 
-HeadOrigin origin_of(const std::vector<const RunRecord*>& runs) {
-  HeadOrigin origin{.model = runs[0]->model.name,
-                    .weights_hash = runs[0]->model.weights_hash,
-                    .signal = "density",
-                    .n_runs = static_cast<int>(runs.size())};
-  for (const RunRecord* run : runs) {
-    const std::string policy = run->policy.to_string();
-    if (std::find(origin.policies.begin(), origin.policies.end(), policy) == origin.policies.end())
-      origin.policies.push_back(policy);
-  }
-  HeadDensities densities = head_densities(runs);
-  origin.value = std::move(densities.mean);
-  origin.spread = std::move(densities.deviation);
-  return origin;
-}
-
 struct Chosen {
   HeadChoice choice;
   std::vector<std::filesystem::path> inputs;  // that no export may replace
@@ -149,14 +133,12 @@ Chosen choose_from_runs(const Arguments& arguments, const HeadQuestion& question
   Chosen chosen{.inputs = {arguments.positionals().begin(), arguments.positionals().end()}};
   const std::vector<RunRecord> runs = all_runs(arguments.positionals());
   const std::vector<const RunRecord*> pointers = run_pointers(runs);
-  const ModelInfo& model = runs[0].model;
   chosen.choice.selection = choose_heads(pointers, question);
-  chosen.choice.group_size = model.n_kv_heads > 0 ? model.n_heads / model.n_kv_heads : 0;
   chosen.choice.origin.n_runs = static_cast<int>(runs.size());
   if (!to_export) return chosen;
-  chosen.choice.origin = origin_of(pointers);
-  chosen.choice.sizes =
-      local_sizes(pointers, whole(arguments, "sinks", 0, kMostTokens), whole(arguments, "window", 1, kMostTokens));
+  chosen.choice = choice_of_runs(
+      pointers, std::move(chosen.choice.selection),
+      local_sizes(pointers, whole(arguments, "sinks", 0, kMostTokens), whole(arguments, "window", 1, kMostTokens)));
   return chosen;
 }
 

@@ -5,7 +5,6 @@
 
 #include "app/cli/hybrid_table.h"
 #include "app/cli/output.h"
-#include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/text.h"
@@ -34,7 +33,7 @@ constexpr OptionSpec kOptions[] = {
     {"greedy-pieces", "N", "pieces that greedy goes by (1)"},
     {"tasks", "NAME,...", "also accuracy by decoding (docs/tasks.md); --length is theirs too"},
     {"questions", "N", "of each task (50)"},
-    {"export", "duo:FOLDER", "write the heads of --point, as kvscope heads does"},
+    {"export", "FORMAT:PATH", "write the heads of --point as kvscope heads does; may be given again", true},
     {"point", "LABEL", "d:27, d:30%, c:27:1 (with the seed), d-again:27, ..."},
     {"o", "FILE", "the study as HDF5; FILE.journal meanwhile: the command goes on from it"},
     {"journal", "FILE", "instead of that one, and kept"},
@@ -73,22 +72,35 @@ nlohmann::ordered_json facts_json(const HybridPlan& plan, const HybridEngine& en
   return facts;
 }
 
-/// The one place where the heads of a study leave it.
+/// The one place where the heads of a study leave it. What they come from stands in the file where the format has room,
+/// else beside it.
 void export_point(const HybridPlan& plan, const HybridEngine& engine, const HybridStudy& study, const StudyTable& table,
                   const std::string& label) {
   const auto& labels = table.texts("point", plan.output);
   const auto row = static_cast<std::size_t>(std::ranges::find(labels, label) - labels.begin());
   const HybridPoint& point = study.points[row];
-  const HeadShape shape = engine.shape();
-  export_duo({.n_layers = shape.n_layers,
-              .n_kv_heads = shape.n_kv_heads,
-              .full = std::vector<float>(point.heads.begin(), point.heads.end()),
-              .coverage = table.numbers("coverage", plan.output)[row],
-              .rule = point.strategy},
-             engine.cache().n_sink, engine.cache().window, plan.export_folder, plan.overwrite);
-  const nlohmann::ordered_json beside = {{"point", point_json(table, row)},
-                                         {"facts", nlohmann::ordered_json::parse(table.facts)}};
-  write_file_atomic(std::filesystem::path(plan.export_folder) / "study.json", beside.dump(2) + "\n", plan.overwrite);
+  const ModelInfo& model = engine.model();
+  const nlohmann::ordered_json facts = {{"point", point_json(table, row)},
+                                        {"facts", nlohmann::ordered_json::parse(table.facts)}};
+  const HeadChoice choice{.selection = {.n_layers = model.n_layers,
+                                        .n_kv_heads = model.n_kv_heads,
+                                        .full = std::vector<float>(point.heads.begin(), point.heads.end()),
+                                        .coverage = table.numbers("coverage", plan.output)[row],
+                                        .rule = point.strategy},
+                          .sizes = {engine.cache().n_sink, engine.cache().window},
+                          .origin = {.model = model.name,
+                                     .weights_hash = model.weights_hash,
+                                     .signal = plan.signal_text,
+                                     .n_runs = engine.n_pieces(),
+                                     .value = study.signal.mean(),
+                                     .facts = facts.dump()},
+                          .group_size = model.n_kv_heads > 0 ? model.n_heads / model.n_kv_heads : 0};
+  for (const std::string& loss : export_heads(plan.exports, choice, plan.overwrite))
+    std::fprintf(stderr, "warning: %s\n", loss.c_str());
+  for (const HeadTarget& target : plan.exports) {
+    if (target.format->path == "FOLDER")
+      write_file_atomic(target.path / "study.json", facts.dump(2) + "\n", plan.overwrite);
+  }
 }
 
 int tell_cost(HybridEngine& engine, int n_passes) {

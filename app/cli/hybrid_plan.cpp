@@ -140,6 +140,17 @@ void read_policy(const Arguments& arguments, HybridPlan& plan) {
   if (plan.policy && !arguments.has("engine")) put_first(*plan.policy, plan);
 }
 
+/// A file in the way is told before hours of measuring, not after.
+void check_export(const HeadTarget& target, bool overwrite, const std::vector<std::filesystem::path>& inputs) {
+  std::vector<std::filesystem::path> files = {target.path};
+  if (target.format->path == "FOLDER")
+    files = {target.path / "full_attention_heads.tsv", target.path / "config.json", target.path / "study.json"};
+  for (const auto& file : files) {
+    std::error_code ignored;
+    if (std::filesystem::exists(file, ignored)) writable_target(file, overwrite, inputs, kOverwriteHint);
+  }
+}
+
 void read_targets(const Arguments& arguments, HybridPlan& plan) {
   plan.overwrite = arguments.has("overwrite");
   plan.dry_run = arguments.has("dry-run");
@@ -153,17 +164,12 @@ void read_targets(const Arguments& arguments, HybridPlan& plan) {
     inputs.emplace_back(plan.output);
     writable_target(plan.journal, true, inputs);
   }
-  const std::string target = arguments.text("export");
   plan.point = arguments.text("point");
-  if (target.empty() != plan.point.empty())
-    usage_error(target.empty() ? "--point" : "--export", "given alone", "--export duo:FOLDER with --point LABEL");
-  if (target.empty()) return;
-  if (!target.starts_with("duo:") || target.size() == 4) usage_error("--export", "'" + target + "'", "duo:FOLDER");
-  plan.export_folder = target.substr(4);
-  for (const char* name : {"full_attention_heads.tsv", "config.json", "study.json"}) {
-    const auto file = std::filesystem::path(plan.export_folder) / name;
-    std::error_code ignored;
-    if (std::filesystem::exists(file, ignored)) writable_target(file, plan.overwrite, inputs, kOverwriteHint);
+  if (arguments.has("export") == plan.point.empty())
+    usage_error(plan.point.empty() ? "--export" : "--point", "given alone", "--export FORMAT:PATH with --point LABEL");
+  for (const std::string& text : arguments.texts("export")) {
+    plan.exports.push_back(parse_head_target(text, "--export", true));
+    check_export(plan.exports.back(), plan.overwrite, inputs);
   }
 }
 
@@ -238,23 +244,23 @@ std::vector<int> head_counts(const HybridPlan& plan, const HeadShape& shape, con
     asks = asks || !own;
   }
   if (!asks) return {};
-  for (const double share : plan.shares) counts.insert(static_cast<int>(std::lround(share * shape.n_heads())));
+  for (const double share : plan.shares) counts.insert(static_cast<int>(std::lround(share * shape.count())));
   if (plan.most_bytes) {
-    const int most = cache.most_global(*plan.most_bytes, shape.n_heads());
+    const int most = cache.most_global(*plan.most_bytes, shape.count());
     if (most < 0)
       usage_error("--bytes", format_number(*plan.most_bytes, 9),
-                  "at least " + format_number(cache.bytes(0, shape.n_heads()), 9) + ", with every head local at " +
+                  "at least " + format_number(cache.bytes(0, shape.count()), 9) + ", with every head local at " +
                       std::to_string(cache.context) + " tokens");
     counts.insert(most);
   }
   const bool is_capped = std::ranges::find(plan.rules, ChoiceRule::capped) != plan.rules.end();
   if (is_capped)  // which throws for what has no room
-    choose_global(shape, HeadValues(static_cast<std::size_t>(shape.n_heads()), 0),
+    choose_global(shape, HeadValues(static_cast<std::size_t>(shape.count()), 0),
                   {.rule = ChoiceRule::capped, .n_global = *counts.rbegin(), .cap = plan.cap});
-  const int most_greedy = greedy_count(shape.n_heads(), kGreedyRounds);
+  const int most_greedy = greedy_count(shape.count(), kGreedyRounds);
   if (plan.greedy && *counts.rbegin() > most_greedy)
     usage_error("--shares", std::to_string(*counts.rbegin()) + " heads for greedy",
-                "at most " + std::to_string(most_greedy) + " of " + std::to_string(shape.n_heads()) +
+                "at most " + std::to_string(most_greedy) + " of " + std::to_string(shape.count()) +
                     ", ten rounds of a twentieth of the heads");
   return {counts.begin(), counts.end()};
 }

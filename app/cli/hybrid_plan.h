@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/cli/arguments.h"
+#include "engine/core/files/gate/head_formats.h"
 #include "engine/core/policy/policy_text.h"
 #include "engine/core/study/head_choice.h"
 
@@ -42,7 +43,8 @@ struct HybridPlan {
   int greedy_pieces = 1;
   std::vector<std::string> tasks;
   int questions = 50;
-  std::string output, journal, export_folder, point;
+  std::string output, journal, point;
+  std::vector<HeadTarget> exports;  // of `point`
   bool keep_journal = false, overwrite = false, dry_run = false;
 };
 

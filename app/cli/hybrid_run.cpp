@@ -51,7 +51,7 @@ void check_tells_apart(const HeadSignal& signal) {
 }
 
 HeadSignal measured_signal(const HybridPlan& plan, HybridEngine& engine) {
-  const auto n_heads = static_cast<std::size_t>(engine.shape().n_heads());
+  const auto n_heads = static_cast<std::size_t>(engine.shape().count());
   if (plan.signal == SignalKind::nll) return {plan.signal_text, gains(engine, GlobalHeads(n_heads, 1))};
   if (plan.signal == SignalKind::nll_alone) return {plan.signal_text, gains(engine, GlobalHeads(n_heads, 0))};
   if (plan.signal == SignalKind::file) return signal_of_file(plan, engine.shape());
@@ -67,7 +67,7 @@ HeadSignal measured_signal(const HybridPlan& plan, HybridEngine& engine) {
 /// Heads in the order in which greedy takes them: from all local on, each round measures every head that is left global
 /// besides those taken, and takes the best twentieth.
 std::vector<int> greedy_order(const HybridPlan& plan, HybridEngine& engine, int n_wanted) {
-  const int n_heads = engine.shape().n_heads();
+  const int n_heads = engine.shape().count();
   GlobalHeads heads(static_cast<std::size_t>(n_heads), 0);
   std::vector<int> order;
   for (int round = 1; static_cast<int>(order.size()) < n_wanted; ++round) {
@@ -117,7 +117,7 @@ class Study {
   }
 
   GlobalHeads heads_of(const HybridPoint& point) const {
-    const auto n_heads = static_cast<std::size_t>(engine_.shape().n_heads());
+    const auto n_heads = static_cast<std::size_t>(engine_.shape().count());
     if (point.strategy == kDense) return GlobalHeads(n_heads, 1);
     if (point.strategy == kLocal) return GlobalHeads(n_heads, 0);
     if (point.strategy == kAgain) return chosen(again_of(point.count).again, ChoiceRule::d, point);
@@ -203,7 +203,7 @@ std::optional<std::string> why_not_again(SignalKind signal) {
 
 std::vector<HybridPoint> planned_points(const HybridPlan& plan, const HeadShape& shape,
                                         const std::vector<int>& counts) {
-  std::vector<HybridPoint> points = {{.strategy = kDense, .label = kDense, .count = shape.n_heads()},
+  std::vector<HybridPoint> points = {{.strategy = kDense, .label = kDense, .count = shape.count()},
                                      {.strategy = kLocal, .label = kLocal}};
   if (plan.policy) points.push_back({.strategy = "gate", .label = "gate"});
   for (const ChoiceRule rule : plan.rules) {
@@ -240,7 +240,7 @@ std::string label_of(const std::string& point, const std::vector<HybridPoint>& p
     const auto read = std::from_chars(point.data() + colon + 1, end, share);
     if (read.ec == std::errc() && read.ptr == end)
       label = point.substr(0, colon + 1) +
-              std::to_string(std::lround((point.ends_with('%') ? share / 100 : share) * shape.n_heads()));
+              std::to_string(std::lround((point.ends_with('%') ? share / 100 : share) * shape.count()));
   }
   std::string list;
   for (const HybridPoint& there : points) {
@@ -252,7 +252,7 @@ std::string label_of(const std::string& point, const std::vector<HybridPoint>& p
 }
 
 int n_passes(const HybridPlan& plan, const HeadShape& shape, int n_pieces, const std::vector<HybridPoint>& points) {
-  const int n_heads = shape.n_heads();
+  const int n_heads = shape.count();
   int of_signal = plan.policy ? 1 : 0;  // density, which coverage needs in any case
   int n = 0;
   if (plan.signal == SignalKind::oracle || plan.signal == SignalKind::output_error) of_signal += 2;

@@ -19,7 +19,7 @@ StudyColumn text(const char* name, const char* meaning) {
 class Table {
  public:
   Table(const HybridStudy& study, const HybridEngine& engine)
-      : study_(study), engine_(engine), n_heads_(engine.shape().n_heads()) {
+      : study_(study), engine_(engine), n_heads_(engine.shape().count()) {
     if (study.density) density_ = study.density->mean();
     for (const HybridPoint& point : study.points) {
       if (point.strategy == "dense") dense_ = point.nll;

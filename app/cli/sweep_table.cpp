@@ -6,7 +6,7 @@
 
 #include "app/cli/sweep_derived.h"
 #include "engine/core/files/weights/model_config.h"
-#include "engine/core/study/pareto.h"
+#include "engine/core/study/head_signal.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_fields.h"
 #include "engine/core/support/version.h"
@@ -111,7 +111,7 @@ class Columns {
   /// x_se, x_low and x_high of a mean over pieces.
   template <typename Mean, typename Error>
   void spread(const std::string& name, Mean mean, Error error) {
-    const auto half = [error](const Row& row) { return student_t_95(row.facts.n - 1) * error(row); };
+    const auto half = [error](const Row& row) { return student_t_975(row.facts.n - 1) * error(row); };
     numbers(name + "_se", "nats/token", "standard error of " + name + " over pieces", error);
     numbers(name + "_low", "nats/token", "lower end of its 95 % interval (Student's t)",
             [=](const Row& row) { return mean(row) - half(row); });

@@ -4,6 +4,7 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/command/head_export.h"
 #include "app/process/paths.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/hash.h"
@@ -48,20 +49,7 @@ void set_heads(Session& session, const nlohmann::json& arguments) {
 
 void export_board(Session& session, UiState& ui, const nlohmann::json& arguments) {
   const BoardHeads heads = heads_on_board(session);
-  const std::string text = describe(heads.selection);
-  if (ask_for_path(ui, arguments,
-                   {.title = "Export heads (DuoAttention)",
-                    .command = "board.export",
-                    .path = "selected-heads",
-                    .hint = text + ". A folder; full_attention_heads.tsv and config.json are written into it",
-                    .save = true}))
-    return;
-  const std::string path = text_argument(arguments, "path");
-  const bool overwrite = flag_argument(arguments, "overwrite", false);
-  session.files().in_background("export heads", [&session, heads, path, overwrite, text]() -> Worker::Finish {
-    export_duo(heads.selection, heads.sizes.n_sink, heads.sizes.window, path, overwrite);
-    return [&session, message = text + ": " + path] { session.messages().notify(message); };
-  });
+  export_heads_of_a(session, ui, arguments, "board.export", heads.selection, heads.sizes);
 }
 
 /// One folder for each choice, so that a choice that was measured before is found under its name again.
@@ -105,9 +93,8 @@ void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui
   registry.add({"board.set", "Head board: these heads are global", "Heads", "",
                 "heads: text, such as \"0.1-3 5.0\" (layer.head)", has_run,
                 [&session](const nlohmann::json& arguments) { set_heads(session, arguments); }});
-  registry.add({"board.export", "Head board: export the heads (DuoAttention)", "Heads", "",
-                "path: folder, overwrite: bool", has_run,
-                [&session, &ui](const nlohmann::json& arguments) { export_board(session, ui, arguments); }});
+  registry.add({"board.export", "Head board: export the heads (DuoAttention)", "Heads", "", kHeadExportArguments,
+                has_run, [&session, &ui](const nlohmann::json& arguments) { export_board(session, ui, arguments); }});
   registry.add({.id = "board.measure",
                 .title = "Head board: measure the heads on A's tokens",
                 .group = "Heads",

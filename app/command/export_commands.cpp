@@ -5,9 +5,9 @@
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
+#include "app/command/head_export.h"
 #include "app/process/paths.h"
 #include "app/process/picture_clipboard.h"
-#include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/text.h"
 #include "views/figure/export.h"
 #include "views/figure/recipe.h"
@@ -155,25 +155,8 @@ HeadQuestion head_question(const nlohmann::json& arguments) {
 // what will be written, or why nothing can be.
 void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments) {
   const auto run = session.shown_a()->run;
-  const HeadSelection selection = choose_heads({run.get()}, head_question(arguments));
-  const LocalSizes sizes = local_sizes({run.get()}, {}, {});
-  std::string text = describe(selection);
-  for (const std::string& warning : warnings_of(selection)) text += "; " + warning;
-  session.messages().notify(text);
-  if (ask_for_path(ui, arguments,
-                   {.title = "Export heads (DuoAttention)",
-                    .command = "heads.export",
-                    .path = "selected-heads",
-                    .hint = text + ". A folder; full_attention_heads.tsv and config.json are written into it",
-                    .save = true}))
-    return;
-  const std::string path = text_argument(arguments, "path");
-  const bool overwrite = flag_argument(arguments, "overwrite", false);
-  session.files().in_background(
-      "export heads", [&session, selection, sizes, path, overwrite, text]() -> Worker::Finish {
-        export_duo(selection, sizes.n_sink, sizes.window, path, overwrite);
-        return [&session, message = text + ": " + path] { session.messages().notify(message); };
-      });
+  export_heads_of_a(session, ui, arguments, "heads.export", choose_heads({run.get()}, head_question(arguments)),
+                    local_sizes({run.get()}, {}, {}));
 }
 
 }  // namespace
@@ -193,8 +176,8 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
        "view: name of a view or figure, preset: name, venue: name", has_run,
        [&session, &ui, &views](const nlohmann::json& arguments) { measure_figure(session, ui, views, arguments); }});
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
-                "path: folder, strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, "
-                "overwrite: bool",
+                std::string("strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, ") +
+                    kHeadExportArguments,
                 has_run,
                 [&session, &ui](const nlohmann::json& arguments) { return export_heads(session, ui, arguments); }});
 }

@@ -90,8 +90,11 @@ TEST_CASE("A strategy on the board is exported as kvscope heads --export exports
     program.commands.execute(choice.command, choice.arguments);
     const fs::path by_board = folder / (choice.command + ".board"), by_line = folder / (choice.command + ".line");
     program.commands.execute("board.export", {{"path", by_board.string()}});
+    const std::string file = (folder / (choice.command + ".json")).string();
+    program.commands.execute("board.export", {{"path", file}, {"format", "headkv"}});
     program.settle();
-    std::vector<std::string> words = {"heads", trace, "--export", "duo:" + by_line.string()};
+    std::vector<std::string> words = {
+        "heads", trace, "--export", "duo:" + by_line.string(), "--export", "headkv:" + file + ".line"};
     std::istringstream more(choice.words);
     for (std::string word; more >> word;) words.push_back(word);
     const test::Result line = test::kvscope_run(words);
@@ -99,7 +102,10 @@ TEST_CASE("A strategy on the board is exported as kvscope heads --export exports
     REQUIRE(line.exit_code == 0);
     CHECK(files_in(by_board).size() == 2);
     CHECK(files_in(by_board) == files_in(by_line));
+    CHECK(test::read_text(file) == test::read_text(file + ".line"));
   }
+  CHECK_THROWS_WITH(program.commands.execute("board.export", {{"path", "no"}, {"format", "rlkv"}}),
+                    Catch::Contains("one of duo:FOLDER"));
   // Once more over what is there: refused, and nothing changes.
   const fs::path there = folder / "board.d.board";
   const auto before = files_in(there);

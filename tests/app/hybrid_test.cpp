@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/core/files/gate/duo_directory.h"
+#include "engine/core/files/gate/head_formats.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
 #include "tests/app/process.h"
@@ -83,7 +84,8 @@ TEST_CASE("the NLL of a hybrid is that of score under the heads that were export
   const fs::path heads = folder / "heads";
   const json study = result_of(hybrid_words(text.path, text.n_tokens, folder / "h.h5") +
                                Words{"--policy", "sp-kv", "--strategies", "b,d", "--shares", "25%", "--export",
-                                     "duo:" + heads.string(), "--point", "d:25%"});
+                                     "duo:" + heads.string(), "--export", "json:" + (folder / "heads.json").string(),
+                                     "--point", "d:25%"});
   const json d = point(study, "d:6");
   CHECK(d["n_global"] == 6);
   CHECK(d["nll"].get<double>() == Approx(score_of(text, heads, "16")).margin(1e-6));
@@ -99,6 +101,10 @@ TEST_CASE("the NLL of a hybrid is that of score under the heads that were export
   CHECK(point(study, "b:8")["n_global"] == 8);
   const json beside = json::parse(read_text(heads / "study.json"));
   CHECK(beside["point"] == d);
+  const HeadFile own = import_heads(parse_head_target("json:" + (folder / "heads.json").string(), "heads", false), {});
+  CHECK(own.selection.full == import_duo(heads).full);
+  CHECK(json::parse(own.origin.facts) == beside);
+  CHECK(own.origin.value == read_study(test::kvscope(), folder / "h.h5").array("signal_mean")->values);
   // The same table is in the file.
   const StudyTable table = read_study(test::kvscope(), folder / "h.h5");
   CHECK(table.kind == "hybrid");

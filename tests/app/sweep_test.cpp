@@ -43,7 +43,7 @@ void check_text_row(const StudyTable& table, std::size_t row, const std::map<int
   CHECK(is_near(table.numbers("nll", "")[row], sum / 3));
   CHECK(is_near(table.numbers("nll_difference", "")[row], difference / 3));
   CHECK(table.numbers("nll_difference_se", "")[row] == Approx(se).margin(1e-8));
-  CHECK(table.numbers("nll_difference_high", "")[row] == Approx(difference / 3 + 4.303 * se).margin(1e-8));
+  CHECK(table.numbers("nll_difference_high", "")[row] == Approx(difference / 3 + 4.30265 * se).margin(1e-8));
   CHECK(is_near(table.numbers("perplexity", "")[row], std::exp(sum / 3)));
   CHECK(std::isnan(table.numbers("accuracy", "")[row]));
 }

@@ -153,6 +153,26 @@ TEST_CASE("the bytes of a hybrid are those of its tokens, and a limit gives the 
   CHECK(shorter.bytes(0, 2) == shorter.bytes(2, 2));  // no head has more than the context
 }
 
+/// P(|T| <= t) by Simpson's rule over the density.
+double within(double t, double degrees) {
+  const double scale =
+      std::exp(std::lgamma((degrees + 1) / 2) - std::lgamma(degrees / 2)) / std::sqrt(degrees * std::acos(-1.0));
+  const auto density = [&](double x) { return scale * std::pow(1 + x * x / degrees, -(degrees + 1) / 2); };
+  constexpr int kSteps = 20000;
+  const double h = 2 * t / kSteps;
+  double sum = density(-t) + density(t);
+  for (int i = 1; i < kSteps; ++i) sum += density(-t + i * h) * (i % 2 ? 4 : 2);
+  return sum * h / 3;
+}
+
+TEST_CASE("95 % of Student's distribution lie within its t, for every number of values up to 200", "[core][hybrid]") {
+  for (int degrees = 1; degrees <= 200; ++degrees) {
+    CAPTURE(degrees);
+    CHECK(within(student_t_975(degrees), degrees) == Approx(0.95).margin(1e-4));
+  }
+  CHECK(std::isnan(student_t_975(0)));
+}
+
 TEST_CASE("the interval of a mean is Student's", "[core][hybrid]") {
   // Quantiles as tables have them.
   const std::pair<int, double> table[] = {{1, 12.7062}, {2, 4.3027},  {3, 3.1824},  {4, 2.7764},  {5, 2.5706},

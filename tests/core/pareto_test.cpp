@@ -107,25 +107,5 @@ TEST_CASE("pareto: between two neighbours a value is on their line, beyond the p
   CHECK(std::isnan(value_at_cost({}, {}, 0.5)));
 }
 
-/// P(|T| <= t) by Simpson's rule over the density.
-double within(double t, double degrees) {
-  const double scale =
-      std::exp(std::lgamma((degrees + 1) / 2) - std::lgamma(degrees / 2)) / std::sqrt(degrees * std::acos(-1.0));
-  const auto density = [&](double x) { return scale * std::pow(1 + x * x / degrees, -(degrees + 1) / 2); };
-  constexpr int kSteps = 20000;
-  const double h = 2 * t / kSteps;
-  double sum = density(-t) + density(t);
-  for (int i = 1; i < kSteps; ++i) sum += density(-t + i * h) * (i % 2 ? 4 : 2);
-  return sum * h / 3;
-}
-
-TEST_CASE("pareto: 95 % of Student's distribution lie within its t, for every number of values up to 200", "[study]") {
-  for (int degrees = 1; degrees <= 200; ++degrees) {
-    CAPTURE(degrees);
-    CHECK(within(student_t_95(degrees), degrees) == Approx(0.95).margin(1e-4));
-  }
-  CHECK(std::isnan(student_t_95(0)));
-}
-
 }  // namespace
 }  // namespace kvscope

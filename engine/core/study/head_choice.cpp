@@ -63,8 +63,8 @@ std::optional<int> own_count(ChoiceRule rule, const HeadShape& shape) {
 }
 
 GlobalHeads choose_global(const HeadShape& shape, const HeadValues& values, const ChoiceQuestion& question) {
-  if (question.n_global < 0 || question.n_global > shape.n_heads())
-    refuse(std::to_string(question.n_global) + " heads", "0 to " + std::to_string(shape.n_heads()));
+  if (question.n_global < 0 || question.n_global > shape.count())
+    refuse(std::to_string(question.n_global) + " heads", "0 to " + std::to_string(shape.count()));
   switch (question.rule) {
     case ChoiceRule::capped:
       return capped(shape, values, question.n_global, question.cap);

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/core/study/head_shape.h"
 #include "engine/core/study/head_signal.h"
 
 namespace kvscope {
@@ -13,11 +14,6 @@ namespace kvscope {
 /// takes whole layers of greatest mean value.
 enum class ChoiceRule : std::uint8_t { a, b, c, d, capped, layers };
 inline constexpr std::string_view kChoiceRules[] = {"a", "b", "c", "d", "capped", "layers"};  // by their numbers
-
-struct HeadShape {
-  int n_layers = 0, n_kv_heads = 0;
-  int n_heads() const { return n_layers * n_kv_heads; }
-};
 
 struct ChoiceQuestion {
   ChoiceRule rule = ChoiceRule::d;

@@ -1,7 +1,6 @@
 #include "engine/core/study/pareto.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -89,18 +88,6 @@ double value_at_cost(std::span<const double> cost, std::span<const double> value
   const auto below = std::prev(above);
   const double low = below->second.values / below->second.n;
   return low + (high - low) * (at - below->first) / (above->first - below->first);
-}
-
-double student_t_95(int degrees_of_freedom) {
-  constexpr std::array kTable = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
-  if (degrees_of_freedom < 1) return kNaN;
-  const auto degrees = static_cast<std::size_t>(degrees_of_freedom);
-  if (degrees <= kTable.size()) return kTable[degrees - 1];
-  constexpr double z = 1.959963984540054;
-  const double n = degrees_of_freedom;
-  const auto power = [&](int k) { return std::pow(z, k); };
-  return z + (power(3) + z) / (4 * n) + (5 * power(5) + 16 * power(3) + 3 * z) / (96 * n * n) +
-         (3 * power(7) + 19 * power(5) + 17 * power(3) - 15 * z) / (384 * n * n * n);
 }
 
 }  // namespace kvscope

@@ -31,8 +31,4 @@ std::optional<std::size_t> pareto_knee(std::span<const double> cost, std::span<c
 /// the densities that another policy happens to have.
 double value_at_cost(std::span<const double> cost, std::span<const double> value, double at);
 
-/// t of Student's distribution, two-sided 95 %: mean +- t * standard error. NaN for fewer than one degree of freedom. To 3
-/// decimals from the table up to 10 degrees, above by Cornish and Fisher's expansion around the normal quantile.
-double student_t_95(int degrees_of_freedom);
-
 }  // namespace kvscope

@@ -8,14 +8,9 @@
 #include <vector>
 
 #include "engine/core/study/head_selection.h"
+#include "engine/core/study/head_shape.h"
 
 namespace kvscope {
-
-/// Of a model; 0 where it is not known.
-struct HeadShape {
-  int n_layers = 0, n_kv_heads = 0, n_heads = 0;
-  int group_size() const { return n_heads > 0 && n_kv_heads > 0 ? n_heads / n_kv_heads : 0; }
-};
 
 /// What a choice was made from.
 struct HeadOrigin {
@@ -36,6 +31,9 @@ struct HeadChoice {
   HeadOrigin origin = {};
   int group_size = 0;  // query heads a KV head; 0: not known
 };
+
+/// A choice from runs of one model, with their densities. `runs`: at least one.
+HeadChoice choice_of_runs(const std::vector<const RunRecord*>& runs, HeadSelection selection, LocalSizes sizes);
 
 /// What was read. `selection.full` has the file's own values, higher rather global.
 struct HeadFile {

@@ -1,0 +1,21 @@
+#pragma once
+// Heads of run A into a file that others read: what the menu and the head board share.
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "app/command/app_commands.h"
+#include "engine/core/study/head_selection.h"
+
+namespace kvscope::app {
+
+/// Of the arguments of a command that exports heads.
+inline constexpr char kHeadExportArguments[] =
+    "path: file or folder, format: duo, json, headkv, hf or block (duo), overwrite: bool";
+
+/// Asks for a path if `arguments` have none, says then what will be written, and writes it beside the window. Throws Error
+/// (usage) for a format that is not known or not written.
+void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& arguments, const std::string& command,
+                       const HeadSelection& selection, LocalSizes sizes);
+
+}  // namespace kvscope::app
