@@ -184,7 +184,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   CHECK(b.command_line.empty());
 }
 
-TEST_CASE("A stopped answer is a turn as far as it came; a run that fails gives the question back") {
+TEST_CASE("A stopped answer is a turn as far as it came, and a run that fails gives the question back") {
   Fixture fixture("--slow 20");
   Session& session = fixture.session;
   session.next_run().set_max_tokens(400);
@@ -200,12 +200,13 @@ TEST_CASE("A stopped answer is a turn as far as it came; a run that fails gives 
   session.next_run().set_prompt("Too long.");
   session.start_run();
   fixture.wait([&] { return !session.run_in_progress(); });
-  CHECK(session.a()->run->status == RunStatus::failed);
+  CHECK(session.runs().back().run->status == RunStatus::failed);
+  CHECK(session.a()->run->status == RunStatus::cancelled);  // what failed without a token takes no place
   CHECK(fixture.chat().turns.size() == 2);
   CHECK(session.parameters().prompt == "Too long.");
 }
 
-TEST_CASE("Chat and stop texts are in what the next start takes up; what is no chat is refused whole") {
+TEST_CASE("Chat and stop texts are in what the next start takes up, and what is no chat is refused whole") {
   Fixture fixture;
   Session& session = fixture.session;
   const Conversation chat{"Be kind.", {{"user", "a\nb"}, {"assistant", "\"c\""}}, true};

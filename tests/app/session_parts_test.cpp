@@ -99,7 +99,8 @@ TEST_CASE("An engine's errors go together, a notice is a line of the log, and ea
   CHECK(revision.value > before);
 }
 
-TEST_CASE("A run that begins takes its place once it has tokens, as A alone, as B beside A; only it grows and fails") {
+TEST_CASE(
+    "A run that begins takes its place once it has tokens, as A alone, as B beside A, and only it grows and fails") {
   RunList runs;
   const int read = runs.add(run_of({1, 2, 3}), "x.h5");
   runs.show(read, 0);
@@ -153,7 +154,7 @@ TEST_CASE("A run that fails before its first fact leaves A and B as they were, u
   CHECK(first.a() == nullptr);
 }
 
-TEST_CASE("A removed A gives its place to B; a run is never both; an unknown one changes nothing") {
+TEST_CASE("A removed A gives its place to B, a run is never both, and an unknown one changes nothing") {
   RunList runs;
   const int one = runs.add(run_of({1}), ""), two = runs.add(run_of({2}), "");
   runs.show(one, two);
@@ -186,7 +187,7 @@ TEST_CASE("What is on show has tokens, and B the shape of A") {
   CHECK(shown.b() == nullptr);
 }
 
-TEST_CASE("A preview that was cleared never comes; one that cannot be made says why") {
+TEST_CASE("A preview that was cleared never comes, and one that cannot be made says why") {
   int answers = 0;
   Preview preview([] {}, [&] { ++answers; });
   const auto run = run_of({1, 2, 3});  // without scores: there is nothing to go by
@@ -229,7 +230,8 @@ TEST_CASE("The next run's requests: of its own prompt, of a run's prompt again, 
   CHECK(whole.chunk == 1);
 }
 
-TEST_CASE("A job of files that throws is a banner and a line of the log; recent files are named once, newest first") {
+TEST_CASE(
+    "A job of files that throws is a banner and a line of the log, and recent files are named once, newest first") {
   Revision revision;
   Messages messages(revision);
   Worker background([] {});

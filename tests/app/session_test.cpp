@@ -198,7 +198,7 @@ TEST_CASE("A preview beside a run that goes on follows it, says how far it reach
 
 // W16: SP-KV took window 128 although its gate said 64; a preview beside the run was of 128 too.
 TEST_CASE(
-    "What nobody wrote of a policy is the gate's in the panel, in a preview and in the run; what was written is not") {
+    "What nobody wrote of a policy is the gate's in the panel, in a preview and in the run, and what was written is not") {
   Fixture fixture("--gate sp_kv,0.25,40");
   Session& session = fixture.session;
   session.set_policy(PolicySpec::parse("sp-kv"));
@@ -350,7 +350,7 @@ TEST_CASE("A foreign file that is opened is a banner and changes nothing") {
   CHECK(fixture.session.messages().banners()[0].text.find("x.h5") != std::string::npos);
 }
 
-TEST_CASE("A and B are any two runs; removing A puts B in its place") {
+TEST_CASE("A and B are any two runs, and removing A puts B in its place") {
   Fixture fixture;
   Session& session = fixture.session;
   session.start_run();
@@ -479,7 +479,7 @@ TEST_CASE("A run whose engine died goes on from its last token after the restart
   CHECK(said);
 }
 
-TEST_CASE("A run whose engine died before its first token is asked for again; a restart alone runs nothing") {
+TEST_CASE("A run whose engine died before its first token is asked for again, and a restart alone runs nothing") {
   const test::TemporaryFolder folder;
   Fixture fixture("--die-at-token 0 --once " + (folder / "died").string());
   Session& session = fixture.session;

@@ -30,7 +30,7 @@ int kept_tokens(const TemporaryFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("A reader of stdout that goes ends the decode; what was decoded is saved and the exit code is 141") {
+TEST_CASE("A reader of stdout that goes ends the decode: what was decoded is saved and the exit code is 141") {
   const TemporaryFolder folder;
   const auto result = in_shell(run_words(folder, GENERATE("", "--json")), " | head -c 3");
   INFO(result.err);
@@ -41,7 +41,7 @@ TEST_CASE("A reader of stdout that goes ends the decode; what was decoded is sav
   CHECK(kept_tokens(folder) < 300);
 }
 
-TEST_CASE("A full disk for stdout ends the decode; what was decoded is saved and the exit code is 3") {
+TEST_CASE("A full disk for stdout ends the decode: what was decoded is saved and the exit code is 3") {
   const TemporaryFolder folder;
   const auto result = in_shell(run_words(folder), " > /dev/full");
   INFO(result.err);

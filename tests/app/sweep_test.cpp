@@ -200,7 +200,7 @@ TEST_CASE("Ctrl+C leaves a sweep's answers, a dead engine too, and the same comm
   CHECK(study_difference(Sweep{folder}.study(), whole) == "");
 }
 
-TEST_CASE("a recipe that grows asks for what is new; other settings and changed texts are refused", "[sweep]") {
+TEST_CASE("a recipe that grows asks for what is new: other settings and changed texts are refused", "[sweep]") {
   const TemporaryFolder folder;
   json recipe = usual_recipe();
   write_recipe(folder, recipe);

@@ -242,7 +242,7 @@ TEST_CASE("Typing is undone word by word, and what is deleted is a step of its o
   CHECK(undone() == "What is itself");
 }
 
-TEST_CASE("A run that was removed comes back with its place and its tokens; a step never takes a run away") {
+TEST_CASE("A run that was removed comes back with its place and its tokens, and a step never takes a run away") {
   Program program(4);
   program.run("run.compare", {{"a", 2}, {"b", 3}});
   const auto record = program.session.find_run(2)->run;
@@ -261,7 +261,7 @@ TEST_CASE("A run that was removed comes back with its place and its tokens; a st
   CHECK(program.session.runs().size() == 5);
 }
 
-TEST_CASE("There are 200 steps; a removed run goes for good when no step leads back to it") {
+TEST_CASE("There are 200 steps, and a removed run goes for good when no step leads back to it") {
   Program program(2);
   program.run("run.remove", {{"id", 2}});
   const auto change = [&](int n) {
@@ -279,7 +279,7 @@ TEST_CASE("There are 200 steps; a removed run goes for good when no step leads b
   CHECK(program.session.runs().size() == 1);
 }
 
-TEST_CASE("What is hovered and what a run that goes on shows are no steps; what came by itself is none at first") {
+TEST_CASE("What is hovered and what a run that goes on shows are no steps, and what came by itself is none at first") {
   Program program(2);
   program.run("run.show", {{"id", 1}});
   const auto steps = program.history().steps();

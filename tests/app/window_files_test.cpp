@@ -196,7 +196,7 @@ TEST_CASE("The palette puts what is possible first and says of the rest why it i
   CHECK(window.state()["ui"]["palette"].get<bool>());
 }
 
-TEST_CASE("A message lies over the corner and moves nothing; a value can be typed beside its slider") {
+TEST_CASE("A message lies over the corner and moves nothing, and a value can be typed beside its slider") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});

@@ -200,7 +200,7 @@ TEST_CASE("The window draws and answers while the engine hangs, and quits in tim
   CHECK(gone(pid));
 }
 
-TEST_CASE("The palette finds a command by its words and runs it with the keyboard alone; no tap is lost") {
+TEST_CASE("The palette finds a command by its words and runs it with the keyboard alone, and no tap is lost") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});

@@ -71,7 +71,7 @@ TEST_CASE("A click into the middle of a wrapped line and what is typed at once b
 }
 
 TEST_CASE(
-    "Select all, cut, type, paste and undo, as fast as keys come; then the caret blinks without a frame between") {
+    "Select all, cut, type, paste and undo, as fast as keys come, and then the caret blinks without a frame between") {
   if (test::skip_without_display()) return;
   Desk desk;
   desk.window.key("ctrl+p");

@@ -219,7 +219,8 @@ TEST_CASE("A run whose engine died is there again with the reason, and one witho
   CHECK(next.log().find("cannot be read") == std::string::npos);
 }
 
-TEST_CASE("A damaged workspace is a line and a fresh start; its file is kept, and its runs are there all the same") {
+TEST_CASE(
+    "A damaged workspace is a line and a fresh start, and its file is kept, and its runs are there all the same") {
   const test::TemporaryFolder folder;
   const auto file = folder / "workspace/workspace.json";
   {
@@ -344,7 +345,7 @@ TEST_CASE("More runs than may be kept cost the oldest that is not on show, and t
   CHECK(files_in(small / "workspace/runs") == std::set<std::string>{"run-2.h5"});  // the newest is always kept
 }
 
-TEST_CASE("A second window has a workspace of its own and says so; the first one's stays as it is") {
+TEST_CASE("A second window has a workspace of its own and says so, and the first one's stays as it is") {
   const test::TemporaryFolder folder;
   Start first(folder.path());
   first.decode("streaming:window=20");

@@ -59,7 +59,7 @@ json found(const json& state) {
 
 }  // namespace
 
-TEST_CASE("Keys undo and redo what mouse and keys have done; in a text field they are the field's own") {
+TEST_CASE("Keys undo and redo what mouse and keys have done, and in a text field they are the field's own") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
@@ -178,7 +178,7 @@ TEST_CASE("After a clean end and after kill -9 the next window has runs, A and B
   window.wait({{"/runs/1/id", 2}, {"/parameters/prompt", "remember me"}});
 }
 
-TEST_CASE("Two windows at once do not share a workspace; a picture by a script depends on none") {
+TEST_CASE("Two windows at once do not share a workspace, and a picture by a script depends on none") {
   if (skip_without_display()) return;
   const Xvfb display;
   const test::TemporaryFolder state;

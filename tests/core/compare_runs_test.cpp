@@ -56,7 +56,8 @@ TEST_CASE("compare: a run is like itself", "[core][compare]") {
   for (const float overlap : c.overlap.values) CHECK(overlap == 1);
 }
 
-TEST_CASE("compare: a run that ends earlier has not diverged; one of another prompt has, in it", "[core][compare]") {
+TEST_CASE("compare: a run that ends earlier has not diverged, and one of another prompt has, in it",
+          "[core][compare]") {
   const RunRecord whole = random_run(4);
   RunRecord shorter = whole;
   shorter.ids.resize(150);

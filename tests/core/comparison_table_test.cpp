@@ -87,7 +87,7 @@ TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing 
   CHECK(row(apart.asked, "prompt").differs());
 }
 
-TEST_CASE("comparison_table: a preview has no likelihood and no time; another model is refused", "[core]") {
+TEST_CASE("comparison_table: a preview has no likelihood and no time, and another model is refused", "[core]") {
   const RunRecord a = random_run(5), b = random_run(5, {.policy = "streaming:sinks=4,window=60"});
   const ComparisonTable table = comparison_table(a, b, 1000, true);
   CHECK_FALSE(has(table.came_of, "NLL"));

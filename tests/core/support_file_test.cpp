@@ -90,7 +90,7 @@ TEST_CASE("Writing that is given up leaves the old file and no other") {
 }
 
 TEST_CASE(
-    "What a killed writer has left goes with the next file of the folder; what is being written and others' stay") {
+    "What a killed writer has left goes with the next file of the folder, and what is being written and others' stay") {
   const TempFolder folder;
   folder.write(".kvscope-a1B2c3", "half of a file");
   folder.write(".kvscope-of-somebody", "");

@@ -159,7 +159,7 @@ TEST_CASE("trace: stock h5py reads a finished trace, its default plot and the ex
   CHECK(succeeds({python, kCheck, "--packed", (folder / "two.h5").string()}));
 }
 
-TEST_CASE("trace: write calls may fail in every way; committed runs stay and the error names the file",
+TEST_CASE("trace: write calls may fail in every way: committed runs stay and the error names the file",
           "[core][trace][fault]") {
   const int mode = GENERATE(1, 2, 3, 4);  // full for good, full once, I/O error for good, one short write
   // Every fourth call, other ones in each mode; the next test takes them all.

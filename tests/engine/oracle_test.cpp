@@ -66,7 +66,7 @@ TEST_CASE("the teacher's future mass is the mean of the softmax matrix' columns 
   }
 }
 
-TEST_CASE("the oracle recalls itself completely; a run's final oracle has its whole length", "[engine][oracle]") {
+TEST_CASE("the oracle recalls itself completely, and a run's final oracle has its whole length", "[engine][oracle]") {
   const LoadedModel model = test::small_model();
   RunRequest request = test::request(test::some_ids(100), "kvpop:budget=40,sinks=4,window=16", 40);
   request.oracle = true;

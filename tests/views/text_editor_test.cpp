@@ -126,7 +126,7 @@ TEST_CASE("A text wraps, and a click in the middle of a line puts the caret ther
   CHECK(desk.editor.text() == kText);
 }
 
-TEST_CASE("Home and End know the line that is drawn; up and down keep to their column") {
+TEST_CASE("Home and End know the line that is drawn, and up and down keep to their column") {
   Desk desk;
   desk.editor.set_text(kText);
   desk.draw(2);
@@ -186,7 +186,7 @@ TEST_CASE("What is cut is pasted, and select all takes all") {
   CHECK(desk.editor.text() == "keepkeep");
 }
 
-TEST_CASE("Escape gives the keyboard back; what is typed then is nobody's here") {
+TEST_CASE("Escape gives the keyboard back, and what is typed then is nobody's here") {
   Desk desk;
   desk.focus();
   desk.type("a");
@@ -226,7 +226,7 @@ TEST_CASE("The caret asks for a frame twice a second, and for none once nobody h
 }
 
 TEST_CASE(
-    "A character that the loaded fonts lack comes from another font of the machine; one that none has shows its number") {
+    "A character that the loaded fonts lack comes from another font of the machine, and one that none has shows its number") {
   Desk desk;
   const ImWchar hebrew = 0x5d0, unknown = 0xe123;  // DejaVu has the first, nobody a private one
   REQUIRE_FALSE(has_glyph(desk.window.theme.fonts.small, hebrew));
