@@ -33,6 +33,8 @@ void CacheTimelineView::draw(ViewContext& context) {
   log_.update(*context.a, at);
   draw_why(context, at);
   const float room = ImGui::GetContentRegionAvail().y;
+  // Where there is room for one of them only, that is the picture: the log is there when the view is maximised.
+  if (room < services_.theme->px(170)) return draw_picture(context, at, std::max(services_.theme->px(80), room));
   const float log = log_.n_rows() == 0 ? services_.theme->px(44)
                                        : std::clamp(room * 0.34f, services_.theme->px(70), services_.theme->px(230));
   draw_picture(context, at, std::max(services_.theme->px(80), room - log - ImGui::GetStyle().ItemSpacing.y));
@@ -58,7 +60,7 @@ void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
   const Palette& p = services_.theme->palette;
   draw_text(services_.theme->fonts.bold, p.text, head_title(context));
   if (at.token < 0) {
-    text_in(p.muted, "Click a token to read why it was kept or evicted.");
+    wrapped_text_in(p.muted, "Click a token to read why it was kept or evicted.");
   } else {
     wrapped_text_in(p.text, why_.of(*context.a, at));
   }

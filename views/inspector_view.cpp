@@ -53,7 +53,7 @@ bool InspectorView::begin_rows(const char* name) {
 void InspectorView::row(const char* name, const std::string& value) {
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  text_in(services_.theme->palette.muted, name);
+  wrapped_text_in(services_.theme->palette.muted, name);
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.text, value);
   services_.items->add_text(std::string("inspector.") + name, last_item(), value);

@@ -81,7 +81,7 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
 
 void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   const FigureToMake figure = figure_to_make(session, views, arguments);
-  if (!has_argument(arguments, "path")) ui.figure_size.clear();
+  if (!has_argument(arguments, "path")) ui.figure_size.clear(), ui.figure_preview.reset();
   if (ask_for_path(ui, arguments,
                    {.title = "Export figure: " + figure.view,
                     .command = "figure.export",
@@ -112,8 +112,10 @@ std::string size_in_words(const views::Figure& figure) {
 void measure_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   const FigureToMake figure = figure_to_make(session, views, arguments);
   session.files().in_background("measure " + figure.view, [&session, &ui, figure]() -> Worker::Finish {
-    return [&session, &ui, words = size_in_words(figure.build().figure), view = figure.view] {
+    const auto built = std::make_shared<const views::Figure>(figure.build().figure);
+    return [&session, &ui, built, words = size_in_words(*built), view = figure.view] {
       ui.figure_size = words;
+      ui.figure_preview = built;
       session.messages().notify(view + " is " + words);
     };
   });

@@ -1,12 +1,17 @@
 #pragma once
 // What the window shows besides the session: panels, popups, theme. Plain data, changed by commands.
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/workspace/layout.h"
+
+namespace kvscope::views {
+struct Figure;
+}
 
 namespace kvscope::app {
 
@@ -36,9 +41,10 @@ struct UiState : Layout, Appearance {
   bool models = false;       // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
   std::optional<TextField> find, go_to;
-  std::string figure_size;              // of the figure that is about to be exported, in words; empty: not measured
-  std::string clipboard;                // text to be put there by the window
-  std::vector<std::string> popup_keys;  // typed while a popup is open: "up", "down", "enter"
+  std::string figure_size;  // of the figure that is about to be exported, in words; empty: not measured
+  std::shared_ptr<const views::Figure> figure_preview;  // that figure; null: not built yet
+  std::string clipboard;                                // text to be put there by the window
+  std::vector<std::string> popup_keys;                  // typed while a popup is open: "up", "down", "enter"
   bool focus_prompt = false;
   bool close_popup = false;  // the menu or list that was opened last
   bool keyboard = false;     // arrows and space belong to the controls

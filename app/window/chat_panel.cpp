@@ -98,7 +98,10 @@ void draw_chat_buttons(Panel& panel) {
   }
   ImGui::SameLine();
   command_button(panel, "Continue", "run.continue");
-  ImGui::SameLine();
+  const float width = ImGui::CalcTextSize("New chat").x + 2 * ImGui::GetStyle().FramePadding.x;
+  if (ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + width <
+      ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x)
+    ImGui::SameLine();
   command_button(panel, "New chat", "chat.new");
   if (!panel.session.next_run().has_thinking_choice()) return;
   ImGui::SameLine();

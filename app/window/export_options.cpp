@@ -1,13 +1,22 @@
 // What the export of a figure asks besides its name: preset, venue, and how large it will be on paper.
 
+#include <algorithm>
 #include <string>
 
 #include "app/window/panel.h"
 #include "app/window/popup.h"
 #include "views/figure/recipe.h"
+#include "views/imgui_renderer.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
+/// What the dialog's picture needs from frame to frame.
+struct ExportPreview {
+  explicit ExportPreview(views::TextureBackend& textures) : drawing(textures) {}
+  std::shared_ptr<const views::Figure> of = nullptr;
+  views::FigureDrawing drawing;
+};
+
 namespace {
 
 constexpr const char* kAsShown = "What is on screen";
@@ -59,6 +68,27 @@ bool draw_venues(Panel& panel, nlohmann::json& arguments) {
   return changed;
 }
 
+/// The very figure that would be saved, on white, at its true size on a screen of 96 dots an inch or as large as there is
+/// room for. The room is the same before it is built: nothing jumps.
+void draw_preview(Panel& panel) {
+  const ImVec2 room{ImGui::GetContentRegionAvail().x, std::min(panel.px(230), ImGui::GetIO().DisplaySize.y * 0.27f)};
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImGui::Dummy(room);
+  const auto& figure = panel.ui.figure_preview;
+  if (!figure || figure->width <= 0 || figure->height <= 0) return;
+  if (!panel.export_preview) panel.export_preview = std::make_shared<ExportPreview>(*panel.services.textures);
+  ExportPreview& preview = *panel.export_preview;
+  if (preview.of != figure) preview.of = figure, preview.drawing.set(*figure);
+  const float width = static_cast<float>(figure->width), height = static_cast<float>(figure->height);
+  const float scale = std::min({panel.px(96.f / 72), room.x / width, room.y / height});
+  const ImVec2 origin{at.x + (room.x - width * scale) / 2, at.y + (room.y - height * scale) / 2};
+  const ImVec2 end{origin.x + width * scale, origin.y + height * scale};
+  ImGui::GetWindowDrawList()->AddRectFilled(origin, end, IM_COL32_WHITE);
+  preview.drawing.draw(*ImGui::GetWindowDrawList(), origin, scale, panel.theme());
+  panel.services.items->add_text("export.preview", views::item_rect(origin, end),
+                                 scale < panel.px(96.f / 72) ? "smaller than on paper" : "as on paper");
+}
+
 }  // namespace
 
 void draw_export_options(Panel& panel) {
@@ -77,6 +107,7 @@ void draw_export_options(Panel& panel) {
   if (ImGui::Button("Copy as PNG", {panel.px(120), 0})) panel.run("figure.copy", dialog.arguments);
   panel.item("export.copy");
   tooltip(panel, "The figure as it would be saved, as a picture on the clipboard");
+  draw_preview(panel);
 }
 
 }  // namespace kvscope::app

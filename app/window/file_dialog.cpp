@@ -112,7 +112,9 @@ void take(FileDialog& dialog, const std::string& path) {
 // Returns whether a row was chosen for good: by a double click, or as it is a recent file.
 bool draw_rows(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows) {
   bool done = false;
-  ImGui::BeginChild("files", {0, std::min(panel.px(260), ImGui::GetIO().DisplaySize.y * 0.34f)}, true);
+  // A figure that is exported has its picture above.
+  const float most = dialog.figure ? panel.px(130) : panel.px(260), share = dialog.figure ? 0.17f : 0.34f;
+  ImGui::BeginChild("files", {0, std::min(most, ImGui::GetIO().DisplaySize.y * share)}, true);
   if (!state.listing) text_in(panel.theme().palette.muted, "Looking ...");
   if (state.listing && !state.listing->error.empty()) text_in(panel.theme().palette.warn, state.listing->error);
   for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
@@ -194,6 +196,7 @@ void finish(Panel& panel) {
 void draw_file_dialog(Panel& panel) {
   if (!panel.ui.dialog) {
     state = {};
+    panel.export_preview.reset();
     return;
   }
   FileDialog& dialog = *panel.ui.dialog;

@@ -15,6 +15,7 @@
 
 namespace kvscope::app {
 
+struct ExportPreview;
 struct PromptEditors;
 
 struct Panel {
@@ -23,6 +24,7 @@ struct Panel {
   UiState& ui;
   views::ViewServices& services;
   std::shared_ptr<PromptEditors> prompt_editors = nullptr;  // made by draw_prompt_panel() when it is drawn first
+  std::shared_ptr<ExportPreview> export_preview = nullptr;  // of draw_export_options(); none while no dialog is open
 
   const views::Theme& theme() const { return *services.theme; }
   float px(float design_pixels) const { return services.theme->px(design_pixels); }

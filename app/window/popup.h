@@ -10,7 +10,7 @@ struct Panel;
 bool begin_popup(Panel& panel, const char* name, float width, float height);
 /// The dialog that asks for a path.
 void draw_file_dialog(Panel& panel);
-/// The part of it that says how a figure is exported: preset, venue, size.
+/// The part of it that says how a figure is exported, preset, venue, size, and shows it.
 void draw_export_options(Panel& panel);
 
 }  // namespace kvscope::app

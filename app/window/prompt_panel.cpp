@@ -64,8 +64,8 @@ void draw_text(Panel& panel) {
     views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");
 }
 
-// "629 tokens of 2048", as far as there is room.
-void draw_length(Panel& panel, float room) {
+// "629 tokens of 2048", as far as there is room. False: there is none for what would stand beside it.
+bool draw_length(Panel& panel, float room) {
   const NextRun& next = panel.session.next_run();
   const int n = next.prompt_tokens();
   const auto& model = panel.session.engine().model();
@@ -75,6 +75,7 @@ void draw_length(Panel& panel, float room) {
   ImGui::AlignTextToFramePadding();
   views::text_in(model && n > model->max_positions ? panel.theme().palette.bad : panel.theme().palette.muted, note);
   panel.services.items->add_text("prompt.length", views::last_item(), note);
+  return ImGui::CalcTextSize(note.c_str()).x < room;
 }
 
 }  // namespace
@@ -93,10 +94,11 @@ void draw_prompt_panel(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
   const float right =
       ImGui::GetContentRegionMax().x - field - ImGui::GetStyle().ItemSpacing.x - ImGui::CalcTextSize("answer up to").x;
-  draw_length(panel, right - ImGui::GetCursorPosX() - panel.px(6));
+  const bool beside = draw_length(panel, right - ImGui::GetCursorPosX() - panel.px(6));
 
   int max_tokens = panel.session.parameters().max_tokens;
-  ImGui::SameLine(right);
+  if (beside) ImGui::SameLine(right);
+  if (!beside) ImGui::SetCursorPosX(right), ImGui::AlignTextToFramePadding();
   views::text_in(palette.muted, "answer up to");
   ImGui::SameLine();
   ImGui::SetNextItemWidth(field);

@@ -87,7 +87,12 @@ TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter
   std::ofstream(data) << "precious";
   window.key("ctrl+e");
   window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
-  CHECK_THAT(text_soon(window, "export.size", "mm"), Catch::Contains(" mm = "));
+  const std::string size = text_soon(window, "export.size", "mm");
+  CHECK_THAT(size, Catch::Contains(" mm = "));
+  // Its picture has the sides that it will have on paper.
+  const std::vector<double> picture = window.rect("export.preview");
+  const double wide = std::stod(size), high = std::stod(size.substr(size.find("× ") + std::strlen("× ")));
+  CHECK(picture[2] / picture[3] == Approx(wide / high).epsilon(0.01));
   window.type("mine");  // the name was selected, its ending was not
   CHECK(text_soon(window, "dialog.path", "mine") == "mine.pdf");
   window.rect("dialog.replace");
