@@ -14,7 +14,7 @@ void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& argu
   for (const std::string& warning : warnings_of(selection)) text += "; " + warning;
   session.messages().notify(text);
   if (ask_for_path(ui, arguments,
-                   {.title = format == "duo" ? "Export heads (DuoAttention)" : "Export heads (" + format + ")",
+                   {.title = folder ? "Export heads (DuoAttention)" : "Export heads (" + format + ")",
                     .command = command,
                     .path = folder ? "selected-heads" : "selected-heads.json",
                     .hint = text + (folder ? ". A folder; full_attention_heads.tsv and config.json are written into it"
