@@ -32,11 +32,11 @@ TEST_CASE("capture --resume beside a capture that then ends leaves each prompt o
   const TemporaryFolder folder;
   write_prompts(folder);
   const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
-  Capture slow{folder, "t.h5", {"--quiet"}, " --slow 60"};
-  auto first = std::async(std::launch::async, [&] { return slow.run(-1, 1.5); });
+  Capture slow{folder, "t.h5", {"--quiet"}, " --slow " + std::to_string(120 * kSlowdown)};
+  auto first = std::async(std::launch::async, [&] { return slow.run(-1, 3 * kSlowdown); });
   wait_for_runs(trace, 1);
   Capture early{folder, "t.h5", {"--resume", "--quiet"}};
-  early.engine = late_engine(folder, 2);
+  early.engine = late_engine(folder, 4 * kSlowdown);
   const auto second = early.run();
   first.get();
   check_error_line(second, 3, "t.h5: another process is writing it");
@@ -105,8 +105,8 @@ TEST_CASE("capture --overwrite takes the name with its first run, and survives k
   write_prompts(folder);
   const fs::path whole = undisturbed(folder);
   fs::copy_file(whole, folder / "t.h5");
-  Capture over{folder, "t.h5", {"--overwrite", "--quiet"}, " --slow 30"};
-  CHECK(over.run(-1, 0.9).exit_code == -1);
+  Capture over{folder, "t.h5", {"--overwrite", "--quiet"}, " --slow " + std::to_string(30 * kSlowdown)};
+  CHECK(over.run_until_a_run().exit_code == -1);
   const TraceInfo info = inspect_trace(folder / "t.h5");
   CHECK(info.status == "partial");
   CHECK(info.n_runs > 0);

@@ -9,6 +9,7 @@
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
+#include "tests/support/slowdown.h"
 
 namespace kvscope::test {
 
@@ -52,10 +53,21 @@ struct Capture {
     words.insert(words.end(), options.begin(), options.end());
     return words;
   }
-  Result run(double interrupt_after = -1, double kill_after = 60) const {
+  std::vector<std::string> argv() const {
     std::vector<std::string> argv = {kvscope().string()};
     for (const std::string& word : words()) argv.push_back(word);
-    return test::run({.argv = argv, .interrupt_after = interrupt_after, .timeout = kill_after});
+    return argv;
+  }
+  Result run(double interrupt_after = -1, double kill_after = 60) const {
+    return test::run({.argv = argv(), .interrupt_after = interrupt_after, .timeout = kill_after});
+  }
+  /// Killed as soon as the trace that it writes has a run.
+  Result run_until_a_run() const {
+    return test::run({.argv = argv(), .kill_when = [trace = folder / name] {
+                        if (!fs::exists(trace)) return false;
+                        const TraceInfo info = inspect_trace(trace);
+                        return info.status == "partial" && info.n_runs > 0;
+                      }});
   }
 };
 

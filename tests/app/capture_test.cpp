@@ -189,7 +189,9 @@ TEST_CASE("merge refuses missing and doubled shards, bad names and bad usage in 
 TEST_CASE("The progress of a capture that goes on begins with what is done") {
   const TemporaryFolder folder;
   write_prompts(folder);
-  CHECK(Capture{folder, "t.h5", {"--resume"}, " --slow 60"}.run(-1, 1.2).exit_code == -1);
+  CHECK(
+      Capture{folder, "t.h5", {"--resume"}, " --slow " + std::to_string(60 * kSlowdown)}.run_until_a_run().exit_code ==
+      -1);
   const auto result = Capture{folder, "t.h5", {"--resume"}, " --slow 20"}.run();
   REQUIRE(result.exit_code == 0);
   const int resumed = json::parse(result.out)["resumed"];

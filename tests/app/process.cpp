@@ -64,7 +64,7 @@ Result run(const Launch& launch) {
       ::kill(launch.whole_group ? -pid : pid, launch.interrupt);
       interrupted = seconds;
     }
-    if (seconds > launch.timeout) ::kill(pid, SIGKILL);
+    if (seconds > launch.timeout || (launch.kill_when && launch.kill_when())) ::kill(pid, SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,7 +30,8 @@ struct Launch {
   double interrupt_after = -1;                     // seconds until `interrupt`
   int interrupt = SIGINT;
   bool whole_group = false;  // it gets a process group of its own, all of which is interrupted, as a terminal does it
-  double timeout = 60 * kSlowdown;  // seconds until it is killed
+  double timeout = 60 * kSlowdown;       // seconds until it is killed
+  std::function<bool()> kill_when = {};  // or as soon as this holds: no clock knows how far a program is
 };
 Result run(const Launch& launch);
 
