@@ -121,15 +121,17 @@ void StudyView::ring(ImVec2 origin, const DrawnPoint& point, float width) const 
   ImGui::GetWindowDrawList()->AddRect(
       {origin.x + static_cast<float>(b.x), origin.y + static_cast<float>(b.y)},
       {origin.x + static_cast<float>(b.right()), origin.y + static_cast<float>(b.bottom())},
-      to_imgui(theme.palette.accent), 0, 0, width);
+      to_imgui(theme.palette.text), 0, 0, width);
 }
 
 std::string StudyView::describe(const StudyTable& study, const DrawnPoint& point) const {
   const StudyPoint& p = point.point;
   const auto say = [&](const std::string& name, double value) {
     const StudyColumn* column = study.column(name);
-    return column_label(study, name) + " " +
-           value_with_unit({.name = name, .units = column->units, .meaning = "", .numbers = {value}}, 0);
+    std::string label = column_label(study, name);
+    if (const std::string unit = " (" + column->units + ")"; label.ends_with(unit))
+      label.resize(label.size() - unit.size());
+    return label + " " + value_with_unit({.name = name, .units = column->units, .meaning = "", .numbers = {value}}, 0);
   };
   const FigureOptions& options = known_options_;
   const auto* lines = std::get_if<StudyLinesOptions>(&options);

@@ -10,6 +10,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/study_support.h"
 #include "tests/app/sweep_support.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
@@ -21,20 +22,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 namespace {
-
-StudyTable small_study(double first = 0.5) {
-  return {.kind = "sweep",
-          .request = R"({"cost":"density","model":"small","texts":["t.txt"],"pieces":2})",
-          .facts = R"({"groups":{}})",
-          .columns = {
-              {.name = "policy", .units = "", .meaning = "", .is_text = true, .texts = {"full", "a:tau=1", "a:tau=2"}},
-              {.name = "item", .units = "", .meaning = "", .is_text = true, .texts = {"t.txt", "t.txt", "t.txt"}},
-              {.name = "is_dense", .units = "", .meaning = "", .numbers = {1, 0, 0}},
-              {.name = "chunk", .units = "tokens", .meaning = "", .numbers = {16, 16, 16}},
-              {.name = "density", .units = "", .meaning = "kept", .numbers = {1, first, 0.25}},
-              {.name = "nll_difference", .units = "nats/token", .meaning = "", .numbers = {0, 0.1, 0.3}},
-              {.name = "on_front", .units = "", .meaning = "1: no other row is better", .numbers = {0, 1, 1}}}};
-}
 
 /// The program without a window, with a workspace on a folder, as one start of it.
 struct Program {
@@ -102,8 +89,8 @@ bool has_row(const Program& program, const std::string& view) {
 TEST_CASE("A study is opened as a file is, is listed, shown and closed, and each of these is undone", "[study]") {
   const test::TemporaryFolder folder;
   const std::string a = (folder / "a.h5").string(), b = (folder / "b.h5").string(), csv = (folder / "c.csv").string();
-  write_study(a, small_study(), false);
-  write_study(b, small_study(0.75), false);
+  write_study(a, test::small_study(), false);
+  write_study(b, test::small_study(0.75), false);
   std::ofstream(csv) << "density,nll\n0.5,2\n1,1\n";
   save_trace(folder / "run.h5", test::random_run(3), false);
   Program program((folder / "state").string());
@@ -146,7 +133,7 @@ TEST_CASE("A study is opened as a file is, is listed, shown and closed, and each
 TEST_CASE("A damaged study, a trace and a stranger's file are one banner each, and nothing changes", "[study]") {
   const test::TemporaryFolder folder;
   const std::string good = (folder / "good.h5").string(), bad = (folder / "bad.h5").string();
-  write_study(good, small_study(), false);
+  write_study(good, test::small_study(), false);
   save_trace(folder / "run.h5", test::random_run(3), false);
   std::string bytes = test::read_text(good);
   const std::size_t at = bytes.find("a:tau=2");
@@ -180,7 +167,7 @@ TEST_CASE("A damaged study, a trace and a stranger's file are one banner each, a
 TEST_CASE("The axes of a study, its rows and its point are set by commands, refused where wrong, and undone",
           "[study]") {
   const test::TemporaryFolder folder;
-  write_study(folder / "a.h5", small_study(), false);
+  write_study(folder / "a.h5", test::small_study(), false);
   Program program((folder / "state").string());
   CHECK_THROWS_AS(program.run("study.axes", {{"x", "density"}}), Error);
   CHECK_THROWS_AS(program.run("study.close"), Error);
@@ -224,7 +211,7 @@ TEST_CASE("The axes of a study, its rows and its point are set by commands, refu
 TEST_CASE("What the study view exports is what kvscope figure makes of the recipe beside it, byte for byte",
           "[study]") {
   const test::TemporaryFolder folder;
-  write_study(folder / "a.h5", small_study(), false);
+  write_study(folder / "a.h5", test::small_study(), false);
   Program program((folder / "state").string());
   program.run("study.open", {{"path", (folder / "a.h5").string()}});
   const json axes = GENERATE(json::object(), json{{"x", "policy"}, {"y", "density"}, {"by", "none"}},
@@ -245,7 +232,7 @@ TEST_CASE("What the study view exports is what kvscope figure makes of the recip
 
 TEST_CASE("The next start has the studies, their axes and the point; one that is gone is one line", "[study]") {
   const test::TemporaryFolder folder;
-  for (const char* name : {"a.h5", "b.h5"}) write_study(folder / name, small_study(), false);
+  for (const char* name : {"a.h5", "b.h5"}) write_study(folder / name, test::small_study(), false);
   std::string state;
   {
     Program first((folder / "state").string());
