@@ -4,7 +4,7 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
-#include "app/cli/study_source.h"
+#include "app/process/study_source.h"
 #include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"

@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 
+#include "app/process/gates.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/study/output_error.h"
@@ -18,22 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHybrid = "hybrid:heads=d";  // heads, sinks and window are the directory's
 constexpr int kSinks = 4, kWindow = 128;           // SP-KV Table 2, of local heads where no gate says others
-
-/// Of a gate's file, or of all in its folder, in the order of their names.
-std::string hash_of_gate(const fs::path& path) {
-  std::map<std::string, fs::path> files;
-  std::error_code error;
-  if (!fs::is_directory(path, error)) files[path.filename().string()] = path;
-  for (const auto& entry : fs::directory_iterator(path, error))
-    if (entry.is_regular_file(error)) files[entry.path().filename().string()] = entry.path();
-  Fnv1a hash;
-  for (const auto& [name, file] : files) {
-    std::ifstream in(file, std::ios::binary);
-    hash.add(name);
-    hash.add(std::string(std::istreambuf_iterator<char>(in), {}));
-  }
-  return path.filename().string() + " " + hash.hex();
-}
 
 std::string hash_of_pieces(const TextPieces& pieces) {
   Fnv1a hash;
@@ -113,7 +97,8 @@ HybridEngine::HybridEngine(const Arguments& arguments, const HybridPlan& plan, c
 
 nlohmann::ordered_json HybridEngine::facts() const {
   std::vector<std::string> gates;
-  for (const std::string& gate : plan_.gates) gates.push_back(hash_of_gate(gate));
+  for (const std::string& gate : plan_.gates)
+    gates.push_back(fs::path(gate).filename().string() + " " + gate_files_hash(gate));
   return {{"model", model_.name},
           {"weights_hash", model_.weights_hash},
           {"dtype", model_.dtype},

@@ -4,11 +4,13 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/process/gates.h"
+#include "engine/core/files/tokenizer/text_pieces.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/file.h"
@@ -212,24 +214,16 @@ TextPieces cut_pieces(const HybridPlan& plan) {
   if (!tokenizer)
     throw Error({.file = plan.model, .found = "no tokenizer can be read here", .expected = "a model on this machine"});
   TextPieces result;
-  const std::vector<std::int32_t> before = tokenizer->encode_with_special("");
-  const auto n_own = static_cast<std::size_t>(plan.length) - std::min<std::size_t>(before.size(), 15);
   for (const std::string& path : plan.texts) {
     const std::string text = as_text(read_file(path, kMostText), path);
-    const std::vector<std::int32_t> tokens = tokenizer->encode_typed(text, false);
-    if (tokens.size() / n_own < static_cast<std::size_t>(plan.pieces))
+    CutText cut = cut_text(*tokenizer, text, plan.pieces, plan.length);
+    if (cut.pieces.empty())
       throw Error({.code = ExitCode::usage,
                    .file = path,
-                   .found = std::to_string(tokens.size()) + " tokens",
+                   .found = std::to_string(cut.n_tokens) + " tokens",
                    .expected = std::to_string(plan.pieces) + " pieces of " + std::to_string(plan.length),
                    .hint = "fewer --pieces, or a smaller --length"});
-    const std::size_t step = (tokens.size() - n_own) / static_cast<std::size_t>(std::max(1, plan.pieces - 1));
-    for (std::size_t i = 0; i < static_cast<std::size_t>(plan.pieces); ++i) {
-      const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(step * i);
-      std::vector<std::int32_t> ids = before;
-      ids.insert(ids.end(), first, first + static_cast<std::ptrdiff_t>(n_own));
-      result.ids.push_back(std::move(ids));
-    }
+    std::ranges::move(cut.pieces, std::back_inserter(result.ids));
     result.inputs.push_back(std::filesystem::path(path).filename().string() + " " + hex_text(fnv1a64(text)));
   }
   return result;

@@ -19,6 +19,9 @@ void add_workspace_commands(CommandRegistry& registry, Workspace& workspace);
 /// again, with the same arguments and the path.
 bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialog);
 
+/// Whoever has opened a study wants to see it: in the place of the last view of the row, unless it is there.
+void show_study_view(UiState& ui, const views::ViewList& views);
+
 /// "900", "t 812", "l3 h1 q900" as the arguments of go.to. Throws Error (usage).
 nlohmann::json parse_place(const std::string& text);
 
@@ -29,7 +32,8 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui);
-void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
+void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_view_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);

@@ -22,7 +22,8 @@ struct NamedFigure {
 
 // What the named view shows, or the first of the main views. A view goes by its id and by the name of its figure.
 NamedFigure figure_on_screen(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
-  const views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
+  views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
+  context.studies = &session.studies().open_studies();
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
   std::string all;
   for (const auto& view : views) {
@@ -55,9 +56,15 @@ std::vector<std::string> traces_of(const Session& session, const views::ViewFigu
 struct FigureToMake {
   views::FigureRecipe recipe;
   std::vector<std::shared_ptr<const RunRecord>> runs;
+  std::shared_ptr<const StudyTable> study;  // in place of runs
   std::string view;
 
+  std::vector<std::filesystem::path> inputs() const {
+    const auto& files = study ? recipe.studies : recipe.traces;
+    return {files.begin(), files.end()};
+  }
   views::BuiltFigure build() const {
+    if (study) return views::build_figure(recipe, *study);
     std::vector<const RunRecord*> pointers;
     for (const auto& run : runs) pointers.push_back(run.get());
     return views::build_figure(recipe, pointers);
@@ -71,12 +78,16 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
   recipe.options = shown.figure.options;
   if (has_argument(arguments, "preset")) {
     recipe = views::preset_recipe(text_argument(arguments, "preset"));
-    shown.figure.runs = {session.shown_a()->run};
+    if (!shown.figure.study && !recipe.reads_study()) shown.figure.runs = {session.shown_a()->run};
   }
   if (has_argument(arguments, "venue")) recipe.venue = text_argument(arguments, "venue");
+  if (shown.figure.study) {
+    recipe.studies = {shown.figure.study_path};
+    return {std::move(recipe), {}, std::move(shown.figure.study), std::move(shown.view)};
+  }
   recipe.traces = traces_of(session, shown.figure);
   recipe.run = 0;
-  return {std::move(recipe), std::move(shown.figure.runs), std::move(shown.view)};
+  return {std::move(recipe), std::move(shown.figure.runs), nullptr, std::move(shown.view)};
 }
 
 void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
@@ -92,7 +103,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
     return;
   const std::string path = text_argument(arguments, "path");
   const views::ExportOptions options{.replace = flag_argument(arguments, "overwrite", false),
-                                     .inputs = {figure.recipe.traces.begin(), figure.recipe.traces.end()}};
+                                     .inputs = figure.inputs()};
   session.files().in_background("export " + path, [&session, figure, path, options]() -> Worker::Finish {
     const auto written = views::export_figure(figure.build(), figure.recipe, path, options);
     return [&session, written] {
@@ -165,17 +176,20 @@ void export_heads(Session& session, UiState& ui, const nlohmann::json& arguments
 
 void add_export_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
+  const auto has_figure = [&session] {
+    return session.shown_a() || session.studies().open_studies().shown(session.selection().study);
+  };
   registry.add({"figure.export", "Export a figure (PDF, SVG, PNG)", "File", "Ctrl+E",
-                "path: file, view: name of a view or figure, preset: name, venue: name, overwrite: bool", has_run,
+                "path: file, view: name of a view or figure, preset: name, venue: name, overwrite: bool", has_figure,
                 [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
   registry.add({"figure.copy", "Copy a figure as a picture", "File", "",
-                "view: name of a view or figure, preset: name, venue: name", has_run,
+                "view: name of a view or figure, preset: name, venue: name", has_figure,
                 [&session, &views](const nlohmann::json& arguments) { copy_figure(session, views, arguments); }});
   registry.add(
       {"figure.measure", "Size of a figure on paper", "File", "",
-       "view: name of a view or figure, preset: name, venue: name", has_run,
+       "view: name of a view or figure, preset: name, venue: name", has_figure,
        [&session, &ui, &views](const nlohmann::json& arguments) { measure_figure(session, ui, views, arguments); }});
   registry.add({"heads.export", "Export the heads of a hybrid (DuoAttention)", "File", "Ctrl+H",
                 std::string("strategy: a, b, c or d (d), share: number (0.25), count: number, seed: number, ") +

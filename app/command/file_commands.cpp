@@ -10,14 +10,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void open_as(PathKind kind, Session& session, const CommandRegistry& registry, const std::string& path) {
+void open_as(PathKind kind, Session& session, const CommandRegistry& registry, const std::string& path,
+             const std::function<void()>& show_study) {
   switch (kind) {
     case PathKind::model:
       return session.open_model(model_folder_or(path));
     case PathKind::gate:
       return session.add_gate(path);
     case PathKind::trace:
-      return session.open_trace(path);
+      return session.studies().open(path, show_study, [&session, path] { session.open_trace(path); });
     case PathKind::prompt:
       registry.execute("prompt.set", {{"path", path}});
       return session.files().remember(path);
@@ -31,9 +32,12 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
 }
 
 // What is dropped or named on the command line. A slow disk must not stop the window: it is looked at elsewhere.
-void open_anything(Session& session, const CommandRegistry& registry, const std::string& path) {
-  session.files().in_background("open " + path, [&session, &registry, path]() -> Worker::Finish {
-    return [&session, &registry, path, kind = kind_of_path(path)] { open_as(kind, session, registry, path); };
+void open_anything(Session& session, const CommandRegistry& registry, const std::string& path,
+                   const std::function<void()>& show_study) {
+  session.files().in_background("open " + path, [&session, &registry, path, show_study]() -> Worker::Finish {
+    return [&session, &registry, path, show_study, kind = kind_of_path(path)] {
+      open_as(kind, session, registry, path, show_study);
+    };
   });
 }
 
@@ -46,15 +50,16 @@ bool ask_for_path(UiState& ui, const nlohmann::json& arguments, FileDialog dialo
   return true;
 }
 
-void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui) {
+void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views) {
   const auto has_run = [&session] { return session.shown_a() != nullptr; };
-  registry.add({"file.open", "Open model, gate, trace or prompt", "File", "Ctrl+O", "path: file or folder", nullptr,
-                [&session, &ui, &registry](const nlohmann::json& arguments) {
+  registry.add({"file.open", "Open model, gate, trace, study or prompt", "File", "Ctrl+O", "path: file or folder",
+                nullptr, [&session, &ui, &registry, &views](const nlohmann::json& arguments) {
                   if (!ask_for_path(ui, arguments,
-                                    {.title = "Open model, gate, trace or prompt",
+                                    {.title = "Open model, gate, trace, study or prompt",
                                      .command = "file.open",
-                                     .hint = "a model's folder, a gate, a trace (.h5) or a prompt (.txt)"})) {
-                    open_anything(session, registry, text_argument(arguments, "path"));
+                                     .hint = "a model's folder, a gate, a trace or study (.h5) or a prompt (.txt)"})) {
+                    open_anything(session, registry, text_argument(arguments, "path"),
+                                  [&ui, &views] { show_study_view(ui, views); });
                   }
                 }});
   registry.add({"model.open", "Open a model", "File", "", "path: folder or name",

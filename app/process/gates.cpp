@@ -1,7 +1,9 @@
 #include "app/process/gates.h"
 
 #include <algorithm>
+#include <fstream>
 #include <functional>
+#include <map>
 #include <optional>
 #include <system_error>
 
@@ -10,6 +12,7 @@
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -118,6 +121,21 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
   facts.misfit = read([&] { return load_gate(known.path, ModelConfig::load(folder)); });
   if (!facts.fits()) read([&] { return load_gate(known.path); });  // what it is, all the same
   return facts;
+}
+
+std::string gate_files_hash(const fs::path& path) {
+  std::map<std::string, fs::path> files;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) files[path.filename().string()] = path;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (entry.is_regular_file(error)) files[entry.path().filename().string()] = entry.path();
+  Fnv1a hash;
+  for (const auto& [name, file] : files) {
+    std::ifstream in(file, std::ios::binary);
+    hash.add(name);
+    hash.add(std::string(std::istreambuf_iterator<char>(in), {}));
+  }
+  return hash.hex();
 }
 
 bool reads_gate(const PolicySpec& spec, const std::string& kind) {

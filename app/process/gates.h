@@ -40,6 +40,9 @@ struct GateFacts {
 };
 GateFacts read_gate(const KnownGate& gate, const std::filesystem::path& model_folder);
 
+/// Of the bytes of its file, or of all files in its folder in the order of their names.
+std::string gate_files_hash(const std::filesystem::path& path);
+
 /// Whether the policy decides by a gate of this kind ("wg_kv"), by its declaration.
 bool reads_gate(const PolicySpec& policy, const std::string& kind);
 

@@ -8,7 +8,7 @@ namespace kvscope::app {
 enum class PathKind {
   model,    // a folder with config.json, or the name of a known model
   gate,     // a gate's folder or file, or an adapter's
-  trace,    // any other file: its reader says what is wrong with it
+  trace,    // any other file, a study too: its reader says what it is, or what is wrong with it
   prompt,   // .txt and .md
   unknown,  // a folder that is none of these
   missing

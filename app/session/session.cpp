@@ -46,6 +46,7 @@ Session::Session(Options options)
       preview_(options.wake, [this] { update_shown(); }),
       summaries_(revision_, options.wake),
       folders_(revision_, options.wake),
+      studies_(options.trace_program, files_, messages_, revision_, background_, selection_),
       background_(options.wake) {}
 
 bool Session::poll() {
@@ -57,6 +58,8 @@ bool Session::poll() {
   for (const auto& finish : background_.take_finished()) finish();
   if (answering_ && !run_in_progress()) take_answer();
   begin_measuring();
+  studies_.poll(engine_);
+  go_on_with_point();
   return revision() != before;
 }
 
@@ -239,6 +242,7 @@ void Session::run_done() {
     if (run.status == RunStatus::cancelled)
       messages_.notify("stopped at " + std::to_string(run.n_tokens() - run.prompt_len) + " of " +
                        std::to_string(run.n_positions - run.prompt_len) + " new tokens");
+    compare_with_study();
   }
   suggest_metric();
   request_preview();

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/session/attention_probe.h"
@@ -23,6 +25,7 @@
 #include "app/session/run_list.h"
 #include "app/session/run_summaries.h"
 #include "app/session/shown_runs.h"
+#include "app/session/studies.h"
 #include "views/frame/view_state.h"
 
 namespace kvscope::app {
@@ -146,6 +149,15 @@ class Session {
   void open_trace(const std::string& path);
   void save_trace(int run_id, const std::string& path, bool overwrite);
 
+  Studies& studies() { return studies_; }
+  const Studies& studies() const { return studies_; }
+  /// The run of the study's selected point as A: its trace if one was kept, else its text is read again under its policy, its
+  /// gates and its number of tokens. Begins once it is known what there is. Throws Error (usage) with why_not_open_point().
+  void open_study_point();
+  std::string why_not_open_point() const;  // a sentence; empty: it is possible, or not known yet
+  /// The model that the selected point was measured on. Throws Error if this machine does not have it.
+  void open_study_model();
+
   /// A run that grows without an engine, for the bench of the window: becomes A, then grows with each call.
   void show_growing(std::shared_ptr<const RunRecord> run, std::uint64_t revision);
 
@@ -167,6 +179,11 @@ class Session {
   /// The map opens on a metric that varies over the heads of A, unless somebody chose one.
   void suggest_metric();
   void begin_measuring();
+  /// What has been asked of a study's point, as far as it can be done now.
+  void go_on_with_point();
+  void prepare_point_run();
+  void begin_point_run();
+  void compare_with_study();
   void raise_budget(RunRequest& request);
   /// " --gate ..." of each that the engine was given.
   std::string gate_options() const;
@@ -205,7 +222,11 @@ class Session {
   int chat_tokens_before_ = 0;
   bool measuring_ = false;  // a head directory is being read for it
   int measured_run_ = 0;    // id of A, to be replayed once the engine has the heads; 0: none
-  Worker background_;       // last: its thread ends before what its jobs refer to
+  Studies studies_;
+  bool point_due_ = false;                                  // its run is to be opened once it is known what there is
+  std::optional<PointToRun> point_to_run_;                  // once the engine has its gates
+  std::optional<std::pair<int, MeasuredPoint>> point_run_;  // id of the run that a point was opened as
+  Worker background_;                                       // last: its thread ends before what its jobs refer to
 };
 
 }  // namespace kvscope::app

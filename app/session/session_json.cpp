@@ -43,6 +43,36 @@ json selection_json(const views::Selection& selection) {
           {"metric", static_cast<int>(selection.metric)}};
 }
 
+json studies_json(const Studies& studies, const views::StudyLook& look) {
+  json list = json::array();
+  int shown = 0;
+  for (const views::OpenStudy& study : studies.open_studies().all) {
+    if (study.path == look.shown) shown = study.id;
+    list.push_back({{"id", study.id},
+                    {"path", study.path},
+                    {"kind", study.table ? study.table->kind : ""},
+                    {"points", study.table ? study.table->n_points() : 0},
+                    {"why_not", study.why_not}});
+  }
+  const views::PointRun& run = studies.open_studies().run;
+  json result = {{"open", list},
+                 {"shown", shown},
+                 {"point", look.point},
+                 {"piece", look.piece},
+                 {"known", studies.knows_point()},
+                 {"why_not", run.why_not},
+                 {"remedy", run.remedy},
+                 {"from", run.from},
+                 {"notes", run.notes}};
+  if (const views::OpenStudy* study = studies.open_studies().shown(look)) {
+    const views::StudyAxes axes = views::study_axes(*study->table, look);
+    result["axes"] = {{"x", axes.x},         {"y", axes.y},         {"by", axes.by},
+                      {"panel", axes.panel}, {"where", axes.where}, {"front", look.front && axes.no_front.empty()},
+                      {"log_x", look.log_x}, {"log_y", look.log_y}};
+  }
+  return result;
+}
+
 std::vector<std::string> gate_names(const ModelGates& gates) {
   std::vector<std::string> names;
   for (const GateFacts& facts : gates.found()) names.push_back(facts.gate.name);
@@ -89,6 +119,7 @@ nlohmann::json Session::state() const {
           {"b", shown_json(shown_b(), b() ? b()->id : 0)},
           {"divergence", divergence()},
           {"selection", selection_json(selection_)},
+          {"studies", studies_json(studies_, selection_.study)},
           {"parameters", parameters},
           {"preview", {{"shown", preview_.shown()}, {"pending", preview_.pending()}, {"note", preview_.note()}}},
           {"progress",

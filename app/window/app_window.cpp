@@ -315,6 +315,8 @@ void AppWindow::draw_frame() {
   if (session_.shown_b()) b = *session_.shown_b(), context.b = &b;
   context.selection = &session_.selection();
   context.attention = &session_.attention();
+  const views::OpenStudies studies = session_.studies().open_studies();
+  context.studies = &studies;
   context.command = [this](const std::string& id) { panel_.run(id); };
   cockpit_.draw(panel_, context, views_, *time_deck_);
   session_.ask_attention();

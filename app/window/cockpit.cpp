@@ -173,6 +173,9 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
 void Cockpit::draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at,
                           ImVec2 size) {
   if (!context.a) {
+    for (const auto& view : views) {  // of no run, but of a study
+      if (view->has_content(context)) return draw_view(panel, context, views, *view, at, size);
+    }
     const Region region(panel, "welcome", at, size, true);
     draw_welcome(panel);
     return;

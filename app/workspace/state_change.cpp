@@ -91,6 +91,13 @@ std::string title_of(const std::string& name) {
     return "scale of the map";
   if (name == "map_sorted") return "order of the heads";
   if (name == "map_by_layer") return "map by layer";
+  if (name == "study_open") return "open studies";
+  if (name == "study_shown") return "study on show";
+  if (name == "study_by") return "lines of the study";
+  if (name == "study_where") return "rows of the study";
+  if (name == "study_front") return "Pareto front";
+  if (name.starts_with("study_log_")) return "axes of the study";
+  if (name == "study_interval") return "intervals of the study";
   std::string title = name;
   std::replace(title.begin(), title.end(), '_', ' ');
   return title;
@@ -100,7 +107,8 @@ std::string value_text(const std::string& name, const json& value) {
   if (name == "metric" && value.is_string()) return std::string(find_metric(value.get<std::string>())->title);
   if (value.is_null()) return "live";
   if ((name == "heads" || name == "board_heads" || name == "board_rule") && value == "") return "none";
-  if (name == "token" && value == -1) return "none";
+  if ((name == "token" || name == "study_point") && value == -1) return "none";
+  if (name.starts_with("study_") && value == "") return "none";
   std::string text = value.is_number_float() ? number_text(value.get<double>(), 4)
                      : value.is_string()     ? value.get<std::string>()
                                              : value.dump();
@@ -112,8 +120,11 @@ std::string value_text(const std::string& name, const json& value) {
 /// the one before, the strategy that chose the heads.
 void leave_out_companions(Changes& changes) {
   constexpr std::pair<std::string_view, std::string_view> kCompanions[] = {
-      {"metric_chosen", "metric"}, {"map_range", "metric"},    {"map_range_b", "metric"},
-      {"map_range", "map_fit"},    {"map_range_b", "map_fit"}, {"board_rule", "board_heads"}};
+      {"metric_chosen", "metric"},    {"map_range", "metric"},        {"map_range_b", "metric"},
+      {"map_range", "map_fit"},       {"map_range_b", "map_fit"},     {"board_rule", "board_heads"},
+      {"study_shown", "study_open"},  {"study_point", "study_open"},  {"study_piece", "study_open"},
+      {"study_where", "study_open"},  {"study_point", "study_shown"}, {"study_piece", "study_shown"},
+      {"study_where", "study_shown"}, {"study_piece", "study_point"}};
   for (const auto& [companion, of] : kCompanions) {
     if (std::ranges::find(changes, of, &Change::kind) == changes.end()) continue;
     std::erase_if(changes, [&](const Change& change) { return change.kind == companion; });

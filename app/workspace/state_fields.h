@@ -16,6 +16,7 @@ struct Named {
 
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
+inline constexpr std::string_view kIntervalNames[] = {"none", "whiskers", "band"};
 /// In the order of the enumeration.
 std::span<const std::string_view> metric_names();
 
@@ -86,6 +87,19 @@ void visit_fields(T& s, Visit&& visit) {
   visit("board_share", s.board.share, FieldRange{0, 1});
   visit("board_seed", s.board.seed, FieldRange{0, 1 << 30});
   visit("board_context", s.board.context, FieldRange{0, kMaxPositions});
+  visit("study_open", s.study.open, AnyValue{});
+  visit("study_shown", s.study.shown, AnyValue{});
+  visit("study_x", s.study.x, AnyValue{});
+  visit("study_y", s.study.y, AnyValue{});
+  visit("study_by", s.study.by, AnyValue{});
+  visit("study_panel", s.study.panel, AnyValue{});
+  visit("study_where", s.study.where, AnyValue{});
+  visit("study_front", s.study.front, AnyValue{});
+  visit("study_log_x", s.study.log_x, AnyValue{});
+  visit("study_log_y", s.study.log_y, AnyValue{});
+  visit("study_interval", s.study.interval, Named{kIntervalNames});
+  visit("study_point", s.study.point, FieldRange{-1, 1 << 24});
+  visit("study_piece", s.study.piece, FieldRange{0, 1 << 24});
   visit("layers", s.layers, AnyValue{});
   visit("at_edge", s.at_edge, AnyValue{});
   if (!s.at_edge) visit("view", s.view, FieldRange{0, kMaxPositions});  // else it moves with the run by itself

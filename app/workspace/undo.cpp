@@ -43,6 +43,7 @@ void Undo::observe_automatic() {
   if (now == history_.present()) return;
   WorkspaceState but_selection = now;
   but_selection.selection = history_.present().selection;
+  but_selection.selection.study.open = now.selection.study.open;  // which was read, as a trace was
   if (history_.steps() == 0 || but_selection == history_.present()) {
     history_.absorb(std::move(now));
     changed();

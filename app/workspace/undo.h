@@ -19,7 +19,7 @@ class Undo {
   /// What has changed since was done by the person.
   void observe();
   /// What has changed since came by itself (a model was opened, a trace has been read): a step only if there are steps
-  /// already and more than the selection is another.
+  /// already and more than the selection is another, or another study is open.
   void observe_automatic();
   /// The history begins here.
   void start();

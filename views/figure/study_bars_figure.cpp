@@ -100,8 +100,10 @@ void draw_names(FigureBuilder& b, const Box& box, const Axes& axes) {
   }
 }
 
-void draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, const Axes& axes,
-               const StudyBarsOptions& o) {
+/// Returns the box of each bar.
+std::vector<Box> draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, const Axes& axes,
+                           const StudyBarsOptions& o) {
+  std::vector<Box> bars;
   const FigureStyle& s = b.style();
   const double pitch = plot.box.w / static_cast<double>(axes.categories.size());
   const double width = pitch * 0.76 / static_cast<double>(panel.series.size());
@@ -111,7 +113,8 @@ void draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, c
       const double left = plot.box.x + (p.x + 0.12) * pitch + static_cast<double>(i) * width,
                    middle = left + width * 0.45;
       const double y = plot.at(plot.x.lo, p.y).y;
-      draw_bar(b, {left, std::min(y, zero), width * 0.9, std::abs(y - zero)}, i);
+      bars.push_back({left, std::min(y, zero), width * 0.9, std::abs(y - zero)});
+      draw_bar(b, bars.back(), i);
       const double low = plot.at(plot.x.lo, p.low).y, high = plot.at(plot.x.lo, p.high).y;
       if (o.interval) draw_whisker(b, middle, low, high, s.ink, std::min(1.8, width * 0.3));
       const std::string text = format_number(p.y / plot.y.divisor, 2);
@@ -122,9 +125,18 @@ void draw_bars(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, c
     }
   }
   b.line({plot.box.x, zero}, {plot.box.right(), zero}, s.rule, s.rule_width);
-  if (std::isnan(panel.dense)) return;
+  if (std::isnan(panel.dense)) return bars;
   const double y = plot.at(plot.x.lo, panel.dense).y;
   b.line({plot.box.x, y}, {plot.box.right(), y}, s.ink, 0.8, 3);
+  return bars;
+}
+
+void add_points(std::vector<DrawnPoint>& points, std::size_t i, const StudyPanel& panel, const std::string& quantity,
+                const std::vector<Box>& bars) {
+  std::size_t n = 0;
+  for (const StudySeries& series : panel.series) {
+    for (const StudyPoint& p : series.points) points.push_back({i, quantity, series.name, p, bars[n++]});
+  }
 }
 
 FigureData tidy(const std::vector<StudyPanel>& panels, const StudyPick& pick) {
@@ -172,7 +184,11 @@ std::string describe(const StudyTable& study, const std::vector<StudyPanel>& pan
 
 }  // namespace
 
-BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& s) {
+BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& style) {
+  return draw_study_bars(study, options, style).built;
+}
+
+DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& s) {
   StudyBarsOptions o = options;
   o.pick = resolved(study, o.pick);
   const std::vector<StudyPanel> panels = study_panels(study, o.pick, true);
@@ -196,6 +212,7 @@ BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& o
   const PanelGrid grid = grid_of(axes.bottom);
 
   FigureBuilder b(s.width, grid.height, s);
+  std::vector<DrawnPoint> points;
   draw_plot_legend(b, {margin, 0}, width, entries);
   const std::string x_label = o.x_label.empty() ? column_label(study, o.pick.x) : o.x_label;
   for (std::size_t i = 0; i < panels.size(); ++i) {
@@ -208,12 +225,12 @@ BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& o
     if (titles)
       b.text(panel.title, {plot.box.x, plot.box.y - 4}, s.label_size, s.ink, Anchor::start, Baseline::alphabetic, 0,
              FontRole::bold);
-    draw_bars(b, plot, panel, axes, o);
+    add_points(points, i, panel, o.pick.y[panel.y], draw_bars(b, plot, panel, axes, o));
     b.frame(plot.box);
     b.figure().panels.push_back({"panel." + std::to_string(i), plot.box, static_cast<int>(axes.categories.size()), 1});
   }
   b.figure().title = axes.y_labels[0] + " by " + x_label;
-  return {std::move(b.figure()), tidy(panels, o.pick), describe(study, panels, axes, o)};
+  return {{std::move(b.figure()), tidy(panels, o.pick), describe(study, panels, axes, o)}, std::move(points)};
 }
 
 }  // namespace kvscope::views

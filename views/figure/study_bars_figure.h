@@ -2,6 +2,7 @@
 // A study as bars with intervals: strategies beside each other (SP-KV Fig 4 right), latency and memory (WG-KV Fig 8),
 // accuracy and cache of combinations (WG-KV Fig 16).
 
+#include "views/figure/drawn_study.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/study_series.h"
 
@@ -19,5 +20,6 @@ struct StudyBarsOptions {
 /// Bars stand on 0, in groups of one for each series. Panels: "panel.0" ... (columns = categories). Data: panel, quantity,
 /// series, category, value, low, high, n; a row of series "dense" for each reference. Throws Error as study_panels() does.
 BuiltFigure study_bars_figure(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& style);
+DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& options, const FigureStyle& style);
 
 }  // namespace kvscope::views

@@ -12,6 +12,8 @@ namespace {
 
 using Kind = PlotLegendEntry::Kind;
 
+constexpr double kMark = 3.6;
+
 std::vector<double> all_of(const std::vector<StudyPanel>& panels, std::size_t y, bool is_x, bool intervals) {
   std::vector<double> values;
   for (const StudyPanel& panel : panels) {
@@ -110,7 +112,7 @@ void draw_panel(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, 
     if (o.line && line.points.size() > 1) b.add(line);
     const bool alone = line.points.size() == 1;
     for (const Point& at : line.points) {
-      if (o.marks || alone || !o.line) draw_mark(b, look.mark, at, 3.6, look.colour);
+      if (o.marks || alone || !o.line) draw_mark(b, look.mark, at, kMark, look.colour);
     }
     for (const StudyPoint& p : series.points) {
       if (p.is_knee) draw_star(b, plot.at(p.x, p.y), 5.5, s.ink);
@@ -229,7 +231,11 @@ std::string describe_study(const StudyTable& study, const StudyPick& pick) {
   return text + (of.empty() ? "" : of + ".");
 }
 
-BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& s) {
+BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style) {
+  return draw_study_lines(study, options, style).built;
+}
+
+DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& s) {
   StudyLinesOptions o = options;
   o.pick = resolved(study, o.pick);
   const std::vector<StudyPanel> panels = study_panels(study, o.pick, false);
@@ -244,6 +250,7 @@ BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions&
       panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, plot_bottom(s));
 
   FigureBuilder b(s.width, grid.height, s);
+  std::vector<DrawnPoint> points;
   draw_plot_legend(b, {margin, 0}, width, entries);
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const StudyPanel& panel = panels[i];
@@ -254,11 +261,17 @@ BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions&
       b.text(panel.title, {plot.box.x, plot.box.y - 4}, s.label_size, s.ink, Anchor::start, Baseline::alphabetic, 0,
              FontRole::bold);
     draw_panel(b, plot, panel, o);
+    for (const StudySeries& series : panel.series) {
+      for (const StudyPoint& p : series.points) {
+        const Point at = plot.at(p.x, p.y);
+        points.push_back({i, o.pick.y[panel.y], series.name, p, {at.x - kMark, at.y - kMark, 2 * kMark, 2 * kMark}});
+      }
+    }
     b.frame(plot.box);
     b.figure().panels.push_back({"panel." + std::to_string(i), plot.box, 0, 0});
   }
   b.figure().title = axes.y_labels[0] + " against " + axes.x_label;
-  return {std::move(b.figure()), tidy(panels, o.pick), describe(study, axes, shown, o)};
+  return {{std::move(b.figure()), tidy(panels, o.pick), describe(study, axes, shown, o)}, std::move(points)};
 }
 
 }  // namespace kvscope::views

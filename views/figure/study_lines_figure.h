@@ -3,6 +3,7 @@
 // WG-KV Fig 8), a training's curve (KVpop Fig 5, SP-KV Fig 8), turnover against share; with intervals, the Pareto front as a
 // step line, the knee as a star and the dense cache as a dashed line.
 
+#include "views/figure/drawn_study.h"
 #include "views/figure/figure_style.h"
 #include "views/figure/study_series.h"
 
@@ -25,6 +26,7 @@ struct StudyLinesOptions {
 /// Panels: "panel.0" ... (continuous), row by row. Data: panel, quantity, series, x, value, low, high, n, on_front, knee; a row
 /// of series "dense" for each reference. Throws Error as study_panels() does.
 BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style);
+DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style);
 
 /// The model and file format of a study, if its facts say them: the end of its captions.
 std::string describe_study(const StudyTable& study, const StudyPick& pick);

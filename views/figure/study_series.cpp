@@ -96,6 +96,7 @@ void add(Sum& sum, const StudyPoint& p) {
   sum.point.high = one ? p.y : std::max(sum.point.high, p.y);
   sum.point.on_front |= p.on_front, sum.point.is_knee |= p.is_knee;
   sum.point.name = p.name;
+  if (one) sum.point.row = p.row;
 }
 
 /// Rows that are one point: their mean, and their range in place of an interval.
@@ -147,7 +148,7 @@ class PanelMaker {
     std::vector<std::pair<std::string, StudyPoint>> keyed;
     for (std::size_t row = 0; row < rows.size(); ++row) {
       if (!rows[row] || std::isnan(y_[row])) continue;
-      StudyPoint point{.x = 0, .y = y_[row]};
+      StudyPoint point{.x = 0, .y = y_[row], .row = static_cast<int>(row)};
       if (categories_) {
         point.name = text_at(x_, row);
         point.x = static_cast<double>(std::ranges::find(names_, point.name) - names_.begin());

@@ -29,6 +29,7 @@ struct StudyPoint {
   double x = 0, y = 0;
   double low = std::numeric_limits<double>::quiet_NaN(), high = std::numeric_limits<double>::quiet_NaN();
   int n = 1;         // rows that it is the mean of
+  int row = -1;      // of the table; of a mean its first
   std::string name;  // of bars: the category, x is its number
   bool on_front = false, is_knee = false;
 };

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "views/figure/figure_options.h"
@@ -17,10 +18,12 @@ enum class Place : std::uint8_t {
   side,   // the rail at the right, one above the other
 };
 
-/// What is on screen, for paper: the runs in the order in which build_figure() takes them.
+/// What is on screen, for paper: the runs in the order in which build_figure() takes them, or a study.
 struct ViewFigure {
   FigureOptions options;
   std::vector<std::shared_ptr<const RunRecord>> runs;
+  std::shared_ptr<const StudyTable> study = nullptr;
+  std::string study_path = "";
 };
 
 /// One view = one class = one file. draw() fills the current ImGui window's content region and does no slow work.
@@ -31,7 +34,9 @@ class View {
   virtual const char* title() const = 0;  // "Layer x head map"
   virtual Place place() const = 0;
   virtual void draw(ViewContext& context) = 0;
-  /// The figure that shows what draw() shows of this context; nothing if the view has none or `a` is not drawable.
+  /// Whether there is anything to see of this context. A view of something else than runs says so where there is no run.
+  virtual bool has_content(const ViewContext& context) const { return drawable(context.a); }
+  /// The figure that shows what draw() shows of this context; nothing if the view has none or no content.
   virtual std::optional<ViewFigure> figure(const ViewContext&) const { return std::nullopt; }
 };
 

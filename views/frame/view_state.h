@@ -15,6 +15,7 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_span.h"
 #include "views/figure/token_strip_figure.h"
+#include "views/frame/study_look.h"
 
 namespace kvscope::views {
 
@@ -58,6 +59,7 @@ struct Selection {
   MapLook map;
   HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
   HeadBoard board;
+  StudyLook study;
   TokenSpan view;        // queries and tokens that timeline, strip and deck show; empty: the whole run
   bool at_edge = false;  // `view` moves with the end of a run that goes on
   TokenSpan rows;        // tokens of the timeline's other axis; empty: all
@@ -121,7 +123,10 @@ struct ViewContext {
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
   AskedAttention* attention = nullptr;                         // null: nobody can be asked
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
-  std::int32_t q() const;                           // the scrub position, resolved against run A; -1 if there is no run
+  const OpenStudies* studies = nullptr;             // null: none can be open
+  /// The study on show; null if there is none.
+  const OpenStudy* study() const { return studies == nullptr ? nullptr : studies->shown(selection->study); }
+  std::int32_t q() const;  // the scrub position, resolved against run A; -1 if there is no run
   /// The selection in run A, or in another run at A's scrub position: both are seen at the same query.
   Cursor cursor_in(const RunRecord& run) const;
   /// Those of the marked heads that A has; empty: none is marked, and all are meant.

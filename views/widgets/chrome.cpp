@@ -34,18 +34,18 @@ void wrapped_text_in(Colour colour, std::string_view text) {
 
 ItemRect last_item() { return item_rect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax()); }
 
-namespace {
-
-constexpr int kMostRows = 2;  // of tabs; more would take the picture's room
-
 void hint_of(const ViewServices& services, std::string_view hint) {
-  if (!ImGui::IsItemHovered()) return;
+  if (hint.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(services.theme->px(360));
   ImGui::TextUnformatted(hint.data(), hint.data() + hint.size());
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
 }
+
+namespace {
+
+constexpr int kMostRows = 2;  // of tabs; more would take the picture's room
 
 float tab_width(std::string_view name) {
   return ImGui::CalcTextSize(name.data(), name.data() + name.size()).x + 2 * ImGui::GetStyle().FramePadding.x;
@@ -62,25 +62,25 @@ int rows_of_tabs(const ViewServices& services, std::span<const std::string_view>
   return rows;
 }
 
-/// The same choice where there is no room for tabs: item "<prefix>", its entries while it is open.
+}  // namespace
+
 bool drop_down(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
-               std::span<const std::string_view> hints, int& chosen) {
+               std::span<const std::string_view> hints, int& chosen, float width) {
   const int before = chosen;
   const std::string now(names[static_cast<std::size_t>(chosen)]);
-  ImGui::SetNextItemWidth(std::min(services.theme->px(220), ImGui::GetContentRegionAvail().x));
+  ImGui::PushID(prefix);
+  ImGui::SetNextItemWidth(std::min(services.theme->px(width), ImGui::GetContentRegionAvail().x));
   const bool open = ImGui::BeginCombo("##choice", now.c_str(), ImGuiComboFlags_HeightLarge);
   services.items->add_text(prefix, last_item(), now);
-  if (!open) return false;
-  for (int i = 0; i < static_cast<int>(names.size()); ++i) {
+  for (int i = 0; open && i < static_cast<int>(names.size()); ++i) {
     if (ImGui::Selectable(std::string(names[static_cast<std::size_t>(i)]).c_str(), i == chosen)) chosen = i;
     services.items->add(prefix, i, last_item());
     if (i < static_cast<int>(hints.size())) hint_of(services, hints[static_cast<std::size_t>(i)]);
   }
-  ImGui::EndCombo();
+  if (open) ImGui::EndCombo();
+  ImGui::PopID();
   return chosen != before;
 }
-
-}  // namespace
 
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
                std::span<const std::string_view> hints, int& chosen) {
@@ -88,7 +88,7 @@ bool segmented(const ViewServices& services, const char* prefix, std::span<const
   const Palette& p = services.theme->palette;
   ImGui::PushID(prefix);
   if (rows_of_tabs(services, names) > kMostRows) {
-    changed = drop_down(services, prefix, names, hints, chosen);
+    changed = drop_down(services, prefix, names, hints, chosen, 220);
     ImGui::PopID();
     return changed;
   }

@@ -32,10 +32,17 @@ void wrapped_text_in(Colour colour, std::string_view text);  // as wide as the r
 ItemRect last_item();
 inline ItemRect item_rect(ImVec2 min, ImVec2 max) { return {min.x, min.y, max.x - min.x, max.y - min.y}; }
 
+/// The tooltip of the item drawn last, wrapped; an empty one is none.
+void hint_of(const ViewServices& services, std::string_view hint);
+
 /// One of several, side by side; true when it changed. Items "prefix.0", "prefix.1" ... `hints` (may be empty) are
 /// tooltips.
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
                std::span<const std::string_view> hints, int& chosen);
+
+/// The same as a list that opens: item "prefix", its entries "prefix.0" ... while it is open. `width` in design pixels at most.
+bool drop_down(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
+               std::span<const std::string_view> hints, int& chosen, float width);
 
 /// A button in a line of them: on the line of the one before where it fits, else on the next. `on`: it is drawn as chosen.
 /// True when it was pressed.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "engine/core/files/tokenizer/text_pieces.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/hash.h"
 #include "engine/core/support/json_fields.h"
@@ -76,28 +77,20 @@ ChatTemplate chat_template_of(const std::string& model) {
   }
 }
 
-/// Pieces of `length` tokens at equal distances, each with the text's first token where the model has one.
 Item text_item(const LoadedModel& model, const std::string& path, int n, int length) {
   const std::string text = read_file(path, kMaxTextBytes);
-  const std::vector<std::int32_t> tokens = model.tokenizer().encode_typed(text, false);
-  const std::vector<std::int32_t> before = model.tokenizer().encode_with_special("");
-  const std::size_t n_own =
-      static_cast<std::size_t>(length) - std::min(before.size(), static_cast<std::size_t>(length));
-  if (n_own == 0 || tokens.size() / n_own < static_cast<std::size_t>(n)) {
+  CutText cut = cut_text(model.tokenizer(), text, n, length);
+  if (cut.pieces.empty()) {
     throw Error({.code = ExitCode::usage,
                  .file = path,
-                 .found = std::to_string(tokens.size()) + " tokens",
+                 .found = std::to_string(cut.n_tokens) + " tokens",
                  .expected = std::to_string(n) + " pieces of " + std::to_string(length),
                  .hint = "fewer --pieces, or a smaller --length"});
   }
-  Item item{.name = fs::path(path).filename().string(), .n = n, .input = input_of(path, text)};
-  for (int i = 0; i < n; ++i) {
-    const std::size_t first = (tokens.size() - n_own) / std::max(1, n - 1) * static_cast<std::size_t>(i);
-    item.pieces.push_back(before);
-    item.pieces.back().insert(item.pieces.back().end(), tokens.begin() + static_cast<std::ptrdiff_t>(first),
-                              tokens.begin() + static_cast<std::ptrdiff_t>(first + n_own));
-  }
-  return item;
+  return {.name = fs::path(path).filename().string(),
+          .pieces = std::move(cut.pieces),
+          .n = n,
+          .input = input_of(path, text)};
 }
 
 class Evaluation {

@@ -1,6 +1,8 @@
-#include "app/cli/study_source.h"
+#include "app/process/study_source.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "engine/core/study/text_table.h"
 #include "engine/core/support/json_file.h"
@@ -33,17 +35,26 @@ std::vector<std::string> source_names(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-StudyTable read_studies(const std::vector<std::string>& paths) {
+StudyTable read_studies(const std::vector<std::string>& paths, const std::string& program) {
   std::vector<std::pair<std::string, StudyTable>> tables;
   const std::vector<std::string> names = source_names(paths);
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const std::string& path = paths[i];
     StudyTable table =
-        is_text(path) ? read_text_table(read_text_file(path, kMostBytes), path) : read_study("/proc/self/exe", path);
+        is_text(path) ? read_text_table(read_text_file(path, kMostBytes), path) : read_study(program, path);
     add_policy_columns(table);
     tables.emplace_back(names[i], std::move(table));
   }
   return join_tables(tables);
+}
+
+std::optional<StudyTable> read_study_source(const std::string& path, const std::string& program) {
+  if (is_text(path)) return read_studies({path}, program);
+  std::optional<StudyTable> table = read_study_if_one(program, path);
+  if (!table) return std::nullopt;
+  add_policy_columns(*table);
+  const std::pair<std::string, StudyTable> named(source_names({path})[0], std::move(*table));
+  return join_tables(std::span(&named, 1));
 }
 
 }  // namespace kvscope::app

@@ -1,0 +1,184 @@
+#include "app/session/study_point.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kDense = "full";
+constexpr const char* kHybrid = "hybrid:heads=d";
+
+json object_of(const std::string& text) {
+  json value = json::parse(text, nullptr, false);
+  return value.is_object() ? value : json::object();
+}
+
+std::string text_of(const json& object, const char* key) {
+  return object.contains(key) && object[key].is_string() ? object[key].get<std::string>() : std::string();
+}
+
+int integer_of(const json& object, const char* key, int fallback) {
+  if (!object.contains(key)) return fallback;
+  const json& value = object[key];
+  if (value.is_number_integer() && value.get<double>() >= 0 && value.get<double>() < 1e9) return value.get<int>();
+  // `hybrid` has the words of its command line.
+  const double number = value.is_string() ? std::atof(value.get<std::string>().c_str()) : fallback;
+  return number >= 0 && number < 1e9 ? static_cast<int>(number) : fallback;
+}
+
+/// A list of texts, or one.
+std::vector<std::string> texts_of(const json& object, const char* key) {
+  std::vector<std::string> texts;
+  if (!object.contains(key)) return texts;
+  const json list = object[key].is_array() ? object[key] : json::array({object[key]});
+  for (const json& item : list) {
+    if (item.is_string()) texts.push_back(item.get<std::string>());
+  }
+  return texts;
+}
+
+/// Of a column of texts or numbers, as text; empty without it.
+std::string cell(const StudyTable& study, const char* name, int row) {
+  const StudyColumn* column = study.column(name);
+  if (column == nullptr) return "";
+  const auto at = static_cast<std::size_t>(row);
+  if (column->is_text) return column->texts[at];
+  return std::isnan(column->numbers[at]) ? "" : number_text(column->numbers[at]);
+}
+
+void take_facts(const json& facts, MeasuredPoint& point) {
+  point.model_name = text_of(facts, "model");
+  point.weights_hash = text_of(facts, "weights_hash");
+  point.device = text_of(facts, "device");
+  point.dtype = text_of(facts, "dtype");
+  point.length = integer_of(facts, "length", 0);
+  for (const char* key : {"inputs", "texts", "gates"}) {
+    for (std::string& input : texts_of(facts, key)) point.inputs.push_back(std::move(input));
+  }
+}
+
+/// A group is named "texts, chunk 16, gate wg-kv-0.01, with kvpop"; column `gate` has one of the two.
+bool is_of_group(const std::string& name, const std::string& base, const std::string& gate, bool is_dense) {
+  if (!name.starts_with(base) || (name.size() > base.size() && name[base.size()] != ',')) return false;
+  if (is_dense || gate.empty()) return is_dense || name == base;
+  return name.find(", gate " + gate) != std::string::npos || name.ends_with(", with " + gate);
+}
+
+void of_sweep(const StudyTable& study, int row, MeasuredPoint& point) {
+  const json request = object_of(study.request), facts = object_of(study.facts);
+  const std::string chunk = cell(study, "chunk", row), item = cell(study, "item", row), gate = cell(study, "gate", row);
+  const bool is_dense = cell(study, "is_dense", row) == "1";
+  point.policy = is_dense ? kDense : cell(study, "policy", row);
+  point.model = text_of(request, "model");
+  if (chunk.empty()) {
+    point.why_not = "It is made of the questions of a task, which kvscope eval asks: no text was read.";
+    return;
+  }
+  point.chunk = std::max(1, std::atoi(chunk.c_str()));
+  const json groups = facts.value("groups", json::object());
+  std::string group;
+  for (const auto& [name, value] : groups.items()) {
+    if (!value.is_object() || !is_of_group(name, "texts, chunk " + chunk, gate, is_dense)) continue;
+    const auto policies = texts_of(value, "policies");
+    if (std::ranges::find(policies, point.policy) == policies.end()) continue;
+    take_facts(value, point);
+    group = name;
+    break;
+  }
+  if (group.empty()) point.why_not = "The study does not say what it was measured on.";
+  point.gates = texts_of(request, "gates");
+  if (group.find(", gate " + gate) != std::string::npos && !gate.empty()) point.gates.push_back(gate);
+  point.n_pieces = point.pieces_of_text = std::max(1, integer_of(request, "pieces", 8));
+  for (const std::string& text : texts_of(request, "texts")) {
+    if (fs::path(text).filename() == item) point.text = text;
+  }
+  if (point.text.empty()) point.text = item;
+}
+
+/// The heads of a point; none of the gate's own policy.
+void take_heads(const StudyTable& study, int row, const json& facts, MeasuredPoint& point) {
+  const StudyArray* heads = study.array("global_heads");
+  if (heads == nullptr || heads->shape.size() != 3 || row >= heads->shape[0]) {
+    point.why_not = "The study does not say which heads are global.";
+    return;
+  }
+  point.n_layers = static_cast<int>(heads->shape[1]), point.n_kv_heads = static_cast<int>(heads->shape[2]);
+  const auto n = static_cast<std::size_t>(heads->shape[1] * heads->shape[2]);
+  const auto first = heads->values.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row) * n);
+  for (auto it = first; it != first + static_cast<std::ptrdiff_t>(n); ++it)
+    point.heads.push_back(*it >= 0.5 ? 1.0f : 0.0f);
+  point.n_sink = integer_of(facts, "sinks", 4), point.window = integer_of(facts, "window", 128);
+}
+
+void of_hybrid(const StudyTable& study, int row, int piece, MeasuredPoint& point) {
+  const json request = object_of(study.request), facts = object_of(study.facts);
+  const std::string strategy = cell(study, "strategy", row);
+  take_facts(facts, point);
+  point.hashes_gate_files = true;
+  point.model = text_of(request, "model");
+  point.chunk = std::max(1, integer_of(facts, "chunk", 16));
+  point.gates = texts_of(request, "gate");
+  const std::vector<std::string> texts = texts_of(request, "texts");
+  point.n_pieces = std::max(1, integer_of(facts, "pieces", 1));
+  point.pieces_of_text = std::max(1, point.n_pieces / std::max(1, static_cast<int>(texts.size())));
+  const auto at = static_cast<std::size_t>(std::clamp(piece, 0, point.n_pieces - 1) / point.pieces_of_text);
+  if (at < texts.size()) point.text = texts[at];
+  if (strategy == "dense") {
+    point.policy = kDense;
+  } else if (strategy == "gate") {
+    point.policy = text_of(facts, "policy");
+  } else {
+    point.policy = kHybrid;
+    take_heads(study, row, facts, point);
+  }
+}
+
+}  // namespace
+
+std::string MeasuredPoint::hash_of(const std::string& file_name) const {
+  for (const std::string& input : inputs) {
+    const std::size_t blank = input.rfind(' ');
+    if (blank != std::string::npos && input.substr(0, blank) == file_name) return input.substr(blank + 1);
+  }
+  return "";
+}
+
+MeasuredPoint measured_point(const StudyTable& study, int row, int piece) {
+  MeasuredPoint point;
+  point.trace = cell(study, "trace", row);
+  if (study.kind == views::kSweepStudy) {
+    of_sweep(study, row, point);
+  } else if (study.kind == views::kHybridStudy) {
+    of_hybrid(study, row, piece, point);
+  } else {
+    point.why_not = "A table does not say what its rows were measured on; studies of sweep and hybrid do.";
+  }
+  if (point.n_pieces == 0) return point;
+  piece = std::clamp(piece, 0, point.n_pieces - 1);
+  point.piece = piece % point.pieces_of_text;
+  if (point.why_not.empty() && (point.length < 1 || point.text.empty()))
+    point.why_not = "The study does not say which text was read.";
+  const StudyArray* nll = study.array("piece_nll");
+  if (nll != nullptr && nll->shape.size() == 2 && row < nll->shape[0] && piece < nll->shape[1])
+    point.nll = nll->values[static_cast<std::size_t>(row * nll->shape[1] + piece)];
+  return point;
+}
+
+std::string compare_with_study(const MeasuredPoint& point, const RunRecord& run) {
+  double sum = 0;
+  for (std::size_t i = 1; i < run.logprobs.size(); ++i) sum -= run.logprobs[i];
+  if (run.logprobs.size() < 2) return "";
+  const std::string here = fixed_text(sum / static_cast<double>(run.logprobs.size() - 1), 5);
+  return "NLL of piece " + std::to_string(point.piece + 1) + ": " + here + " here, " +
+         (std::isnan(point.nll) ? "not said" : fixed_text(point.nll, 5)) + " in the study";
+}
+
+}  // namespace kvscope::app
