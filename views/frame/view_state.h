@@ -34,6 +34,7 @@ struct MapLook {
   bool fit = false;                               // the scale goes over the values
   bool lock = true;                               // A and B by one scale
   ScaleClip clip, clip_b;                         // the thumbs; B's where it has a scale of its own
+  Aggregate aggregate = Aggregate::median;        // over the runs of a set
 };
 
 /// A choice of global heads that is being made.
@@ -58,12 +59,13 @@ struct Selection {
   MapLook map;
   HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
   HeadBoard board;
-  TokenSpan view;        // queries and tokens that timeline, strip and deck show; empty: the whole run
-  bool at_edge = false;  // `view` moves with the end of a run that goes on
-  TokenSpan rows;        // tokens of the timeline's other axis; empty: all
-  TokenSpan brush;       // a range that was marked; empty: none
-  bool layers = false;   // the strip has layers as rows instead of flowing text
-  std::string find;      // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
+  std::vector<int> runs;  // a set, by ascending id, that maps and distributions are of; empty: A alone
+  TokenSpan view;         // queries and tokens that timeline, strip and deck show; empty: the whole run
+  bool at_edge = false;   // `view` moves with the end of a run that goes on
+  TokenSpan rows;         // tokens of the timeline's other axis; empty: all
+  TokenSpan brush;        // a range that was marked; empty: none
+  bool layers = false;    // the strip has layers as rows instead of flowing text
+  std::string find;       // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
   Playback play;
 };
 
@@ -121,9 +123,14 @@ struct ViewContext {
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
   AskedAttention* attention = nullptr;                         // null: nobody can be asked
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
+  const std::vector<ShownRun>* set = nullptr;       // runs chosen as a set, of A's shape, not empty; null: no set
   std::int32_t q() const;                           // the scrub position, resolved against run A; -1 if there is no run
   /// The selection in run A, or in another run at A's scrub position: both are seen at the same query.
   Cursor cursor_in(const RunRecord& run) const;
+  /// The set, else A, and B where it is asked for.
+  std::vector<ShownRun> counted_runs(bool with_b) const;
+  /// Their query: of a set that nobody has scrubbed -1, the last of each run.
+  std::int32_t counted_q() const { return set != nullptr ? selection->q.value_or(-1) : q(); }
   /// Those of the marked heads that A has; empty: none is marked, and all are meant.
   HeadSet marked_heads() const;
 };
