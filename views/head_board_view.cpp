@@ -243,7 +243,7 @@ void HeadBoardView::draw_board(ViewContext& context) {
   const Theme& theme = *services_.theme;
   if (room.x < theme.px(90) || room.y < theme.px(70)) return;
   const LayerHeadMapOptions options = options_of(context);
-  counted_.update(context, options);
+  counted_.update({*context.a}, options);
   if (counted_.empty()) return text_in(theme.palette.muted, "Counting ...");
   const LayerHeadMapOptions drawn = counted_.with_look(options);
   if (rebuild_.due({counted_.n(), drawn, room.x, room.y, theme.scale, theme.dark})) {

@@ -21,7 +21,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
   const LayerHeadMapOptions options = options_of(context);
-  counted_.update(context, options);
+  counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
   if (!counted_.empty()) make_picture(counted_.with_look(options), room);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
@@ -29,7 +29,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   if (counted_.empty()) return;
   draw_bars(context, origin, ImGui::IsItemHovered());
   draw_panel(context, "map", "map.cell", *context.a, origin, brush_a_);
-  if (drawn_.compare == MapCompare::side_by_side && drawable(context.b))
+  if (drawn_.compare == MapCompare::side_by_side && drawable(context.b) && context.set == nullptr)
     draw_panel(context, "map.b", "map.b.cell", *context.b, origin, brush_b_);
   if (options.preview || options.preview_b)
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
@@ -46,8 +46,10 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   }
   if (segmented(services_, "map.metric", names, hints, chosen))
     choose_metric(*context.selection, metrics[static_cast<std::size_t>(chosen)]);
-  const bool compared = drawable(context.b) && same_shape(*context.a->run, *context.b->run);
-  if (compared) {
+  const bool compared = is_compared(context);
+  if (context.set != nullptr) {
+    draw_set(context);
+  } else if (compared) {
     constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "A − B"};
     int compare = static_cast<int>(context.selection->map.compare);
     if (segmented(services_, "map.compare", kNames, {}, compare)) {
@@ -61,6 +63,30 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   draw_marked(context);
   draw_oracle_note(context);
   draw_comparison_note(context);
+}
+
+bool LayerHeadMapView::is_compared(const ViewContext& context) {
+  return context.set == nullptr && drawable(context.b) && same_shape(*context.a->run, *context.b->run);
+}
+
+/// Over how many runs, what of them, and the way back to A.
+void LayerHeadMapView::draw_set(ViewContext& context) {
+  constexpr std::array<std::string_view, 3> kNames = {"Median", "Mean", "Spread"};
+  constexpr std::array kOffered = {Aggregate::median, Aggregate::mean, Aggregate::iqr};
+  MapLook& look = context.selection->map;
+  int chosen = static_cast<int>(std::ranges::find(kOffered, look.aggregate) - kOffered.begin());
+  if (segmented(services_, "map.aggregate", kNames, {}, chosen)) {
+    look.aggregate = kOffered[static_cast<std::size_t>(chosen)];
+    look.clip = look.clip_b = {};
+  }
+  const FontScope small(services_.theme->fonts.small);
+  const std::string text =
+      describe_aggregate(look.aggregate, context.set->size()) +
+      (context.selection->q ? ", at query " + std::to_string(*context.selection->q) + " or its last"
+                            : ", each at its last query");
+  wrapped_text_in(services_.theme->palette.accent, text);
+  services_.items->add_text("map.set", last_item(), text);
+  if (line_button(services_, "map.run_a", "A alone", "No set of runs", false, true)) context.selection->runs.clear();
 }
 
 void LayerHeadMapView::draw_look(ViewContext& context, bool compared) {
@@ -111,7 +137,7 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
 }
 
 std::string LayerHeadMapView::refusal(const ViewContext& context) const {
-  if (!drawable(context.b) || context.selection->map.compare == MapCompare::none) return {};
+  if (context.set != nullptr || !drawable(context.b) || context.selection->map.compare == MapCompare::none) return {};
   const RunRecord &a = *context.a->run, &b = *context.b->run;
   const int common = common_prefix(a, b);
   if (!same_shape(a, b) || !tokens_part(a, b) || context.q() < common) return {};
@@ -162,14 +188,15 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
 LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
   options.metric = context.selection->metric;
-  options.q = context.q();
-  options.preview = context.a->preview;
+  options.q = context.counted_q();
+  options.preview = context.a->preview && context.set == nullptr;
   const MapLook& look = context.selection->map;
   options.fit = look.fit, options.sort = look.sort, options.by_layer = look.by_layer;
   options.clip = look.clip;
   options.histogram = true;
   options.heads = context.marked_heads();
-  if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
+  if (context.set != nullptr) options.aggregate = look.aggregate;
+  if (!is_compared(context)) return options;
   options.compare = look.compare;
   // Where one run simply ends before the other, both are seen at the last query that they share.
   const int common = common_prefix(*context.a->run, *context.b->run);
@@ -188,9 +215,7 @@ LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) con
 std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) const {
   if (!drawable(context.a) || !refusal(context).empty()) return std::nullopt;
   const LayerHeadMapOptions options = options_of(context);
-  ViewFigure figure{options, {context.a->run}};
-  if (options.compare != MapCompare::none) figure.runs.push_back(context.b->run);
-  return figure;
+  return ViewFigure{options, records_of(context.counted_runs(options.compare != MapCompare::none))};
 }
 
 void LayerHeadMapView::make_picture(const LayerHeadMapOptions& options, ImVec2 room) {

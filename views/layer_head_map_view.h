@@ -35,7 +35,9 @@ class LayerHeadMapView final : public View {
   std::string refusal(const ViewContext& context) const;
   bool draw_refusal(ViewContext& context);
   LayerHeadMapOptions options_of(const ViewContext& context) const;
+  static bool is_compared(const ViewContext& context);
   void draw_header(ViewContext& context);
+  void draw_set(ViewContext& context);
   void draw_look(ViewContext& context, bool compared);
   void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);

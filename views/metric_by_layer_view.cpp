@@ -7,6 +7,7 @@
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/counted_maps.h"
 
 namespace kvscope::views {
 namespace {
@@ -33,9 +34,7 @@ void MetricByLayerView::draw(ViewContext& context) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
   if (n_counted_ > 0 && rebuild_.due({n_counted_, room.x, room.y, services_.theme->scale, services_.theme->dark})) {
-    std::vector<const RunRecord*> runs;
-    for (const auto& run : shown_.runs) runs.push_back(run.get());
-    drawing_.set(metric_by_layer_figure(shown_.distributions, runs, shown_.options,
+    drawing_.set(metric_by_layer_figure(shown_.distributions, pointers_to(shown_.runs), shown_.options,
                                         services_.theme->figure_style(room.x, room.y))
                      .figure);
     rebuild_.done();
@@ -55,18 +54,12 @@ void MetricByLayerView::count(const ViewContext& context, const MetricByLayerOpt
     recount_.done();
   };
   if (auto counted = beside_.take()) take(std::move(*counted));
-  const CountKey key{RunKey(context.a), RunKey(options.with_b ? context.b : nullptr), options};
+  const std::vector<ShownRun> shown = context.counted_runs(options.with_b);
+  const CountKey key{keys_of(shown), options};
   if (beside_.is_busy() || !recount_.due(key)) return;
-  std::vector<std::shared_ptr<const RunRecord>> runs = {context.a->run};
-  if (options.with_b) runs.push_back(context.b->run);
-  std::int64_t lifetimes = 0;
-  for (const auto& run : runs)
-    lifetimes += static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
-  auto make = [options, runs = std::move(runs)]() -> Counted {
-    std::vector<const RunRecord*> pointers;
-    for (const auto& run : runs) pointers.push_back(run.get());
-    return {options, layer_distributions(pointers, options), runs};
-  };
+  const auto runs = records_of(shown);
+  const std::int64_t lifetimes = lifetimes_of(runs);
+  auto make = [options, runs]() -> Counted { return {options, layer_distributions(pointers_to(runs), options), runs}; };
   if (lifetimes <= kAtOnce) return take(make());
   beside_.post(std::move(make));
 }
@@ -75,7 +68,9 @@ void MetricByLayerView::count(const ViewContext& context, const MetricByLayerOpt
 void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   const FontScope small(services_.theme->fonts.small);
   const MetricInfo& info = metric_info(options.metric);
-  std::string text = std::string(info.title) + " at query " + std::to_string(options.q);
+  std::string text = std::string(info.title);
+  text += options.q < 0 ? " at each run's last query" : " at query " + std::to_string(options.q);
+  if (is_of_set()) text += ", over " + std::to_string(shown_.runs.size()) + " runs";
   if (!options.heads.empty()) text += ", " + std::to_string(options.heads.size()) + " marked heads";
   const auto& series = shown_.distributions.series;
   const bool none = !series.empty() && shown_.options.metric == options.metric &&
@@ -88,11 +83,11 @@ void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
 MetricByLayerOptions MetricByLayerView::options_of(const ViewContext& context) const {
   MetricByLayerOptions options;
   options.metric = context.selection->metric;
-  options.q = context.q();
+  options.q = context.counted_q();
   options.fit = !is_share(options.metric);
-  options.preview = context.a->preview;
+  options.preview = context.a->preview && context.set == nullptr;
   options.heads = context.marked_heads();
-  if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
+  if (context.set != nullptr || !drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
   options.with_b = true;
   options.preview_b = context.b->preview;
   options.name_a = context.a->label;
@@ -105,9 +100,8 @@ MetricByLayerOptions MetricByLayerView::options_of(const ViewContext& context) c
 
 std::optional<ViewFigure> MetricByLayerView::figure(const ViewContext& context) const {
   if (!drawable(context.a)) return std::nullopt;
-  ViewFigure figure{options_of(context), {context.a->run}};
-  if (std::get<MetricByLayerOptions>(figure.options).with_b) figure.runs.push_back(context.b->run);
-  return figure;
+  const MetricByLayerOptions options = options_of(context);
+  return ViewFigure{options, records_of(context.counted_runs(options.with_b))};
 }
 
 /// The layer under the mouse in words; a click selects it, and of its heads the one whose value is nearest.
@@ -152,7 +146,7 @@ void MetricByLayerView::draw_hover_card(int layer) const {
     std::string line = series.name.empty() ? "" : series.name + ": ";
     line += q.n == 0 ? "no value"
                      : "median " + format_number(q.median) + ", " + format_number(q.q1) + " to " + format_number(q.q3) +
-                           " over " + std::to_string(q.n) + " heads";
+                           " over " + std::to_string(q.n) + (is_of_set() ? " values of heads and runs" : " heads");
     if (q.n > 0 && !series.chance.empty())
       line += ", chance " + format_number(series.chance[static_cast<std::size_t>(layer)]);
     text_in(p.text, line);

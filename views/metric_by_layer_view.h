@@ -22,7 +22,7 @@ class MetricByLayerView final : public View {
 
  private:
   struct CountKey {
-    RunKey a, b;
+    std::vector<RunKey> runs;
     MetricByLayerOptions options;
     bool operator==(const CountKey&) const = default;
   };
@@ -42,6 +42,7 @@ class MetricByLayerView final : public View {
   MetricByLayerOptions options_of(const ViewContext& context) const;
   void draw_note(const MetricByLayerOptions& options) const;
   void handle_mouse(ViewContext& context, ImVec2 origin);
+  bool is_of_set() const { return shown_.runs.size() > 1 && !shown_.options.with_b; }
   void draw_hover_card(int layer) const;
 
   ViewServices services_;

@@ -1,5 +1,6 @@
 // kvscope figure: the figure that the window shows, as a file for a paper.
 
+#include <algorithm>
 #include <cstdio>
 
 #include "app/cli/arguments.h"
@@ -94,10 +95,12 @@ void count_runs_of_a(views::FigureRecipe& recipe, std::size_t n_first, bool said
 std::vector<RunRecord> runs_of(views::FigureRecipe& recipe, bool says_runs_a) {
   std::vector<RunRecord> runs;
   const bool all = takes_all_runs(recipe);
+  if (!recipe.runs.empty() && recipe.runs.size() != recipe.traces.size())
+    usage_error("runs", std::to_string(recipe.runs.size()), std::to_string(recipe.traces.size()) + ", one a trace");
   for (std::size_t file = 0; file < recipe.traces.size(); ++file) {
-    const int first = recipe.run < 0 ? 0 : recipe.run;
+    const int first = !recipe.runs.empty() ? recipe.runs[file] : std::max(0, recipe.run);
     TraceReader trace = open_trace(recipe.traces[file]);
-    const int n = all ? trace.info().n_runs : first + 1;
+    const int n = all && recipe.runs.empty() ? trace.info().n_runs : first + 1;
     for (int i = first; i < n; ++i) runs.push_back(trace.load(i));
     if (all) leave_out_empty(runs);
     if (file == 0) count_runs_of_a(recipe, runs.size(), says_runs_a);

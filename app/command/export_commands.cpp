@@ -24,6 +24,8 @@ struct NamedFigure {
 NamedFigure figure_on_screen(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
   views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
+  const std::vector<views::ShownRun> set = runs_of_set(session.run_list(), session.selection());
+  if (!set.empty()) context.set = &set;
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
   std::string all;
   for (const auto& view : views) {
@@ -38,19 +40,18 @@ NamedFigure figure_on_screen(Session& session, const views::ViewList& views, con
   bad_argument("view", "one of " + all);
 }
 
-// The files that the runs were read from or saved to; nothing unless each has one of its own, because a recipe with
-// other traces than the figure's would make another figure.
-std::vector<std::string> traces_of(const Session& session, const views::ViewFigure& figure) {
-  std::vector<std::string> traces;
+// The files that the runs were read from or saved to, and which of each they are; nothing unless every run has one,
+// because a recipe with other runs than the figure's would make another figure.
+void name_sources(const Session& session, const views::ViewFigure& figure, views::FigureRecipe& recipe) {
+  recipe.run = 0;
+  std::vector<int> runs;
   for (const auto& run : figure.runs) {
     const auto entry = std::ranges::find(session.runs(), run, &RunEntry::run);
-    if (entry == session.runs().end() || entry->trace_path.empty() ||
-        std::ranges::count(traces, entry->trace_path) > 0) {
-      return {};
-    }
-    traces.push_back(entry->trace_path);
+    if (entry == session.runs().end() || entry->trace_path.empty()) return recipe.traces.clear();
+    recipe.traces.push_back(entry->trace_path);
+    runs.push_back(entry->trace_run);
   }
-  return traces;
+  if (std::ranges::count(runs, 0) < std::ssize(runs)) recipe.run = -1, recipe.runs = runs;
 }
 
 struct FigureToMake {
@@ -85,8 +86,7 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
     recipe.studies = {shown.figure.study_path};
     return {std::move(recipe), {}, std::move(shown.figure.study), std::move(shown.view)};
   }
-  recipe.traces = traces_of(session, shown.figure);
-  recipe.run = 0;
+  name_sources(session, shown.figure, recipe);
   return {std::move(recipe), std::move(shown.figure.runs), nullptr, std::move(shown.view)};
 }
 

@@ -1,6 +1,8 @@
 // run.*, preview.*, engine.*: what asks the engine.
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
@@ -67,6 +69,27 @@ void step_in_trace(Session& session, const nlohmann::json& arguments, int step) 
   session.show(ids[static_cast<std::size_t>(next)], b == ids[static_cast<std::size_t>(next)] ? 0 : b);
 }
 
+// A run into the set or out of it, the first one beside A; or all runs of a trace, and again: A alone.
+void choose_runs(Session& session, const nlohmann::json& arguments) {
+  std::vector<int>& set = session.selection().runs;
+  std::set<int> ids(set.begin(), set.end());
+  if (has_argument(arguments, "trace")) {
+    const std::string trace = text_argument(arguments, "trace");
+    const std::set<int> before = std::exchange(ids, {});
+    for (const RunEntry& run : session.runs()) {
+      if (run.trace_path == trace) ids.insert(run.id);
+    }
+    if (ids == before) ids.clear();
+  } else {
+    const int id = integer_argument(arguments, "id", 0);
+    if (!session.find_run(id)) usage_error("id", "no run " + std::to_string(id));
+    if (ids.empty() && session.a()) ids.insert(session.a()->id), ids.erase(id);
+    if (ids.erase(id) == 0) ids.insert(id);
+  }
+  set.assign(ids.begin(), ids.end());
+  if (!ids.empty() && runs_of_set(session.run_list(), session.selection()).empty()) session.show(*ids.begin(), 0);
+}
+
 void add_list_commands(CommandRegistry& registry, Session& session) {
   const auto any = [&session] { return !session.runs().empty(); };
   registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
@@ -74,6 +97,8 @@ void add_list_commands(CommandRegistry& registry, Session& session) {
   registry.add(
       {"run.show", "Show a run as A", "Run", "", "id: run id", any,
        [&session](const nlohmann::json& arguments) { session.show(integer_argument(arguments, "id", 0), 0); }});
+  registry.add({"runs.choose", "Choose several runs", "Run", "", "id: run id, or trace: path", any,
+                [&session](const nlohmann::json& arguments) { choose_runs(session, arguments); }});
   registry.add({"run.swap", "Swap A and B", "Run", "X", "", [&session] { return session.b() != nullptr; },
                 [&session] { session.swap(); }});
   registry.add({"run.next_in_trace", "Next run of A's trace", "Run", "", "trace: path (A's)", any,

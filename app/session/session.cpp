@@ -154,6 +154,7 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command, 
   if (!command_line.empty()) record.command_line = command_line;
   begun_ = request;
   cut_run_.reset();
+  selection_.runs.clear();  // it is to be seen
   runs_.begin(record, place);
   engine_.begin_run(request, record);
   update_shown();
@@ -376,6 +377,7 @@ void Session::open_trace(const std::string& path) {
     const int first = runs_.add(runs.front(), path);
     for (std::size_t i = 1; i < runs.size(); ++i) runs_.add(runs[i], path, static_cast<int>(i));
     if (parameters().prompt.empty() || !engine_.model()) next_run_.set_prompt(runs.front()->prompt_text);
+    selection_.runs.clear();
     show(first, 0);
     suggest_metric();
   });

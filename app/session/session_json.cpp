@@ -40,7 +40,8 @@ json selection_json(const views::Selection& selection) {
           {"q", selection.q.value_or(-1)},
           {"follow", !selection.q},
           {"colour", static_cast<int>(selection.colour)},
-          {"metric", static_cast<int>(selection.metric)}};
+          {"metric", static_cast<int>(selection.metric)},
+          {"runs", selection.runs}};
 }
 
 json studies_json(const Studies& studies, const views::StudyLook& look) {

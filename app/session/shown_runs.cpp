@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "views/figure/token_facts.h"
+
 namespace kvscope::app {
 namespace {
 
@@ -43,6 +45,17 @@ int ShownRuns::divergence() const {
   const auto end = a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
   const auto at = std::mismatch(a.begin(), end, b.begin()).first;
   return at == end ? -1 : static_cast<int>(at - a.begin());
+}
+
+std::vector<views::ShownRun> runs_of_set(const RunList& runs, const views::Selection& selection) {
+  std::vector<views::ShownRun> set;
+  const views::ShownRun a = shown(runs.a(), "A");
+  if (!views::drawable(&a)) return set;
+  for (const int id : selection.runs) {
+    views::ShownRun run = shown(runs.find(id), "");
+    if (views::drawable(&run) && views::same_shape(*run.run, *a.run)) set.push_back(std::move(run));
+  }
+  return set;
 }
 
 }  // namespace kvscope::app

@@ -20,4 +20,7 @@ class ShownRuns {
   views::ShownRun a_, b_;
 };
 
+/// Those of the chosen runs that are on the list and have A's layers and heads.
+std::vector<views::ShownRun> runs_of_set(const RunList& runs, const views::Selection& selection);
+
 }  // namespace kvscope::app

@@ -313,6 +313,8 @@ void AppWindow::draw_frame() {
   views::ShownRun a, b;
   if (session_.shown_a()) a = *session_.shown_a(), context.a = &a;
   if (session_.shown_b()) b = *session_.shown_b(), context.b = &b;
+  const std::vector<views::ShownRun> set = runs_of_set(session_.run_list(), session_.selection());
+  if (!set.empty()) context.set = &set;
   context.selection = &session_.selection();
   context.attention = &session_.attention();
   const views::OpenStudies studies = session_.studies().open_studies();

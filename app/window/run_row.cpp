@@ -3,6 +3,7 @@
 #include <imgui.h>
 #include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -155,6 +156,13 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   tooltip(panel, detail + "\nAnswer NLL: mean over its tokens, nats per token. Recall: mean over heads and queries.");
   ImGui::PopClipRect();
   ImGui::EndGroup();
+  panel.item(item + ".row");
+  if (ImGui::IsItemClicked() && ImGui::GetIO().KeyCtrl) panel.run("runs.choose", {{"id", entry.id}});
+  if (std::ranges::count(panel.session.selection().runs, entry.id) > 0) {
+    const float left = ImGui::GetWindowPos().x + panel.px(6), bottom = ImGui::GetItemRectMax().y;
+    ImGui::GetWindowDrawList()->AddRectFilled({left, at.y}, {left + panel.px(3), bottom},
+                                              views::to_imgui(palette.accent));
+  }
   draw_menu_button(panel, entry);
   ImGui::PopID();
 }

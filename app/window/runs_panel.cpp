@@ -43,11 +43,16 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const std::string name = escape_for_terminal(std::filesystem::path(path).filename().string(), 60);
   const std::string item = "trace." + name,
                     place = at > 0 ? std::to_string(at) + " of " + std::to_string(n) : std::to_string(n) + " runs";
+  const bool all = std::ranges::equal(runs, panel.session.selection().runs, {}, &RunEntry::id);
   ImGui::PushID(path.c_str());
   const bool open = draw_fold(panel, name + "   " + place, item, false);
   tooltip(panel, path);
   const float side = panel.px(24);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - 2 * side - panel.px(4));
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - 2 * side - panel.px(50));
+  if (ImGui::Button(all ? "A" : "All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
+  panel.item(item + ".all");
+  tooltip(panel, all ? "Maps of A alone" : "Maps over all runs of this trace; Ctrl+click on a run adds it");
+  ImGui::SameLine(0, panel.px(4));
   const auto step = [&](const char* label, const char* command, const char* suffix) {
     ImGui::BeginDisabled(at == 0 && n == 0);
     if (ImGui::Button(label, {side, 0})) panel.run(command, {{"trace", path}});

@@ -55,11 +55,14 @@ void draw_status_bar(Panel& panel) {
                              : "A and B differ from token " + std::to_string(divergence) + "    ";
     }
     const views::Cursor at = views::cursor(session.selection(), *a->run);
+    if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
+      right += views::describe_aggregate(session.selection().map.aggregate, set.size()) + "    ";
     right += "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
              std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
   }
   ImGui::SameLine(ImGui::GetWindowWidth() - ImGui::CalcTextSize(right.c_str()).x - panel.px(16));
   views::text_in(palette.muted, right);
+  panel.services.items->add_text("status.shown", views::last_item(), right);
 }
 
 void draw_log(Panel& panel) {

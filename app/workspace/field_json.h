@@ -79,6 +79,15 @@ struct ReadField {
       values.push_back(item.get<std::string>());
     }
   }
+  void operator()(std::string_view name, std::vector<int>& values, FieldRange range) const {
+    values.clear();
+    if (!object.has(name)) return;
+    for (const auto& item : object.raw()[std::string(name)]) {
+      if (!item.is_number_integer() || item < range.min || item > range.max)
+        throw Error({.file = object.file(), .where = std::string(name), .found = "no list of numbers"});
+      values.push_back(item.get<int>());
+    }
+  }
   void operator()(std::string_view name, views::TokenSpan& value, FieldRange range) const {
     value = {};
     if (!object.has(name)) return;

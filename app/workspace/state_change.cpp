@@ -85,6 +85,7 @@ std::string title_of(const std::string& name) {
   if (name == "layers") return "rows of the strip";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";
+  if (name == "runs") return "chosen runs";
   if (name == "board_heads") return "global heads";
   if (name == "board_context") return "context length";
   if (name == "map_range" || name == "map_range_b" || name == "map_fit" || name == "map_lock")

@@ -15,6 +15,7 @@ struct Named {
 };
 
 inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_heads", "oracle"};
+inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kIntervalNames[] = {"none", "whiskers", "band"};
 /// In the order of the enumeration.
@@ -81,7 +82,9 @@ void visit_fields(T& s, Visit&& visit) {
   visit("map_lock", s.map.lock, AnyValue{});
   visit("map_range", s.map.clip, AnyValue{});
   visit("map_range_b", s.map.clip_b, AnyValue{});
+  visit("map_aggregate", s.map.aggregate, Named{kAggregateNames});
   visit("heads", s.heads, AnyValue{});
+  visit("runs", s.runs, FieldRange{1, 1 << 30});
   visit("board_heads", s.board.global, AnyValue{});
   visit("board_rule", s.board.rule, AnyValue{});
   visit("board_share", s.board.share, FieldRange{0, 1});

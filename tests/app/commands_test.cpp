@@ -239,6 +239,40 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
   }
 }
 
+TEST_CASE("What the window exports of several runs is what the command line makes of its recipe, byte for byte") {
+  Program program;
+  Session& session = program.session;
+  const test::TemporaryFolder folder;
+  const auto settle = [&] {
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    session.poll();
+    REQUIRE(session.messages().banners().empty());
+  };
+  const auto run = [](std::uint64_t seed) { return test::random_run(seed, {.prompt_len = 70, .n_new = 9}); };
+  for (const std::string name : {"a.h5", "b.h5"}) {
+    TraceWriter writer(folder / name, run(0).model, {.max_runs = 3, .max_positions = run(0).n_tokens()});
+    for (std::uint64_t i = 0; i < 3; ++i) writer.add(run(i + (name == "b.h5" ? 3 : 0)));
+    writer.finish();
+    program.commands.execute("trace.open", {{"path", (folder / name).string()}});
+    settle();
+  }
+  auto& map = session.selection().map;
+  map.aggregate = GENERATE(views::Aggregate::median, views::Aggregate::mean, views::Aggregate::iqr);
+  session.selection().runs = GENERATE(std::vector<int>{}, std::vector{1, 3, 5}, std::vector{4, 5, 6});
+  session.show(5, 2);  // of no set: A and B, neither of them its trace's first
+  const std::string first = (folder / "first.pdf").string(), again = (folder / "again.pdf").string();
+  for (const char* view : {"layer_head_map", "metric_by_layer", "token_strip"}) {
+    program.commands.execute("figure.export", {{"view", view}, {"path", first}, {"overwrite", true}});
+    settle();
+    const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again, "--overwrite"});
+    INFO(view << made.err);
+    REQUIRE(made.exit_code == 0);
+    for (const char* ending : {".pdf", ".csv", ".npz", ".json"})
+      CHECK((test::read_text(folder / ("first" + std::string(ending))) ==
+             test::read_text(folder / ("again" + std::string(ending)))));
+  }
+}
+
 TEST_CASE("heads.export says what it will write before it asks where to, or why it writes nothing") {
   Program program;
   Session& session = program.session;

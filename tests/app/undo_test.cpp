@@ -73,6 +73,7 @@ void do_something(Program& program, Random& random) {
       {"run.compare", {{"a", below(7)}, {"b", below(7)}}},
       {"run.show", {{"id", 1 + below(6)}}},
       {"run.swap", {}},
+      {"runs.choose", {{"id", 1 + below(6)}}},
       {"run.remove", {{"id", 1 + below(6)}}},
       {"view.left", {}},
       {"view.bottom", {}},
@@ -164,6 +165,28 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   for (int i = 0; i < 12; ++i) program.run("edit.undo");
   CHECK(program.title("edit.redo") == "Redo window 64 to 12");
   CHECK(program.session.parameters().policy.to_string() == PolicySpec::parse("kvpop:keep=40%").to_string());
+}
+
+TEST_CASE(
+    "Runs are chosen beside A and let go, those of another shape or off the list do not count, and the next start has them") {
+  Program program(4);
+  const auto other = std::make_shared<RunRecord>(test::random_run(5, {.n_layers = 3}));
+  program.session.put_back_run({.id = 5, .run = other});
+  const std::vector<int>& set = program.session.selection().runs;
+  const auto shown = [&] { return runs_of_set(program.session.run_list(), program.session.selection()).size(); };
+  program.run("run.show", {{"id", 1}});
+  for (const int id : {3, 4, 5}) program.run("runs.choose", {{"id", id}});
+  CHECK((set == std::vector{1, 3, 4, 5} && shown() == 3));
+  CHECK(program.title("edit.undo") == "Undo chosen runs");
+  program.run("runs.choose", {{"id", 1}});
+  CHECK((set == std::vector{3, 4, 5} && shown() == 2));
+  program.run("run.remove", {{"id", 4}});
+  CHECK(shown() == 1);
+  program.run("edit.undo");
+  CHECK(shown() == 2);
+  CHECK_THROWS_AS(program.commands.execute("runs.choose", {{"id", 9}}), Error);
+  const json state = to_json(capture_state(program.session, program.ui, program.ui));
+  CHECK(state_from_json(state, "w").selection.runs == set);
 }
 
 TEST_CASE("A drag is one step however long it takes, and a drag there and back is none") {

@@ -150,6 +150,18 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.frames(3);
   CHECK(window.text("trace.many.h5") == "many.h5   1 of 3");
   CHECK(window.text("run.3.name").empty());  // folded
+  window.click("trace.many.h5.all");
+  window.wait({{"/selection/runs", {2, 3, 4}}});
+  window.frames(3);
+  CHECK(window.text("map.set") == "median of 3 runs, each at its last query");
+  CHECK(window.text("status.shown").starts_with("median of 3 runs"));
+  const auto row = window.rect("run.2.row");
+  window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(row[0] + 9)),
+                 std::to_string(static_cast<int>(row[1] + 9)), "keydown", "ctrl"});
+  window.frames(3);
+  window.inputs({"click", "1"});
+  window.wait({{"/selection/runs", {3, 4}}});
+  window.inputs({"keyup", "ctrl"});
   window.click("trace.many.h5.next");
   window.wait({{"/a/id", 3}});
   CHECK(window.text("trace.many.h5") == "many.h5   2 of 3");

@@ -19,6 +19,7 @@
 #include "views/layer_head_map_view.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
+#include "views/widgets/counted_maps.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -312,6 +313,38 @@ TEST_CASE("A and B without the lock have a bar each, of their own values") {
   CHECK(s.selection.map.clip_b.on);
   CHECK_FALSE(s.selection.map.clip.on);
   CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).clip_b == s.selection.map.clip_b);
+}
+
+TEST_CASE("of a set the map is its median, mean or spread, By layer its distribution, and B is in neither") {
+  Stage<LayerHeadMapView> s(uneven(1));
+  s.compare_with(uneven(9));
+  std::vector<ShownRun> set = {s.a, shown(uneven(2)), shown(uneven(4)), shown(uneven(5))};
+  s.context.set = &set;
+  s.draw();
+  CHECK(s.text("map.set") == "median of 4 runs, each at its last query");
+  CHECK((!s.has("map.compare.0") && !s.has("map.b.cell.0.0")));
+  s.window.click("map.aggregate.2", [&] { s.view.draw(s.context); });
+  s.selection.q = 90;
+  const ViewFigure figure = s.view.figure(s.context).value();
+  std::vector<const RunRecord*> runs;
+  for (const ShownRun& run : set) runs.push_back(run.run.get());
+  REQUIRE(pointers_to(figure.runs) == runs);
+  const auto built = layer_head_map_figure(runs, std::get<LayerHeadMapOptions>(figure.options), {});
+  CHECK_THAT(built.caption, Catch::Contains("at query position 90, interquartile range of 4 runs"));
+  for (int i = 0; i < 12; ++i) {
+    std::vector<double> values;
+    for (const RunRecord* run : runs) values.push_back(head_metric(*run, Metric::density, 90).at(i / 4, i % 4));
+    const Quartiles q = quartiles(values);
+    CHECK(column(built, "value")[static_cast<std::size_t>(i)] == Approx(q.q3 - q.q1).margin(1e-6));
+  }
+  CHECK(std::isnan(aggregate_metric({runs.data(), 1}, Metric::density, 90, Aggregate::iqr).values[0]));
+  MetricByLayerView by_layer(s.window.services);
+  s.window.frame([&] { by_layer.draw(s.context); });
+  CHECK(s.text("by_layer.note") == "Density at query 90, over 4 runs");
+  CHECK(by_layer.figure(s.context)->runs == figure.runs);
+  set.pop_back();
+  for (int i = 0; i < 60; ++i) s.window.frame([&] { by_layer.draw(s.context); });
+  CHECK(s.text("by_layer.note") == "Density at query 90, over 3 runs");
 }
 
 TEST_CASE("By layer, Curves and the inspector are about the marked heads") {

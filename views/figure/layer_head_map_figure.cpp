@@ -14,11 +14,6 @@
 namespace kvscope::views {
 namespace {
 
-std::string_view name_of(Aggregate how) {
-  constexpr std::string_view kNames[] = {"median", "mean", "minimum", "maximum"};
-  return kNames[static_cast<int>(how)];
-}
-
 /// What is drawn of one run: values, and the head at each place.
 struct Drawn {
   const HeadMap* map;
@@ -40,6 +35,7 @@ ColourScale colours(const MapScale& scale, const LayerHeadMapOptions& o) {
   const bool is_difference = o.compare == MapCompare::difference;
   std::string label(metric_info(o.metric).title);
   if (is_difference) label += ", A − B";
+  if (o.aggregate == Aggregate::iqr && !is_difference) label += ", spread over runs";
   if (o.by_layer) label += " / largest of layer";
   return {is_difference ? Colormap::diverging : o.colormap, scale.lo, scale.hi, 0, label};
 }
@@ -196,7 +192,7 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   text += o.q < 0 ? " at the last query position" : " at query position " + std::to_string(o.q);
   if (o.compare == MapCompare::difference) text += ", A minus B";
   if (o.compare == MapCompare::none && runs.size() > 1) {
-    text += ", " + std::string(name_of(o.aggregate)) + " of " + std::to_string(runs.size()) + " runs";
+    text += ", " + describe_aggregate(o.aggregate, runs.size());
   }
   text += ". Definition: " + std::string(info.definition) + ". ";
   if (o.compare == MapCompare::none) {

@@ -12,7 +12,8 @@
 
 namespace kvscope::views {
 
-enum class Aggregate : std::uint8_t { median, mean, min, max };
+// iqr: between the quartiles; no value below two runs.
+enum class Aggregate : std::uint8_t { median, mean, min, max, iqr };
 enum class MapCompare : std::uint8_t { none, side_by_side, difference };
 
 /// The part of a scale's axis that the colours go over; beyond it they stay as they are at its ends.
@@ -50,6 +51,9 @@ struct LayerHeadMapOptions {
 const MetricInfo& metric_info(Metric metric);
 /// Those that the map offers, in its order.
 std::span<const Metric> map_metrics();
+
+/// "median of 12 runs".
+std::string describe_aggregate(Aggregate aggregate, std::size_t n_runs);
 
 /// The numbers of the map: head_metric() of each run at q, aggregated over the runs that have a value (NaN if none).
 /// Throws Error (bad input) if there is no run or their shapes differ.

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/core/study/common_oracle.h"
+#include "engine/core/study/quantile.h"
 #include "engine/core/support/error.h"
 #include "views/figure/caption.h"
 #include "views/figure/layer_head_map_figure.h"
@@ -22,9 +23,13 @@ constexpr Metric kMetrics[] = {Metric::density,     Metric::evict_ratio, Metric:
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 float aggregate(std::vector<float> values, Aggregate how) {
-  if (values.empty()) return kNan;
-  std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
+  if (n < (how == Aggregate::iqr ? 2 : 1)) return kNan;
+  std::sort(values.begin(), values.end());
+  if (how == Aggregate::iqr) {
+    const std::vector<double> sorted(values.begin(), values.end());
+    return static_cast<float>(quantile(sorted, 0.75) - quantile(sorted, 0.25));
+  }
   if (how == Aggregate::min) return values.front();
   if (how == Aggregate::max) return values.back();
   if (how == Aggregate::median) return (values[(n - 1) / 2] + values[n / 2]) / 2;
@@ -134,6 +139,12 @@ std::string common_oracle_note(std::span<const RunRecord* const> runs, const Lay
   return common ? common->note(*runs[0], *runs[1], resolve_query(*runs[0], o.q)) : std::string();
 }
 
+std::string describe_aggregate(Aggregate how, std::size_t n_runs) {
+  constexpr std::string_view kNames[] = {"median", "mean", "minimum", "maximum", "interquartile range"};
+  return std::string(kNames[static_cast<int>(how)]) + " of " + std::to_string(n_runs) +
+         (n_runs == 1 ? " run" : " runs");
+}
+
 HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q, Aggregate how) {
   if (runs.empty()) refuse("no run", "at least one");
   std::vector<HeadMap> maps;
@@ -144,7 +155,7 @@ HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, 
     }
   }
   HeadMap result = maps[0];
-  for (std::size_t i = 0; i < result.values.size() && maps.size() > 1; ++i) {
+  for (std::size_t i = 0; i < result.values.size(); ++i) {
     std::vector<float> values;
     for (const HeadMap& m : maps) {
       if (!std::isnan(m.values[i])) values.push_back(m.values[i]);

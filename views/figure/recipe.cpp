@@ -46,6 +46,15 @@ class Reader {
   void operator()(std::string_view key, int& value) {
     if (use(key)) value = static_cast<int>(object_.integer(key, -1, INT32_MAX));
   }
+  void operator()(std::string_view key, std::vector<int>& values) {
+    if (!use(key)) return;
+    values.clear();
+    for (const json& item : raw_.at(std::string(key))) {
+      if (!item.is_number_integer() || item < 0 || item > INT32_MAX)
+        refuse(file_, key, item.dump(), "a list of runs, from 0");
+      values.push_back(item.get<int>());
+    }
+  }
   void operator()(std::string_view key, double& value) {
     if (use(key)) value = object_.number(key, -1e9, 1e9);
   }
@@ -227,6 +236,7 @@ FigureRecipe parse_recipe(const json& root, const std::string& file) {
   if (!study.empty()) recipe.studies = {study};
   read.strings("studies", recipe.studies);
   read("run", recipe.run);
+  read("runs", recipe.runs);
   read("venue", recipe.venue);
   read("width_mm", recipe.width_mm);
   read("height_mm", recipe.height_mm);
@@ -245,6 +255,7 @@ ordered_json to_json(const FigureRecipe& recipe) {
   if (!recipe.traces.empty()) out["traces"] = recipe.traces;
   if (!recipe.studies.empty()) out["studies"] = recipe.studies;
   out["run"] = recipe.run;
+  if (!recipe.runs.empty()) out["runs"] = recipe.runs;
   out["venue"] = recipe.venue;
   out["width_mm"] = recipe.width_mm;
   out["height_mm"] = recipe.height_mm;

@@ -21,6 +21,7 @@ struct FigureRecipe {
   std::vector<std::string>
       studies;                    // "study" or "studies", in place of traces: .h5 of sweep and hybrid, .csv or .jsonl
   int run = -1;                   // which run of each trace; -1: all of them (layer x head map) or the first
+  std::vector<int> runs;          // in place of `run`: the run of each trace, which is named once for each
   std::string venue = "neurips";  // "" with an own width
   double width_mm = 0;            // > 0 overrides the venue's
   double height_mm = 0;           // > 0 fixes the height

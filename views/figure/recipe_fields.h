@@ -7,7 +7,7 @@
 
 namespace kvscope::views {
 
-inline constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max"};
+inline constexpr std::string_view kAggregates[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kColours[] = {"state", "score", "kept_heads", "oracle"};
 inline constexpr std::string_view kCompares[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kMapPanels[] = {"difference", "spread"};

@@ -96,6 +96,13 @@ std::int32_t ViewContext::q() const {
   return a == nullptr || a->run->n_tokens() == 0 ? -1 : cursor(*selection, *a->run).q;
 }
 
+std::vector<ShownRun> ViewContext::counted_runs(bool with_b) const {
+  if (set != nullptr) return *set;
+  std::vector<ShownRun> runs = {*a};
+  if (with_b && b != nullptr) runs.push_back(*b);
+  return runs;
+}
+
 HeadSet ViewContext::marked_heads() const {
   return drawable(a) ? selection->heads.within(a->run->evict_at.n_layers(), a->run->evict_at.n_kv_heads()) : HeadSet();
 }

@@ -35,6 +35,7 @@ struct MapLook {
   bool fit = false;                               // the scale goes over the values
   bool lock = true;                               // A and B by one scale
   ScaleClip clip, clip_b;                         // the thumbs; B's where it has a scale of its own
+  Aggregate aggregate = Aggregate::median;        // over the runs of a set
 };
 
 /// A choice of global heads that is being made.
@@ -60,12 +61,13 @@ struct Selection {
   HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
   HeadBoard board;
   StudyLook study;
-  TokenSpan view;        // queries and tokens that timeline, strip and deck show; empty: the whole run
-  bool at_edge = false;  // `view` moves with the end of a run that goes on
-  TokenSpan rows;        // tokens of the timeline's other axis; empty: all
-  TokenSpan brush;       // a range that was marked; empty: none
-  bool layers = false;   // the strip has layers as rows instead of flowing text
-  std::string find;      // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
+  std::vector<int> runs;  // a set, by ascending id, that maps and distributions are of; empty: A alone
+  TokenSpan view;         // queries and tokens that timeline, strip and deck show; empty: the whole run
+  bool at_edge = false;   // `view` moves with the end of a run that goes on
+  TokenSpan rows;         // tokens of the timeline's other axis; empty: all
+  TokenSpan brush;        // a range that was marked; empty: none
+  bool layers = false;    // the strip has layers as rows instead of flowing text
+  std::string find;       // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
   Playback play;
 };
 
@@ -126,9 +128,14 @@ struct ViewContext {
   const OpenStudies* studies = nullptr;             // null: none can be open
   /// The study on show; null if there is none.
   const OpenStudy* study() const { return studies == nullptr ? nullptr : studies->shown(selection->study); }
-  std::int32_t q() const;  // the scrub position, resolved against run A; -1 if there is no run
+  const std::vector<ShownRun>* set = nullptr;  // runs chosen as a set, of A's shape, not empty; null: no set
+  std::int32_t q() const;                      // the scrub position, resolved against run A; -1 if there is no run
   /// The selection in run A, or in another run at A's scrub position: both are seen at the same query.
   Cursor cursor_in(const RunRecord& run) const;
+  /// The set, else A, and B where it is asked for.
+  std::vector<ShownRun> counted_runs(bool with_b) const;
+  /// Their query: of a set that nobody has scrubbed -1, the last of each run.
+  std::int32_t counted_q() const { return set != nullptr ? selection->q.value_or(-1) : q(); }
   /// Those of the marked heads that A has; empty: none is marked, and all are meant.
   HeadSet marked_heads() const;
 };

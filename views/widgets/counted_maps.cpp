@@ -5,27 +5,40 @@ namespace {
 
 constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
 
+}  // namespace
+
+std::vector<RunKey> keys_of(const std::vector<ShownRun>& shown) {
+  std::vector<RunKey> keys;
+  for (const ShownRun& run : shown) keys.emplace_back(&run);
+  return keys;
+}
+
+std::vector<std::shared_ptr<const RunRecord>> records_of(const std::vector<ShownRun>& shown) {
+  std::vector<std::shared_ptr<const RunRecord>> records;
+  for (const ShownRun& run : shown) records.push_back(run.run);
+  return records;
+}
+
 std::vector<const RunRecord*> pointers_to(const std::vector<std::shared_ptr<const RunRecord>>& runs) {
   std::vector<const RunRecord*> pointers;
   for (const auto& run : runs) pointers.push_back(run.get());
   return pointers;
 }
 
-}  // namespace
-
-void CountedMaps::update(const ViewContext& context, const LayerHeadMapOptions& options) {
-  const bool with_b = options.compare != MapCompare::none;
-  const Key key{RunKey(context.a), RunKey(with_b ? context.b : nullptr), options.metric, options.q, options.compare};
-  if (auto counted = beside_.take()) take(std::move(*counted));
-  if (beside_.is_busy() || !recount_.due(key)) return;
-  Runs runs = {context.a->run};
-  if (with_b) runs.push_back(context.b->run);
+std::int64_t lifetimes_of(const std::vector<std::shared_ptr<const RunRecord>>& runs) {
   std::int64_t lifetimes = 0;
   for (const auto& run : runs)
     lifetimes += static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
-  auto make = [runs = std::move(runs), options]() -> Counted {
-    return {options, layer_head_maps(pointers_to(runs), options), runs};
-  };
+  return lifetimes;
+}
+
+void CountedMaps::update(const std::vector<ShownRun>& shown, const LayerHeadMapOptions& options) {
+  const Key key{keys_of(shown), options.metric, options.q, options.compare, options.aggregate};
+  if (auto counted = beside_.take()) take(std::move(*counted));
+  if (beside_.is_busy() || !recount_.due(key)) return;
+  const Runs runs = records_of(shown);
+  const std::int64_t lifetimes = lifetimes_of(runs);
+  auto make = [runs, options]() -> Counted { return {options, layer_head_maps(pointers_to(runs), options), runs}; };
   if (lifetimes <= kAtOnce) return take(make());
   beside_.post(std::move(make));
 }
@@ -40,7 +53,7 @@ std::vector<const RunRecord*> CountedMaps::runs() const { return pointers_to(cou
 
 LayerHeadMapOptions CountedMaps::with_look(LayerHeadMapOptions now) const {
   const LayerHeadMapOptions& of = counted_->options;
-  now.metric = of.metric, now.q = of.q, now.compare = of.compare;
+  now.metric = of.metric, now.q = of.q, now.compare = of.compare, now.aggregate = of.aggregate;
   now.name_a = of.name_a, now.name_b = of.name_b;
   if (of.compare == MapCompare::none) now.lock = true;
   if (of.compare == MapCompare::difference) now.fit = true;

@@ -14,12 +14,18 @@
 
 namespace kvscope::views {
 
+// Of several runs.
+std::vector<RunKey> keys_of(const std::vector<ShownRun>& shown);
+std::vector<std::shared_ptr<const RunRecord>> records_of(const std::vector<ShownRun>& shown);
+std::vector<const RunRecord*> pointers_to(const std::vector<std::shared_ptr<const RunRecord>>& runs);
+std::int64_t lifetimes_of(const std::vector<std::shared_ptr<const RunRecord>>& runs);
+
 class CountedMaps {
  public:
   explicit CountedMaps(const ViewServices& services) : beside_(services.wake) {}
 
-  /// Of A, and of B where the options compare. Throws what layer_head_maps() throws.
-  void update(const ViewContext& context, const LayerHeadMapOptions& options);
+  /// Of these runs, which are there. Throws what layer_head_maps() throws.
+  void update(const std::vector<ShownRun>& runs, const LayerHeadMapOptions& options);
   bool empty() const { return !counted_; }
   /// What update() counted last, which may be what was on show before. Not while empty().
   const LayerHeadMaps& maps() const { return counted_->maps; }
@@ -31,10 +37,11 @@ class CountedMaps {
 
  private:
   struct Key {
-    RunKey a, b;
+    std::vector<RunKey> runs;
     Metric metric;
     std::int32_t q;
     MapCompare compare;
+    Aggregate aggregate;
     bool operator==(const Key&) const = default;
   };
   using Runs = std::vector<std::shared_ptr<const RunRecord>>;
