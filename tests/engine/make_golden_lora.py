@@ -48,7 +48,7 @@ def main():
                 logits = again(torch.tensor([IDS])).logits[0, -1]
         config['target_modules'] = sorted(config['target_modules'])  # PEFT keeps a set
         adapters.append(dict(adapter_config=config, tensors={k: list(v.shape) for k, v in sorted(tensors.items())},
-                             logits=[float(f'{x:.8g}') for x in logits.tolist()]))
+                             logits=[float(f'{x:.6g}') for x in logits.tolist()]))
     versions = dict(torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__)
     out = dict(versions=versions, seed=SEED, config=CONFIG, ids=IDS, adapters=adapters)
     (FOLDER / 'golden' / 'lora.json').write_text(json.dumps(out) + '\n')
