@@ -230,7 +230,7 @@ TEST_CASE("What the study view exports is what kvscope figure makes of the recip
   CHECK(test::read_text(folder / "g.json") == test::read_text(folder / "f.json"));
 }
 
-TEST_CASE("The next start has the studies, their axes and the point; one that is gone is one line", "[study]") {
+TEST_CASE("The next start has the studies, their axes and the point, and one that is gone is one line", "[study]") {
   const test::TemporaryFolder folder;
   for (const char* name : {"a.h5", "b.h5"}) write_study(folder / name, test::small_study(), false);
   std::string state;
