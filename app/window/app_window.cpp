@@ -92,7 +92,7 @@ AppWindow::AppWindow(const WindowOptions& options)
 
 AppWindow::~AppWindow() {
   // Textures belong to the context: views go first, then the back ends, then the window.
-  time_deck_.reset();
+  time_deck_.reset(), panel_.export_preview.reset();
   views_.clear();
   text_.reset();
   ImGui_ImplOpenGL3_Shutdown();
@@ -104,8 +104,7 @@ void AppWindow::set_up_imgui() {
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
   ImGuiIO& io = ImGui::GetIO();
-  io.IniFilename = nullptr;  // layout is ours; a stray imgui.ini in the working folder has crashed others
-  io.LogFilename = nullptr;
+  io.IniFilename = io.LogFilename = nullptr;  // layout is ours; a stray imgui.ini has crashed others
   window_.install_callbacks();
   ImGui_ImplGlfw_InitForOpenGL(window_.handle(), false);
   ImGui_ImplOpenGL3_Init("#version 330 core");
@@ -125,6 +124,7 @@ void AppWindow::apply_scale_and_theme() {
   theme_ = views::make_theme(ui_.dark, scale);
   theme_.fonts = fonts;
   if (new_fonts) {
+    frame_times_.pause();  // glyphs are rasterised, 95 ms: apart, as all rasterising is
     if (frame_ > 0) ImGui_ImplOpenGL3_DestroyFontsTexture();
     views::load_fonts(theme_);
     text_->use(theme_.fonts);
@@ -297,6 +297,7 @@ void AppWindow::run_script_step() {
 void AppWindow::draw_frame() {
   const double cpu_before = cpu_seconds();
   apply_scale_and_theme();
+  frame_times_.start();
   const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
@@ -376,8 +377,7 @@ void AppWindow::track_gesture() {
 
 // The window is there before anything slow begins.
 void AppWindow::start_work() {
-  working_ = true;
-  frames_due_ = kFramesAfterInput;
+  working_ = true, frames_due_ = kFramesAfterInput;
   std::error_code error;
   const bool names_model = std::filesystem::is_directory(options_.open, error);
   std::string model = names_model ? options_.open : workspace_.model();
