@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,19 @@ inline int heads_asked_for(const HeadQuestion& question, int n_heads) {
   if (count < 0 || count > n_heads)
     refuse_question("count", std::to_string(count), "0 to " + std::to_string(n_heads) + ", the model's KV heads");
   return count;
+}
+
+/// How many heads of a model become global: those of the strategy's own share, or as many as are asked for. Throws Error
+/// (usage), for a number that the strategy does not take as well.
+inline int n_global_heads(HeadStrategy strategy, const HeadsOfModel& heads, const HeadQuestion& question) {
+  const std::string name(kHeadStrategies[static_cast<std::size_t>(strategy)]);
+  if (question.seed && strategy != HeadStrategy::c) refuse_question("seed", name, "strategy c, which draws");
+  const std::optional<int> own = own_global_heads(strategy, heads);
+  if (own && (question.share || question.count))
+    refuse_question(
+        question.share ? "share" : "count", "a number of heads for strategy " + name,
+        "none: its share is its own, " + std::to_string(*own) + " of " + std::to_string(heads.n_heads()) + " heads");
+  return own ? *own : heads_asked_for(question, heads.n_heads());
 }
 
 /// Fills `tied` and `n_tied_chosen`: heads equal to the least that was chosen, if one that was left is as well. `values`

@@ -125,18 +125,12 @@ HeadSelection choose_heads(const std::vector<const RunRecord*>& runs, const std:
   HeadSelection selection{.n_layers = heads.n_layers,
                           .n_kv_heads = heads.n_kv_heads,
                           .rule = std::string(kHeadStrategies[static_cast<std::size_t>(strategy)])};
-  if (question.seed && strategy != HeadStrategy::c) refuse_question("seed", selection.rule, "strategy c, which draws");
   std::vector<std::uint8_t> local;
   if (asks_for_nothing(question)) local = heads_of_runs(runs);
   if (!local.empty()) {
     selection.rule = "run";
   } else {
-    const std::optional<int> own = own_global_heads(strategy, heads);
-    if (own && (question.share || question.count))
-      refuse_question(
-          question.share ? "share" : "count", "a number of heads for strategy " + selection.rule,
-          "none: its share is its own, " + std::to_string(*own) + " of " + std::to_string(heads.n_heads()) + " heads");
-    const int n_global = own ? *own : heads_asked_for(question, heads.n_heads());
+    const int n_global = n_global_heads(strategy, heads, question);
     const bool chooses = strategy == HeadStrategy::d && n_global > 0 && n_global < heads.n_heads();
     if (chooses && *std::max_element(heads.alpha.begin(), heads.alpha.end()) == 0) refuse_equal(runs, retained[0]);
     local = local_heads_by(strategy, heads, n_global, question.seed.value_or(0));

@@ -21,13 +21,7 @@ HeadSelection choose_by_values(const HeadsOfModel& heads, const HeadQuestion& qu
                           .n_kv_heads = heads.n_kv_heads,
                           .coverage = kNaN,
                           .rule = std::string(kHeadStrategies[static_cast<std::size_t>(strategy)])};
-  if (question.seed && strategy != HeadStrategy::c) refuse_question("seed", selection.rule, "strategy c, which draws");
-  const std::optional<int> own = own_global_heads(strategy, heads);
-  if (own && (question.share || question.count))
-    refuse_question(
-        question.share ? "share" : "count", "a number of heads for strategy " + selection.rule,
-        "none: its share is its own, " + std::to_string(*own) + " of " + std::to_string(heads.n_heads()) + " heads");
-  const int n_global = own ? *own : heads_asked_for(question, heads.n_heads());
+  const int n_global = n_global_heads(strategy, heads, question);
   const auto [least, most] = std::minmax_element(heads.alpha.begin(), heads.alpha.end());
   if (strategy == HeadStrategy::d && n_global > 0 && n_global < heads.n_heads() && *least == *most)
     refuse_question("strategy", "d of values that are all " + number_text(*least, 6),
