@@ -59,6 +59,8 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
     request.chunk = reading.chunk;
   } else {
     request.prompt_len = run.prompt_len;
+    // Solved again on a GPU they may come out otherwise in the last bits, and the run would not be the one that was.
+    if (policy == run.policy) request.thresholds = run.thresholds;
   }
   const auto done = job.call(request);
   if (protocol::was_cancelled(done)) throw Cancelled{};

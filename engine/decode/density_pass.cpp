@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "engine/core/support/error.h"
@@ -75,6 +76,18 @@ class ScoreSite final : public AttentionSite {
   HeadSeries<float> scores_;
 };
 
+void check_thresholds(const ModelConfig& config, const RunRequest& request, bool solves) {
+  const auto n_heads = static_cast<std::size_t>(config.n_layers * config.n_kv_heads);
+  const std::vector<float>& given = request.thresholds;
+  if (std::any_of(given.begin(), given.end(), [](float one) { return std::isnan(one); }))
+    throw Error({.code = ExitCode::usage, .file = "thresholds", .found = "NaN", .expected = "numbers"});
+  if (given.empty() || (solves && given.size() == n_heads)) return;
+  throw Error({.code = ExitCode::usage,
+               .file = "thresholds",
+               .found = std::to_string(given.size()) + " under " + request.policy.to_string(),
+               .expected = solves ? std::to_string(n_heads) + ", one a KV head" : "none: it has no density"});
+}
+
 }  // namespace
 
 HeadSeries<float> dense_scores(const LoadedModel& model, const TokenScorer& scorer, std::span<const std::int32_t> ids,
@@ -96,8 +109,10 @@ HeadSeries<float> dense_scores(const LoadedModel& model, const TokenScorer& scor
 std::vector<float> density_thresholds(const LoadedModel& model, const RunRequest& request,
                                       std::span<const std::int32_t> prompt, int n_positions, const Hooks& hooks,
                                       const ReadPrompt& read) {
-  if (policy_of(request.policy).plan(request.policy, {}).density == 0) return {};
   const ModelConfig& config = model.config();
+  const bool solves = policy_of(request.policy).plan(request.policy, {}).density > 0;
+  check_thresholds(config, request, solves);
+  if (!solves || !request.thresholds.empty()) return request.thresholds;
   // A policy that stands for the scorer and heads alone: what the thresholds are does not matter to these.
   const FirstPass none{.future = nullptr,
                        .thresholds = std::vector<float>(static_cast<std::size_t>(config.n_layers * config.n_kv_heads))};

@@ -19,11 +19,14 @@ using ReadPrompt = std::function<StepFacts(const std::vector<float>& thresholds)
 /// first token on is a prompt. The first are solved on the scores that the prompt has under a full cache. Under the policy
 /// other scores come of it, in the layers above whatever was evicted: so the prompt is read under them, and they are solved
 /// again on the run's own scores, until the share that it keeps is within half a percentage point of the density, four
-/// times at most; the nearest count. Costs a dense pass and one to four under the policy.
+/// times at most; the nearest count. Costs a dense pass and one to four under the policy. A request that brings thresholds
+/// has them: on a GPU another pass over the same prompt may round otherwise (an H200 found -0.5954 where it had found
+/// -0.5963), and what is read again or goes on must be the run that was.
 ///
 /// Measured (SmolLM2, 955 tokens, window 32, 25 %): on the dense scores alone WG-KV kept 26.4, SP-KV 29.6 and DMS 25.4 %.
 ///
-/// Throws Error (cancelled) when the hook says so, (bad input) for a prompt too short or a model without the gate.
+/// Throws Error (cancelled) when the hook says so, (bad input) for a prompt too short or a model without the gate, (usage) for thresholds
+/// that are NaN, not one a KV head, or of a policy without a density.
 std::vector<float> density_thresholds(const LoadedModel& model, const RunRequest& request,
                                       std::span<const std::int32_t> prompt, int n_positions, const Hooks& hooks,
                                       const ReadPrompt& read);

@@ -57,6 +57,7 @@ RunRequest forced_request(const ScoreRequest& request) {
   run.output_error = request.output_error;
   run.stop_at_eos = false;
   run.changes = request.changes;
+  run.thresholds = request.thresholds;
   if (request.prompt_len == 0) {
     run.chunk = request.chunk;
     return run;

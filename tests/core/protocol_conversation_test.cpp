@@ -434,6 +434,11 @@ TEST_CASE("protocol: requests, models and timings come back as they were", "[cor
   CHECK_THROWS_WITH(run_request_from_json(with(chat, "stop", json::array({7}))), Contains("stop"));
   CHECK_THROWS_WITH(run_request_from_json(with(chat, "messages", json::array({"x"}))), Contains("role"));
   request.prompt_ids = {1, 2, 3};
+  request.thresholds = {0.25f, -1e-6f, 3};
+  CHECK(run_request_from_json(through_cbor(protocol::to_json(request, kId))).thresholds == request.thresholds);
+  ScoreRequest score{.text = "", .ids = {1, 2}, .prompt_len = 1, .thresholds = request.thresholds};
+  CHECK(std::get<ScoreRequest>(protocol::request_from_json(through_cbor(protocol::to_json(score, kId)))).thresholds ==
+        request.thresholds);
   CHECK(run_request_from_json(through_cbor(protocol::to_json(request, kId))).prompt_ids == request.prompt_ids);
   CHECK_THROWS_WITH(run_request_from_json(with(protocol::to_json(request, kId), "prompt_ids", i32({-5}))),
                     Contains("-5"));

@@ -11,6 +11,7 @@
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/forced_pass.h"
+#include "engine/decode/run.h"
 #include "tests/engine/gated_model.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
@@ -153,6 +154,38 @@ TEST_CASE(
   CHECK(read(kPrompt, 0) == record(policy.to_string()).thresholds);
   CHECK(read(0, 1) != read(kPrompt, 0));
   CHECK(read(0, 7).size() == 4);  // what waits for the end of its chunk makes other scores
+}
+
+TEST_CASE("density: what is read again or goes on has the thresholds that it had, and solves none", "[engine][density]") {
+  const std::string policy = "sp-kv:density=30%,sinks=3,window=16,density_over=head";
+  const std::vector<float> other = {0.25f, -0.5f, 1.5f, 0};
+  RunRequest request = test::request({ids().begin(), ids().begin() + kPrompt}, policy, kTokens - kPrompt);
+  request.thresholds = other;
+  const RunRecord run = engine::record_run(model(), request);
+  CHECK(run.thresholds == other);
+  RunRequest rest = request;
+  rest.answer_ids.emplace(run.ids.begin() + kPrompt, run.ids.begin() + kPrompt + 7);
+  rest.draw_on = true;
+  CHECK(engine::record_run(model(), rest).evict_at == run.evict_at);
+  const ScoreFacts facts = engine::forced_pass(
+      model(),
+      {.text = "", .ids = run.ids, .policy = run.policy, .prompt_len = kPrompt, .chunk = 0, .thresholds = other});
+  CHECK(facts.thresholds == other);
+
+  const auto refusal = [&](std::vector<float> thresholds, const std::string& of = "sp-kv:density=30%") {
+    RunRequest wrong = request;
+    wrong.policy = PolicySpec::parse(of);
+    wrong.thresholds = std::move(thresholds);
+    try {
+      engine::record_run(model(), wrong);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  CHECK_THAT(refusal({0, 0, 0}), Contains("4, one a KV head"));
+  CHECK_THAT(refusal({0, 0, std::nanf(""), 0}), Contains("NaN"));
+  CHECK_THAT(refusal(other, "sp-kv:threshold=1"), Contains("none: it has no density"));
 }
 
 TEST_CASE("density: a hybrid solves it on its global heads", "[engine][density]") {

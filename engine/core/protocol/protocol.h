@@ -17,11 +17,12 @@
 //   run        {prompt: text | prompt_ids: i32, raw: bool, policy: text, max_tokens, sampling: SamplingSpec,
 //               oracle: bool, stop_at_eos: bool}, and each of these if it is wanted:
 //               {oracle_spec: text, output_error: bool, changes: [{q, policy}...], stop: [text...], messages: [{role, content}...],
-//               thinking: bool, date: text, answer_ids: i32, draw_on: bool, chunk}
+//               thinking: bool, date: text, answer_ids: i32, draw_on: bool, chunk, thresholds: f32}
 //                  -> started{...}, progress*, step*, oracle*, output_error, done{status, timings, text}
 //              answer_ids: the answer, given instead of drawn; with draw_on its begin, behind which the run draws on. chunk: the prompt is all there is, read as `score` does.
+//              thresholds: [layers][kv_heads] those of `started` when this run is had again or goes on; a density is not solved anew then.
 //   score      {text | ids: i32}, and if wanted {policy: text, changes: [{q, policy}...], n_positions, prompt_len, chunk,
-//               choices: bool}
+//               thresholds: f32, choices: bool}
 //                  -> progress*, done{ids, logprobs: f32, nll, density: f32, dense: bool, policy, prompt_len, chunk};
 //                     with choices also {greedy: i32}, of a density {thresholds}, as `started` has them. policy: the one that the text was read under, as `started` has it.
 //              The policy acts from the first token on, after every `chunk` tokens (1); or, with prompt_len, that many

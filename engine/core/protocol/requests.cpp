@@ -45,6 +45,7 @@ json encode(const RunRequest& r) {
   if (r.answer_ids) j["answer_ids"] = pack(*r.answer_ids);
   if (r.draw_on) j["draw_on"] = true;
   if (r.chunk > 0) j["chunk"] = r.chunk;
+  if (!r.thresholds.empty()) j["thresholds"] = pack(r.thresholds);
   return j;
 }
 
@@ -58,6 +59,7 @@ json encode(const ScoreRequest& r) {
   if (r.n_positions > 0) j["n_positions"] = r.n_positions;
   if (r.prompt_len > 0) j["prompt_len"] = r.prompt_len;
   if (!r.changes.empty()) j["changes"] = changes_to_json(r.changes);
+  if (!r.thresholds.empty()) j["thresholds"] = pack(r.thresholds);
   if (r.choices) j["choices"] = true;
   if (r.oracle) j["oracle"] = r.oracle->to_string();
   if (r.output_error) j["output_error"] = true;
@@ -121,6 +123,7 @@ RunRequest run_from_json(const json& j) {
   if (j.contains("answer_ids")) r.answer_ids = token_ids(j, "answer_ids");
   r.draw_on = j.contains("draw_on") && boolean(j, "draw_on");
   if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 0, kMaxPositions));
+  if (j.contains("thresholds")) r.thresholds = unpack_f32(j, "thresholds");
   if (j.contains("thinking")) r.chat.thinking = boolean(j, "thinking");
   if (j.contains("date")) r.chat.date = text(j, "date");
   if (j.contains("messages")) {
@@ -144,6 +147,7 @@ ScoreRequest score_from_json(const json& j) {
   r.policy = PolicySpec::parse(j.contains("policy") ? text(j, "policy") : "full");
   if (j.contains("chunk")) r.chunk = static_cast<int>(integer(j, "chunk", 1, kMaxPositions));
   if (j.contains("changes")) r.changes = changes_from_json(field(j, "changes", json::value_t::array));
+  if (j.contains("thresholds")) r.thresholds = unpack_f32(j, "thresholds");
   r.choices = j.contains("choices") && boolean(j, "choices");
   if (j.contains("oracle")) r.oracle = OracleSpec::parse(text(j, "oracle"));
   r.output_error = j.contains("output_error") && boolean(j, "output_error");
