@@ -156,7 +156,8 @@ TEST_CASE(
   CHECK(read(0, 7).size() == 4);  // what waits for the end of its chunk makes other scores
 }
 
-TEST_CASE("density: what is read again or goes on has the thresholds that it had, and solves none", "[engine][density]") {
+TEST_CASE("density: what is read again or goes on has the thresholds that it had, and solves none",
+          "[engine][density]") {
   const std::string policy = "sp-kv:density=30%,sinks=3,window=16,density_over=head";
   const std::vector<float> other = {0.25f, -0.5f, 1.5f, 0};
   RunRequest request = test::request({ids().begin(), ids().begin() + kPrompt}, policy, kTokens - kPrompt);

@@ -46,11 +46,11 @@ struct ScoreRequest {
   PolicySpec policy;
   std::vector<PolicyChange> changes;  // as RunRequest has them
   int n_positions = 0;                // with ids: what keep= and compression= refer to; 0: their number
-  int prompt_len = 0;    // with ids: the first so many pass as the policy's runs have their prompts, the others one by
-                         // one; 0: all are under the policy
-  int chunk = 1;         // without prompt_len: the policy acts after every so many tokens
-  std::vector<float> thresholds;  // as RunRequest has them, with prompt_len
-  bool choices = false;  // also the likeliest tokens
+  int prompt_len = 0;  // with ids: the first so many pass as the policy's runs have their prompts, the others one by
+                       // one; 0: all are under the policy
+  int chunk = 1;       // without prompt_len: the policy acts after every so many tokens
+  std::vector<float> thresholds;     // as RunRequest has them, with prompt_len
+  bool choices = false;              // also the likeliest tokens
   std::optional<OracleSpec> oracle;  // also recall against this one, by a dense pass
   bool output_error = false;         // also what eviction does to the output of attention, by one more pass
 };
