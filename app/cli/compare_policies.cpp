@@ -7,6 +7,7 @@
 #include "app/cli/command_list.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
+#include "app/cli/same_model.h"
 #include "app/process/trace_open.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/protocol/events.h"
@@ -59,7 +60,7 @@ Scored score(EngineJob& job, const RunRecord& run, const PolicySpec& policy, con
     request.chunk = reading.chunk;
   } else {
     request.prompt_len = run.prompt_len;
-    // Solved again on a GPU they may come out otherwise in the last bits, and the run would not be the one that was.
+    // Solved again on another device they come out otherwise, and the run would not be the one that was.
     if (policy == run.policy) request.thresholds = run.thresholds;
   }
   const auto done = job.call(request);
@@ -181,18 +182,6 @@ void print_tokens(const RunRecord& run, const Scored& recorded, const Scored& co
   std::printf("%s\n", format_table(rows).c_str());
 }
 
-ModelInfo load_same_model(EngineJob& job, const std::string& folder, const TraceInfo& info,
-                          std::span<const PolicySpec> policies) {
-  const ModelInfo model = job.load(folder, policies);
-  if (model.weights_hash != info.model.weights_hash || model.vocab_size != info.model.vocab_size ||
-      model.n_layers != info.model.n_layers || model.n_kv_heads != info.model.n_kv_heads)
-    throw Error({.file = folder,
-                 .found = "weights " + model.weights_hash,
-                 .expected = "the trace's model: " + info.model.name + ", weights " + info.model.weights_hash,
-                 .hint = "--model names the folder"});
-  return model;
-}
-
 Reading reading_of(const Arguments& arguments) {
   Reading reading = {.chunk = arguments.has("forced") ? 1 : 0, .output_error = arguments.has("output-error")};
   if (arguments.has("chunk")) reading.chunk = static_cast<int>(arguments.integer("chunk", 1, 1, 1 << 24));
@@ -264,7 +253,7 @@ int compare_policies(const Arguments& arguments) {
   const int end = arguments.has("run") ? first + 1 : info.n_runs;
   const bool json = arguments.has("json");
   EngineJob job(arguments);
-  load_same_model(job, folder, info, std::array{policy, trace.load(first).policy});
+  load_same_model(job, folder, info.model, std::array{policy, trace.load(first).policy});
   job.show_engine_progress(end - first == 1);
   const Printer printer(folder);
   ordered_json runs = ordered_json::array();

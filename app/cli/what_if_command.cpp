@@ -4,7 +4,9 @@
 
 #include "app/cli/arguments.h"
 #include "app/cli/output.h"
+#include "app/cli/same_model.h"
 #include "app/process/trace_open.h"
+#include "engine/core/protocol/events.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/study/what_if.h"
@@ -17,7 +19,13 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"run", "N", "which run of the trace (0)"},
     {"oracle", "SPEC", "held against another oracle of the recorded masses, as run --oracle writes it"},
+    {"model", "PATH", "its gates score the tokens where the run did not record what SPEC reads"},
+    kGateOption,
     {"json", "", "one object: recorded and preview, each metric's mean over the heads"},
+    kEngineOption,
+    kDeviceOption,
+    kDtypeOption,
+    kQuietOption,
 };
 
 constexpr const char* kMetrics[] = {"density", "evict_ratio", "cache_share", "recall", "mass_recall"};
@@ -51,16 +59,31 @@ void ask_oracle(RunRecord& run, const std::string& text) {
   run.oracle = spec;
 }
 
+// What the gates of --model say of the run's tokens; nothing where they are not asked or need not be.
+std::optional<ScoresOfGates> gate_scores(const Arguments& arguments, const RunRecord& run, const PolicySpec& spec) {
+  if (!arguments.has("model") && !arguments.has("gate")) return ScoresOfGates();
+  if (!lacks_scores(run, spec)) return ScoresOfGates();
+  EngineJob job(arguments);
+  const std::string folder = model_argument(arguments, arguments.text("model", run.model.path));
+  load_same_model(job, folder, run.model, std::array{spec});
+  const auto done = job.call(GateScoresRequest{.ids = run.ids});
+  if (protocol::was_cancelled(done)) return std::nullopt;
+  return protocol::gate_scores_from_event(done, run.model);
+}
+
 int what_if(const Arguments& arguments) {
   const PolicySpec spec = PolicySpec::parse(arguments.positionals()[1]);
   RunRecord recorded =
       open_trace(arguments.positionals()[0]).load(static_cast<int>(arguments.integer("run", 0, 0, 1 << 30)));
   if (arguments.has("oracle")) ask_oracle(recorded, arguments.text("oracle"));
-  const RunRecord preview = kvscope::what_if(recorded, spec);
+  const auto gates = gate_scores(arguments, recorded, spec);
+  if (!gates) return static_cast<int>(ExitCode::cancelled);
+  const RunRecord preview = kvscope::what_if(recorded, spec, *gates);
   const auto a = means(recorded), b = means(preview);
-  const std::string note = what_if_note(recorded);
+  const std::string note = what_if_note(recorded, preview);
   if (arguments.has("json")) {
     nlohmann::ordered_json result = {{"recorded", a}, {"preview", b}};
+    if (!(preview.scorer == recorded.scorer)) result["scored_by"] = preview.scorer.text;
     if (!note.empty()) result["note"] = note;
     write_json_line(result);
   } else {
@@ -81,12 +104,15 @@ int what_if(const Arguments& arguments) {
 
 extern const CommandSpec what_if_command = {
     "what-if",
-    "TRACE SPEC [--run N] [--oracle SPEC]",
+    "TRACE SPEC [--run N] [--oracle SPEC] [--model PATH [--gate PATH|NAME]]",
     "what another policy would have kept, from recorded scores",
     "A preview: the scores stay as they were recorded, though evicting other tokens in "
     "one layer changes the scores of the layers above it. Decoding again (kvscope run) "
-    "measures it. What SPEC does not say is as the run had it, where its policy has the same name.",
-    "  kvscope what-if a.h5 kvpop:keep=10%",
+    "measures it. What SPEC does not say is as the run had it, where its policy has the same name. "
+    "A run without the scores that SPEC reads, as one under full, is asked about every gate with "
+    "--model: a dense pass over its tokens scores them.",
+    "  kvscope what-if a.h5 kvpop:keep=10%\n"
+    "  kvscope what-if full.h5 wg-kv --model smollm2-135m",
     {2, 2},
     kOptions,
     what_if};

@@ -24,17 +24,6 @@ void AttentionProbe::keep(Known known) {
   if (known_.size() > kMostKept) known_.pop_back();
 }
 
-std::string AttentionProbe::obstacle(const RunRecord& run) const {
-  if (engine_.run_in_progress()) return "The engine decodes. It is asked when the run has ended.";
-  if (engine_.state() == EngineState::loading || engine_.state() == EngineState::starting)
-    return "The model is loading ...";
-  if (!engine_.model()) return "The engine reads it from the model: open " + run.model.name + " first.";
-  if (engine_.model()->weights_hash != run.model.weights_hash)
-    return "The open model is another than this run's: open " + run.model.name + ".";
-  if (engine_.state() != EngineState::ready) return "The engine stopped: restart it.";
-  return "";
-}
-
 void AttentionProbe::poll(const std::shared_ptr<const RunRecord>& run, int layer, int token) {
   if (!std::exchange(asked_.wanted, false)) return;
   const Known now = run && !run->ids.empty() && token >= 0 ? look(run, layer, token) : Known{};
@@ -51,19 +40,21 @@ AttentionProbe::Known AttentionProbe::look(const std::shared_ptr<const RunRecord
   }
   const Key key{run->model.weights_hash, hash_, layer, token};
   if (const Known* known = find(key)) return *known;
-  if (std::string why_not = obstacle(*run); !why_not.empty()) return {key, nullptr, std::move(why_not)};
+  if (std::string why_not = engine_.why_not_ask(*run); !why_not.empty()) return {key, nullptr, std::move(why_not)};
   if (!engine_.question_pending()) {
     ask(key, *run);
-  } else if (!(on_its_way_ == key)) {
-    engine_.cancel_question();  // its end brings a frame, which asks
+  } else if (asking_ && !(on_its_way_ == key)) {
+    engine_.cancel_question();  // its end brings a frame, which asks; what others asked is waited for
   }
   return {key, nullptr, ""};
 }
 
 void AttentionProbe::ask(const Key& key, const RunRecord& run) {
   on_its_way_ = key;
+  asking_ = true;
   engine_.ask(TokenAttentionRequest{.ids = run.ids, .layer = key.layer, .tokens = {key.token}},
               [this, key](const nlohmann::json* done, const std::string& why_not) {
+                asking_ = false;
                 if (done) {
                   keep({key, std::make_shared<TokenAttention>(protocol::token_attention_from_event(*done)), ""});
                 } else if (!why_not.empty()) {

@@ -37,8 +37,6 @@ class AttentionProbe {
   Known look(const std::shared_ptr<const RunRecord>& run, int layer, int token);
   const Known* find(const Key& key) const;
   void keep(Known known);
-  /// Why the engine cannot be asked about this run now; empty if it can.
-  std::string obstacle(const RunRecord& run) const;
   void ask(const Key& key, const RunRecord& run);
 
   EngineLink& engine_;
@@ -46,6 +44,7 @@ class AttentionProbe {
   views::AskedAttention asked_;
   std::deque<Known> known_;
   Key on_its_way_;
+  bool asking_ = false;
   std::shared_ptr<const RunRecord> hashed_;  // whose tokens' hash is known
   std::uint64_t hash_ = 0;
 };

@@ -73,6 +73,8 @@ class EngineLink {
   using Answer = std::function<void(const nlohmann::json* done, const std::string& why_not)>;
   void ask(const protocol::Request& question, Answer answer);
   bool question_pending() const { return question_ >= 0; }
+  /// Why the engine cannot be asked about this run's tokens now, a sentence; empty if it can, once no question is pending.
+  std::string why_not_ask(const RunRecord& run) const;
   void cancel_question();
 
   EngineState state() const { return state_; }

@@ -16,9 +16,16 @@ void Preview::clear() {
   note_.clear();
 }
 
-void Preview::request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy) {
+void Preview::wait() {
+  clear();
+  pending_ = true;
+}
+
+void Preview::request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy,
+                      std::shared_ptr<const ScoresOfGates> gates) {
   clear();
   policy_ = policy;
+  gates_ = std::move(gates);
   ask(std::move(run));
 }
 
@@ -29,8 +36,8 @@ void Preview::follow(std::shared_ptr<const RunRecord> run) {
 void Preview::ask(std::shared_ptr<const RunRecord> run) {
   pending_ = true;
   worker_.post_only(
-      [this, ticket = ticket_, run = std::move(run), policy = policy_]() -> Worker::Finish {
-        auto preview = std::make_shared<const RunRecord>(what_if(*run, policy));
+      [this, ticket = ticket_, run = std::move(run), policy = policy_, gates = gates_]() -> Worker::Finish {
+        auto preview = std::make_shared<const RunRecord>(what_if(*run, policy, gates ? *gates : ScoresOfGates()));
         return [this, ticket, preview] {
           if (ticket != ticket_) return;
           run_ = preview;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "app/session/worker.h"
+#include "engine/core/record/gate_scores.h"
 #include "engine/core/record/run_record.h"
 
 namespace kvscope::app {
@@ -16,7 +17,11 @@ class Preview {
   /// `wake` is called from the worker's thread; `answered` by poll(), with a preview or a note to be seen.
   Preview(std::function<void()> wake, std::function<void()> answered);
 
-  void request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy);
+  /// `gates`: what scores the run's tokens where it recorded none that the policy reads; may be null.
+  void request(std::shared_ptr<const RunRecord> run, const PolicySpec& policy,
+               std::shared_ptr<const ScoresOfGates> gates = nullptr);
+  /// Somebody else is asked first: as if the answer were on its way.
+  void wait();
   /// The run of the preview has grown: asks again, and shows what there is until the answer comes. One question at a time,
   /// so that a long run costs no more than a thread of its own.
   void follow(std::shared_ptr<const RunRecord> run);
@@ -34,6 +39,7 @@ class Preview {
   void ask(std::shared_ptr<const RunRecord> run);
   std::shared_ptr<const RunRecord> run_;
   PolicySpec policy_;
+  std::shared_ptr<const ScoresOfGates> gates_;
   std::uint64_t revision_ = 0, ticket_ = 0;
   bool pending_ = false;
   std::string note_;

@@ -43,6 +43,7 @@ Session::Session(Options options)
                .on_return = [this] { look_at_model(); }},
               messages_, revision_, background_),
       attention_(engine_, revision_),
+      gate_probe_(engine_, [this] { request_preview(); }),
       preview_(options.wake, [this] { update_shown(); }),
       summaries_(revision_, options.wake),
       folders_(revision_, options.wake),
@@ -52,6 +53,7 @@ Session::Session(Options options)
 bool Session::poll() {
   const std::uint64_t before = revision();
   engine_.poll();
+  gate_probe_.poll();
   preview_.poll();
   summaries_.poll();
   folders_.poll();
@@ -314,43 +316,6 @@ void Session::clamp_selection() {
   selection_.layer = at.layer, selection_.kv_head = at.kv_head, selection_.token = at.token;
   selection_.hovered_token = std::clamp(selection_.hovered_token, -1, run->n_tokens() - 1);
   if (selection_.q) selection_.q = at.q;
-}
-
-// ------------------------------------------------------------------------------------------------ policy and preview
-
-void Session::set_policy(const PolicySpec& policy) {
-  // A number that was written is another wish than the same one left open: a gate's own would take its place.
-  if (policy == parameters().policy && policy.unwritten == parameters().policy.unwritten) return;
-  next_run_.set_policy(policy);
-  load_missing_gate();
-  request_preview();
-}
-
-PolicySpec Session::policy_in_effect() const { return policy_on_model(parameters().policy); }
-
-PolicySpec Session::policy_on_model(const PolicySpec& asked) const {
-  try {
-    if (const auto& model = engine_.model())
-      return policy_on(asked, {model->n_layers, model->n_kv_heads, {}}, engine_.gates());
-  } catch (const Error&) {
-    return asked;
-  }
-  return a() ? policy_after(asked, a()->run->policy) : asked;
-}
-
-void Session::clear_preview() {
-  preview_.clear();
-  update_shown();
-}
-
-void Session::request_preview() {
-  clear_preview();
-  const RunEntry *first = a(), *second = b();
-  if (!first || first->run->n_tokens() == 0) return;
-  const PolicySpec policy = with_least_budget(policy_in_effect(), first->run->n_positions);
-  if (first->run->policy == policy) return;
-  if (second && second->run->policy == policy) return;  // measured: no need to guess
-  preview_.request(first->run, policy);
 }
 
 int Session::n_positions() const {

@@ -17,6 +17,7 @@
 #include "app/session/engine_link.h"
 #include "app/session/files.h"
 #include "app/session/folder_list.h"
+#include "app/session/gate_probe.h"
 #include "app/session/messages.h"
 #include "app/session/model_gates.h"
 #include "app/session/model_list.h"
@@ -55,6 +56,7 @@ class Session {
   const NextRun& next_run() const { return next_run_; }
   const Parameters& parameters() const { return next_run_.parameters(); }
   const Preview& preview() const { return preview_; }
+  const GateProbe& gate_probe() const { return gate_probe_; }
   views::Selection& selection() { return selection_; }
   const views::Selection& selection() const { return selection_; }
   void clamp_selection();
@@ -139,7 +141,8 @@ class Session {
   /// What the parameters' policy will be when it runs: what nobody wrote is the loaded gates' or, without a model, as A
   /// had it. A policy that these cannot complete stands as it was written; the run says why.
   PolicySpec policy_in_effect() const;
-  /// Asks for what-if of A under the present policy, unless A or B was decoded under it.
+  /// Asks for what-if of A under the present policy, unless A or B was decoded under it. Scores that A did not record are
+  /// asked of the engine's gates first.
   void request_preview();
   /// Positions that a budget refers to: prompt and answer to come. 0 while the prompt's length is not known.
   int n_positions() const;
@@ -210,6 +213,7 @@ class Session {
   ModelList models_;
   EngineLink engine_;
   AttentionProbe attention_;
+  GateProbe gate_probe_;
   Preview preview_;
   RunSummaries summaries_;
   FolderList folders_;

@@ -214,20 +214,28 @@ void draw_preview_note(Panel& panel) {
   }
   if (!session.shown_a()) return;
   if (session.preview().shown()) {
+    const RunRecord& preview = *session.preview().run();
+    const std::string note = session.a() ? what_if_note(*session.a()->run, preview) : "";
+    const bool by_gates = session.a() && !(preview.scorer == session.a()->run->scorer);
     std::string text = "Preview: scores held fixed as A recorded them. Decode again to measure it.";
-    if (session.run_in_progress())
+    if (by_gates) {
+      text = "Preview: " + note + ". Decode again to measure it.";
+    } else if (session.run_in_progress()) {
       text =
           "Preview: what this policy would have kept so far, by the scores that A records under its own. It follows A.";
+    }
     wrapped_text_in(palette.preview, text);
     panel.services.items->add_text("policy.preview_note", views::last_item(), text);
-    if (const std::string note = session.a() ? what_if_note(*session.a()->run) : ""; !note.empty())
+    if (!by_gates && !note.empty())
       wrapped_text_in(palette.warn, "But " + note + ".");
     if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {
-    text_in(palette.muted, "Computing the preview ...");
+    text_in(palette.muted,
+            session.gate_probe().pending() ? "The gates score A's tokens ..." : "Computing the preview ...");
   } else if (!session.preview().note().empty()) {
-    wrapped_text_in(palette.warn, "No preview: " + session.preview().note());
+    const std::string& why_not = session.gate_probe().why_not();
+    wrapped_text_in(palette.warn, "No preview: " + (why_not.empty() ? session.preview().note() : why_not));
   } else if (session.shown_a()->run->policy == session.policy_in_effect()) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {

@@ -20,8 +20,8 @@ using ReadPrompt = std::function<StepFacts(const std::vector<float>& thresholds)
 /// other scores come of it, in the layers above whatever was evicted: so the prompt is read under them, and they are solved
 /// again on the run's own scores, until the share that it keeps is within half a percentage point of the density, four
 /// times at most; the nearest count. Costs a dense pass and one to four under the policy. A request that brings thresholds
-/// has them: on a GPU another pass over the same prompt may round otherwise (an H200 found -0.5954 where it had found
-/// -0.5963), and what is read again or goes on must be the run that was.
+/// has them: on another device or in another type they would be others (an H200 in bfloat16 found -0.5954 where the CPU
+/// found -0.5963), and what is read again or goes on must be the run that was.
 ///
 /// Measured (SmolLM2, 955 tokens, window 32, 25 %): on the dense scores alone WG-KV kept 26.4, SP-KV 29.6 and DMS 25.4 %.
 ///
@@ -30,9 +30,5 @@ using ReadPrompt = std::function<StepFacts(const std::vector<float>& thresholds)
 std::vector<float> density_thresholds(const LoadedModel& model, const RunRequest& request,
                                       std::span<const std::int32_t> prompt, int n_positions, const Hooks& hooks,
                                       const ReadPrompt& read);
-
-/// Raw scores of a text under a full cache, [n_layers][n_kv_heads][ids]; NaN for the last `delay` of it.
-HeadSeries<float> dense_scores(const LoadedModel& model, const TokenScorer& scorer, std::span<const std::int32_t> ids,
-                               const Hooks& hooks = {});
 
 }  // namespace kvscope::engine

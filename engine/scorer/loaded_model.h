@@ -62,6 +62,8 @@ class LoadedModel {
   const TokenScorer* scorer(std::span<const std::string_view> kinds = {}) const;
   /// The same with its numbers.
   const LoadedGate* gate(std::span<const std::string_view> kinds = {}) const;
+  /// All scorers, in that order.
+  const std::vector<LoadedGate>& gates() const { return gates_; }
   /// What they all say of policies' parameters.
   GatesOfModel gate_numbers() const;
   /// The window that KVpop's scorer was trained for, 0 without one.

@@ -7,6 +7,7 @@
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/version.h"
 #include "engine/decode/forced_pass.h"
+#include "engine/decode/gate_pass.h"
 #include "engine/decode/run.h"
 #include "engine/decode/token_attention.h"
 #include "engine/jobs/job.h"
@@ -131,6 +132,11 @@ void EngineServer::serve(const ScoreRequest& request, int id) {
 
 void EngineServer::serve(const TokenAttentionRequest& request, int id) {
   channel_.write(protocol::done_token_attention(id, token_attention(model(), request, hooks(id))));
+}
+
+void EngineServer::serve(const GateScoresRequest& request, int id) {
+  const ScoresOfGates gates = gate_scores(model(), request, hooks(id));
+  channel_.write(protocol::done_gate_scores(id, gates, static_cast<int>(request.ids.size())));
 }
 
 void EngineServer::serve(const protocol::JobRequest& request, int id) {

@@ -29,6 +29,7 @@ class EngineServer {
   void serve(const RunRequest& request, int id);
   void serve(const ScoreRequest& request, int id);
   void serve(const TokenAttentionRequest& request, int id);
+  void serve(const GateScoresRequest& request, int id);
   void serve(const protocol::JobRequest& request, int id);
   void serve(const protocol::DoctorRequest& request, int id);
   /// policy, cancel and quit are heard by the queue.

@@ -415,6 +415,40 @@ TEST_CASE("The attention of a token is asked once the engine is free, for whoeve
   CHECK(session.shown_a()->run->status == RunStatus::complete);
 }
 
+TEST_CASE(
+    "A run that recorded no scores is previewed by those that the engine's gates give its tokens, asked for once") {
+  Fixture fixture("--gate sp_kv,0.35,40 --gate kvpop_mlstm,0,64");
+  Session& session = fixture.session;
+  session.set_policy(PolicySpec::parse("full"));
+  session.start_run();
+  fixture.run_to_end();
+  const auto full = session.shown_a()->run;
+  session.set_policy(PolicySpec::parse("sp-kv"));
+  CHECK(session.gate_probe().pending());
+  CHECK(session.preview().pending());
+  fixture.wait([&] { return session.preview().shown(); });
+  const RunRecord& preview = *session.preview().run();
+  CHECK(preview.policy.value("threshold") == 0.35);  // the gate's own
+  CHECK(preview.scorer.kind == "sp_kv");
+  CHECK(session.shown_b()->preview);
+  int kept = 0;
+  for (int t = preview.policy.geometry(full->n_positions).n_sink; t < full->queries() - 40; ++t) {
+    const bool stays = (7 * t + 3 * 4) % 11 > 3;  // as the fake engine scores the fifth head
+    CHECK(preview.evict_at.row(4 / full->model.n_kv_heads, 4 % full->model.n_kv_heads)[t] == (stays ? kNever : t + 40));
+    kept += stays;
+  }
+  CHECK(kept > 50);
+  session.set_policy(PolicySpec::parse("kvpop:keep=40%"));
+  CHECK_FALSE(session.gate_probe().pending());  // one pass has scored the tokens for all gates
+  CHECK_FALSE(session.engine().question_pending());
+  fixture.wait([&] { return session.preview().shown(); });
+  CHECK(session.preview().run()->scorer.kind == "kvpop_mlstm");
+  session.set_policy(PolicySpec::parse("wg-kv"));  // whose gate the engine does not have
+  fixture.wait([&] { return !session.preview().pending(); });
+  CHECK_FALSE(session.preview().shown());
+  CHECK_FALSE(session.preview().note().empty());
+}
+
 TEST_CASE("A run that begins does not wait for a question, and an engine that dies leaves none open") {
   Fixture fixture("--slow 30 --die-at-token 3");
   Session& session = fixture.session;

@@ -174,7 +174,7 @@ TEST_CASE("what_if: a preview holds one policy for the whole run, and a run that
   CHECK(preview.changes.empty());
   CHECK(preview.reads.empty());
   CHECK(run_difference(preview, what_if(plain, PolicySpec::parse("kvpop:budget=50,window=16"))) == "");
-  CHECK(what_if_note(plain) == "");
-  CHECK(what_if_note(changed) ==
+  CHECK(what_if_note(plain, plain) == "");
+  CHECK(what_if_note(changed, preview) ==
         "the recorded run changed its policy at queries 120, 150; the preview holds one policy for the whole run");
 }

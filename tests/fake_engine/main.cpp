@@ -177,8 +177,13 @@ class Server {
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
       if (n == options_.die_at_token) die();
     };
-    hooks.scorer = {"kvpop_mlstm", 64, model_.scorer};
-    if (!options_.gates.scorers.empty()) hooks.scorer = {options_.gates.scorers[0].kind, 1, "a gate of numbers"};
+    // As the engine does: a policy that reads no scores has none.
+    const Policy& policy = policy_of(request.policy);
+    if (policy.plan(request.policy, {}).source != ScoreSource::none) {
+      hooks.scorer = {"kvpop_mlstm", 64, model_.scorer};
+      if (const GateOfModel* gate = options_.gates.scorer(policy.info.gates))
+        hooks.scorer = {gate->kind, 1, "a gate of numbers"};
+    }
     RunRequest with_gates = request;
     with_gates.policy = policy_on(request.policy, {model_.n_layers, model_.n_kv_heads, {}}, options_.gates);
     play_run(with_gates, id, model_, hooks);
@@ -205,6 +210,25 @@ class Server {
       }
     }
     channel_.write(protocol::done_token_attention(id, attention));
+  }
+
+  /// Every gate of the options, or one of KVpop: the score of token t in head h is ((7 t + 3 h) mod 11) / 10.
+  void play(const GateScoresRequest& request, int id) {
+    if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);
+    GatesOfModel gates = options_.gates;
+    if (gates.scorers.empty()) gates.scorers.push_back({.kind = "kvpop_mlstm", .numbers = {}, .delay = 64});
+    const int n = static_cast<int>(request.ids.size());
+    ScoresOfGates all;
+    for (const GateOfModel& gate : gates.scorers) {
+      GateScores one{.gate = gate, .text = gate.kind, .log_gamma = {}, .scores = {model_.n_layers, model_.n_kv_heads}};
+      one.scores.resize(request.ids.size(), std::nanf(""));
+      for (int head = 0; head < model_.n_layers * model_.n_kv_heads; ++head) {
+        std::vector<float>& row = one.scores.row(head / model_.n_kv_heads, head % model_.n_kv_heads);
+        for (int t = 0; t < n - std::max(0, gate.delay); ++t) row[t] = static_cast<float>((7 * t + 3 * head) % 11) / 10;
+      }
+      all.push_back(std::move(one));
+    }
+    channel_.write(protocol::done_gate_scores(id, all, n));
   }
 
   void play(const protocol::JobRequest& request, int id) {

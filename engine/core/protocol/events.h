@@ -46,6 +46,9 @@ nlohmann::json log(int id, std::string_view text);
 
 /// The end of a request that was served: `fields` (an object) beside type and id.
 nlohmann::json done(int id, nlohmann::json fields = nlohmann::json::object());
+/// One scorer as the ends of load and gate_scores have it.
+nlohmann::json to_json(const GateOfModel& gate);
+GateOfModel gate_from_json(const nlohmann::json& gate);
 /// The end of a load.
 nlohmann::json done_load(int id, const ModelInfo& model, double load_s, const GatesOfModel& gates = {});
 /// What it says. Throws Error.
@@ -71,6 +74,9 @@ ScoreFacts score_from_event(const nlohmann::json& event);
 /// The same of a pass that looked at the attention of chosen tokens.
 nlohmann::json done_token_attention(int id, const TokenAttention& attention);
 TokenAttention token_attention_from_event(const nlohmann::json& event);
+/// gate_scores_event.cpp; `model` gives the shape.
+nlohmann::json done_gate_scores(int id, const ScoresOfGates& gates, int n_tokens);
+ScoresOfGates gate_scores_from_event(const nlohmann::json& event, const ModelInfo& model);
 
 /// The end of a request that was not served. id -1: of no request.
 nlohmann::json error_event(int id, const Error& error);

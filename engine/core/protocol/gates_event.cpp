@@ -27,13 +27,23 @@ GateNumbers numbers_from_json(const json& object) {
 
 }  // namespace
 
+json to_json(const GateOfModel& gate) {
+  json object = {{"kind", gate.kind}};
+  if (gate.numbers) object["numbers"] = numbers_json(*gate.numbers);
+  if (gate.delay >= 0) object["delay"] = gate.delay;
+  return object;
+}
+
+GateOfModel gate_from_json(const json& object) {
+  GateOfModel gate{.kind = text(object, "kind"), .numbers = {}};
+  if (object.contains("numbers")) gate.numbers = numbers_from_json(field(object, "numbers", json::value_t::object));
+  if (object.contains("delay")) gate.delay = static_cast<int>(integer(object, "delay", 0, kMaxPositions));
+  return gate;
+}
+
 json to_json(const GatesOfModel& gates) {
   json list = json::array();
-  for (const GateOfModel& gate : gates.scorers) {
-    list.push_back({{"kind", gate.kind}});
-    if (gate.numbers) list.back()["numbers"] = numbers_json(*gate.numbers);
-    if (gate.delay >= 0) list.back()["delay"] = gate.delay;
-  }
+  for (const GateOfModel& gate : gates.scorers) list.push_back(to_json(gate));
   json object = {{"scorers", list}};
   if (gates.heads) object["heads"] = numbers_json(*gates.heads);
   return object;
@@ -43,12 +53,7 @@ GatesOfModel gates_from_event(const json& event) {
   GatesOfModel gates;
   if (!event.contains("gates")) return gates;
   const json& object = field(event, "gates", json::value_t::object);
-  for (const json& gate : field(object, "scorers", json::value_t::array)) {
-    gates.scorers.push_back({.kind = text(gate, "kind"), .numbers = {}});
-    if (gate.contains("numbers"))
-      gates.scorers.back().numbers = numbers_from_json(field(gate, "numbers", json::value_t::object));
-    if (gate.contains("delay")) gates.scorers.back().delay = static_cast<int>(integer(gate, "delay", 0, kMaxPositions));
-  }
+  for (const json& gate : field(object, "scorers", json::value_t::array)) gates.scorers.push_back(gate_from_json(gate));
   if (object.contains("heads")) gates.heads = numbers_from_json(field(object, "heads", json::value_t::object));
   return gates;
 }

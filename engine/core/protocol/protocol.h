@@ -33,6 +33,9 @@
 //   attention  {ids: i32, layer, tokens: i32}
 //                  -> progress*, done{layer, n_heads, n_queries, tokens: i32, probability: f32 [tokens][heads][queries]}: what
 //                     each of these tokens gets from every query of a full cache, NaN before it
+//   gate_scores {ids: i32}
+//                  -> progress*, done{n_tokens, scorers: [{kind, numbers, delay, text, log_gamma: f32, scores: f32 [layers][kv_heads][ids]}...]}:
+//                     what every loaded gate says of the text under a full cache
 //   job        {job: "eval"|"train"|"bench", args: object} -> progress*, row*{text, data}, done{result: object}
 //   doctor     {}                                          -> done{checks: [{name, ok, text, hint}]}
 //   policy     {target: id, policy: text}   Other parameters for a run that goes on, from its next step: a `policy`

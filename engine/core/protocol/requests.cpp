@@ -70,6 +70,7 @@ json encode(const TokenAttentionRequest& r) {
   return {{"type", "attention"}, {"ids", pack(r.ids)}, {"layer", r.layer}, {"tokens", pack(r.tokens)}};
 }
 
+json encode(const GateScoresRequest& r) { return {{"type", "gate_scores"}, {"ids", pack(r.ids)}}; }
 json encode(const JobRequest& r) { return {{"type", "job"}, {"job", r.job}, {"args", r.args}}; }
 json encode(const DoctorRequest&) { return {{"type", "doctor"}}; }
 json encode(const PolicyRequest& r) { return {{"type", "policy"}, {"target", r.target}, {"policy", r.policy}}; }
@@ -182,6 +183,7 @@ Request read_request(const json& message) {
   if (type == "run") return run_from_json(message);
   if (type == "score") return score_from_json(message);
   if (type == "attention") return token_attention_from_json(message);
+  if (type == "gate_scores") return GateScoresRequest{token_ids(message, "ids")};
   if (type == "job") return job_from_json(message);
   if (type == "doctor") return DoctorRequest{};
   if (type == "policy") return PolicyRequest{target(message), text(message, "policy")};
@@ -191,7 +193,7 @@ Request read_request(const json& message) {
                .file = "request",
                .where = "type",
                .found = type,
-               .expected = "load, run, score, attention, job, doctor, cancel or quit"});
+               .expected = "load, run, score, attention, gate_scores, job, doctor, cancel or quit"});
 }
 
 }  // namespace

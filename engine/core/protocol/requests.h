@@ -1,6 +1,6 @@
 #pragma once
-// What the client asks, one struct a request of protocol.h. RunRequest, ScoreRequest and
-// TokenAttentionRequest are the record's.
+// What the client asks, one struct a request of protocol.h. RunRequest, ScoreRequest, TokenAttentionRequest and
+// GateScoresRequest are the record's.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -8,11 +8,13 @@
 #include <variant>
 #include <vector>
 
+#include "engine/core/record/gate_scores.h"
 #include "engine/core/record/run_request.h"
 #include "engine/core/record/token_attention.h"
 
 namespace kvscope::protocol {
 
+using kvscope::GateScoresRequest;
 using kvscope::ScoreRequest;
 using kvscope::TokenAttentionRequest;
 
@@ -41,8 +43,8 @@ struct CancelRequest {
 
 struct QuitRequest {};
 
-using Request = std::variant<LoadRequest, RunRequest, ScoreRequest, TokenAttentionRequest, JobRequest, DoctorRequest,
-                             PolicyRequest, CancelRequest, QuitRequest>;
+using Request = std::variant<LoadRequest, RunRequest, ScoreRequest, TokenAttentionRequest, GateScoresRequest,
+                             JobRequest, DoctorRequest, PolicyRequest, CancelRequest, QuitRequest>;
 
 nlohmann::json to_json(const Request& request, int id);
 /// Throws Error that names message and field, or the types that there are.

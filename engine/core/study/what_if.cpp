@@ -22,18 +22,24 @@ std::optional<int> recorded_delay(const RunRecord& run) {
   return std::nullopt;
 }
 
-/// Throws if the scores of `run` are of a kind that `spec` does not read.
+/// Whether the scores of `run`, if it has any, are of a kind that `spec` reads.
+bool reads_scores_of(const RunRecord& run, const PolicySpec& spec) {
+  const PolicyInfo& info = policy_of(spec).info;
+  return info.gates.empty() || run.scorer.kind.empty() || std::ranges::count(info.gates, run.scorer.kind) > 0;
+}
+
+/// Throws unless reads_scores_of().
 void check_gate(const RunRecord& run, const PolicySpec& spec) {
   const PolicyInfo& info = policy_of(spec).info;
-  if (info.gates.empty() || run.scorer.kind.empty()) return;
-  if (std::find(info.gates.begin(), info.gates.end(), run.scorer.kind) != info.gates.end()) return;
+  if (reads_scores_of(run, spec)) return;
   std::string names;
   for (const std::string_view gate : info.gates) {
     names += (names.empty() ? "" : " or ") + std::string(gate);
   }
   std::replace(names.begin(), names.end(), '_', ' ');
   refuse("what-if", "scores", "scores of another scorer (" + run.scorer.text + ")", "those of " + names,
-         "decode under " + spec.name + ", or ask for top-k or threshold, which take any score");
+         "give the model, whose gates then score these tokens, or decode under " + spec.name +
+             ", or ask for top-k or threshold, which take any score");
 }
 
 /// Only for a spec that reads scores: a preview of sinks and window alone is exact for any window.
@@ -60,7 +66,8 @@ void check_scores(const RunRecord& run, int head, const RetentionGeometry& geome
   for (int t = geometry.n_sink; t < run.queries() - geometry.window; ++t) {
     if (t < static_cast<int>(scores.size()) && !std::isnan(scores[t])) continue;
     refuse("what-if", "scores", "the run has no recorded score for token " + std::to_string(t),
-           "a score for every token that left the window", "run again with a scorer beside the model");
+           "a score for every token that left the window",
+           "run again with a scorer beside the model, or give the model, whose gates then score these tokens");
   }
 }
 
@@ -76,7 +83,7 @@ std::vector<float> thresholds_of(const RunRecord& run, const PolicySpec& spec, c
     plan.local_heads = local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
   if (run.scores.empty()) {
     refuse("what-if", "scores", "the run has no recorded scores", "scores to solve a density on",
-           "run again with a scorer beside the model");
+           "run again with a scorer beside the model, or give the model, whose gates then score these tokens");
   }
   HeadSeries<float> scores = run.scores;
   scores.resize(static_cast<std::size_t>(run.prompt_len), std::nanf(""));
@@ -107,10 +114,42 @@ void preview_of_pool(const RunRecord& run, const PolicySpec& spec, RunRecord& re
                    recorded_delay(run).value_or(0), result.evict_at, &result.contests);
 }
 
+/// The run as if this gate had scored it. Decays of its heads are those of the policy, if that asks for them.
+RunRecord scored_by(const RunRecord& run, const GateScores& gate, const PolicySpec& spec) {
+  RunRecord scored = run;
+  scored.scores = gate.scores;
+  scored.scorer = {.kind = gate.gate.kind, .delay = gate.gate.delay, .text = gate.text};
+  scored.thresholds.clear();  // of other scores
+  scored.log_gamma = has_learned_decay(spec) ? gate.log_gamma : std::vector<float>();
+  if (has_learned_decay(spec) && gate.log_gamma.empty())
+    refuse("what-if", "decay", "learned, and a gate without log_gamma", "decay=NUMBER", "");
+  return scored;
+}
+
+RunRecord preview_of(const RunRecord& run, const PolicySpec& spec);
+
 }  // namespace
 
-RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
-  const PolicySpec spec = policy_after(asked, run.policy);
+bool lacks_scores(const RunRecord& run, const PolicySpec& asked) {
+  const auto source_of = [](const PolicySpec& spec) { return policy_of(spec).plan(spec, {}).source; };
+  if (source_of(asked) != ScoreSource::gate) return false;
+  // Which gate it was old traces do not say.
+  const bool nothing_scored = run.scorer.kind.empty() && source_of(run.policy) != ScoreSource::gate;
+  return run.scores.empty() || nothing_scored || run.scorer.kind == "random" || !reads_scores_of(run, asked);
+}
+
+RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates) {
+  const GateScores* gate = lacks_scores(run, asked) ? scores_of(gates, policy_of(asked).info.gates) : nullptr;
+  if (gate == nullptr) return preview_of(run, policy_after(asked, run.policy));
+  const HeadsOfModel shape{run.model.n_layers, run.model.n_kv_heads};
+  const PolicySpec spec = policy_on(asked, shape, {.scorers = {gate->gate}, .heads = {}});
+  check_gate_scores({*gate}, run.model, run.n_tokens());
+  return preview_of(scored_by(run, *gate, spec), spec);
+}
+
+namespace {
+
+RunRecord preview_of(const RunRecord& run, const PolicySpec& spec) {
   const RetentionGeometry geometry = spec.geometry(run.n_positions);
   const bool needs_scores = policy_of(spec).plan(spec, geometry).source == ScoreSource::gate;
   if (needs_scores) check_gate(run, spec);
@@ -145,9 +184,18 @@ RunRecord what_if(const RunRecord& run, const PolicySpec& asked) {
   return result;
 }
 
-std::string what_if_note(const RunRecord& run) {
-  if (run.changes.empty()) return {};
-  std::string note = "the recorded run changed its policy at quer" + std::string(run.changes.size() == 1 ? "y" : "ies");
+}  // namespace
+
+std::string what_if_note(const RunRecord& run, const RunRecord& preview) {
+  std::string note;
+  if (!(preview.scorer == run.scorer)) {
+    const bool is_dense = policy_of(run.policy).plan(run.policy, run.geometry()).keeps_everything();
+    note = "the scores are those of " + preview.scorer.text + " in a dense pass over the run's tokens";
+    if (!is_dense) note += ", whose hidden states are not those of a run that evicts";
+  }
+  if (run.changes.empty()) return note;
+  note += (note.empty() ? "" : "; ");
+  note += "the recorded run changed its policy at quer" + std::string(run.changes.size() == 1 ? "y" : "ies");
   for (std::size_t i = 0; i < run.changes.size(); ++i) note += (i == 0 ? " " : ", ") + std::to_string(run.changes[i].q);
   return note + "; the preview holds one policy for the whole run";
 }

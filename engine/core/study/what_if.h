@@ -1,4 +1,5 @@
 #pragma once
+#include "engine/core/record/gate_scores.h"
 #include "engine/core/record/run_record.h"
 
 namespace kvscope {
@@ -15,14 +16,20 @@ namespace kvscope {
 /// A density that is not the run's own is solved on the prompt's recorded scores, where a run
 /// solves it on those that it has under it.
 ///
-/// Throws Error (bad input) if the run has no scores and `asked` needs them, or if `asked` needs them and changes the
+/// Where the run did not record the scores that `asked` reads, those of `gates` do, of the run's tokens under a full cache;
+/// the gate's own numbers go before the method's then, as they do in a run. `scorer` of the result says whose they were.
+///
+/// Throws Error (bad input) if the run has no scores, nor `gates`, and `asked` needs them, or if `asked` needs them and changes the
 /// window of a delayed scorer (the score itself was read out at t + window, so no preview of another window is honest).
 /// A policy that reads no scores may have any window; future_mass and oracle are left empty then, as they belong to the
 /// old one. `asked` holds for the whole run: the result has no changes of the policy, and no page reads, which need the
 /// keys.
-RunRecord what_if(const RunRecord& run, const PolicySpec& asked);
+RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates = {});
+
+/// Whether `asked` reads scores, and the run recorded none that it could read.
+bool lacks_scores(const RunRecord& run, const PolicySpec& asked);
 
 /// What a person should know who compares `run` with a preview of it; empty if there is nothing.
-std::string what_if_note(const RunRecord& run);
+std::string what_if_note(const RunRecord& run, const RunRecord& preview);
 
 }  // namespace kvscope

@@ -1,0 +1,50 @@
+// Session: the parameters' policy, and what it would have kept of A.
+
+#include <utility>
+
+#include "app/session/session.h"
+#include "engine/core/policy/least_budget.h"
+#include "engine/core/study/what_if.h"
+
+namespace kvscope::app {
+
+void Session::set_policy(const PolicySpec& policy) {
+  // A number that was written is another wish than the same one left open: a gate's own would take its place.
+  if (policy == parameters().policy && policy.unwritten == parameters().policy.unwritten) return;
+  next_run_.set_policy(policy);
+  load_missing_gate();
+  request_preview();
+}
+
+PolicySpec Session::policy_in_effect() const { return policy_on_model(parameters().policy); }
+
+PolicySpec Session::policy_on_model(const PolicySpec& asked) const {
+  try {
+    if (const auto& model = engine_.model())
+      return policy_on(asked, {model->n_layers, model->n_kv_heads, {}}, engine_.gates());
+  } catch (const Error&) {
+    return asked;
+  }
+  return a() ? policy_after(asked, a()->run->policy) : asked;
+}
+
+void Session::clear_preview() {
+  gate_probe_.forget();
+  preview_.clear();
+  update_shown();
+}
+
+void Session::request_preview() {
+  clear_preview();
+  const RunEntry *first = a(), *second = b();
+  if (!first || first->run->n_tokens() == 0) return;
+  const PolicySpec policy = with_least_budget(policy_in_effect(), first->run->n_positions);
+  if (first->run->policy == policy) return;
+  if (second && second->run->policy == policy) return;  // measured: no need to guess
+  if (!lacks_scores(*first->run, policy)) return preview_.request(first->run, policy);
+  auto gates = gate_probe_.look(first->run);
+  if (gate_probe_.pending()) return preview_.wait();
+  preview_.request(first->run, policy, std::move(gates));
+}
+
+}  // namespace kvscope::app
