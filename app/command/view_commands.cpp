@@ -128,6 +128,8 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("view.right", "Show or hide the inspector", "Ctrl+Shift+B", [&ui] { ui.right = !ui.right; });
   add("view.bottom", "Show or hide the time deck", "Ctrl+J", [&ui] { ui.bottom = !ui.bottom; });
   add("view.log", "Show or hide the log", "Ctrl+L", [&ui] { ui.log = !ui.log; });
+  add("policy.all_parameters", "Show or fold away parameters that few change", "",
+      [&ui] { ui.all_parameters = !ui.all_parameters; });
   add("view.theme", "Light or dark theme", "", [&ui] { ui.dark = !ui.dark; });
   add("view.larger", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
   add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 /// The first policy that is made for gates of this kind; full if none is.
 PolicySpec policy_for(const std::string& kind) {
   for (const PolicyInfo& info : policy_list()) {
-    const PolicySpec spec = PolicySpec::parse(std::string(info.name) + (info.has_budget ? ":keep=25%" : ""));
+    const PolicySpec spec = PolicySpec::parse(std::string(info.name) + (info.has_budget ? ":keep=50%" : ""));
     const bool made_for = !info.gates.empty() || policy_of(spec).reads_heads(spec);
     if (made_for && reads_gate(spec, kind)) return spec;
   }

@@ -182,6 +182,36 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   if (changed) panel.run("policy.set", {{"parameter", info.name}, {"value", value}});
 }
 
+// The policy with what few change at its defaults.
+PolicySpec without_rare(const PolicySpec& policy) {
+  PolicySpec plain = policy;
+  for (const ParameterInfo& info : policy_of(policy).info.parameters) {
+    if (info.rare && plain.values.contains(info.name)) plain.values[std::string(info.name)] = info.default_value;
+  }
+  return plain;
+}
+
+// What few change, while nothing depends on it: it has its default or the gate's own number, and no other that few change
+// has brought it into play, as `pool` does `drop`.
+bool is_foldable(const Panel& panel, const PolicySpec& policy, const ParameterInfo& info) {
+  if (!info.rare) return false;
+  const Policy& rule = policy_of(policy);
+  if (!rule.uses(policy, info.name)) return true;
+  if (!rule.uses(without_rare(policy), info.name)) return false;
+  const double value = policy.value(info.name);
+  const auto own = own_number(panel.session.parameters().policy, info.name, panel.session.engine().gates());
+  return value == info.default_value || (own && value == *own) || panel.session.parameters().policy.is_open(info.name);
+}
+
+void draw_fold(Panel& panel, int n_rare) {
+  if (n_rare == 0) return;
+  const views::FontScope font(panel.theme().fonts.small);
+  const bool all = panel.ui.all_parameters;
+  const std::string label = all ? "Fewer parameters" : std::to_string(n_rare) + " more at their defaults";
+  if (ImGui::Button((label + "##all_parameters").c_str())) panel.run("policy.all_parameters");
+  panel.services.items->add_text("button.policy.all_parameters", views::last_item(), label);
+}
+
 }  // namespace
 
 int shown_decimals(double value, int least) {
@@ -197,9 +227,16 @@ void draw_policy_parameters(Panel& panel) {
   const PolicySpec policy = panel.session.policy_in_effect();
   const PolicyInfo* info = find_policy(policy.name);
   if (!info) return;
+  const auto is_shown = [&](const ParameterInfo& parameter) {
+    return panel.ui.all_parameters || !is_foldable(panel, policy, parameter);
+  };
+  int n_rare = 0;
   for (const ParameterInfo& parameter : info->parameters) {
-    if (policy.values.contains(parameter.name)) draw_parameter(panel, policy, parameter);
+    if (!policy.values.contains(parameter.name)) continue;
+    n_rare += is_foldable(panel, policy, parameter);
+    if (is_shown(parameter)) draw_parameter(panel, policy, parameter);
   }
+  draw_fold(panel, n_rare);
   draw_heads_note(panel, policy);
 }
 

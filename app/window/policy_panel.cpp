@@ -37,9 +37,11 @@ std::string spec_of_choice(const Panel& panel, const PolicyInfo& policy) {
   };
   const auto has = [&](std::string_view name) { return find(name) != policy.parameters.end(); };
   if (policy.has_budget) {
-    spec += ":keep=25%";
+    PolicySpec chosen = PolicySpec::parse(spec + ":keep=50%");
+    if (now.budget) chosen.budget = now.budget;
+    spec = chosen.written();
     // A window made for long texts would take more than a short one's budget. A scorer's window is its own.
-    const int budget = n_positions / 4;
+    const int budget = n_positions > 0 ? chosen.budget_tokens(n_positions) : 0;
     if (!policy.needs_scorer && n_positions > 0 && has("window") && find("window")->default_value >= budget)
       spec += ",window=" + std::to_string(std::max(1, budget / 2));
     return spec;
@@ -226,8 +228,7 @@ void draw_preview_note(Panel& panel) {
     }
     wrapped_text_in(palette.preview, text);
     panel.services.items->add_text("policy.preview_note", views::last_item(), text);
-    if (!by_gates && !note.empty())
-      wrapped_text_in(palette.warn, "But " + note + ".");
+    if (!by_gates && !note.empty()) wrapped_text_in(palette.warn, "But " + note + ".");
     if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {

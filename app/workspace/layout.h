@@ -18,6 +18,7 @@ struct CockpitSizes {
 
 struct Layout {
   bool left = true, right = true, bottom = true, log = false;
+  bool all_parameters = false;        // those of a policy that few change are not folded away
   std::string maximised;              // view id, empty for the cockpit
   std::vector<std::string> main_row;  // views beside each other, by id; empty: the first two (app/command/layouts.h)
   CockpitSizes sizes;

@@ -42,6 +42,7 @@ void visit_fields(T& l, Visit&& visit) {
   visit("inspector", l.right, AnyValue{});
   visit("time_deck", l.bottom, AnyValue{});
   visit("log", l.log, AnyValue{});
+  visit("all_parameters", l.all_parameters, AnyValue{});
   visit("maximised", l.maximised, AnyValue{});
   visit("main_row", l.main_row, AnyValue{});
 }

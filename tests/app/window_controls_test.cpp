@@ -24,6 +24,37 @@ double value_of(WindowDriver& window, const char* parameter) {
 
 }  // namespace
 
+TEST_CASE("Parameters that few change are folded away while they are at their defaults, and one click shows them") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  const auto shown = [&](const char* policy) {
+    window.command("policy.set", {{"policy", policy}});
+    window.frames(3);
+    std::string names;
+    for (const char* name : {"threshold", "strict", "window", "read", "pool", "drop", "observe", "stride", "decay"}) {
+      if (!window.text(std::string("policy.") + name).empty()) names += (names.empty() ? "" : " ") + std::string(name);
+    }
+    return names;
+  };
+  CHECK(shown("sp-kv") == "threshold window");
+  CHECK(window.text("button.policy.all_parameters") == "6 more at their defaults");
+  CHECK(shown("sp-kv:read=64") == "threshold window read");
+  CHECK(shown("sp-kv:pool=64") == "threshold window pool drop observe");  // which count once there is a pool
+  CHECK(shown("sp-kv:strict=1") == "threshold strict window");
+  CHECK(shown("kvpop:stride=4") == "window stride decay");
+  CHECK(shown("streaming") == "window");
+  CHECK(window.text("button.policy.all_parameters").empty());
+  CHECK(shown("sp-kv") == "threshold window");
+  window.click("button.policy.all_parameters");
+  CHECK(shown("sp-kv") == "threshold strict window read pool drop observe");
+  CHECK(window.text("button.policy.all_parameters") == "Fewer parameters");
+  window.command("edit.undo");
+  window.frames(3);
+  CHECK(window.text("policy.strict").empty());
+}
+
 // H12, W15, W16.
 TEST_CASE("Sliders reach what a parameter may be, with the decimals that they show") {
   if (skip_without_display()) return;

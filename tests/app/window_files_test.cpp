@@ -303,4 +303,11 @@ TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes wh
   window.key("Escape");
   window.frames(3);
   CHECK(window.text("policy.choice.wg-kv").empty());
+  // Methods stand beside each other at the same memory.
+  window.command("policy.set", {{"policy", "kvpop:keep=70%"}});
+  window.frames(2);
+  window.click("policy.combo");
+  window.click("policy.choice.tova");
+  window.frames(2);
+  CHECK_THAT(window.state()["parameters"]["policy"].get<std::string>(), Catch::Contains("tova:keep=0.7"));
 }

@@ -153,7 +153,7 @@ TEST_CASE("A run that goes on is on disk every few seconds, and whoever is kille
     killed.session.open_model("some/model");
     killed.wait([&] { return killed.session.engine().model().has_value(); });
     killed.session.next_run().set_prompt(prompt_of(60));
-    killed.session.next_run().set_max_tokens(400);
+    killed.session.next_run().set_max_tokens(900);  // longer than whoever waits
     killed.session.set_policy(PolicySpec::parse("kvpop:budget=70,sinks=2,window=8"));
     killed.save();
     killed.session.start_run();

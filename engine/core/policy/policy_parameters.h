@@ -14,6 +14,11 @@ inline constexpr double kMaxTokens = 1 << 24;
 inline constexpr int kDefaultWindow = 64;
 inline constexpr int kDefaultSinks = 4;
 
+/// The same, to be folded away.
+constexpr ParameterInfo rare(ParameterInfo parameter) {
+  parameter.rare = true;
+  return parameter;
+}
 /// A parameter that counts tokens.
 constexpr ParameterInfo tokens_parameter(std::string_view name, double default_value, double min,
                                          std::string_view definition, double max = kMaxTokens) {
@@ -39,11 +44,11 @@ inline constexpr ParameterInfo kDecayParameter(
     "gamma: a token loses -log(gamma) of score for every stride of age; 1 is none. learned: each KV head's own, log_gamma "
     "of the gate (KVpop eq. 21), and the default where the gate has it.",
     {}, "learned", ParameterSlider{0.99, 1, 6});  // what matters is how far it is from 1
-inline constexpr ParameterInfo kStrideParameter(
-    "stride", ParameterKind::count, "tokens", 1, 1, kMaxTokens,
-    "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age.");
-inline constexpr ParameterInfo kSeedParameter("seed", ParameterKind::count, "", 0, 0, kMaxTokens,
-                                              "Seed of what is drawn.");
+inline constexpr ParameterInfo kStrideParameter =
+    rare({"stride", ParameterKind::count, "tokens", 1, 1, kMaxTokens,
+          "n of KVpop eq. 5: a token loses log(decay) once every n tokens of age."});
+inline constexpr ParameterInfo kSeedParameter =
+    rare({"seed", ParameterKind::count, "", 0, 0, kMaxTokens, "Seed of what is drawn."});
 inline constexpr ParameterInfo kGlobalCountParameter(
     "count", ParameterKind::count, "heads", 0, 0, kMaxTokens,
     "KV heads that are global, instead of the share full. 0: by full.");
@@ -69,39 +74,34 @@ constexpr ParameterInfo read_parameter(double default_value, double min, std::st
   parameter.may_be_share = true;
   return parameter;
 }
-inline constexpr ParameterInfo kReadParameter =
+inline constexpr ParameterInfo kReadParameter = rare(
     read_parameter(0, 0,
                    "Tokens that a query reads, in pages of 16 chosen by Quest's bound; nothing leaves by it. Also as "
-                   "read=25% of the run's positions. 0: all.");
-inline constexpr ParameterInfo kPoolParameter = tokens_parameter(
+                   "read=25% of the run's positions. 0: all."));
+inline constexpr ParameterInfo kPoolParameter = rare(tokens_parameter(
     "pool", 0, 0,
     "Long-range tokens that the heads may hold in the mean (WG-KV App. K): above it each head drops those of least "
-    "observed attention, again and again until there is room. 0: no limit.");
-inline constexpr ParameterInfo kDropParameter{"drop",
-                                              ParameterKind::real,
-                                              "",
-                                              0.1,
-                                              0.001,
-                                              0.999,
-                                              "Share of its long-range tokens that a head drops then.",
-                                              {},
-                                              {},
-                                              ParameterSlider{0.001, 0.999, 3}};
-inline constexpr ParameterInfo kObserveParameter = tokens_parameter(
+    "observed attention, again and again until there is room. 0: no limit."));
+inline constexpr ParameterInfo kDropParameter = rare({"drop",
+                                                      ParameterKind::real,
+                                                      "",
+                                                      0.1,
+                                                      0.001,
+                                                      0.999,
+                                                      "Share of its long-range tokens that a head drops then.",
+                                                      {},
+                                                      {},
+                                                      ParameterSlider{0.001, 0.999, 3}});
+inline constexpr ParameterInfo kObserveParameter = rare(tokens_parameter(
     "observe", 256, 1,
     "Newest queries, no more than the window, whose attention decides what the pool drops: maximum over the group, sum "
     "over these queries, maximum over 5 neighbours.",
-    4096);
+    4096));
 
 /// What becomes of a score that equals the threshold.
 constexpr ParameterInfo strict_parameter(double default_value) {
-  return {"strict",
-          ParameterKind::count,
-          "",
-          default_value,
-          0,
-          1,
-          "1: a token stays only if its score is above the threshold; 0: if it equals it, too."};
+  return rare({"strict", ParameterKind::count, "", default_value, 0, 1,
+               "1: a token stays only if its score is above the threshold; 0: if it equals it, too."});
 }
 
 inline constexpr std::string_view kDensityScopes[] = {"model", "head"};
@@ -132,7 +132,8 @@ inline constexpr ParameterInfo kDensityOverParameter{
         "Whose tokens the density is a share of: all heads' together, with one threshold, or each head's, "
         "with a threshold of its own.",
     .choices = kDensityScopes,
-    .quiet = true};
+    .quiet = true,
+    .rare = true};
 
 /// Of a policy whose gate admits by a threshold: see gated_plan().
 constexpr std::array<ParameterInfo, 10> gated_parameters(const ParameterInfo& threshold, const ParameterInfo& sinks,

@@ -37,6 +37,7 @@ struct ParameterInfo {
   bool percent = false;       // 25% may stand for 0.25
   std::string_view instead_of = {};  // the parameter that is neither written nor read while this one says no word
   bool quiet = false;                // a policy's text leaves it out while it has its default
+  bool rare = false;                 // few change it: a panel of controls may fold it away while it has its default
 
   /// For a run of n_positions, 0: not known. Whole numbers reach that far, by ratio where that is many.
   ParameterSlider slider_of(int n_positions) const;
