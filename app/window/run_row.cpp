@@ -142,7 +142,11 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const std::string name = entry.name.empty() ? policy : entry.name + ": " + policy;
   text_in(palette.text, std::to_string(entry.id) + "   " + name);
   panel.services.items->add_text(item + ".name", views::last_item(), name);
-  if (ImGui::IsItemHovered()) tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message));
+  const auto& notes = panel.session.selection().run_notes;
+  const auto note = notes.find(entry.id);
+  if (ImGui::IsItemHovered())
+    tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message) +
+                       (note == notes.end() ? "" : "\n\n" + note->second));
   const views::FontScope small(panel.theme().fonts.small);
   const float closer = panel.px(5);
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
