@@ -25,7 +25,10 @@ void InspectorView::draw(ViewContext& context) {
   draw_pin_list(services_, context);
   section("Token");
   const auto button = [&](const char* item, const char* label, const char* hint, const char* command, bool first) {
-    if (line_button(services_, item, label, hint, false, first) && context.command) context.command(command);
+    if (!first) ImGui::SameLine();
+    if (ImGui::SmallButton(label) && context.command) context.command(command);
+    services_.items->add(item, last_item());
+    hint_of(services_, hint);
   };
   button("inspector.pin", "Pin", "Keeps the selected token of this head in sight, or lets it go (P)", "pin.toggle",
          true);

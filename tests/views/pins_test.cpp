@@ -93,6 +93,31 @@ TEST_CASE("A pin is a column of the layers and of the deck's map, and a row of t
   CHECK(c->centre_x() == Approx(scrub->x + scrub->w * 170.5 / 180).margin(2));
 }
 
+TEST_CASE("Letters of pins that lie near each other do not cover each other") {
+  Selection selection = with_pins(random_run(3));
+  for (const int token : {8, 9, 170}) add_pin(selection.pins, random_run(3), 1, 1, token);
+  selection.layers = true;
+  Pinned<TokenStripView> layers(random_run(3), selection);
+  Pinned<CacheTimelineView> timeline(random_run(3), selection);
+  Pinned<DeckView> deck(random_run(3), selection);
+  layers.draw(), timeline.draw(), deck.draw();
+  const auto check = [](const std::string& view, const ItemRegistry& items) {
+    std::vector<ItemRect> flags;
+    for (int letter = 0; letter < 6; ++letter) {
+      const auto flag = items.find(view + ".pin." + pin_letter(letter));
+      REQUIRE(flag.has_value());
+      for (const ItemRect& other : flags) {
+        CAPTURE(view, letter);
+        CHECK((std::abs(flag->x - other.x) >= flag->w || std::abs(flag->y - other.y) >= flag->h));
+      }
+      flags.push_back(*flag);
+    }
+  };
+  check("layers", layers.window.items);
+  check("timeline", timeline.window.items);
+  check("deck", deck.window.items);
+}
+
 TEST_CASE("A pin marks the cell of its head on the map, of A and of B") {
   Pinned<LayerHeadMapView> s(random_run(3), with_pins(random_run(3)));
   s.draw();

@@ -18,6 +18,18 @@ void draw_line(const Theme& theme, ImVec2 from, ImVec2 to, Colour colour, float 
   list.AddLine(from, to, to_imgui(colour), theme.px(width));
 }
 
+/// By their tokens, so that neighbours follow each other.
+template <typename Do>
+void each_pin_in_order(const ViewContext& context, TokenSpan span, Do act) {
+  if (context.pins == nullptr) return;
+  std::vector<const Pin*> pins;
+  for (const PlacedPin& placed : *context.pins) {
+    if (placed.place == PinPlace::here && span.contains(placed.pin.token)) pins.push_back(&placed.pin);
+  }
+  std::ranges::stable_sort(pins, {}, &Pin::token);
+  for (const Pin* pin : pins) act(*pin);
+}
+
 template <typename Do>
 void each_pin(const ViewContext& context, Do act) {
   if (context.pins == nullptr) return;
@@ -90,32 +102,35 @@ void PinMarks::token(std::int32_t token, ImVec2 min, ImVec2 max) const {
   });
 }
 
+// Letters that would cover each other stand one over the other.
 void PinMarks::columns(TokenSpan span, ImVec2 min, ImVec2 max) const {
-  float taken = -1;  // pins of one token: their letters one over the other
-  float bottom = max.y;
-  each_pin(context_, [&](const Pin& pin) {
-    if (!span.contains(pin.token)) return;
-    const float x = std::floor(min.x + (static_cast<float>(pin.token - span.begin) + 0.5f) /
-                                           static_cast<float>(span.size()) * (max.x - min.x));
+  const ImVec2 size = flag_size();
+  float taken = -1e9f, bottom = max.y;
+  each_pin_in_order(context_, span, [&](const Pin& pin) {
+    const float share = (static_cast<float>(pin.token - span.begin) + 0.5f) / static_cast<float>(span.size());
+    const float x = std::floor(min.x + share * (max.x - min.x));
     draw_line(*services_.theme, {x, min.y}, {x, max.y}, pin_colour(pin.letter), 1.5f);
-    bottom = x == taken ? bottom - flag_size().y : max.y;
-    taken = x;
-    flag(pin, {std::clamp(x - flag_size().x / 2, min.x, max.x - flag_size().x), bottom - flag_size().y});
+    const float left = std::clamp(x - size.x / 2, min.x, max.x - size.x);
+    bottom = left < taken + size.x ? bottom - size.y - 2 : max.y;
+    taken = left;
+    flag(pin, {left, bottom - size.y});
   });
 }
 
+// And here beside each other.
 void PinMarks::rows(TokenSpan span, ImVec2 min, ImVec2 max, int layer, int kv_head) const {
-  float taken = -1, left = min.x;
-  each_pin(context_, [&](const Pin& pin) {
-    if (!span.contains(pin.token)) return;
+  const ImVec2 size = flag_size();
+  float taken = 1e9f, left = min.x;
+  each_pin_in_order(context_, span, [&](const Pin& pin) {
     const float share = (static_cast<float>(pin.token - span.begin) + 0.5f) / static_cast<float>(span.size());
     const float y = std::floor(max.y - share * (max.y - min.y));
     const bool own = pin.layer == layer && pin.kv_head == kv_head;
     draw_line(*services_.theme, {min.x, y}, {max.x, y}, with_alpha(pin_colour(pin.letter), own ? 255 : 110),
               own ? 1.5f : 1);
-    left = y == taken ? left + flag_size().x : min.x;
-    taken = y;
-    flag(pin, {left, std::clamp(y - flag_size().y / 2, min.y, max.y - flag_size().y)});
+    const float top = std::clamp(y - size.y / 2, min.y, max.y - size.y);
+    left = top > taken - size.y ? left + size.x + 2 : min.x;
+    taken = top;
+    flag(pin, {left, top});
   });
 }
 
