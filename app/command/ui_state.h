@@ -46,6 +46,7 @@ struct UiState : Layout, Appearance {
   std::string clipboard;                                // text to be put there by the window
   std::vector<std::string> popup_keys;                  // typed while a popup is open: "up", "down", "enter"
   bool focus_prompt = false;
+  int renaming = 0;          // run whose name is written in its row, 0: none
   bool close_popup = false;  // the menu or list that was opened last
   bool keyboard = false;     // arrows and space belong to the controls
   int focus_step = 0;        // 1: to the next region of the window, -1: to the one before

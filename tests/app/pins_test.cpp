@@ -399,4 +399,13 @@ TEST_CASE("In the window P pins and Shift+P notes, and after a clean end and kil
   other.wait({{"/pins/1/token", 2}, {"/pins/0/note", "is it kept"}, {"/runs/0/note", "the first"}});
   other.frames(3);
   CHECK(other.text("strip.pin.b") == "b");
+  other.key("F2");  // a name, written in the run's row
+  other.wait({{"/ui/text_input", true}});
+  other.type("base line");
+  other.wait({{"/runs/0/name", "base line"}, {"/a/label", "A base line"}});
+  other.key("Return");
+  other.wait({{"/ui/text_input", false}, {"/workspace/saved", true}});
+  other.frames(3);
+  CHECK_THAT(other.text("run.1.name"), Catch::StartsWith("base line: "));
+  CHECK(read_notes(trace).at(0).name == "base line");
 }
