@@ -8,6 +8,8 @@ namespace {
 
 bool has_trace(const RunEntry& entry) { return !entry.trace_path.empty(); }
 
+bool same_run(const RunNotes& a, const RunNotes& b) { return a.run == b.run && a.ids == b.ids; }
+
 bool same_entry(const RunEntry& a, const RunEntry& b) {
   return a.id == b.id && a.run == b.run && a.trace_path == b.trace_path && a.name == b.name;
 }
@@ -91,16 +93,16 @@ void NotesKeeper::read(const std::string& path) {
 void NotesKeeper::take(const std::string& path, const std::vector<RunNotes>& file) {
   Trace& trace = traces_[path];
   trace.reading = trace.given_up = false;
-  std::vector<RunNotes> in_file;  // of runs that were saved here: what they have besides is to be written
+  std::vector<std::pair<const RunEntry*, RunNotes>> come;
   for (const RunEntry& entry : session_.runs()) {
-    if (entry.trace_path != path || !trace.runs.insert(entry.id).second) continue;
-    RunNotes notes = take_run(entry, file);
-    if (entry.own || saved_.contains(entry.id)) in_file.push_back(std::move(notes));
+    if (entry.trace_path == path && trace.runs.insert(entry.id).second)
+      come.emplace_back(&entry, take_run(entry, file));
   }
-  trace.known = notes_of(path, trace);
-  for (const RunNotes& notes : in_file) {
-    const auto same = std::ranges::find(trace.known, notes.run, &RunNotes::run);
-    if (same != trace.known.end()) *same = notes;
+  for (const auto& [entry, in_file] : come) {
+    // Of a run that was saved here what the file does not have is to be written; of others only what changes from now on.
+    const RunNotes notes = entry->own || saved_.contains(entry->id) ? in_file : notes_of(*entry);
+    if (std::ranges::none_of(trace.known, [&](const RunNotes& other) { return same_run(other, notes); }))
+      trace.known.push_back(notes);
   }
   behind_ = true;
 }
@@ -148,8 +150,7 @@ std::vector<RunNotes> NotesKeeper::notes_of(const std::string& path, const Trace
   for (const RunEntry& entry : session_.runs()) {
     if (entry.trace_path != path || !trace.runs.contains(entry.id)) continue;
     RunNotes notes = notes_of(entry);
-    const auto same = std::ranges::find_if(
-        all, [&](const RunNotes& other) { return other.run == notes.run && other.ids == notes.ids; });
+    const auto same = std::ranges::find_if(all, [&](const RunNotes& other) { return same_run(other, notes); });
     if (same == all.end()) {
       all.push_back(std::move(notes));
     } else if (std::ranges::count(trace.known, notes) == 0) {
@@ -161,12 +162,12 @@ std::vector<RunNotes> NotesKeeper::notes_of(const std::string& path, const Trace
 }
 
 void NotesKeeper::write(const std::string& path, Trace& trace) {
-  std::vector<RunNotes> now = notes_of(path, trace);
-  std::vector<RunNotes> changed;
-  for (const RunNotes& notes : now) {
-    if (std::ranges::count(trace.known, notes) == 0) changed.push_back(notes);
+  std::vector<RunNotes> changed = notes_of(path, trace);
+  std::erase_if(changed, [&](const RunNotes& notes) { return std::ranges::count(trace.known, notes) > 0; });
+  for (const RunNotes& notes : changed) {  // those of runs that are off the list stay known: they may come back
+    std::erase_if(trace.known, [&](const RunNotes& other) { return same_run(other, notes); });
+    trace.known.push_back(notes);
   }
-  trace.known = std::move(now);
   if (changed.empty() || !writes_) return;
   trace.writing = true;
   worker_.post(

@@ -226,8 +226,19 @@ TEST_CASE("Opening a trace writes nothing, though its text has pins from another
   program.save();
   program.open(b);
   CHECK(program.pins() == "a: L1 H2 t7");
+  program.run("run.remove");
+  program.save();
+  program.run("edit.undo");  // nor does one that comes back
+  program.save();
   CHECK(fs::exists(notes_file(a)));
   CHECK_FALSE(fs::exists(notes_file(b)));
+  const std::string bytes = bytes_of(notes_file(a));
+  program.run("session.new");  // takes pins and runs off the window, not notes off the disk
+  program.save();
+  CHECK(program.pins().empty());
+  CHECK(bytes_of(notes_file(a)) == bytes);
+  program.run("edit.undo");
+  program.run("run.show", {{"id", 2}});
   program.pin(0, 0, 9);
   program.save();
   CHECK(read_notes(b).at(0).pins.size() == 2);
