@@ -43,7 +43,8 @@ ImVec2 size_of(const views::TextEditor& editor) {
 /// Whether the notes of A are beside a trace, or kept with the workspace.
 std::string place_of(const RunEntry& entry) {
   if (entry.trace_path.empty()) return "Kept in the workspace; beside the trace, once the run is saved as one.";
-  return "Kept in " + notes_file(entry.trace_path).string();
+  return "Kept in " + notes_file(entry.trace_path).string() +
+         ", or in the workspace while that cannot be read or written.";
 }
 
 void draw_run_note(Panel& panel, const RunEntry& entry, bool takes_keys) {

@@ -157,3 +157,29 @@ TEST_CASE("trace notes: a file that is damaged, newer or of another kind is one 
     CHECK(bytes_of(notes_file(trace)) == bytes);
   }
 }
+
+TEST_CASE("trace notes: every cut and every changed byte is notes or one line", "[core][notes]") {
+  const ScratchFolder folder(true);
+  const auto trace = folder / "a.h5";
+  update_notes(trace, {some_notes(0, random_run(3)), some_notes(1, random_run(4))});
+  const std::string whole = bytes_of(notes_file(trace));
+  int refused = 0;
+  const auto read = [&](const std::string& bytes) {
+    std::ofstream(notes_file(trace), std::ios::binary) << bytes;
+    try {
+      read_notes(trace);
+    } catch (const Error& error) {
+      ++refused;
+      CHECK(std::string(error.what()).find('\n') == std::string::npos);
+    }
+  };
+  for (std::size_t i = 0; i + 2 < whole.size(); ++i) read(whole.substr(0, i));
+  CHECK(refused == static_cast<int>(whole.size()) - 2);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    for (const char c : {'\0', '9', '"', '}', '\x80', '-'}) {
+      std::string changed = whole;
+      changed[i] = c;
+      read(changed);
+    }
+  }
+}
