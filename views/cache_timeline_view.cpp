@@ -6,6 +6,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_text.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/pin_marks.h"
 
 namespace kvscope::views {
 namespace {
@@ -111,6 +112,7 @@ void CacheTimelineView::draw_cursor(const ViewContext& context, const Cursor& at
       const float y = std::floor(b.y - share * (b.y - a.y));
       list.AddLine({a.x, y}, {b.x, y}, to_imgui(colour), theme.px(1));
     };
+    PinMarks(services_, context, "timeline").rows(tokens, a, b, at.layer, at.kv_head);
     mark(context.selection->hovered_token, with_alpha(theme.palette.accent, 150));
     mark(at.token, theme.palette.text);
     tokens_per_pixel_mark(services_, "timeline.tokens_per_pixel", queries, b.x - a.x,

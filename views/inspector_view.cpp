@@ -7,6 +7,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
+#include "views/widgets/pin_list.h"
 
 namespace kvscope::views {
 
@@ -21,7 +22,18 @@ void InspectorView::draw(ViewContext& context) {
     dense_prompt_ = prompt_was_dense(*context.a->run);
     rebuild_prompt_.done();
   }
+  draw_pin_list(services_, context);
   section("Token");
+  const auto button = [&](const char* item, const char* label, const char* hint, const char* command, bool first) {
+    if (!first) ImGui::SameLine();
+    if (ImGui::SmallButton(label) && context.command) context.command(command);
+    services_.items->add(item, last_item());
+    hint_of(services_, hint);
+  };
+  button("inspector.pin", "Pin", "Keeps the selected token of this head in sight, or lets it go (P)", "pin.toggle",
+         true);
+  button("inspector.notes", "Notes", "The pins of this text and what is noted of them and of the run (Shift+P)",
+         "notes.show", false);
   if (context.a->preview) preview_badge(services_);
   const ImVec2 min = ImGui::GetCursorScreenPos();
   if (at.token < 0) {

@@ -7,6 +7,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/pin_marks.h"
 
 namespace kvscope::views {
 void LayerHeadMapView::draw(ViewContext& context) {
@@ -264,6 +265,13 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
     const ItemRect r = screen(panel->cell(layer, place));
     list.AddRect({r.x, r.y}, {r.x + r.w, r.y + r.h}, to_imgui(colour), 0, 0, services_.theme->px(width));
   };
+  for (int layer = 0; layer < panel->rows && context.pins != nullptr; ++layer) {
+    for (int place = 0; place < panel->columns; ++place) {
+      const ItemRect r = screen(panel->cell(layer, place));
+      PinMarks(services_, context, panel_id)
+          .head(*shown.run, layer, head_at(layer, place).kv_head, {r.x, r.y}, {r.x + r.w, r.y + r.h});
+    }
+  }
   const Cursor at = context.cursor_in(*shown.run);
   for (int place = 0; at.layer < panel->rows && place < panel->columns; ++place) {
     if (head_at(at.layer, place).kv_head != at.kv_head) continue;

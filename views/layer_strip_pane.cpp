@@ -10,6 +10,7 @@
 #include "views/figure/token_text.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/hit_marks.h"
+#include "views/widgets/pin_marks.h"
 
 namespace kvscope::views {
 namespace {
@@ -126,6 +127,7 @@ void LayerStripPane::draw_marks(const ViewContext& context, const Cursor& at, To
     const float from = std::floor(x(token)), to = std::max(std::floor(x(token + 1)), from + 1);
     list.AddRect({from, min.y}, {to, max.y}, to_imgui(colour), 0, 0, theme.px(1.25f));
   };
+  PinMarks(services_, context, "layers").columns(span, min, max);
   token_mark(context.selection->hovered_token, theme.palette.accent);
   token_mark(at.token, theme.palette.text);
   if (run.prompt_len > 0 && span.contains(run.prompt_len)) {  // where the answer begins

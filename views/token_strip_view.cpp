@@ -357,6 +357,7 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
     list.AddRect({min.x - 1, min.y - 1}, {max.x + 1, max.y + 1},
                  to_imgui(selected ? theme.palette.text : theme.palette.accent), theme.px(3), 0, theme.px(1.75f));
   }
+  PinMarks(services_, context, "strip").token(token, min, max);
   services_.items->add("strip.token", token, item_rect(min, max));
   if (c.outlined) services_.items->add("strip.outlined", token, item_rect(min, max));
   if (b_ && token < common_) services_.items->add("strip.underlined", token, item_rect(min, max));

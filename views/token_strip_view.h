@@ -12,6 +12,7 @@
 #include "views/layer_strip_pane.h"
 #include "views/widgets/brush_summary.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/pin_marks.h"
 #include "views/widgets/rebuild.h"
 
 namespace kvscope::views {

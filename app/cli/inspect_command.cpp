@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
@@ -20,6 +21,7 @@
 #include "engine/core/support/json_file.h"
 #include "engine/core/trace/run_versions.h"
 #include "engine/core/trace/study_file.h"
+#include "engine/core/trace/trace_notes.h"
 
 namespace kvscope::app {
 namespace {
@@ -133,6 +135,58 @@ ordered_json inspect_run(const RunRecord& run) {
           {"output_error", inspect_output_error(run)}};
 }
 
+/// What a person has noted of the runs, from the file beside the trace; a text where that file cannot be read. Null: none.
+ordered_json inspect_notes(TraceReader& trace, const fs::path& path) {
+  ordered_json list = ordered_json::array();
+  try {
+    for (const RunNotes& notes : read_notes(path)) {
+      ordered_json one = {{"run", notes.run}};
+      std::optional<RunRecord> run;
+      if (notes.run < trace.info().n_runs) run = trace.load(notes.run);
+      if (!run || ids_hash(*run) != notes.ids) {
+        run.reset();
+        one["of"] = "another run than the trace has there";
+      }
+      if (!notes.name.empty()) one["name"] = notes.name;
+      if (!notes.note.empty()) one["note"] = notes.note;
+      for (const Pin& pin : notes.pins) {
+        ordered_json line = {
+            {"letter", pin_letter(pin.letter)}, {"layer", pin.layer}, {"kv_head", pin.kv_head}, {"token", pin.token}};
+        if (run && pin.token < run->n_tokens())
+          line["text"] = std::string(run->pieces[static_cast<std::size_t>(pin.token)]);
+        if (!pin.note.empty()) line["note"] = pin.note;
+        one["pins"].push_back(line);
+      }
+      list.push_back(one);
+    }
+  } catch (const Error& error) {
+    if (error.parts().file != notes_file(path).string()) throw;
+    return error.what();
+  }
+  return list.empty() ? ordered_json() : list;
+}
+
+/// "run 0, pin a", "L3 H1, token 812 " Thus": a note": lines for people.
+ordered_json notes_lines(const ordered_json& notes) {
+  if (!notes.is_array()) return notes;
+  ordered_json lines = ordered_json::object();
+  for (const ordered_json& run : notes) {
+    const std::string name = "run " + std::to_string(run["run"].get<int>());
+    for (const char* key : {"of", "name", "note"}) {
+      if (run.contains(key)) lines[name + ", " + key] = run[key];
+    }
+    for (const ordered_json& pin : run.value("pins", ordered_json::array())) {
+      std::string line = "L" + std::to_string(pin["layer"].get<int>()) + " H" +
+                         std::to_string(pin["kv_head"].get<int>()) + ", token " +
+                         std::to_string(pin["token"].get<int>());
+      if (pin.contains("text")) line += " " + in_quotes(pin["text"].get<std::string>());
+      if (pin.contains("note")) line += ": " + pin["note"].get<std::string>();
+      lines[name + ", pin " + pin["letter"].get<std::string>()] = line;
+    }
+  }
+  return lines;
+}
+
 ordered_json inspect_trace_file(const fs::path& path) {
   TraceReader trace = open_trace(path);
   const TraceInfo& info = trace.info();
@@ -162,6 +216,7 @@ ordered_json inspect_trace_file(const fs::path& path) {
   if (!info.shards.empty()) result["shards"] = info.shards;
   result["page_reads"] = info.page_reads;
   result["runs_with_changes"] = info.changed_runs;
+  if (ordered_json notes = inspect_notes(trace, path); !notes.is_null()) result["notes"] = std::move(notes);
   if (info.n_runs > 0) result["first_run"] = inspect_run(trace.load(0));
   return result;
 }
@@ -227,6 +282,7 @@ int inspect(const Arguments& arguments) {
   if (arguments.has("json")) {
     write_json_line(result);
   } else {
+    if (result.contains("notes")) result["notes"] = notes_lines(result["notes"]);
     print_lines(result);
   }
   return 0;
@@ -239,7 +295,8 @@ extern const CommandSpec inspect_command = {
     "PATH [--json]",
     "what a model, a gate, a weights file, a trace or a study is",
     "PATH is a model's folder, a gate in any of its formats (docs/gates.md), a .safetensors file, a .json file, a "
-    "trace or a study (docs/studies.md). Of models it reads headers, not weights.",
+    "trace, with what was noted of its runs in the window, or a study (docs/studies.md). Of models it reads headers, "
+    "not weights.",
     "  kvscope inspect samples/models/kvscope-tiny",
     {1, 1},
     kOptions,

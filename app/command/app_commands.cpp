@@ -10,6 +10,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
   add_selection_commands(registry, session, ui);
   add_span_commands(registry, session, ui);
   add_find_commands(registry, session, ui);
+  add_pin_commands(registry, session, ui);
   add_file_commands(registry, session, ui, views);
   add_board_commands(registry, session, ui);
   add_study_commands(registry, session, ui, views);

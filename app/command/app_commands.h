@@ -32,6 +32,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
 void add_selection_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_span_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui);
+void add_pin_commands(CommandRegistry& registry, Session& session, UiState& ui);
 void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui, const views::ViewList& views);
 void add_board_commands(CommandRegistry& registry, Session& session, UiState& ui);

@@ -90,7 +90,7 @@ void choose_runs(Session& session, const nlohmann::json& arguments) {
   if (!ids.empty() && runs_of_set(session.run_list(), session.selection()).empty()) session.show(*ids.begin(), 0);
 }
 
-void add_list_commands(CommandRegistry& registry, Session& session) {
+void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto any = [&session] { return !session.runs().empty(); };
   registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
                 [&session](const nlohmann::json& arguments) { compare_runs(session, arguments); }});
@@ -105,10 +105,13 @@ void add_list_commands(CommandRegistry& registry, Session& session) {
                 [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }});
   registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "", "trace: path (A's)", any,
                 [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }});
-  registry.add({"run.rename", "Name a run", "Run", "", "id: run id (A), name: text", any,
-                [&session](const nlohmann::json& arguments) {
-                  session.rename_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0),
-                                     text_argument(arguments, "name"));
+  registry.add({"run.rename", "Name a run", "Run", "F2", "id: run id (A), name: text (asks)", any,
+                [&session, &ui](const nlohmann::json& arguments) {
+                  const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);
+                  if (has_argument(arguments, "name")) return session.rename_run(id, text_argument(arguments, "name"));
+                  if (!session.find_run(id)) usage_error("id", "no run " + std::to_string(id));
+                  ui.renaming = id;
+                  ui.left = true;  // where the list is
                 }});
   registry.add({"run.remove", "Remove a run from the list", "Run", "", "id: run id (A)", any,
                 [&session](const nlohmann::json& arguments) {
@@ -147,7 +150,7 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
 
 void add_run_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   add_decode_commands(registry, session);
-  add_list_commands(registry, session);
+  add_list_commands(registry, session, ui);
   add_preview_commands(registry, session, ui);
 }
 

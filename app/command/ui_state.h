@@ -36,7 +36,7 @@ struct TextField {
 
 /// Layout and Appearance are kept and undone; what stands here passes.
 struct UiState : Layout, Appearance {
-  bool palette = false, help = false;
+  bool palette = false, help = false, notes = false;
   bool frame_times = false;  // how long frames take is shown
   bool models = false;       // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
@@ -46,11 +46,19 @@ struct UiState : Layout, Appearance {
   std::string clipboard;                                // text to be put there by the window
   std::vector<std::string> popup_keys;                  // typed while a popup is open: "up", "down", "enter"
   bool focus_prompt = false;
+  int renaming = 0;          // run whose name is written in its row, 0: none
   bool close_popup = false;  // the menu or list that was opened last
   bool keyboard = false;     // arrows and space belong to the controls
   int focus_step = 0;        // 1: to the next region of the window, -1: to the one before
   std::string screenshot;    // file to write after the next frame
   bool quit = false;
+
+  /// Something lies over the views and has the keys.
+  bool has_popup() const { return palette || help || notes || dialog.has_value(); }
+  void close_popups() {
+    palette = help = notes = false;
+    dialog.reset();
+  }
 };
 
 }  // namespace kvscope::app

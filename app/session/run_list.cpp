@@ -84,7 +84,7 @@ void RunList::fail(const std::string& message) {
 }
 
 void RunList::set_trace_path(int id, const std::string& path) {
-  if (RunEntry* run = entry(id)) run->trace_path = path;
+  if (RunEntry* run = entry(id)) run->trace_path = path, run->trace_run = 0;  // the file has this run alone
 }
 
 void RunList::rename(int id, const std::string& name) {

@@ -262,7 +262,7 @@ void Session::show(int a_id, int b_id) {
 void Session::rename_run(int id, const std::string& name) {
   if (!find_run(id)) usage_error("id", "no run " + std::to_string(id));
   runs_.rename(id, name);
-  revision_.rise();
+  update_shown();
 }
 
 void Session::swap() {

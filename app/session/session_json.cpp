@@ -33,6 +33,17 @@ json shown_json(const views::ShownRun* shown, int id) {
   return result;
 }
 
+/// Of the text that is on show.
+json pins_json(const views::Selection& selection, const views::ShownRun* shown) {
+  json list = json::array();
+  if (!shown) return list;
+  for (const PlacedPin& placed : placed_pins(selection.pins, *shown->run)) {
+    list.push_back(pin_json(placed.pin));
+    list.back()["place"] = placed.place == PinPlace::here ? "here" : pin_place_text(placed.place);
+  }
+  return list;
+}
+
 json selection_json(const views::Selection& selection) {
   return {{"layer", selection.layer},
           {"kv_head", selection.kv_head},
@@ -98,6 +109,9 @@ nlohmann::json Session::state() const {
     json run = run_json(*entry.run);
     run["id"] = entry.id;
     run["trace"] = entry.trace_path;
+    run["name"] = entry.name;
+    const auto note = selection_.run_notes.find(entry.id);
+    run["note"] = note == selection_.run_notes.end() ? "" : note->second;
     runs.push_back(run);
   }
   json banners = json::array();
@@ -120,6 +134,7 @@ nlohmann::json Session::state() const {
           {"b", shown_json(shown_b(), b() ? b()->id : 0)},
           {"divergence", divergence()},
           {"selection", selection_json(selection_)},
+          {"pins", pins_json(selection_, shown_a())},
           {"studies", studies_json(studies_, selection_.study)},
           {"parameters", parameters},
           {"preview", {{"shown", preview_.shown()}, {"pending", preview_.pending()}, {"note", preview_.note()}}},

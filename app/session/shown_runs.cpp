@@ -2,14 +2,18 @@
 
 #include <algorithm>
 
+#include "engine/core/support/error.h"
 #include "views/figure/token_facts.h"
 
 namespace kvscope::app {
 namespace {
 
+constexpr std::size_t kMaxName = 32;  // bytes of a name in a caption
+
 // A run without tokens is not on show: its views would have nothing to stand on.
-views::ShownRun shown(const RunEntry* entry, const char* label) {
+views::ShownRun shown(const RunEntry* entry, const std::string& letter) {
   if (!entry || entry->run->n_tokens() == 0) return {};
+  const std::string label = entry->name.empty() ? letter : letter + " " + escape_for_terminal(entry->name, kMaxName);
   return {.run = entry->run, .preview = false, .label = label, .revision = entry->revision};
 }
 

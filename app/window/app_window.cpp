@@ -220,9 +220,8 @@ void AppWindow::take_input() {
     const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused;
     const bool popup = ui_.palette || ui_.dialog.has_value();
     if (press.key == "escape") {
-      if (ui_.palette || ui_.help || ui_.dialog) {
-        ui_.palette = ui_.help = false;
-        ui_.dialog.reset();
+      if (ui_.has_popup()) {
+        ui_.close_popups();
       } else if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
         ui_.close_popup = !ui_.keyboard;  // else ImGui closes it
       } else if (ui_.keyboard) {

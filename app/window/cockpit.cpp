@@ -198,6 +198,7 @@ void Cockpit::advance(Panel& panel, views::ViewContext& context) {
     if (panel.services.wake) panel.services.wake();
   }
   finder_.update(context);
+  pins_.update(context);
 }
 
 void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewList& views,

@@ -5,6 +5,7 @@
 
 #include "app/window/panel.h"
 #include "views/frame/view.h"
+#include "views/widgets/pin_marks.h"
 #include "views/widgets/time_deck.h"
 
 namespace kvscope::app {
@@ -23,10 +24,11 @@ class Cockpit {
                  ImVec2 size);
   void draw_left(Panel& panel, ImVec2 at, ImVec2 size);
 
-  /// Before any view draws: time that plays goes on, and what is searched for is found.
+  /// Before any view draws: time that plays goes on, and what is searched for and pinned is found.
   void advance(Panel& panel, views::ViewContext& context);
 
   views::TokenFinder finder_;
+  views::PinFinder pins_;
   float banners_height_ = 48;  // as high as their text: measured in the frame before
 };
 

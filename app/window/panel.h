@@ -16,6 +16,8 @@
 namespace kvscope::app {
 
 struct ExportPreview;
+struct NameEditor;
+struct NotesEditors;
 struct PromptEditors;
 
 struct Panel {
@@ -24,6 +26,8 @@ struct Panel {
   UiState& ui;
   views::ViewServices& services;
   std::shared_ptr<PromptEditors> prompt_editors = nullptr;  // made by draw_prompt_panel() when it is drawn first
+  std::shared_ptr<NameEditor> name_editor = nullptr;        // of the row whose name is written; none while it is not
+  std::shared_ptr<NotesEditors> notes_editors = nullptr;    // of draw_notes(), made when it is shown first
   std::shared_ptr<ExportPreview> export_preview = nullptr;  // of draw_export_options(); none while no dialog is open
 
   const views::Theme& theme() const { return *services.theme; }

@@ -8,6 +8,8 @@ struct Panel;
 /// Begins a window in the middle, over everything; `height` 0: as high as its content. Sizes in design pixels, less where
 /// the screen is smaller. ImGui::End() whatever it returns.
 bool begin_popup(Panel& panel, const char* name, float width, float height);
+/// Pins of the text on show, and what is noted of them and of the run.
+void draw_notes(Panel& panel);
 /// The dialog that asks for a path.
 void draw_file_dialog(Panel& panel);
 /// The part of it that says how a figure is exported, preset, venue, size, and shows it.

@@ -37,7 +37,7 @@ bool matches(const std::string& in, const std::string& words) {
 
 // Takes the light off what lies behind a popup; a click there closes it.
 void draw_dim(Panel& panel) {
-  if (!panel.ui.palette && !panel.ui.help && !panel.ui.dialog) return;
+  if (!panel.ui.has_popup()) return;
   ImGui::SetNextWindowPos({0, 0});
   ImGui::SetNextWindowSize(ImGui::GetIO().DisplaySize);
   ImGui::PushStyleColor(ImGuiCol_WindowBg, IM_COL32(0, 0, 0, panel.theme().dark ? 110 : 60));
@@ -45,10 +45,7 @@ void draw_dim(Panel& panel) {
   ImGui::Begin("dim", nullptr,
                ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
                    ImGuiWindowFlags_NoFocusOnAppearing | ImGuiWindowFlags_NoNav);
-  if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(0)) {
-    panel.ui.palette = panel.ui.help = false;
-    panel.ui.dialog.reset();
-  }
+  if (ImGui::IsWindowHovered() && ImGui::IsMouseClicked(0)) panel.ui.close_popups();
   ImGui::End();
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
@@ -208,6 +205,7 @@ void draw_popups(Panel& panel) {
   draw_dim(panel);
   draw_palette(panel);
   draw_help(panel);
+  draw_notes(panel);
   draw_file_dialog(panel);
   panel.ui.popup_keys.clear();
 }

@@ -5,15 +5,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/figure/token_facts.h"
+#include "views/text/text_editor.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
+
+/// The name in its row while it is written.
+struct NameEditor {
+  NameEditor(const views::ViewServices& services, int run_id, const std::string& name)
+      : run(run_id), editor(services, views::TextModel::Lines::one) {
+    editor.set_text(name);
+  }
+  int run;
+  views::TextEditor editor;
+  bool had_keys = false;
+};
+
 namespace {
 
 using views::text_in;
@@ -108,6 +122,21 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
   choice("Remove from the list", "run.remove", ".remove");
 }
 
+/// In the place of the row's first line; Enter, Esc or a click elsewhere ends it.
+void draw_name_field(Panel& panel, const RunEntry& entry, float width) {
+  if (!panel.name_editor || panel.name_editor->run != entry.id) {
+    panel.name_editor = std::make_shared<NameEditor>(panel.services, entry.id, entry.name);
+    ImGui::SetScrollHereY();
+  }
+  NameEditor& name = *panel.name_editor;
+  if (name.editor.draw(
+          {.item = "run.name_field", .size = {width, 0}, .hint = "Name of this run", .focus = !name.had_keys}))
+    panel.run("run.rename", {{"id", entry.id}, {"name", name.editor.text()}});
+  if (name.had_keys && !name.editor.focused()) panel.ui.renaming = 0;
+  name.had_keys = name.had_keys || name.editor.focused();
+  if (panel.ui.renaming == 0) panel.name_editor.reset();
+}
+
 void draw_menu_button(Panel& panel, const RunEntry& entry) {
   ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(26));
   ImGui::PushStyleColor(ImGuiCol_Button, IM_COL32(0, 0, 0, 0));
@@ -140,9 +169,18 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   std::string policy = short_policy(run.policy);
   if (!run.changes.empty()) policy = run.policy.name + " " + views::policy_history(run);
   const std::string name = entry.name.empty() ? policy : entry.name + ": " + policy;
-  text_in(palette.text, std::to_string(entry.id) + "   " + name);
-  panel.services.items->add_text(item + ".name", views::last_item(), name);
-  if (ImGui::IsItemHovered()) tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message));
+  if (panel.ui.renaming == entry.id) {
+    draw_name_field(panel, entry, right - at.x);
+  } else {
+    text_in(palette.text, std::to_string(entry.id) + "   " + name);
+    panel.services.items->add_text(item + ".name", views::last_item(), name);
+    if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0)) panel.run("run.rename", {{"id", entry.id}});
+  }
+  const auto& notes = panel.session.selection().run_notes;
+  const auto note = notes.find(entry.id);
+  if (ImGui::IsItemHovered())
+    tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message) +
+                       (note == notes.end() ? "" : "\n\n" + note->second));
   const views::FontScope small(panel.theme().fonts.small);
   const float closer = panel.px(5);
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);

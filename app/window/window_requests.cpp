@@ -16,6 +16,7 @@ nlohmann::json AppWindow::state() const {
   state["frame_times"] = frame_times_.state();
   state["ui"] = {{"palette", ui_.palette},
                  {"help", ui_.help},
+                 {"notes", ui_.notes},
                  {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
                  {"maximised", ui_.maximised},
                  {"main_row", ui_.main_row},

@@ -2,11 +2,13 @@
 // Visitors that write fields as JSON and read them back, checked. A field that is not there keeps what it has.
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/workspace/pins_json.h"
 #include "app/workspace/state_fields.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -30,6 +32,13 @@ struct WriteField {
   }
   void operator()(std::string_view name, const views::ScaleClip& value, AnyValue) const {
     object[std::string(name)] = value.on ? nlohmann::json({value.lo, value.hi}) : nlohmann::json();
+  }
+  void operator()(std::string_view name, const PinnedTexts& texts, AnyValue) const {
+    object[std::string(name)] = pinned_texts_json(texts);
+  }
+  void operator()(std::string_view name, const std::map<int, std::string>& notes, AnyValue) const {
+    nlohmann::json& by_run = object[std::string(name)] = nlohmann::json::object();
+    for (const auto& [run, note] : notes) by_run[std::to_string(run)] = note;
   }
   template <typename Enum>
   void operator()(std::string_view name, const Enum& value, Named named) const {
@@ -116,6 +125,15 @@ struct ReadField {
   void operator()(std::string_view name, Conversation& value, AnyValue) const {
     if (object.has(name))
       value = conversation_from(JsonObject(object.raw()[std::string(name)], object.file(), std::string(name) + "."));
+  }
+  void operator()(std::string_view name, PinnedTexts& texts, AnyValue) const {
+    texts.clear();
+    if (object.has(name))
+      texts = pinned_texts_from(object.raw()[std::string(name)], object.file() + ": " + std::string(name));
+  }
+  void operator()(std::string_view name, std::map<int, std::string>& notes, AnyValue) const {
+    notes.clear();
+    if (object.has(name)) notes = run_notes_from(object.raw()[std::string(name)], object.file());
   }
   void operator()(std::string_view name, std::vector<float>& values, FieldRange range) const {
     values.clear();

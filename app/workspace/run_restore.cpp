@@ -72,8 +72,12 @@ void RunRestore::next() {
 }
 
 void RunRestore::loaded(const SavedRun& run, const std::shared_ptr<const RunRecord>& record, std::uintmax_t bytes) {
-  session_.put_back_run(
-      {.id = run.id, .run = record, .trace_path = run.trace, .trace_run = run.trace_run, .own = run.own});
+  session_.put_back_run({.id = run.id,
+                         .run = record,
+                         .trace_path = run.trace,
+                         .trace_run = run.trace_run,
+                         .own = run.own,
+                         .name = run.name});
   if (run.own) autosave_.know(run.id, record, bytes);
   ++restored_;
   show();
@@ -98,9 +102,11 @@ void RunRestore::show() {
   if (wanted_a == a && wanted_b == b) return;
   session_.show(wanted_a, wanted_b);
   if (a == 0) {
-    const int hovered = session_.selection().hovered_token;
-    session_.selection() = selection_;
-    session_.selection().hovered_token = hovered;
+    views::Selection& now = session_.selection();
+    selection_.hovered_token = now.hovered_token;
+    selection_.pins = now.pins,
+    selection_.run_notes = now.run_notes;  // with what the notes beside the traces have added
+    now = selection_;
     session_.clamp_selection();
   }
   shown_a_ = wanted_a, shown_b_ = wanted_b;

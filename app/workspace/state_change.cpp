@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 #include "app/workspace/field_json.h"
@@ -132,12 +133,39 @@ void leave_out_companions(Changes& changes) {
   }
 }
 
+/// Every pin without its note: "text/letter/place".
+std::set<std::string> places_of(const json& texts) {
+  std::set<std::string> places;
+  for (const json& text : texts) {
+    for (json pin : text["pins"]) {
+      pin.erase("note");
+      places.insert(pin["letter"].get<std::string>() + text["tokens"].get<std::string>() + pin.dump());
+    }
+  }
+  return places;
+}
+
+/// "pin b", "removal of pin b", "pins"; of notes alone "note", which is typed.
+Change pins_change(const json& before, const json& after) {
+  const std::set<std::string> old = places_of(before), now = places_of(after);
+  if (old == now) return {"notes", "note", true};
+  std::vector<std::string> gone, come;
+  std::ranges::set_difference(old, now, std::back_inserter(gone));
+  std::ranges::set_difference(now, old, std::back_inserter(come));
+  if (come.size() + gone.size() > 1) return {"pins", come.empty() ? "removal of pins" : "pins"};
+  return {"pins", come.empty() ? "removal of pin " + gone[0].substr(0, 1) : "pin " + come[0].substr(0, 1)};
+}
+
 /// Of two objects with the same keys.
 template <typename Part>
 void add_fields(const Part& before, const Part& after, Changes& changes) {
   const json old = fields_json(before), now = fields_json(after);
   for (const auto& [name, value] : now.items()) {
     if (old[name] == value) continue;
+    if (name == "pins" || name == "run_notes") {
+      changes.push_back(name == "pins" ? pins_change(old[name], value) : Change{"notes", "note", true});
+      continue;
+    }
     const bool said = value.is_number() || old[name].is_number() || (value.is_string() && name != "maximised");
     changes.push_back(
         {name, said ? from_to(title_of(name), value_text(name, old[name]), value_text(name, value)) : title_of(name),

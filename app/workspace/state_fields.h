@@ -109,6 +109,8 @@ void visit_fields(T& s, Visit&& visit) {
   if (!s.at_edge) visit("view", s.view, FieldRange{0, kMaxPositions});  // else it moves with the run by itself
   visit("rows", s.rows, FieldRange{0, kMaxPositions});
   visit("brush", s.brush, FieldRange{0, kMaxPositions});
+  visit("pins", s.pins, AnyValue{});
+  visit("run_notes", s.run_notes, AnyValue{});
 }
 
 }  // namespace kvscope::app

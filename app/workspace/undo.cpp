@@ -54,6 +54,11 @@ void Undo::observe_automatic() {
   history_.end_step();
 }
 
+void Undo::amend_selection(const std::function<void(views::Selection&)>& change) {
+  change(session_.selection());
+  history_.amend([&](WorkspaceState& state) { change(state.selection); });
+}
+
 void Undo::start() {
   history_ = UndoHistory(capture());
   changed();

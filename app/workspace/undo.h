@@ -21,6 +21,8 @@ class Undo {
   /// What has changed since came by itself (a model was opened, a trace has been read): a step only if there are steps
   /// already and more than the selection is another, or another study is open.
   void observe_automatic();
+  /// Changes the selection now and in every state: no step leads to before it.
+  void amend_selection(const std::function<void(views::Selection&)>& change);
   /// The history begins here.
   void start();
   /// From the press of a mouse button to its release: one step.

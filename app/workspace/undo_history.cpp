@@ -66,4 +66,8 @@ void UndoHistory::forget_runs(const std::set<int>& runs) {
   }
 }
 
+void UndoHistory::amend(const std::function<void(WorkspaceState&)>& change) {
+  for (WorkspaceState& state : states_) change(state);
+}
+
 }  // namespace kvscope::app

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -50,6 +51,8 @@ class UndoHistory {
   std::set<int> unreachable_runs() const;
   /// Takes them out of all states.
   void forget_runs(const std::set<int>& runs);
+  /// What has come for good, whatever is undone: changes every state.
+  void amend(const std::function<void(WorkspaceState&)>& change);
 
  private:
   struct Step {

@@ -36,7 +36,8 @@ Workspace::Workspace(Session& session, Layout& layout, Appearance& appearance, O
       undo_(session, layout, appearance, options_.clock),
       worker_(options_.wake),
       autosave_(session, folder_, worker_, options_.clock, options_.limits),
-      restore_(session, folder_, autosave_, worker_, options_.trace_program) {
+      restore_(session, folder_, autosave_, worker_, options_.trace_program),
+      notes_(session, undo_, worker_, !options_.state.empty()) {
   std::string damage;
   appearance_ = read_settings(options_.settings, damage);
   if (!damage.empty()) session_.messages().log("the settings begin afresh: " + damage);
@@ -119,7 +120,10 @@ Workspace::Written Workspace::current() const {
               .next_run = session_.run_list().next_id(),
               .model = engine_model.empty() ? model_ : engine_model,
               .gates = engine_model.empty() ? gates_ : session_.engine().gates_to_load()};
-  for (const RunEntry& entry : session_.runs()) now.traces.emplace_back(entry.id, entry.trace_path);
+  for (const RunEntry& entry : session_.runs()) {
+    now.traces.emplace_back(entry.id, entry.trace_path);
+    now.names.emplace_back(entry.id, entry.name);
+  }
   return now;
 }
 
@@ -134,6 +138,7 @@ void Workspace::poll() {
   now_ = now_ && !saved();
   const bool new_run = session_.run_list().next_id() != written_.next_run;
   const bool due = now_ || new_run || options_.clock() - written_at_ >= kWriteInterval;
+  notes_.poll(due);
   if (!due || writing_) return;
   written_at_ = options_.clock();
   if (!(*written_settings_ == appearance_)) write_settings();
@@ -177,7 +182,7 @@ void Workspace::write_settings() {
 void Workspace::save() { now_ = true; }
 
 bool Workspace::saved() const {
-  return !worker_.busy() && !writing_ && !restore_.busy() && state_is_written() &&
+  return !worker_.busy() && !writing_ && !restore_.busy() && state_is_written() && notes_.idle() &&
          (!folder_.exists() || autosave_.idle()) && (!written_settings_ || *written_settings_ == appearance_);
 }
 

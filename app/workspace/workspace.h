@@ -15,6 +15,7 @@
 
 #include "app/session/session.h"
 #include "app/session/worker.h"
+#include "app/workspace/notes_keeper.h"
 #include "app/workspace/run_autosave.h"
 #include "app/workspace/run_restore.h"
 #include "app/workspace/undo.h"
@@ -90,7 +91,7 @@ class Workspace {
     int next_run = 0;
     std::string model;
     std::vector<std::string> gates;
-    std::vector<std::pair<int, std::string>> traces;
+    std::vector<std::pair<int, std::string>> traces, names;
     bool operator==(const Written&) const = default;
   } written_;
   Written current() const;
@@ -100,6 +101,7 @@ class Workspace {
   Worker worker_;  // after what its jobs refer to
   RunAutosave autosave_;
   RunRestore restore_;
+  NotesKeeper notes_;
 };
 
 }  // namespace kvscope::app

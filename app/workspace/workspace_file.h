@@ -18,6 +18,7 @@ struct SavedRun {
   std::string trace;        // that it was read from or saved to, absolute; empty if there is none
   int trace_run = 0;        // which run of it
   std::string fingerprint;  // of its tokens, unless own: another run in the file's place is not taken for this one
+  std::string name = {};    // that the person gave it
 };
 
 struct WorkspaceFile {

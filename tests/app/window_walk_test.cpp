@@ -108,6 +108,10 @@ class Walk {
     if (id == "view.range") return {{"begin", below(30)}, {"end", 20 + below(60)}};
     if (id == "view.show") return {{"view", below(2) ? "run_curves" : "comparison"}};
     if (id == "go.to") return {{"q", below(50)}};
+    if (id == "pin.toggle" && below(2)) return {{"layer", below(3)}, {"kv_head", below(3)}, {"token", below(40)}};
+    if (id == "pin.go" || id == "pin.note")
+      return {{"letter", std::string(1, static_cast<char>('a' + below(9)))}, {"text", pick(kTexts)}};
+    if (id == "run.note") return {{"text", pick(kTexts)}};
     if (id == "run.compare") return {{"a", below(6)}, {"b", below(6)}};
     return json::object();
   }
@@ -153,21 +157,11 @@ class Walk {
   }
 
   void key() {
-    constexpr const char* kKeys[] = {"Escape", "Return",
-                                     "Tab",    "space",
-                                     "Left",   "Right",
-                                     "Up",     "Down",
-                                     "Home",   "End",
-                                     "F3",     "F5",
-                                     "F7",     "F8",
-                                     "a",      "d",
-                                     "f",      "t",
-                                     "x",      "slash",
-                                     "period", "bracketright",
-                                     "ctrl+k", "ctrl+r",
-                                     "ctrl+z", "ctrl+shift+z",
-                                     "ctrl+b", "ctrl+period",
-                                     "ctrl+g"};
+    constexpr const char* kKeys[] = {
+        "Escape", "Return", "Tab",    "space",        "Left",   "Right",        "Up",    "Down",
+        "Home",   "End",    "F3",     "F5",           "F7",     "F8",           "a",     "d",
+        "f",      "t",      "x",      "slash",        "period", "bracketright", "p",     "shift+p",
+        "ctrl+k", "ctrl+r", "ctrl+z", "ctrl+shift+z", "ctrl+b", "ctrl+period",  "ctrl+g"};
     window_.inputs({"key", std::string(pick(kKeys))});
   }
 
@@ -180,7 +174,7 @@ class Walk {
 
 /// What Undo answers for.
 json undone_part(const json& state) {
-  json part = {{"parameters", state["parameters"]}, {"selection", state["selection"]}};
+  json part = {{"parameters", state["parameters"]}, {"selection", state["selection"]}, {"pins", state["pins"]}};
   for (const char* name : {"maximised", "main_row", "left", "right", "bottom", "log", "dark", "zoom"})
     part["ui"][name] = state["ui"][name];
   return part;

@@ -59,6 +59,12 @@ void reveal_token(Selection& selection, std::int32_t token, const RunRecord& run
   show_span(selection, {token - span.size() / 2, token - span.size() / 2 + span.size()}, run);
 }
 
+void go_to_pin(Selection& selection, const PlacedPin& placed, const RunRecord& run) {
+  if (placed.place != PinPlace::here) return;
+  selection.layer = placed.pin.layer, selection.kv_head = placed.pin.kv_head, selection.token = placed.pin.token;
+  reveal_token(selection, placed.pin.token, run);
+}
+
 void follow_end(Selection& selection, const RunRecord& run) {
   const int n = run.n_tokens();
   selection.q.reset();

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "engine/core/record/pins.h"
 #include "engine/core/record/run_record.h"
 #include "engine/core/record/token_attention.h"
 #include "engine/core/study/retention_metrics.h"
@@ -61,13 +63,15 @@ struct Selection {
   HeadSet heads;  // that were marked on the map; empty: none, and every view is about all
   HeadBoard board;
   StudyLook study;
-  std::vector<int> runs;  // a set, by ascending id, that maps and distributions are of; empty: A alone
-  TokenSpan view;         // queries and tokens that timeline, strip and deck show; empty: the whole run
-  bool at_edge = false;   // `view` moves with the end of a run that goes on
-  TokenSpan rows;         // tokens of the timeline's other axis; empty: all
-  TokenSpan brush;        // a range that was marked; empty: none
-  bool layers = false;    // the strip has layers as rows instead of flowing text
-  std::string find;       // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
+  std::vector<int> runs;                 // a set, by ascending id, that maps and distributions are of; empty: A alone
+  TokenSpan view;                        // queries and tokens that timeline, strip and deck show; empty: the whole run
+  bool at_edge = false;                  // `view` moves with the end of a run that goes on
+  TokenSpan rows;                        // tokens of the timeline's other axis; empty: all
+  TokenSpan brush;                       // a range that was marked; empty: none
+  bool layers = false;                   // the strip has layers as rows instead of flowing text
+  PinnedTexts pins;                      // of all texts, also of those that are not on show
+  std::map<int, std::string> run_notes;  // by run id
+  std::string find;  // what is searched for, as engine/core/study/token_query.h reads it; empty: nothing
   Playback play;
 };
 
@@ -86,6 +90,8 @@ void show_span(Selection& selection, TokenSpan span, const RunRecord& run);
 void scrub_to(Selection& selection, std::int32_t q, const RunRecord& run);
 /// Moves the part that is shown until the token is in it: to its middle, where it was not.
 void reveal_token(Selection& selection, std::int32_t token, const RunRecord& run);
+/// Moves the cursor to a pin that the run shows.
+void go_to_pin(Selection& selection, const PlacedPin& placed, const RunRecord& run);
 /// Follows the run's end again.
 void follow_end(Selection& selection, const RunRecord& run);
 /// Plays for `seconds`: up to the end of what is shown, then again from its begin or no more.
@@ -125,6 +131,7 @@ struct ViewContext {
   std::function<void(const std::string& command_id)> command;  // "run.start", "figure.export" ...
   AskedAttention* attention = nullptr;                         // null: nobody can be asked
   const std::vector<std::int32_t>* hits = nullptr;  // tokens of A that were found, ascending; null: no search
+  const std::vector<PlacedPin>* pins = nullptr;     // of A's text, by letter; null: none
   const OpenStudies* studies = nullptr;             // null: none can be open
   /// The study on show; null if there is none.
   const OpenStudy* study() const { return studies == nullptr ? nullptr : studies->shown(selection->study); }

@@ -43,7 +43,7 @@ float TextEditing::caret_x() { return layout_.x_of(text(), caret_line(), model_.
 // ------------------------------------------------------------------------------------------------ keys
 
 TextEditing::Heard TextEditing::hear(const TextEvent& event, int page, bool read_only, const Clipboard& clipboard) {
-  if (event.key == "escape") return Heard::left;
+  if (event.key == "escape" || (event.key == "enter" && lines_ == TextModel::Lines::one)) return Heard::left;
   if (read_only) {
     if (event.character != 0) return Heard::nothing;
     if (event.ctrl && (event.key == "c" || event.key == "insert") && !model_.selected().empty())

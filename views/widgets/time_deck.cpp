@@ -8,6 +8,7 @@
 #include "views/widgets/chrome.h"
 #include "views/widgets/hit_marks.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/pin_marks.h"
 
 namespace kvscope::views {
 namespace {
@@ -68,6 +69,7 @@ void TimeDeck::draw(ViewContext& context, float height) {
   }
   draw_hit_marks(*services_.theme, context.hits, {0, n}, {map.min.x, map.min.y + theme.px(1)},
                  {map.max.x, map.min.y + theme.px(8)});
+  PinMarks(services_, context, "deck").columns({0, n}, map.min, map.max);
   const float line = ImGui::GetTextLineHeight();
   tokens_per_pixel_mark(services_, "timeline.deck_tokens_per_pixel", {0, n}, map.width(),
                         {map.max.x - theme.px(3), map.max.y - line - theme.px(3)});
