@@ -200,11 +200,10 @@ TEST_CASE("Escape gives the keyboard back, and what is typed then is nobody's he
   CHECK(desk.editor.text() == "a");
 }
 
-TEST_CASE("One line stays one line, and its end is in sight while one types") {
+TEST_CASE("One line stays one line, its end is in sight while one types, and Enter leaves it") {
   Desk desk(TextModel::Lines::one);
   desk.look.size = {120, 0};
   desk.focus();
-  desk.key("enter");
   desk.type("a path that is longer than its field\nand its end");
   desk.draw(2);
   CHECK(desk.editor.n_lines() == 1);
@@ -212,6 +211,11 @@ TEST_CASE("One line stays one line, and its end is in sight while one types") {
   const std::string seen = desk.window.written_in("text");
   CHECK(seen.ends_with("end"));
   CHECK_FALSE(seen.starts_with("a"));
+  const std::string text = desk.editor.text();
+  desk.key("enter");
+  desk.draw(2);
+  CHECK_FALSE(desk.editor.focused());
+  CHECK(desk.editor.text() == text);
 }
 
 TEST_CASE("The caret asks for a frame twice a second, and for none once nobody has typed for a while") {

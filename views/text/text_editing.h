@@ -29,7 +29,8 @@ class TextEditing {
   void reach_line(std::size_t line) { layout_.reach_line(text(), line); }
   bool extend(std::size_t bytes) { return layout_.extend(text(), bytes); }
 
-  enum class Heard : std::uint8_t { nothing, moved, changed, left };  // left: Escape, which gives the keyboard back
+  /// left: Escape, and Enter of a text of one line, which give the keyboard back.
+  enum class Heard : std::uint8_t { nothing, moved, changed, left };
   /// A key or a character. `page`: lines that are in sight. Read only, nothing is changed but the caret.
   Heard hear(const TextEvent& event, int page, bool read_only, const Clipboard& clipboard);
 
