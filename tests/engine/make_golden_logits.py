@@ -106,8 +106,8 @@ def logits_of(model, ids):
         return model(torch.tensor([ids])).logits[0].double().numpy()
 
 
-def rounded(values):  # half of the 1e-4 of the largest that they are compared within
-    return [float(f'{x:.5g}') for x in values]
+def rounded(values, digits=6):
+    return [float(f'{x:.{digits}g}') for x in values]
 
 
 def golden_logits(seed, config):
@@ -122,7 +122,7 @@ def golden_logits(seed, config):
     error = logits_of(model, ids)[POSITIONS] - logits
     return dict(seed=seed, config=config, ids=ids, positions=POSITIONS,
                 bf16_error=float(f'{np.sqrt((error**2).mean() / (logits**2).mean()):.4g}'),
-                logits=[rounded(row) for row in logits])
+                logits=[rounded(row, 5) for row in logits])  # half of the 1e-4 they are compared within
 
 
 TEXT = ('The code of the amber falcon is 4821.\n' + 'Every house in the street has a garden with an old wall around it. ' * 6 +
