@@ -19,6 +19,8 @@ using namespace kvscope::app;
 
 namespace {
 
+namespace fs = std::filesystem;
+
 std::string prompt_of(int words) {
   std::string text;
   for (int i = 0; i < words; ++i) text += " word" + std::to_string(i % 17) + (i % 5 == 0 ? " 42" : "");
@@ -338,6 +340,27 @@ TEST_CASE("A run that was saved and opened again is the same run") {
   session.save_trace(session.a()->id, path, false);  // it exists
   fixture.wait([&] { return !session.files().busy(); });
   REQUIRE_FALSE(session.messages().banners().empty());
+}
+
+TEST_CASE("A run of the middle of a trace that is saved is the first of its new file") {
+  const test::TemporaryFolder folder;
+  const fs::path all = folder / "all.h5", alone = folder / "alone.h5";
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  const RunRecord run = *session.a()->run;
+  TraceWriter writer(all, run.model, {.max_runs = 3, .max_positions = run.n_positions});
+  for (int i = 0; i < 3; ++i) writer.add(run);
+  writer.finish();
+  session.open_trace(all.string());
+  fixture.wait([&] { return session.runs().size() == 4; });
+  const RunEntry middle = session.runs()[2];
+  REQUIRE(middle.trace_run == 1);
+  session.save_trace(middle.id, alone.string(), false);
+  fixture.wait([&] { return session.find_run(middle.id)->trace_path == alone.string(); });
+  CHECK(session.find_run(middle.id)->trace_run == 0);  // where the next start looks for it
+  CHECK(load_trace(alone, 0).ids == run.ids);
 }
 
 TEST_CASE("A foreign file that is opened is a banner and changes nothing") {
