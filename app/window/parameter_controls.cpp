@@ -227,14 +227,12 @@ void draw_policy_parameters(Panel& panel) {
   const PolicySpec policy = panel.session.policy_in_effect();
   const PolicyInfo* info = find_policy(policy.name);
   if (!info) return;
-  const auto is_shown = [&](const ParameterInfo& parameter) {
-    return panel.ui.all_parameters || !is_foldable(panel, policy, parameter);
-  };
   int n_rare = 0;
   for (const ParameterInfo& parameter : info->parameters) {
     if (!policy.values.contains(parameter.name)) continue;
-    n_rare += is_foldable(panel, policy, parameter);
-    if (is_shown(parameter)) draw_parameter(panel, policy, parameter);
+    const bool foldable = is_foldable(panel, policy, parameter);
+    n_rare += foldable;
+    if (!foldable || panel.ui.all_parameters) draw_parameter(panel, policy, parameter);
   }
   draw_fold(panel, n_rare);
   draw_heads_note(panel, policy);

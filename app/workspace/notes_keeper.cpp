@@ -8,8 +8,6 @@ namespace {
 
 bool has_trace(const RunEntry& entry) { return !entry.trace_path.empty(); }
 
-bool same_run(const RunNotes& a, const RunNotes& b) { return a.run == b.run && a.ids == b.ids; }
-
 bool same_entry(const RunEntry& a, const RunEntry& b) {
   return a.id == b.id && a.run == b.run && a.trace_path == b.trace_path && a.name == b.name;
 }

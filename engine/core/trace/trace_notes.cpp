@@ -53,8 +53,6 @@ RunNotes run_from_json(const json& value, const std::string& file) {
   return notes;
 }
 
-bool same_run(const RunNotes& a, const RunNotes& b) { return a.run == b.run && a.ids == b.ids; }
-
 }  // namespace
 
 std::filesystem::path notes_file(const std::filesystem::path& trace) { return trace.string() + ".notes.json"; }

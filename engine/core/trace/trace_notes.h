@@ -23,6 +23,9 @@ struct RunNotes {
   bool operator==(const RunNotes&) const = default;
 };
 
+/// Whether they are of the same run, whatever they say of it.
+inline bool same_run(const RunNotes& a, const RunNotes& b) { return a.run == b.run && a.ids == b.ids; }
+
 /// The file that belongs to a trace: "a.h5.notes.json".
 std::filesystem::path notes_file(const std::filesystem::path& trace);
 /// Of all token ids of a run, as hex.
