@@ -100,9 +100,16 @@ struct Avx512Tile {
 };
 
 /// Rows of BFloat16 times vectors of BFloat16, two products a lane and instruction, summed in float32.
+///
+/// One vector beside rows is a reading of memory and little else, and that is fastest in the order in which they lie
+/// there: a row's sum waits for itself, but the processor has the next rows under way. Rows of 576 from memory, Zen 5:
+/// eight side by side 23 to 26 GB/s on one core, 31 to 35 on two; one by one 28 to 37 and 38 to 44, as a loop that merely
+/// reads. From a cache the two are alike or eight are up to a tenth faster; of float32, with twice the steps, they are
+/// that anywhere.
 struct Avx512Bf16Tile {
   static constexpr int kRowsOfFour = 4;
   static constexpr int kPairs = 32;
+  static constexpr int kPrefetchBytes = 4096;  // over the page at which the processor's own prefetching ends
 
   KVSCOPE_AVX512_BF16 static __m512bh load(const BFloat16* x, __mmask32 lanes) {
     return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(lanes, x));
@@ -111,11 +118,35 @@ struct Avx512Bf16Tile {
   template <int R, int T>
   KVSCOPE_AVX512_BF16 static void run(const BFloat16* rows, const BFloat16* x, std::int64_t dim, float* y,
                                       int y_stride) {
-    const std::int64_t ahead = prefetch_distance<BFloat16>(dim, R);
     __m512 sum[T][R];
     for (int r = 0; r < R; ++r) {
       for (int t = 0; t < T; ++t) sum[t][r] = _mm512_setzero_ps();
     }
+    if constexpr (T == 1) {
+      one_by_one<R>(rows, x, dim, sum[0]);
+    } else {
+      side_by_side<R, T>(rows, x, dim, sum);
+    }
+    store_tile<R, T>(sum, y, y_stride);
+  }
+
+  template <int R>
+  KVSCOPE_AVX512_BF16 static void one_by_one(const BFloat16* rows, const BFloat16* x, std::int64_t dim,
+                                             __m512 (&sum)[R]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      for (std::int64_t c = 0; c < dim; c += kPairs) {
+        const __mmask32 lanes = dim - c >= kPairs ? ~0u : first_lanes(dim - c);
+        _mm_prefetch(reinterpret_cast<const char*>(rows + r * dim + c) + kPrefetchBytes, _MM_HINT_T1);
+        sum[r] = _mm512_dpbf16_ps(sum[r], load(rows + r * dim + c, lanes), load(x + c, lanes));
+      }
+    }
+  }
+
+  template <int R, int T>
+  KVSCOPE_AVX512_BF16 static void side_by_side(const BFloat16* rows, const BFloat16* x, std::int64_t dim,
+                                               __m512 (&sum)[T][R]) {
+    const std::int64_t ahead = prefetch_distance<BFloat16>(dim, R);
     for (std::int64_t c = 0; c < dim; c += kPairs) {
       const __mmask32 lanes = dim - c >= kPairs ? ~0u : first_lanes(dim - c);
       __m512bh vector[T];
@@ -129,7 +160,6 @@ struct Avx512Bf16Tile {
         for (int t = 0; t < T; ++t) sum[t][r] = _mm512_dpbf16_ps(sum[t][r], row, vector[t]);
       }
     }
-    store_tile<R, T>(sum, y, y_stride);
   }
 };
 

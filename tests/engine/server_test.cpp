@@ -277,6 +277,12 @@ TEST_CASE("bench decode checks its steps and tells their distance from the floor
     CHECK(row.at("ms_per_step").at("min").get<double>() > 0);
     CHECK(row.at("bytes_per_step").get<double>() > 4.0 * 6e6);  // float32, every one of the sample's weights
     CHECK(row.at("recording_ratio").get<double>() > 0.2);
+    // Of a CPU the read rate is taken around each repetition, and the floor is that of its median.
+    const json& rate = row.at("read_bytes_per_s");
+    CHECK(rate.at("min").get<double>() > 1e8);
+    CHECK(rate.at("min").get<double>() <= rate.at("max").get<double>());
+    CHECK(row.at("floor_ms").get<double>() ==
+          Approx(row.at("bytes_per_step").get<double>() / rate.at("median").get<double>() * 1e3));
   }
   CHECK(done.at("result").at("rows")[1].at("bytes_per_step") != done.at("result").at("rows")[0].at("bytes_per_step"));
 

@@ -16,7 +16,8 @@ namespace kvscope::engine {
 /// decode steps against a prefill of the same tokens. Repeats with recording off and on take turns in one run, so that
 /// both see the same contexts:
 ///
-///     floor   bytes that a step must read (weights, kept keys and values, scorer) at the read rate measured here
+///     floor   bytes that a step must read (weights, kept keys and values, scorer) at the read rate measured here, on a
+///             CPU before and after each repeat: what others leave of its memory changes from second to second
 nlohmann::json decode_bench(const JsonObject& args, JobContext& context);
 
 /// Tokens per second of a prompt in chunks, beside what the device could do. Arguments: model or shape, device, dtype,
