@@ -334,7 +334,7 @@ TEST_CASE("apply_event: an output error that does not fit is refused", "[core][p
     CHECK_THAT(refusal(record, with(event, key, "x")), Contains(key));
   }
   CHECK_THAT(refusal(record, with(event, "n_queries", 31)), Contains("group_damage"));
-  CHECK_THAT(refusal(record, with(event, "layer_output", f32({1}))), Contains("64, rows times n_queries"));
+  CHECK_THAT(refusal(record, with(event, "layer_output", f32({1}))), Contains("64, 2 rows of 32"));
   std::vector<float> output(2 * 32, 0.5f);
   CHECK(refusal(record, with(event, "layer_output", f32(output))) == "");
   for (const float bad : {-0.1f, std::numeric_limits<float>::infinity()}) {

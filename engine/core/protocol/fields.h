@@ -29,6 +29,10 @@ std::string text_or_empty(const nlohmann::json& message, const char* key);
 std::vector<std::string> texts(const nlohmann::json& message, const char* key);
 /// The inverse of pack(BytePool).
 BytePool unpack_pool(const nlohmann::json& message, const char* key);
+/// The rows of every head one after the other; and back, rows of n each: another number of them is refused.
+nlohmann::json pack_rows(const HeadSeries<float>& series);
+HeadSeries<float> unpack_rows(const nlohmann::json& message, const char* key, int n_layers, int n_kv_heads,
+                              std::int64_t n);
 
 /// A struct that run_fields.h describes, as an object.
 template <typename T>

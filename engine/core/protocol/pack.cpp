@@ -68,4 +68,31 @@ BytePool unpack_pool(const nlohmann::json& message, const char* key) {
   return pool;
 }
 
+nlohmann::json pack_rows(const HeadSeries<float>& series) {
+  std::vector<float> all;
+  for (int layer = 0; layer < series.n_layers(); ++layer) {
+    for (int head = 0; head < series.n_kv_heads(); ++head) {
+      const std::vector<float>& row = series.row(layer, head);
+      all.insert(all.end(), row.begin(), row.end());
+    }
+  }
+  return pack(all);
+}
+
+HeadSeries<float> unpack_rows(const nlohmann::json& message, const char* key, int n_layers, int n_kv_heads,
+                              std::int64_t n) {
+  const std::vector<float> all = unpack_f32(message, key);
+  const std::int64_t rows = static_cast<std::int64_t>(n_layers) * n_kv_heads;
+  if (std::ssize(all) != rows * n) {
+    bad_field(message, key, std::to_string(all.size()) + " numbers",
+              std::to_string(rows * n) + ", " + std::to_string(rows) + " rows of " + std::to_string(n));
+  }
+  HeadSeries<float> series(n_layers, n_kv_heads);
+  auto from = all.begin();
+  for (int layer = 0; layer < n_layers; ++layer) {
+    for (int head = 0; head < n_kv_heads; ++head, from += n) series.row(layer, head).assign(from, from + n);
+  }
+  return series;
+}
+
 }  // namespace kvscope::protocol
