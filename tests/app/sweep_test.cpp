@@ -73,6 +73,11 @@ bool is_on_front(const StudyTable& table, std::size_t i) {
   return true;
 }
 
+/// As much slower as a sanitizer makes everything else, so that what is interrupted after a while has not ended by then.
+std::string slow_engine(int ms_a_token) {
+  return fake_engine().string() + " --slow " + std::to_string(ms_a_token * kSlowdown);
+}
+
 }  // namespace
 
 TEST_CASE("the rows of a sweep are what its answers say, with front and matched values by definition", "[sweep]") {
@@ -154,7 +159,7 @@ TEST_CASE("a sweep killed at random moments has each answer once in the end, and
   const TemporaryFolder folder;
   write_recipe(folder, usual_recipe());
   const StudyTable whole = undisturbed_sweep(folder);
-  const Sweep slow{.folder = folder, .options = {"--jobs", "2"}, .engine = fake_engine().string() + " --slow 10"};
+  const Sweep slow{.folder = folder, .options = {"--jobs", "2"}, .engine = slow_engine(10)};
   int n_kills = 0, n_between = 0;
   for (const double after : {0.05, 0.3, 0.35, 0.2, 0.4}) {
     if (slow.run(after * kSlowdown).exit_code == 0) break;
@@ -183,8 +188,7 @@ TEST_CASE("Ctrl+C leaves a sweep's answers, a dead engine too, and the same comm
   const TemporaryFolder folder;
   write_recipe(folder, usual_recipe());
   const StudyTable whole = undisturbed_sweep(folder);
-  const auto interrupted =
-      Sweep{.folder = folder, .engine = fake_engine().string() + " --slow 5"}.run(60 * kSlowdown, 0.5 * kSlowdown);
+  const auto interrupted = Sweep{.folder = folder, .engine = slow_engine(5)}.run(60 * kSlowdown, 0.5 * kSlowdown);
   CAPTURE(interrupted.err);
   CHECK(interrupted.exit_code == 130);
   const auto n = answers_in(folder / "s.h5.answers").size();

@@ -20,6 +20,12 @@ TEST_CASE("device: name and memory are those of a real device", "[kernels][devic
   CHECK_FALSE(device_name(0).empty());
   const DeviceMemory before = device_memory(0);
   CHECK(before.total_bytes >= before.free_bytes);
-  const DeviceBuffer buffer(std::size_t{512} << 20);
-  CHECK(device_memory(0).free_bytes < before.free_bytes);
+  // What is free is the whole device's, and others give back as well as take: one of a few tries is undisturbed.
+  bool is_less = false;
+  for (int i = 0; i < 20 && !is_less; ++i) {
+    const auto free_before = device_memory(0).free_bytes;
+    const DeviceBuffer buffer(std::size_t{512} << 20);
+    is_less = device_memory(0).free_bytes < free_before;
+  }
+  CHECK(is_less);
 }
