@@ -123,6 +123,42 @@ std::vector<Case> archives() {
   };
 }
 
+/// The small archive with the byte that lies `behind` bytes before its end changed.
+std::string edited(std::size_t behind, char byte = 1) {
+  std::string bytes = small_file(kPickle);
+  bytes[bytes.size() - behind] = byte;
+  return bytes;
+}
+
+/// The small archive with byte `at` of the first entry of its directory changed.
+std::string edited_entry(std::size_t at, char byte) {
+  std::string bytes = small_file(kPickle);
+  bytes[bytes.find("PK\1\2") + at] = byte;
+  return bytes;
+}
+
+/// Every field that the format has and torch.save leaves at one value: found by taking its check away (tests/mutants). The
+/// end record is the last 22 bytes, its locator the 20 before, the zip64 record the 56 before these.
+std::vector<Case> fields() {
+  constexpr std::size_t kEnd = 22, kLocator = kEnd + 20, kRecord = kLocator + 56;
+  const std::string lone_locator =
+      "PK\3\4" + std::string("PK\6\7") + std::string(16, '\0') + "PK\5\6" + std::string(18, '\0');
+  return {
+      {"the directory in another file", edited(kEnd - 6), "end record: an archive of several files"},
+      {"entries of this file alone", edited(kEnd - 8, 9), "end record: 9 entries here; expected 4 as in all"},
+      {"a locator of another file", edited(kLocator - 4), "zip64 locator: a record at byte"},
+      {"a locator with nothing before it", lone_locator, "zip64 locator: a record at byte 0; expected one before it"},
+      {"no record behind the locator", edited(kRecord, 'X'), "zip64 end record: no such record"},
+      {"a record of another length", edited(kRecord - 4, 43), "zip64 end record: no such record"},
+      {"a record of the second file", edited(kRecord - 16), "zip64 end record: an archive of several files"},
+      {"its directory in the second file", edited(kRecord - 20), "zip64 end record: an archive of several files"},
+      {"its entries here and in all", edited(kRecord - 24, 3), "zip64 end record: an archive of several files"},
+      {"no header where an entry begins", edited_entry(0, 'X'), "directory: no entry at its byte 0"},
+      {"a name past the directory", edited_entry(29, 'x'), "directory: an entry that passes its end"},
+      {"an entry in another file", edited_entry(34, 1), "a/data.pkl: an entry in another file of the archive"},
+  };
+}
+
 /// Opens and reads everything.
 std::vector<float> read(const std::filesystem::path& path) {
   const PtFile file = PtFile::open(path);
@@ -134,7 +170,7 @@ std::vector<float> read(const std::filesystem::path& path) {
 TEST_CASE("gate zip: an archive that torch.save does not write is refused in one line with its reason",
           "[core][gate]") {
   const TempFolder folder;
-  for (const auto& cases : {foreign_files(), end_records(), entries(), archives()}) {
+  for (const auto& cases : {foreign_files(), end_records(), fields(), entries(), archives()}) {
     for (const Case& c : cases) {
       CAPTURE(c.name);
       const auto path = folder.write("a.pt", c.bytes);
