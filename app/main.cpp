@@ -11,6 +11,7 @@
 #include "app/cli/command_list.h"
 #include "app/cli/output.h"
 #include "app/process/interrupt.h"
+#include "app/process/models.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
@@ -39,7 +40,7 @@ int dispatch(const std::vector<std::string>& words) {
   if (app::find_command(first)) return app::run_command_line(words);
   std::error_code error;
   const bool path = first.find_first_of("/.") != std::string::npos || std::filesystem::exists(first, error);
-  if (path || first.starts_with("-")) return app::window_main(words);
+  if (path || first.starts_with("-") || app::find_model(first)) return app::window_main(words);
   std::vector<std::string_view> names;
   for (const app::CommandSpec* spec : app::command_list()) names.push_back(spec->name);
   const std::string close = app::closest(first, names);

@@ -143,6 +143,9 @@ TEST_CASE("A typing error is named with what was meant") {
   check_error_line(kvscope_run({"run"}), 1, "too few arguments");
   check_error_line(kvscope_run({"doctor", "extra"}), 1, "extra: one argument too many");
   check_error_line(kvscope_run({"--nonsense"}), 1, "--nonsense");
+  // A model's name opens the window on it: it is the window that does not know the option.
+  check_error_line(kvscope_run({"kvscope-tiny", "--nonsense"}), 1, "--nonsense: unknown option");
+  check_error_line(kvscope_run({"kvscope-tinny"}), 1, "kvscope-tinny: neither a command nor a file");
 }
 
 TEST_CASE("Numbers out of range name the option and the range") {
