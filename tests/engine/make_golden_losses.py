@@ -225,4 +225,4 @@ print(json.dumps({
     "target_weight": {kind: target_weight(kind) for kind in ("value", "output")},
     "outputs": {"wg-kv": wg_kv_output(), "sp-kv": sp_kv_output(), "dms": dms_output()},
     "losses": gate_losses(),
-}, indent=1))
+}, separators=(",", ":")))
