@@ -80,7 +80,6 @@ TEST_CASE("run rules: what there is one of for each head is there for every head
 
 TEST_CASE("run rules: series of another number of layers or heads are refused before a row is looked at",
           "[core][record]") {
-  const std::vector<float> row(180, 0.5f);
   for (const auto& [layers, heads] : {std::pair{1, 3}, std::pair{3, 3}, std::pair{2, 2}, std::pair{2, 4}}) {
     const auto odd = [&](HeadSeries<float>& series, std::size_t length) {
       series = HeadSeries<float>(layers, heads);
