@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "engine/core/support/error.h"
 #include "engine/decode/eviction/sequence_state.h"
@@ -94,24 +93,6 @@ std::string row_text(const json& row) {
   return text;
 }
 
-/// The read rate that a repetition is held against. A CPU's memory is shared with whatever else the machine does, and
-/// with the neighbours of a virtual one: it gives 40 GB/s in one second and 65 in the next, so it is read before and
-/// after each repetition. A GPU's is its own: measured once, and not beside a run, whose memory it would count.
-class ReadRate {
- public:
-  ReadRate(const LoadedModel& model, double at_first) : model_(model), rate_(at_first) {}
-  /// Mean of the rates before and now.
-  double since_before() {
-    if (!model_.weights().device.is_cpu()) return rate_;
-    const double before = std::exchange(rate_, measure_read_rate(model_));
-    return (before + rate_) / 2;
-  }
-
- private:
-  const LoadedModel& model_;
-  double rate_;
-};
-
 /// Null if cancelled.
 json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_rate, const std::string& text,
                   const JobContext& context) {
@@ -132,17 +113,18 @@ json bench_policy(const LoadedModel& model, const DecodeArgs& args, double read_
     return (run.timings().decode_s - before) / n_steps;
   };
   seconds_of(kWarmUpSteps, true);
-  ReadRate rate(model, read_rate);
-  rate.since_before();
+  // A CPU's memory is shared with whatever else the machine does, and with the neighbours of a virtual one: it gives 40
+  // GB/s in one second and 65 in the next, so it is read before and after each repetition. A GPU's is its own: measured
+  // once, and not beside a run, whose memory it would count.
+  const auto rate_now = [&] { return model.weights().device.is_cpu() ? measure_read_rate(model) : read_rate; };
   std::vector<double> plain, recorded, rates;
   for (int repeat = 0; repeat < args.repeats; ++repeat) {
-    for (const bool recording : {false, true}) {
-      const double seconds = seconds_of(args.max_tokens, recording);
-      if (seconds < 0) return nullptr;
-      (recording ? recorded : plain).push_back(seconds * 1e3);
-      if (!recording) rates.push_back(rate.since_before());
-    }
-    rate.since_before();
+    const double rate_before = rate_now(), plain_s = seconds_of(args.max_tokens, false);
+    rates.push_back((rate_before + rate_now()) / 2);
+    const double recorded_s = seconds_of(args.max_tokens, true);
+    if (plain_s < 0 || recorded_s < 0) return nullptr;
+    plain.push_back(plain_s * 1e3);
+    recorded.push_back(recorded_s * 1e3);
   }
   const Spread ms = spread_of(plain), recorded_ms = spread_of(recorded);
   const TokenScorer* scorer = ActivePolicy(policy, args.prompt_tokens, model).scorer();
