@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -116,8 +117,17 @@ class Pool {
 
 }  // namespace
 
+int thread_limit(const char* wanted, int cores) {
+  const long n = wanted == nullptr ? 0 : std::strtol(wanted, nullptr, 10);
+  return n > 0 ? static_cast<int>(std::min<long>(n, cores)) : cores;
+}
+
 int thread_count() {
-  static const int count = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  static const int count = [] {
+    const char* own = std::getenv("KVSCOPE_THREADS");
+    return thread_limit(own != nullptr ? own : std::getenv("OMP_NUM_THREADS"),
+                        static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  }();
   return count;
 }
 

@@ -6,7 +6,7 @@
 
 namespace kvscope::kernels {
 
-/// Calls body(i) once for every i in [0, n), on up to hardware_concurrency threads, and returns when all are done.
+/// Calls body(i) once for every i in [0, n), on up to thread_count() threads, and returns when all are done.
 ///
 /// `cost` is a guess at the floating-point operations of one call: work too small to pay for handing it to a thread
 /// that is looking for work (about 2 us; threads look on for 50 us after each job, then sleep), or for waking one
@@ -18,7 +18,12 @@ namespace kvscope::kernels {
 /// the cores), and ThreadSanitizer does not understand the barriers of gcc's.
 void parallel_for(std::int64_t n, std::int64_t cost, const std::function<void(std::int64_t)>& body);
 
-/// Threads among which parallel_for may share out its items, the caller included.
+/// Threads among which parallel_for may share out its items, the caller included: a thread a core, or fewer where
+/// OMP_NUM_THREADS says so, which limits LibTorch's. KVSCOPE_THREADS limits these alone, and goes before it.
 int thread_count();
+
+/// What `wanted` ("4"; a list "4,2" as OpenMP has it counts by its first) leaves of `cores`; null and what is no number
+/// above zero leave all.
+int thread_limit(const char* wanted, int cores);
 
 }  // namespace kvscope::kernels

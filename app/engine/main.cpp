@@ -24,7 +24,8 @@ constexpr char kHelp[] =
     "  kvscope-engine --version    version\n"
     "\n"
     "It is started by kvscope, also on another machine: kvscope --engine \"ssh HOST kvscope-engine\".\n"
-    "Environment: CUDA_VISIBLE_DEVICES chooses devices; OMP_NUM_THREADS limits threads on the CPU;\n"
+    "Environment: CUDA_VISIBLE_DEVICES chooses devices; OMP_NUM_THREADS limits threads on the CPU,\n"
+    "KVSCOPE_THREADS those of the project's own kernels alone;\n"
     "KVSCOPE_ENGINE_CRASH_AT_TOKEN=N aborts at the N-th new token of a run (for tests of what happens then).\n";
 
 /// Moves the real standard output out of reach: whatever a library prints goes to standard error, not into the

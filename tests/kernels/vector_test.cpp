@@ -63,6 +63,15 @@ TEST_CASE("multiply: is the matrix product, added to or not, for every shape", "
   }
 }
 
+TEST_CASE("threads: OMP_NUM_THREADS limits the project's own threads too, and what is no number does not",
+          "[kernels][cpu]") {
+  CHECK(thread_limit(nullptr, 8) == 8);
+  CHECK(thread_limit("3", 8) == 3);
+  CHECK(thread_limit("16", 8) == 8);
+  CHECK(thread_limit("2,4", 8) == 2);
+  for (const char* nothing : {"", "0", "-1", "many"}) CHECK(thread_limit(nothing, 8) == 8);
+}
+
 TEST_CASE("parallel_for: calls every index once, from several threads at once and from within", "[kernels][cpu]") {
   constexpr std::int64_t kExpensive = 1'000'000;
   std::vector<std::atomic<int>> calls(500);
