@@ -7,7 +7,9 @@
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/decode/run.h"
+#include "kernels/device.h"
 #include "tests/engine/gated_model.h"
+#include "tests/support/skip.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
 
 namespace kvscope {
@@ -17,10 +19,12 @@ using Catch::Matchers::Contains;
 
 constexpr int kTokens = 600;  // two chunks of the pass
 
+std::vector<GateFile> gates() {
+  return {test::random_gate(GateKind::sp_kv), test::random_gate(GateKind::wg_kv), test::random_gate(GateKind::dms),
+          test::random_gate(GateKind::kvpop_mlstm, 16), test::random_gate(GateKind::kvzap_mlp)};
+}
 const engine::LoadedModel& model() {
-  static const engine::LoadedModel loaded = test::gated_model(
-      {test::random_gate(GateKind::sp_kv), test::random_gate(GateKind::wg_kv), test::random_gate(GateKind::dms),
-       test::random_gate(GateKind::kvpop_mlstm, 16), test::random_gate(GateKind::kvzap_mlp)});
+  static const engine::LoadedModel loaded = test::gated_model(gates());
   return loaded;
 }
 const std::vector<std::int32_t>& ids() {
@@ -62,6 +66,18 @@ TEST_CASE("gate scores: each gate's are those of a run under its policy that evi
     CHECK(all[i].gate.delay == (i == 3 ? 16 : model().gates()[i].scorer->delay()));
     // The prompt of a run is read in other chunks: float32 sums in another order.
     CHECK(difference(all[i].scores, run.scores) < 1e-5);
+  }
+}
+
+TEST_CASE("gate scores: CUDA's are the CPU's", "[engine][gates][cuda]") {
+  if (kernels::device_count() == 0) return test::skip("no CUDA device");
+  const engine::LoadedModel on_cuda = test::gated_model(gates(), "cuda");
+  const ScoresOfGates cpu = engine::gate_scores(model(), {ids()}), cuda = engine::gate_scores(on_cuda, {ids()});
+  REQUIRE(cuda.size() == cpu.size());
+  for (std::size_t i = 0; i < cpu.size(); ++i) {
+    CAPTURE(cpu[i].text);
+    CHECK(cuda[i].text == cpu[i].text);
+    CHECK(difference(cuda[i].scores, cpu[i].scores) < 1e-4);  // float32 sums in another order, through two layers
   }
 }
 
