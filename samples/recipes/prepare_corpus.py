@@ -140,7 +140,8 @@ def main():
     arguments.add_argument('--heldout-packages', nargs='*', default=[], help='further packages, of which no page is trained on')
     options = arguments.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    import numpy as np
+    import numpy as np  # both here, before minutes of work
+    from tokenizers import Tokenizer
 
     versions = unpack(options.cache, PACKAGES + options.heldout_packages)
     used = set(PACKAGES + options.heldout_packages)
@@ -158,7 +159,6 @@ def main():
     print(f'{len(documents)} documents, {sum(map(len, documents)) / 1e6:.1f} MB of text', file=sys.stderr)
 
     if options.tokenizer:
-        from tokenizers import Tokenizer
         tokenizer = Tokenizer.from_file(str(options.tokenizer))
         if tokenizer.get_vocab_size() > 65536:
             sys.exit(f'{options.tokenizer}: {tokenizer.get_vocab_size()} entries; text.u16 holds 65536')
