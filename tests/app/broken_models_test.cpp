@@ -94,7 +94,7 @@ class Scene {
 };
 
 std::vector<std::string> score_words(const fs::path& model) {
-  return {"score", model.string(), "--text", "the code of the falcon", "--json", "--device", "cpu"};
+  return {"score", model.string(), "--text", "the code of the falcon", "--json", "--device", "cpu", "--quiet"};
 }
 
 void check_refused(const test::BrokenModel& c, const test::Result& result, const fs::path& model) {

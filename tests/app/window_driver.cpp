@@ -242,4 +242,16 @@ int WindowDriver::exit_code() {
   return status && WIFEXITED(*status) ? WEXITSTATUS(*status) : -1;
 }
 
+std::string WindowDriver::last_words() {
+  const auto status = process_->wait(std::chrono::seconds(15 * kSlowdown));
+  std::string words = (status ? app::describe_wait_status(*status) : "it has not ended") + ": ";
+  pollfd p{process_->stderr_fd(), POLLIN, 0};
+  for (char bytes[4096]; ::poll(&p, 1, 0) > 0;) {
+    const ssize_t n = ::read(p.fd, bytes, sizeof bytes);
+    if (n <= 0) break;
+    words.append(bytes, static_cast<std::size_t>(n));
+  }
+  return words;
+}
+
 }  // namespace kvscope::test

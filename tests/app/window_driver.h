@@ -48,9 +48,9 @@ class WindowDriver {
   void wait(const nlohmann::json& until, double timeout = 60);  // a machine under load is slow
   /// Waits until `n` more frames were drawn.
   void frames(int n);
-  /// The rectangle of an item [x, y, w, h]; waits for it to be drawn.
   /// What is written there; empty if nothing is.
   std::string text(const std::string& item);
+  /// The rectangle of an item [x, y, w, h]; waits for it to be drawn.
   std::vector<double> rect(const std::string& item);
 
   void click(const std::string& item);
@@ -69,6 +69,8 @@ class WindowDriver {
   void kill();
   /// The exit code once it has ended; -1 if it has not within 15 s or was killed.
   int exit_code();
+  /// How it ended, with what it said on standard error: for the message of a test that failed.
+  std::string last_words();
   const std::filesystem::path& folder() const { return folder_.path(); }
 
  private:

@@ -137,7 +137,7 @@ class Trial {
       most_memory_ = std::max(most_memory_, memory_of(window_->pid()));
       CHECK(given);
     } catch (const std::runtime_error& error) {
-      INFO(error.what() << ", all inputs given: " << given);
+      INFO(error.what() << ", all inputs given: " << given << "; " << window_->last_words());
       REQUIRE(window_->exit_code() == 0);
       check_gone();
       ++ends_;
