@@ -16,6 +16,7 @@
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "app/process/paths.h"
+#include "app/window/escape_key.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
@@ -220,23 +221,7 @@ void AppWindow::take_input() {
     const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused;
     const bool popup = ui_.palette || ui_.dialog.has_value();
     if (press.key == "escape") {
-      if (ui_.has_popup()) {
-        ui_.close_popups();
-      } else if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
-        ui_.close_popup = !ui_.keyboard;  // else ImGui closes it
-      } else if (ui_.keyboard) {
-        ui_.keyboard = false;
-      } else if (ui_.find || ui_.go_to) {
-        ui_.find.reset(), ui_.go_to.reset();
-      } else if (!session_.selection().find.empty() && !typing) {
-        session_.selection().find.clear();
-      } else if (!session_.selection().brush.empty() && !typing) {
-        session_.selection().brush = {};
-      } else if (!session_.selection().heads.empty() && !typing) {
-        session_.selection().heads = {};
-      } else if (!typing) {
-        session_.selection().token = -1;
-      }
+      press_escape(ui_, session_.selection(), typing);
       continue;
     }
     if (popup && (press.key == "up" || press.key == "down" || press.key == "enter") && !press.ctrl) {

@@ -279,6 +279,11 @@ TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape g
   window.wait({{"/ui/keyboard", nullptr}});
   window.key("Right");
   CHECK(window.state()["selection"]["q"] == 2);
+  // With nothing open Escape ends a set of runs.
+  window.command("runs.choose", {{"id", window.state()["a"]["id"]}});
+  CHECK(window.state()["selection"]["runs"].size() == 1);
+  window.key("Escape");
+  window.wait({{"/selection/runs", nlohmann::json::array()}});
 }
 
 TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes what was opened, one after the other") {

@@ -212,7 +212,8 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerDistribu
   std::string text = std::string(info.title) + " by layer, a " +
                      (most_of_a_layer(all) >= kBoxFrom
                           ? "box over KV heads and runs (quartiles, whiskers within 1.5 of their distance)"
-                          : "dot for each KV head") +
+                      : runs.size() > 1 && !o.with_b ? "dot for each KV head of each run"
+                                                     : "dot for each KV head") +
                      ", bar: median";
   text += o.q < 0 ? ", at the last query position" : ", at query position " + std::to_string(o.q);
   if (!o.heads.empty()) text += ", of the heads " + to_text(o.heads);
