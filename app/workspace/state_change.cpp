@@ -121,12 +121,21 @@ std::string value_text(const std::string& name, const json& value) {
 /// Changes that come with another one and are not worth a word beside it: that a metric was chosen, thumbs that went with
 /// the one before, the strategy that chose the heads.
 void leave_out_companions(Changes& changes) {
-  constexpr std::pair<std::string_view, std::string_view> kCompanions[] = {
-      {"metric_chosen", "metric"},    {"map_range", "metric"},        {"map_range_b", "metric"},
-      {"map_range", "map_fit"},       {"map_range_b", "map_fit"},     {"board_rule", "board_heads"},
-      {"study_shown", "study_open"},  {"study_point", "study_open"},  {"study_piece", "study_open"},
-      {"study_where", "study_open"},  {"study_point", "study_shown"}, {"study_piece", "study_shown"},
-      {"study_where", "study_shown"}, {"study_piece", "study_point"}};
+  constexpr std::pair<std::string_view, std::string_view> kCompanions[] = {{"view", "at_edge"},
+                                                                           {"metric_chosen", "metric"},
+                                                                           {"map_range", "metric"},
+                                                                           {"map_range_b", "metric"},
+                                                                           {"map_range", "map_fit"},
+                                                                           {"map_range_b", "map_fit"},
+                                                                           {"board_rule", "board_heads"},
+                                                                           {"study_shown", "study_open"},
+                                                                           {"study_point", "study_open"},
+                                                                           {"study_piece", "study_open"},
+                                                                           {"study_where", "study_open"},
+                                                                           {"study_point", "study_shown"},
+                                                                           {"study_piece", "study_shown"},
+                                                                           {"study_where", "study_shown"},
+                                                                           {"study_piece", "study_point"}};
   for (const auto& [companion, of] : kCompanions) {
     if (std::ranges::find(changes, of, &Change::kind) == changes.end()) continue;
     std::erase_if(changes, [&](const Change& change) { return change.kind == companion; });
@@ -156,20 +165,21 @@ Change pins_change(const json& before, const json& after) {
   return {"pins", come.empty() ? "removal of pin " + gone[0].substr(0, 1) : "pin " + come[0].substr(0, 1)};
 }
 
-/// Of two objects with the same keys.
+/// A field may be there in one state alone: the range on show is none while it moves with the run.
 template <typename Part>
 void add_fields(const Part& before, const Part& after, Changes& changes) {
   const json old = fields_json(before), now = fields_json(after);
   for (const auto& [name, value] : now.items()) {
-    if (old[name] == value) continue;
+    const json was = old.value(name, json());
+    if (was == value) continue;
     if (name == "pins" || name == "run_notes") {
-      changes.push_back(name == "pins" ? pins_change(old[name], value) : Change{"notes", "note", true});
+      changes.push_back(name == "pins" ? pins_change(was, value) : Change{"notes", "note", true});
       continue;
     }
-    const bool said = value.is_number() || old[name].is_number() || (value.is_string() && name != "maximised");
-    changes.push_back(
-        {name, said ? from_to(title_of(name), value_text(name, old[name]), value_text(name, value)) : title_of(name),
-         value.is_number() || old[name].is_number()});
+    const bool said = value.is_number() || was.is_number() || (value.is_string() && name != "maximised");
+    changes.push_back({name,
+                       said ? from_to(title_of(name), value_text(name, was), value_text(name, value)) : title_of(name),
+                       value.is_number() || was.is_number()});
   }
 }
 

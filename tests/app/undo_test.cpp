@@ -193,6 +193,16 @@ TEST_CASE(
   CHECK(state_from_json(state, "w").selection.runs == set);
 }
 
+TEST_CASE("A range that moved with the run and stands still now is one change with a name, and the other way round") {
+  WorkspaceState moves, stands;
+  moves.prompt = stands.prompt = std::make_shared<const std::string>("text");
+  moves.selection.at_edge = true;
+  stands.selection.view = {3, 9};
+  CHECK(describe_change(moves, stands).label == "range on show");
+  CHECK(describe_change(stands, moves).label == "range on show");
+  CHECK_FALSE(describe_change(moves, stands).gradual);
+}
+
 TEST_CASE("A drag is one step however long it takes, and a drag there and back is none") {
   Program program;
   Undo& undo = program.workspace.undo();
