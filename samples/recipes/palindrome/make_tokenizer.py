@@ -40,7 +40,8 @@ def main():
         'decoder': {**byte_level, 'add_prefix_space': True, 'use_regex': True},
         'model': {'type': 'BPE', 'dropout': None, 'unk_token': None, 'continuing_subword_prefix': None,
                   'end_of_word_suffix': None, 'fuse_unk': False, 'byte_fallback': False, 'ignore_merges': False,
-                  'vocab': {token: i for i, token in enumerate(tokens)}, 'merges': [list(pair) for pair in merges]}}, ensure_ascii=False, separators=(',', ':')))
+                  'vocab': {token: i for i, token in enumerate(tokens)}, 'merges': [list(pair) for pair in merges]}},
+        ensure_ascii=False, separators=(',', ':')))
 
 
 if __name__ == '__main__':
