@@ -144,9 +144,8 @@ TEST_CASE("A weight that is no number is bad input, found when the model first s
   const Scene scene(false);
   test::edit_bytes("model.safetensors",
                    [](std::string b) { return b.replace(b.size() - 4, 4, "\0\0\xC0\x7F", 4); })(scene.model());
-  std::vector<std::string> words = score_words(scene.model());
-  words.emplace_back("--quiet");
-  check_refused({"a weight that is no number", {}, "", "weights that are not finite numbers"}, scene.run(words),
+  check_refused({"a weight that is no number", {}, "", "weights that are not finite numbers"},
+                scene.run(score_words(scene.model())),
                 scene.model());
 }
 
