@@ -20,7 +20,7 @@ void StudyView::draw(ViewContext& context) {
   if (context.studies == nullptr || context.studies->all.empty()) {
     empty_state(services_, context, "empty.study", "No study is open",
                 "Open what kvscope sweep or kvscope hybrid has written: each point of it can be looked at, and its run "
-                "opened here.",
+                "opened here. The curve of a training (NAME_loss.csv) is drawn as it grows.",
                 "Open a study", "study.open");
     return;
   }
@@ -140,6 +140,8 @@ std::string StudyView::describe(const StudyTable& study, const DrawnPoint& point
   text += "\n" + say(point.quantity, p.y);
   if (!std::isnan(p.low) && !std::isnan(p.high))
     text += " (" + number_text(p.low, 4) + " to " + number_text(p.high, 4) + ")";
+  if (!std::isnan(p.smooth))
+    text += "\nmean of the last " + std::to_string(lines->smooth) + ": " + number_text(p.smooth, 4);
   if (p.on_front) text += p.is_knee ? "\non the front, its knee" : "\non the front";
   return text;
 }

@@ -4,6 +4,7 @@
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
 #include "app/process/path_kind.h"
+#include "app/process/study_source.h"
 
 namespace kvscope::app {
 namespace {
@@ -24,8 +25,8 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
       return session.files().remember(path);
     case PathKind::unknown:
       throw Error({.file = path,
-                   .found = "a folder with neither a model nor a gate",
-                   .expected = "config.json of a model, or a gate's files"});
+                   .found = "a folder with neither a model nor a gate, nor the curve of a training",
+                   .expected = "config.json of a model, a gate's files, or NAME_loss.csv"});
     case PathKind::missing:
       model_folder(path);  // says what there is
   }
@@ -35,9 +36,10 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
 void open_anything(Session& session, const CommandRegistry& registry, const std::string& path,
                    const std::function<void()>& show_study) {
   session.files().in_background("open " + path, [&session, &registry, path, show_study]() -> Worker::Finish {
-    return [&session, &registry, path, show_study, kind = kind_of_path(path)] {
-      open_as(kind, session, registry, path, show_study);
-    };
+    PathKind kind = kind_of_path(path);
+    // Not there, where a list of folders would look through each of them.
+    if (kind == PathKind::unknown && !training_logs(path).empty()) kind = PathKind::trace;
+    return [&session, &registry, path, show_study, kind] { open_as(kind, session, registry, path, show_study); };
   });
 }
 
@@ -57,7 +59,7 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
                   if (!ask_for_path(ui, arguments,
                                     {.title = "Open model, gate, trace, study or prompt",
                                      .command = "file.open",
-                                     .hint = "a model's folder, a gate, a trace or study (.h5) or a prompt (.txt)"})) {
+                                     .hint = "a model's folder, a gate, a trace or study, a curve (.csv), a prompt"})) {
                     open_anything(session, registry, text_argument(arguments, "path"),
                                   [&ui, &views] { show_study_view(ui, views); });
                   }

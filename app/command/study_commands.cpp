@@ -61,6 +61,8 @@ void set_axes(Session& session, const nlohmann::json& arguments) {
   look.front = flag_argument(arguments, "front", look.front);
   look.log_x = flag_argument(arguments, "log_x", look.log_x);
   look.log_y = flag_argument(arguments, "log_y", look.log_y);
+  look.smooth = integer_argument(arguments, "smooth", look.smooth);
+  if (look.smooth < 1 || look.smooth > views::kMaxSmooth) bad_argument("smooth", "1 to 1000 points");
   if (has_argument(arguments, "interval")) {
     const std::string name = text_argument(arguments, "interval");
     const auto found = std::ranges::find(views::kIntervals, name);
@@ -138,7 +140,7 @@ void add_study_commands(CommandRegistry& registry, Session& session, UiState& ui
       {"study.show", "Show another study", "Study", "", "id: number", any_open,
        [&session](const nlohmann::json& arguments) { session.studies().show(integer_argument(arguments, "id", 0)); }});
   add("study.axes", "Axes of the study", "",
-      "x, y, by, panel: columns; where: condition or list; front, log_x, log_y: bool; interval: none, whiskers or band",
+      "x, y, by, panel: columns; where: condition or list; front, log_x, log_y: bool; smooth: points; interval: none, whiskers or band",
       [&session](const nlohmann::json& arguments) { set_axes(session, arguments); });
   add("study.select", "Select a point of the study", "",
       "point: row from 0, -1 for none; piece: of its text, from 0 (0)",

@@ -64,7 +64,8 @@ json studies_json(const Studies& studies, const views::StudyLook& look) {
                     {"path", study.path},
                     {"kind", study.table ? study.table->kind : ""},
                     {"points", study.table ? study.table->n_points() : 0},
-                    {"why_not", study.why_not}});
+                    {"why_not", study.why_not},
+                    {"stale", study.stale}});
   }
   const views::PointRun& run = studies.open_studies().run;
   json result = {{"open", list},
@@ -80,7 +81,7 @@ json studies_json(const Studies& studies, const views::StudyLook& look) {
     const views::StudyAxes axes = views::study_axes(*study->table, look);
     result["axes"] = {{"x", axes.x},         {"y", axes.y},         {"by", axes.by},
                       {"panel", axes.panel}, {"where", axes.where}, {"front", look.front && axes.no_front.empty()},
-                      {"log_x", look.log_x}, {"log_y", look.log_y}};
+                      {"log_x", look.log_x}, {"log_y", look.log_y}, {"smooth", look.smooth}};
   }
   return result;
 }

@@ -7,11 +7,15 @@
 #include "app/process/study_source.h"
 #include "app/process/usage.h"
 #include "app/session/engine_link.h"
+#include "engine/core/study/training_log.h"
 
 namespace kvscope::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Between two looks at a file that grows; of one that does not, the pause doubles.
+constexpr std::chrono::milliseconds kFollow{500}, kFollowAtMost{8000};
 
 /// One file has one name: the next start may begin elsewhere.
 std::string absolute(const std::string& path) {
@@ -86,7 +90,52 @@ const views::OpenStudy& Studies::shown() const {
 
 void Studies::poll(const EngineLink& engine) {
   follow_list();
+  follow_training();
   look(engine);
+}
+
+void Studies::follow_training() {
+  const auto now = std::chrono::steady_clock::now();
+  const views::OpenStudy* study = studies_.shown(selection_.study);
+  if (study == nullptr || study->table->kind != kTrainingLog || following_ || now < follow_at_) return;
+  following_ = true;
+  const auto again = [this](std::chrono::milliseconds pause) {
+    following_ = false;
+    follow_pause_ = std::clamp(pause, kFollow, kFollowAtMost);
+    follow_at_ = std::chrono::steady_clock::now() + follow_pause_;
+  };
+  background_.post(
+      [this, again, path = study->path, known = versions_[study->path]]() -> Worker::Finish {
+        // Before it is read: what comes meanwhile is another version.
+        const std::string version = study_version(path);
+        if (version == known && !version.empty()) return [this, again] { again(2 * follow_pause_); };
+        auto table = std::make_shared<const StudyTable>(read_studies({path}, program_));
+        return [this, again, path, version, table] {
+          again(kFollow);
+          versions_[path] = version;
+          renew(path, table, "");
+        };
+      },
+      [this, again, path = study->path](const std::string& text) {
+        again(2 * follow_pause_);
+        versions_.erase(path);
+        renew(path, nullptr, text);
+      });
+}
+
+// Null: what was read stays on show, and `stale` says why it is not newer.
+void Studies::renew(const std::string& path, std::shared_ptr<const StudyTable> table, const std::string& stale) {
+  const auto study = std::ranges::find(studies_.all, path, &views::OpenStudy::path);
+  if (study == studies_.all.end() || study->table == nullptr) return;
+  if (table == nullptr && study->stale == stale) return;
+  study->stale = stale;
+  if (table != nullptr) {
+    views::StudyLook& look = selection_.study;
+    if (look.shown == path && look.point >= 0 && look.point < static_cast<int>(study->table->n_points()))
+      look.point = same_step(*study->table, look.point, *table);
+    study->table = std::move(table);
+  }
+  revision_.rise();
 }
 
 void Studies::follow_list() {

@@ -2,6 +2,7 @@
 // The open studies: read beside the window, and what the selected point was measured with. Which are open, and what is
 // looked at, says the selection; this follows it, so that Undo and the next start have them back.
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,7 +33,8 @@ class Studies {
   const views::OpenStudy& shown() const;
   const views::OpenStudies& open_studies() const { return studies_; }
 
-  /// Reads what the selection names, and looks at the selected point again where something has changed.
+  /// Reads what the selection names, the curve of a training on show again where it has grown, and looks at the selected point
+  /// again where something has changed.
   void poll(const EngineLink& engine);
   /// A file that may be the text of a point.
   void add_text(const std::string& path);
@@ -58,6 +60,8 @@ class Studies {
   };
   void follow_list();
   void read(const std::string& path);
+  void follow_training();
+  void renew(const std::string& path, std::shared_ptr<const StudyTable> table, const std::string& stale);
   void take(const std::string& path, StudyTable table);
   void look(const EngineLink& engine);
   const views::OpenStudy& of_id(int id) const;
@@ -72,6 +76,10 @@ class Studies {
   std::map<std::string, int> ids_;                                      // by path
   std::map<std::string, std::shared_ptr<const StudyTable>> just_read_;  // not yet on the list
   std::vector<std::string> texts_;
+  std::map<std::string, std::string> versions_;  // study_version() of trainings that were read again, by path
+  std::chrono::steady_clock::time_point follow_at_{};
+  std::chrono::milliseconds follow_pause_{0};
+  bool following_ = false;
   Key wanted_, asked_;
   bool looking_ = false;
   std::optional<LookedAt> looked_at_;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/study/training_log.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -158,6 +159,8 @@ MeasuredPoint measured_point(const StudyTable& study, int row, int piece) {
     of_sweep(study, row, point);
   } else if (study.kind == views::kHybridStudy) {
     of_hybrid(study, row, piece, point);
+  } else if (study.kind == kTrainingLog) {
+    point.why_not = "A step of a training has no run.";
   } else {
     point.why_not = "A table does not say what its rows were measured on; studies of sweep and hybrid do.";
   }

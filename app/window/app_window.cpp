@@ -363,7 +363,9 @@ void AppWindow::track_gesture() {
 void AppWindow::start_work() {
   working_ = true, frames_due_ = kFramesAfterInput;
   std::error_code error;
-  const bool names_model = std::filesystem::is_directory(options_.open, error);
+  // Other folders are gates, or have the curves of trainings: file.open says which.
+  const bool names_model =
+      !options_.open.empty() && std::filesystem::exists(std::filesystem::path(options_.open) / "config.json", error);
   std::string model = names_model ? options_.open : workspace_.model();
   if (model.empty() || !std::filesystem::is_directory(model, error)) model = first_model().string();
   const bool opens_model = (options_.open.empty() || names_model) && !model.empty();

@@ -99,6 +99,7 @@ std::string title_of(const std::string& name) {
   if (name == "study_where") return "rows of the study";
   if (name == "study_front") return "Pareto front";
   if (name.starts_with("study_log_")) return "axes of the study";
+  if (name == "study_smooth") return "smoothing of the study";
   if (name == "study_interval") return "intervals of the study";
   std::string title = name;
   std::replace(title.begin(), title.end(), '_', ' ');

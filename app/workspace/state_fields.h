@@ -101,6 +101,7 @@ void visit_fields(T& s, Visit&& visit) {
   visit("study_front", s.study.front, AnyValue{});
   visit("study_log_x", s.study.log_x, AnyValue{});
   visit("study_log_y", s.study.log_y, AnyValue{});
+  visit("study_smooth", s.study.smooth, FieldRange{1, views::kMaxSmooth});
   visit("study_interval", s.study.interval, Named{kIntervalNames});
   visit("study_point", s.study.point, FieldRange{-1, 1 << 24});
   visit("study_piece", s.study.piece, FieldRange{0, 1 << 24});

@@ -145,8 +145,7 @@ TEST_CASE("A weight that is no number is bad input, found when the model first s
   test::edit_bytes("model.safetensors",
                    [](std::string b) { return b.replace(b.size() - 4, 4, "\0\0\xC0\x7F", 4); })(scene.model());
   check_refused({"a weight that is no number", {}, "", "weights that are not finite numbers"},
-                scene.run(score_words(scene.model())),
-                scene.model());
+                scene.run(score_words(scene.model())), scene.model());
 }
 
 TEST_CASE("The broken model folders are more than eighty", "[broken]") {

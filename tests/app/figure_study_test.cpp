@@ -60,6 +60,29 @@ TEST_CASE("figure draws tables of other commands one under another, and --set ch
   CHECK_THAT(read_text(folder / "f.json"), Catch::Contains("\"log_y\": true") && Catch::Contains("step<2"));
 }
 
+TEST_CASE("figure draws the curves of a training's folder, smoothed where asked: each point and the mean up to it") {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "out/second");
+  std::ofstream(folder / "out/one_loss.csv")
+      << "step,loss_boundary\n1,4\n2,2\n3,3\n4,9";  // its last line is being written
+  std::ofstream(folder / "out/second/two_loss.csv") << "step,loss_boundary\n1,8\n";
+  const auto figure = [&](const std::string& smooth) {
+    return kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "out").string(), "-o",
+                        (folder / "f.svg").string(), "--overwrite", "--set", "smooth=" + smooth});
+  };
+  REQUIRE(figure("2").exit_code == 0);
+  CHECK(read_text(folder / "f.csv") ==
+        "panel,quantity,series,x,value,low,high,n,on_front,knee,smooth\n"
+        ",loss_boundary,one,1,4,,,1,0,0,4\n,loss_boundary,one,2,2,,,1,0,0,3\n,loss_boundary,one,3,3,,,1,0,0,2.5\n"
+        ",loss_boundary,two,1,8,,,1,0,0,8\n");
+  CHECK_THAT(read_text(folder / "f.tex"), Catch::Contains("the mean of the last 2 up to it"));
+  check_error_line(figure("0"), 2, "smooth: 0; expected 1 to 1000 points");
+  fs::create_directories(folder / "empty");
+  check_error_line(
+      kvscope_run({"figure", "--preset", "kvpop-fig5", (folder / "empty").string(), "-o", (folder / "g.svg").string()}),
+      2, "a folder without the curve of a training");
+}
+
 TEST_CASE("figure refuses what is no study, or has not its columns, in a line and writes nothing") {
   const TemporaryFolder folder;
   const std::string study = (folder / "s.h5").string();

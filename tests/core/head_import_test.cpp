@@ -203,6 +203,99 @@ TEST_CASE("heads: damaged and foreign head files are one line that names file an
   CHECK_THAT(line, Contains(bad.says));
 }
 
+TEST_CASE("heads: what a head file says of a model that is not named must be enough, and each place in it be one",
+          "[core][heads]") {
+  struct Bad {
+    const char *format, *text, *says;
+  };
+  const auto bad = GENERATE(values<Bad>({
+      {"json", R"("tied": 7)", "tied: \"7\"; expected [layer, head]"},
+      {"json", R"("tied": [[0]])", "tied: \"[0]\""},
+      {"json", R"("tied": [[0, 1, 2]])", "tied: \"[0,1,2]\""},
+      {"json", R"("tied": [["0", 1]])", "tied:"},
+      {"json", R"("tied": [[0, -1]])", "tied: \"[0,-1]\""},
+      {"json", R"("tied": [[2, 0]])", "tied: \"[2,0]\""},
+      {"json", R"("spread": [[0, 0, 0], [0, 0]])", "spread: a row of 2; expected 3, as in the first"},
+      {"json", R"("value": [[0, 0], [0, 0]])", "value: a row of 2; expected 3"},
+      {"json", R"("value": [[0, 0, true], [0, 0, 0]])", "value: \"true\"; expected numbers"},
+      {"json", R"("coverage": 1.5)", "coverage"},
+      {"json", R"("tied_chosen": 7)", "tied_chosen"},
+      {"json", R"("runs": -1)", "runs"},
+      {"json", R"("group_size": 5000)", "group_size"},
+      {"hf", R"("layer_types": 4)", "layer_types: missing, or no list"},
+      {"hf", R"("layer_types": [])", "layer_types: an empty list"},
+      {"hf", R"("layer_types": ["full_attention", 4])", "layer_types[1]: \"4\"; expected full_attention"},
+      {"hf", R"("layer_types": ["full_attention"], "sliding_window": 4)", "num_key_value_heads: missing"},
+      {"hf", R"("layer_types": ["full_attention"], "sliding_window": 0, "num_key_value_heads": 2)", "sliding_window"},
+      {"block", R"("block_configs": [])", "block_configs: an empty list"},
+      {"block", R"("block_configs": [4])", "block_configs[0]: no \"attention\""},
+      {"block", R"("block_configs": [{"attention": {"replace_with_linear": true}}])",
+       "block_configs[0].attention.replace_with_linear: true"},
+      {"block", R"("block_configs": [{"attention": {"n_heads_in_group": 2}}, {"attention": {"n_heads_in_group": 3}}])",
+       "block_configs[1].attention.n_heads_in_group: 3; expected 2"},
+      {"block",
+       R"("block_configs": [{"attention": {"n_heads_in_group": 2, "window_length": 4, "num_sink_tokens": 1}},
+                            {"attention": {"n_heads_in_group": 2, "window_length": 4}}])",
+       "block_configs[1].attention.window_length: 4 with 0 sinks; expected 4 with 1"},
+      {"block", R"("block_configs": [{"attention": {"n_heads_in_group": 2}}])", "num_attention_heads: missing"},
+      {"block", R"("num_attention_heads": 5, "block_configs": [{"attention": {"n_heads_in_group": 2}}])",
+       "a divisor of 5"},
+  }));
+  CAPTURE(bad.format, bad.text);
+  const std::string start = std::string(bad.format) == "json"
+                                ? R"("format": "kvscope-heads", "version": 1, "full": [[1, 0, 0], [0, 0, 0]],
+                                     "selected": 1, "sinks": 0, "window": 8, )"
+                                : "";
+  const TempFolder folder;
+  const auto path = folder.write("f", "{" + start + bad.text + "}");
+  const std::string line = error_of([&] { read(bad.format, path, {}); });
+  CHECK_THAT(line, Contains(path.string()));
+  CHECK_THAT(line, Contains(bad.says));
+}
+
+TEST_CASE("heads: tables with more layers or heads than any model has are refused before they are read",
+          "[core][heads]") {
+  const auto text = [](const std::string& full) {
+    return R"({"format": "kvscope-heads", "version": 1, "full": )" + full + "}";
+  };
+  std::string rows = "[[0]", row = "[[0";
+  for (int i = 0; i < 4096; ++i) rows += ",[0]", row += ",0";
+  const TempFolder folder;
+  const auto tall = folder.write("tall", text(rows + "]")), wide = folder.write("wide", text(row + "]]"));
+  CHECK_THAT(error_of([&] { read("json", tall, {}); }), Contains("full: no table; expected a row a layer"));
+  CHECK_THAT(error_of([&] { read("json", wide, {}); }), Contains("full: a row that is no list"));
+}
+
+TEST_CASE("heads: a choice that no format can say is refused before anything is written", "[core][heads]") {
+  const TempFolder folder;
+  const HeadSelection heads{.n_layers = 2, .n_kv_heads = 2, .full = {1, 1, 0, 0}};
+  const auto refusal = [&](const char* format, const HeadChoice& choice, ExitCode code) {
+    const HeadTarget target = parse_head_target(format + (":" + (folder.path() / "out").string()), "--export", true);
+    std::string line = error_of([&] { export_heads(std::span(&target, 1), choice, false); }, code);
+    CHECK_FALSE(std::filesystem::exists(folder.path() / "out"));
+    return line;
+  };
+  const auto choice = [&](int sinks, int window, int group) {
+    return HeadChoice{.selection = heads, .sizes = {sinks, window}, .group_size = group};
+  };
+  CHECK_THAT(refusal("hf", choice(0, 0, 2), ExitCode::usage), Contains("hf: window: 0; expected 1 or more tokens"));
+  CHECK_THAT(refusal("block", choice(4, 0, 2), ExitCode::usage), Contains("block: window: 0"));
+  CHECK_THAT(refusal("block", choice(4, 8, 0), ExitCode::usage),
+             Contains("n_heads_in_group: a model whose query heads"));
+  for (const char* format : {"json", "duo"}) {
+    CHECK_THAT(refusal(format, choice(-1, 8, 2), ExitCode::usage), Contains("a negative sink or recent size"));
+    CHECK_THAT(refusal(format, choice(4, -1, 2), ExitCode::usage), Contains("a negative sink or recent size"));
+    HeadChoice shapeless = choice(4, 8, 2);
+    shapeless.selection.full.pop_back();
+    CHECK_THAT(refusal(format, shapeless, ExitCode::internal), Contains("a head selection without shape"));
+    shapeless.selection = {};
+    CHECK_THAT(refusal(format, shapeless, ExitCode::internal), Contains("a head selection without shape"));
+  }
+  HeadChoice odd = choice(4, 8, 2);
+  odd.origin.facts = "[1]";
+  CHECK_THAT(refusal("json", odd, ExitCode::internal), Contains("facts: no JSON object"));
+}
+
 TEST_CASE("heads: a file cut at any byte is an error or the whole choice, and never another", "[core][heads]") {
   const TempFolder folder;
   HeadSelection heads{.n_layers = 2, .n_kv_heads = 3, .full = {1, 1, 1, 0, 0, 0}};

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/study/training_log.h"
 #include "engine/core/support/error.h"
 
 using namespace kvscope;
@@ -88,4 +89,29 @@ TEST_CASE("a table that is none is refused in a line that says where") {
   const std::vector<std::pair<std::string, StudyTable>> clash = {{"a", read_text_table("x\n1\n", "a")},
                                                                  {"b", read_text_table("x\ny\n", "b")}};
   CHECK_THROWS_WITH(join_tables(clash), Catch::Contains("a column of texts"));
+}
+
+TEST_CASE("the curve of a training is told by its columns, which say what they are; one column less is any table") {
+  const std::string ending = ",loss_all,gate_open,open_0_1,tokens_per_s,seconds\n1,512,0.5,3,0.9,0.8,2000,0.25\n";
+  const StudyTable curve = read_text_table("step,tokens,learning_rate" + ending, "a_loss.csv");
+  CHECK(curve.kind == kTrainingLog);
+  CHECK(curve.column("seconds")->units == "s");
+  CHECK(curve.column("tokens_per_s")->units == "tokens/s");
+  CHECK_THAT(curve.column("gate_open")->meaning, Catch::Contains("share of tokens"));
+  CHECK_THAT(curve.column("open_0_1")->meaning, Catch::Contains("this head"));
+  CHECK(curve.column("loss_all")->meaning.empty());  // what it is depends on the method
+  CHECK(read_text_table("step,tokens,rate" + ending, "a_loss.csv").kind == "table");
+}
+
+TEST_CASE("a step of a training is found again in the grown table, by source and number") {
+  const auto table = [](const std::string& steps_of_a) {
+    const std::pair<std::string, StudyTable> both[] = {{"a", read_text_table("step\n" + steps_of_a, "a")},
+                                                       {"b", read_text_table("step\n1\n2\n", "b")}};
+    return join_tables(both);
+  };
+  const StudyTable before = table("1\n"), now = table("1\n2\n5\n");
+  CHECK(same_step(before, 0, now) == 0);
+  CHECK(same_step(before, 2, now) == 4);
+  CHECK(same_step(now, 2, before) == -1);  // a training begun anew
+  CHECK(same_step(read_text_table("x\n1\n", "t"), 0, now) == -1);
 }

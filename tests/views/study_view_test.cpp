@@ -6,6 +6,7 @@
 #include <map>
 
 #include "engine/core/study/text_table.h"
+#include "engine/core/study/training_log.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "tests/views/figure_column.h"
@@ -273,4 +274,29 @@ TEST_CASE("study: a table of a hundred thousand rows is drawn beside the frames"
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!stage.has("study.plot") && std::chrono::steady_clock::now() < deadline) stage.draw(1);
   CHECK(stage.has("study.plot"));
+}
+
+TEST_CASE("study: the curve of a training is lines over steps without marks, with the newest rows beside, and no run") {
+  const std::string heading = "step,tokens,learning_rate,loss_all,tokens_per_s,seconds\n";
+  const std::pair<std::string, StudyTable> both[] = {
+      {"a", read_text_table(heading + "1,8,0.1,3,100,1\n2,16,0.1,2.5,110,2\n", "a")},
+      {"b", read_text_table(heading + "1,8,0.1,4,200,1\n", "b")}};
+  Stage stage(join_tables(both));
+  stage.draw();
+  CHECK(stage.text("study.list") == "s.h5: training, 3 points");
+  const FigureOptions options = study_figure(stage.table(), stage.look());
+  const auto& lines = std::get<StudyLinesOptions>(options);
+  CHECK(lines.pick.x == "step");
+  CHECK(lines.pick.y == std::vector<std::string>{"loss_all"});
+  CHECK(lines.pick.series == "source");
+  CHECK_FALSE(lines.marks);
+  CHECK(stage.text("study.newest.1") == "a: step 2, loss_all 2.5, 110 tokens/s, 2 s");
+  CHECK(stage.text("study.newest.2") == "b: step 1, loss_all 4, 200 tokens/s, 1 s");
+  stage.click("study.point.1.0");
+  CHECK(stage.text("study.value.loss_all") == "2.5");
+  CHECK_FALSE(stage.has("study.open_point"));
+  CHECK_FALSE(stage.has("study.stale"));
+  stage.studies.all[0].stale = "it is gone";
+  stage.draw();
+  CHECK(stage.text("study.stale") == "As it was last read: it is gone");
 }

@@ -34,6 +34,9 @@ void outline(FigureBuilder& b, std::vector<Point> points, Colour colour, double 
 constexpr double kPanelGap = 10, kLeastPanel = 110;
 
 double label_room(const FigureStyle& s) { return s.label_size + 4; }
+int n_y_ticks(const FigureStyle& s, double height) {
+  return std::max(2, static_cast<int>(height / (s.tick_size * 2.5)));
+}
 double tick_room(const FigureStyle& s) {
   return text_width("−0.00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
 }
@@ -96,12 +99,11 @@ std::vector<PlotTick> plot_ticks(const PlotAxis& axis, int target) {
 }
 
 void draw_plot_axes(FigureBuilder& b, const PlotBox& plot, const std::string& x_label, const std::string& y_label,
-                    bool x_numbers) {
+                    bool x_numbers, double ticks) {
   const FigureStyle& s = b.style();
   const Box& box = plot.box;
   std::vector<Tick> x, y;
-  const auto n_y = std::max(2, static_cast<int>(box.h / (s.tick_size * 2.5)));
-  for (const PlotTick& tick : plot_ticks(plot.y, n_y)) {
+  for (const PlotTick& tick : plot_ticks(plot.y, n_y_ticks(s, box.h))) {
     const double at = plot.at(plot.x.lo, tick.value).y;
     const bool zero = tick.value == 0 && plot.y.lo < 0;
     b.line({box.x, at}, {box.right(), at}, mix(s.paper, s.rule, zero ? 0.8 : 0.25), s.rule_width * 0.8);
@@ -116,7 +118,8 @@ void draw_plot_axes(FigureBuilder& b, const PlotBox& plot, const std::string& x_
   const double below = box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6;
   if (!x_label.empty()) b.label(x_label, {box.centre().x, below});
   if (!y_label.empty())
-    b.label(y_label, {box.x - tick_room(s) - s.label_size / 2 - 1, box.centre().y}, Anchor::middle, 90);
+    b.label(y_label, {box.x - std::max(ticks, tick_room(s)) - s.label_size / 2 - 1, box.centre().y}, Anchor::middle,
+            90);
 }
 
 SeriesLook series_look(std::size_t i, bool dark) {
@@ -219,10 +222,13 @@ double plot_bottom(const FigureStyle& s) {
   return FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
 }
 
-PanelGrid panel_grid(const FigureStyle& s, int n, int columns, double top, bool y_labels, bool titles, double bottom) {
-  PanelGrid grid;
-  const double side = tick_room(s) + (y_labels ? label_room(s) : 0);
-  const double first = tick_room(s) + label_room(s), right = s.tick_size;
+namespace {
+
+PanelGrid grid_of(const FigureStyle& s, int n, int columns, double top, bool y_labels, bool titles, double bottom,
+                  double ticks) {
+  PanelGrid grid{.ticks = ticks};
+  const double side = ticks + (y_labels ? label_room(s) : 0);
+  const double first = ticks + label_room(s), right = s.tick_size;
   const auto fitting =
       static_cast<int>((s.width - first - right + side + kPanelGap) / (kLeastPanel + side + kPanelGap));
   grid.columns = std::clamp(columns > 0 ? columns : fitting, 1, n);
@@ -241,6 +247,19 @@ PanelGrid panel_grid(const FigureStyle& s, int n, int columns, double top, bool 
   }
   grid.height = top + grid.rows * (h + title + bottom);
   return grid;
+}
+
+}  // namespace
+
+PanelGrid panel_grid(const FigureStyle& s, int n, int columns, double top, bool y_labels, bool titles, double bottom,
+                     std::span<const PlotAxis> y) {
+  PanelGrid grid = grid_of(s, n, columns, top, y_labels, titles, bottom, tick_room(s));
+  double ticks = grid.ticks;
+  for (const PlotAxis& axis : y) {
+    for (const PlotTick& tick : plot_ticks(axis, n_y_ticks(s, grid.boxes[0].h)))
+      ticks = std::max(ticks, text_width(tick.label, FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength);
+  }
+  return ticks > grid.ticks ? grid_of(s, n, columns, top, y_labels, titles, bottom, ticks) : grid;
 }
 
 }  // namespace kvscope::views

@@ -2,6 +2,7 @@
 // What figures of studies share: axes, linear and logarithmic, marks that differ in shape as well as in colour, a legend of
 // them, and a grid of panels of one size.
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,7 @@ struct PlotBox {
 };
 /// Grid lines, ticks and labels; an empty label is not written.
 void draw_plot_axes(FigureBuilder& b, const PlotBox& plot, const std::string& x_label, const std::string& y_label,
-                    bool x_numbers = true);
+                    bool x_numbers = true, double ticks = 0);
 
 /// How a series looks: Okabe and Ito's colours, and so that a grey print tells them apart, its own mark and dash.
 enum class PlotMark : std::uint8_t { circle, square, triangle, diamond, ring, frame };
@@ -70,10 +71,12 @@ struct PanelGrid {
   int columns = 1, rows = 1;
   double height = 0;  // of the figure
   std::vector<Box> boxes;
+  double ticks = 0;  // room for the numbers at the left of each, as draw_plot_axes() wants to know it
 };
-/// `top`: what the legend needs; `y_labels`: each panel has a label of its own at the left; `titles`: over each panel.
+/// `top`: what the legend needs; `y_labels`: each panel has a label of its own at the left; `titles`: over each panel; `y`: axes
+/// whose numbers may be wider than usual (3.1505).
 PanelGrid panel_grid(const FigureStyle& style, int n, int columns, double top, bool y_labels, bool titles,
-                     double bottom);
+                     double bottom, std::span<const PlotAxis> y = {});
 /// Room below a panel for ticks and the label of x.
 double plot_bottom(const FigureStyle& style);
 

@@ -196,6 +196,9 @@ void check_ranges(const FigureRecipe& r, const std::string& file) {
   };
   check_study_options(std::get_if<StudyLinesOptions>(&r.options));
   check_study_options(std::get_if<StudyBarsOptions>(&r.options));
+  if (const auto* lines = std::get_if<StudyLinesOptions>(&r.options);
+      lines && (lines->smooth < 1 || lines->smooth > kMaxSmooth))
+    refuse(file, "smooth", std::to_string(lines->smooth), "1 to " + std::to_string(kMaxSmooth) + " points");
   if (const auto* curves = std::get_if<CurvesOptions>(&r.options);
       curves && (curves->points < 2 || curves->points > kMaxCurvePoints))
     refuse(file, "points", std::to_string(curves->points), "2 to " + std::to_string(kMaxCurvePoints));

@@ -153,6 +153,7 @@ void visit_fields(StudyLinesOptions& o, V& v) {
   v("zero", o.zero);
   v("line", o.line);
   v("marks", o.marks);
+  v("smooth", o.smooth);
   v.choice("interval", o.interval, kIntervals);
   v("columns", o.columns);
   v("x_label", o.x_label);

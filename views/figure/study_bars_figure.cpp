@@ -206,7 +206,7 @@ DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& opti
   const double top = draw_plot_legend(measure, {margin, 0}, width, entries, true) + 3;
   const bool own_labels = o.pick.y.size() > 1, titles = !o.pick.panel.empty();
   const auto grid_of = [&](double bottom) {
-    return panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, bottom);
+    return panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, bottom, axes.y);
   };
   measure_names(axes, grid_of(plot_bottom(s)).boxes[0].w / static_cast<double>(axes.categories.size()), s);
   const PanelGrid grid = grid_of(axes.bottom);
@@ -219,7 +219,7 @@ DrawnStudy draw_study_bars(const StudyTable& study, const StudyBarsOptions& opti
     const StudyPanel& panel = panels[i];
     const PlotBox plot{grid.boxes[i], {0, 1}, axes.y[panel.y]};
     const bool first = static_cast<int>(i) % grid.columns == 0;
-    draw_plot_axes(b, plot, "", own_labels || first ? axes.y_labels[panel.y] : "", false);
+    draw_plot_axes(b, plot, "", own_labels || first ? axes.y_labels[panel.y] : "", false, grid.ticks);
     draw_names(b, plot.box, axes);
     b.label(x_label, {plot.box.centre().x, plot.box.bottom() + axes.bottom - s.label_size * 0.7});
     if (titles)

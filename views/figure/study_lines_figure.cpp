@@ -13,6 +13,21 @@ namespace {
 using Kind = PlotLegendEntry::Kind;
 
 constexpr double kMark = 3.6;
+constexpr std::uint8_t kPale = 80;
+
+/// As a person who looks at a growing curve needs it: what comes later changes nothing before it.
+void add_means(std::vector<StudyPanel>& panels, int over) {
+  for (StudyPanel& panel : panels) {
+    for (StudySeries& series : panel.series) {
+      for (std::size_t i = 0; i < series.points.size(); ++i) {
+        const std::size_t first = i + 1 - std::min<std::size_t>(i + 1, static_cast<std::size_t>(over));
+        double sum = 0;
+        for (std::size_t j = first; j <= i; ++j) sum += series.points[j].y;
+        series.points[i].smooth = sum / static_cast<double>(i + 1 - first);
+      }
+    }
+  }
+}
 
 std::vector<double> all_of(const std::vector<StudyPanel>& panels, std::size_t y, bool is_x, bool intervals) {
   std::vector<double> values;
@@ -107,9 +122,14 @@ void draw_panel(FigureBuilder& b, const PlotBox& plot, const StudyPanel& panel, 
     const StudySeries& series = panel.series[i];
     const SeriesLook look = series_look(i, s.dark);
     draw_interval(b, plot, series, look, o.interval);
-    Polyline line{{}, look.colour, 1.1, look.dash};
+    Polyline line{{}, look.colour, 1.1, look.dash}, smooth = line;
     for (const StudyPoint& p : series.points) line.points.push_back(plot.at(p.x, p.y));
+    if (o.smooth > 1) {
+      line.colour = with_alpha(look.colour, kPale), line.width = 0.8, line.dash = 0;
+      for (const StudyPoint& p : series.points) smooth.points.push_back(plot.at(p.x, p.smooth));
+    }
     if (o.line && line.points.size() > 1) b.add(line);
+    if (smooth.points.size() > 1) b.add(smooth);
     const bool alone = line.points.size() == 1;
     for (const Point& at : line.points) {
       if (o.marks || alone || !o.line) draw_mark(b, look.mark, at, kMark, look.colour);
@@ -153,13 +173,14 @@ std::vector<PlotLegendEntry> legend_of(const std::vector<StudyPanel>& panels, co
   return entries;
 }
 
-FigureData tidy(const std::vector<StudyPanel>& panels, const StudyPick& pick) {
+FigureData tidy(const std::vector<StudyPanel>& panels, const StudyLinesOptions& o) {
+  const StudyPick& pick = o.pick;
   std::vector<std::string> panel, quantity, series;
-  std::vector<double> x, value, low, high;
+  std::vector<double> x, value, low, high, smooth;
   std::vector<std::int64_t> n, front, knee;
   const auto row = [&](const StudyPanel& of, const std::string& name, const StudyPoint& p) {
     panel.push_back(of.title), quantity.push_back(pick.y[of.y]), series.push_back(name);
-    x.push_back(p.x), value.push_back(p.y), low.push_back(p.low), high.push_back(p.high);
+    x.push_back(p.x), value.push_back(p.y), low.push_back(p.low), high.push_back(p.high), smooth.push_back(p.smooth);
     n.push_back(p.n), front.push_back(p.on_front), knee.push_back(p.is_knee);
   };
   for (const StudyPanel& of : panels) {
@@ -168,16 +189,18 @@ FigureData tidy(const std::vector<StudyPanel>& panels, const StudyPick& pick) {
     }
     if (!std::isnan(of.dense)) row(of, "dense", {.x = std::nan(""), .y = of.dense});
   }
-  return {{{"panel", panel},
-           {"quantity", quantity},
-           {"series", series},
-           {"x", x},
-           {"value", value},
-           {"low", low},
-           {"high", high},
-           {"n", n},
-           {"on_front", front},
-           {"knee", knee}}};
+  FigureData data{{{"panel", panel},
+                   {"quantity", quantity},
+                   {"series", series},
+                   {"x", x},
+                   {"value", value},
+                   {"low", low},
+                   {"high", high},
+                   {"n", n},
+                   {"on_front", front},
+                   {"knee", knee}}};
+  if (o.smooth > 1) data.columns.push_back({"smooth", smooth});
+  return data;
 }
 
 /// " (no other row ...)" of a column that is 1 there: its meaning without the "1: ".
@@ -200,6 +223,8 @@ std::string describe(const StudyTable& study, const Axes& axes, const Shown& sho
     if (!o.pick.combine.empty()) text += "; of points that are a mean, from the lowest to the highest";
     text += ".";
   }
+  if (o.smooth > 1)
+    text += " Pale: each point; over it the mean of the last " + std::to_string(o.smooth) + " up to it.";
   if (shown.dense) text += " Dashed: the dense cache.";
   if (shown.front) text += " Grey steps: Pareto front" + meaning_of(study, o.pick.front) + ".";
   if (shown.knee) text += " Star: knee" + meaning_of(study, o.pick.knee) + ".";
@@ -238,7 +263,8 @@ BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions&
 DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& s) {
   StudyLinesOptions o = options;
   o.pick = resolved(study, o.pick);
-  const std::vector<StudyPanel> panels = study_panels(study, o.pick, false);
+  std::vector<StudyPanel> panels = study_panels(study, o.pick, false);
+  if (o.smooth > 1) add_means(panels, o.smooth);
   const Axes axes = axes_of(study, panels, o);
   const Shown shown = what_is_shown(panels, o);
   const auto entries = legend_of(panels, shown);
@@ -247,7 +273,7 @@ DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& op
   const double top = draw_plot_legend(measure, {margin, 0}, width, entries, true) + 3;
   const bool own_labels = o.pick.y.size() > 1, titles = !o.pick.panel.empty();
   const PanelGrid grid =
-      panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, plot_bottom(s));
+      panel_grid(s, static_cast<int>(panels.size()), o.columns, top, own_labels, titles, plot_bottom(s), axes.y);
 
   FigureBuilder b(s.width, grid.height, s);
   std::vector<DrawnPoint> points;
@@ -256,7 +282,7 @@ DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& op
     const StudyPanel& panel = panels[i];
     const PlotBox plot{grid.boxes[i], axes.x, axes.y[panel.y]};
     const bool first = static_cast<int>(i) % grid.columns == 0;
-    draw_plot_axes(b, plot, axes.x_label, own_labels || first ? axes.y_labels[panel.y] : "");
+    draw_plot_axes(b, plot, axes.x_label, own_labels || first ? axes.y_labels[panel.y] : "", true, grid.ticks);
     if (titles)
       b.text(panel.title, {plot.box.x, plot.box.y - 4}, s.label_size, s.ink, Anchor::start, Baseline::alphabetic, 0,
              FontRole::bold);
@@ -271,7 +297,7 @@ DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& op
     b.figure().panels.push_back({"panel." + std::to_string(i), plot.box, 0, 0});
   }
   b.figure().title = axes.y_labels[0] + " against " + axes.x_label;
-  return {{std::move(b.figure()), tidy(panels, o.pick), describe(study, axes, shown, o)}, std::move(points)};
+  return {{std::move(b.figure()), tidy(panels, o), describe(study, axes, shown, o)}, std::move(points)};
 }
 
 }  // namespace kvscope::views

@@ -11,20 +11,23 @@ namespace kvscope::views {
 
 enum class IntervalMark : std::uint8_t { none, whiskers, band };
 
+inline constexpr int kMaxSmooth = 1000;
+
 struct StudyLinesOptions {
   StudyPick pick{.x = "density", .y = {"nll_difference"}};
   bool log_x = false, log_y = false;
   bool zero = false;  // a linear y axis has 0 on it
   bool line = true;   // points of a series are joined
   bool marks = true;  // and marked
+  int smooth = 1;     // a line of the mean of so many points up to each, over a pale one of the points; 1: none
   IntervalMark interval = IntervalMark::whiskers;
   int columns = 0;               // of panels; 0: as many as there is room for
   std::string x_label, y_label;  // in place of the column's own; y_label with one quantity
   bool operator==(const StudyLinesOptions&) const = default;
 };
 
-/// Panels: "panel.0" ... (continuous), row by row. Data: panel, quantity, series, x, value, low, high, n, on_front, knee; a row
-/// of series "dense" for each reference. Throws Error as study_panels() does.
+/// Panels: "panel.0" ... (continuous), row by row. Data: panel, quantity, series, x, value, low, high, n, on_front, knee, and smooth where
+/// that is asked for; a row of series "dense" for each reference. Throws Error as study_panels() does.
 BuiltFigure study_lines_figure(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style);
 DrawnStudy draw_study_lines(const StudyTable& study, const StudyLinesOptions& options, const FigureStyle& style);
 

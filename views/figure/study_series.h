@@ -32,6 +32,7 @@ struct StudyPoint {
   int row = -1;      // of the table; of a mean its first
   std::string name;  // of bars: the category, x is its number
   bool on_front = false, is_knee = false;
+  double smooth = std::numeric_limits<double>::quiet_NaN();  // mean of y over the last points, where it is asked for
 };
 struct StudySeries {
   std::string name;

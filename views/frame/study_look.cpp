@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/study/training_log.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -140,9 +141,10 @@ void show_study(StudyLook& look, const std::string& path) {
 StudyAxes study_axes(const StudyTable& study, const StudyLook& look) {
   StudyAxes axes;
   const auto chosen = [&](const std::string& name) { return study.column(name) != nullptr ? name : std::string(); };
-  axes.y = is_number(study, look.y)
-               ? look.y
-               : first_of(study, {"nll_difference", "accuracy", "nll", "loss_boundary", "loss"}, is_measured);
+  axes.y =
+      is_number(study, look.y)
+          ? look.y
+          : first_of(study, {"nll_difference", "accuracy", "nll", "loss_boundary", "loss", "loss_all"}, is_measured);
   axes.x = chosen(look.x);
   if (axes.x.empty() && study.kind == kSweepStudy && is_measured(study, cost_of(study))) axes.x = cost_of(study);
   if (axes.x.empty()) {
@@ -178,8 +180,9 @@ FigureOptions study_figure(const StudyTable& study, const StudyLook& look) {
   }
   StudyLinesOptions lines;
   lines.pick = pick_of(axes, look);
-  lines.log_x = look.log_x, lines.log_y = look.log_y;
+  lines.log_x = look.log_x, lines.log_y = look.log_y, lines.smooth = look.smooth;
   lines.interval = look.interval;
+  lines.marks = study.kind != kTrainingLog;  // hundreds of steps, one beside the other
   return lines;
 }
 

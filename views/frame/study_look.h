@@ -22,6 +22,7 @@ struct StudyLook {
   std::string x, y, by, panel;     // columns; empty: what suits the study, kNoColumn (of by and panel): none
   std::vector<std::string> where;  // conditions of StudyPick; empty: what suits the study, kAllRows: none
   bool front = true, log_x = false, log_y = false;
+  int smooth = 1;  // of StudyLinesOptions
   IntervalMark interval = IntervalMark::whiskers;
   int point = -1;  // row of the table; -1: none
   int piece = 0;   // of the point's text: which run is opened
@@ -63,6 +64,7 @@ struct OpenStudy {
   std::string path, name;                   // its file's
   std::shared_ptr<const StudyTable> table;  // null: being read, or why_not
   std::string why_not;                      // why it cannot be read
+  std::string stale = {};                   // why it is not newer, of a training's curve; empty: as its files are
 };
 /// What the selected point was measured with, and whether its run can be opened here.
 struct PointRun {

@@ -1,13 +1,14 @@
 #include "views/widgets/study_choosers.h"
 
 #include <algorithm>
+#include <array>
 
 #include "views/widgets/chrome.h"
 
 namespace kvscope::views {
 namespace {
 
-constexpr float kColumnWidth = 170, kListWidth = 250;
+constexpr float kColumnWidth = 170, kListWidth = 250, kSmoothWidth = 100;
 constexpr float kRoomWidth = 640, kRoomHeight = 480;  // with less the picture has all of it, and a button the choosers
 
 std::string one_line(const OpenStudy& study) {
@@ -75,6 +76,11 @@ void StudyChoosers::draw_list(ViewContext& context) {
   if (chosen > 0 && line_button(services_, "study.close", "Close", "Off the list; its file stays as it is", false) &&
       context.command)
     context.command("study.close");
+  if (chosen > 0 && !all[static_cast<std::size_t>(chosen) - 1].stale.empty()) {
+    const std::string text = "As it was last read: " + all[static_cast<std::size_t>(chosen) - 1].stale;
+    wrapped_text_in(services_.theme->palette.warn, text);
+    services_.items->add_text("study.stale", last_item(), text);
+  }
   const bool unreadable = chosen > 0 && !all[static_cast<std::size_t>(chosen) - 1].why_not.empty();
   if (!unreadable) return;
   wrapped_text_in(services_.theme->palette.warn, all[static_cast<std::size_t>(chosen) - 1].why_not);
@@ -115,6 +121,20 @@ void StudyChoosers::choose_rows(const StudyAxes& axes, StudyLook& look) {
   look.where = {names[static_cast<std::size_t>(index)]};
 }
 
+void StudyChoosers::choose_smooth(StudyLook& look) {
+  constexpr std::array kMeans = {1, 5, 10, 25, 50, 100};
+  label("smooth");
+  std::vector<std::string> names;
+  for (const int n : kMeans) names.push_back(n == 1 ? "no" : std::to_string(n) + " points");
+  auto at = static_cast<std::size_t>(std::ranges::find(kMeans, look.smooth) - kMeans.begin());
+  if (at == kMeans.size()) names.push_back(std::to_string(look.smooth) + " points");  // of a script
+  int index = static_cast<int>(at);
+  if (drop_down(services_, "study.smooth", views_of(names), {}, index, kSmoothWidth) &&
+      index < static_cast<int>(kMeans.size()))
+    look.smooth = kMeans[static_cast<std::size_t>(index)];
+  hint_of(services_, "A line of the mean of so many points up to each, over the points themselves");
+}
+
 void StudyChoosers::draw_axes(ViewContext& context, const OpenStudy& open) {
   StudyLook& look = context.selection->study;
   const StudyTable& study = *open.table;
@@ -125,6 +145,7 @@ void StudyChoosers::draw_axes(ViewContext& context, const OpenStudy& open) {
   choose_column("study.panel", "a panel for each", study, choices_.by, true, axes.panel, look.panel);
   choose_rows(axes, look);
   const StudyColumn* x = study.column(axes.x);
+  if (x == nullptr || !x->is_text) choose_smooth(look);
   draw_switches(look, axes, x != nullptr && x->is_text);
 }
 

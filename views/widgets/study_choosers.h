@@ -18,6 +18,7 @@ class StudyChoosers {
  private:
   void draw_list(ViewContext& context);
   void draw_axes(ViewContext& context, const OpenStudy& study);
+  void choose_smooth(StudyLook& look);
   void draw_switches(StudyLook& look, const StudyAxes& axes, bool bars);
   /// One of `columns` by its title, "none" first if it may be; the definition is the tooltip.
   void choose_column(const char* item, const char* label, const StudyTable& study,

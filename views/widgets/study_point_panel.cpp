@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/study/training_log.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
@@ -21,13 +22,34 @@ void StudyPointPanel::draw(ViewContext& context) {
   };
   step("study.previous", "Previous point", "The point before it along its line (Alt+Left)", "study.previous", true);
   step("study.next", "Next point", "The next one along its line (Alt+Right)", "study.next", false);
-  if (look.point < 0 || look.point >= static_cast<int>(study.n_points()))
-    return say("study.no_point", p.muted, "Click a point: here stands what was measured at it.");
+  const bool training = study.kind == kTrainingLog,
+             selected = look.point >= 0 && look.point < static_cast<int>(study.n_points());
+  if (!selected && training) return draw_newest(study, look);
+  if (!selected) return say("study.no_point", p.muted, "Click a point: here stands what was measured at it.");
   draw_text(services_.theme->fonts.bold, p.text,
             "Point " + std::to_string(look.point + 1) + " of " + std::to_string(study.n_points()));
   say("study.name", p.text, point_name(study, look.point));
-  draw_run(context);
+  if (!training) draw_run(context);
   draw_values(study, look.point);
+}
+
+void StudyPointPanel::draw_newest(const StudyTable& study, const StudyLook& look) {
+  const Palette& p = services_.theme->palette;
+  say("study.no_point", p.muted, "Click a step: here stands what was logged at it. The newest of each curve:");
+  const StudyColumn* source = study.column("source");
+  const auto name = [&](int row) { return source == nullptr ? "" : source->texts[static_cast<std::size_t>(row)]; };
+  const std::string y = study_axes(study, look).y;
+  for (int row = 0, n = static_cast<int>(study.n_points()); row < n; ++row) {
+    if (row + 1 < n && name(row + 1) == name(row)) continue;
+    std::string text = name(row) + (source == nullptr ? "" : ": ");
+    text += "step " + value_with_unit(*study.column("step"), row);
+    for (const std::string& known : {y, std::string("tokens_per_s"), std::string("seconds")}) {
+      const StudyColumn& column = *study.column(known);
+      const std::string value = number_text(column.numbers[static_cast<std::size_t>(row)], 4);
+      text += ", " + (column.units.empty() ? known + " " + value : value + " " + column.units);
+    }
+    say(("study.newest." + std::to_string(row)).c_str(), p.text, text);
+  }
 }
 
 void StudyPointPanel::draw_piece(StudyLook& look, const StudyTable& study, int n_pieces) {

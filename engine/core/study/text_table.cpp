@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/core/study/training_log.h"
 #include "engine/core/support/json_file.h"
 #include "engine/core/support/refuse.h"
 #include "engine/core/support/text.h"
@@ -216,6 +217,7 @@ StudyTable read_text_table(std::string_view text, const std::string& file) {
   StudyTable table = text[first] == '{' ? read_json_lines(text, file) : read_csv(text, file);
   if (table.n_points() == 0) refuse(file, "", "a table without points", "one at least");
   name_intervals(table);
+  name_training_log(table);
   check_study(table, file);
   return table;
 }
