@@ -91,7 +91,7 @@ TEST_CASE("a table that is none is refused in a line that says where") {
   CHECK_THROWS_WITH(join_tables(clash), Catch::Contains("a column of texts"));
 }
 
-TEST_CASE("the curve of a training is told by its columns, which say what they are; one column less is any table") {
+TEST_CASE("the curve of a training is told by its columns, which say what they are, and one column less is any table") {
   const std::string ending = ",loss_all,gate_open,open_0_1,tokens_per_s,seconds\n1,512,0.5,3,0.9,0.8,2000,0.25\n";
   const StudyTable curve = read_text_table("step,tokens,learning_rate" + ending, "a_loss.csv");
   CHECK(curve.kind == kTrainingLog);
