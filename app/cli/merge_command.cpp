@@ -8,6 +8,7 @@
 #include "app/cli/output.h"
 #include "app/process/interrupt.h"
 #include "engine/core/support/error.h"
+#include "engine/core/trace/merge_notes.h"
 #include "engine/core/trace/trace_merge.h"
 
 namespace kvscope::app {
@@ -19,7 +20,7 @@ constexpr OptionSpec kOptions[] = {
     {"copy", "", "copy the data; the shards are not needed afterwards"},
     {"allow-missing", "", "leave out prompts that no shard has answered"},
     kQuietOption,
-    {"json", "", "one object: trace, runs, prompts, tokens, missing"},
+    {"json", "", "one object: trace, runs, prompts, tokens, notes, missing"},
 };
 
 int merge(const Arguments& arguments) {
@@ -38,12 +39,16 @@ int merge(const Arguments& arguments) {
                                            .program = "/proc/self/exe",
                                            .progress = show});
   progress.clear();
+  const MergedNotes notes = merge_notes(shards, report.from, arguments.text("o"));
+  for (const std::string& line : notes.unread)
+    std::fprintf(stderr, "warning: %s; these notes stay behind\n", escape_for_terminal(line).c_str());
   if (arguments.has("json")) {
     write_json_line(nlohmann::ordered_json{{"trace", arguments.text("o")},
                                            {"shards", shards.size()},
                                            {"runs", report.n_runs},
                                            {"prompts", report.n_prompts},
                                            {"tokens", report.n_tokens},
+                                           {"notes", notes.n_runs},
                                            {"missing", report.missing}});
   } else if (!arguments.has("quiet")) {
     std::fprintf(stderr, "%s: %d of %d prompts, %lld tokens\n", escape_for_terminal(arguments.text("o")).c_str(),
@@ -60,7 +65,7 @@ extern const CommandSpec merge_command = {
     "make one trace of the shards of a capture",
     "The runs stand in the order of their prompts. FILE has the small data itself and the large data as virtual "
     "datasets over the shards, which must stay in its folder (the folder may move); with --copy it has all data. "
-    "Every run is checked. Shards of different models, options or prompts, and prompts that are missing or doubled, "
+    "Every run is checked; notes beside the shards go beside FILE. Shards of different models, options or prompts, and prompts that are missing or doubled, "
     "are errors.",
     "  kvscope merge traces/shard-*.h5 -o traces/all.h5",
     {1, 100000},

@@ -1,6 +1,7 @@
 // kvscope capture --resume and --shard, kvscope merge: whatever happens on the way, the trace is that of one
 // undisturbed capture.
 
+#include "engine/core/trace/trace_notes.h"
 #include "tests/app/capture_support.h"
 
 using namespace kvscope;
@@ -145,6 +146,8 @@ TEST_CASE("Shards that are merged are the capture that was never sharded, virtua
     CHECK(json::parse(result.out)["shard"] == std::to_string(shard) + "/" + std::to_string(n));
     shards.push_back((folder / name).string());
   }
+  update_notes(shards[0],
+               {{.run = 0, .ids = ids_hash(load_trace(shards[0], 0)), .name = "", .note = "mine", .pins = {}}});
   for (const bool copy : {false, true}) {
     std::vector<std::string> words = {"merge", "-o", (folder / (copy ? "copy.h5" : "merged.h5")).string(), "--json"};
     if (copy) words.emplace_back("--copy");
@@ -154,6 +157,8 @@ TEST_CASE("Shards that are merged are the capture that was never sharded, virtua
     REQUIRE(merged.exit_code == 0);
     CHECK(json::parse(merged.out)["runs"] == kPrompts);
     CHECK(json::parse(merged.out)["missing"].empty());
+    CHECK(json::parse(merged.out)["notes"] == 1);
+    CHECK(read_notes(words[2]).at(0).note == "mine");
     check_same_trace(words[2], whole);
     const auto of_merged = kvscope_run({"heads", words[2], "--strategy", "b", "--json"});
     CHECK(of_merged.exit_code == 0);

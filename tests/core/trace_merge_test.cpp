@@ -9,8 +9,10 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
+#include "engine/core/trace/merge_notes.h"
 #include "engine/core/trace/trace_child.h"
 #include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_notes.h"
 #include "tests/core/trace_support.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
@@ -174,6 +176,39 @@ TEST_CASE("trace merge: a missing prompt is an error, or left out if that is all
   CHECK(report.missing == std::vector<std::int32_t>{4});
   check_runs(shards.merged(), {0, 1, 2, 3, 5, 6, 7});
   CHECK(inspect_trace(shards.merged()).planned_runs == kPrompts);
+}
+
+TEST_CASE("trace merge: notes go along with their runs, a damaged file of notes is said and left",
+          "[core][trace][merge]") {
+  const Shards shards;  // run i of shard s answers prompt s + 3 i
+  const auto note = [&](int shard, int run) {
+    const std::string ids = ids_hash(run_of(shard + 3 * run));
+    return RunNotes{.run = run, .ids = ids, .name = "", .note = "of " + ids, .pins = {}};
+  };
+  update_notes(shards.paths[0], {note(0, 2)});
+  update_notes(shards.paths[1], {note(1, 0), note(1, 1), {.run = 9, .ids = "00", .name = "", .note = "n", .pins = {}}});
+  std::ofstream(notes_file(shards.paths[2])) << "{";
+  const MergeReport report = shards.merge();
+  const MergedNotes merged = merge_notes(shards.paths, report.from, shards.merged());
+  CHECK(merged.n_runs == 3);
+  REQUIRE(merged.unread.size() == 1);
+  CHECK(contains(merged.unread[0], notes_file(shards.paths[2]).string()));
+  const std::vector<RunNotes> found = read_notes(shards.merged());
+  REQUIRE(found.size() == 3);
+  const int prompts[] = {1, 4, 6};  // rising, as the runs of the merged trace are
+  for (int i = 0; i < 3; ++i) {
+    CHECK(found[i].run == prompts[i]);
+    CHECK(found[i].note == "of " + ids_hash(load_trace(shards.merged(), found[i].run)));
+  }
+  CHECK(read_notes(shards.paths[0]) == std::vector{note(0, 2)});
+  CHECK(read_text_file(notes_file(shards.paths[2]), 64) == "{");
+}
+
+TEST_CASE("trace merge: shards without notes leave none beside the merged trace", "[core][trace][merge]") {
+  const Shards shards;
+  const MergeReport report = shards.merge();
+  CHECK(merge_notes(shards.paths, report.from, shards.merged()).n_runs == 0);
+  CHECK_FALSE(fs::exists(notes_file(shards.merged())));
 }
 
 TEST_CASE("trace merge: what does not belong together is named", "[core][trace][merge]") {

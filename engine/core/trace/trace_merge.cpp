@@ -18,11 +18,6 @@ namespace {
 using namespace trace;
 namespace fs = std::filesystem;
 
-/// A run by where it is.
-struct Place {
-  int shard = 0, run = 0;
-};
-
 class Merge {
  public:
   Merge(std::span<const fs::path> shards, const fs::path& target, const MergeOptions& options)
@@ -55,7 +50,7 @@ class Merge {
     const fs::path& path = paths_[static_cast<std::size_t>(shard)];
     return readers_.emplace(shard, TraceReader(options_.program, path)).first->second;
   }
-  RunRecord load(Place place, Slice* slice = nullptr) {
+  RunRecord load(MergedRun place, Slice* slice = nullptr) {
     RunRecord run = reader(place.shard).load(place.run, slice);
     run.model = heading_.model;  // one name and one path for all; nothing else differs
     return run;
@@ -87,14 +82,14 @@ class Merge {
 
   /// Every prompt's run, none twice.
   void place_runs() {
-    std::vector<Place> of_prompt(static_cast<std::size_t>(report_.n_prompts), Place{-1, -1});
+    std::vector<MergedRun> of_prompt(static_cast<std::size_t>(report_.n_prompts), MergedRun{-1, -1});
     for (std::size_t shard = 0; shard < infos_.size(); ++shard) {
       for (int run = 0; run < infos_[shard].n_runs; ++run) {
         const auto index = infos_[shard].prompt_index[run];
         if (index < 0 || index >= report_.n_prompts)
           fail(paths_[shard], "run " + std::to_string(run) + " answers prompt " + std::to_string(index),
                "0 to " + std::to_string(report_.n_prompts - 1));
-        Place& place = of_prompt[index];
+        MergedRun& place = of_prompt[index];
         if (place.shard >= 0)
           fail(paths_[shard], "prompt " + std::to_string(index) + " is answered here",
                "once: " + paths_[place.shard].string() + " has it too");
@@ -105,11 +100,11 @@ class Merge {
       if (of_prompt[index].shard < 0) {
         report_.missing.push_back(index);
       } else {
-        places_.push_back(of_prompt[index]);
+        report_.from.push_back(of_prompt[index]);
       }
     }
-    report_.n_runs = static_cast<int>(places_.size());
-    if (places_.empty()) fail(paths_[0], "no run in any shard", "at least one");
+    report_.n_runs = static_cast<int>(report_.from.size());
+    if (report_.from.empty()) fail(paths_[0], "no run in any shard", "at least one");
     if (!report_.missing.empty() && !options_.allow_missing) fail_missing();
   }
 
@@ -139,7 +134,7 @@ class Merge {
     LiveTrace live(live_path, heading_, positions, true);
     for (int i = 0; i < report_.n_runs; ++i) {
       tell(i);
-      const RunRecord run = load(places_[i]);
+      const RunRecord run = load(report_.from[i]);
       live.add(run);
       report_.n_tokens += run.n_tokens();
     }
@@ -201,7 +196,7 @@ class Merge {
       heading_.shards.filled.push_back(rows.filled);
       for (const Axis axis : kFilledAxes) extents[axis] += rows.filled[axis];
     }
-    for (const Place& place : places_) heading_.shards.of_run.push_back(place.shard);
+    for (const MergedRun& place : report_.from) heading_.shards.of_run.push_back(place.shard);
     if (extents[Axis::run] != report_.n_runs)
       fail(target_, "a shard has grown while it was merged", "shards that nobody writes", "try again");
     return extents;
@@ -209,7 +204,7 @@ class Merge {
 
   /// Run `number` of the merged file: the columns that count from its start, and those of the run axis.
   void write_run(const OpenTrace& merged, int number) {
-    const Place place = places_[number];
+    const MergedRun place = report_.from[number];
     Slice slice;
     const RunRecord run = load(place, &slice);
     Extents begin = slice.begin;
@@ -229,7 +224,6 @@ class Merge {
   std::map<int, TraceReader> readers_;  // of the shards that are open
   std::vector<TraceInfo> infos_;
   Heading heading_;
-  std::vector<Place> places_;  // in the order of the prompts
   MergeReport report_;
 };
 

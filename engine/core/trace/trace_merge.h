@@ -18,10 +18,17 @@ struct MergeOptions {
   std::function<void(int done, int total)> progress;  // runs; may throw, then nothing is written
 };
 
+/// A run by where it was.
+struct MergedRun {
+  int shard = 0, run = 0;
+  bool operator==(const MergedRun&) const = default;
+};
+
 struct MergeReport {
   int n_runs = 0, n_prompts = 0;
   std::int64_t n_tokens = 0;
   std::vector<std::int32_t> missing;  // prompts without an answer, rising
+  std::vector<MergedRun> from;        // of each run of the merged trace
 };
 
 /// Writes the runs of all shards, in the order of their prompts, to `target`: small data copied, large data as virtual
