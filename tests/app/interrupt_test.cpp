@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/support/random.h"
 #include "tests/app/process.h"
 
 using namespace kvscope;
@@ -74,7 +75,8 @@ bool check_moment(const Command& command, int signal, double seconds, int undist
   return true;
 }
 
-/// `n` moments, close together at first and to the end of what the undisturbed command takes.
+/// `n` random moments, close together at first and to the end of what the undisturbed command takes: where it had ended before
+/// one, the next are drawn from less.
 void check_moments(const Command& command, int n) {
   constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
   constexpr double kFirst = 0.002, kLast = 0.8;
@@ -82,10 +84,19 @@ void check_moments(const Command& command, int n) {
   words.insert(words.begin(), test::kvscope().string());
   // doctor has an answer of its own on a machine that lacks something.
   const int undisturbed = command.words[0] == "doctor" ? test::run({.argv = words}).exit_code : 0;
-  for (int i = 0; i < n; ++i) {
-    const double moment = kFirst * std::pow(kLast / kFirst, static_cast<double>(i) / n);
-    if (!check_moment(command, kSignals[i % 3], moment, undisturbed)) break;
+  Random random(20261124);
+  double last = kLast;
+  int met = 0;
+  for (int tries = 0; met < n && tries < 4 * n; ++tries) {
+    const double moment = kFirst * std::pow(last / kFirst, random.uniform());
+    if (check_moment(command, kSignals[tries % 3], moment, undisturbed)) {
+      ++met;
+    } else {
+      last = std::max(2 * kFirst, 0.9 * moment);
+    }
   }
+  CAPTURE(command.name, last);
+  CHECK(met == n);
 }
 
 }  // namespace
