@@ -129,10 +129,12 @@ TEST_CASE("logits of a model with an adapter are those of PEFT, whose files it r
         folder / "model", {.device = "cpu", .dtype = "float32", .gates = {(folder / "adapter").string()}});
     engine::Generation run(model, test::request(golden["ids"], "full"));
     run.prefill();
-    const std::vector<float> logits = expected["logits"];
+    const std::vector<float> logits = expected["logits"];  // of every fourth token
+    std::vector<float> found;
+    for (std::size_t id = 0; id < run.logits().size(); id += 4) found.push_back(run.logits()[id]);
     CAPTURE(expected["adapter_config"].dump());
     // float32 on both sides; W + BA first, or W x + B A x, is another rounding.
-    CHECK(test::relative_difference(run.logits(), logits) < 1e-4);
+    CHECK(test::relative_difference(found, logits) < 1e-4);
   }
 }
 

@@ -48,7 +48,8 @@ def main():
                 logits = again(torch.tensor([IDS])).logits[0, -1]
         config['target_modules'] = sorted(config['target_modules'])  # PEFT keeps a set
         adapters.append(dict(adapter_config=config, tensors={k: list(v.shape) for k, v in sorted(tensors.items())},
-                             logits=[round(x, 4) for x in logits.tolist()]))  # compared within 1e-4 of the largest, 15
+                             # Compared within 1e-4 of the largest, 15. A quarter of the vocabulary: 1024 sums of the same 64 hidden values.
+                             logits=[round(x, 4) for x in logits.tolist()[::4]]))
     versions = dict(torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__)
     out = dict(versions=versions, seed=SEED, config=CONFIG, ids=IDS, adapters=adapters)
     (FOLDER / 'golden' / 'lora.json').write_text(json.dumps(out, separators=(',', ':')) + '\n')
