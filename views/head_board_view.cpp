@@ -60,6 +60,7 @@ void HeadBoardView::draw(ViewContext& context) {
     draw_strategies(context);
     draw_numbers(context);
     draw_facts(context);
+    draw_predicted(context);
     draw_measured(context);
   }
   draw_board(context);
@@ -197,7 +198,33 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
   say("board.bytes", p.text, text);
 }
 
-/// The likelihood under exactly these heads, where a run has it; it is never guessed.
+/// The likelihood that the study on show lets expect of these heads.
+void HeadBoardView::draw_predicted(const ViewContext& context) {
+  const OpenStudy* study = context.study();
+  if (study == nullptr) return;
+  const ModelInfo& model = context.a->run->model;
+  const HeadSet& global = context.selection->board.global;
+  if (repredict_.due({study->table, global, model.weights_hash})) {
+    GlobalHeads heads = local_heads_of(global, model.n_layers, model.n_kv_heads);
+    for (std::uint8_t& head : heads) head = head != 0 ? 0 : 1;
+    prediction_ = predict_hybrid(*study->table, model, heads);
+    repredict_.done();
+  }
+  if (!prediction_) return;
+  const HybridPrediction& p = *prediction_;
+  std::string text = "NLL, predicted: " + std::string(p.nll_difference < 0 ? "−" : "+") +
+                     fixed_text(std::abs(p.nll_difference), 4) + " nats per token above dense, by " +
+                     fixed_text(100 * p.share, 1) + " % of the " + (p.signal.empty() ? "signal" : p.signal) +
+                     ", between the " + std::to_string(p.n_points) + " choices measured in " + study->name +
+                     " (each of them by the others alone: " + fixed_text(p.error, 4) + " off, root mean square)";
+  const LocalSizes sizes = board_sizes(*context.a->run);
+  if (p.window > 0 && (p.window != sizes.window || p.n_sink != sizes.n_sink))
+    text += "; local heads have " + std::to_string(p.n_sink) + " sinks and a window of " + std::to_string(p.window) +
+            " there";
+  say("board.predicted", services_.theme->palette.preview, text);
+}
+
+/// The likelihood under exactly these heads, where a run has it.
 void HeadBoardView::draw_measured(const ViewContext& context) {
   const Palette& p = services_.theme->palette;
   const RunRecord& run = *context.a->run;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/study/hybrid_prediction.h"
 #include "views/frame/head_choice.h"
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
@@ -43,6 +44,12 @@ class HeadBoardView final : public View {
     int seed;
     bool operator==(const FactsKey&) const = default;
   };
+  struct PredictionKey {
+    std::shared_ptr<const StudyTable> study;
+    HeadSet global;
+    std::string weights;
+    bool operator==(const PredictionKey&) const = default;
+  };
   struct Entries {
     std::vector<std::int64_t> of_heads;
     std::shared_ptr<const RunRecord> run;
@@ -55,6 +62,7 @@ class HeadBoardView final : public View {
   void draw_numbers(ViewContext& context);
   void draw_facts(const ViewContext& context);
   void draw_measured(const ViewContext& context);
+  void draw_predicted(const ViewContext& context);
   void draw_board(ViewContext& context);
   void say(const char* item, Colour colour, const std::string& text);
 
@@ -67,6 +75,8 @@ class HeadBoardView final : public View {
   std::uint64_t n_entries_ = 0;
   Rebuild<FactsKey> refact_;
   HeadSelection selection_;
+  Rebuild<PredictionKey> repredict_;
+  std::optional<HybridPrediction> prediction_;
   Rebuild<PictureKey> rebuild_;
   HeadBrush brush_;
   std::string refused_;  // why a strategy chose nothing

@@ -166,3 +166,47 @@ TEST_CASE("the likelihood is said of a run that had exactly these heads, and of 
   s.draw();
   CHECK(s.text("board.nll") == "NLL: not measured for these heads.");
 }
+
+TEST_CASE("a hybrid study on show predicts the likelihood of the heads on the board, and says that it does") {
+  Stage<HeadBoardView> s(uneven());
+  const auto n = static_cast<std::size_t>(6 * 4);
+  auto study =
+      std::make_shared<StudyTable>(StudyTable{.kind = "hybrid",
+                                              .request = "{}",
+                                              .facts = R"({"signal":"density","sinks":4,"window":64})",
+                                              .columns = {{.name = "nll_difference", .units = "", .meaning = ""}}});
+  StudyArray heads{.name = "global_heads", .units = "", .meaning = "", .axes = {"point", "layer", "kv_head"}};
+  for (const std::size_t global : {0, 6, 12, 24}) {  // of equal signal each head is 1/24 of it
+    study->columns[0].numbers.push_back(0.24 - 0.01 * static_cast<double>(global));
+    for (std::size_t h = 0; h < n; ++h) heads.values.push_back(h < global ? 1 : 0);
+  }
+  heads.shape = {4, 6, 4};
+  StudyArray signal{.name = "signal_mean", .units = "", .meaning = "", .axes = {"layer", "kv_head"}, .shape = {6, 4}};
+  signal.values.assign(n, 0.5);
+  study->arrays = {heads, signal};
+  OpenStudies studies;
+  studies.all = {{1, "/a/h.h5", "h.h5", study, ""}};
+  s.selection.board.global = {{0, 0}, {2, 1}, {5, 3}};
+  s.draw();
+  CHECK_FALSE(s.has("board.predicted"));
+  s.context.studies = &studies;
+  s.draw();
+  CHECK_FALSE(s.has("board.predicted"));  // open, but not on show
+  s.selection.study.shown = "/a/h.h5";
+  s.draw();
+  // Each of the four by the other three: 0 of the end at 0 heads lies 0.06 off, at 24 as far as 12 heads do, those between on the line.
+  const double error = std::sqrt((0.06 * 0.06 + 0.12 * 0.12) / 4);
+  CHECK(
+      s.text("board.predicted") ==
+      "NLL, predicted: +0.2100 nats per token above dense, by 12.5 % of the density, between the 4 choices measured in "
+      "h.h5 (each of them by the others alone: " +
+          fixed_text(error, 4) + " off, root mean square); local heads have 4 sinks and a window of 64 there");
+  CHECK(s.text("board.nll") == "NLL: not measured for these heads.");
+  s.selection.board.global.add({1, 1});
+  s.draw();
+  CHECK(s.text("board.predicted").find("NLL, predicted: +0.2000 nats") == 0);
+  study->arrays[1].shape = {4, 6}, study->arrays[1].values.assign(n, 0.5);  // of another model
+  studies.all[0].table = std::make_shared<const StudyTable>(*study);
+  s.draw();
+  CHECK_FALSE(s.has("board.predicted"));
+}
