@@ -21,7 +21,7 @@ constexpr OptionSpec kOptions[] = {
     {"chunk", "N", "the policy acts after every N tokens (16)"},
     {"signal", "NAME", "density, oracle, output-error, nll, nll-alone, file:FOLDER (density)"},
     {"policy", "SPEC", "the gate's: of density and coverage (the first that has a gate)"},
-    {"strategies", "LIST", "of a, b, c, d, capped, layers, greedy (a,b,c,d)"},
+    {"strategies", "LIST", "of a, b, c, d, capped, layers, greedy, budgets (a,b,c,d)"},
     {"shares", "LIST", "of the heads (10%,20%,30%,40%,50%); those of a and b besides"},
     {"bytes", "N", "one share more: as many heads as fit in N bytes at --context"},
     {"context", "N", "tokens that bytes are told for (the model's)"},

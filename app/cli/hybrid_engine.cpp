@@ -1,5 +1,6 @@
 #include "app/cli/hybrid_engine.h"
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 
@@ -35,6 +36,18 @@ HeadSelection selection_of(const HeadShape& shape, const GlobalHeads& heads) {
           .n_kv_heads = shape.n_kv_heads,
           .full = std::vector<float>(heads.begin(), heads.end()),
           .coverage = std::nan("")};
+}
+
+/// Over the tokens that have a probability, as `score` takes it.
+double mean_nll(const RunRecord& run) {
+  double sum = 0;
+  int n = 0;
+  for (const float logprob : run.logprobs) {
+    if (std::isnan(logprob)) continue;
+    sum -= logprob;
+    ++n;
+  }
+  return sum / n;
 }
 
 }  // namespace
@@ -225,6 +238,28 @@ HeadValues HybridEngine::density_under(const GlobalHeads& heads, int piece) {
     load(heads);
     return admitted_density(read({.policy = PolicySpec::parse(policy_of_again()), .oracle = false}, piece), *policy_);
   });
+}
+
+HybridEngine::BudgetReading HybridEngine::read_budgets(const HeadValues& shares, int piece) {
+  Fnv1a hash;
+  for (const double share : shares) hash.add_word(std::bit_cast<std::uint64_t>(share));
+  HeadValues found = values("budgets " + hash.hex() + "#" + std::to_string(piece), 2, [&] {
+    const RunRecord scored = read({.policy = *plan_.policy, .oracle = false}, piece);
+    PolicySpec policy = *policy_;
+    policy.values["density"] = 0.5;  // of each head its own: the thresholds come with the request
+    policy.values["density_over"] = 1;
+    policy.unwritten.clear();
+    policy.forget_replaced();
+    RunRequest request{.policy = policy, .oracle = false};
+    request.thresholds = thresholds_of_shares(scored, *policy_, shares);
+    const RunRecord run = read(request, piece);
+    HeadValues result = admitted_density(run, policy);
+    result.push_back(mean_nll(run));
+    return result;
+  });
+  BudgetReading reading{.nll = found.back(), .kept = std::move(found)};
+  reading.kept.pop_back();
+  return reading;
 }
 
 HeadValues HybridEngine::oracle_mass_lost(int piece) {

@@ -54,6 +54,13 @@ class HybridEngine {
   HeadValues density(int piece);
   /// The same with only these heads under the gate, and the others local.
   HeadValues density_under(const GlobalHeads& heads, int piece);
+  /// Under the gate's policy with a threshold for each head, solved on the scores that the piece has under that policy so that
+  /// each keeps its share of the tokens outside sinks and window; by two readings of the piece.
+  struct BudgetReading {
+    double nll = 0;
+    HeadValues kept;  // share that came of it, as density() counts
+  };
+  BudgetReading read_budgets(const HeadValues& shares, int piece);
   HeadValues oracle_mass_lost(int piece);
   HeadValues output_error(int piece);
 

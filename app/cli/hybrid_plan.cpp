@@ -68,21 +68,25 @@ void read_signal(const std::string& text, HybridPlan& plan) {
   plan.signal = static_cast<SignalKind>(found - std::begin(kSignals));
 }
 
+constexpr std::string_view kStrategyNames = "a, b, c, d, capped, layers, greedy and budgets";
+
 void read_strategies(const std::vector<std::string>& names, HybridPlan& plan) {
   std::set<ChoiceRule> rules;
   for (const std::string& name : names) {
     const auto found = std::ranges::find(kChoiceRules, name);
-    if (name != "greedy" && found == std::end(kChoiceRules))
-      usage_error("--strategies", "'" + name + "'", "a, b, c, d, capped, layers and greedy, separated by commas");
     if (name == "greedy") {
       plan.greedy = true;
+    } else if (name == "budgets") {
+      plan.budgets = true;
+    } else if (found == std::end(kChoiceRules)) {
+      usage_error("--strategies", "'" + name + "'", std::string(kStrategyNames) + ", separated by commas");
     } else {
       rules.insert(static_cast<ChoiceRule>(found - std::begin(kChoiceRules)));
     }
   }
   plan.rules.assign(rules.begin(), rules.end());
-  if (rules.empty() && !plan.greedy)
-    usage_error("--strategies", "none", "at least one of a, b, c, d, capped, layers, greedy");
+  if (rules.empty() && !plan.greedy && !plan.budgets)
+    usage_error("--strategies", "none", "at least one of " + std::string(kStrategyNames));
 }
 
 /// Whether the heads of its runs keep as many tokens as they like, by a score.
@@ -136,6 +140,9 @@ void read_policy(const Arguments& arguments, HybridPlan& plan) {
                  .found = "no gate that tells heads apart goes with the model",
                  .expected = "one beside it, or --gate PATH or NAME, for the signal density",
                  .hint = "--signal oracle, output-error and nll need no gate"});
+  if (plan.budgets && !(plan.policy && plan.policy->has("density_over")))
+    usage_error("--strategies", "budgets" + (plan.policy ? " under " + plan.policy->to_string() : std::string()),
+                "a policy whose gate keeps tokens by a threshold, which each head then has for itself");
   std::vector<PolicySpec> policies;
   if (plan.policy) policies.push_back(*plan.policy);
   plan.gates = gate_arguments(arguments, plan.model, policies);
@@ -231,7 +238,7 @@ TextPieces cut_pieces(const HybridPlan& plan) {
 
 std::vector<int> head_counts(const HybridPlan& plan, const HeadShape& shape, const CacheShape& cache) {
   std::set<int> counts;
-  bool asks = plan.greedy;  // whether a rule of the plan takes a number
+  bool asks = plan.greedy || plan.budgets;  // whether a rule of the plan takes a number
   for (const ChoiceRule rule : plan.rules) {
     const std::optional<int> own = own_count(rule, shape);
     if (own) counts.insert(*own);

@@ -33,6 +33,7 @@ struct HybridPlan {
   std::vector<std::string> gates;     // to be loaded besides the heads
   std::vector<ChoiceRule> rules;      // in the order of kChoiceRules
   bool greedy = false;                // also heads by measured NLL, in rounds
+  bool budgets = false;               // also a budget for each head, by the signal
   std::vector<double> shares;         // of the heads
   std::optional<double> most_bytes;   // one share more: what fits
   int context = 0;                    // tokens, of the column of bytes; 0: the model's

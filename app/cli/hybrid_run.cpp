@@ -14,6 +14,8 @@ constexpr const char* kDense = "dense";
 constexpr const char* kLocal = "local";
 constexpr const char* kGreedy = "greedy";
 constexpr const char* kAgain = "d-again";
+constexpr const char* kGate = "gate";
+constexpr const char* kBudgets = "budgets";
 
 HybridPoint point_of(const std::string& strategy, int count) {
   return {.strategy = strategy, .label = strategy + ":" + std::to_string(count), .count = count};
@@ -135,8 +137,20 @@ class Study {
     return *std::ranges::find(study_.points, "d:" + std::to_string(count), &HybridPoint::label);
   }
 
+  void measure_budgets(HybridPoint& point) {
+    point.shares = proportional_shares(values_, point.count);
+    HeadSignal kept;
+    for (int i = 0; i < engine_.n_pieces(); ++i) {
+      HybridEngine::BudgetReading reading = engine_.read_budgets(point.shares, i);
+      point.nll.push_back(reading.nll);
+      kept.pieces.push_back(std::move(reading.kept));
+    }
+    point.kept = kept.mean();
+  }
+
   void measure(HybridPoint& point) {
-    const bool is_gated = point.strategy == "gate";
+    if (point.strategy == kBudgets) return measure_budgets(point);
+    const bool is_gated = point.strategy == kGate;
     if (!is_gated) point.heads = heads_of(point);
     for (int i = 0; i < engine_.n_pieces(); ++i) {
       point.nll.push_back(is_gated                   ? engine_.gated_nll(i)
@@ -205,7 +219,7 @@ std::vector<HybridPoint> planned_points(const HybridPlan& plan, const HeadShape&
                                         const std::vector<int>& counts) {
   std::vector<HybridPoint> points = {{.strategy = kDense, .label = kDense, .count = shape.count()},
                                      {.strategy = kLocal, .label = kLocal}};
-  if (plan.policy) points.push_back({.strategy = "gate", .label = "gate"});
+  if (plan.policy) points.push_back({.strategy = kGate, .label = kGate});
   for (const ChoiceRule rule : plan.rules) {
     const std::string name(kChoiceRules[static_cast<std::size_t>(rule)]);
     if (const std::optional<int> own = own_count(rule, shape)) {
@@ -225,6 +239,8 @@ std::vector<HybridPoint> planned_points(const HybridPlan& plan, const HeadShape&
   }
   if (plan.greedy)
     for (const int count : counts) points.push_back(point_of(kGreedy, count));
+  if (plan.budgets)
+    for (const int count : counts) points.push_back(point_of(kBudgets, count));
   const bool has_d = std::ranges::find(plan.rules, ChoiceRule::d) != plan.rules.end();
   if (has_d && measures_again(plan))
     for (const int count : counts) points.push_back(point_of(kAgain, count));
@@ -244,7 +260,7 @@ std::string label_of(const std::string& point, const std::vector<HybridPoint>& p
   }
   std::string list;
   for (const HybridPoint& there : points) {
-    if (there.strategy == "gate") continue;
+    if (there.strategy == kGate || there.strategy == kBudgets) continue;  // no choice of heads
     if (there.label == label) return label;
     list += (list.empty() ? "" : ", ") + there.label;
   }
@@ -262,6 +278,7 @@ int n_passes(const HybridPlan& plan, const HeadShape& shape, int n_pieces, const
   for (const HybridPoint& point : points) {
     if (point.strategy == kGreedy) most = std::max(most, point.count);
     n_again += point.strategy == kAgain;
+    n += point.strategy == kBudgets ? n_pieces : 0;  // two readings each
   }
   for (int round = 1, taken = 0; taken < most; taken = greedy_count(n_heads, round++))
     if (greedy_count(n_heads, round) > taken) n += (n_heads - taken) * plan.greedy_pieces;

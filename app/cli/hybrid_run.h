@@ -14,12 +14,15 @@ struct HybridPoint {
   std::string strategy, label;  // "d", "d:27"; of c with the seed, "c:27:1"
   std::optional<std::uint64_t> seed = {};
   int count = 0;                 // heads that were asked for; of layers there may be others
-  GlobalHeads heads = {};        // empty of the gate's own policy
+  GlobalHeads heads = {};        // empty of the gate's own policy and of budgets
+  HeadValues shares = {};        // of budgets: what was asked of each head,
+  HeadValues kept = {};          // and the share that came of it, mean over the pieces
   std::vector<double> nll = {};  // of each piece
   double turnover_pieces = std::numeric_limits<double>::quiet_NaN();
   double turnover_again = std::numeric_limits<double>::quiet_NaN();
   HeadValues again = {};  // the signal under these heads
   HybridEngine::Answers answers = {};
+  /// Whether heads are neither global nor local, but keep what a gate admits.
   bool is_gated() const { return heads.empty(); }
 };
 

@@ -1,5 +1,6 @@
 #include "app/cli/hybrid_table.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/core/study/evaluation.h"
@@ -51,6 +52,12 @@ class Table {
       arrays.push_back(of_heads("density_mean", "density under the gate's policy, mean over the pieces", density_));
     arrays.push_back(taus());
     arrays.push_back(nlls());
+    if (std::ranges::any_of(study_.points, [](const HybridPoint& p) { return !p.shares.empty(); })) {
+      arrays.push_back(of_points("budget", "", "of budgets: the share of its tokens that each head was to keep",
+                                 [&](const HybridPoint& p) { return p.shares.empty() ? none() : p.shares; }));
+      arrays.push_back(of_points("budget_kept", "", "and kept, as density counts, mean over the pieces",
+                                 [&](const HybridPoint& p) { return p.kept.empty() ? none() : p.kept; }));
+    }
     bool any = false;
     for (const HybridPoint& point : study_.points) any = any || !point.again.empty();
     if (!any) return arrays;
@@ -62,6 +69,8 @@ class Table {
   }
 
  private:
+  /// Of a point whose heads are neither global nor local.
+  const HeadValues& kept_of(const HybridPoint& point) const { return point.kept.empty() ? density_ : point.kept; }
   HeadValues none() const { return HeadValues(static_cast<std::size_t>(n_heads_), kNone); }
 
   template <typename Value>
@@ -79,7 +88,8 @@ class Table {
   void add_names() {
     using Point = const HybridPoint&;
     add(text("point", "strategy:heads asked for, of c with the seed"), [](Point p) { return p.label; });
-    add(text("strategy", "who chose: dense and local all and no heads, gate the gate's own policy"),
+    add(text("strategy",
+             "who chose: dense and local all and no heads, gate the gate's own policy, budgets a share for each head"),
         [](Point p) { return p.strategy; });
     add(number("seed", "", "that the heads of c were drawn with"),
         [](Point p) { return p.seed ? static_cast<double>(*p.seed) : kNone; });
@@ -93,16 +103,18 @@ class Table {
     add(number("coverage", "",
                "long-range entries retained under the gate's policy that lie in the global heads / all of them"),
         [&](Point p) { return p.is_gated() || density_.empty() ? kNone : coverage(density_, p.heads); });
-    add(number("density", "", "long-range tokens kept, mean over heads: the share, of the gate's policy measured"),
+    add(number("density", "",
+               "long-range tokens kept, mean over heads: the share, of the gate's policy and of budgets measured"),
         [&](Point p) {
           if (!p.is_gated()) return n_global(p) / n_heads_;
           double sum = 0;
-          for (const double d : density_) sum += d;
+          for (const double d : kept_of(p)) sum += d;
           return sum / n_heads_;
         });
-    add(number("cache_bytes", "bytes", "keys and values at `context` tokens; of the gate's policy at its density"),
+    add(number("cache_bytes", "bytes",
+               "keys and values at `context` tokens; of the gate's policy and of budgets at their density"),
         [&](Point p) {
-          return p.is_gated() ? engine_.cache().bytes(density_) : engine_.cache().bytes(count_of(p.heads), n_heads_);
+          return p.is_gated() ? engine_.cache().bytes(kept_of(p)) : engine_.cache().bytes(count_of(p.heads), n_heads_);
         });
   }
 
@@ -140,7 +152,9 @@ class Table {
 
   void add_accuracy() {
     using Point = const HybridPoint&;
-    const auto interval = [](Point p) { return wilson_95(p.answers.right, p.answers.n); };
+    const auto interval = [](Point p) {
+      return p.answers.n > 0 ? wilson_95(p.answers.right, p.answers.n) : Interval{kNone, kNone};
+    };
     add(number("accuracy", "", "share of right answers by decoding"),
         [](Point p) { return static_cast<double>(p.answers.right) / p.answers.n; });
     add(number("accuracy_low", "", "Wilson's 95 % interval of accuracy"), [&](Point p) { return interval(p).low; });

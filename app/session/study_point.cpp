@@ -136,6 +136,8 @@ void of_hybrid(const StudyTable& study, int row, int piece, MeasuredPoint& point
     point.policy = kDense;
   } else if (strategy == "gate") {
     point.policy = text_of(facts, "policy");
+  } else if (strategy == "budgets") {
+    point.why_not = "Each head had a threshold of its own, solved on the piece: no policy of the window says that.";
   } else {
     point.policy = kHybrid;
     take_heads(study, row, facts, point);

@@ -1,6 +1,8 @@
 // kvscope hybrid on the sample model: its table against score, heads and its own journal.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,6 +10,7 @@
 
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/gate/head_formats.h"
+#include "engine/core/study/head_choice.h"
 #include "engine/core/trace/study_file.h"
 #include "engine/core/trace/trace_child.h"
 #include "tests/app/process.h"
@@ -190,6 +193,46 @@ TEST_CASE("the signal nll-alone is what score says of each head alone, and greed
   CHECK(point(study, "d:1")["nll"].get<double>() == Approx(alone).margin(1e-6));
 }
 
+TEST_CASE(
+    "budgets are shares in proportion to the signal: of nothing all heads are local, of everything the cache is dense",
+    "[hybrid]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const TemporaryFolder folder;
+  const Text text = text_in(folder);
+  const json study = result_of(hybrid_words(text.path, text.n_tokens, folder / "h.h5") +
+                               Words{"--policy", "sp-kv", "--strategies", "budgets", "--shares", "0,25%,100%"});
+  const auto nll = [&](const std::string& label) { return point(study, label)["nll"].get<double>(); };
+  // The same tokens are seen, by thresholds here and by a rule or none there.
+  CHECK(nll("budgets:0") == Approx(nll("local")).margin(1e-5));
+  CHECK(nll("budgets:24") == Approx(nll("dense")).margin(1e-5));
+  CHECK(nll("local") - nll("dense") > 0.002);
+  CHECK(point(study, "budgets:24")["density"] == 1.0);
+  const json some = point(study, "budgets:6");
+  CHECK(some["n_global"].is_null());
+  CHECK(some["cache_bytes"].get<double>() > point(study, "local")["cache_bytes"].get<double>());
+  const StudyTable table = read_study(test::kvscope(), folder / "h.h5");
+  const auto row = static_cast<std::size_t>(std::ranges::find(table.column("point")->texts, "budgets:6") -
+                                            table.column("point")->texts.begin());
+  const auto of_row = [&](const char* name) {
+    const auto first = table.array(name)->values.begin() + static_cast<std::ptrdiff_t>(24 * row);
+    return HeadValues(first, first + 24);
+  };
+  const HeadValues asked = of_row("budget"), kept = of_row("budget_kept");
+  CHECK(asked == proportional_shares(table.array("signal_mean")->values, 6));
+  CHECK(std::isnan(of_row("global_heads")[0]));
+  double density = 0;
+  for (std::size_t head = 0; head < 24; ++head) {
+    CAPTURE(head, asked[head], kept[head]);
+    density += kept[head] / 24;
+    CHECK(std::abs(kept[head] - asked[head]) < 0.2);  // solved on the scores of the gate's own lifetimes; sinks count
+  }
+  CHECK(some["density"].get<double>() == Approx(density).margin(1e-12));
+  CHECK(test::kvscope_run(hybrid_words(text.path, text.n_tokens, folder / "x.h5") +
+                          Words{"--policy", "sp-kv", "--strategies", "budgets", "--shares", "25%", "--export",
+                                "duo:" + (folder / "heads").string(), "--point", "budgets:6"})
+            .exit_code == 1);
+}
+
 TEST_CASE("a study goes on from whatever its journal has, to the same bytes", "[hybrid]") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   const TemporaryFolder folder;
@@ -258,7 +301,7 @@ TEST_CASE("a hybrid study that cannot be is refused in a line, and nothing is wr
       {{"--strategies", "capped", "--shares", "80%", "--cap", "3"}, 1, "under a cap of 3"},
       {{"--shares", "140%"}, 1, "--shares"},
       {{"--bytes", "1000"}, 1, "with every head local"},
-      {{"--strategies", "e"}, 1, "a, b, c, d, capped, layers and greedy"},
+      {{"--strategies", "e"}, 1, "a, b, c, d, capped, layers, greedy and budgets"},
       {{"--signal", "taste"}, 1, "output-error"},
       {{"--signal", "file:" + (folder / "foreign").string(), "--strategies", "d"},
        2,

@@ -2,7 +2,9 @@
 
 #include "engine/core/study/head_choice.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <random>
 
 #include "engine/core/policy/head_strategy.h"
@@ -53,7 +55,43 @@ HeadValues drawn(unsigned seed) {
   return values;
 }
 
+HeadValues some_values(std::mt19937& random) {
+  HeadValues values(kShape.count());
+  for (double& value : values) value = std::uniform_int_distribution(-2, 6)(random);
+  return values;
+}
+
 }  // namespace
+
+TEST_CASE("proportional shares add up to the total, none above 1, by one factor for all that are below") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 500; ++round) {
+    const HeadValues values = some_values(random);
+    const double total = std::uniform_real_distribution(0.0, 12.0)(random);
+    const HeadValues shares = proportional_shares(values, total);
+    const auto sum_at = [&](double factor) {
+      double sum = 0;
+      for (const double value : values) sum += std::min(1.0, factor * std::max(value, 0.0));
+      return sum;
+    };
+    double low = 0, high = 1e6;  // the factor, by halving
+    for (int i = 0; i < 200; ++i) (sum_at((low + high) / 2) < total ? low : high) = (low + high) / 2;
+    const double rest = std::max(0.0, total - sum_at(high));
+    const auto n_without = std::ranges::count_if(values, [](double value) { return value <= 0; });
+    double sum = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      CAPTURE(round, i, values[i], total);
+      sum += shares[i];
+      const double expected = values[i] > 0 ? std::min(1.0, high * values[i]) : rest / static_cast<double>(n_without);
+      CHECK(shares[i] == Approx(expected).margin(1e-9));
+    }
+    CHECK(sum == Approx(total).margin(1e-9));
+  }
+  CHECK(proportional_shares({1e300, 1e-300}, 1) == HeadValues{1, 0});
+  CHECK(proportional_shares({0, 0, 0, 0}, 1) == HeadValues(4, 0.25));
+  CHECK(test::error_of([] { proportional_shares({1, 2}, 2.5); }).find("0 to 2") != std::string::npos);
+  CHECK(test::error_of([] { proportional_shares({1, 2}, std::nan("")); }).find("0 to 2") != std::string::npos);
+}
 
 TEST_CASE("d takes the heads of the greatest sum there is", "[core][hybrid]") {
   for (unsigned seed = 0; seed < 8; ++seed) {

@@ -41,6 +41,27 @@ TEST_CASE("the density of a signal counts the long-range tokens whose score pass
   }
 }
 
+TEST_CASE("each head's threshold keeps its share of the tokens between sinks and window, as near as whole tokens can",
+          "[core][hybrid]") {
+  const RunRecord run = test::random_run(5, {.policy = "threshold:threshold=0.2,sinks=3,window=20", .oracle = false});
+  const int q = run.queries() - 1, n = q - 20 - 3 + 1;
+  const HeadValues shares = {0, 0.1, 0.25, 0.5, 0.875, 1};
+  const std::vector<float> thresholds = thresholds_of_shares(run, run.policy, shares);
+  REQUIRE(thresholds.size() == 6);
+  CHECK(std::isinf(thresholds[0]));
+  for (std::size_t head = 0; head < 6; ++head) {
+    const auto& scores = run.scores.row(static_cast<int>(head) / 3, static_cast<int>(head) % 3);
+    int kept = 0;
+    for (int t = 3; t <= q - 20; ++t) kept += scores[static_cast<std::size_t>(t)] >= thresholds[head];
+    CAPTURE(head, kept, n);
+    CHECK(std::abs(kept - shares[head] * n) <= 0.5);
+  }
+  PolicySpec wide = run.policy;
+  wide.values["window"] = 1000;
+  CHECK(test::error_of([&] { thresholds_of_shares(run, wide, shares); }).find("pieces longer than the window") !=
+        std::string::npos);
+}
+
 TEST_CASE("heads that a hybrid kept local have the density that the gate would give them", "[core][hybrid]") {
   RunRecord run = test::random_run(5, {.policy = "threshold:threshold=0.2,sinks=3,window=20", .oracle = false});
   const HeadValues before = admitted_density(run, run.policy);

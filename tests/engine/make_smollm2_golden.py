@@ -12,7 +12,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 
-STRIDE = 16
+STRIDE = 32  # 1536 sums of the same 576 hidden values at each position
 TEXT = ('<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n<|im_start|>user\n'
         'In 1969 two men walked on the Moon. What did they bring home? Answer in 12 words.<|im_end|>\n<|im_start|>assistant\n'
         'They brought home 21.5 kg of rocks and dust, and a flag stayed behind.')

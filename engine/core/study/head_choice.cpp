@@ -1,11 +1,13 @@
 #include "engine/core/study/head_choice.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "engine/core/policy/head_strategy.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
@@ -60,6 +62,27 @@ std::optional<int> own_count(ChoiceRule rule, const HeadShape& shape) {
   if (rule > ChoiceRule::d) return std::nullopt;
   return own_global_heads(static_cast<HeadStrategy>(rule),
                           {.n_layers = shape.n_layers, .n_kv_heads = shape.n_kv_heads});
+}
+
+HeadValues proportional_shares(const HeadValues& values, double total) {
+  const auto n = static_cast<double>(values.size());
+  if (!(total >= 0 && total <= n)) refuse(number_text(total) + " heads", "0 to " + number_text(n));
+  HeadValues shares(values.size(), 0);
+  std::vector<int> order = ranking(values);
+  std::erase_if(order, [&](int head) { return !(values[static_cast<std::size_t>(head)] > 0); });
+  HeadValues from(order.size());  // sum of the values from each place of the order on
+  double sum = 0, left = total;
+  for (std::size_t i = order.size(); i-- > 0;) from[i] = sum += values[static_cast<std::size_t>(order[i])];
+  // From the greatest value down: once one is below 1, all after it are.
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const auto head = static_cast<std::size_t>(order[i]);
+    shares[head] = std::clamp(left * (values[head] / from[i]), 0.0, 1.0);
+    left -= shares[head];
+  }
+  const auto n_without = static_cast<double>(values.size() - order.size());
+  for (std::size_t head = 0; head < values.size(); ++head)
+    if (!(values[head] > 0)) shares[head] = std::clamp(left / n_without, 0.0, 1.0);
+  return shares;
 }
 
 GlobalHeads choose_global(const HeadShape& shape, const HeadValues& values, const ChoiceQuestion& question) {

@@ -29,4 +29,12 @@ std::optional<int> own_count(ChoiceRule rule, const HeadShape& shape);
 /// Throws Error (usage) for more heads than the model, or the cap, has room for.
 GlobalHeads choose_global(const HeadShape& shape, const HeadValues& values, const ChoiceQuestion& question);
 
+/// A budget for each head in place of all or nothing (AdaKV's way): shares d_h in proportion to the values, none above 1,
+///
+///     d_h = min(1, lambda max(v_h, 0)),   sum_h d_h = total
+///
+/// What heads with values cannot take goes to the others in equal parts. Throws Error (usage) for a total below 0 or above the
+/// number of heads.
+HeadValues proportional_shares(const HeadValues& values, double total);
+
 }  // namespace kvscope

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/support/error.h"
@@ -63,6 +64,22 @@ HeadValues admitted_density(const RunRecord& run, const PolicySpec& gated) {
     }
   }
   return density;
+}
+
+std::vector<float> thresholds_of_shares(const RunRecord& run, const PolicySpec& gated, const HeadValues& shares) {
+  const RetentionGeometry geometry = gated.geometry(run.n_positions);
+  const bool strict = policy_of(gated).plan(gated, geometry).strict;
+  const int begin = geometry.n_sink, n = run.queries() - geometry.window - begin;
+  check_long_enough(run, n);
+  std::vector<float> thresholds;
+  for (std::size_t head = 0; head < shares.size(); ++head) {
+    const auto index = static_cast<int>(head);
+    const std::vector<float>& scores = run.scores.row(index / run.model.n_kv_heads, index % run.model.n_kv_heads);
+    const auto judged = std::span(scores).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(n));
+    thresholds.push_back(shares[head] > 0 ? solve_threshold(judged, shares[head], strict)
+                                          : std::numeric_limits<float>::infinity());
+  }
+  return thresholds;
 }
 
 HeadValues mass_lost_if_local(const RunRecord& run) {

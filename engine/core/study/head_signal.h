@@ -30,6 +30,10 @@ struct HeadSignal {
 /// longer than the window.
 HeadValues admitted_density(const RunRecord& run, const PolicySpec& gated);
 
+/// The threshold of each head at which its share of the run's scores of tokens n_sink <= t <= q - window, q the last query, is
+/// nearest to `shares` (solve_threshold()); of a head that shall keep none, infinite. Throws Error as admitted_density().
+std::vector<float> thresholds_of_shares(const RunRecord& run, const PolicySpec& gated, const HeadValues& shares);
+
 /// Share of the attention of the queries q >= n_sink + window that goes to tokens n_sink <= t <= q - window in the dense
 /// pass of the oracle, mean over queries and the group's query heads: what a local head would lose. The run's oracle is
 /// kMassOfLocal's.
