@@ -204,11 +204,12 @@ void HeadBoardView::draw_predicted(const ViewContext& context) {
   if (study == nullptr) return;
   const ModelInfo& model = context.a->run->model;
   const HeadSet& global = context.selection->board.global;
-  if (repredict_.due({study->table, global, model.weights_hash})) {
+  const PredictionKey key{study->table, global, model.weights_hash};
+  if (predicted_ != key) {
     GlobalHeads heads = local_heads_of(global, model.n_layers, model.n_kv_heads);
     for (std::uint8_t& head : heads) head = head != 0 ? 0 : 1;
     prediction_ = predict_hybrid(*study->table, model, heads);
-    repredict_.done();
+    predicted_ = key;
   }
   if (!prediction_) return;
   const HybridPrediction& p = *prediction_;

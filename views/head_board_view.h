@@ -75,7 +75,7 @@ class HeadBoardView final : public View {
   std::uint64_t n_entries_ = 0;
   Rebuild<FactsKey> refact_;
   HeadSelection selection_;
-  Rebuild<PredictionKey> repredict_;
+  std::optional<PredictionKey> predicted_;  // what prediction_ is of; of some tens of points, so at once
   std::optional<HybridPrediction> prediction_;
   Rebuild<PictureKey> rebuild_;
   HeadBrush brush_;
