@@ -91,7 +91,7 @@ FIGURES = [
     ("spkv-fig4-strategies", "hybrid.h5", "", "As in the paper: coverage and NLL of the strategies, at several shares."),
     ("spkv-fig5", "gates/sp-kv-0.02_loss.csv", "", "As in the paper: median, quartiles, tenths, all heads; 24 heads for 190."),
     ("spkv-fig6", "sp-kv-0.02.csv sp-kv-0.1.csv sp-kv-0.3.csv", "--set 'where=[\"item=heldout.txt\"]'", "As in the paper: thresholds along a line, weights of the density loss beside each other."),
-    ("spkv-fig8", PALINDROMES, "", "As in the paper; the models without a gate stand at a utility of 1, and sp-kv goes on at a price of 0.02."),
+    ("spkv-fig8", PALINDROMES, "", "As in the paper; of the models without a gate full attention stands at a utility of 1 and the window at 0, and sp-kv goes on at a price of 0.02."),
     ("wgkv-fig7", "tasks.csv", "", "The paper has 14 tasks of HELMET; here those that the sample model can do."),
     ("wgkv-fig8", "prefill.jsonl", "", "The paper stacks attention and the rest, which bench does not part. Peak memory on a CPU is the process's, the weights included."),
     ("wgkv-fig9", "read.csv", "", "As in the paper: Quest alone and behind the gate, against the tokens that a query reads."),
