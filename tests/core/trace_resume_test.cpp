@@ -276,3 +276,20 @@ TEST_CASE("trace resume: page reads get room as they come, before a stop and aft
   CHECK(inspect_trace(path).changed_runs == 4);
   CHECK(files_in(folder.path()) == 1);
 }
+
+TEST_CASE("trace resume: a trace that another process made between a look and the writing stays, and is told as that",
+          "[core][trace][resume]") {
+  const ScratchFolder folder;
+  const auto path = folder / "t.h5";
+  write_beginning(path, 2, true);
+  const std::string before = bytes_of(path);
+  try {
+    TraceWriter(path, formula_run(0).model, options(false));
+    FAIL("replaced");
+  } catch (const Error& error) {
+    CHECK(error.code() == ExitCode::resource);
+    CHECK(contains(error.what(), "another process has made it meanwhile"));
+  }
+  CHECK(bytes_of(path) == before);
+  CHECK(files_in(folder.path()) == 1);
+}

@@ -49,7 +49,8 @@ class TraceWriter {
     std::int64_t total_positions = 0;
     CaptureInfo capture;
   };
-  /// Throws Error: the file exists and overwrite is false, the folder is missing, no space, another process writes it.
+  /// Throws Error: the file exists and overwrite is false (resource: who writes has looked, so that another process has made it
+  /// meanwhile), the folder is missing, no space, another process writes it.
   /// What is overwritten stays until the new trace has its first run. `lock`: lock_trace()'s of the trace to resume, of
   /// whoever has looked at its runs and must find them so; without one it is taken here.
   TraceWriter(std::filesystem::path path, const ModelInfo& model, const Options& options,

@@ -83,11 +83,11 @@ FileHandle lock_if_there(const std::filesystem::path& path) {
 }
 
 LiveTrace::LiveTrace(const std::filesystem::path& path, const Heading& heading, std::int64_t positions, bool replace)
-    : path_(writable_target(path, replace)), heading_(heading), capacity_(capacity_of(heading, positions, path)) {
+    : path_(writable_target(path, true)), heading_(heading), capacity_(capacity_of(heading, positions, path)) {
   filled_[Axis::layer] = heading.model.n_layers;
   filled_[Axis::kv_head] = heading.model.n_kv_heads;
   if (replace) replaced_ = lock_if_there(path_);
-  create(replace, nullptr);
+  create(replace, nullptr);  // which takes the name, or finds it taken: between a look and that, another may have come
 }
 
 /// Under another name until all metadata, and the rows of `before`, are on disk: a kill before that leaves what there
