@@ -266,7 +266,9 @@ int inspect(const Arguments& arguments) {
                    .hint = "kvscope models lists the names of models"});
     path = *named;
   }
-  ordered_json result;
+  // Left to the end of the process: to take a large value apart this library allocates, and a destructor that gets no memory
+  // calls terminate().
+  static ordered_json& result = *new ordered_json;
   const auto gate = gate_format(path);
   if (fs::is_directory(path, error) && is_model(path, gate)) {
     result = inspect_model(path, gate.has_value());
