@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "app/cli/arguments.h"
 #include "app/cli/capture_plan.h"
 #include "app/cli/engine_job.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
+#include "app/cli/write_behind.h"
 #include "app/process/interrupt.h"
 #include "app/session/run_setup.h"
 #include "engine/core/support/error.h"
@@ -97,6 +99,7 @@ std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const Model
   const auto before = static_cast<double>(plan.done.size()), all = static_cast<double>(plan.indices.size());
   std::int64_t tokens = 0;
   int n = 0;
+  WriteBehind writing(writer);
   for (const int index : plan.left()) {
     if (interrupted()) break;
     char rate[64] = "";
@@ -110,10 +113,11 @@ std::int64_t capture_all(const Arguments& arguments, EngineJob& job, const Model
     RunRecord run = run_of(arguments, job, model, request, prompt, bad == check.bad.end() ? nullptr : &bad->second);
     if (run.status == RunStatus::cancelled) break;  // half a run is not what a later study counts on
     run.prompt_index = index;
-    writer.add(run);
     tokens += run.n_tokens();
     ++n;
+    writing.add(std::move(run));
   }
+  writing.wait();
   return tokens;
 }
 
