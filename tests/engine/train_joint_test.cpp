@@ -308,9 +308,6 @@ TEST_CASE("what a joint recipe must not ask is refused by its key") {
           from_nothing(wrong, scratch / "out");
         }).find("a palindrome of 3 numbers: a length of 60 tokens; expected at least") != std::string::npos);
   wrong = scorer_recipe();
-  wrong["scorer"]["output_weight"] = 1;
-  CHECK(refusal(wrong).find("scorer.output_weight: an adapter beside it") != std::string::npos);
-  wrong = scorer_recipe();
   wrong["scorer"].erase("adapter");
   wrong["scorer"]["lse"] = "sparse";
   CHECK(refusal(wrong).find("scorer.lse: no adapter") != std::string::npos);

@@ -61,7 +61,10 @@ nlohmann::json joint_gate_recipe() {
 
 nlohmann::json joint_scorer_recipe() {
   nlohmann::json recipe = scorer_recipe();
-  recipe["scorer"].update({{"adapter", {{"rank", 2}, {"targets", {"q_proj", "v_proj"}}}}, {"steps", 5}});
+  recipe["scorer"].update({{"adapter", {{"rank", 2}, {"targets", {"q_proj", "v_proj"}}}},
+                           {"steps", 5},
+                           {"output_weight", 1},
+                           {"output_after", 2}});
   return recipe;
 }
 

@@ -342,13 +342,47 @@ TEST_CASE("through a soft boundary scorers learn from the model's output, and th
   double first = 0, last = 0;
   for (int step = 0; step < 60; ++step) {
     Random random(3, 1);
-    last = output_lesson(base, scorer, some_ids(64), options, random).output.item<double>();
+    last = output_lesson(base, base, scorer, some_ids(64), options, random).item<double>();
     if (step == 0) first = last;
     CHECK(norm_of(scorer.parameters()) > 0);
     optimizer.step(3e-3);
   }
   CHECK(last < 0.9 * first);
   CHECK(at::equal(base.parameters().masters(), before));
+}
+
+TEST_CASE("through a soft boundary an adapter learns beside the scorers, each the better for the other") {
+  const ModelConfig config = small_model();
+  DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);
+  base.initialise(4);
+  ScorerOptions options{.window = 8, .delay = 8, .n_sink = 2, .top_k = {6}, .queries = 12};
+  options.output_weight = 1;
+  // The distance after some steps of whoever learns.
+  const auto learned = [&](bool scorers_learn, bool adapter_learns) {
+    LoraAdapter adapter({.rank = 4, .alpha = 8}, config, at::kCPU, at::kFloat);
+    adapter.initialise(7);
+    const DecoderModule student = base.adapted(adapter);
+    ScorerModule scorer(options, config, at::kCPU);
+    scorer.initialise(1);
+    AdamW of_scorer(scorer.parameters(), {.learning_rate = 3e-3, .weight_decay = 0, .clip = 0});
+    AdamW of_adapter(adapter.parameters(), {.learning_rate = 3e-3, .weight_decay = 0, .clip = 0});
+    double last = 0;
+    for (int step = 0; step < 40; ++step) {
+      Random random(3, 1);
+      last = output_lesson(base, student, scorer, some_ids(64), options, random).item<double>();
+      CHECK(norm_of(scorer.parameters()) > 0);
+      CHECK(norm_of(adapter.parameters()) > 0);
+      // A step also clears the gradients.
+      of_scorer.step(scorers_learn ? 3e-3 : 0);
+      of_adapter.step(adapter_learns ? 3e-3 : 0);
+    }
+    return last;
+  };
+  const double neither = learned(false, false), scorers = learned(true, false), adapter = learned(false, true);
+  const double both = learned(true, true);
+  CHECK(scorers < neither);
+  CHECK(adapter < neither);
+  CHECK(both < std::min(scorers, adapter));
 }
 
 TEST_CASE("on CUDA a student's attention and its gradients are those of the CPU, within bfloat16's rounding",

@@ -313,6 +313,7 @@ std::string column_label(const StudyTable& table, const std::string& name) {
       {"gate_mean", "Mean utility of the gates"},
       {"gate_open", "Share of gates open"},
       {"loss_output", "Loss of the output"},
+      {"loss_distance", "Distance of the last hidden states"},
       {"loss_boundary", "Boundary loss"},
       {"read_share", "Share of the cache read"},
       {"read", "Tokens that a query reads"},

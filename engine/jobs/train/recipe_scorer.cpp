@@ -66,10 +66,6 @@ void parse_student(const RecipeSection& section, const std::string& file, Scorer
   scorer.sparse_lse = lse == "sparse";
   scorer.output_weight = section->number_or("output_weight", 0, 0, 1e6);
   scorer.output_after = section->integer_or("output_after", 0, 0, 100'000'000);
-  if (scorer.output_weight > 0 && scorer.adapter) {
-    recipe_error(file, "scorer.output_weight", "an adapter beside it",
-                 "one of the two: the adapter learns from the output already");
-  }
 }
 
 /// The network and its decay. What another kind has is refused rather than ignored.

@@ -135,13 +135,61 @@ struct Trained {
 
   /// Adds the gradients of one batch.
   StudentLosses learn(const at::Tensor& ids, const ScorerOptions& options, std::int64_t step, Random& random) const {
-    if (adapter) return joint_lesson(base, student, scorer, ids, options, random);
-    StudentLosses losses{.boundary = accumulate(base, scorer, ids, options, random), .output = {}};
+    StudentLosses losses;
+    if (adapter) {
+      losses = joint_lesson(base, student, scorer, ids, options, random);
+    } else {
+      losses.boundary = accumulate(base, scorer, ids, options, random);
+    }
     if (options.output_weight > 0 && step >= options.output_after) {
-      losses.output = output_lesson(base, scorer, ids, options, random).output;
+      losses.distance = output_lesson(base, student, scorer, ids, options, random);
     }
     return losses;
   }
+};
+
+/// What a step of the curve is the mean of, in the order of the curve's columns.
+class LossSums {
+ public:
+  LossSums(const ScorerOptions& options, const at::Device& device)
+      : with_output_(options.adapter.has_value()), with_distance_(options.output_weight > 0), device_(device) {
+    clear();
+  }
+  std::vector<std::string> columns() const {
+    std::vector<std::string> names{"loss_boundary"};
+    if (with_output_) names.emplace_back("loss_output");
+    if (with_distance_) names.emplace_back(with_output_ ? "loss_distance" : "loss_output");
+    return names;
+  }
+  void add(const StudentLosses& losses) {
+    boundary_ += losses.boundary;
+    if (losses.output.defined()) output_ += losses.output;
+    if (losses.distance.defined()) distance_ += losses.distance;
+  }
+  LossReport take(std::int64_t n_steps) {
+    LossReport report;
+    const auto put = [&](const char* name, const at::Tensor& sum) {
+      report.values.push_back(sum.item<double>() / static_cast<double>(n_steps));
+      char text[48];
+      std::snprintf(text, sizeof text, "%s%s %.4f", report.text.empty() ? "" : "  ", name, report.values.back());
+      report.text += text;
+    };
+    put("boundary loss", boundary_);
+    if (with_output_) put("output", output_);
+    if (with_distance_) put(with_output_ ? "distance" : "output", distance_);
+    clear();
+    return report;
+  }
+
+ private:
+  void clear() {
+    for (at::Tensor* sum : {&boundary_, &output_, &distance_})
+      *sum = at::zeros({}, at::TensorOptions(device_).dtype(at::kFloat));
+  }
+
+  bool with_output_, with_distance_;
+  at::Device device_;
+  at::Tensor boundary_, output_, distance_;
 };
 
 /// Where the base was trained here, the model's own scorer; else a gate's folder, in facts["folder"].
@@ -168,32 +216,19 @@ nlohmann::json run_scorer_phase(const Training& training) {
   if (trained.adapter) {
     optimizer.add(trained.adapter->parameters(), options.adapter->learning_rate / options.optimizer.learning_rate);
   }
-  const bool through = options.adapter || options.output_weight > 0;
-  const auto zero = [&] { return at::zeros({}, at::TensorOptions(training.device).dtype(at::kFloat)); };
-  at::Tensor boundary = zero(), output = zero();
+  LossSums sums(options, training.device);
   nlohmann::json facts =
       run_steps(training, options, *sequences, optimizer,
                 {.name = "scorer",
-                 .loss_columns = through ? std::vector<std::string>{"loss_boundary", "loss_output"}
-                                         : std::vector<std::string>{"loss_boundary"},
+                 .loss_columns = sums.columns(),
                  .add_gradients =
                      [&](const Batch& batch, std::int64_t step) {
                        Random random(recipe.seed ^ kScorerSalt, static_cast<std::uint64_t>(step) + 1);
                        const at::Tensor ids = ids_tensor(batch, training.device).narrow(1, 0, recipe.length());
-                       const StudentLosses losses = trained.learn(ids, options, step, random);
-                       boundary += losses.boundary;
-                       if (losses.output.defined()) output += losses.output;
+                       sums.add(trained.learn(ids, options, step, random));
                      },
-                 .report = [&](std::int64_t n_steps) {  // one budget a step: a single step's loss says little
-                   LossReport report{{boundary.item<double>() / static_cast<double>(n_steps)}, ""};
-                   if (through) report.values.push_back(output.item<double>() / static_cast<double>(n_steps));
-                   boundary = zero(), output = zero();
-                   char text[80];
-                   std::snprintf(text, sizeof text, through ? "boundary loss %.4f  output %.4f" : "boundary loss %.4f",
-                                 report.values.front(), report.values.back());
-                   report.text = text;
-                   return report;
-                 }});
+                 // one budget a step: a single step's loss says little
+                 .report = [&](std::int64_t n_steps) { return sums.take(n_steps); }});
   if (facts["status"] == "cancelled") return facts;
   facts.erase("last");
   save(training, trained, facts);

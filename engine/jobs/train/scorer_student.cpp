@@ -64,25 +64,25 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
   const at::Tensor kl =
       distillation(student.final_norm(x).flatten(0, 1), teacher.flatten(0, 1), base.output(), options.top_teacher);
   kl.backward();
-  return {boundary, kl.detach()};
+  return {.boundary = boundary, .output = kl.detach(), .distance = {}};
 }
 
-StudentLosses output_lesson(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
-                            const ScorerOptions& options, Random& random) {
+at::Tensor output_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
+                         const at::Tensor& ids, const ScorerOptions& options, Random& random) {
   const CacheBudget budget = draw_budget(options, random);
   const at::Tensor dense = dense_hidden(base, ids).to(at::kFloat);
   // LibTorch's attention cannot give the gradient of a bias alone: one of its other inputs must want one, and all of them come from here.
   at::Tensor x = base.embed(ids).detach().requires_grad_(true);
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
-    const auto heads = base.project(layer, x);
+    const auto heads = student.project(layer, x);
     const at::Tensor attention =
         soft_top_k_attention(heads.q, heads.k, heads.v, all_priorities(scorer, layer, heads.k, heads.v), budget,
                              options.temperature, base.config().attention_scale(layer));
-    x = base.finish(layer, x, attention);
+    x = student.finish(layer, x, attention);
   }
-  const at::Tensor distance = (base.final_norm(x).to(at::kFloat) - dense).square().mean() / dense.square().mean();
+  const at::Tensor distance = (student.final_norm(x).to(at::kFloat) - dense).square().mean() / dense.square().mean();
   (distance * options.output_weight).backward();
-  return {{}, distance.detach()};
+  return distance.detach();
 }
 
 }  // namespace kvscope::engine

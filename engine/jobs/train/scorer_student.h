@@ -20,8 +20,9 @@ at::Tensor all_priorities(const ScorerModule& scorer, int layer, const at::Tenso
 
 /// Of one batch, without gradients, still on the device.
 struct StudentLosses {
-  at::Tensor boundary;  // of the scorers, eq. 7, mean over layers; undefined where they learn from the output
-  at::Tensor output;    // what keeps the model's output
+  at::Tensor boundary;  // of the scorers, eq. 7, mean over layers
+  at::Tensor output;    // KL of joint_lesson; undefined without an adapter
+  at::Tensor distance;  // of output_lesson; undefined before it begins
 };
 
 /// KVpop's Algorithm 1 for one batch of ids [B, T]: layer by layer the student scores its own keys and values, its attention sees what
@@ -33,12 +34,13 @@ struct StudentLosses {
 StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
                            const at::Tensor& ids, const ScorerOptions& options, Random& random);
 
-/// A frozen base whose attention has a soft boundary (soft_top_k_attention): the scorers learn from
+/// A student whose attention has a soft boundary (soft_top_k_attention): what is trained of it learns from
 ///
 ///     |h - h_dense|^2 / |h_dense|^2     of the last hidden states, as WG-KV's gates do
 ///
-/// Adds output_weight times its gradients to the scorers'.
-StudentLosses output_lesson(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
-                            const ScorerOptions& options, Random& random);
+/// The student is the base itself where that is frozen, and then the scorers alone learn; with an adapter both do. Adds
+/// output_weight times its gradients; returns the distance.
+at::Tensor output_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
+                         const at::Tensor& ids, const ScorerOptions& options, Random& random);
 
 }  // namespace kvscope::engine
