@@ -30,6 +30,7 @@ FORM = 'window=64,sinks=4'
 # What goes by scores is read in one pass, exactly as token by token. The others act behind every CHUNK tokens.
 STEPWISE = ('tova', 'h2o', 'snapkv', 'expected-attention')
 CHUNK = 64
+ORACLES = {'rms': 'rms', 'max': 'max', 'by-output': 'rms,weight=output', 'pooled': 'rms,weight=output,capacity=pooled'}
 
 
 def window_of(share, length):
@@ -41,15 +42,17 @@ def groups(length, gates):
     found = {
         'window': (None, [f'streaming:sinks=4,window={window_of(s, length)}' for s in SHARES]),
         'random': (None, [f'random:keep={s},{FORM}' for s in SHARES]),
-        'oracle': (None, [f'oracle:keep={s},{FORM}' for s in SHARES] +
-                   [f'oracle:keep=25%,{FORM},mass={more}' for more in
-                    ('rms', 'max', 'rms,weight=output', 'rms,weight=output,capacity=pooled')]),
+        'oracle': (None, [f'oracle:keep={s},{FORM}' for s in SHARES]),
         'kvpop': (SHIPPED / 'kvpop', [f'kvpop:keep={s},{FORM}' for s in SHARES]),
         'sp-kv': (SHIPPED / 'sp-kv-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
         'dms': (SHIPPED / 'dms-0.7', ['dms']),
     }
+    for more in ORACLES:
+        found[f'oracle-{more}'] = (None, [f'oracle:keep=25%,{FORM},mass={ORACLES[more]}'])
     for price in ('0.003', '0.01', '0.03'):
         found[f'wg-kv-{price}'] = (SHIPPED / f'wg-kv-{price}', ['wg-kv'])
+    # Whatever its price, one gate can be asked for a density: a fifth outside its window is a quarter of all.
+    found['wg-kv-at-20'] = (SHIPPED / 'wg-kv-0.003', ['wg-kv:density=20%'])
     for name in STEPWISE:
         more = ',window=64' if name == 'h2o' else ''
         found[name] = (None, [f'{name}:keep={s}{more}' for s in SHARES])
