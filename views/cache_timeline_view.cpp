@@ -32,12 +32,14 @@ void CacheTimelineView::draw(ViewContext& context) {
   const RunRecord& run = *context.a->run;
   const Cursor at = context.cursor_in(run);
   log_.update(*context.a, at);
+  const float whole = ImGui::GetContentRegionAvail().y;
   draw_why(context, at);
   const float room = ImGui::GetContentRegionAvail().y;
   // Where there is room for one of them only, that is the picture: the log is there when the view is maximised.
   if (room < services_.theme->px(170)) return draw_picture(context, at, std::max(services_.theme->px(80), room));
+  // Of the whole height: a sentence that comes with a click takes the picture's room, and no row moves under the pointer.
   const float log = log_.n_rows() == 0 ? services_.theme->px(44)
-                                       : std::clamp(room * 0.34f, services_.theme->px(70), services_.theme->px(230));
+                                       : std::clamp(whole * 0.29f, services_.theme->px(70), services_.theme->px(230));
   draw_picture(context, at, std::max(services_.theme->px(80), room - log - ImGui::GetStyle().ItemSpacing.y));
   log_.draw(context, at);
 }
@@ -144,6 +146,7 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
     }
     if (t > q) continue;  // not born yet
     context.selection->hovered_token = t;
+    context.selection->hover_told = true;
     const Cursor cursor = context.cursor_in(run);
     ImGui::BeginTooltip();
     ImGui::TextUnformatted(identity_line(run, cursor.layer, cursor.kv_head, t).c_str());

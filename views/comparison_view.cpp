@@ -1,5 +1,7 @@
 #include "views/comparison_view.h"
 
+#include <algorithm>
+
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 
@@ -67,9 +69,18 @@ void ComparisonView::say_alike() {
 }
 
 void ComparisonView::draw_rows(const char* heading, const std::vector<ComparisonRow>& rows) {
-  if (rows.empty() || !ImGui::BeginTable(heading, 4, ImGuiTableFlags_RowBg)) return;
-  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line.
-  ImGui::TableSetupColumn(heading, ImGuiTableColumnFlags_WidthStretch, 4);
+  if (rows.empty()) return;
+  // The names are read first, the numbers share what is left. Widths of their own: columns sized by their contents would lay
+  // a wrapping text out one letter a line.
+  float name = ImGui::CalcTextSize(heading).x;
+  for (const ComparisonRow& row : rows) name = std::max(name, ImGui::CalcTextSize(row.name.c_str()).x);
+  const float room = ImGui::GetContentRegionAvail().x;
+  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {services_.theme->px(3), ImGui::GetStyle().CellPadding.y});
+  const bool open = ImGui::BeginTable(heading, 4, ImGuiTableFlags_RowBg);
+  ImGui::PopStyleVar();
+  if (!open) return;
+  ImGui::TableSetupColumn(heading, ImGuiTableColumnFlags_WidthFixed,
+                          std::clamp(name + services_.theme->px(2), 0.31f * room, 0.37f * room));
   for (const char* name : {"A", "B", "B − A"}) ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 3);
   ImGui::TableHeadersRow();
   for (const ComparisonRow& row : rows) draw_row(row);
@@ -81,7 +92,7 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
   const Palette& p = services_.theme->palette;
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  text_in(p.muted, row.name);
+  wrapped_text_in(p.muted, row.name);
   const ItemRect name = last_item();
   if (!row.definition.empty() && ImGui::IsItemHovered()) {
     ImGui::BeginTooltip();

@@ -13,7 +13,9 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
+constexpr std::int64_t kAtOnce = 1 << 20;               // lifetimes
+constexpr float kBriefWidth = 560, kBriefHeight = 300;  // design pixels
+constexpr float kLeastMap = 0.55f;                      // share of the room that sentences leave to the map
 
 struct StrategyButton {
   HeadStrategy strategy;
@@ -59,16 +61,36 @@ void HeadBoardView::draw(ViewContext& context) {
     const FontScope small(services_.theme->fonts.small);
     draw_strategies(context);
     draw_numbers(context);
-    draw_facts(context);
-    draw_predicted(context);
-    draw_measured(context);
+    draw_sentences(context);
   }
   draw_board(context);
 }
 
-void HeadBoardView::say(const char* item, Colour colour, const std::string& text) {
-  wrapped_text_in(colour, text);
+/// What is said of the choice never takes the map's room: in a small region it is brief, the whole sentence is the tooltip,
+/// and what does not fit all the same is scrolled.
+void HeadBoardView::draw_sentences(ViewContext& context) {
+  const Theme& theme = *services_.theme;
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  brief_ = room.x < theme.px(kBriefWidth) || room.y < theme.px(kBriefHeight);
+  const float likely = sentences_ > 0 ? sentences_ : 4 * ImGui::GetTextLineHeightWithSpacing();
+  const float height = std::min(likely, std::max(theme.px(32), room.y * (1 - kLeastMap)));
+  ImGui::BeginChild("sentences", {0, height});
+  if (!refused_.empty())
+    say("board.refused", theme.palette.warn, refused_, refused_.substr(0, refused_.find_first_of(",;")));
+  draw_facts(context);
+  draw_predicted(context);
+  draw_measured(context);
+  // Known when they were drawn: the next frame has the room that they take.
+  const float taken = ImGui::GetCursorPosY();
+  ImGui::EndChild();
+  if (std::abs(taken - std::exchange(sentences_, taken)) > 0.5f) rebuild_postponed = true;
+}
+
+void HeadBoardView::say(const char* item, Colour colour, const std::string& text, const std::string& brief) {
+  const bool shortened = brief_ && !brief.empty() && brief != text;
+  wrapped_text_in(colour, shortened ? brief : text);
   services_.items->add_text(item, last_item(), text);
+  if (shortened) hint_of(services_, text);
 }
 
 bool HeadBoardView::count_entries(const ViewContext& context) {
@@ -133,7 +155,6 @@ void HeadBoardView::draw_strategies(ViewContext& context) {
                   "A DuoAttention directory, as kvscope heads --export duo:FOLDER writes it", false) &&
       context.command)
     context.command("board.export");
-  if (!refused_.empty()) say("board.refused", services_.theme->palette.warn, refused_);
 }
 
 /// Share and seed of the strategies that have one, and the length that bytes are said of.
@@ -178,7 +199,8 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
   }
   const Palette& p = services_.theme->palette;
   const RunRecord& run = *context.a->run;
-  say("board.facts", p.text, describe(selection_));
+  const std::string facts = describe(selection_), unit = " of the long-range entries retained";
+  say("board.facts", p.text, facts, facts.ends_with(unit) ? facts.substr(0, facts.size() - unit.size()) : facts);
   if (!selection_.tied.empty())
     say("board.tied", p.warn,
         std::to_string(selection_.tied.size()) + " heads keep equally many tokens at the cut; " +
@@ -195,7 +217,7 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
               : "bytes are not known, as the run does not say head dimension and dtype";
   text += "; a local head keeps " + std::to_string(sizes.n_sink) + " sinks and the " + std::to_string(sizes.window) +
           " newest tokens";
-  say("board.bytes", p.text, text);
+  say("board.bytes", p.text, text, text.substr(0, text.find(';')));
 }
 
 /// The likelihood that the study on show lets expect of these heads.
@@ -222,7 +244,8 @@ void HeadBoardView::draw_predicted(const ViewContext& context) {
   if (p.window > 0 && (p.window != sizes.window || p.n_sink != sizes.n_sink))
     text += "; local heads have " + std::to_string(p.n_sink) + " sinks and a window of " + std::to_string(p.window) +
             " there";
-  say("board.predicted", services_.theme->palette.preview, text);
+  say("board.predicted", services_.theme->palette.preview, text,
+      text.substr(0, text.find(", by ")) + ", " + fixed_text(p.error, 4) + " off");
 }
 
 /// The likelihood under exactly these heads, where a run has it.
@@ -232,16 +255,17 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
   const auto local = local_heads_of(context.selection->board.global, run.model.n_layers, run.model.n_kv_heads);
   if (is_hybrid_of(context.b, local)) {
     const PairedNll nll = paired_nll(run, *context.b->run);
-    std::string text = "NLL, measured: ";
+    std::string text = "NLL, measured: ", brief;
     if (nll.n == 0) {
       text += "none yet";
     } else {
       text += fixed_text(nll.b, 4) + " in B, " + fixed_text(nll.a, 4) + " in A, " + (nll.b >= nll.a ? "+" : "−") +
               fixed_text(std::abs(nll.b - nll.a), 4) + " nats per token over the " + std::to_string(nll.n) +
               " tokens that both have";
+      brief = text.substr(0, text.find(" nats "));
     }
-    if (context.b->run->status == RunStatus::running) text += ", so far";
-    say("board.nll", p.good, text);
+    if (context.b->run->status == RunStatus::running) text += ", so far", brief += ", so far";
+    say("board.nll", p.good, text, nll.n == 0 ? text : brief);
   } else {
     say("board.nll", p.muted, "NLL: not measured for these heads.");
   }

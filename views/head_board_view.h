@@ -62,9 +62,10 @@ class HeadBoardView final : public View {
   void draw_numbers(ViewContext& context);
   void draw_facts(const ViewContext& context);
   void draw_measured(const ViewContext& context);
+  void draw_sentences(ViewContext& context);
   void draw_predicted(const ViewContext& context);
   void draw_board(ViewContext& context);
-  void say(const char* item, Colour colour, const std::string& text);
+  void say(const char* item, Colour colour, const std::string& text, const std::string& brief = {});
 
   ViewServices services_;
   FigureDrawing drawing_;
@@ -80,6 +81,8 @@ class HeadBoardView final : public View {
   Rebuild<PictureKey> rebuild_;
   HeadBrush brush_;
   std::string refused_;  // why a strategy chose nothing
+  bool brief_ = false;   // there is no room for whole sentences
+  float sentences_ = 0;  // height that they took last, pixels
 };
 
 }  // namespace kvscope::views

@@ -162,7 +162,9 @@ void InspectorView::draw_oracle_rows(const ViewContext& context, const Cursor& a
     row("oracle at q", "– dense prefill, compressed at " + std::to_string(run.prompt_len));
   row("recall at q", number(counts_.recall()));
   row("chance", number(counts_.chance()));
-  row("k / eligible", std::to_string(counts_.capacity) + " / " + std::to_string(counts_.eligible));
+  row("k / eligible", counts_.eligible == 0
+                          ? std::string("–")  // nothing to choose from, or no oracle yet
+                          : std::to_string(counts_.capacity) + " / " + std::to_string(counts_.eligible));
   row("mass kept", number(counts_.mass_kept()));
   row("mass recall", number(counts_.mass_recall()));
   const auto of_mean = [&](double value) { return answers == nullptr ? std::string("...") : number(value); };

@@ -7,6 +7,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/context_menu.h"
 #include "views/widgets/pin_marks.h"
 
 namespace kvscope::views {
@@ -20,7 +21,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
   draw_header(context);
   if (draw_refusal(context)) return;
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70))
+    return wrapped_text_in(services_.theme->palette.muted, "Too little room for the map: maximise it.");
   const LayerHeadMapOptions options = options_of(context);
   counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
   if (!counted_.empty()) make_picture(counted_.with_look(options), room);
@@ -32,6 +34,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   draw_panel(context, "map", "map.cell", *context.a, origin, brush_a_);
   if (drawn_.compare == MapCompare::side_by_side && drawable(context.b) && context.set == nullptr)
     draw_panel(context, "map.b", "map.b.cell", *context.b, origin, brush_b_);
+  draw_head_menu(services_, context, value_line(context, {context.selection->layer, context.selection->kv_head}));
   if (options.preview || options.preview_b)
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
@@ -63,6 +66,7 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   draw_look(context, compared);
   draw_marked(context);
   draw_oracle_note(context);
+  draw_no_value_note(context);
   draw_comparison_note(context);
 }
 
@@ -130,6 +134,7 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
   const RunRecord& run = *context.a->run;
   const std::string text = std::to_string(marked.size()) + " of " +
                            std::to_string(run.evict_at.n_layers() * run.evict_at.n_kv_heads()) + " heads marked";
+  ImGui::AlignTextToFramePadding();
   text_in(services_.theme->palette.accent, text);
   services_.items->add_text("map.marked", last_item(), text);
   if (line_button(services_, "map.unmark", "All heads", "No head is marked: every view is about all of them (Esc)",
@@ -154,9 +159,12 @@ bool LayerHeadMapView::draw_refusal(ViewContext& context) {
   services_.items->add("map.replay", last_item());
   const int common = common_prefix(*context.a->run, *context.b->run);
   if (common == 0) return true;
-  ImGui::SameLine();
-  if (ImGui::Button(("Go to query " + std::to_string(common - 1)).c_str()))
-    scrub_to(*context.selection, common - 1, *context.a->run);
+  const std::string go_to = "Go to query " + std::to_string(common - 1);
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float width = ImGui::CalcTextSize(go_to.c_str()).x + 2 * style.FramePadding.x;
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  if (ImGui::GetItemRectMax().x + style.ItemSpacing.x + width < right) ImGui::SameLine();
+  if (ImGui::Button(go_to.c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
   services_.items->add("map.go_to_common", last_item());
   return true;
 }
@@ -168,11 +176,11 @@ void LayerHeadMapView::draw_comparison_note(const ViewContext& context) {
   const FontScope small(services_.theme->fonts.small);
   if (options.q != context.q()) {
     const std::string text = "Both at query " + std::to_string(options.q) + ": one of them has no more tokens.";
-    text_in(services_.theme->palette.warn, text);
+    wrapped_text_in(services_.theme->palette.warn, text);
     services_.items->add_text("map.both_at", last_item(), text);
   }
   if (counted_.empty() || counted_.maps().common_oracle.empty() || !metric_info(options.metric).needs_oracle) return;
-  text_in(services_.theme->palette.muted, counted_.maps().common_oracle);
+  wrapped_text_in(services_.theme->palette.muted, counted_.maps().common_oracle);
   services_.items->add_text("map.common_oracle", last_item(), counted_.maps().common_oracle);
 }
 
@@ -184,6 +192,21 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
           run.future_mass.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
                                   : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) + " of " +
                                         std::to_string(run.n_tokens()) + " queries.");
+}
+
+/// A map that is hatched all over says why.
+void LayerHeadMapView::draw_no_value_note(const ViewContext& context) {
+  if (counted_.empty() || drawn_.metric != context.selection->metric || !refusal(context).empty()) return;
+  const MetricInfo& info = metric_info(drawn_.metric);
+  const RunRecord& run = *context.a->run;
+  if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) return;  // that was said
+  for (const auto& part : counted_.maps().parts) {
+    if (!std::ranges::all_of(part.map.values, [](float v) { return std::isnan(v); })) return;
+  }
+  const FontScope small(services_.theme->fonts.small);
+  const std::string text = "No head has a value at this query: " + std::string(info.definition);
+  wrapped_text_in(services_.theme->palette.muted, text);
+  services_.items->add_text("map.no_value", last_item(), text);
 }
 
 LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {
@@ -289,7 +312,27 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
   const auto cell = panel->cell_at({mouse.x - origin.x, mouse.y - origin.y});
   if (!cell) return;
   outline(cell->first, cell->second, p.accent, 2);
+  if (ImGui::IsMouseClicked(ImGuiMouseButton_Right))
+    open_head_menu(*context.selection, head_at(cell->first, cell->second));
   draw_hover_card(context, *shown.run, head_at(cell->first, cell->second));
+}
+
+/// What the map says of a head; empty where it has no such head.
+std::string LayerHeadMapView::value_line(const ViewContext& context, KvHead head) const {
+  const RunRecord& run = *context.a->run;
+  if (counted_.empty() || head.layer >= run.evict_at.n_layers() || head.kv_head >= run.evict_at.n_kv_heads()) return {};
+  const auto value = [&](std::size_t part) {
+    const auto& parts = counted_.maps().parts;
+    // What is drawn may be a frame older than what was counted.
+    if (part >= parts.size() || head.layer >= parts[part].map.n_layers || head.kv_head >= parts[part].map.n_kv_heads)
+      return std::string("no value");
+    const float v = parts[part].map.at(head.layer, head.kv_head);
+    return std::isnan(v) ? std::string("no value") : format_number(v, 4);
+  };
+  std::string line = std::string(metric_info(drawn_.metric).title);
+  line += (drawn_.compare == MapCompare::difference ? ", A − B " : " ") + value(0);
+  if (drawn_.compare == MapCompare::side_by_side) line += " in A, " + value(1) + " in B";
+  return line;
 }
 
 void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head) {
@@ -300,13 +343,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   ImGui::PushTextWrapPos(services_.theme->px(380));
   draw_text(services_.theme->fonts.bold, p.text,
             "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
-  const auto value = [&, layer = layer, kv_head = kv_head](std::size_t part) {
-    const float v = counted_.maps().parts[part].map.at(layer, kv_head);
-    return std::isnan(v) ? std::string("no value") : format_number(v, 4);
-  };
-  std::string line = std::string(metric_info(drawn_.metric).title);
-  line += (drawn_.compare == MapCompare::difference ? ", A − B " : " ") + value(0);
-  if (drawn_.compare == MapCompare::side_by_side) line += " in A, " + value(1) + " in B";
+  const std::string line = value_line(context, head);
   text_in(p.text, line);
   services_.items->add_text("map.hover", last_item(), line);
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");
@@ -316,6 +353,8 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
             "query heads " + std::to_string(kv_head * group) + "–" + std::to_string(kv_head * group + group - 1));
   }
   text_in(p.muted, info.definition);
+  if (info.needs_oracle && drawn_.compare != MapCompare::none && !counted_.maps().common_oracle.empty())
+    text_in(p.muted, "Here A and B by one " + counted_.maps().common_oracle + ".");
   services_.items->add_text("map.hover_definition", last_item(), std::string(info.definition));
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();

@@ -41,11 +41,13 @@ class LayerHeadMapView final : public View {
   void draw_look(ViewContext& context, bool compared);
   void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
+  void draw_no_value_note(const ViewContext& context);
   void draw_comparison_note(const ViewContext& context);
   void make_picture(const LayerHeadMapOptions& options, ImVec2 room);
   void draw_bars(ViewContext& context, ImVec2 origin, bool hovered);
   void draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown, ImVec2 origin,
                   HeadBrush& brush);
+  std::string value_line(const ViewContext& context, KvHead head) const;
   void draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head);
 
   ViewServices services_;

@@ -162,6 +162,7 @@ void LayerStripPane::handle_mouse(ViewContext& context, const Cursor& at, TokenS
       std::clamp(static_cast<int>((mouse.y - min.y) / (max.y - min.y) * static_cast<float>(n_layers)), 0, n_layers - 1);
   const TokenSpan tokens = cells.tokens(cell);
   context.selection->hovered_token = tokens.begin;
+  context.selection->hover_told = true;
   draw_card(run, at.q, layer, tokens);
   if (drag_brush(*context.selection, tokens.begin, hovered)) return;
   if (!ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;

@@ -9,6 +9,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
+#include "views/widgets/context_menu.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/strip_legend.h"
 
@@ -245,6 +246,8 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
   if (by_hand && shown_q_ >= 0) away_ = !is_visible(std::min(shown_q_, run.n_tokens() - 1));
   if (at.token >= 0 && at.token != shown_token_) {
     bring(at.token);
+  } else if (q < 0 && shown_q_ >= 0) {
+    bring(run.n_tokens() - 1);  // back to the live edge
   } else if (q >= 0 && q != shown_q_) {
     if (!away_) bring(q);
   } else if (span != span_ && !context.selection->view.empty() &&
@@ -371,9 +374,15 @@ void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, i
 }
 
 void TokenStripView::handle_mouse(ViewContext& context, int hovered) {
+  draw_token_menu(services_, context);
   if (!ImGui::IsWindowHovered()) return;
   context.selection->hovered_token = hovered;
+  context.selection->hover_told = true;
   if (drag_brush(*context.selection, hovered, true)) return;
+  if (hovered >= 0 && ImGui::IsMouseClicked(ImGuiMouseButton_Right)) {
+    open_token_menu(*context.selection, hovered);
+    shown_token_ = hovered;
+  }
   if (hovered >= 0 && ImGui::IsMouseClicked(ImGuiMouseButton_Left)) {
     context.selection->token = context.selection->token == hovered ? -1 : hovered;
     shown_token_ = context.selection->token;  // it is under the mouse: do not scroll

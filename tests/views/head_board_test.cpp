@@ -76,6 +76,23 @@ TEST_CASE("each strategy's button puts on the board what choose_heads() chooses"
   }
 }
 
+TEST_CASE("in a small region the board's sentences are brief and leave the map more than half of the room") {
+  const bool small = GENERATE(true, false);
+  const ImVec2 size = small ? ImVec2{300, 320} : ImVec2{1200, 700};
+  HeadlessWindow window(true, size);
+  const ShownRun a = shown(uneven());
+  Selection selection;
+  ViewContext context{&a, nullptr, &selection, nullptr};
+  HeadBoardView view(window.services);
+  for (int i = 0; i < 4; ++i) window.frame([&] { view.draw(context); });
+  const auto first = window.items.find("board.cell.0.0"), last = window.items.find("board.cell.5.3");
+  REQUIRE(first.has_value());
+  REQUIRE(last.has_value());
+  CHECK(last->y + last->h - first->y > 0.2f * size.y);
+  CHECK(last->y + last->h <= size.y);
+  CHECK(window.items.text("board.facts").value_or("").ends_with("long-range entries retained"));  // whole, if cut
+}
+
 TEST_CASE("a click or a drag makes heads global or local as the first of them was not, and what follows follows") {
   Stage<HeadBoardView> s(uneven());
   s.draw();

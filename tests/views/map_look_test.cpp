@@ -413,3 +413,13 @@ TEST_CASE("a metric that tells no head from another gives way to the first that 
   const RunRecord dense = random_run(3, {.policy = "full", .oracle = false});
   CHECK(varying_metric(dense, Metric::density) == Metric::density);  // none does
 }
+
+TEST_CASE("a map without a value in any head says so, with what the metric is of") {
+  Stage<LayerHeadMapView> s(uneven());
+  s.selection.metric = Metric::read_share;  // of policies that read a part alone
+  s.draw(6);
+  CHECK(s.text("map.no_value").find(std::string(metric_info(Metric::read_share).definition)) != std::string::npos);
+  s.selection.metric = Metric::density;
+  s.draw(6);
+  CHECK_FALSE(s.has("map.no_value"));
+}

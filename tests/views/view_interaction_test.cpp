@@ -48,6 +48,54 @@ TEST_CASE("the mouse over a token makes it the hovered one in all views") {
   ImGui::GetIO().MousePos = {rect->centre_x(), rect->centre_y()};
   for (int i = 0; i < 2; ++i) s.window.frame(draw);
   CHECK(s.selection.hovered_token == 23);
+  CHECK(s.selection.hover_told);  // the window lets it go once no view says so
+}
+
+TEST_CASE("a right click on a token selects it and offers what is done with it") {
+  Stage s;
+  std::string command;
+  s.context.command = [&](const std::string& id) { command = id; };
+  TokenStripView view(s.window.services);
+  const auto draw = [&] { view.draw(s.context); };
+  s.window.frame(draw);
+  const auto rect = s.window.items.find("strip.token.17");
+  REQUIRE(rect.has_value());
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {rect->centre_x(), rect->centre_y()};
+  for (const bool down : {false, true, false, false}) {
+    io.MouseDown[ImGuiMouseButton_Right] = down;
+    s.window.frame(draw);
+  }
+  CHECK(s.selection.token == 17);
+  CHECK(s.window.items.text("token.menu").value_or("").find("token 17") != std::string::npos);
+  s.window.click("token.menu.go_to", draw);
+  CHECK(s.selection.q == 17);
+  io.MousePos = {rect->centre_x(), rect->centre_y()};
+  for (const bool down : {false, true, false, false}) {
+    io.MouseDown[ImGuiMouseButton_Right] = down;
+    s.window.frame(draw);
+  }
+  s.window.click("token.menu.pin", draw);
+  CHECK(command == "pin.toggle");
+}
+
+TEST_CASE("a right click on a head selects it and marks it") {
+  Stage s;
+  LayerHeadMapView view(s.window.services);
+  const auto draw = [&] { view.draw(s.context); };
+  for (int i = 0; i < 3; ++i) s.window.frame(draw);
+  const auto rect = s.window.items.find("map.cell.1.1");
+  REQUIRE(rect.has_value());
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {rect->centre_x(), rect->centre_y()};
+  for (const bool down : {false, true, false, false}) {
+    io.MouseDown[ImGuiMouseButton_Right] = down;
+    s.window.frame(draw);
+  }
+  CHECK(s.selection.layer == 1);
+  CHECK(s.selection.kv_head == 1);
+  s.window.click("head.menu.mark", draw);
+  CHECK(s.selection.heads == HeadSet{{1, 1}});
 }
 
 TEST_CASE("each colour button sets its mode") {

@@ -35,7 +35,8 @@ struct Cells {
 void draw_cell_values(FigureBuilder& b, const Panel& panel, const Cells& cells, const std::vector<Colour>& pixels) {
   const double size = std::min(b.style().tick_size, panel.box.h / panel.rows * 0.62);
   const double widest = text_width("−0.00", FontRole::text, size);
-  if (size < 4.5 || widest + 3 > panel.box.w / panel.columns) return;
+  // Far below the size of the ticks they are dust, not numbers: the card under the pointer has them.
+  if (size < std::max(4.5, 0.6 * b.style().tick_size) || widest + 3 > panel.box.w / panel.columns) return;
   for (int r = 0; r < panel.rows; ++r) {
     for (int h = 0; h < panel.columns; ++h) {
       const float v = cells.value(r, h);

@@ -56,6 +56,7 @@ struct Selection {
   int token = -1;                 // cursor, -1 for none
   std::optional<std::int32_t> q;  // scrub position: the cache as query q sees it; empty follows the run
   int hovered_token = -1;
+  bool hover_told = false;  // by a view in this frame
   ColourMode colour = ColourMode::state;
   Metric metric = Metric::density;
   bool metric_chosen = false;  // by a person; until then the map may take one that varies

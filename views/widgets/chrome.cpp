@@ -26,9 +26,35 @@ void draw_text(ImFont* font, Colour colour, std::string_view text) {
   text_in(colour, text);
 }
 
+namespace {
+
+/// Broken at spaces alone where a line is full: ImGui would break "5.32" after its point. A word wider than the room is left
+/// to ImGui.
+std::string broken_at_spaces(std::string_view text, float room) {
+  std::string out;
+  std::size_t line = 0;  // where it begins in `out`
+  const auto width = [](const char* begin, const char* end) { return ImGui::CalcTextSize(begin, end).x; };
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", at + 1), text.size());
+    const std::string_view word = text.substr(at, end - at);  // with the space before it
+    const std::size_t before = out.size();
+    out += word;
+    if (word.front() == '\n') {
+      line = before + 1;
+    } else if (word.front() == ' ' && before > line && width(out.data() + line, out.data() + out.size()) > room) {
+      out[before] = '\n';
+      line = before + 1;
+    }
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace
+
 void wrapped_text_in(Colour colour, std::string_view text) {
   ImGui::PushTextWrapPos(0);
-  text_in(colour, text);
+  text_in(colour, broken_at_spaces(text, ImGui::GetContentRegionAvail().x));
   ImGui::PopTextWrapPos();
 }
 
