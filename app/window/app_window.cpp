@@ -287,9 +287,9 @@ void AppWindow::draw_frame() {
   items_.begin_frame();
   want_glyphs();
   if (text_->begin_frame(window_)) frames_due_ = std::max(frames_due_, 1);
-  apply_keyboard_focus(ui_);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  apply_keyboard_focus(ui_);
   ImGui::NewFrame();
   track_gesture();
   session_.clamp_selection();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "app/command/layouts.h"
 #include "app/window/keyboard_focus.h"
@@ -77,6 +78,13 @@ std::vector<float>& cuts_of(CockpitSizes& sizes, views::Place place) {
       break;
   }
   return sizes.cuts_side;
+}
+
+// What was under the pointer is so no longer once no view says it is; those drawn before know by the next frame.
+void end_hover(Panel& panel, views::Selection& selection) {
+  if (std::exchange(selection.hover_told, false) || selection.hovered_token < 0) return;
+  selection.hovered_token = -1;
+  if (panel.services.wake) panel.services.wake();
 }
 
 void draw_welcome(Panel& panel) {
@@ -209,6 +217,11 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   const auto& ui = panel.ui;
   CockpitSizes& sizes = panel.ui.sizes;
   close_popup_if_asked(panel.ui);
+  if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
+  std::vector<std::string> regions = {"left", "command_bar"};
+  for (const auto& view : views) regions.push_back(view->id());
+  regions.insert(regions.end(), {"deck", "answer", "banners"});
+  move_keyboard_focus(panel.ui, regions);
   {
     const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);
     draw_command_bar(panel);
@@ -250,11 +263,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   const ImVec2 corner{right - panel.px(12), y + panel.px(kTitleHeight + 12)};
   draw_find_bar(panel, finder_, corner);
   draw_go_to(panel, corner);
-  if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
-  std::vector<std::string> regions = {"left", "command_bar"};
-  for (const auto& view : views) regions.push_back(view->id());
-  regions.push_back("deck");
-  move_keyboard_focus(panel.ui, regions);
+  end_hover(panel, *context.selection);
   draw_messages(panel, {screen.x - gap, screen.y - status - gap});
   draw_popups(panel);
 }

@@ -57,7 +57,7 @@ void draw_command_bar(Panel& panel) {
   const float search = panel.px(bar < panel.px(1200) ? 70 : 250);
   const float left = ImGui::GetCursorPosX(), room = bar - left - search - panel.px(34);
   const bool told = !in_the_way.empty() && !(in_the_way.front().passes && panel.session.run_in_progress());
-  const float model = told ? panel.px(330) : 0;
+  const float model = told ? panel.px(370) : 0;
   if (told) {
     const float share = room > model + panel.px(380) ? room - model : room;
     ImGui::SetCursorPosY(top);

@@ -10,9 +10,10 @@
 namespace kvscope::app {
 namespace {
 
-bool is_on_screen(const std::string& name) {
+// In the last frame: of this one no region was begun yet.
+bool was_on_screen(const std::string& name) {
   const ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
-  return window && window->Active && !window->Hidden;
+  return window && window->WasActive && !window->Hidden;
 }
 
 }  // namespace
@@ -24,6 +25,10 @@ void apply_keyboard_focus(const UiState& ui) {
   } else {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
   }
+  // To ImGui 1.86 Enter opens a field for text and presses nothing; space alone does.
+  const auto is_down = [&](ImGuiKey key) { return io.KeyMap[key] >= 0 && io.KeysDown[io.KeyMap[key]]; };
+  if (ui.keyboard && !io.WantTextInput && !ui.has_popup() && (is_down(ImGuiKey_Enter) || is_down(ImGuiKey_KeyPadEnter)))
+    io.NavInputs[ImGuiNavInput_Activate] = 1;
 }
 
 bool is_key_of_controls(const UiState& ui, const std::string& key) {
@@ -46,9 +51,10 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
   for (int i = 0; i < n; ++i) {
     at = (at + step + n) % n;
     const std::string& name = regions[static_cast<std::size_t>(at)];
-    if (!is_on_screen(name)) continue;
+    if (!was_on_screen(name)) continue;
     ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
     ImGui::FocusWindow(window);
+    ImGui::SetScrollY(window, 0);  // its first control gets the keys: in sight
     ImGui::NavInitWindow(window, true);
     return;
   }

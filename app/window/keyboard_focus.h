@@ -9,11 +9,12 @@
 
 namespace kvscope::app {
 
-/// Before ImGui::NewFrame(): controls are walked through only while the keyboard has them.
+/// Before ImGui::NewFrame(), after those of its back ends, which clear what it sets: controls are walked through only while the keyboard has them.
 void apply_keyboard_focus(const UiState& ui);
 /// Whether a key without modifiers belongs to the controls now.
 bool is_key_of_controls(const UiState& ui, const std::string& key);
-/// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys.
+/// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys. Before
+/// the regions are drawn: ImGui asks the items of this frame which is the first, and forgets the question with the next.
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);
 /// Takes up UiState::close_popup: ImGui itself hears Escape only while the keyboard has the controls.
 void close_popup_if_asked(UiState& ui);

@@ -148,32 +148,80 @@ void draw_palette(Panel& panel) {
   ImGui::End();
 }
 
+struct KeyGroup {
+  std::string name;
+  std::vector<const Command*> commands;
+};
+
+/// The commands that have keys, a menu's together wherever they were added.
+std::vector<KeyGroup> key_groups(const CommandRegistry& commands) {
+  std::vector<KeyGroup> groups;
+  for (const Command& command : commands.all()) {
+    if (command.shortcut.empty()) continue;
+    auto group = std::ranges::find(groups, command.group, &KeyGroup::name);
+    if (group == groups.end()) group = groups.insert(groups.end(), {command.group, {}});
+    group->commands.push_back(&command);
+  }
+  return groups;
+}
+
+/// "right" as it stands on the key: "Right".
+std::string key_caps(std::string keys) {
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (i == 0 || keys[i - 1] == ' ' || keys[i - 1] == '+')
+      keys[i] = static_cast<char>(std::toupper(static_cast<unsigned char>(keys[i])));
+  }
+  return keys;
+}
+
+void draw_key_group(Panel& panel, const KeyGroup& group, float width) {
+  ImGui::Dummy({0, panel.px(2)});
+  draw_text(panel.theme().fonts.bold, panel.theme().palette.text, group.name);
+  if (!ImGui::BeginTable(group.name.c_str(), 2, ImGuiTableFlags_None, {width, 0})) return;
+  ImGui::TableSetupColumn("what", ImGuiTableColumnFlags_WidthStretch, 5);
+  ImGui::TableSetupColumn("keys", ImGuiTableColumnFlags_WidthStretch, 3);
+  for (const Command* command : group.commands) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    views::wrapped_text_in(panel.theme().palette.muted, command->title);
+    ImGui::TableNextColumn();
+    views::wrapped_text_in(panel.theme().palette.accent, key_caps(command->shortcut));
+  }
+  ImGui::EndTable();
+}
+
+/// Two columns where there is room, so that most of the sheet is seen at once.
+void draw_key_groups(Panel& panel) {
+  const std::vector<KeyGroup> groups = key_groups(panel.commands);
+  std::size_t lines = 0;
+  for (const KeyGroup& group : groups) lines += group.commands.size() + 2;
+  const float room = ImGui::GetContentRegionAvail().x, gap = panel.px(24);
+  const bool two = room > panel.px(700);
+  const float width = two ? (room - gap) / 2 : room;
+  std::size_t drawn = 0;
+  bool right = false;
+  ImGui::BeginGroup();
+  for (const KeyGroup& group : groups) {
+    if (two && !right && drawn > 0 && drawn + group.commands.size() / 2 > lines / 2) {
+      ImGui::EndGroup();
+      ImGui::SameLine(0, gap);
+      ImGui::BeginGroup();
+      right = true;
+    }
+    draw_key_group(panel, group, width);
+    drawn += group.commands.size() + 2;
+  }
+  ImGui::EndGroup();
+}
+
 void draw_help(Panel& panel) {
   if (!panel.ui.help) return;
-  if (begin_popup(panel, "keys", 760, 560)) {
+  if (begin_popup(panel, "keys", 1080, 820)) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Keys");
     ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.help = false;
     ImGui::BeginChild("list");
-    if (ImGui::BeginTable("keys", 2, ImGuiTableFlags_SizingStretchProp)) {
-      std::string group;
-      for (const Command& command : panel.commands.all()) {
-        if (command.shortcut.empty()) continue;
-        if (command.group != group) {
-          group = command.group;
-          ImGui::TableNextRow(0, panel.px(30));
-          ImGui::TableNextColumn();
-          ImGui::SetCursorPosY(ImGui::GetCursorPosY() + panel.px(6));
-          draw_text(panel.theme().fonts.bold, panel.theme().palette.text, group);
-        }
-        ImGui::TableNextRow();
-        ImGui::TableNextColumn();
-        text_in(panel.theme().palette.muted, command.title);
-        ImGui::TableNextColumn();
-        text_in(panel.theme().palette.accent, command.shortcut);
-      }
-      ImGui::EndTable();
-    }
+    draw_key_groups(panel);
     ImGui::EndChild();
   }
   ImGui::End();

@@ -64,10 +64,22 @@ std::string detail_of(const RunRecord& run) {
       std::to_string(run.prompt_len) + " + " + std::to_string(std::max(0, run.n_tokens() - run.prompt_len)) + " tokens";
   if (run.status == RunStatus::complete && run.timings.decode_s > 0) {
     text += ", " + fixed_text(run.timings.decode_steps / run.timings.decode_s, 0) + " tok/s";
-  } else if (run.status != RunStatus::complete) {
-    text += ", " + std::string(to_string(run.status));
+  } else if (run.status == RunStatus::running) {
+    text += ", running";
   }
   return text;
+}
+
+/// As much of a line as there is room for, with a mark where it goes on.
+std::string fitted(const std::string& text, float room) {
+  const auto width = [](const std::string& line) { return ImGui::CalcTextSize(line.c_str()).x; };
+  if (width(text) <= room) return text;
+  std::string line = text;
+  while (!line.empty() && width(line + "...") > room) {
+    while (line.size() > 1 && (static_cast<unsigned char>(line.back()) & 0xC0) == 0x80) line.pop_back();
+    line.pop_back();
+  }
+  return line + "...";
 }
 
 // A pill with the letter: filled where the run is on show in that place, a click puts it there.
@@ -99,9 +111,10 @@ std::string excerpt(const RunRecord& run) {
   return escape_for_terminal(text, 2 * kExcerpt);
 }
 
-std::string numbers_of(const RunSummary& summary) {
+std::string numbers_of(const RunSummary& summary, const RunRecord& run) {
   std::string text;
-  if (std::isfinite(summary.nll)) text += "answer NLL " + fixed_text(summary.nll, 3) + ", ";
+  const bool answers = run.n_tokens() > run.prompt_len;  // else it is that of the text
+  if (std::isfinite(summary.nll)) text += (answers ? "answer NLL " : "NLL ") + fixed_text(summary.nll, 3) + ", ";
   if (std::isfinite(summary.mean_recall)) text += "recall " + fixed_text(summary.mean_recall, 3) + ", ";
   return text;
 }
@@ -172,7 +185,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   if (panel.ui.renaming == entry.id) {
     draw_name_field(panel, entry, right - at.x);
   } else {
-    text_in(palette.text, std::to_string(entry.id) + "   " + name);
+    text_in(palette.text, fitted(std::to_string(entry.id) + "   " + name, right - at.x));
     panel.services.items->add_text(item + ".name", views::last_item(), name);
     if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0)) panel.run("run.rename", {{"id", entry.id}});
   }
@@ -184,14 +197,19 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const views::FontScope small(panel.theme().fonts.small);
   const float closer = panel.px(5);
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
-  text_in(palette.faint, excerpt(run));
+  text_in(palette.faint, fitted(excerpt(run), right - at.x));
   panel.services.items->add_text(item + ".prompt", views::last_item(), excerpt(run));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
   std::string detail = detail_of(run);
-  if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary) + detail;
-  text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, detail);
+  if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary, run) + detail;
+  if (run.status != RunStatus::complete && run.status != RunStatus::running)
+    detail = std::string(to_string(run.status)) + ", " + detail;  // first: the line may be cut
+  text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, fitted(detail, right - at.x));
   panel.services.items->add_text(item + ".detail", views::last_item(), detail);
-  tooltip(panel, detail + "\nAnswer NLL: mean over its tokens, nats per token. Recall: mean over heads and queries.");
+  tooltip(
+      panel,
+      detail +
+          "\nNLL: mean over the answer's tokens, of a text that was only read over all of its own; nats per token. Recall: mean over heads and queries.");
   ImGui::PopClipRect();
   ImGui::EndGroup();
   panel.item(item + ".row");

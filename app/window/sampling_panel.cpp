@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "app/session/stop_lines.h"
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
+#include "app/window/value_slider.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -15,12 +17,11 @@ namespace {
 
 constexpr float kStopHeight = 44;
 
-/// A slider that writes hundredths.
-bool hundredths(const char* id, double& value, float most, const char* format) {
-  auto shown = static_cast<float>(value);
-  const bool changed = ImGui::SliderFloat(id, &shown, 0, most, format, ImGuiSliderFlags_AlwaysClamp);
-  if (changed) value = std::round(shown * 100) / 100;
-  return changed;
+/// What the slider was moved to, or what was typed, within its limits. True if that is something else than it was.
+bool moved(Panel& panel, const ValueSlider& slider, double& value) {
+  const std::optional<double> to = value_slider(panel, slider);
+  if (to) value = std::clamp(*to, slider.min, slider.max);
+  return to.has_value();
 }
 
 // A text a line, so that one can hold commas and quotes. What is not a list as yet is said, and not taken.
@@ -44,38 +45,40 @@ void draw_sampling(Panel& panel) {
   panel.item("sampling");
   if (!open || !panel.prompt_editors) return;
   SamplingSpec sampling = panel.session.parameters().sampling;
-  const auto row = [&](const char* name, const char* item, auto draw) {
-    setting(panel, name);
-    const bool changed = draw();
-    panel.item(item);
+  const auto take = [&](bool changed) {
     if (changed) panel.session.next_run().set_sampling(sampling);
   };
+  const auto hundredths = [&](const char* name, const char* item, double& value, double least, double most,
+                              const char* word = "") {
+    setting(panel, name);
+    take(moved(
+        panel,
+        {.item = item, .value = value, .min = least, .max = most, .decimals = 2, .drag_decimals = 2, .word = word},
+        value));
+  };
   const bool greedy = sampling.temperature == 0;
-  row("Temperature", "sampling.temperature",
-      [&] { return hundredths("##temperature", sampling.temperature, 2, greedy ? "greedy" : "%.2f"); });
+  hundredths("Temperature", "sampling.temperature", sampling.temperature, 0, 2, greedy ? "greedy" : "");
   // Of these a greedy run reads none but the penalty.
   ImGui::BeginDisabled(greedy);
-  row("Top k", "sampling.top_k", [&] {
-    const bool changed = ImGui::SliderInt("##top_k", &sampling.top_k, 0, 200, sampling.top_k == 0 ? "all" : "%d");
-    sampling.top_k = std::max(0, sampling.top_k);
-    return changed;
-  });
-  row("Top p", "sampling.top_p", [&] { return hundredths("##top_p", sampling.top_p, 1, "%.2f"); });
-  row("Min p", "sampling.min_p", [&] { return hundredths("##min_p", sampling.min_p, 1, "%.2f"); });
+  setting(panel, "Top k");
+  double top_k = sampling.top_k;
+  const bool k_moved = moved(
+      panel, {.item = "sampling.top_k", .value = top_k, .min = 0, .max = 200, .word = sampling.top_k == 0 ? "all" : ""},
+      top_k);
+  sampling.top_k = static_cast<int>(std::lround(top_k));
+  take(k_moved);
+  hundredths("Top p", "sampling.top_p", sampling.top_p, 0, 1);
+  hundredths("Min p", "sampling.min_p", sampling.min_p, 0, 1);
   ImGui::EndDisabled();
-  row("Repetition", "sampling.repetition_penalty", [&] {
-    const bool changed = hundredths("##repetition", sampling.repetition_penalty, 2,
-                                    sampling.repetition_penalty == 1 ? "no penalty" : "%.2f");
-    sampling.repetition_penalty = std::max(0.01, sampling.repetition_penalty);
-    return changed;
-  });
+  hundredths("Repetition", "sampling.repetition_penalty", sampling.repetition_penalty, 0.01, 2,
+             sampling.repetition_penalty == 1 ? "none" : "");
   ImGui::BeginDisabled(greedy);
-  row("Seed", "sampling.seed", [&] {
-    int seed = static_cast<int>(std::min<std::uint64_t>(sampling.seed, INT32_MAX));
-    const bool changed = ImGui::InputInt("##seed", &seed, 1) && seed >= 0;
-    if (changed) sampling.seed = static_cast<std::uint64_t>(seed);
-    return changed;
-  });
+  setting(panel, "Seed");
+  int seed = static_cast<int>(std::min<std::uint64_t>(sampling.seed, INT32_MAX));
+  const bool seed_moved = ImGui::InputInt("##seed", &seed, 1) && seed >= 0;
+  if (seed_moved) sampling.seed = static_cast<std::uint64_t>(seed);
+  panel.item("sampling.seed");
+  take(seed_moved);
   ImGui::EndDisabled();
   draw_stop(panel);
 }

@@ -54,6 +54,11 @@ void draw_status_bar(Panel& panel) {
       right = divergence < 0 ? "A and B: the same tokens    "
                              : "A and B differ from token " + std::to_string(divergence) + "    ";
     }
+    if (!session.shown_b() && session.b() && session.b()->run->n_tokens() > 0) {
+      const std::string& model = session.b()->run->model.name;
+      right = "B" + (model.empty() ? std::string() : ", of " + model + ",") +
+              " has other layers and heads than A: nothing to compare    ";
+    }
     const views::Cursor at = views::cursor(session.selection(), *a->run);
     if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
       right += views::describe_aggregate(session.selection().map.aggregate, set.size()) + "    ";

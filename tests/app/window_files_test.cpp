@@ -268,6 +268,13 @@ TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape g
   CHECK(window.state()["ui"]["keyboard"].is_null());
   window.key("Tab");
   window.wait({{"/ui/keyboard", "left"}});
+  window.key("F6");
+  window.wait({{"/ui/keyboard", "command_bar"}});
+  window.key("Return");  // its first control has the keys at once, without an arrow
+  CHECK(!window.rect("menu.View").empty());
+  window.key("Escape");
+  window.key("Shift+F6");
+  window.wait({{"/ui/keyboard", "left"}});
   window.key("Down");
   window.key("Right");
   CHECK(window.state()["selection"]["q"] == 1);  // they walk through the controls now
