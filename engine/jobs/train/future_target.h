@@ -24,10 +24,10 @@ struct TeacherAttention {
 /// student's own normaliser, also for keys that it does not see. The output is then of no use.
 ///
 /// weight [B, n_kv_heads, group or 1, T], undefined: 1. q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE; scale is of q . k. Goes through the queries in
-/// chunks: the largest temporary is [B, n_heads, chunk, T] float32. No gradients.
+/// chunks (0: 256 on a CPU, what makes 256 MB on a GPU): the largest temporary is [B, n_heads, chunk, T] float32. No gradients.
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
                                    FutureMass kind, double scale, const at::Tensor& weight = {},
-                                   const at::Tensor& lifetimes = {}, std::int64_t chunk = 256);
+                                   const at::Tensor& lifetimes = {}, std::int64_t chunk = 0);
 
 /// Undefined for TargetWeight::mass, |v_t| of each KV head, [B, n_kv_heads, 1, T], or with the layer's output projection [hidden, n_heads * D] |W_o v_t| of each
 /// query head, [B, n_kv_heads, group, T]; float32. A token that everybody attends to and whose value is small (a sink) matters
