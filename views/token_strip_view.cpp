@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "views/figure/colormap.h"
 #include "views/figure/figure_builder.h"
@@ -11,6 +10,7 @@
 #include "views/figure/token_text.h"
 #include "views/widgets/context_menu.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/known_glyphs.h"
 #include "views/widgets/strip_legend.h"
 
 namespace kvscope::views {
@@ -29,23 +29,6 @@ constexpr std::array<std::string_view, 4> kModeHints = {
     "How many KV heads of this layer still see the token. Outlined: sinks and window, which the rule keeps in all.",
     "The policy's choice against that of the run's oracle, which holds as many tokens as this head keeps at the scrub "
     "position, or as many as the run states."};
-
-/// Characters that the font lacks as U+XXXX, so that different ones do not look alike.
-std::string with_known_glyphs(ImFont* font, const std::string& text) {
-  std::string known;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t start = at;
-    const char32_t c = next_code_point(text, at);
-    if (c < 0x80 || (c <= IM_UNICODE_CODEPOINT_MAX && has_glyph(font, static_cast<ImWchar>(c)))) {
-      known.append(text, start, at - start);
-      continue;
-    }
-    char name[16];
-    std::snprintf(name, sizeof name, "U+%04X", static_cast<unsigned>(c));
-    known += name;
-  }
-  return known;
-}
 
 }  // namespace
 

@@ -1,22 +1,60 @@
 #include "app/cli/write_behind.h"
 
+#include <system_error>
 #include <utility>
 
 namespace kvscope::app {
 
+WriteBehind::WriteBehind(TraceWriter& writer) : writer_(writer) {
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error&) {
+  }
+}
+
 WriteBehind::~WriteBehind() {
-  if (under_way_.valid()) under_way_.wait();
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();  // what was added is written before it ends
 }
 
 void WriteBehind::add(RunRecord run) {
+  if (!thread_.joinable()) return writer_.add(run);
   wait();
-  // "deferred" too: where no thread can be had, wait() writes it.
-  under_way_ =
-      std::async(std::launch::async | std::launch::deferred, [this, run = std::move(run)] { writer_.add(run); });
+  {
+    const std::lock_guard lock(mutex_);
+    run_ = std::move(run);
+  }
+  changed_.notify_all();
 }
 
 void WriteBehind::wait() {
-  if (under_way_.valid()) under_way_.get();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !run_; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void WriteBehind::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return run_ || ending_; });
+    if (!run_) return;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      writer_.add(*run_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    error_ = error;
+    run_.reset();
+    changed_.notify_all();
+  }
 }
 
 }  // namespace kvscope::app

@@ -1,19 +1,24 @@
 #pragma once
 // Runs are written while the next one is decoded.
 
-#include <future>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
 
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
 
-/// A TraceWriter whose add() happens beside whoever calls: checking and committing a short run takes 5 ms, and an engine that
+/// A TraceWriter whose add() happens on a thread of its own: checking and committing a short run takes 5 ms, and an engine that
 /// waits for it decodes nothing (204 s for 10,000 short prompts, where 131 s were decoding). One run is under way at
 /// a time, so HDF5 is used by one thread at a time, and what waits is one run's memory. Nobody else touches the writer
 /// until wait() has returned.
 class WriteBehind {
  public:
-  explicit WriteBehind(TraceWriter& writer) : writer_(writer) {}
+  /// Where no thread can be had, add() writes by itself.
+  explicit WriteBehind(TraceWriter& writer);
   /// Waits; an error of the last run is lost here, which is for a way out that has an error of its own.
   ~WriteBehind();
   WriteBehind(const WriteBehind&) = delete;
@@ -25,8 +30,15 @@ class WriteBehind {
   void wait();
 
  private:
+  void work();
+
   TraceWriter& writer_;
-  std::future<void> under_way_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<RunRecord> run_;  // to be written, or being written
+  std::exception_ptr error_;
+  bool ending_ = false;
+  std::thread thread_;  // last: it uses all of the above
 };
 
 }  // namespace kvscope::app
