@@ -16,6 +16,7 @@ void add_all_commands(CommandRegistry& registry, Session& session, UiState& ui, 
   add_study_commands(registry, session, ui, views);
   add_export_commands(registry, session, ui, views);
   add_view_commands(registry, session, ui, views);
+  add_own_layout_commands(registry, ui, views);
 }
 
 }  // namespace kvscope::app

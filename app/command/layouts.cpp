@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "app/process/usage.h"
+#include "engine/core/support/text.h"
+
 namespace kvscope::app {
 namespace {
 
@@ -46,6 +49,26 @@ void apply(const LayoutPreset& layout, UiState& ui) {
   ui.left = layout.left, ui.right = layout.right, ui.bottom = layout.bottom;
   ui.maximised.clear();
   ui.main_row.assign(layout.main.begin(), layout.main.end());
+}
+
+void apply(const OwnLayout& layout, UiState& ui) {
+  ui.left = layout.left, ui.right = layout.right, ui.bottom = layout.bottom;
+  ui.maximised.clear();
+  ui.main_row = layout.main_row;
+}
+
+void save_layout(UiState& ui, const views::ViewList& views, const std::string& name) {
+  if (name.empty()) usage_error("name", "nothing", "a name for the layout");
+  if (name.size() > kMaxLayoutName)
+    usage_error("name", std::to_string(name.size()) + " bytes", "at most " + std::to_string(kMaxLayoutName));
+  auto place = std::ranges::find(ui.own_layouts, name, &OwnLayout::name);
+  if (place == ui.own_layouts.end()) {
+    if (ui.own_layouts.size() == kMaxOwnLayouts)
+      usage_error("layouts of your own", "there are " + std::to_string(kMaxOwnLayouts),
+                  "at most so many: remove one first");
+    place = ui.own_layouts.insert(place, OwnLayout{});
+  }
+  *place = {name, ui.left, ui.right, ui.bottom, names_of(main_row(ui, views))};
 }
 
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views) {

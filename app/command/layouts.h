@@ -19,6 +19,11 @@ struct LayoutPreset {
 std::span<const LayoutPreset> layout_presets();
 void apply(const LayoutPreset& layout, UiState& ui);
 
+void apply(const OwnLayout& layout, UiState& ui);
+/// Names what the window shows now, in the place of a layout of that name. Throws Error (usage) for no name, one that is too
+/// long, and more than kMaxOwnLayouts.
+void save_layout(UiState& ui, const views::ViewList& views, const std::string& name);
+
 /// The main row as it stands, left to right: what `ui` names and is there, else the first two. Never empty where a view of
 /// that place is there.
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views);

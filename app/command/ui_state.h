@@ -37,6 +37,7 @@ struct TextField {
 /// Layout and Appearance are kept and undone; what stands here passes.
 struct UiState : Layout, Appearance {
   bool palette = false, help = false, notes = false;
+  bool layouts = false;      // those of one's own are shown
   bool frame_times = false;  // how long frames take is shown
   bool models = false;       // the list of models and gates is asked for
   std::optional<FileDialog> dialog;
@@ -54,9 +55,9 @@ struct UiState : Layout, Appearance {
   bool quit = false;
 
   /// Something lies over the views and has the keys.
-  bool has_popup() const { return palette || help || notes || dialog.has_value(); }
+  bool has_popup() const { return palette || help || notes || layouts || dialog.has_value(); }
   void close_popups() {
-    palette = help = notes = false;
+    palette = help = notes = layouts = false;
     dialog.reset();
   }
 };

@@ -219,7 +219,7 @@ void AppWindow::take_input() {
   for (const KeyPress& press : window_.take_keys()) {
     frames_due_ = kFramesAfterInput;
     const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused;
-    const bool popup = ui_.palette || ui_.dialog.has_value();
+    const bool popup = ui_.palette || ui_.layouts || ui_.dialog.has_value();
     if (press.key == "escape") {
       press_escape(ui_, session_.selection(), typing);
       continue;

@@ -16,6 +16,7 @@
 namespace kvscope::app {
 
 struct ExportPreview;
+struct LayoutEditor;
 struct NameEditor;
 struct NotesEditors;
 struct PromptEditors;
@@ -28,6 +29,7 @@ struct Panel {
   std::shared_ptr<PromptEditors> prompt_editors = nullptr;  // made by draw_prompt_panel() when it is drawn first
   std::shared_ptr<NameEditor> name_editor = nullptr;        // of the row whose name is written; none while it is not
   std::shared_ptr<NotesEditors> notes_editors = nullptr;    // of draw_notes(), made when it is shown first
+  std::shared_ptr<LayoutEditor> layout_editor = nullptr;    // of draw_layouts(); none while it is not open
   std::shared_ptr<ExportPreview> export_preview = nullptr;  // of draw_export_options(); none while no dialog is open
 
   const views::Theme& theme() const { return *services.theme; }

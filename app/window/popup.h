@@ -10,6 +10,8 @@ struct Panel;
 bool begin_popup(Panel& panel, const char* name, float width, float height);
 /// Pins of the text on show, and what is noted of them and of the run.
 void draw_notes(Panel& panel);
+/// Layouts of a person's own: to take, to save under a name, to remove.
+void draw_layouts(Panel& panel);
 /// The dialog that asks for a path.
 void draw_file_dialog(Panel& panel);
 /// The part of it that says how a figure is exported, preset, venue, size, and shows it.

@@ -17,6 +17,7 @@ nlohmann::json AppWindow::state() const {
   state["ui"] = {{"palette", ui_.palette},
                  {"help", ui_.help},
                  {"notes", ui_.notes},
+                 {"layouts", ui_.layouts},
                  {"dialog", ui_.dialog ? nlohmann::json(ui_.dialog->command) : nlohmann::json()},
                  {"maximised", ui_.maximised},
                  {"main_row", ui_.main_row},

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/workspace/own_layouts_json.h"
 #include "app/workspace/pins_json.h"
 #include "app/workspace/state_fields.h"
 #include "engine/core/support/error.h"
@@ -35,6 +36,9 @@ struct WriteField {
   }
   void operator()(std::string_view name, const PinnedTexts& texts, AnyValue) const {
     object[std::string(name)] = pinned_texts_json(texts);
+  }
+  void operator()(std::string_view name, const std::vector<OwnLayout>& layouts, AnyValue) const {
+    object[std::string(name)] = own_layouts_json(layouts);
   }
   void operator()(std::string_view name, const std::map<int, std::string>& notes, AnyValue) const {
     nlohmann::json& by_run = object[std::string(name)] = nlohmann::json::object();
@@ -130,6 +134,10 @@ struct ReadField {
     texts.clear();
     if (object.has(name))
       texts = pinned_texts_from(object.raw()[std::string(name)], object.file() + ": " + std::string(name));
+  }
+  void operator()(std::string_view name, std::vector<OwnLayout>& layouts, AnyValue) const {
+    layouts.clear();
+    if (object.has(name)) layouts = own_layouts_from(object.raw()[std::string(name)], object.file());
   }
   void operator()(std::string_view name, std::map<int, std::string>& notes, AnyValue) const {
     notes.clear();

@@ -25,10 +25,21 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
+/// What of the window a person has put together and named: which panels are there, which views stand in the main row.
+struct OwnLayout {
+  std::string name;
+  bool left = true, right = true, bottom = true;
+  std::vector<std::string> main_row;
+  bool operator==(const OwnLayout&) const = default;
+};
+inline constexpr std::size_t kMaxOwnLayouts = 20;
+inline constexpr std::size_t kMaxLayoutName = 60;  // bytes
+
 /// The person's taste: it holds for every workspace and is kept with the settings.
 struct Appearance {
   bool dark = true;
-  float zoom = 1;  // on top of the display's scale
+  float zoom = 1;                      // on top of the display's scale
+  std::vector<OwnLayout> own_layouts;  // in the order in which they were saved
   bool operator==(const Appearance&) const = default;
 };
 

@@ -81,6 +81,7 @@ std::string title_of(const std::string& name) {
   if (name == "dark") return "theme";
   if (name == "zoom") return "size";
   if (name == "main_row") return "views";
+  if (name == "own_layouts") return "layouts of your own";
   if (name == "view" || name == "rows" || name == "at_edge") return "range on show";
   if (name == "brush") return "marked range";
   if (name == "layers") return "rows of the strip";

@@ -52,6 +52,7 @@ requires std::is_same_v<std::remove_const_t<T>, Appearance>
 void visit_fields(T& a, Visit&& visit) {
   visit("dark", a.dark, AnyValue{});
   visit("zoom", a.zoom, FieldRange{0.5, 3});
+  visit("own_layouts", a.own_layouts, AnyValue{});
 }
 
 /// Policy and sampling have texts and fields of their own.

@@ -141,6 +141,41 @@ TEST_CASE("A layout says which views stand beside each other, and each can be ch
   }
 }
 
+TEST_CASE("A layout of one's own has what was on show when it was saved, and takes the place of one of that name") {
+  Program program;
+  const auto& own = program.ui.own_layouts;
+  program.commands.execute("layout.save");  // asks for the name
+  CHECK(program.ui.layouts);
+  CHECK_THROWS_WITH(program.commands.execute("layout.apply", {{"name", "wide"}}), Catch::Contains("not possible"));
+  program.commands.execute("view.show", {{"view", "run_curves"}, {"instead_of", "cache_timeline"}});
+  program.commands.execute("view.right");
+  program.commands.execute("layout.save", {{"name", "  wide \n"}});
+  REQUIRE(own.size() == 1);
+  CHECK(own[0] == OwnLayout{"wide", true, false, true, {"layer_head_map", "run_curves"}});
+
+  program.commands.execute("layout.explore");
+  program.ui.maximised = "token_strip";
+  program.commands.execute("layout.apply", {{"name", "wide"}});
+  CHECK_FALSE(program.ui.right);
+  CHECK(program.ui.maximised.empty());
+  CHECK(program.ui.main_row == own[0].main_row);
+  CHECK_FALSE(program.ui.layouts);  // it was chosen from the list
+
+  program.commands.execute("layout.paper");
+  program.commands.execute("layout.save", {{"name", "wide"}});
+  REQUIRE(own.size() == 1);
+  CHECK(own[0].main_row == std::vector<std::string>{"layer_head_map", "metric_by_layer"});
+  CHECK_THROWS_WITH(program.commands.execute("layout.remove", {{"name", "tall"}}), Catch::Contains("one of \"wide\""));
+  CHECK_THROWS_WITH(program.commands.execute("layout.save", {{"name", " "}}), Catch::Contains("a name for the layout"));
+  CHECK_THROWS_WITH(program.commands.execute("layout.save", {{"name", std::string(61, 'x')}}),
+                    Catch::Contains("at most 60"));
+  for (int i = 1; i < 20; ++i) program.commands.execute("layout.save", {{"name", std::to_string(i)}});
+  CHECK_THROWS_WITH(program.commands.execute("layout.save", {{"name", "one more"}}), Catch::Contains("remove one"));
+  program.commands.execute("layout.remove", {{"name", "wide"}});
+  CHECK(own.size() == 19);
+  CHECK(own.front().name == "1");
+}
+
 TEST_CASE("prompt.copy_command gives the line that does what the panel is set to") {
   Program program;
   program.commands.execute("prompt.set", {{"text", "it's a\nprompt"}});

@@ -214,6 +214,19 @@ TEST_CASE("Views over a view puts another in its place or beside it, and a narro
   window.click("view.layer_head_map.views");
   window.click("views.hide");
   window.wait({{"/ui/main_row", {"run_curves", "comparison", "metric_by_layer"}}});
+  window.key("shift+F5");  // what stands there now gets a name
+  window.frames(3);
+  window.type("my own");
+  window.wait({{"/ui/text_input", true}});
+  window.key("Return");
+  window.frames(3);
+  window.click("layouts.close");
+  window.command("layout.explore");
+  window.wait({{"/ui/main_row", {"layer_head_map", "cache_timeline"}}});
+  window.key("shift+F5");
+  window.frames(3);
+  window.click("layouts.take.my own");
+  window.wait({{"/ui/main_row", {"run_curves", "comparison", "metric_by_layer"}}, {"/ui/layouts", false}});
   window.command("layout.explore");
   window.key("F3");
   window.frames(3);

@@ -416,6 +416,32 @@ TEST_CASE("Theme and size are settings: they outlive the workspace, and a damage
   CHECK(fs::exists(folder / "settings.damaged-1.json"));
 }
 
+TEST_CASE(
+    "Layouts of one's own are settings: each comes back as it was saved, and what is none is refused by its field") {
+  const test::TemporaryFolder folder;
+  const std::vector<OwnLayout> saved = {{"wide", true, false, true, {"layer_head_map", "run_curves"}},
+                                        {"Größe \"2\"", false, true, false, {"cache_timeline"}}};
+  {
+    Start first(folder.path());
+    first.ui.own_layouts = saved;
+    first.save();
+  }
+  fs::remove_all(folder / "workspace");
+  CHECK(Start(folder.path()).ui.own_layouts == saved);
+  const auto refused = [&](const std::string& layouts) {
+    overwrite(folder / "settings.json", R"({"version": 1, "own_layouts": )" + layouts + "}");
+    Start start(folder.path());
+    CHECK(start.ui.own_layouts.empty());
+    return start.log();
+  };
+  CHECK(refused("3").find("no list of at most 20 layouts") != std::string::npos);
+  CHECK(refused(R"([{"name": "", "main_row": []}])").find("own_layouts.name") != std::string::npos);
+  CHECK(refused(R"([{"name": "a", "main_row": [1]}])").find("no list of views") != std::string::npos);
+  CHECK(refused(R"([{"name": "a"}])").find("no list of views") != std::string::npos);
+  CHECK(refused(R"([{"name": "a", "main_row": []}, {"name": "a", "main_row": []}])").find("\"a\" twice") !=
+        std::string::npos);
+}
+
 TEST_CASE("A folder that cannot be written costs a message, not the session") {
   const test::TemporaryFolder folder;
   overwrite(folder / "workspace", "a file in its place");

@@ -1,0 +1,51 @@
+// layout.save, layout.apply, layout.remove, layout.own: layouts that a person has put together and named.
+
+#include <algorithm>
+
+#include "app/command/app_commands.h"
+#include "app/command/command_arguments.h"
+#include "app/command/layouts.h"
+#include "engine/core/support/text.h"
+
+namespace kvscope::app {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\n"), end = text.find_last_not_of(" \t\n");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+std::vector<OwnLayout>::iterator own_layout(UiState& ui, const nlohmann::json& arguments) {
+  const std::string name = text_argument(arguments, "name");
+  const auto found = std::ranges::find(ui.own_layouts, name, &OwnLayout::name);
+  if (found != ui.own_layouts.end()) return found;
+  std::string all;
+  for (const OwnLayout& layout : ui.own_layouts) all += (all.empty() ? "" : ", ") + in_quotes(layout.name);
+  bad_argument("name", all.empty() ? "a layout of your own; there is none yet" : "one of " + all);
+}
+
+}  // namespace
+
+void add_own_layout_commands(CommandRegistry& registry, UiState& ui, const views::ViewList& views) {
+  registry.add(
+      {"layout.own", "Layouts of your own ...", "View", "Shift+F5", "", nullptr, [&ui] { ui.layouts = !ui.layouts; }});
+  registry.add({"layout.save", "Save this layout", "View", "", "name: text (asks for it)", nullptr,
+                [&ui, &views](const nlohmann::json& arguments) {
+                  if (!has_argument(arguments, "name")) return void(ui.layouts = true);
+                  save_layout(ui, views, trimmed(text_argument(arguments, "name")));
+                }});
+  const auto there_are = [&ui] { return !ui.own_layouts.empty(); };
+  registry.add({"layout.apply", "Take a layout of your own", "View", "", "name: text (shows them)", there_are,
+                [&ui](const nlohmann::json& arguments) {
+                  if (!has_argument(arguments, "name")) return void(ui.layouts = true);
+                  apply(*own_layout(ui, arguments), ui);
+                  ui.layouts = false;
+                }});
+  registry.add({"layout.remove", "Remove a layout of your own", "View", "", "name: text (shows them)", there_are,
+                [&ui](const nlohmann::json& arguments) {
+                  if (!has_argument(arguments, "name")) return void(ui.layouts = true);
+                  ui.own_layouts.erase(own_layout(ui, arguments));
+                }});
+}
+
+}  // namespace kvscope::app
