@@ -25,6 +25,19 @@ struct Stage {
   ViewContext context;
 };
 
+/// Presses and lets go the right button in the middle of an item.
+template <typename Draw>
+void right_click(Stage& s, const char* item, const Draw& draw) {
+  const auto rect = s.window.items.find(item);
+  REQUIRE(rect.has_value());
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {rect->centre_x(), rect->centre_y()};
+  for (const bool down : {false, true, false, false}) {
+    io.MouseDown[ImGuiMouseButton_Right] = down;
+    s.window.frame(draw);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("clicking a token selects it, clicking it again lets it go") {
@@ -58,23 +71,12 @@ TEST_CASE("a right click on a token selects it and offers what is done with it")
   TokenStripView view(s.window.services);
   const auto draw = [&] { view.draw(s.context); };
   s.window.frame(draw);
-  const auto rect = s.window.items.find("strip.token.17");
-  REQUIRE(rect.has_value());
-  ImGuiIO& io = ImGui::GetIO();
-  io.MousePos = {rect->centre_x(), rect->centre_y()};
-  for (const bool down : {false, true, false, false}) {
-    io.MouseDown[ImGuiMouseButton_Right] = down;
-    s.window.frame(draw);
-  }
+  right_click(s, "strip.token.17", draw);
   CHECK(s.selection.token == 17);
   CHECK(s.window.items.text("token.menu").value_or("").find("token 17") != std::string::npos);
   s.window.click("token.menu.go_to", draw);
   CHECK(s.selection.q == 17);
-  io.MousePos = {rect->centre_x(), rect->centre_y()};
-  for (const bool down : {false, true, false, false}) {
-    io.MouseDown[ImGuiMouseButton_Right] = down;
-    s.window.frame(draw);
-  }
+  right_click(s, "strip.token.17", draw);
   s.window.click("token.menu.pin", draw);
   CHECK(command == "pin.toggle");
 }
@@ -84,14 +86,7 @@ TEST_CASE("a right click on a head selects it and marks it") {
   LayerHeadMapView view(s.window.services);
   const auto draw = [&] { view.draw(s.context); };
   for (int i = 0; i < 3; ++i) s.window.frame(draw);
-  const auto rect = s.window.items.find("map.cell.1.1");
-  REQUIRE(rect.has_value());
-  ImGuiIO& io = ImGui::GetIO();
-  io.MousePos = {rect->centre_x(), rect->centre_y()};
-  for (const bool down : {false, true, false, false}) {
-    io.MouseDown[ImGuiMouseButton_Right] = down;
-    s.window.frame(draw);
-  }
+  right_click(s, "map.cell.1.1", draw);
   CHECK(s.selection.layer == 1);
   CHECK(s.selection.kv_head == 1);
   s.window.click("head.menu.mark", draw);
