@@ -118,7 +118,7 @@ TEST_CASE("Nobody overwrites a trace that a capture is writing") {
   const TemporaryFolder folder;
   write_prompts(folder);
   const fs::path whole = undisturbed(folder), trace = folder / "t.h5";
-  Capture slow{folder, "t.h5", {"--quiet"}, " --slow 60"};
+  Capture slow{folder, "t.h5", {"--quiet"}, " --slow " + std::to_string(60 * kSlowdown)};
   auto first = std::async(std::launch::async, [&] { return slow.run(); });
   wait_for_runs(trace, 1);
   check_error_line(Capture{folder, "t.h5", {"--overwrite", "--quiet"}}.run(), 3, "another process is writing it");
