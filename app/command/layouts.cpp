@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "app/process/usage.h"
-#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {

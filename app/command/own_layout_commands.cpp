@@ -5,7 +5,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/layouts.h"
-#include "engine/core/support/text.h"
+#include "engine/core/support/error.h"
 
 namespace kvscope::app {
 namespace {

@@ -74,12 +74,10 @@ std::string detail_of(const RunRecord& run) {
 std::string fitted(const std::string& text, float room) {
   const auto width = [](const std::string& line) { return ImGui::CalcTextSize(line.c_str()).x; };
   if (width(text) <= room) return text;
-  std::string line = text;
-  while (!line.empty() && width(line + "...") > room) {
-    while (line.size() > 1 && (static_cast<unsigned char>(line.back()) & 0xC0) == 0x80) line.pop_back();
-    line.pop_back();
-  }
-  return line + "...";
+  const char* end = text.data();  // in one pass: every row asks in every frame
+  ImGui::GetFont()->CalcTextSizeA(ImGui::GetFontSize(), std::max(0.0f, room - width("...")), 0, text.data(),
+                                  text.data() + text.size(), &end);
+  return std::string(text.data(), end) + "...";
 }
 
 // A pill with the letter: filled where the run is on show in that place, a click puts it there.

@@ -5,7 +5,6 @@
 
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
-#include "engine/core/support/text.h"
 
 namespace kvscope::app {
 namespace {
