@@ -171,6 +171,7 @@ void Generation::Impl::end_prefill(StepFacts& facts) {
 
 bool Generation::Impl::prefills_by_steps() const {
   const ActivePolicy& policy = state.policy;
+  if (request.changes.empty() && policy.evicts_behind_chunks()) return false;
   if (policy.prefills_by_steps() || request.chunk == 0) return policy.prefills_by_steps();
   const bool acts_in_between = !state.methods.empty() || !request.changes.empty();
   return acts_in_between && (request.chunk == 1 || policy.prefills_densely());

@@ -16,7 +16,9 @@ PrefillSite::PrefillSite(SequenceState& state, const Hooks& hooks, StepFacts* fa
       facts_(facts),
       n_chunks_(n_chunks),
       n_kv_heads_(state.model.config().n_kv_heads),
-      is_dense_(state.policy.prefills_densely()) {
+      is_dense_(state.policy.prefills_densely() && !state.policy.evicts_behind_chunks()),
+      wants_attention_(std::any_of(state.methods.begin(), state.methods.end(),
+                                   [](const auto& method) { return method->reads_prompt_attention(); })) {
   if (is_dense_) return;
   const RetentionGeometry& geometry = state.policy.geometry();
   const int delay = state.policy.scorer() != nullptr ? state.policy.scorer()->delay() : 0;
@@ -66,28 +68,39 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
     keys = at::cat({kept.k, keys}, 1);
     values = at::cat({kept.v, values}, 1);
   }
-  const at::Tensor o = ops::lifetime_attention(q, {keys, values, facts.evict_at, facts.position}, first_, tokens.scale);
+  const at::Tensor lse = room_for_lse(q);
+  const at::Tensor o =
+      ops::lifetime_attention(q, {keys, values, facts.evict_at, facts.position}, first_, tokens.scale, lse);
   std::vector<std::int32_t> n_slots;
   for (int i = 0; i < n_kv_heads_; ++i) n_slots.push_back(head(layer, i).n_slots());
   state_.cache.set_slots(layer, n_slots);
   ops::append_many(state_.cache.view(layer), k, v, facts.slot, positions_);
+  tell_attention(layer, q, keys, lse, facts.n_slots);
   return o;
+}
+
+/// Undefined where no method asks.
+at::Tensor PrefillSite::room_for_lse(const at::Tensor& q) const {
+  if (!wants_attention_) return {};
+  return at::empty({q.size(1), n_}, at::TensorOptions().device(q.device()).dtype(at::kFloat));
+}
+
+void PrefillSite::tell_attention(int layer, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& lse,
+                                 std::int64_t n_before) {
+  for (const auto& method : state_.methods) {
+    if (method->reads_prompt_attention()) method->observe_attention(layer, q, keys, lse, n_before);
+  }
 }
 
 at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
   ops::append_many(state_.cache.view(layer), tokens.k, tokens.v, dense_slot_, positions_);
   const SlotCache::Rows all = state_.cache.rows(layer, static_cast<int>(first_ + n_));
-  const bool needs_lse = std::any_of(state_.methods.begin(), state_.methods.end(),
-                                     [](const auto& m) { return m->reads_prompt_attention(); });
-  if (!needs_lse) {
+  if (!wants_attention_) {
     return dense_attention(choose_dense_backend(tokens.q, n_kv_heads_), tokens.q, all.k, all.v, first_, tokens.scale);
   }
-  const at::Tensor lse =
-      at::empty({tokens.q.size(1), n_}, at::TensorOptions().device(tokens.q.device()).dtype(at::kFloat));
+  const at::Tensor lse = room_for_lse(tokens.q);
   const at::Tensor o = ops::lifetime_attention(tokens.q, {all.k, all.v}, first_, tokens.scale, lse);
-  for (const auto& method : state_.methods) {
-    if (method->reads_prompt_attention()) method->observe_attention(layer, tokens.q, all.k, lse, first_);
-  }
+  tell_attention(layer, tokens.q, all.k, lse, first_);
   return o;
 }
 

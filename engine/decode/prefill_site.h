@@ -34,6 +34,10 @@ class PrefillSite final : public AttentionSite {
   /// A policy that keeps everything, at least while the prompt lasts, needs no decisions, and nothing waits for the
   /// device.
   at::Tensor attend_dense(int layer, const LayerTokens& tokens);
+  at::Tensor room_for_lse(const at::Tensor& q) const;
+  /// n_before: slots in use before the chunk.
+  void tell_attention(int layer, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& lse,
+                      std::int64_t n_before);
   /// Scores that the chunk's tokens make known, [n_kv_heads, n] on the host: column i is of token first + i - delay.
   /// Undefined without scorer.
   at::Tensor score_tokens(int layer, const LayerTokens& tokens);
@@ -57,7 +61,7 @@ class PrefillSite final : public AttentionSite {
   std::int64_t n_chunks_, chunk_ = -1;
   std::int64_t first_ = 0, n_ = 0;
   int n_kv_heads_;
-  bool is_dense_;
+  bool is_dense_, wants_attention_;
   std::vector<HeadRetention> heads_;  // [n_layers * n_kv_heads], empty if dense
   at::Tensor positions_;              // [n] int32 on the device
   at::Tensor dense_slot_;             // [n_kv_heads, n] int32, if dense

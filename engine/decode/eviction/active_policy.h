@@ -67,6 +67,10 @@ class ActivePolicy {
   bool prefills_densely() const {
     return !plan_.is_pooled() && (plan_.dense_prefill || rule() == kernels::RetainRule::keep_all);
   }
+  /// Whether a method evicts behind every chunk of a forced text and nothing leaves within one: a chunk may pass at once.
+  bool evicts_behind_chunks() const {
+    return defers() && prefills_densely() && !plan_.eviction.empty() && plan_.selection.tokens == 0;
+  }
   /// Whether the prompt must pass token by token: what leaves depends on the attention of every query.
   bool prefills_by_steps() const { return plan_.admission == Admission::least && !plan_.dense_prefill; }
 
@@ -77,7 +81,9 @@ class ActivePolicy {
   bool has_fixed_budget() const { return plan_.has_fixed_budget(); }
 
   /// The rule as a sparse prompt wants it: lifetimes of one head, decision by decision, on the host.
-  std::unique_ptr<LifetimeRule> lifetime_rule(int head) const { return make_rule(plan_, geometry_, head); }
+  std::unique_ptr<LifetimeRule> lifetime_rule(int head) const {
+    return evicts_behind_chunks() ? make_keep_all_rule() : make_rule(plan_, geometry_, head);
+  }
 
  private:
   RetentionPlan make_plan(const PolicySpec& spec, const RetentionGeometry& geometry) const;

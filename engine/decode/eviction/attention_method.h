@@ -39,10 +39,10 @@ class AttentionMethod {
   virtual void observe(int /*layer*/, const LayerTokens&, std::int64_t /*first*/) {}
   /// Whether observe() wants queries before their rotation too.
   virtual bool reads_unrotated() const { return false; }
-  /// Of a dense prompt, for a method that reads_prompt_attention(): queries q [n, n_heads, head_dim] at positions
-  /// first ... over keys k [n_kv_heads, first + n, head_dim]; lse: [n_heads, n].
+  /// Of a dense prompt, or a chunk of which nothing leaves, for a method that reads_prompt_attention(): queries q [n, n_heads, head_dim] over
+  /// keys k [n_kv_heads, n_before + n, head_dim] of the slots in their order, the queries' own last; lse: [n_heads, n].
   virtual void observe_attention(int /*layer*/, const at::Tensor& /*q*/, const at::Tensor& /*k*/,
-                                 const at::Tensor& /*lse*/, std::int64_t /*first*/) {}
+                                 const at::Tensor& /*lse*/, std::int64_t /*n_before*/) {}
   virtual bool reads_prompt_attention() const { return false; }
   /// Of a prompt whose tokens are scored: [n_kv_heads, n] on the host, column i of token first + i; below 0 it is nobody's.
   virtual void observe_scores(int /*layer*/, const at::Tensor& /*scores*/, std::int64_t /*first*/) {}

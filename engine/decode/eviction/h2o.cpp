@@ -11,14 +11,15 @@ class H2o final : public LeastAttention {
   explicit H2o(SequenceState& state) : LeastAttention(state, kernels::MassRule::sum) {}
   bool reads_prompt_attention() const override { return true; }
   void observe_attention(int layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& lse,
-                         std::int64_t first) override {
+                         std::int64_t n_before) override {
     const std::int64_t n_heads = q.size(1), n_keys = k.size(1), n_kv_heads = k.size(0);
     const at::Tensor mass = at::zeros({n_heads, n_keys}, lse.options());
-    ops::future_attention(q, k.transpose(0, 1).contiguous(), lse, {.sum = mass}, first,
+    // By slot, not by position: whatever was before sees none of these queries ahead of it.
+    ops::future_attention(q, k.transpose(0, 1).contiguous(), lse, {.sum = mass}, n_before,
                           state_.model.config().attention_scale(layer), 0);
-    state_.cache.slot_priority(layer)
-        .narrow(1, 0, n_keys)
-        .add_(mass.view({n_kv_heads, n_heads / n_kv_heads, n_keys}).mean(1));
+    const at::Tensor sums = state_.cache.slot_priority(layer).narrow(1, 0, n_keys);
+    sums.narrow(1, n_before, n_keys - n_before).zero_();  // of another token, if the slot had one
+    sums.add_(mass.view({n_kv_heads, n_heads / n_kv_heads, n_keys}).mean(1));
   }
 
  private:

@@ -84,7 +84,10 @@ void LeastAttention::after_chunk(int n_tokens, StepFacts* facts) {
        .budget = budget,
        .max_slots = state_.policy.answer_slots(),
        .fixed_from = n_tokens - state_.policy.plan().protect},
-      [&](int layer, const OrderedLayer& tokens) { return priorities(state_, layer, tokens); }, facts);
+      [&](int layer, const OrderedLayer& tokens) {
+        return in_chunks_ ? prompt_scores(layer, tokens, n_tokens) : priorities(state_, layer, tokens);
+      },
+      facts);
 }
 
 at::Tensor causal_probabilities(const at::Tensor& q, const at::Tensor& k, const at::Tensor& q_position,

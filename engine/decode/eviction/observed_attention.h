@@ -41,8 +41,10 @@ class LeastAttention : public AttentionMethod {
   void after_chunk(int n_tokens, StepFacts* facts) override;
 
  protected:
-  /// Of a layer's tokens when a dense prompt has passed, as Score wants it.
-  virtual at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int prompt_len) const = 0;
+  /// Of a layer's tokens when a dense prompt, or a chunk at once, has passed, as Score wants it.
+  virtual at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const = 0;
+  /// Whether the text passes in chunks, not step by step: known with the first.
+  bool in_chunks_ = false;
 
  private:
   kernels::MassRule rule_;

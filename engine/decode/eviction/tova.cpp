@@ -9,21 +9,22 @@ namespace {
 class Tova final : public LeastAttention {
  public:
   explicit Tova(SequenceState& state) : LeastAttention(state, kernels::MassRule::last) {
-    if (state.policy.plan().dense_prefill) last_query_.emplace(state, 1);
+    if (state.policy.plan().dense_prefill || state.policy.evicts_behind_chunks()) last_query_.emplace(state, 1);
   }
   void observe(int layer, const LayerTokens& tokens, std::int64_t first) override {
     if (last_query_) last_query_->store(layer, tokens.q, first);
+    in_chunks_ = true;
   }
 
  private:
-  at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int prompt_len) const override;
+  at::Tensor prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const override;
 
-  std::optional<QueryRing> last_query_;  // of a dense prompt
+  std::optional<QueryRing> last_query_;  // of a dense prompt, or a chunk
 };
 
-at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int prompt_len) const {
+at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int n_tokens) const {
   const ModelConfig& config = state_.model.config();
-  const auto [q, q_position] = last_query_->newest(layer, 1, prompt_len);
+  const auto [q, q_position] = last_query_->newest(layer, 1, n_tokens);
   at::Tensor sum = at::zeros({tokens.most()}, tokens.k.options().dtype(at::kFloat));
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const int group = config.group_size();
