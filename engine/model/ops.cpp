@@ -1,7 +1,5 @@
 #include "engine/model/ops.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -33,12 +31,6 @@ T* data_or_null(const at::Tensor& tensor) {
 }
 
 }  // namespace
-
-kernels::Place place_of(c10::Device device) {
-  if (!device.is_cuda()) return {};
-  const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
-  return {kernels::Backend::cuda, static_cast<kernels::Stream>(guard.getStream(device).native_handle())};
-}
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps) {
   check(x, "x");

@@ -1,19 +1,15 @@
 #pragma once
-// Tensors in, kernels out: each function fills the args of one kernel and runs it where the tensors are. Which place of
-// the kernels a device of LibTorch is, only this file knows. Includes LibTorch.
+// Tensors in, kernels out: each function fills the args of one kernel and runs it where the tensors are. Includes LibTorch.
 //
 // Every tensor must be contiguous and on one device. CUDA work goes on LibTorch's current stream, so that it is ordered
 // with ATen's.
 
 #include <ATen/ATen.h>
 
-#include "kernels/operation.h"
+#include "engine/model/place.h"
 #include "kernels/slot_cache.h"
 
 namespace kvscope::engine::ops {
-
-/// Where kernels on the tensors of `device` run: here and now, or on LibTorch's current stream.
-kernels::Place place_of(c10::Device device);
 
 /// x: [..., dim] -> the same shape; each row x / sqrt(mean(x^2) + eps) * weight.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, float eps);

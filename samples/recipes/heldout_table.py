@@ -7,7 +7,7 @@
 Each row group is a `kvscope eval` for the text and one for the questions; answers go to OUT/text-GROUP.jsonl and
 OUT/task-GROUP.jsonl, so that the same command goes on where it was stopped. `--at-once` evaluations share a GPU. FILE is what
 `prepare_corpus.py --heldout` wrote; FOLDER has a folder for each trained variant of KVpop ("mlp/kvpop-mlp/gate.json"; with "w256" in
-its name: of a window of 256). Prints, as Markdown, paired differences to the dense model with their standard error, and Wilson's
+its name: of a window of 256, with "pooled": under one budget for all heads). Prints, as Markdown, paired differences to the dense model with their standard error, and Wilson's
 95 % intervals. Needs nothing but Python.
 """
 import argparse
@@ -58,7 +58,7 @@ def groups(length, gates):
         found[name] = (None, [f'{name}:keep={s}{more}' for s in SHARES])
     for gate in sorted(gates.glob('*/*/gate.json')) if gates else ():
         name = gate.parent.parent.name
-        form = 'window=256,sinks=4' if 'w256' in name else FORM
+        form = ('window=256,sinks=4' if 'w256' in name else FORM) + (',capacity=pooled' if 'pooled' in name else '')
         found[f'kvpop-{name}'] = (gate.parent, [f'kvpop:keep=25%,{form}'])
     return found
 

@@ -8,9 +8,13 @@
 #include <limits>
 #include <vector>
 
+#include "engine/core/support/error.h"
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/scorer_module.h"
+#include "engine/jobs/train/scorer_student.h"
+#include "engine/jobs/train/train_device.h"
+#include "tests/support/skip.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -253,4 +257,71 @@ TEST_CASE("oracle recall is 1 for the target itself and the overlap of sets for 
     }
     CHECK(recall[h].item<double>() == Approx(shared / all).margin(1e-6));
   }
+}
+
+TEST_CASE("on CUDA the teacher's kernel says what its definition in chunks says of the same bfloat16 numbers",
+          "[cuda]") {
+  at::Device device = at::kCPU;
+  try {
+    device = training_device("cuda");
+  } catch (const Error&) {
+    return test::skip("no CUDA device");
+  }
+  constexpr int kLong = 333, kWide = 64;
+  const auto kind = GENERATE(FutureMass::mean, FutureMass::sum, FutureMass::rms, FutureMass::max);
+  at::manual_seed(7);
+  const auto drawn = [&](int heads) { return (2 * at::randn({2, kLong, heads, kWide})).to(device).to(at::kBFloat16); };
+  const at::Tensor q = drawn(kHeads), k = drawn(kKvHeads), v = drawn(kKvHeads);
+  const at::Tensor weight = value_weight(v, TargetWeight::value, {});
+  const auto teach = [&](int chunk) { return teacher_attention(q, k, v, kWindow, kind, 0.125, weight, {}, chunk); };
+  const TeacherAttention kernel = teach(0), plain = teach(64);
+  // Logarithms of sums of float32 products of the same rounded numbers; the attention's own output is rounded to bfloat16.
+  CHECK((kernel.target - plain.target).abs().max().item<double>() < 2e-3);
+  CHECK((kernel.output.to(at::kFloat) - plain.output).abs().max().item<double>() < 0.05);
+}
+
+TEST_CASE("contests of several layers at once give each layer's loss and gradients") {
+  ModelConfig model;
+  model.n_layers = 3;
+  model.n_kv_heads = kKvHeads;
+  model.head_dim = kDim;
+  ScorerOptions options;
+  options.n_sink = 1;
+  options.window = options.delay = 3;
+  options.queries = 7;
+  options.margin = MarginWeight::proportional;
+  options.decay = DecayRange{0.9, 0.99};
+  at::manual_seed(8);
+  const auto drawn = [&](int n) {
+    std::vector<at::Tensor> of_layers;
+    for (int i = 0; i < n; ++i) of_layers.push_back(at::randn({kBatch, kPositions, kKvHeads, kDim}));
+    return of_layers;
+  };
+  const auto k = drawn(3), v = drawn(3);
+  std::vector<at::Tensor> target;
+  for (int i = 0; i < 3; ++i) target.push_back((1 + i) * at::randn({kKvHeads, kBatch, kPositions}));
+  const auto learned = [&](bool at_once) {
+    ScorerModule scorer(options, model, at::kCPU);
+    scorer.initialise(6);
+    scorer.parameters().masters().add_(0.3 * at::ones_like(scorer.parameters().masters()));
+    scorer.parameters().publish();
+    double loss = 0;
+    if (at_once) {
+      Random random(9, 1);
+      loss = teach_boundary(scorer, {1, 2}, at::cat({k[1], k[2]}, 2), at::cat({v[1], v[2]}, 2),
+                            at::cat({target[1], target[2]}), /*top_k=*/5, options, random)
+                 .item<double>();
+    } else {
+      for (const int layer : {1, 2}) {
+        Random random(9, 1);
+        loss += teach_boundary(scorer, layer, k[layer], v[layer], target[layer], 5, options, random).item<double>();
+      }
+    }
+    return std::pair(loss, scorer.parameters().gradients());
+  };
+  const auto [apart, of_each] = learned(false);
+  const auto [together, of_all] = learned(true);
+  CHECK(together == Approx(apart).epsilon(1e-5));
+  CHECK((of_all - of_each).abs().max().item<double>() < 1e-5 * of_each.abs().max().item<double>() + 1e-7);
+  CHECK(of_each.abs().max().item<double>() > 1e-3);
 }

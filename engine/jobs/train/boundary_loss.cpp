@@ -12,6 +12,9 @@ namespace {
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr double kLargestProportion = 4;  // a few very clear decisions must not be the whole gradient
 
+/// Sums of each layer, [n_layers, 1].
+at::Tensor of_layer(const at::Tensor& x, int n_layers) { return x.reshape({n_layers, -1}).sum(1, true); }
+
 /// omega_bal of eq. 24 per head, then divided by its mean over valid contests.
 at::Tensor balance_weight(const at::Tensor& keep, const at::Tensor& valid, const ScorerOptions& options) {
   const at::Tensor n_valid = valid.sum({1, 2}, /*keepdim=*/true).clamp_min(1);
@@ -23,14 +26,15 @@ at::Tensor balance_weight(const at::Tensor& keep, const at::Tensor& valid, const
   return weight * n_valid / weight.sum({1, 2}, true).clamp_min(1e-6);
 }
 
-at::Tensor margin_weight(const at::Tensor& margin, const at::Tensor& valid, const ScorerOptions& options) {
+at::Tensor margin_weight(const at::Tensor& margin, const at::Tensor& valid, const ScorerOptions& options,
+                         int n_layers) {
   if (options.margin == MarginWeight::sigmoid) {
     const at::Tensor sharpness = at::sigmoid(margin / options.margin_temperature);
     return options.margin_min + (1 - options.margin_min) * sharpness;
   }
   if (options.margin == MarginWeight::proportional) {
-    const at::Tensor mean = (margin * valid).sum() / valid.sum().clamp_min(1);
-    return (margin / (mean + 1e-6)).clamp_max(kLargestProportion);
+    const at::Tensor mean = of_layer(margin * valid, n_layers) / of_layer(valid, n_layers).clamp_min(1);
+    return (margin.view({n_layers, -1}) / (mean + 1e-6)).clamp_max(kLargestProportion).view(margin.sizes());
   }
   return at::ones_like(margin);
 }
@@ -50,7 +54,7 @@ std::vector<std::int64_t> sample_queries(Random& random, const ScorerOptions& op
 }
 
 BoundaryPairs boundary_pairs(const at::Tensor& target, const std::vector<std::int64_t>& queries, int top_k,
-                             const ScorerOptions& options) {
+                             const ScorerOptions& options, int n_layers) {
   const c10::NoGradGuard no_grad;
   const auto n_positions = target.size(2);
   const auto index = at::TensorOptions(target.device()).dtype(at::kLong);
@@ -62,21 +66,23 @@ BoundaryPairs boundary_pairs(const at::Tensor& target, const std::vector<std::in
 
   BoundaryPairs pairs;
   const at::Tensor candidates = target.unsqueeze(2).masked_fill(eligible.logical_not(), kMinusInfinity);
-  pairs.boundary = std::get<1>(candidates.topk(top_k, -1)).select(-1, top_k - 1).contiguous();  // [HK, B, Q]
+  // The top_k-th greatest by selection: nobody wants the others, in order.
+  pairs.boundary = std::get<1>(candidates.kthvalue(n_positions - top_k + 1, -1));  // [HK, B, Q]
   pairs.newcomer = newest.expand_as(pairs.boundary).contiguous();
   const at::Tensor gap = target.gather(2, pairs.newcomer) - target.gather(2, pairs.boundary);
   const at::Tensor keep = (gap >= 0).to(at::kFloat);
   const at::Tensor valid = (pairs.newcomer != pairs.boundary).to(at::kFloat);
   pairs.label = 2 * keep - 1;
-  pairs.weight = balance_weight(keep, valid, options) * margin_weight(gap.abs(), valid, options) * valid;
+  pairs.weight = balance_weight(keep, valid, options) * margin_weight(gap.abs(), valid, options, n_layers) * valid;
+  pairs.n_layers = n_layers;
   return pairs;
 }
 
 at::Tensor boundary_loss(const at::Tensor& newcomer_score, const at::Tensor& boundary_score, const BoundaryPairs& pairs,
                          double temperature) {
   const at::Tensor wrong = at::softplus(-pairs.label * (newcomer_score - boundary_score) / temperature);
-  const at::Tensor n_valid = (pairs.newcomer != pairs.boundary).sum().clamp_min(1);
-  return (wrong * pairs.weight).sum() / n_valid;
+  const at::Tensor n_valid = of_layer(pairs.newcomer != pairs.boundary, pairs.n_layers).clamp_min(1);
+  return (of_layer(wrong * pairs.weight, pairs.n_layers) / n_valid).sum();
 }
 
 at::Tensor oracle_recall(const at::Tensor& scores, const at::Tensor& target, int n_sink, int window, int top_k) {

@@ -23,12 +23,13 @@ struct BoundaryPairs {
   at::Tensor boundary;  // [n_kv_heads, B, Q] int64
   at::Tensor label;     // [n_kv_heads, B, Q] float32: +1 the teacher keeps the newcomer, -1 it does not
   at::Tensor weight;  // [n_kv_heads, B, Q] float32: margin (eq. 23) times balance (eq. 24), 0 where both are one token
+  int n_layers = 1;
 };
-/// target [n_kv_heads, B, T]; no gradients.
+/// target [n_kv_heads, B, T], of n_layers one behind the other, each by itself; no gradients.
 BoundaryPairs boundary_pairs(const at::Tensor& target, const std::vector<std::int64_t>& queries, int top_k,
-                             const ScorerOptions& options);
+                             const ScorerOptions& options, int n_layers = 1);
 
-/// Eq. 7, mean over contests of two different tokens:
+/// Eq. 7, mean over contests of two different tokens of a layer, summed over layers:
 ///
 ///     weight * softplus(-label * (newcomer_score - boundary_score) / temperature)
 ///

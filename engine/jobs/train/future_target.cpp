@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/model/place.h"
+#include "kernels/future_attention.h"
+
 namespace kvscope::engine {
 namespace {
 
@@ -24,19 +27,17 @@ std::int64_t usual_chunk(const at::Tensor& q) {
   return q.is_cuda() ? std::max(kCpu, kNumbers / (q.size(0) * q.size(1) * q.size(2))) : kCpu;
 }
 
-}  // namespace
+/// Output [B, HK, G, T, D] and mass [B, HK, G, T]: sum over future queries of p, of its square, or the greatest.
+struct Masses {
+  at::Tensor output, mass;
+};
 
-TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
-                                   FutureMass kind, double scale, const at::Tensor& weight, const at::Tensor& lifetimes,
-                                   std::int64_t chunk) {
-  const c10::NoGradGuard no_grad;
-  const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
-  const auto n_kv_heads = k.size(2), group = n_heads / n_kv_heads;
-  if (chunk == 0) chunk = usual_chunk(q);
+Masses in_chunks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window, FutureMass kind,
+                 double scale, const at::Tensor& lifetimes, std::int64_t chunk) {
+  const auto n_batch = q.size(0), n_positions = q.size(1), n_kv_heads = k.size(2), group = q.size(2) / n_kv_heads;
   const auto head_first = [](const at::Tensor& x) { return x.to(at::kFloat).transpose(1, 2).contiguous(); };
-  const at::Tensor queries = head_first(q).view({n_batch, n_kv_heads, group, n_positions, dim});
+  const at::Tensor queries = head_first(q).view({n_batch, n_kv_heads, group, n_positions, q.size(3)});
   const at::Tensor keys = head_first(k).unsqueeze(2), values = head_first(v).unsqueeze(2);  // [B, HK, 1, T, D]
-
   at::Tensor output = at::empty_like(queries);
   at::Tensor mass = at::zeros({n_batch, n_kv_heads, group, n_positions}, queries.options());
   for (std::int64_t begin = 0; begin < n_positions; begin += chunk) {
@@ -56,13 +57,73 @@ TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, con
       of_keys.add_((kind == FutureMass::rms ? p.square_() : p).sum(-2));
     }
   }
-  const at::Tensor position = at::arange(n_positions, queries.options());
+  return {output, mass};
+}
+
+/// Whether the library's attention and the project's kernel take these tensors.
+bool kernels_take(const at::Tensor& q) {
+  const auto dim = q.size(3);
+  return q.is_cuda() && q.scalar_type() == at::kBFloat16 && (dim == 64 || dim == 80 || dim == 96 || dim == 128);
+}
+
+/// The same on a GPU without anything of the size queries x keys: the library's attention gives each query's log-sum-exp, and the
+/// kernel goes through the queries once more, key by key.
+Masses by_kernels(const at::Tensor& queries, const at::Tensor& keys, const at::Tensor& values, int window,
+                  FutureMass kind, double scale) {
+  const at::Tensor q = queries.contiguous(), k = keys.contiguous(), v = values.contiguous();
+  const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), n_kv_heads = k.size(2);
+  const auto attended = at::_flash_attention_forward(q, k, v, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, n_positions,
+                                                     n_positions, /*dropout_p=*/0, /*is_causal=*/true,
+                                                     /*return_debug_mask=*/false, scale);
+  const at::Tensor lse = std::get<1>(attended).contiguous();  // [B, H, T]
+  const bool is_sum = kind == FutureMass::mean || kind == FutureMass::sum;
+  at::Tensor masses = at::zeros({is_sum ? 1 : 3, n_batch, n_heads, n_positions}, lse.options());
+  const kernels::Place place = ops::place_of(q.device());
+  const std::int64_t of_scores = n_heads * n_positions, of_q = q.stride(0), of_k = k.stride(0);
+  for (std::int64_t b = 0; b < n_batch; ++b) {
+    float* sums = masses.data_ptr<float>() + b * of_scores;
+    kernels::future_attention({.q = q.data_ptr<at::BFloat16>() + b * of_q,
+                               .k = k.data_ptr<at::BFloat16>() + b * of_k,
+                               .lse = lse.data_ptr<float>() + b * of_scores,
+                               .mass = sums,
+                               .square = is_sum ? nullptr : sums + n_batch * of_scores,
+                               .most = is_sum ? nullptr : sums + 2 * n_batch * of_scores,
+                               .mass_stride = n_positions,
+                               .q_start = 0,
+                               .q_len = n_positions,
+                               .kv_len = n_positions,
+                               .n_heads = static_cast<int>(n_heads),
+                               .n_kv_heads = static_cast<int>(n_kv_heads),
+                               .head_dim = static_cast<int>(q.size(3)),
+                               .window = window,
+                               .look_ahead = 0,
+                               .scale = static_cast<float>(scale),
+                               .dtype = kernels::DType::bf16},
+                              place);
+  }
+  const at::Tensor wanted = masses[is_sum ? 0 : kind == FutureMass::rms ? 1 : 2];
+  const at::Tensor output = std::get<0>(attended).transpose(1, 2);  // [B, H, T, D]
+  return {output.unflatten(1, {n_kv_heads, n_heads / n_kv_heads}),
+          wanted.view({n_batch, n_kv_heads, n_heads / n_kv_heads, n_positions})};
+}
+
+}  // namespace
+
+TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
+                                   FutureMass kind, double scale, const at::Tensor& weight, const at::Tensor& lifetimes,
+                                   std::int64_t chunk) {
+  const c10::NoGradGuard no_grad;
+  const auto n_batch = q.size(0), n_positions = q.size(1), n_heads = q.size(2), dim = q.size(3);
+  auto [output, mass] = chunk == 0 && !lifetimes.defined() && kernels_take(q)
+                            ? by_kernels(q, k, v, window, kind, scale)
+                            : in_chunks(q, k, v, window, kind, scale, lifetimes, chunk == 0 ? usual_chunk(q) : chunk);
+  const at::Tensor position = at::arange(n_positions, mass.options());
   const at::Tensor n_future = (static_cast<double>(n_positions - window) - position).clamp_min(1);
   if (kind == FutureMass::mean || kind == FutureMass::rms) mass = mass / n_future;
   if (kind == FutureMass::rms) mass = mass.sqrt();
   if (weight.defined()) mass = mass * weight;
   const at::Tensor target = (mass + 1e-6).log().amax(2);  // [B, HK, T]
-  return {output.view({n_batch, n_heads, n_positions, dim}).transpose(1, 2).reshape({n_batch, n_positions, -1}),
+  return {output.flatten(1, 2).transpose(1, 2).reshape({n_batch, n_positions, n_heads * dim}),
           target.transpose(0, 1).contiguous()};
 }
 

@@ -23,8 +23,9 @@ struct TeacherAttention {
 /// With `lifetimes` [n_kv_heads, B, T] (running_top_k.h) p is exp(score - log-sum-exp over the keys that the query sees by them), eq. 9: the
 /// student's own normaliser, also for keys that it does not see. The output is then of no use.
 ///
-/// weight [B, n_kv_heads, group or 1, T], undefined: 1. q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE; scale is of q . k. Goes through the queries in
-/// chunks (0: 256 on a CPU, what makes 256 MB on a GPU): the largest temporary is [B, n_heads, chunk, T] float32. No gradients.
+/// weight [B, n_kv_heads, group or 1, T], undefined: 1. q [B, T, n_heads, D], k and v [B, T, n_kv_heads, D], post-RoPE; scale is of q . k. In bfloat16 on a GPU,
+/// without lifetimes, by the kernel future_attention; else, and where `chunk` is given, through the queries in chunks (0: 256 on a CPU,
+/// what makes 256 MB on a GPU): the largest temporary is [B, n_heads, chunk, T] float32. No gradients.
 TeacherAttention teacher_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int window,
                                    FutureMass kind, double scale, const at::Tensor& weight = {},
                                    const at::Tensor& lifetimes = {}, std::int64_t chunk = 0);

@@ -54,10 +54,15 @@ void ScorerModule::initialise(std::uint64_t seed) {
   });
 }
 
-at::Tensor ScorerModule::scores(int layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& tokens) const {
+at::Tensor ScorerModule::of_layers(const char* name, LayerRange layers) const {
+  return parameters_[name].narrow(0, layers.first, layers.count).flatten(0, 1);
+}
+
+at::Tensor ScorerModule::scores(LayerRange layers, const at::Tensor& k, const at::Tensor& v,
+                                const at::Tensor& tokens) const {
   const at::Tensor x =
       at::cat({k, v}, -1).detach().to(at::kFloat).permute({2, 0, 1, 3}).contiguous();  // [HK, B, T, 2D]
-  const auto p = [&](const char* name) { return of_layer(name, layer); };
+  const auto p = [&](const char* name) { return of_layers(name, layers); };
   if (kind() == GateKind::kvpop_mlstm) {
     const MlstmLayer memory{.wq = p("wq"),
                             .wk = p("wk"),
@@ -75,20 +80,20 @@ at::Tensor ScorerModule::scores(int layer, const at::Tensor& k, const at::Tensor
   return (at::bmm(rows, p("w2").unsqueeze(2)).squeeze(2) + p("b2").unsqueeze(1)).view(tokens.sizes());
 }
 
-at::Tensor ScorerModule::scores(int layer, const at::Tensor& k, const at::Tensor& v) const {
+at::Tensor ScorerModule::scores(LayerRange layers, const at::Tensor& k, const at::Tensor& v) const {
   const auto index = at::TensorOptions(k.device()).dtype(at::kLong);
-  return scores(layer, k, v, at::arange(k.size(1), index).expand({k.size(2), k.size(0), -1}).contiguous());
+  return scores(layers, k, v, at::arange(k.size(1), index).expand({k.size(2), k.size(0), -1}).contiguous());
 }
 
-at::Tensor ScorerModule::log_gamma(int layer) const {
+at::Tensor ScorerModule::log_gamma(LayerRange layers) const {
   if (!options_.decay) return {};
   const double least = std::log(options_.decay->least), most = std::log(options_.decay->most);
-  return least + of_layer("alpha", layer).sigmoid() * (most - least);
+  return least + of_layers("alpha", layers).sigmoid() * (most - least);
 }
 
-at::Tensor ScorerModule::priorities(int layer, const at::Tensor& scores, const at::Tensor& tokens) const {
+at::Tensor ScorerModule::priorities(LayerRange layers, const at::Tensor& scores, const at::Tensor& tokens) const {
   if (!options_.decay) return scores;
-  return scores - tokens.to(at::kFloat) * log_gamma(layer).unsqueeze(1).unsqueeze(1);
+  return scores - tokens.to(at::kFloat) * log_gamma(layers).unsqueeze(1).unsqueeze(1);
 }
 
 void ScorerModule::save(const std::filesystem::path& folder, const std::string& description) const {

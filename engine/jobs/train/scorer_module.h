@@ -23,6 +23,14 @@ namespace kvscope::engine {
 /// With a learned decay each head has one parameter more, alpha, and ranks by KVpop's eq. 5 and 21:
 ///
 ///     r_t(q) = score_t + (q - t) log gamma      log gamma = log gamma_min + sigmoid(alpha) (log gamma_max - log gamma_min)
+/// Layers first ... first + count - 1; one layer says its number. The heads of several are those of the layers one behind the other, HK each:
+/// what costs a launch of a small kernel a layer on a GPU costs one for all.
+struct LayerRange {
+  int first = 0, count = 1;
+  LayerRange(int layer) : first(layer) {}  // NOLINT(google-explicit-constructor)
+  LayerRange(int first_layer, int n_layers) : first(first_layer), count(n_layers) {}
+};
+
 class ScorerModule {
  public:
   ScorerModule(const ScorerOptions& options, const ModelConfig& model, at::Device device);
@@ -31,13 +39,13 @@ class ScorerModule {
 
   /// k, v [B, T, HK, D]; tokens [HK, B, R] int64, the positions to score. -> [HK, B, R] float32. Nothing is computed for the
   /// other tokens but what a memory has of them. k and v get no gradient.
-  at::Tensor scores(int layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& tokens) const;
+  at::Tensor scores(LayerRange layers, const at::Tensor& k, const at::Tensor& v, const at::Tensor& tokens) const;
   /// All T positions.
-  at::Tensor scores(int layer, const at::Tensor& k, const at::Tensor& v) const;
+  at::Tensor scores(LayerRange layers, const at::Tensor& k, const at::Tensor& v) const;
   /// [HK], at most 0; undefined without a learned decay.
-  at::Tensor log_gamma(int layer) const;
+  at::Tensor log_gamma(LayerRange layers) const;
   /// What running top-k sorts by: scores, or with a decay scores - t log gamma (eq. 20). tokens as in scores().
-  at::Tensor priorities(int layer, const at::Tensor& scores, const at::Tensor& tokens) const;
+  at::Tensor priorities(LayerRange layers, const at::Tensor& scores, const at::Tensor& tokens) const;
 
   /// gate.json and gate.safetensors (bfloat16) in `folder`.
   void save(const std::filesystem::path& folder, const std::string& description) const;
@@ -47,7 +55,7 @@ class ScorerModule {
   const FlatParameters& parameters() const { return parameters_; }
 
  private:
-  at::Tensor of_layer(const char* name, int layer) const { return parameters_[name].select(0, layer); }
+  at::Tensor of_layers(const char* name, LayerRange layers) const;  // [count * HK, ...]
 
   ScorerOptions options_;
   ModelConfig model_;

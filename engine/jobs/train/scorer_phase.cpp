@@ -43,14 +43,29 @@ void teach(const DecoderModule& base, const at::Tensor& ids, const ScorerOptions
   }
 }
 
+/// A layer's contests and their gradients are some 400 launches of small kernels: on a GPU as many layers go together as make a memory's
+/// weights, the largest numbers of them, 256 MB.
+int layers_at_once(const ModelConfig& model, const at::Tensor& ids, const ScorerOptions& options) {
+  if (!ids.is_cuda()) return 1;
+  const std::int64_t of_layer = model.n_kv_heads * ids.size(0) * 2 * options.queries * ids.size(1);
+  return static_cast<int>(std::clamp<std::int64_t>((std::int64_t{1} << 26) / of_layer, 1, model.n_layers));
+}
+
 /// Adds the gradients of the boundary loss of all layers for one batch; returns the mean loss on the device.
 at::Tensor accumulate(const DecoderModule& base, const ScorerModule& scorer, const at::Tensor& ids,
                       const ScorerOptions& options, Random& random) {
   at::Tensor total = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
-  const int n_layers = base.config().n_layers;
+  const int n_layers = base.config().n_layers, at_once = layers_at_once(base.config(), ids, options);
+  std::vector<at::Tensor> k, v, target;
   teach(base, ids, options, [&](int layer, const LayerLesson& lesson) {
+    k.push_back(lesson.k), v.push_back(lesson.v), target.push_back(lesson.target);
+    const int n = static_cast<int>(k.size());
+    if (n < at_once && layer + 1 < n_layers) return;
     const int top_k = options.top_k[random.below(options.top_k.size())];
-    total += teach_boundary(scorer, layer, lesson.k, lesson.v, lesson.target, top_k, options, random) / n_layers;
+    total += teach_boundary(scorer, {layer + 1 - n, n}, at::cat(k, 2), at::cat(v, 2), at::cat(target), top_k, options,
+                            random) /
+             n_layers;
+    k.clear(), v.clear(), target.clear();
   });
   return total;
 }
@@ -116,10 +131,7 @@ struct Trained {
   DecoderModule student;
 
   static at::ScalarType type_of(const Training& training) {
-    const ScorerOptions& options = *training.recipe.scorer;
-    // A dense pass is cheap and its targets are logarithms of small numbers: float32. Through the student everything is paid twice.
-    const bool through = options.adapter || options.output_weight > 0;
-    return through && training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
+    return training.device.is_cuda() ? at::kBFloat16 : at::kFloat;
   }
   explicit Trained(const Training& training)
       : base(training.recipe.model, training.recipe.length(), training.device, type_of(training), /*trained=*/false),

@@ -23,20 +23,20 @@ at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
 
 }  // namespace
 
-at::Tensor teach_boundary(const ScorerModule& scorer, int layer, const at::Tensor& k, const at::Tensor& v,
+at::Tensor teach_boundary(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v,
                           const at::Tensor& target, int top_k, const ScorerOptions& options, Random& random) {
   const auto queries = sample_queries(random, options, top_k, static_cast<int>(k.size(1)));
-  const BoundaryPairs pairs = boundary_pairs(target, queries, top_k, options);
+  const BoundaryPairs pairs = boundary_pairs(target, queries, top_k, options, layers.count);
   const at::Tensor tokens = at::cat({pairs.newcomer, pairs.boundary}, 2);  // [HK, B, 2Q]
-  const auto halves = scorer.priorities(layer, scorer.scores(layer, k, v, tokens), tokens).chunk(2, 2);
+  const auto halves = scorer.priorities(layers, scorer.scores(layers, k, v, tokens), tokens).chunk(2, 2);
   const at::Tensor loss = boundary_loss(halves[0], halves[1], pairs, options.temperature);
   loss.backward();
   return loss.detach();
 }
 
-at::Tensor all_priorities(const ScorerModule& scorer, int layer, const at::Tensor& k, const at::Tensor& v) {
-  const at::Tensor raw = scorer.scores(layer, k, v);
-  return scorer.priorities(layer, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
+at::Tensor all_priorities(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor raw = scorer.scores(layers, k, v);
+  return scorer.priorities(layers, raw, at::arange(raw.size(2), at::kLong).to(raw.device()).expand_as(raw));
 }
 
 StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,

@@ -11,12 +11,12 @@
 
 namespace kvscope::engine {
 
-/// Adds the gradients of eq. 7 at sampled contests of one layer; returns the loss. k, v [B, T, HK, D], target [HK, B, T]. Only the tokens of
-/// those contests are scored.
-at::Tensor teach_boundary(const ScorerModule& scorer, int layer, const at::Tensor& k, const at::Tensor& v,
+/// Adds the gradients of eq. 7 at sampled contests, the same queries in all layers; returns the sum of the layers' losses. k, v
+/// [B, T, HK, D], target [HK, B, T]. Only the tokens of those contests are scored.
+at::Tensor teach_boundary(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v,
                           const at::Tensor& target, int top_k, const ScorerOptions& options, Random& random);
 /// What running top-k sorts all T positions by, [HK, B, T].
-at::Tensor all_priorities(const ScorerModule& scorer, int layer, const at::Tensor& k, const at::Tensor& v);
+at::Tensor all_priorities(const ScorerModule& scorer, LayerRange layers, const at::Tensor& k, const at::Tensor& v);
 
 /// Of one batch, without gradients, still on the device.
 struct StudentLosses {
