@@ -1,11 +1,12 @@
 // A random walk through the window: commands by id, clicks and drags on what is drawn, wheels, keys, text, layouts and sizes,
 // while engines are slow, fail and die. It goes on living, loses no run, and undoing everything gives the first state.
 //
-//   KVSCOPE_WALK=20000 app_tests "[window_walk]"     20,000 is the default; KVSCOPE_SEED another walk
+//   KVSCOPE_WALK=20000 app_tests "[window_walk]"     20,000 is the default; KVSCOPE_SEED another walk, KVSCOPE_WALK_FROM a part of 500 to begin with
 
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <deque>
 #include <optional>
 #include <set>
 
@@ -62,7 +63,13 @@ class Walk {
     } else {
       window_.inputs({"windowsize", "{window}", std::to_string(500 + below(700)), std::to_string(360 + below(400))});
     }
-    last_ = "kind " + std::to_string(kind);
+    did("step " + std::to_string(kind));
+  }
+  /// The last steps, and how the window ended if it did.
+  std::string story() const {
+    std::string all;
+    for (const std::string& step : last_) all += step + "\n";
+    return all;
   }
 
   /// What the window says of itself, and whether it lost a run.
@@ -80,6 +87,10 @@ class Walk {
   int n_runs() const { return static_cast<int>(seen_.size()); }
 
  private:
+  void did(std::string what) {
+    last_.push_back(std::move(what));
+    if (last_.size() > 12) last_.pop_front();
+  }
   int below(int n) { return static_cast<int>(random_.below(static_cast<std::uint64_t>(n))); }
   template <typename List>
   auto pick(const List& list) {
@@ -118,8 +129,10 @@ class Walk {
 
   void command() {
     const std::string id = pick(commands_);
+    const json arguments = arguments_of(id);
+    did(id + " " + arguments.dump());
     try {
-      window_.command(id, arguments_of(id));
+      window_.command(id, arguments);
     } catch (const std::runtime_error&) {
       // Refused: not possible now, or the arguments do not fit. That the window is there, the next question shows.
     }
@@ -133,7 +146,9 @@ class Walk {
     for (const json& item : answer["items"])
       if (!is_left_out(item)) items.push_back(item);
     if (items.empty()) return;
-    const json rect = window_.request({{"query", "item"}, {"id", pick(items)}}).value("rect", json());
+    const std::string item = pick(items);
+    did("at " + item);
+    const json rect = window_.request({{"query", "item"}, {"id", item}}).value("rect", json());
     if (!rect.is_array()) return;
     const auto middle = [&](int i) {
       return std::to_string(static_cast<int>(rect[i].get<double>() + rect[i + 2].get<double>() / 2));
@@ -162,14 +177,16 @@ class Walk {
         "Home",   "End",    "F3",     "F5",           "F7",     "F8",           "a",     "d",
         "f",      "t",      "x",      "slash",        "period", "bracketright", "p",     "shift+p",
         "ctrl+k", "ctrl+r", "ctrl+z", "ctrl+shift+z", "ctrl+b", "ctrl+period",  "ctrl+g"};
-    window_.inputs({"key", std::string(pick(kKeys))});
+    const std::string key = pick(kKeys);
+    did("key " + key);
+    window_.inputs({"key", key});
   }
 
   WindowDriver& window_;
   Random random_;
   std::vector<std::string> commands_;
   std::set<int> seen_;
-  std::string last_;
+  std::deque<std::string> last_;
 };
 
 /// What Undo answers for.
@@ -205,7 +222,11 @@ void walk(int n_steps, std::uint64_t seed, const std::string& engine, bool undon
   Walk steps(window, seed);
   for (int i = 0; i < n_steps; ++i) {
     CAPTURE(seed, i, engine);
-    steps.step();
+    try {
+      steps.step();
+    } catch (const std::runtime_error& error) {
+      FAIL(error.what() << ", exit code " << window.exit_code() << "; its last steps:\n" << steps.story());
+    }
     if (i % 20 == 19) REQUIRE_NOTHROW(steps.check());
   }
   close_all(window);
@@ -234,7 +255,8 @@ TEST_CASE("A window lives through 20,000 random steps with slow, failing and dyi
   const int n = static_cast<int>(number_of("KVSCOPE_WALK", 20000));
   const std::uint64_t seed = number_of("KVSCOPE_SEED", 1);
   constexpr int kAtOnce = 500;
-  for (int done = 0, i = 0; done < n; done += kAtOnce, ++i) {
+  const int from = static_cast<int>(number_of("KVSCOPE_WALK_FROM", 0));
+  for (int done = from * kAtOnce, i = from; done < n; done += kAtOnce, ++i) {
     static const std::string kEngines[] = {"", "--slow 20", "--slow 5", "--die-at-token 12"};
     walk(std::min(kAtOnce, n - done), seed * 1000 + static_cast<std::uint64_t>(i), kEngines[i % 4], false);
   }

@@ -193,11 +193,13 @@ TEST_CASE("attention with a soft boundary is that of loops, and its gradients ar
     if (t < kBudget.n_sink || t > q - kBudget.window || std::isinf(cutoff)) return 0.0;
     return -std::log1p(std::exp(-(in.priorities[kv][b][t].item<double>() - cutoff) / kTemperature));
   };
-  check_close(soft_top_k_attention(in.q, in.k, in.v, in.priorities, kBudget, kTemperature, kScale), by_loops(in, bias));
+  check_close(soft_top_k_attention(in.q, in.k, in.v, in.priorities, least, kBudget, kTemperature, kScale),
+              by_loops(in, bias));
   in.priorities.requires_grad_(true);
   in.q.requires_grad_(true);
   check_gradients({in.priorities, in.q}, [&] {
-    return (soft_top_k_attention(in.q, in.k, in.v, in.priorities, kBudget, kTemperature, kScale) * in.seen).sum();
+    const at::Tensor now = cutoffs(in.priorities, running_top_k(in.priorities, kBudget), kBudget);
+    return (soft_top_k_attention(in.q, in.k, in.v, in.priorities, now, kBudget, kTemperature, kScale) * in.seen).sum();
   });
 }
 
@@ -406,8 +408,10 @@ TEST_CASE("on CUDA a student's attention and its gradients are those of the CPU,
       return x.to(where).to(as).detach().requires_grad_(true);
     };
     const at::Tensor a = leaf(q, type), b = leaf(k, type), c = leaf(v, type), scores = leaf(p, at::kFloat);
-    const at::Tensor out = soft ? soft_top_k_attention(a, b, c, scores, budget, 0.5, 0.125)
-                                : lifetime_attention(a, b, c, lifetimes.to(where), 0.125);
+    const at::Tensor out =
+        soft ? soft_top_k_attention(a, b, c, scores, cutoffs(scores, running_top_k(scores, budget), budget), budget,
+                                    0.5, 0.125)
+             : lifetime_attention(a, b, c, lifetimes.to(where), 0.125);
     (out.to(at::kFloat) * seen.to(where)).sum().backward();
     std::vector<at::Tensor> all{out, a.grad(), b.grad(), c.grad()};
     if (soft) all.push_back(scores.grad());

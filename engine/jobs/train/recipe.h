@@ -96,6 +96,7 @@ struct ScorerOptions : PhaseOptions {
   bool sparse_lse = false;             // its targets by the student's normaliser (eq. 9)
   double output_weight = 0;            // of a frozen base's loss through its output (scorer_student.h); 0: none
   std::int64_t output_after = 0;       // steps of the boundary loss alone before that begins
+  bool pooled = false;                 // what the student sees is of one budget for all heads (pooled_cutoff.h)
 };
 
 /// One stage of a gate's training: what it weighs, and for how long.

@@ -66,6 +66,13 @@ void parse_student(const RecipeSection& section, const std::string& file, Scorer
   scorer.sparse_lse = lse == "sparse";
   scorer.output_weight = section->number_or("output_weight", 0, 0, 1e6);
   scorer.output_after = section->integer_or("output_after", 0, 0, 100'000'000);
+  const std::string capacity = section->text_or("capacity", "per-head");
+  if (capacity != "per-head" && capacity != "pooled")
+    recipe_error(file, "scorer.capacity", capacity, "per-head or pooled");
+  scorer.pooled = capacity == "pooled";
+  only("capacity", "adapter or output_weight", scorer.adapter || scorer.output_weight > 0);
+  // Ages count differently in heads of different decay: what is last would change from query to query.
+  if (scorer.pooled && scorer.decay) recipe_error(file, "scorer.capacity", "pooled", "per-head beside a learned decay");
 }
 
 /// The network and its decay. What another kind has is refused rather than ignored.
@@ -119,6 +126,7 @@ ScorerOptions parse_scorer(const nlohmann::json& json, const std::string& file, 
                                           "adapter",
                                           "top_teacher",
                                           "lse",
+                                          "capacity",
                                           "output_weight",
                                           "output_after"}));
   ScorerOptions scorer;

@@ -84,10 +84,9 @@ at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at
 }
 
 at::Tensor soft_top_k_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                const at::Tensor& priorities, const CacheBudget& budget, double temperature,
-                                double scale) {
+                                const at::Tensor& priorities, const at::Tensor& least, const CacheBudget& budget,
+                                double temperature, double scale) {
   const auto n = q.size(1);
-  const at::Tensor least = cutoffs(priorities, running_top_k(priorities, budget), budget);
   const at::Tensor t = positions(n, q.device());
   const at::Tensor competes = eligible(n, budget, q.device());
   const at::Tensor counts = competes.logical_and(least.unsqueeze(-1) > -kInfinity);

@@ -31,10 +31,11 @@ at::Tensor lifetime_attention(const at::Tensor& q, const at::Tensor& k, const at
 ///     out_q = sum_{t <= q} p_qt v_t      p_q = softmax over t of  scale q_q . k_t + b_qt
 ///     b_qt  = log sigmoid((priority_t - cutoff_q) / temperature)   for n_sink <= t <= q - window, else 0
 ///
-/// A token that is far above the cutoff is seen as ever, one far below it not at all, whatever its distance. The cutoff has a gradient too:
-/// without it raising all scores alike would look like progress.
+/// A token that is far above the cutoff is seen as ever, one far below it not at all, whatever its distance. Cutoffs `least`, [HK, B, T] or
+/// [1, B, T] for all heads, are those of cutoffs() or pooled_cutoff.h, with their gradients: without them raising all scores alike would look
+/// like progress.
 at::Tensor soft_top_k_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                const at::Tensor& priorities, const CacheBudget& budget, double temperature,
-                                double scale);
+                                const at::Tensor& priorities, const at::Tensor& least, const CacheBudget& budget,
+                                double temperature, double scale);
 
 }  // namespace kvscope::engine

@@ -112,6 +112,7 @@ std::string name_of(const ScorerOptions& options) {
   if (options.decay) name += "-decay";
   if (options.adapter) name += "-joint";
   if (options.output_weight > 0) name += "-through";
+  if (options.pooled) name += "-pooled";
   if (options.window != ScorerOptions().window) name += "-w" + std::to_string(options.window);
   return name;
 }

@@ -6,6 +6,7 @@
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/distillation.h"
 #include "engine/jobs/train/future_target.h"
+#include "engine/jobs/train/pooled_cutoff.h"
 #include "engine/jobs/train/running_top_k.h"
 
 namespace kvscope::engine {
@@ -14,6 +15,32 @@ namespace {
 /// One budget for all layers of a step: what a cache of that size would have computed.
 CacheBudget draw_budget(const ScorerOptions& options, Random& random) {
   return {options.n_sink, options.window, options.top_k[random.below(options.top_k.size())]};
+}
+
+constexpr std::int64_t kPooledStride = 32;
+
+/// The cutoffs of all queries under one budget for all heads, [1, B, T], by what the scorer says of the student's dense keys and
+/// values. Gradients go to the scores of the tokens that stand at them, as under a budget of each head.
+at::Tensor pooled_least(const DecoderModule& student, const ScorerModule& scorer, const at::Tensor& ids,
+                        const CacheBudget& budget) {
+  const int n_layers = student.config().n_layers;
+  std::vector<at::Tensor> k, v, priorities;
+  PooledCutoff cutoff;
+  {
+    const c10::NoGradGuard no_grad;
+    at::Tensor x = student.embed(ids);
+    for (int layer = 0; layer < n_layers; ++layer) {
+      const auto heads = student.project(layer, x);
+      k.push_back(heads.k), v.push_back(heads.v);
+      priorities.push_back(all_priorities(scorer, layer, heads.k, heads.v));
+      x = student.finish(layer, x, student.attend(layer, heads));
+    }
+    cutoff = pooled_cutoff(at::cat(priorities), budget, kPooledStride);
+  }
+  const LayerRange all(0, n_layers);
+  const at::Tensor tokens = cutoff.token.expand({n_layers * k.front().size(2), -1, -1}).contiguous();  // [H, B, P]
+  const at::Tensor raw = scorer.scores(all, at::cat(k, 2), at::cat(v, 2), tokens);
+  return cutoff.of_queries(scorer.priorities(all, raw, tokens).gather(0, cutoff.head.unsqueeze(0)).squeeze(0));
 }
 
 at::Tensor dense_hidden(const DecoderModule& base, const at::Tensor& ids) {
@@ -44,6 +71,7 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
   const CacheBudget budget = draw_budget(options, random);
   const at::Tensor teacher = dense_hidden(base, ids);
   const int n_layers = base.config().n_layers;
+  const at::Tensor least = options.pooled ? pooled_least(student, scorer, ids, budget).detach() : at::Tensor();
   at::Tensor boundary = at::zeros({}, at::TensorOptions(ids.device()).dtype(at::kFloat));
   at::Tensor x = base.embed(ids);
   for (int layer = 0; layer < n_layers; ++layer) {
@@ -52,7 +80,8 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
     at::Tensor lifetimes, target;
     {
       const c10::NoGradGuard no_grad;
-      lifetimes = running_top_k(all_priorities(scorer, layer, heads.k, heads.v), budget);
+      const at::Tensor priorities = all_priorities(scorer, layer, heads.k, heads.v);
+      lifetimes = options.pooled ? lifetimes_under(priorities, least, budget) : running_top_k(priorities, budget);
       const at::Tensor weight = value_weight(heads.v, options.weight, base.output_projection(layer));
       target = teacher_attention(heads.q, heads.k, heads.v, options.window, options.mass, scale, weight,
                                  options.sparse_lse ? lifetimes : at::Tensor())
@@ -71,13 +100,15 @@ at::Tensor output_lesson(const DecoderModule& base, const DecoderModule& student
                          const at::Tensor& ids, const ScorerOptions& options, Random& random) {
   const CacheBudget budget = draw_budget(options, random);
   const at::Tensor dense = dense_hidden(base, ids).to(at::kFloat);
+  const at::Tensor pooled = options.pooled ? pooled_least(student, scorer, ids, budget) : at::Tensor();
   // LibTorch's attention cannot give the gradient of a bias alone: one of its other inputs must want one, and all of them come from here.
   at::Tensor x = base.embed(ids).detach().requires_grad_(true);
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
     const auto heads = student.project(layer, x);
-    const at::Tensor attention =
-        soft_top_k_attention(heads.q, heads.k, heads.v, all_priorities(scorer, layer, heads.k, heads.v), budget,
-                             options.temperature, base.config().attention_scale(layer));
+    const at::Tensor priorities = all_priorities(scorer, layer, heads.k, heads.v);
+    const at::Tensor least = options.pooled ? pooled : cutoffs(priorities, running_top_k(priorities, budget), budget);
+    const at::Tensor attention = soft_top_k_attention(heads.q, heads.k, heads.v, priorities, least, budget,
+                                                      options.temperature, base.config().attention_scale(layer));
     x = student.finish(layer, x, attention);
   }
   const at::Tensor distance = (student.final_norm(x).to(at::kFloat) - dense).square().mean() / dense.square().mean();

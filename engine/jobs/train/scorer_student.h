@@ -38,7 +38,7 @@ StudentLosses joint_lesson(const DecoderModule& base, const DecoderModule& stude
 ///
 ///     |h - h_dense|^2 / |h_dense|^2     of the last hidden states, as WG-KV's gates do
 ///
-/// The student is the base itself where that is frozen, and then the scorers alone learn; with an adapter both do. Adds
+/// With `pooled` in the options all heads share one cutoff (pooled_cutoff.h), in both lessons. The student is the base itself where that is frozen, and then the scorers alone learn; with an adapter both do. Adds
 /// output_weight times its gradients; returns the distance.
 at::Tensor output_lesson(const DecoderModule& base, const DecoderModule& student, const ScorerModule& scorer,
                          const at::Tensor& ids, const ScorerOptions& options, Random& random);
