@@ -166,10 +166,11 @@ PrefillSite::ChunkFacts PrefillSite::commit(int layer) {
 }
 
 void PrefillSite::cache_changed() {
-  for (int layer = 0; !is_dense_ && layer < state_.model.config().n_layers; ++layer) {
-    const at::Tensor positions = state_.cache.slot_position(layer).cpu();
+  if (is_dense_) return;
+  const at::Tensor positions = state_.cache.slot_positions().cpu();
+  for (int layer = 0; layer < state_.model.config().n_layers; ++layer) {
     for (int i = 0; i < n_kv_heads_; ++i) {
-      const std::int32_t* of_head = positions.data_ptr<std::int32_t>() + i * positions.size(1);
+      const std::int32_t* of_head = positions.data_ptr<std::int32_t>() + (layer * n_kv_heads_ + i) * positions.size(2);
       head(layer, i).renumber({of_head, static_cast<std::size_t>(state_.cache.n_slots(layer, i))});
     }
   }

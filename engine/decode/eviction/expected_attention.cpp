@@ -133,7 +133,7 @@ at::Tensor ExpectedAttention::scores(int layer, const OrderedLayer& tokens, int 
   const at::Tensor mean = at::matmul(seen.mean, rotation.t());
   const at::Tensor covariance = at::matmul(at::matmul(rotation, seen.covariance), rotation.t());
   const double root = 1 / config.attention_scale(layer);  // sqrt(d): dividing by it rounds once, as in the paper's code
-  at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, at::kFloat);
+  at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, tokens.k.options().dtype(at::kFloat));
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
     const auto n = static_cast<std::int64_t>(positions.size());

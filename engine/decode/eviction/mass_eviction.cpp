@@ -10,35 +10,51 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-OrderedLayer order_layer(const SequenceState& state, int layer, bool with_values) {
+/// Who is where, of all layers. A GPU is asked once: of many small questions each waits for what is before it, and among programs that
+/// share the device for their turns too.
+std::vector<OrderedLayer> ordered(const SequenceState& state) {
   const ModelConfig& config = state.model.config();
-  const at::Tensor by_slot = state.cache.slot_position(layer).cpu();
-  OrderedLayer out;
-  std::size_t most = 1;
-  for (int head = 0; head < config.n_kv_heads; ++head) {
-    const std::int32_t* position = by_slot.data_ptr<std::int32_t>() + head * by_slot.size(1);
-    std::vector<std::int32_t> slots;
-    for (int slot = 0; slot < state.cache.n_slots(layer, head); ++slot) {
-      if (position[slot] >= 0) slots.push_back(slot);
+  const at::Tensor all = state.cache.slot_positions().cpu();
+  std::vector<OrderedLayer> layers(static_cast<std::size_t>(config.n_layers));
+  std::int64_t most = 1;
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    for (int head = 0; head < config.n_kv_heads; ++head) {
+      const std::int32_t* position = all.data_ptr<std::int32_t>() + (layer * config.n_kv_heads + head) * all.size(2);
+      std::vector<std::int32_t> slots, positions;
+      for (int slot = 0; slot < state.cache.n_slots(layer, head); ++slot) {
+        if (position[slot] >= 0) slots.push_back(slot);
+      }
+      std::sort(slots.begin(), slots.end(), [&](int a, int b) { return position[a] < position[b]; });
+      for (const std::int32_t slot : slots) positions.push_back(position[slot]);
+      most = std::max(most, static_cast<std::int64_t>(slots.size()));
+      OrderedLayer& out = layers[static_cast<std::size_t>(layer)];
+      out.slots.push_back(std::move(slots));
+      out.positions.push_back(std::move(positions));
     }
-    std::sort(slots.begin(), slots.end(), [&](int a, int b) { return position[a] < position[b]; });
-    out.positions.emplace_back();
-    for (const std::int32_t slot : slots) out.positions.back().push_back(position[slot]);
-    most = std::max(most, slots.size());
-    out.slots.push_back(std::move(slots));
   }
-  at::Tensor order = at::zeros({config.n_kv_heads, static_cast<std::int64_t>(most), 1}, at::kLong);
+  // Both to the device at once as well.
+  at::Tensor host = at::zeros({config.n_layers, 2, config.n_kv_heads, most}, at::kLong);
+  std::int64_t* to = host.data_ptr<std::int64_t>();
+  for (const OrderedLayer& layer : layers) {
+    for (const auto* lists : {&layer.slots, &layer.positions})
+      for (const auto& list : *lists) std::copy(list.begin(), list.end(), to), to += most;
+  }
+  const at::Tensor there = host.to(state.cache.slot_positions().device());
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    layers[static_cast<std::size_t>(layer)].slot = there[layer][0];
+    layers[static_cast<std::size_t>(layer)].position = there[layer][1];
+  }
+  return layers;
+}
+
+/// Their keys, and values if asked for.
+void read_rows(const SequenceState& state, int layer, bool with_values, OrderedLayer& tokens) {
   int n = 1;
-  for (int head = 0; head < config.n_kv_heads; ++head) {
-    const auto& slots = out.slots[static_cast<std::size_t>(head)];
-    std::copy(slots.begin(), slots.end(), order.data_ptr<std::int64_t>() + head * static_cast<std::int64_t>(most));
-    n = std::max(n, state.cache.n_slots(layer, head));
-  }
+  for (int head = 0; head < state.model.config().n_kv_heads; ++head) n = std::max(n, state.cache.n_slots(layer, head));
   const SlotCache::Rows rows = state.cache.rows(layer, n);
-  const at::Tensor there = order.to(rows.k.device()).expand({-1, -1, config.head_dim});
-  out.k = rows.k.gather(1, there);
-  if (with_values) out.v = rows.v.gather(1, there);
-  return out;
+  const at::Tensor there = tokens.slot.unsqueeze(2).expand({-1, -1, state.model.config().head_dim});
+  tokens.k = rows.k.gather(1, there);
+  if (with_values) tokens.v = rows.v.gather(1, there);
 }
 
 }  // namespace
@@ -68,10 +84,19 @@ std::vector<char> HeadTokens::best(std::int64_t n) const {
 void evict(SequenceState& state, int n_tokens, int max_slots, bool with_values, const Score& score,
            const Choose& choose, StepFacts* facts) {
   const ModelConfig& config = state.model.config();
+  std::vector<OrderedLayer> layers = ordered(state);
+  std::vector<at::Tensor> of_layers;
+  for (int layer = 0; layer < config.n_layers; ++layer) {
+    OrderedLayer& tokens = layers[static_cast<std::size_t>(layer)];
+    read_rows(state, layer, with_values, tokens);
+    of_layers.push_back(score(layer, tokens));
+    tokens.k = tokens.v = at::Tensor();
+  }
+  const at::Tensor all = at::stack(of_layers).cpu();  // one wait for all layers
   std::vector<std::vector<std::int32_t>> keep;
   for (int layer = 0; layer < config.n_layers; ++layer) {
-    const OrderedLayer tokens = order_layer(state, layer, with_values);
-    const at::Tensor scores = score(layer, tokens).cpu().contiguous();
+    const OrderedLayer& tokens = layers[static_cast<std::size_t>(layer)];
+    const at::Tensor scores = all[layer];
     for (int head = 0; head < config.n_kv_heads; ++head) {
       const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
       const float* row = scores.data_ptr<float>() + head * scores.size(1);
@@ -111,15 +136,7 @@ bool exceeds(const SequenceState& state, int budget) {
 }
 
 at::Tensor priorities(const SequenceState& state, int layer, const OrderedLayer& tokens) {
-  const at::Tensor by_slot = state.cache.slot_priority(layer).cpu();
-  at::Tensor out = at::zeros({by_slot.size(0), tokens.most()}, at::kFloat);
-  for (std::int64_t head = 0; head < by_slot.size(0); ++head) {
-    const auto& slots = tokens.slots[static_cast<std::size_t>(head)];
-    const float* from = by_slot.data_ptr<float>() + head * by_slot.size(1);
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      out.data_ptr<float>()[head * out.size(1) + static_cast<std::int64_t>(i)] = from[slots[i]];
-  }
-  return out;
+  return state.cache.slot_priority(layer).gather(1, tokens.slot);
 }
 
 void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
@@ -128,7 +145,7 @@ void evict_to_budget(SequenceState& state, int n_tokens, StepFacts* facts) {
   if (!plan.has_fixed_budget()) return;
   const bool decays = plan.admission != Admission::least;
   const auto score = [&](int layer, const OrderedLayer& tokens) {
-    at::Tensor worth = priorities(state, layer, tokens);
+    at::Tensor worth = priorities(state, layer, tokens).cpu();
     for (std::size_t head = 0; decays && head < tokens.positions.size(); ++head) {
       const int of_model = layer * state.model.config().n_kv_heads + static_cast<int>(head);
       const auto log_gamma = static_cast<float>(plan.of_head(geometry, of_model).log_gamma);

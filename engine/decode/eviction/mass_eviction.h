@@ -12,6 +12,7 @@ namespace kvscope::engine {
 /// One layer of the cache in the order of positions. What lies behind a head's last token is anything.
 struct OrderedLayer {
   std::vector<std::vector<std::int32_t>> slots, positions;  // [n_kv_heads][tokens of the head]
+  at::Tensor slot, position;                                // the same on the device, [n_kv_heads, most tokens] int64
   at::Tensor k, v;                                          // [n_kv_heads, most tokens, head_dim]; v if asked for
   std::int64_t most() const { return k.size(1); }
 };
@@ -29,7 +30,8 @@ struct HeadTokens {
   std::vector<char> best(std::int64_t n) const;
 };
 
-/// How much each token of a layer is worth, [n_kv_heads, most()] float32, in the order of `tokens`.
+/// How much each token of a layer is worth, [n_kv_heads, most()] float32, in the order of `tokens`; on the device, and without waiting for it,
+/// where it can.
 using Score = std::function<at::Tensor(int layer, const OrderedLayer& tokens)>;
 /// Who of a head stays.
 using Choose = std::function<std::vector<char>(HeadTokens tokens)>;

@@ -116,7 +116,7 @@ at::Tensor ObservedAttention::scores(int layer, const OrderedLayer& tokens, int 
   const ModelConfig& config = state_.model.config();
   const auto [q, q_position] = ring_.newest(layer, observation_.n_queries, n_tokens);
   const std::int64_t n_queries = q.size(0);
-  at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, at::kFloat);
+  at::Tensor out = at::zeros({config.n_kv_heads, tokens.most()}, tokens.k.options().dtype(at::kFloat));
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
     const auto n = static_cast<std::int64_t>(positions.size());
@@ -124,7 +124,7 @@ at::Tensor ObservedAttention::scores(int layer, const OrderedLayer& tokens, int 
         std::lower_bound(positions.begin(), positions.end(), n_tokens - static_cast<std::int32_t>(n_queries)) -
         positions.begin());  // those that are not among the observers
     if (n_before == 0) continue;
-    const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
+    const at::Tensor k_position = tokens.position[head].narrow(0, 0, n);
     const int group = config.group_size();
     const at::Tensor p =
         causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), tokens.k[head].narrow(0, 0, n),

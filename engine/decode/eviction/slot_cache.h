@@ -67,6 +67,7 @@ class SlotCache {
   int max_pages() const { return max_pages_; }
   /// Position of the token in each slot of a layer, [n_kv_heads, max_slots rounded up to pages] int32, -1: none.
   at::Tensor slot_position(int layer) const { return slot_position_[layer]; }
+  at::Tensor slot_positions() const { return slot_position_; }  // [n_layers, ...]
   int n_slots(int layer, int kv_head) const { return n_slots_host_[index(layer, kv_head)]; }
   /// Positions that are kept, ascending. Copies from the device.
   std::vector<std::int32_t> positions(int layer, int kv_head) const;

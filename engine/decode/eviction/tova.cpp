@@ -29,8 +29,8 @@ at::Tensor Tova::prompt_scores(int layer, const OrderedLayer& tokens, int n_toke
   for (int head = 0; head < config.n_kv_heads; ++head) {
     const int group = config.group_size();
     const auto& positions = tokens.positions[static_cast<std::size_t>(head)];
-    const at::Tensor k_position = at::tensor(at::ArrayRef<std::int32_t>(positions), at::kInt).to(q.device());
-    const at::Tensor k = tokens.k[head].narrow(0, 0, static_cast<std::int64_t>(positions.size()));
+    const auto n = static_cast<std::int64_t>(positions.size());
+    const at::Tensor k_position = tokens.position[head].narrow(0, 0, n), k = tokens.k[head].narrow(0, 0, n);
     const at::Tensor p = causal_probabilities(q.narrow(1, head * group, group).transpose(0, 1), k, q_position,
                                               k_position, config.attention_scale(layer));  // [group, 1, n]
     sum.narrow(0, 0, k.size(0)).add_(p.select(1, 0).sum(0));
