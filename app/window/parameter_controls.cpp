@@ -11,6 +11,7 @@
 #include "app/window/value_slider.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/run_problems.h"
+#include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
 
@@ -122,7 +123,12 @@ bool draw_unit(Panel& panel, const ParameterInfo& info, double& value) {
 void draw_heads_note(Panel& panel, const PolicySpec& policy) {
   const auto& model = panel.session.engine().model();
   if (!model || policy_of(policy).heads_note == nullptr) return;
-  const std::string note = policy_of(policy).heads_note(policy, {model->n_layers, model->n_kv_heads, {}});
+  std::string note;
+  try {
+    note = policy_of(policy).heads_note(policy, {model->n_layers, model->n_kv_heads, {}});
+  } catch (const Error&) {
+    return;  // more heads than there are, which is said beside Run
+  }
   const views::FontScope font(panel.theme().fonts.small);
   wrapped_text_in(panel.theme().palette.muted, note);
   panel.services.items->add_text("policy.heads_note", views::last_item(), note);

@@ -118,6 +118,20 @@ TEST_CASE("A policy whose gate is missing says so before the run and offers to l
   window.wait({{"/ui/dialog", "gate.open"}});
 }
 
+TEST_CASE("A hybrid of more heads than the model has is told beside Run, and the window lives") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--gate kvpop_mlstm,0,64,64")});
+  ready(window);
+  set_policy(window, "hybrid:heads=c,count=510");
+  CHECK_FALSE(can_run(window));
+  CHECK_THAT(window.text("run.obstacle"), Catch::Contains("KV heads, not 510."));
+  window.click("run.remedy.0");
+  window.frames(3);
+  CHECK(can_run(window));
+  CHECK_THAT(window.text("policy.heads_note"), Catch::Contains("C: drawn with the seed"));
+}
+
 TEST_CASE("Decode again and replay are judged by A's tokens, not by what the prompt says now") {
   if (skip_without_display()) return;
   const Xvfb display;

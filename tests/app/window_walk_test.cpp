@@ -225,7 +225,7 @@ void walk(int n_steps, std::uint64_t seed, const std::string& engine, bool undon
     try {
       steps.step();
     } catch (const std::runtime_error& error) {
-      FAIL(error.what() << ", exit code " << window.exit_code() << "; its last steps:\n" << steps.story());
+      FAIL(error.what() << ": " << window.last_words() << "; its last steps:\n" << steps.story());
     }
     if (i % 20 == 19) REQUIRE_NOTHROW(steps.check());
   }

@@ -94,6 +94,10 @@ TEST_CASE("A gate, head directory or decay that the policy needs and the model l
   CHECK(kinds(question("duo", gates)) == std::vector{Kind::heads});
   CHECK(kinds(question("hybrid:heads=d", gates)) == std::vector{Kind::heads});
   CHECK(kinds(question("hybrid:heads=a", gates)).empty());
+  const RunQuestion many = question("hybrid:heads=c,count=510", gates);
+  REQUIRE(kinds(many) == std::vector{Kind::policy});
+  CHECK(run_problems(many)[0].text == "The model has " + std::to_string(many.shape.n_heads()) + " KV heads, not 510.");
+  CHECK(after_remedies(many).empty());
   for (const char* policy : {"full", "streaming", "h2o", "tova", "snapkv", "expected-attention", "quest", "random"}) {
     CAPTURE(policy);
     CHECK(kinds(question(policy, none)).empty());

@@ -39,6 +39,19 @@ void check_gate(const RunQuestion& question, Problems& problems) {
        .text = std::string(info.title) + " decides by " + gate_kinds_in_words(info.gates) + ", and none is loaded."});
 }
 
+// A count of heads that the model does not have: told before the policy is taken apart, which would refuse it.
+bool has_too_many_heads(const RunQuestion& question, Problems& problems) {
+  const int n_heads = question.shape.n_heads();
+  if (n_heads == 0 || !question.policy.has("count") || question.policy.count("count") <= n_heads) return false;
+  const std::string most = std::to_string(n_heads);
+  problems.push_back(
+      {.kind = RunProblem::Kind::policy,
+       .text = "The model has " + most + " KV heads, not " + std::to_string(question.policy.count("count")) + ".",
+       .remedy = "Use " + most,
+       .policy = with_value(question.policy, "count", n_heads)});
+  return true;
+}
+
 // Whether its heads can be told apart on this model. Which values a directory has does not matter for that.
 void check_heads(const RunQuestion& question, const PolicySpec& spec, Problems& problems) {
   const Policy& policy = policy_of(spec);
@@ -154,6 +167,7 @@ std::vector<RunProblem> run_problems(const RunQuestion& question) {
   check_length(question, problems);
   try {
     question.policy.check();
+    if (has_too_many_heads(question, problems)) return problems;
     check_gate(question, problems);
     PolicySpec spec = question.policy;
     if (question.gates != nullptr && question.shape.n_heads() > 0)
