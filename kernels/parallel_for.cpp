@@ -24,6 +24,23 @@ constexpr std::chrono::microseconds kLookOn{50};
 
 thread_local bool t_inside_body = false;
 
+/// Memory that threads without work fetch: whoever takes a piece moves the begin on.
+struct Ahead {
+  static constexpr std::int64_t kPiece = 1024;
+  std::atomic<const char*> begin = nullptr;
+  std::atomic<std::int64_t> left = 0;
+
+  /// A piece, if there is one. What is asked for may belong to nobody any more: a prefetch cannot fault.
+  void fetch() {
+    if (left.load(std::memory_order_relaxed) <= 0) return;
+    const std::int64_t rest = left.fetch_sub(kPiece, std::memory_order_relaxed);
+    if (rest <= 0) return;
+    const char* from = begin.load(std::memory_order_relaxed) - rest;
+    for (std::int64_t i = 0; i < kPiece; i += 64) __builtin_prefetch(from + i, 0, 2);
+  }
+};
+Ahead ahead;
+
 void pause() {
 #if defined(__x86_64__)
   _mm_pause();
@@ -39,6 +56,7 @@ bool look_on(const Done& done) {
   do {
     for (int i = 0; i < 32; ++i) {
       if (done()) return true;
+      ahead.fetch();
       pause();
     }
   } while (std::chrono::steady_clock::now() < end);
@@ -116,6 +134,12 @@ class Pool {
 };
 
 }  // namespace
+
+void fetch_when_idle(const void* begin, std::int64_t bytes) {
+  ahead.left.store(0, std::memory_order_relaxed);
+  ahead.begin.store(static_cast<const char*>(begin) + bytes, std::memory_order_relaxed);
+  ahead.left.store(bytes, std::memory_order_relaxed);
+}
 
 int thread_limit(const char* wanted, int cores) {
   const long n = wanted == nullptr ? 0 : std::strtol(wanted, nullptr, 10);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/gemv.h"
@@ -16,6 +18,8 @@ constexpr int kBlock = 64;  // rows whose sums a thread holds at a time
 // end in vain; few enough to share out.
 constexpr std::int64_t kLeastChunk = 32 * 1024, kMostChunk = 512 * 1024;
 constexpr int kChunksAThread = 8;
+// Of the next product's weights what a thread without work may fetch: half of a second cache of 1 MiB.
+constexpr std::int64_t kMostAhead = 512 * 1024;
 
 /// The vectors n of a call, as the products want them.
 class Inputs {
@@ -79,11 +83,31 @@ void project_block(const ProjectArgs& args, const void* x, std::int64_t first, i
   }
 }
 
+/// Which weights followed which the last time: a decode step goes through the same products in the same order.
+class Order {
+ public:
+  /// What follows `weight` now and its bytes; null the first time. Addresses only: a model that is gone leaves some behind.
+  std::pair<const void*, std::int64_t> follow(const void* weight, std::int64_t bytes) {
+    next_[last_] = {weight, bytes};
+    last_ = weight;
+    const auto at = next_.find(weight);
+    return at == next_.end() ? std::pair<const void*, std::int64_t>() : at->second;
+  }
+
+ private:
+  std::unordered_map<const void*, std::pair<const void*, std::int64_t>> next_;
+  const void* last_ = nullptr;
+};
+
 }  // namespace
 
 void project(const ProjectArgs& args) {
   thread_local Inputs inputs;
   const void* x = inputs.prepare(args);
+  thread_local Order order;
+  const std::int64_t weight_bytes = args.n_rows * args.dim * static_cast<std::int64_t>(size_of(args.dtype));
+  if (const auto [next, n] = order.follow(args.weight, weight_bytes); next != nullptr)
+    fetch_when_idle(next, std::min(n, kMostAhead));
   const std::int64_t products = args.epilogue == Epilogue::swiglu ? 2 : 1;  // rows that an output needs
   const std::int64_t n_out = args.n_rows / products;
   const std::int64_t row_bytes = products * args.dim * static_cast<std::int64_t>(size_of(args.dtype));
