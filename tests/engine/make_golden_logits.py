@@ -23,7 +23,7 @@ SAMPLE = FOLDER.parents[1] / 'samples' / 'models' / 'kvscope-tiny'
 CLASSES = {'Qwen3ForCausalLM': (Qwen3Config, Qwen3ForCausalLM), 'Qwen2ForCausalLM': (Qwen2Config, Qwen2ForCausalLM),
            'LlamaForCausalLM': (LlamaConfig, LlamaForCausalLM)}
 TOKENS = 142
-POSITIONS = [0, 15, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
+POSITIONS = [0, 16, 63, 64, 127, 128, TOKENS - 1]  # whose logits are kept: beside the borders of pages and tiles
 # The original contexts are so short that the scaling matters within TOKENS.
 SCALINGS = {'default': None,
             'linear': dict(rope_type='linear', factor=2.5),
