@@ -6,14 +6,10 @@
 #include "app/command/command_arguments.h"
 #include "app/command/layouts.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/trim.h"
 
 namespace kvscope::app {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\n"), end = text.find_last_not_of(" \t\n");
-  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
-}
 
 std::vector<OwnLayout>::iterator own_layout(UiState& ui, const nlohmann::json& arguments) {
   const std::string name = text_argument(arguments, "name");
@@ -32,7 +28,7 @@ void add_own_layout_commands(CommandRegistry& registry, UiState& ui, const views
   registry.add({"layout.save", "Save this layout", "View", "", "name: text (asks for it)", nullptr,
                 [&ui, &views](const nlohmann::json& arguments) {
                   if (!has_argument(arguments, "name")) return void(ui.layouts = true);
-                  save_layout(ui, views, trimmed(text_argument(arguments, "name")));
+                  save_layout(ui, views, std::string(trim(text_argument(arguments, "name"), " \t\n")));
                 }});
   const auto there_are = [&ui] { return !ui.own_layouts.empty(); };
   registry.add({"layout.apply", "Take a layout of your own", "View", "", "name: text (shows them)", there_are,

@@ -16,8 +16,7 @@
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
 #include "engine/jobs/train/gated_attention.h"
-#include "engine/jobs/train/train_device.h"
-#include "tests/support/skip.h"
+#include "tests/engine/train_support.h"
 #include "tests/support/temp_folder.h"
 
 using namespace kvscope;
@@ -141,12 +140,9 @@ TEST_CASE("gates that are all open are dense attention, and a gate inside the wi
 TEST_CASE(
     "on CUDA gated attention and its gradients are those of the definition in float32, within bfloat16's rounding",
     "[cuda]") {
-  at::Device device = at::kCPU;
-  try {
-    device = training_device("cuda");
-  } catch (const Error&) {
-    return test::skip("no CUDA device");
-  }
+  const auto cuda = test::cuda_or_skip();
+  if (!cuda) return;
+  const at::Device device = *cuda;
   const auto window = GENERATE(1, 64, 256, 700);
   constexpr int kLong = 600, kWide = 64;
   const Inputs in = inputs(at::kFloat, kLong, kWide, device);

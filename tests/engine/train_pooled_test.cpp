@@ -7,10 +7,10 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/core/files/weights/model_family.h"
 #include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/pooled_cutoff.h"
 #include "engine/jobs/train/scorer_student.h"
+#include "tests/engine/train_support.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -102,16 +102,7 @@ TEST_CASE("gradients of a pooled cutoff go to the tokens that stand at it") {
 }
 
 TEST_CASE("through a pooled soft boundary scorers and an adapter learn from the model's output") {
-  ModelConfig model;
-  model.n_layers = 2;
-  model.hidden_size = 32;
-  model.n_heads = 4;
-  model.n_kv_heads = 2;
-  model.head_dim = 8;
-  model.intermediate_size = 48;
-  model.vocab_size = 64;
-  model.set_family(*find_family("Qwen3ForCausalLM"));
-  model.tie_word_embeddings = true;
+  const ModelConfig model = test::student_config();
   DecoderModule base(model, 64, at::kCPU, at::kFloat, /*trained=*/false);
   base.initialise(4);
   ScorerOptions options{.window = 8, .delay = 8, .n_sink = 2, .top_k = {6}, .queries = 12};

@@ -9,15 +9,12 @@
 #include <cmath>
 #include <functional>
 
-#include "engine/core/files/weights/model_family.h"
-#include "engine/core/support/error.h"
 #include "engine/jobs/train/distillation.h"
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/running_top_k.h"
 #include "engine/jobs/train/scorer_student.h"
-#include "engine/jobs/train/train_device.h"
-#include "tests/support/skip.h"
+#include "tests/engine/train_support.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -110,20 +107,6 @@ void check_gradients(const std::vector<at::Tensor>& leaves, const std::function<
       CHECK(gradient[i].item<double>() == Approx((more - less) / (2 * h)).margin(1e-7));
     }
   }
-}
-
-ModelConfig small_model() {
-  ModelConfig model;
-  model.n_layers = 2;
-  model.hidden_size = 32;
-  model.n_heads = 4;
-  model.n_kv_heads = 2;
-  model.head_dim = 8;
-  model.intermediate_size = 48;
-  model.vocab_size = 64;
-  model.set_family(*find_family("Qwen3ForCausalLM"));
-  model.tie_word_embeddings = true;
-  return model;
 }
 
 at::Tensor some_ids(int n_positions) {
@@ -260,7 +243,7 @@ TEST_CASE("distillation from the likeliest tokens is that of loops, and its grad
 }
 
 TEST_CASE("a model with an adapter is the model whose matrices are W + scale B A, and begins as it was") {
-  const ModelConfig config = small_model();
+  const ModelConfig config = test::student_config();
   DecoderModule base(config, 24, at::kCPU, at::kFloat, /*trained=*/false);
   base.initialise(4);
   const std::vector<std::string> targets =
@@ -295,7 +278,7 @@ TEST_CASE("a model with an adapter is the model whose matrices are W + scale B A
 }
 
 TEST_CASE("in Algorithm 1 scorers learn from the boundary alone and the adapter from the output alone") {
-  const ModelConfig config = small_model();
+  const ModelConfig config = test::student_config();
   DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);
   base.initialise(4);
   LoraAdapter adapter({.rank = 3, .alpha = 6}, config, at::kCPU, at::kFloat);
@@ -332,7 +315,7 @@ TEST_CASE("in Algorithm 1 scorers learn from the boundary alone and the adapter 
 }
 
 TEST_CASE("through a soft boundary scorers learn from the model's output, and the base stays as it is") {
-  const ModelConfig config = small_model();
+  const ModelConfig config = test::student_config();
   DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);
   base.initialise(4);
   const at::Tensor before = base.parameters().masters().clone();
@@ -354,7 +337,7 @@ TEST_CASE("through a soft boundary scorers learn from the model's output, and th
 }
 
 TEST_CASE("through a soft boundary an adapter learns beside the scorers, each the better for the other") {
-  const ModelConfig config = small_model();
+  const ModelConfig config = test::student_config();
   DecoderModule base(config, 64, at::kCPU, at::kFloat, /*trained=*/false);
   base.initialise(4);
   ScorerOptions options{.window = 8, .delay = 8, .n_sink = 2, .top_k = {6}, .queries = 12};
@@ -389,12 +372,9 @@ TEST_CASE("through a soft boundary an adapter learns beside the scorers, each th
 
 TEST_CASE("on CUDA a student's attention and its gradients are those of the CPU, within bfloat16's rounding",
           "[cuda]") {
-  at::Device device = at::kCPU;
-  try {
-    device = training_device("cuda");
-  } catch (const Error&) {
-    return test::skip("no CUDA device");
-  }
+  const auto cuda = test::cuda_or_skip();
+  if (!cuda) return;
+  const at::Device device = *cuda;
   constexpr int kLong = 600, kWide = 64;
   const CacheBudget budget{.n_sink = 4, .window = 32, .top_k = 64};
   at::manual_seed(5);

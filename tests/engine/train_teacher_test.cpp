@@ -8,13 +8,11 @@
 #include <limits>
 #include <vector>
 
-#include "engine/core/support/error.h"
 #include "engine/jobs/train/boundary_loss.h"
 #include "engine/jobs/train/future_target.h"
 #include "engine/jobs/train/scorer_module.h"
 #include "engine/jobs/train/scorer_student.h"
-#include "engine/jobs/train/train_device.h"
-#include "tests/support/skip.h"
+#include "tests/engine/train_support.h"
 
 using namespace kvscope;
 using namespace kvscope::engine;
@@ -261,12 +259,9 @@ TEST_CASE("oracle recall is 1 for the target itself and the overlap of sets for 
 
 TEST_CASE("on CUDA the teacher's kernel says what its definition in chunks says of the same bfloat16 numbers",
           "[cuda]") {
-  at::Device device = at::kCPU;
-  try {
-    device = training_device("cuda");
-  } catch (const Error&) {
-    return test::skip("no CUDA device");
-  }
+  const auto cuda = test::cuda_or_skip();
+  if (!cuda) return;
+  const at::Device device = *cuda;
   constexpr int kLong = 333, kWide = 64;
   const auto kind = GENERATE(FutureMass::mean, FutureMass::sum, FutureMass::rms, FutureMass::max);
   at::manual_seed(7);

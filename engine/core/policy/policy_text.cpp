@@ -12,6 +12,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "engine/core/support/trim.h"
 
 namespace kvscope {
 namespace {
@@ -22,12 +23,6 @@ constexpr double kMaxCompression = 1e6;
 int whole(double tokens) { return static_cast<int>(std::floor(tokens + 1e-6)); }
 
 bool is_share(const ParameterInfo& parameter, double value) { return parameter.may_be_share && value > 0 && value < 1; }
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
 
 /// Reads decimal numbers only; nullopt for anything else (empty, hexadecimal, inf, nan, out of double's range).
 std::optional<double> read_number(std::string_view text) {

@@ -9,6 +9,7 @@
 #include "engine/core/study/read_metrics.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/trim.h"
 
 namespace kvscope {
 
@@ -45,12 +46,6 @@ std::string join(std::span<const std::string_view> words) {
 
 [[noreturn]] void refuse(std::string_view term, const std::string& expected) {
   throw Error({ExitCode::usage, "", "find", in_quotes(term), expected, ""});
-}
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }

@@ -14,6 +14,14 @@
 
 namespace kvscope::engine {
 
+/// Layers first ... first + count - 1; one layer says its number. The heads of several are those of the layers one behind the other, HK each:
+/// what costs a launch of a small kernel a layer on a GPU costs one for all.
+struct LayerRange {
+  int first = 0, count = 1;
+  LayerRange(int layer) : first(layer) {}  // NOLINT(google-explicit-constructor)
+  LayerRange(int first_layer, int n_layers) : first(first_layer), count(n_layers) {}
+};
+
 /// The network of one head of one layer, over x = [k ; v] as a cache holds them; tensors as gate_file.h names them.
 ///
 ///     kvpop_mlstm    scorer_mlstm.cpp
@@ -23,14 +31,6 @@ namespace kvscope::engine {
 /// With a learned decay each head has one parameter more, alpha, and ranks by KVpop's eq. 5 and 21:
 ///
 ///     r_t(q) = score_t + (q - t) log gamma      log gamma = log gamma_min + sigmoid(alpha) (log gamma_max - log gamma_min)
-/// Layers first ... first + count - 1; one layer says its number. The heads of several are those of the layers one behind the other, HK each:
-/// what costs a launch of a small kernel a layer on a GPU costs one for all.
-struct LayerRange {
-  int first = 0, count = 1;
-  LayerRange(int layer) : first(layer) {}  // NOLINT(google-explicit-constructor)
-  LayerRange(int first_layer, int n_layers) : first(first_layer), count(n_layers) {}
-};
-
 class ScorerModule {
  public:
   ScorerModule(const ScorerOptions& options, const ModelConfig& model, at::Device device);
