@@ -107,9 +107,11 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
     row.definition.empty() ? wrapped_text_in(colour, *cell) : text_in(colour, *cell);  // numbers stay in one piece
   }
   ImGui::TableNextColumn();
-  text_in(row.differs() ? p.accent : p.muted, row.difference);
+  std::string difference = row.difference;  // on a terminal a hyphen does
+  if (difference.starts_with('-')) difference.replace(0, 1, "−");
+  text_in(row.differs() ? p.accent : p.muted, difference);
   services_.items->add_text("comparison." + row.name, name,
-                            row.a + " | " + row.b + (row.difference.empty() ? "" : " | " + row.difference));
+                            row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));
 }
 
 }  // namespace kvscope::views

@@ -49,7 +49,7 @@ TEST_CASE("explain_token: a run by hand has the lifetimes that the sentences spe
 TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
   const RunRecord run = hand_run();
   const std::string sentence =
-      "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score -1.00) "
+      "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score −1.00) "
       "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. An oracle of 2 tokens, as many "
       "as this head keeps at query 6, would have kept token 1: wrong eviction.";
   CHECK(explain(run, 1, 6) == sentence);
@@ -61,8 +61,8 @@ TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
 TEST_CASE("explain_token: a newcomer that loses", "[core][explain]") {
   CHECK(
       explain(hand_run(), 3, 5) ==
-      "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5, on leaving the window: its effective score -2.00 was "
-      "below that of token 1 \" the\" (-1.00), the weakest of 2 kept tokens; margin 1.00. An oracle of 2 tokens, as many "
+      "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5, on leaving the window: its effective score −2.00 was "
+      "below that of token 1 \" the\" (−1.00), the weakest of 2 kept tokens; margin 1.00. An oracle of 2 tokens, as many "
       "as this head keeps at query 5, would have kept token 3: wrong eviction.");
 }
 
@@ -72,8 +72,8 @@ TEST_CASE("explain_token: a newcomer that ties loses to the older token", "[core
   run.contests.clear();
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
   CHECK_THAT(explain(run, 3, 5),
-             Catch::Matchers::Contains("its effective score -1.00 only equalled that of token 1 \" the\" "
-                                       "(-1.00), the weakest of 2 kept tokens, and of equals the older "
+             Catch::Matchers::Contains("its effective score −1.00 only equalled that of token 1 \" the\" "
+                                       "(−1.00), the weakest of 2 kept tokens, and of equals the older "
                                        "stays."));
 }
 
@@ -82,8 +82,8 @@ TEST_CASE("explain_token: scores that nearly tie are shown with the decimals tha
   run.scores.row(0, 0)[3] = -1.00025f;
   run.contests.clear();
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
-  CHECK_THAT(explain(run, 3, 5), Catch::Matchers::Contains("-1.00025 was below") &&
-                                     Catch::Matchers::Contains("(-1.00000)") &&
+  CHECK_THAT(explain(run, 3, 5), Catch::Matchers::Contains("−1.00025 was below") &&
+                                     Catch::Matchers::Contains("(−1.00000)") &&
                                      Catch::Matchers::Contains("margin 0.00025."));
 }
 
@@ -138,10 +138,10 @@ TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named"
         std::vector<std::int32_t>{kNever, kNever, 6, kNever, 8, 7, kNever, kUndecided, kUndecided});
   CHECK(
       explain(run, 1, 8) ==
-      "Token 1 \" the\" left layer 0 head 0 at query 5: the pool of all heads was full, and its effective score -1.00 was "
+      "Token 1 \" the\" left layer 0 head 0 at query 5: the pool of all heads was full, and its effective score −1.00 was "
       "below 0.50, the lowest that stayed in any head; margin 1.50. The oracle is not known for this run.");
   // The contest names the strongest that the head lost; the others are told by their own scores.
-  CHECK_THAT(explain(run, 3, 8), Catch::Matchers::Contains("its effective score -2.00 was below 0.50"));
+  CHECK_THAT(explain(run, 3, 8), Catch::Matchers::Contains("its effective score −2.00 was below 0.50"));
   CHECK_THAT(
       explain_token(run, 0, 1, 2, 8),
       Catch::Matchers::Contains("only equalled 0.50, the lowest that stayed in any head; of equals the older stays"));
@@ -158,7 +158,7 @@ TEST_CASE("explain_token: a threshold compares the score with the threshold", "[
   policy_lifetimes(run.policy, 9, run.scores.row(0, 0), 9, run.evict_at.row(0, 0), &run.contests);
   run.future_mass = HeadSeries<float>();
   CHECK(explain(run, 3, 8) ==
-        "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5: its score -2.00 is below the threshold 0.50; margin "
+        "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5: its score −2.00 is below the threshold 0.50; margin "
         "2.50. "
         "The oracle is not known for this run.");
   CHECK(

@@ -235,9 +235,13 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   const ComparisonTable table = comparison_table(*s.a.run, *s.b.run, s.context.q());
-  for (const ComparisonRow& row : table.came_of)
-    CHECK(s.text("comparison." + row.name) ==
-          row.a + " | " + row.b + (row.difference.empty() ? "" : " | " + row.difference));
+  bool has_minus = false;
+  for (const ComparisonRow& row : table.came_of) {
+    std::string difference = row.difference.empty() ? "" : " | " + row.difference;
+    if (row.difference.starts_with('-')) difference = " | −" + row.difference.substr(1), has_minus = true;
+    CHECK(s.text("comparison." + row.name) == row.a + " | " + row.b + difference);
+  }
+  CHECK(has_minus);
   CHECK(s.text("comparison.policy") == "kvpop | streaming");
   CHECK_FALSE(s.has("comparison.sinks"));
   CHECK_THAT(s.text("comparison.alike"), Catch::Contains("sinks 4"));

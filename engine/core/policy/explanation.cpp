@@ -9,6 +9,9 @@
 namespace kvscope {
 namespace {
 
+/// With a minus as wide as a plus, as the window has it.
+std::string with_minus(const std::string& number) { return number.starts_with('-') ? "−" + number.substr(1) : number; }
+
 /// Two scores with as many decimals as it takes to see which is the larger.
 struct ScorePair {
   std::string a, b, margin;
@@ -18,8 +21,8 @@ struct ScorePair {
     if (difference > 0 && std::isfinite(difference)) {
       digits = std::clamp(static_cast<int>(std::ceil(1 - std::log10(difference))), 2, 8);
     }
-    a = fixed_text(first, digits);
-    b = fixed_text(second, digits);
+    a = with_minus(fixed_text(first, digits));
+    b = with_minus(fixed_text(second, digits));
     margin = fixed_text(first == second ? 0 : difference, digits);  // -inf against -inf is a tie too
   }
 };
@@ -56,7 +59,8 @@ std::string explain_pooled(const TokenQuestion& question) {
                            geometry.decay_stride);
   };
   if (!question.evicted) {
-    const std::string score = std::isnan(question.score) ? "" : " its score " + number_text(question.score, 3) + " is";
+    const std::string score =
+        std::isnan(question.score) ? "" : " its score " + with_minus(number_text(question.score, 3)) + " is";
     return ":" + (score.empty() ? " it is" : score) + " among the best of all heads, which share " +
            counted(geometry.top_k, "place") + " a head in the mean.";
   }
