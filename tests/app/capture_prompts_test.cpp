@@ -1,7 +1,7 @@
 // kvscope capture reads all prompts before it decodes one: what is no prompt is named by its line.
 
-#include "engine/core/support/json_file.h"
 #include "tests/app/capture_support.h"
+#include "tests/support/golden.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -19,7 +19,7 @@ void write_long_prompt(const TemporaryFolder& folder) {
 
 /// A model's folder with the tokenizer of Qwen2's golden file; no weights.
 void write_tokenizer(const TemporaryFolder& folder) {
-  const json golden = read_json(source_folder() / "tests/core/golden/tokenizer_qwen2.json", {.max_bytes = 4u << 20});
+  const json golden = read_golden("tests/core/golden/tokenizer_qwen2.json");
   std::ofstream(folder / "tokenizer.json") << golden["tokenizer"].dump();
 }
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/support/json_file.h"
 #include "tests/app/process.h"
+#include "tests/support/golden.h"
 
 using namespace kvscope;
 using kvscope::test::kvscope_run;
@@ -14,14 +14,10 @@ using nlohmann::json;
 
 namespace {
 
-json golden(const std::string& name) {
-  return read_json(test::source_folder() / "tests/core/golden" / name, {.max_bytes = 4u << 20});
-}
-
 /// A model's folder with the tokenizer of Qwen2's golden file and a chat template; no weights.
 void write_model(const TemporaryFolder& folder, const std::string& template_name) {
-  static const std::string tokenizer = golden("tokenizer_qwen2.json")["tokenizer"].dump();
-  static const json chats = golden("chat.json")["templates"];
+  static const std::string tokenizer = test::read_golden("tests/core/golden/tokenizer_qwen2.json")["tokenizer"].dump();
+  static const json chats = test::read_golden("tests/core/golden/chat.json")["templates"];
   std::ofstream(folder / "tokenizer.json") << tokenizer;
   for (const json& t : chats) {
     if (t["name"] != template_name) continue;

@@ -13,8 +13,8 @@
 #include "app/session/stop_lines.h"
 #include "app/workspace/workspace_state.h"
 #include "engine/core/support/error.h"
-#include "engine/core/support/json_file.h"
 #include "tests/app/process.h"
+#include "tests/support/golden.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -29,11 +29,9 @@ class Fixture {
       : session({.engine_command = "exec " + test::fake_engine().string() + " " + engine_options,
                  .trace_program = test::kvscope().string(),
                  .wake = [] {}}) {
-    const auto golden = [](const std::string& name) {
-      return read_json(test::source_folder() / "tests/core/golden" / name, {.max_bytes = 4u << 20});
-    };
-    std::ofstream(folder_ / "tokenizer.json") << golden("tokenizer_qwen2.json")["tokenizer"].dump();
-    const json templates = golden("chat.json")["templates"];
+    const json qwen2 = test::read_golden("tests/core/golden/tokenizer_qwen2.json");
+    std::ofstream(folder_ / "tokenizer.json") << qwen2["tokenizer"].dump();
+    const json templates = test::read_golden("tests/core/golden/chat.json")["templates"];
     for (const json& t : templates) {
       if (t["name"] == "Qwen3") std::ofstream(folder_ / "tokenizer_config.json") << json{{"chat_template", t["text"]}};
     }

@@ -11,6 +11,7 @@
 #include "engine/core/support/json_file.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/support/golden.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/skip.h"
 
@@ -20,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 const json& golden() {
-  static const json file = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/score.json");
+  static const json file = test::read_golden("tests/engine/golden/score.json");
   return file;
 }
 

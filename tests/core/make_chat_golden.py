@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Writes golden/chat.json: conversations, and a hash of what jinja2 makes of each with a chat template of each family.
+"""Writes golden/chat.json.gz: conversations, and a hash of what jinja2 makes of each with a chat template of each family.
 
 The templates are restated here, without tools, in several spellings. To check the models' own ones, give their files and
 another output, and let the test read that:
 
     python3 tests/core/make_chat_golden.py
-    python3 tests/core/make_chat_golden.py /tmp/own.json Qwen3=MODEL/chat_template.jinja
-    KVSCOPE_CHAT_GOLDEN=/tmp/own.json core_tests "A conversation is written as jinja2 writes it"
+    python3 tests/core/make_chat_golden.py /tmp/own.json.gz Qwen3=MODEL/chat_template.jinja
+    KVSCOPE_CHAT_GOLDEN=/tmp/own.json.gz core_tests "A conversation is written as jinja2 writes it"
 
 `conversations` are lists of [role, content]; each of `templates` has `name` (what it must be recognised as), `text`,
 `bos` and `hashes`: for each conversation and each of `options` (of the thinking switch, null if not set, of
 add_generation_prompt and of the date) FNV-1a 64 of the text, or null where the template has no such option.
 Needs `pip install jinja2`.
 """
+import gzip
 import itertools
 import json
 import pathlib
@@ -188,7 +189,7 @@ def conversations():
 
 
 def main():
-    output = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden" / "chat.json"
+    output = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent / "golden" / "chat.json.gz"
     given = {name: pathlib.Path(path).read_text() for name, path in (a.split("=", 1) for a in sys.argv[2:])}
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)  # as transformers sets it
     talks = conversations()
@@ -207,7 +208,7 @@ def main():
                 hashes.append(fnv(template.render(messages=messages, add_generation_prompt=ask, bos_token=bos, **more)))
         templates.append({"name": name, "text": text, "bos": bos, "hashes": hashes})
     data = {"conversations": talks, "options": OPTIONS, "templates": templates}
-    output.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
+    output.write_bytes(gzip.compress((json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n").encode(), mtime=0))
     print(output, output.stat().st_size, "bytes,", len(talks), "conversations")
 
 

@@ -1,7 +1,8 @@
-"""Writes golden/rope.json: rotary frequencies of transformers for every kind of scaling, each with the config.json they follow from.
+"""Writes golden/rope.json.gz: rotary frequencies of transformers for every kind of scaling, each with the config.json they follow from.
 
 Usage: python3 tests/core/make_rope_golden.py        needs torch and transformers; the versions used are written beside.
 """
+import gzip
 import json
 import pathlib
 
@@ -84,6 +85,7 @@ def golden(case):
 if __name__ == '__main__':
     out = dict(script='tests/core/make_rope_golden.py', torch=torch.__version__, transformers=transformers.__version__,
                cases=[golden(case) for case in CASES])
-    path = pathlib.Path(__file__).parent / 'golden' / 'rope.json'
-    path.write_text(json.dumps(out, separators=(',', ':')).replace('{"config"', '\n{"config"') + '\n')
+    path = pathlib.Path(__file__).parent / 'golden' / 'rope.json.gz'
+    text = json.dumps(out, separators=(',', ':')).replace('{"config"', '\n{"config"') + '\n'
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
     print(path, path.stat().st_size, 'bytes')

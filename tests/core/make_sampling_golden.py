@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/core/golden/sampling.json: what transformers' logits processors leave of random logits, for settings of
+"""Writes tests/core/golden/sampling.json.gz: what transformers' logits processors leave of random logits, for settings of
 every kind, in the order in which GenerationMixin puts them.
 
     python tests/core/make_sampling_golden.py        (torch and transformers; any version 4.40 or later)
 
 Settings in which a token stands so close to a border (1e-5 of probability) that float32 decides are drawn anew.
 """
+import gzip
 import itertools
 import json
 import pathlib
@@ -72,9 +73,10 @@ def main():
         probabilities = scores.double().softmax(0)[ids].tolist()
         cases.append(dict(setting, logits=logits, so_far=so_far, ids=ids,
                           probabilities=[float(f"{p:.9g}") for p in probabilities]))
-    path = pathlib.Path(__file__).parent / "golden" / "sampling.json"
+    path = pathlib.Path(__file__).parent / "golden" / "sampling.json.gz"
     golden = {"made_by": "tests/core/make_sampling_golden.py", "transformers": transformers.__version__, "cases": cases}
-    path.write_text(json.dumps(golden, separators=(",", ":")).replace('{"temperature"', '\n{"temperature"') + "\n")
+    text = json.dumps(golden, separators=(",", ":")).replace('{"temperature"', '\n{"temperature"') + "\n"
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
     print(f"{len(cases)} cases, {path.stat().st_size} bytes")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,llama2,mistral}.json: tokenizers of these forms, trained here,
+"""Writes golden/tokenizer_{qwen2,llama3,gpt2,smollm2,runs,llama2,mistral}.json.gz: tokenizers of these forms, trained here,
 and what the `tokenizers` package makes of difficult texts. Needs `pip install tokenizers`; takes two minutes.
 
     python3 tests/core/make_tokenizer_golden.py [FAMILY...]
-    python3 tests/core/make_tokenizer_golden.py --real FOLDER     # golden/tokenizer_smollm2_real.json, of its tokenizer.json
+    python3 tests/core/make_tokenizer_golden.py --real FOLDER     # golden/tokenizer_smollm2_real.json.gz, of its tokenizer.json
 
 Each file holds `tokenizer` (a tokenizer.json), `cases` (text, ids with special tokens parsed, ids with them left as text,
 ids with the post-processor's, the latter two where they differ, and in the files of characters what they decode to), `random` (seeded random texts, each
@@ -17,6 +17,7 @@ The tokenizers of Qwen2 and Llama 3 have 2,500 tokens, learnt from Python's stan
 many scripts; the others have 600 to 900, and that of GPT-2 added tokens with every flag. SmolLM2's lacks the same 21
 bytes as the model's own; the real one is too large to keep, so only hashes of its ids are.
 """
+import gzip
 import json
 import pathlib
 import random
@@ -336,8 +337,9 @@ def decoded(data, tokenizer, text):
 
 
 def write(name, data):
-    path = pathlib.Path(__file__).parent / "golden" / f"tokenizer_{name}.json"
-    path.write_text(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n")
+    path = pathlib.Path(__file__).parent / "golden" / f"tokenizer_{name}.json.gz"
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
     print(path.name, path.stat().st_size, "bytes,", len(data["cases"]), "cases")
 
 

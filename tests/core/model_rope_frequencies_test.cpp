@@ -6,7 +6,7 @@
 
 #include "engine/core/files/weights/model_config.h"
 #include "engine/core/files/weights/rope_frequencies.h"
-#include "engine/core/support/json_file.h"
+#include "tests/support/golden.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::ModelConfig;
@@ -18,7 +18,7 @@ using kvscope::RopeScaling;
 namespace {
 
 const nlohmann::json& golden_cases() {
-  static const nlohmann::json golden = kvscope::read_json(KVSCOPE_SOURCE_DIR "/tests/core/golden/rope.json");
+  static const nlohmann::json golden = kvscope::test::read_golden("tests/core/golden/rope.json");
   return golden["cases"];
 }
 

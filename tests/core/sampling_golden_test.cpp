@@ -1,15 +1,14 @@
 // The same tokens and probabilities as transformers' logits processors, for settings that make_sampling_golden.py drew.
 #include <catch2/catch.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/sampling/sampler.h"
+#include "tests/support/golden.h"
 
 using namespace kvscope;
 
 TEST_CASE("sampling: keeps the tokens and probabilities that transformers keeps", "[core][sampling]") {
-  std::ifstream file(KVSCOPE_SOURCE_DIR "/tests/core/golden/sampling.json");
-  const auto golden = nlohmann::json::parse(file);
+  const auto golden = test::read_golden("tests/core/golden/sampling.json");
   REQUIRE(golden["cases"].size() >= 40);
   for (const auto& c : golden["cases"]) {
     const SamplingSpec spec = {.temperature = c["temperature"],

@@ -11,6 +11,7 @@
 
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/support/json_file.h"
+#include "tests/support/golden.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;
@@ -74,9 +75,9 @@ TEST_CASE("Encoding keeps its speed", "[tokenizer][.bench]") {
     return measure("given", tokenizer, file ? kvscope::read_file(file, 1u << 30) : zipf_text(tokenizer));
   }
   for (const char* family : {"qwen2", "llama3", "gpt2", "smollm2", "llama2", "mistral"}) {
-    const std::string path = KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_" + std::string(family) + ".json";
+    const std::string path = "tests/core/golden/tokenizer_" + std::string(family) + ".json";
     const kvscope::test::TempFolder folder;
-    folder.write("tokenizer.json", kvscope::read_json(path, {.max_bytes = 4u << 20})["tokenizer"].dump());
+    folder.write("tokenizer.json", kvscope::test::read_golden(path)["tokenizer"].dump());
     const Tokenizer tokenizer = Tokenizer::load(folder.path());
     measure(family, tokenizer, zipf_text(tokenizer));
   }

@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files/tokenizer/chat.h"
 #include "engine/core/files/tokenizer/template_code.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
-#include "engine/core/support/json_file.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/golden.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::ChatMessage;
@@ -24,7 +25,7 @@ namespace {
 
 json chat_golden() {
   const char* other = std::getenv("KVSCOPE_CHAT_GOLDEN");
-  return kvscope::read_json(other ? other : KVSCOPE_SOURCE_DIR "/tests/core/golden/chat.json", {.max_bytes = 4u << 20});
+  return kvscope::test::read_golden(other ? std::filesystem::absolute(other) : "tests/core/golden/chat.json");
 }
 
 std::string text_of(const json& golden, const std::string& name) {
@@ -61,9 +62,9 @@ ChatOptions options_of(const json& option) {
 }
 
 Tokenizer golden_tokenizer(const std::string& family) {
-  const std::string path = KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_" + family + ".json";
+  const std::string path = "tests/core/golden/tokenizer_" + family + ".json";
   const kvscope::test::TempFolder folder;
-  folder.write("tokenizer.json", kvscope::read_json(path, {.max_bytes = 4u << 20})["tokenizer"].dump());
+  folder.write("tokenizer.json", kvscope::test::read_golden(path)["tokenizer"].dump());
   return Tokenizer::load(folder.path());
 }
 

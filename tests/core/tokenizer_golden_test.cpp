@@ -7,8 +7,8 @@
 #include "engine/core/files/tokenizer/normalizer.h"
 #include "engine/core/files/tokenizer/tokenizer.h"
 #include "engine/core/files/tokenizer/utf8_stream.h"
-#include "engine/core/support/json_file.h"
 #include "engine/core/support/utf8.h"
+#include "tests/support/golden.h"
 #include "tests/support/temp_folder.h"
 
 using kvscope::Tokenizer;
@@ -68,8 +68,8 @@ struct Golden {
 };
 
 Golden load(const std::string& family) {
-  const std::string path = KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_" + family + ".json";
-  nlohmann::json file = kvscope::read_json(path, {.max_bytes = 4u << 20});
+  const std::string path = "tests/core/golden/tokenizer_" + family + ".json";
+  nlohmann::json file = kvscope::test::read_golden(path);
   const kvscope::test::TempFolder folder;
   folder.write("tokenizer.json", file["tokenizer"].dump());
   return {std::move(file), Tokenizer::load(folder.path())};
@@ -136,8 +136,7 @@ TEST_CASE("SmolLM2's own tokenizer gives the package's ids", "[.smollm2]") {
     return;
   }
   const Tokenizer tokenizer = Tokenizer::load(folder);
-  const nlohmann::json golden =
-      kvscope::read_json(KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_smollm2_real.json", {.max_bytes = 4u << 20});
+  const nlohmann::json golden = kvscope::test::read_golden("tests/core/golden/tokenizer_smollm2_real.json");
   REQUIRE(golden["cases"].size() > 300);
   for (const auto& c : golden["cases"]) {
     CAPTURE(c[0].dump());
@@ -260,8 +259,7 @@ TEST_CASE("With normal form C, decoding the ids of a text gives its normal form"
 }
 
 TEST_CASE("Merges written as lines and as pairs give the same ids") {
-  const std::string path = KVSCOPE_SOURCE_DIR "/tests/core/golden/tokenizer_llama3.json";
-  nlohmann::json file = kvscope::read_json(path, {.max_bytes = 4u << 20});
+  nlohmann::json file = kvscope::test::read_golden("tests/core/golden/tokenizer_llama3.json");
   for (auto& merge : file["tokenizer"]["model"]["merges"]) {
     REQUIRE(merge.is_array());
     merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();

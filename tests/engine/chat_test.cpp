@@ -4,9 +4,9 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "engine/core/support/json_file.h"
 #include "engine/decode/run.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/golden.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
@@ -22,7 +22,7 @@ void write_chat_model(const test::TempFolder& folder, const std::string& templat
   for (const auto& entry : fs::directory_iterator(kSample)) {
     fs::create_symlink(fs::absolute(entry.path()), folder.path() / entry.path().filename());
   }
-  const auto golden = read_json(KVSCOPE_SOURCE_DIR "/tests/core/golden/chat.json", {.max_bytes = 4u << 20});
+  const auto golden = test::read_golden("tests/core/golden/chat.json");
   for (const auto& t : golden["templates"]) {
     if (t["name"] == template_name) folder.write("chat_template.jinja", t["text"].get<std::string>());
   }

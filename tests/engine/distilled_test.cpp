@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/files/tokenizer/chat.h"
-#include "engine/core/support/json_file.h"
 #include "engine/decode/run.h"
+#include "tests/support/golden.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/temp_folder.h"
 
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-const std::string kGolden = KVSCOPE_SOURCE_DIR "/tests/core/golden/";
+const std::string kGolden = "tests/core/golden/";
 
 struct Distilled {
   const char* name;
@@ -66,7 +66,7 @@ std::vector<Distilled> distilled() {
 
 /// The family's tokenizer, with the added tokens and the first token of the distilled models.
 json tokenizer_of(const Distilled& model) {
-  json tokenizer = read_json(kGolden + "tokenizer_" + model.tokenizer + ".json", {.max_bytes = 4u << 20})["tokenizer"];
+  json tokenizer = test::read_golden(kGolden + "tokenizer_" + model.tokenizer + ".json")["tokenizer"];
   int id = static_cast<int>(tokenizer["model"]["vocab"].size());
   json added = json::array();
   for (const char* text :
@@ -86,7 +86,7 @@ json tokenizer_of(const Distilled& model) {
 }
 
 std::string chat_template(const std::string& name) {
-  const json golden = read_json(kGolden + "chat.json", {.max_bytes = 4u << 20});
+  const json golden = test::read_golden(kGolden + "chat.json");
   for (const json& t : golden["templates"]) {
     if (t["name"] == name) return t["text"];
   }

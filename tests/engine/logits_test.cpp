@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/support/json_file.h"
 #include "kernels/device.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/golden.h"
 #include "tests/support/skip.h"
 #include "tests/support/temp_folder.h"
 
@@ -17,8 +17,7 @@ namespace {
 constexpr int kModels = 28;
 
 const nlohmann::json& golden_models() {
-  static const nlohmann::json golden =
-      read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/logits.json", {.max_bytes = 16u << 20});
+  static const nlohmann::json golden = test::read_golden("tests/engine/golden/logits.json");
   REQUIRE(golden["models"].size() == kModels);
   return golden["models"];
 }
@@ -118,11 +117,11 @@ TEST_CASE("in bfloat16 on CUDA the logits err at most twice as much as those of 
   check_bfloat16(golden_models()[GENERATE(range(0, kModels))], "cuda");
 }
 
-/// golden/sample_logits.json is made anew whenever the sample model is.
+/// golden/sample_logits.json.gz is made anew whenever the sample model is.
 void check_sample_logits(const std::string& device) {
   const std::filesystem::path sample = KVSCOPE_SOURCE_DIR "/samples/models/kvscope-tiny";
   if (!std::filesystem::exists(sample / "model.safetensors")) return test::skip("the sample model is not there");
-  const nlohmann::json golden = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/sample_logits.json");
+  const nlohmann::json golden = test::read_golden("tests/engine/golden/sample_logits.json");
   const engine::LoadedModel model = engine::LoadedModel::load(sample, {device, "float32"});
   const auto ids = golden["ids"].get<std::vector<std::int32_t>>();
   CHECK(model.tokenizer().encode(golden["text"].get<std::string>()) == ids);
@@ -150,7 +149,7 @@ void check_smollm2_logits(const std::string& device) {
       xdg && *xdg ? std::filesystem::path(xdg) : std::filesystem::path(home ? home : "") / ".cache";
   const std::filesystem::path folder = cache / "kvscope" / "models" / "smollm2-135m";
   if (!std::filesystem::exists(folder / "model.safetensors")) return test::skip("SmolLM2 was not fetched");
-  const nlohmann::json golden = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/smollm2_logits.json");
+  const nlohmann::json golden = test::read_golden("tests/engine/golden/smollm2_logits.json");
   const engine::LoadedModel model = engine::LoadedModel::load(folder, {device, "float32"});
   const auto ids = golden["ids"].get<std::vector<std::int32_t>>();
   CHECK(model.tokenizer().encode(golden["text"].get<std::string>()) == ids);

@@ -4,13 +4,13 @@
 #include <fstream>
 
 #include "engine/core/files/weights/lora_file.h"
-#include "engine/core/support/json_file.h"
 #include "engine/decode/generation.h"
 #include "engine/jobs/train/lora_adapter.h"
 #include "engine/model/weights.h"
 #include "engine/scorer/loaded_model.h"
 #include "tests/engine/small_model.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/golden.h"
 #include "tests/support/model_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/torch_catch.h"  // before LibTorch
@@ -110,7 +110,7 @@ TEST_CASE("an adapter is added to the weights while they are read: they are W + 
 }
 
 TEST_CASE("logits of a model with an adapter are those of PEFT, whose files it reads", "[engine][lora]") {
-  const nlohmann::json golden = read_json(KVSCOPE_SOURCE_DIR "/tests/engine/golden/lora.json", {.max_bytes = 4u << 20});
+  const nlohmann::json golden = test::read_golden("tests/engine/golden/lora.json");
   for (const nlohmann::json& expected : golden["adapters"]) {
     const test::TempFolder folder;
     test::write_model_folder(folder / "model", golden["config"], golden["seed"]);

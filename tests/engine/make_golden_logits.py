@@ -1,4 +1,4 @@
-"""Writes golden/logits.json (logits of small random Qwen3, Qwen2 and Llama models in transformers) and golden/score.json
+"""Writes golden/logits.json.gz (logits of small random Qwen3, Qwen2 and Llama models in transformers) and golden/score.json.gz
 (log-probabilities of a text under one model of each family whose files hold float16, bfloat16 or float32).
 
 Everything is float32, eager attention, CPU, but for `bf16_error`: how far transformers in bfloat16, on the CPU too, is from
@@ -8,6 +8,7 @@ tests/support/model_folder.h).
 Usage: python3 tests/engine/make_golden_logits.py        needs torch, transformers and tokenizers; the versions used are
 written beside.
 """
+import gzip
 import json
 import math
 import pathlib
@@ -141,15 +142,15 @@ def write(name, **content):
     out = dict(script='tests/engine/make_golden_logits.py', torch=torch.__version__, transformers=transformers.__version__)
     path = FOLDER / 'golden' / name
     text = json.dumps(out | content, separators=(',', ':')).replace('{"seed"', '\n{"seed"').replace('"logits"', '\n"logits"')
-    path.write_text(text + '\n')
+    path.write_bytes(gzip.compress((text + '\n').encode(), mtime=0))
     print(path, path.stat().st_size, 'bytes')
 
 
 if __name__ == '__main__':
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
-    write('logits.json', models=[golden_logits(seed, config) for seed, config in enumerate(shapes(), start=1)])
-    write('score.json', text=TEXT, models=[
+    write('logits.json.gz', models=[golden_logits(seed, config) for seed, config in enumerate(shapes(), start=1)])
+    write('score.json.gz', text=TEXT, models=[
         golden_score(101, make_config('Qwen3ForCausalLM', 2, 2, 64, True, 'yarn', 0, vocab=4096), 'bfloat16'),
         golden_score(102, make_config('Qwen2ForCausalLM', 7, 1, 64, False, 'default', 1, vocab=4096), 'float16'),
         golden_score(103, make_config('LlamaForCausalLM', 4, 1, 64, True, 'llama3', 2, vocab=4096), 'float32')])

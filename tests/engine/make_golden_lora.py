@@ -1,9 +1,10 @@
-"""Writes golden/lora.json: logits of a small random Llama model under LoRA adapters, computed by PEFT, with the adapter_config.json and the
+"""Writes golden/lora.json.gz: logits of a small random Llama model under LoRA adapters, computed by PEFT, with the adapter_config.json and the
 tensors' names that PEFT writes.
 
 Weights and adapters are not stored: both sides compute them from names and indices (make_golden_logits.py's formula).
 Usage: python3 tests/engine/make_golden_lora.py        needs torch, transformers and peft; the versions used are written beside.
 """
+import gzip
 import json
 import pathlib
 import tempfile
@@ -52,7 +53,8 @@ def main():
                              logits=[round(x, 4) for x in logits.tolist()[::4]]))
     versions = dict(torch=torch.__version__, transformers=transformers.__version__, peft=peft.__version__)
     out = dict(versions=versions, seed=SEED, config=CONFIG, ids=IDS, adapters=adapters)
-    (FOLDER / 'golden' / 'lora.json').write_text(json.dumps(out, separators=(',', ':')) + '\n')
+    text = json.dumps(out, separators=(',', ':')) + '\n'
+    (FOLDER / 'golden' / 'lora.json.gz').write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def model_weights():

@@ -1,8 +1,9 @@
-"""Writes golden/sample_logits.json: logits of transformers (float32, eager attention, CPU) for the shipped sample model.
+"""Writes golden/sample_logits.json.gz: logits of transformers (float32, eager attention, CPU) for the shipped sample model.
 
 To be run again whenever samples/models/kvscope-tiny is trained anew; the test says so when the weights are others.
 Usage: python3 tests/engine/make_sample_golden.py        needs torch, transformers and tokenizers
 """
+import gzip
 import json
 import pathlib
 
@@ -24,6 +25,6 @@ if __name__ == '__main__':
     out = dict(script='tests/engine/make_sample_golden.py', torch=torch.__version__, transformers=transformers.__version__,
                text=TEXT, ids=ids, positions=positions,
                logits=[[round(float(x), 4) for x in logits[p]] for p in positions])  # compared within 1e-4 of the largest
-    path = pathlib.Path(__file__).parent / 'golden' / 'sample_logits.json'
-    path.write_text(json.dumps(out, separators=(',', ':')) + '\n')
+    path = pathlib.Path(__file__).parent / 'golden' / 'sample_logits.json.gz'
+    path.write_bytes(gzip.compress((json.dumps(out, separators=(',', ':')) + '\n').encode(), mtime=0))
     print(path, path.stat().st_size, 'bytes', len(ids), 'tokens')

@@ -1,9 +1,10 @@
-"""Writes golden/smollm2_logits.json: logits of transformers reading the same GGUF as samples/models/smollm2_135m.py converts.
+"""Writes golden/smollm2_logits.json.gz: logits of transformers reading the same GGUF as samples/models/smollm2_135m.py converts.
 
 Its weights are rounded to bfloat16, as the conversion rounds them, and computed with in float32 (eager attention, CPU). Every
 STRIDE-th entry of the vocabulary is kept. Usage: make_smollm2_golden.py GGUF TOKENIZER_JSON
 Needs torch, transformers with gguf and accelerate, tokenizers.
 """
+import gzip
 import json
 import pathlib
 import sys
@@ -30,6 +31,6 @@ if __name__ == '__main__':
     out = dict(script='tests/engine/make_smollm2_golden.py', torch=torch.__version__, transformers=transformers.__version__,
                text=TEXT, ids=ids, positions=positions, stride=STRIDE,
                logits=[[float(f'{x:.6g}') for x in logits[p][::STRIDE]] for p in positions])
-    path = pathlib.Path(__file__).parent / 'golden' / 'smollm2_logits.json'
-    path.write_text(json.dumps(out, separators=(',', ':')) + '\n')
+    path = pathlib.Path(__file__).parent / 'golden' / 'smollm2_logits.json.gz'
+    path.write_bytes(gzip.compress((json.dumps(out, separators=(',', ':')) + '\n').encode(), mtime=0))
     print(path, path.stat().st_size, 'bytes', len(ids), 'tokens')

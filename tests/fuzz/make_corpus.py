@@ -6,7 +6,7 @@
 needs h5py and the built programs (the fake engine answers runs, and kvscope writes traces of them). What the fuzzers have
 found lies there too, as found-*, and is left alone.
 """
-import json, pathlib, random, struct, subprocess, sys, tempfile, zipfile
+import gzip, json, pathlib, random, struct, subprocess, sys, tempfile, zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORPUS = ROOT / "tests/fuzz/corpus"
@@ -18,6 +18,10 @@ DRAW = random.Random(20261122)
 def put(kind, name, data):
     (CORPUS / kind).mkdir(parents=True, exist_ok=True)
     (CORPUS / kind / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def golden(name):
+    return json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))
 
 
 def floats(n):
@@ -47,7 +51,7 @@ def make_safetensors():
 
 def make_tokenizers():
     for family in ("gpt2", "llama2", "smollm2"):
-        spec = json.loads((GOLDEN / f"tokenizer_{family}.json").read_text())["tokenizer"]
+        spec = golden(f"tokenizer_{family}")["tokenizer"]
         put("tokenizer", family, json.dumps(spec, ensure_ascii=False))
     tiny = json.loads((SAMPLE / "tokenizer.json").read_text())
     keep = {t for t, i in tiny["model"]["vocab"].items() if i < 300 or len(t) < 2}
@@ -59,7 +63,7 @@ def make_tokenizers():
 
 
 def make_chat_templates():
-    for template in json.loads((GOLDEN / "chat.json").read_text())["templates"]:
+    for template in golden("chat")["templates"]:
         put("chat_template", template["name"].replace(" ", "_"), template["text"])
     put("chat_template", "config", json.dumps({"bos_token": {"content": "<s>"}, "chat_template": [
         {"name": "default", "template": "{% for m in messages %}{{ m['content'] }}{% endfor %}"}]}))
