@@ -105,7 +105,7 @@ const Bad kBad[] = {
     {"short_rows.h5", "short_rows.h5",
      [](const fs::path& path) { write_short(path, trace::Dataset::evict_at_length); }},
     {"short_pieces.h5", "short_pieces.h5", [](const fs::path& path) { write_short(path, trace::Dataset::n_pieces); }},
-    {"cut.h5", "cut.h5",
+    {"cut.h5", "cut.h5: the file is cut off: ",
      [](const fs::path& path) {
        save_trace(path, test::random_run(1), true);
        fs::resize_file(path, fs::file_size(path) / 2);

@@ -147,6 +147,19 @@ TEST_CASE("trace damage: a file cut at any byte is one line of error, and no len
   CHECK(fs::file_size(path) == 0);
 }
 
+TEST_CASE("trace damage: of a file that is cut off is said how much of it is there, in no words of HDF5",
+          "[core][trace][damage]") {
+  const ScratchFolder folder;
+  const std::string good = whole_trace(folder), all = std::to_string(good.size());
+  const auto path = folder / "cut.h5";
+  for (const std::size_t size : {std::size_t{8}, std::size_t{20}, std::size_t{47}, std::size_t{48}, good.size() - 1}) {
+    put(path, std::string_view(good).substr(0, size));
+    CHECK(error_of(path) == path.string() + ": the file is cut off: " + std::to_string(size) +
+                                (size < 48 ? "" : " of " + all) +
+                                " bytes; expected a whole KVScope trace; hint: copy it again, or make it anew");
+  }
+}
+
 TEST_CASE("trace damage: flipped bytes are an error or change nothing, and never take the reader down",
           "[core][trace][damage]") {
   const ScratchFolder folder;

@@ -246,6 +246,15 @@ void flush_to_disk(hid_t file) {
   if (::fsync(*static_cast<int*>(handle)) != 0) throw H5Error("sync to disk", std::strerror(errno), true);
 }
 
+std::optional<std::uint64_t> whole_size(std::string_view head) {
+  if (head.size() < 9) return std::nullopt;
+  const std::size_t at = head[8] >= 2 ? 28 : head[8] == 1 ? 44 : 40;
+  std::uint64_t size = 0;
+  if (head.size() < at + sizeof size) return std::nullopt;
+  std::memcpy(&size, head.data() + at, sizeof size);
+  return size;
+}
+
 H5Id file_access() {
   H5Id access(H5Pcreate(H5P_FILE_ACCESS), "prepare a file");
   h5_check(H5Pset_file_locking(access, false, true), "prepare a file");

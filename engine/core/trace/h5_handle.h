@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -89,6 +90,9 @@ std::vector<std::string> read_text_list(hid_t dataset, const char* name, std::si
 
 /// H5Fflush and fsync of the file's descriptor.
 void flush_to_disk(hid_t file);
+
+/// Where the file ends, as its first bytes say in each version of HDF5's superblock; nothing if they end before that.
+std::optional<std::uint64_t> whole_size(std::string_view head);
 
 /// File access for all files of ours: no locks (a trace may be read while it is written, see trace_layout.h), earliest
 /// format, closing the file closes what is open in it.

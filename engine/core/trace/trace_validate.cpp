@@ -51,10 +51,20 @@ class Validator {
     char first[512];
     const auto n = ::pread(handle.get(), first, sizeof first, 0);
     const std::string_view bytes(first, n > 0 ? static_cast<std::size_t>(n) : 0);
-    if (bytes.starts_with("\x89HDF\r\n\x1a\n")) return;
+    if (bytes.starts_with("\x89HDF\r\n\x1a\n")) return check_end(bytes);
     if (const auto foreign = recognise_foreign(bytes))
       fail("", foreign->found, "a KVScope trace (HDF5)", foreign->hint);
     fail("byte 0", bytes.empty() ? "an empty file" : "not an HDF5 file", "a KVScope trace (HDF5)");
+  }
+
+  /// HDF5 says it in terms of its own, and of a file that is cut in its head what it happens upon.
+  void check_end(std::string_view head) const {
+    const auto whole = whole_size(head);
+    if (whole && *whole <= valid_.file_size) return;
+    fail("",
+         "the file is cut off: " + std::to_string(valid_.file_size) + (whole ? " of " + std::to_string(*whole) : "") +
+             " bytes",
+         "a whole KVScope trace", "copy it again, or make it anew");
   }
 
   void read_root() {
