@@ -136,8 +136,10 @@ void TokenStripView::measure(const ShownRun* shown) {
   if (font == font_ && font_size_ == font_size(font) && measured_ == RunKey(shown)) return;
   measured_ = RunKey(shown);
   // A run that grew, or a preview of it, begins with the tokens that were measured: only the new ones cost time.
-  const bool grew = font == font_ && font_size_ == font_size(font) && ids_.size() <= run.ids.size() &&
-                    std::equal(ids_.begin(), ids_.end(), run.ids.begin()) && run.pieces.bytes().starts_with(bytes_);
+  const bool same_text = ids_.size() <= run.ids.size() && std::equal(ids_.begin(), ids_.end(), run.ids.begin()) &&
+                         run.pieces.bytes().starts_with(bytes_);
+  if (!same_text) away_ = live_ = false;
+  const bool grew = font == font_ && font_size_ == font_size(font) && same_text;
   if (!grew) text_.clear(), advance_.clear(), ids_.clear();
   if (grew && ids_.size() == run.ids.size()) return;
   font_ = font, font_size_ = font_size(font), width_ = 0;
@@ -207,8 +209,8 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   ImGui::EndChild();
 }
 
-/// What is selected, scrubbed to or zoomed to is scrolled into sight; a person who scrolled away from the scrub position is
-/// left there.
+/// What is selected, scrubbed to or zoomed to is scrolled into sight, and so is the end of a run that goes on; a person who
+/// scrolled away from the scrub position, or from that end, is left there.
 void TokenStripView::scroll_to_selection(const ViewContext& context, float line_height) {
   const RunRecord& run = *context.a->run;
   const Cursor at = context.cursor_in(run);
@@ -218,29 +220,35 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
     return y >= top && y + line_height <= top + height;
   };
   const auto bring = [&](int token) {
-    if (token < 0 || is_visible(token)) return;
+    if (token < 0 || is_visible(token)) return false;
     ImGui::SetScrollY(std::max(0.f, static_cast<float>(line_of(token)) * line_height - height * 0.4f));
-    scrolled_ = true;
+    return scrolled_ = true;
   };
-  const bool by_hand = !scrolled_ && scroll_y_ >= 0 && std::abs(top - scroll_y_) > 0.5f;
-  scrolled_ = false;
+  // Following an end goes down: what goes up meanwhile is a person.
+  const bool by_hand =
+      scroll_y_ >= 0 && (followed_ ? top < scroll_y_ - 0.5f : !scrolled_ && std::abs(top - scroll_y_) > 0.5f);
+  scrolled_ = followed_ = false;
   const TokenSpan span = shown_span(*context.selection, run.n_tokens());
   const std::int32_t q = context.selection->q ? at.q : -1;
-  if (by_hand && shown_q_ >= 0) away_ = !is_visible(std::min(shown_q_, run.n_tokens() - 1));
+  const bool live = run.status == RunStatus::running;
+  if (by_hand)
+    away_ = shown_q_ >= 0 ? !is_visible(std::min(shown_q_, run.n_tokens() - 1))
+                          : top < ImGui::GetScrollMaxY() - line_height;
+  if ((q < 0) != (shown_q_ < 0)) away_ = false;
   if (at.token >= 0 && at.token != shown_token_) {
-    bring(at.token);
+    if (bring(at.token) && q < 0) away_ = true;
   } else if (q < 0 && shown_q_ >= 0) {
     bring(run.n_tokens() - 1);  // back to the live edge
   } else if (q >= 0 && q != shown_q_) {
     if (!away_) bring(q);
   } else if (span != span_ && !context.selection->view.empty() &&
              (shown_end_ <= span.begin || shown_first_ >= span.end)) {
-    bring(span.begin);
-  } else if (q < 0 && run.status == RunStatus::running && top >= ImGui::GetScrollMaxY() - line_height) {
-    ImGui::SetScrollY(static_cast<float>(n_lines()) * line_height);  // stays at the end while the end moves
-    scrolled_ = true;
+    if (bring(span.begin) && q < 0) away_ = true;
+  } else if (q < 0 && (live || live_) && !away_ && !is_visible(run.n_tokens() - 1)) {  // its last token ends it too
+    ImGui::SetScrollY(static_cast<float>(n_lines()) * line_height);
+    followed_ = true;
   }
-  if (q < 0) away_ = false;
+  live_ = live;
   shown_token_ = at.token, shown_q_ = q, span_ = span, scroll_y_ = top;
 }
 

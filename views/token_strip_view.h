@@ -82,7 +82,9 @@ class TokenStripView final : public View {
   TokenSpan span_;                       // of the run that the views showed
   float scroll_y_ = -1;                  // in the frame drawn last
   bool scrolled_ = false;                // by this view, in that frame
-  bool away_ = false;                    // a person scrolled the scrub position out of sight
+  bool followed_ = false;                // to a run's end, in that frame
+  bool live_ = false;                    // the run went on then
+  bool away_ = false;                    // a person scrolled the scrub position, or a run's end, out of sight
 };
 
 }  // namespace kvscope::views

@@ -213,6 +213,38 @@ TEST_CASE("Text follows the scrub position, and stays where a person scrolled it
   CHECK(s.has("strip.token.1000"));
 }
 
+// Once it had stood at the first token, or a banner had made it smaller, it stayed there through the run after a restart.
+TEST_CASE("Text follows the end of a run that goes on, and stays where a person scrolled it until another run comes") {
+  Stage<TokenStripView> s(synthetic_run(1, 2, 6000));
+  s.draw();
+  CHECK(s.has("strip.token.0"));  // nothing goes on
+  const auto show_running = [&](int n) {
+    RunRecord run = synthetic_run(1, 2, n);
+    run.status = RunStatus::running;
+    s.a = test::shown(std::move(run));
+    s.a.revision = static_cast<std::uint64_t>(n);
+    s.draw();
+  };
+  show_running(3000);
+  CHECK(s.has("strip.token.2999"));
+  show_running(3400);
+  CHECK(s.has("strip.token.3399"));
+  const auto rect = *s.window.items.find("strip.token.3399");
+  ImGui::GetIO().MousePos = {rect.x, rect.y};
+  ImGui::GetIO().MouseWheel = 1;
+  s.draw(1);
+  ImGui::GetIO().MouseWheel = 0;
+  show_running(3800);
+  CHECK(s.has("strip.token.3200"));
+  CHECK_FALSE(s.has("strip.token.3799"));
+  show_running(2000);
+  CHECK(s.has("strip.token.1999"));
+  s.a = test::shown(synthetic_run(1, 2, 2400));  // with its last tokens it is complete
+  s.a.revision = 2400;
+  s.draw();
+  CHECK(s.has("strip.token.2399"));
+}
+
 TEST_CASE("A search is made again where its text, the head or the query changed, and what is wrong stays said") {
   Stage<TokenStripView> s(random_run(3), {.q = 100});
   TokenFinder finder;
