@@ -12,12 +12,19 @@
 
 namespace kvscope::app {
 
+namespace {
+
+constexpr int kTokensToMeasure = 4;  // the first steps warm up
+
+}  // namespace
+
 std::string_view to_string(EngineState state) {
   constexpr std::string_view kNames[] = {"none", "starting", "loading", "ready", "running", "dead"};
   return kNames[static_cast<int>(state)];
 }
 
 double TaskProgress::rate() const {
+  if (phase == "decode" && value - start_value < kTokensToMeasure) return 0;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_start).count();
   return seconds > 0.05 ? (value - start_value) / seconds : 0;
 }
@@ -25,10 +32,9 @@ double TaskProgress::rate() const {
 std::string TaskProgress::line() const {
   if (max <= 0) return phase;
   std::string line = phase + " " + fixed_text(value, 0) + " / " + fixed_text(max, 0);
+  if (tokens_per_s > 0) line += ", " + fixed_text(tokens_per_s, tokens_per_s < 10 ? 1 : 0) + " tok/s";
   const double per_second = rate();
-  if (per_second <= 0) return line;
-  if (phase == "decode") line += ", " + fixed_text(per_second, per_second < 10 ? 1 : 0) + " tok/s";
-  if (value >= max) return line;
+  if (per_second <= 0 || value >= max) return line;
   const long left = std::lround(std::clamp((max - value) / per_second, 0.0, 3.6e6));
   return line + ", " + std::to_string(left / 60) + (left % 60 < 10 ? ":0" : ":") + std::to_string(left % 60) + " left";
 }
@@ -179,6 +185,14 @@ void EngineLink::follow(const RunRecord& run) {
     return;
   const double decoded = run.n_tokens() - run.prompt_len;
   enter_phase("decode", decoded);
+  // Behind the first new token the oracle reads the whole prompt: what is left is measured from the second one on.
+  if (progress_.start_value < 2) {
+    progress_.phase_start = std::chrono::steady_clock::now();
+    progress_.start_value = decoded;
+  }
+  const RunTimings& timings = run.timings;
+  const bool measured = timings.decode_steps >= kTokensToMeasure && timings.decode_s > 0;
+  progress_.tokens_per_s = measured ? timings.decode_steps / timings.decode_s : 0;
   progress_.value = decoded;
   progress_.max = run.n_positions - run.prompt_len;
 }

@@ -27,8 +27,9 @@ struct TaskProgress {
   std::string phase, text;
   double value = 0, max = 0;
   std::chrono::steady_clock::time_point phase_start;
-  double start_value = 0;  // when the phase began
-  double rate() const;     // of value, per second since the phase began; 0 if not known
+  double start_value = 0;   // when the phase began
+  double tokens_per_s = 0;  // of a decode, over the time of its steps alone; 0 if not known
+  double rate() const;      // of value, per second since the phase began; 0 if not known
   /// "decode 336 / 1300, 133 tok/s, 0:07 left"
   std::string line() const;
 };

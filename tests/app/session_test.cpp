@@ -154,6 +154,28 @@ TEST_CASE("The progress of a run is that of what it does, and a stopped one says
   CHECK(session.messages().notice() == "stopped at " + std::to_string(decoded()) + " of 500 new tokens");
 }
 
+// "0.1 tok/s, 10:24 left" stood there as long as the oracle read the prompt, which it does behind the first new token.
+TEST_CASE("The speed of a decode is that of its steps alone, and is not said before there are some") {
+  Fixture fixture("--slow 20 --slow-oracle 1500");
+  Session& session = fixture.session;
+  session.next_run().set_max_tokens(40);
+  session.start_run();
+  const TaskProgress& progress = session.engine().progress();
+  std::string early;
+  fixture.wait([&] {
+    if (progress.phase == "decode" && progress.value < 4) early = progress.line();
+    return progress.value >= 10;
+  });
+  CHECK(early.starts_with("decode "));
+  CHECK(early.ends_with(" / 40"));
+  CHECK(progress.tokens_per_s > 12);  // by the time since the first token it would be 6
+  CHECK(progress.tokens_per_s < 50);  // a step takes 20 ms
+  CHECK(progress.rate() > 12);
+  CHECK_THAT(progress.line(), Catch::Contains(" tok/s, 0:0"));
+  session.engine().cancel_run();
+  fixture.run_to_end();
+}
+
 // W3: the refusal's button must not take the panel's policy.
 TEST_CASE("A's tokens can be replayed under B's policy, whatever the panel is set to") {
   Fixture fixture;

@@ -46,8 +46,8 @@ class Player {
         status = RunStatus::cancelled;
         break;
       }
-      hooks_.before_step(n);
       const auto step_start = std::chrono::steady_clock::now();
+      hooks_.before_step(n);
       const bool draws = !request_.answer_ids || n >= static_cast<int>(request_.answer_ids->size());
       const std::int32_t given = draws ? 0 : (*request_.answer_ids)[static_cast<std::size_t>(n)];
       // What was drawn once has its piece again, so that a run that goes on says the same.
@@ -59,6 +59,7 @@ class Player {
       pieces_.push_back(piece);
       send_step(prompt_len_ + n + 1, piece, seconds_since(step_start));
       hooks_.send(protocol::progress(id_, "decode", n + 1, n_new()));
+      if (n == 0) hooks_.after_first_token();
       if (request_.oracle && n % kOracleEvery == kOracleEvery - 1)
         hooks_.send(protocol::to_json(OracleFacts{n_tokens(), recall(), false, {}, {}}, id_));
       ++timings_.decode_steps;

@@ -12,7 +12,8 @@ struct RunHooks {
   std::function<void(const nlohmann::json& event)> send;
   std::function<bool()> cancelled;
   std::function<void(int n_generated)> before_step;  // sleeps, dies: what the options ask for
-  ScorerInfo scorer;                                 // said to give the scores
+  std::function<void()> after_first_token;
+  ScorerInfo scorer;  // said to give the scores
 };
 
 /// Plays the whole run; ends with its `done`. Throws Error if the request does not fit the model.

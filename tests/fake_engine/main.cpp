@@ -2,6 +2,7 @@
 // die. For tests and for trying the window.
 //
 //   --slow MS          sleep so long in each decode step
+//   --slow-oracle MS   sleep so long behind the first new token, as the oracle that reads the prompt then does
 //   --late-progress    say before each decode step how far the prompt is
 //   --die-at-token N   kill itself before the N-th generated token, or answer of an evaluation, ...
 //   --once FILE        ... unless FILE exists; makes it
@@ -40,7 +41,7 @@ namespace kvscope::fake {
 namespace {
 
 struct Options {
-  int slow_ms = 0;
+  int slow_ms = 0, slow_oracle_ms = 0;
   int die_at_token = -1;
   std::string once, fail;
   GatesOfModel gates;
@@ -71,6 +72,8 @@ Options parse(int argc, char** argv) {
       options.late_progress = true;
     } else if (word == "--slow" && value) {
       options.slow_ms = std::atoi(argv[++i]);
+    } else if (word == "--slow-oracle" && value) {
+      options.slow_oracle_ms = std::atoi(argv[++i]);
     } else if (word == "--die-at-token" && value) {
       options.die_at_token = std::atoi(argv[++i]);
     } else if (word == "--once" && value) {
@@ -172,6 +175,7 @@ class Server {
     RunHooks hooks;
     hooks.send = [this](const nlohmann::json& event) { channel_.write(event); };
     hooks.cancelled = [this, id] { return cancelled_id_ == id; };
+    hooks.after_first_token = [this] { sleep_ms(options_.slow_oracle_ms); };
     hooks.before_step = [this, id](int n) {
       if (options_.late_progress) channel_.write(protocol::progress(id, "prefill", 11, 12));
       if (options_.slow_ms > 0) sleep_ms(options_.slow_ms);

@@ -44,12 +44,19 @@ void begin_run(RunRecord& run, RunStarted started) {
   run.recall_so_far.clear();
   run.output_error = OutputError();
   run.n_queries = 0;
+  run.timings = RunTimings();
   run.status = RunStatus::running;
   run.message.clear();
 }
 
 void apply(RunRecord& run, StepFacts facts) {
   check_step(run, facts);
+  if (!facts.ids.empty()) {
+    run.timings.decode_s += facts.seconds;
+    ++run.timings.decode_steps;
+  } else if (run.n_queries == 0) {
+    run.timings.prefill_s = facts.seconds;
+  }
   append(run.ids, facts.ids);
   for (std::size_t i = 0; i < facts.pieces.size(); ++i) run.pieces.push_back(facts.pieces[i]);
   run.n_queries = facts.n_tokens;
