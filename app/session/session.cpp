@@ -320,8 +320,10 @@ void Session::clamp_selection() {
 
 int Session::n_positions() const {
   const RunEntry* first = a();
-  const bool same_prompt = first && first->run->n_positions > 0 && first->run->prompt_text == next_run_.asked();
-  return same_prompt ? first->run->n_positions : next_run_.n_positions();
+  const bool of_a =
+      first && first->run->n_positions > 0 &&
+      (!engine_.model() || first->run->prompt_text == next_run_.asked());  // without a model A is all there is
+  return of_a ? first->run->n_positions : next_run_.n_positions();
 }
 
 std::string Session::command_line() const {
@@ -341,7 +343,6 @@ void Session::open_trace(const std::string& path) {
   files_.open_trace(path, [this, path](const Files::Runs& runs) {
     const int first = runs_.add(runs.front(), path);
     for (std::size_t i = 1; i < runs.size(); ++i) runs_.add(runs[i], path, static_cast<int>(i));
-    if (parameters().prompt.empty() || !engine_.model()) next_run_.set_prompt(runs.front()->prompt_text);
     selection_.runs.clear();
     show(first, 0);
     suggest_metric();

@@ -364,6 +364,32 @@ TEST_CASE("A run that was saved and opened again is the same run") {
   REQUIRE_FALSE(session.messages().banners().empty());
 }
 
+// Its prompt became the next turn of a chat, and without a model it took the place of what had been typed.
+TEST_CASE("A trace that is opened leaves what is about to be sent as it was") {
+  const test::TemporaryFolder folder;
+  const std::string path = (folder / "a.h5").string();
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_raw(false);
+  session.start_run();
+  fixture.run_to_end();
+  session.save_trace(session.a()->id, path, false);
+  fixture.wait([&] { return !session.files().busy() && !session.parameters().chat.turns.empty(); });
+  const Conversation before = session.parameters().chat;
+  REQUIRE(session.parameters().prompt.empty());
+  session.open_trace(path);
+  fixture.wait([&] { return session.runs().size() == 2; });
+  CHECK(session.parameters().prompt.empty());
+  CHECK(session.parameters().chat == before);
+
+  Session viewer({.engine_command = "exit 9", .trace_program = test::kvscope().string(), .wake = [] {}});
+  viewer.next_run().set_prompt("what I typed");
+  viewer.open_trace(path);
+  fixture.wait([&] { return viewer.poll(), viewer.a() != nullptr; });
+  CHECK(viewer.parameters().prompt == "what I typed");
+  CHECK(viewer.n_positions() == viewer.a()->run->n_positions);  // what a share of the budget is of
+}
+
 TEST_CASE("A run of the middle of a trace that is saved is the first of its new file") {
   const test::TemporaryFolder folder;
   const fs::path all = folder / "all.h5", alone = folder / "alone.h5";
