@@ -31,6 +31,13 @@ std::string choice(const Arguments& arguments, std::string_view option,
   usage_error(dashed(option), "'" + value + "'", list);
 }
 
+/// A device of a number, or several: the engine knows which there are.
+std::string device_of(const Arguments& arguments) {
+  const std::string given = arguments.text("device");
+  const bool numbered = given.starts_with("cuda:") || given.find(',') != std::string::npos;
+  return numbered ? given : choice(arguments, "device", {"auto", "cpu", "cuda", "cuda:N"});
+}
+
 /// Empty: the usual one.
 std::string engine_command(const std::string& given, const std::vector<std::string>& environment) {
   if (!given.empty() || environment.empty()) return given;
@@ -46,7 +53,7 @@ EngineJob::EngineJob(const Arguments& arguments, EngineJobOptions options)
       arguments_(arguments),
       options_(std::move(options)),
       load_{.model = "",
-            .device = choice(arguments, "device", {"auto", "cpu", "cuda"}),
+            .device = device_of(arguments),
             .dtype = choice(arguments, "dtype", {"auto", "float32", "bfloat16"}),
             .gates = {}},
       client_({.command = engine_command(arguments.text("engine"), options_.environment)}) {

@@ -27,7 +27,7 @@ inline constexpr OptionSpec kOutputErrorOption = {
     "output-error", "", "measure what eviction does to the output of attention: one more pass"};
 inline constexpr OptionSpec kChunkOption = {"chunk", "N",
                                             "the policy acts after every N tokens, from the text's first on (1)"};
-inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu or cuda (auto)"};
+inline constexpr OptionSpec kDeviceOption = {"device", "NAME", "auto, cpu, cuda or cuda:N (auto)"};
 inline constexpr OptionSpec kDtypeOption = {"dtype", "NAME", "auto, float32 or bfloat16 (auto)"};
 inline constexpr OptionSpec kQuietOption = {"quiet", "", "no progress on stderr"};
 

@@ -66,7 +66,7 @@ constexpr OptionSpec kTrainOptions[] = {
     {"seed", "N", "of data and initial weights (the recipe's)"},
     {"threads", "N", "that make batches (the machine's)"},
     {"overrides", "JSON", "merged over the recipe (RFC 7396), e.g. '{\"base\": {\"steps\": 100}}'"},
-    kDeviceOption,
+    {"device", "NAME", "auto, cpu, cuda, cuda:N; several: cuda:0,cuda:1 or cuda:all (auto)"},
     kEngineOption,
     kQuietOption,
     kRowsJsonOption,

@@ -173,7 +173,8 @@ TEST_CASE("the networks of WG-KV, SP-KV and DMS are their papers' formulas") {
   gates.parameters().publish();
   const at::Tensor x = tensor(24, {1, T, F});
   const at::Tensor output =
-      gates.output(0, {.input = x, .k_unrotated = tensor(16, {1, T, 2, D}), .k = tensor(17, {1, T, 2, D}), .v = x}, x);
+      gates.output(gates.layers()[0],
+                   {.input = x, .k_unrotated = tensor(16, {1, T, 2, D}), .k = tensor(17, {1, T, 2, D}), .v = x}, x);
   CAPTURE(method);
   require_close(output, golden()["outputs"][method]);
 }

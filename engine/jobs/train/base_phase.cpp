@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdio>
+#include <numeric>
 
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/phase.h"
@@ -31,12 +32,13 @@ StepLosses accumulate(const DecoderModule& model, const Batch& batch, const Base
 
   StepLosses losses{.all = at::zeros({}, share.options()), .roles = target_roles};
   std::vector<at::Tensor> nll;
-  for (std::int64_t begin = 0; begin < batch.size; begin += options.micro_batch) {
-    const at::Tensor rows = ids.narrow(0, begin, options.micro_batch);
+  const int at_once = std::gcd(batch.size, options.micro_batch);  // a device's share may be less than a micro-batch
+  for (std::int64_t begin = 0; begin < batch.size; begin += at_once) {
+    const at::Tensor rows = ids.narrow(0, begin, at_once);
     const at::Tensor hidden = model.hidden(rows.narrow(1, 0, n_positions));
     const auto loss =
         weighted_cross_entropy(hidden.flatten(0, 1), model.output(), rows.narrow(1, 1, n_positions).reshape({-1}),
-                               share.narrow(0, begin * n_positions, options.micro_batch * n_positions));
+                               share.narrow(0, begin * n_positions, at_once * n_positions));
     loss.loss.backward();
     losses.all += loss.loss.detach();
     nll.push_back(loss.nll);
@@ -56,21 +58,24 @@ nlohmann::json run_base_phase(const Training& training) {
   model.initialise(recipe.seed);
   AdamW optimizer(model.parameters(), options.optimizer);
   StepLosses losses;
-  nlohmann::json facts =
-      run_steps(training, options, *sequences, optimizer,
-                {.name = "base",
-                 .loss_columns = {"loss_all", "loss_answers", "loss_text"},
-                 .add_gradients = [&](const Batch& batch,
-                                      std::int64_t) { losses = accumulate(model, batch, options, training.device); },
-                 .report =
-                     [&](std::int64_t) {
-                       const double all = losses.all.item<double>(), answers = losses.mean_of(TokenRole::answer),
-                                    of_text = losses.mean_of(TokenRole::text);
-                       char text[96];
-                       std::snprintf(text, sizeof text, "loss %.4f  answers %.4f  text %.3f", all, answers, of_text);
-                       return LossReport{{all, answers, of_text}, text};
-                     }});
-  if (facts["status"] == "cancelled") return facts;
+  nlohmann::json facts = run_steps(
+      training, options, *sequences, optimizer,
+      {.name = "base",
+       .loss_columns = {"loss_all", "loss_answers", "loss_text"},
+       .add_gradients = [&](const Batch& batch,
+                            std::int64_t) { losses = accumulate(model, batch, options, training.device); },
+       .report =
+           [&](std::int64_t) {
+             return std::vector{losses.all.item<double>(), losses.mean_of(TokenRole::answer),
+                                losses.mean_of(TokenRole::text)};
+           },
+       .describe =
+           [](const std::vector<double>& values) {
+             char text[96];
+             std::snprintf(text, sizeof text, "loss %.4f  answers %.4f  text %.3f", values[0], values[1], values[2]);
+             return std::string(text);
+           }});
+  if (facts["status"] == "cancelled" || !training.leads()) return facts;
   write_model(training.output, model, training.corpus.tokenizer_file());
   facts["tokens"] = static_cast<double>(options.batch) * recipe.length() * facts["steps"].get<double>();
   facts["parameters"] = model.parameters().n_elements();

@@ -18,8 +18,15 @@ Batch make_batch(const SequenceSource& source, std::uint64_t first, int size) {
   return batch;
 }
 
-DataLoader::DataLoader(const SequenceSource& source, int batch_size, int n_threads, std::int64_t first)
-    : source_(source), batch_size_(batch_size), ahead_(2 * n_threads + 2), next_made_(first), next_fetched_(first) {
+DataLoader::DataLoader(const SequenceSource& source, int batch_size, int n_threads, std::int64_t first, int part,
+                       int n_parts)
+    : source_(source),
+      batch_size_(batch_size),
+      part_size_(batch_size / n_parts),
+      part_(part),
+      ahead_(2 * n_threads + 2),
+      next_made_(first),
+      next_fetched_(first) {
   for (int i = 0; i < n_threads; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -41,7 +48,7 @@ void DataLoader::work() {
     Batch batch;
     std::exception_ptr problem;
     try {
-      batch = make_batch(source_, static_cast<std::uint64_t>(index) * batch_size_, batch_size_);
+      batch = make_batch(source_, static_cast<std::uint64_t>(index) * batch_size_ + part_ * part_size_, part_size_);
     } catch (...) {
       problem = std::current_exception();
     }

@@ -29,8 +29,9 @@ Batch make_batch(const SequenceSource& source, std::uint64_t first, int size);
 /// threads. The source must outlive the loader; the destructor stops the threads.
 class DataLoader {
  public:
-  /// `first`: the batch that next() returns first.
-  DataLoader(const SequenceSource& source, int batch_size, int n_threads, std::int64_t first = 0);
+  /// `first`: the batch that next() returns first. Of every batch the part `part` of n_parts, which divides batch_size.
+  DataLoader(const SequenceSource& source, int batch_size, int n_threads, std::int64_t first = 0, int part = 0,
+             int n_parts = 1);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
@@ -41,7 +42,7 @@ class DataLoader {
   void work();
 
   const SequenceSource& source_;
-  const int batch_size_;
+  const int batch_size_, part_size_, part_;
   const std::int64_t ahead_;  // batches that may wait to be fetched
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -41,6 +41,8 @@ class FlatParameters {
   /// Copies the masters to the leaves. Call after every change of the masters.
   void publish();
   void zero_gradients();
+  /// What has added up, in the leaves' type: the buffer itself, not a copy.
+  const at::Tensor& gradient_sums() const { return gradients_; }
   /// All gradients in float32, [n_elements].
   at::Tensor gradients() const;
 

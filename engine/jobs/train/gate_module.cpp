@@ -57,24 +57,32 @@ void GateModule::initialise(std::uint64_t seed, double bias) {
   });
 }
 
-at::Tensor GateModule::output(int layer, const DecoderModule::Heads& heads, const at::Tensor& x) const {
+std::vector<GateModule::Layer> GateModule::layers() const {
+  std::vector<Layer> all(static_cast<std::size_t>(model_.n_layers));
+  for (const auto& spec : parameters_.specs()) {
+    const auto parts = parameters_[spec.name].unbind();
+    for (std::size_t i = 0; i < all.size(); ++i) all[i][spec.name] = parts[i];
+  }
+  return all;
+}
+
+at::Tensor GateModule::output(const Layer& layer, const DecoderModule::Heads& heads, const at::Tensor& x) const {
   const auto n_batch = heads.k.size(0), n_positions = heads.k.size(1);
   const auto normed = [&](const at::Tensor& y, const char* gain) {
-    const at::Tensor z = y.to(at::kFloat);
-    return z * at::rsqrt(z.square().mean(-1, true) + config_.norm_eps) * layer_of(gain, layer);
+    return at::rms_norm(y.to(at::kFloat), {y.size(-1)}, layer.at(gain), config_.norm_eps);
   };
-  const at::Tensor w2 = layer_of("w2", layer), b2 = layer_of("b2", layer);
+  const at::Tensor w2 = layer.at("w2"), b2 = layer.at("b2");
   at::Tensor y;
   if (config_.kind == GateKind::wg_kv) {
     at::Tensor in = at::cat({normed(heads.k_unrotated, "pre_norm"), normed(heads.k, "post_norm")}, -1);
     in = in.flatten(0, 1).transpose(0, 1);  // [HK, B * T, 2D]
-    in = at::baddbmm(layer_of("b1", layer).unsqueeze(1), in, layer_of("w1", layer).transpose(1, 2));
+    in = at::baddbmm(layer.at("b1").unsqueeze(1), in, layer.at("w1").transpose(1, 2));
     y = at::bmm(activate(in, config_.activation), w2.unsqueeze(2)).squeeze(2) + b2.unsqueeze(1);  // [HK, B * T]
     return y.view({-1, n_batch, n_positions}).transpose(0, 1);
   }
   at::Tensor in = config_.kind == GateKind::dms_separate ? normed(x, "norm") : heads.input.to(at::kFloat);
   if (config_.n_hidden > 0) {
-    in = activate(at::linear(in, layer_of("w1", layer), layer_of("b1", layer)), config_.activation);
+    in = activate(at::linear(in, layer.at("w1"), layer.at("b1")), config_.activation);
   }
   return at::linear(in, w2, b2).transpose(1, 2);
 }

@@ -5,6 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/jobs/train/decoder_module.h"
@@ -22,8 +25,12 @@ class GateModule {
   /// begins open.
   void initialise(std::uint64_t seed, double bias);
 
+  using Layer = std::map<std::string, at::Tensor>;  // of one layer, by name
+  /// All layers' parameters, to be taken apart once a pass: the gradient of a slice taken by itself is a tensor of all layers,
+  /// filled and added, 540 launches a step for 30 layers of WG-KV.
+  std::vector<Layer> layers() const;
   /// The network's output before scale, offset and sigmoid, [B, n_kv_heads, T] float32. `x` is what enters the layer.
-  at::Tensor output(int layer, const DecoderModule::Heads& heads, const at::Tensor& x) const;
+  at::Tensor output(const Layer& layer, const DecoderModule::Heads& heads, const at::Tensor& x) const;
   /// Whether output() reads heads.k_unrotated.
   bool reads_unrotated() const { return config_.kind == GateKind::wg_kv; }
 
@@ -37,8 +44,6 @@ class GateModule {
   const FlatParameters& parameters() const { return parameters_; }
 
  private:
-  at::Tensor layer_of(const char* name, int layer) const { return parameters_[name][layer]; }
-
   GateConfig config_;
   ModelConfig model_;
   FlatParameters parameters_;

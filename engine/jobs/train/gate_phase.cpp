@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "engine/core/support/hash.h"
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/gate_module.h"
@@ -169,11 +168,14 @@ StepLosses accumulate(const DecoderModule& base, const Trained& trained, const G
   }
   x = base.embed(ids);
   const GateConfig network = trained.gate ? trained.gate->config() : plan.config;
+  const std::vector<GateModule::Layer> networks =
+      trained.gate ? trained.gate->layers() : std::vector<GateModule::Layer>();
   std::vector<at::Tensor> gates;
   for (int layer = 0; layer < base.config().n_layers; ++layer) {
     const bool unrotated = trained.gate && trained.gate->reads_unrotated();
     const auto heads = unrotated ? trained.student.project_unrotated(layer, x) : trained.student.project(layer, x);
-    const at::Tensor output = trained.gate ? trained.gate->output(layer, heads, x) : no_output(heads);
+    const at::Tensor output =
+        trained.gate ? trained.gate->output(networks[static_cast<std::size_t>(layer)], heads, x) : no_output(heads);
     gates.push_back(counted_gates(method.gates(output, network, step), plan, step));
     const at::Tensor attention = gated_attention(heads.q, heads.k, heads.v, log_gates(gates.back(), plan, step),
                                                  plan.config.window, base.config().attention_scale(layer));
@@ -206,18 +208,20 @@ std::vector<std::string> loss_columns(const Trained& trained, const ModelConfig&
   return columns;
 }
 
-LossReport report_of(const StepLosses& losses, bool by_head) {
-  LossReport report{{losses.all.item<double>(), losses.kept_output.item<double>(), losses.mean.item<double>(),
-                     losses.open.item<double>()},
-                    ""};
-  char text[112];
-  std::snprintf(text, sizeof text, "loss %.4f  output %.4f  gates mean %.3f  open %.3f", report.values[0],
-                report.values[1], report.values[2], report.values[3]);
-  report.text = text;
-  if (!by_head) return report;
+std::vector<double> report_of(const StepLosses& losses, bool by_head) {
+  std::vector<double> values = {losses.all.item<double>(), losses.kept_output.item<double>(),
+                                losses.mean.item<double>(), losses.open.item<double>()};
+  if (!by_head) return values;
   const at::Tensor shares = losses.open_by_head.to(at::kCPU, at::kFloat).flatten();
-  report.values.insert(report.values.end(), shares.data_ptr<float>(), shares.data_ptr<float>() + shares.numel());
-  return report;
+  values.insert(values.end(), shares.data_ptr<float>(), shares.data_ptr<float>() + shares.numel());
+  return values;
+}
+
+std::string describe(const std::vector<double>& losses) {
+  char text[112];
+  std::snprintf(text, sizeof text, "loss %.4f  output %.4f  gates mean %.3f  open %.3f", losses[0], losses[1],
+                losses[2], losses[3]);
+  return text;
 }
 
 nlohmann::json run_stage(const Training& training, const DecoderModule& base, const GatePlan& plan, Trained& trained,
@@ -226,21 +230,21 @@ nlohmann::json run_stage(const Training& training, const DecoderModule& base, co
   phase.length = stage.length;
   AdamW optimizer = trained.optimizer(plan.options);
   StepLosses losses;
-  return run_steps(
-      training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
-      {.name = plan.name_of(stage),
-       .loss_columns = loss_columns(trained, training.recipe.model),
-       .add_gradients =
-           [&](const Batch& batch, std::int64_t step) {
-             // What a step draws follows from its number: a training that goes on draws the same.
-             at::manual_seed(split_mix(training.recipe.seed ^ kGateSalt) + static_cast<std::uint64_t>(step));
-             const double progress = phase_progress(stage.length, step, 0);
-             const double hard = plan.hardness(stage, step);
-             if (hard > 0 && trained.gate) optimizer.freeze_first();
-             losses =
-                 accumulate(base, trained, plan, batch, {.weight = stage.weight, .progress = progress, .hard = hard});
-           },
-       .report = [&](std::int64_t) { return report_of(losses, trained.gate.has_value()); }});
+  return run_steps(training, phase, *training.sequences(training.recipe.seed ^ kGateSalt), optimizer,
+                   {.name = plan.name_of(stage),
+                    .loss_columns = loss_columns(trained, training.recipe.model),
+                    .add_gradients =
+                        [&](const Batch& batch, std::int64_t step) {
+                          // What a step draws follows from its number: a training that goes on draws the same.
+                          training.seed_draws(kGateSalt, step);
+                          const double progress = phase_progress(stage.length, step, 0);
+                          const double hard = plan.hardness(stage, step);
+                          if (hard > 0 && trained.gate) optimizer.freeze_first();
+                          losses = accumulate(base, trained, plan, batch,
+                                              {.weight = stage.weight, .progress = progress, .hard = hard});
+                        },
+                    .report = [&](std::int64_t) { return report_of(losses, trained.gate.has_value()); },
+                    .describe = describe});
 }
 
 /// Into a folder of the stage's name, which it returns.
@@ -280,7 +284,7 @@ nlohmann::json run_gate_phase(const Training& training) {
   for (const GateStage& stage : plan.options.stages) {
     nlohmann::json of_stage = run_stage(training, base, plan, trained, stage);
     if (of_stage["status"] == "cancelled") return of_stage;
-    of_stage["folder"] = save(training, plan, trained, stage).string();
+    if (training.leads()) of_stage["folder"] = save(training, plan, trained, stage).string();
     facts["stages"].push_back(std::move(of_stage));
   }
   return facts;

@@ -58,6 +58,21 @@ class NormRope : public torch::autograd::Function<NormRope> {
   }
 };
 
+class Rope : public torch::autograd::Function<Rope> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    return rotate(x.to(at::kFloat), cos, sin, false).to(x.scalar_type());
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor back = rotate(gradients[0].to(at::kFloat).contiguous(), saved[0], saved[1], true);
+    return {back.to(gradients[0].scalar_type()), at::Tensor(), at::Tensor()};
+  }
+};
+
 }  // namespace
 
 RotaryTable RotaryTable::make(int n_positions, const RopeFrequencies& frequencies, at::Device device) {
@@ -68,11 +83,8 @@ RotaryTable RotaryTable::make(int n_positions, const RopeFrequencies& frequencie
 }
 
 at::Tensor rope(const at::Tensor& x, const RotaryTable& table) {
-  const auto n_positions = x.size(1), half = x.size(-1) / 2;
-  // Differentiated by LibTorch: only a frozen base comes here, once a layer, and its rotation wants float32.
-  const at::Tensor y = x.to(at::kFloat);
-  const at::Tensor swapped = at::cat({y.narrow(-1, half, half), y.narrow(-1, 0, half)}, -1);
-  return (y * table.cos.narrow(0, 0, n_positions) + swapped * table.sin.narrow(0, 0, n_positions)).to(x.scalar_type());
+  const auto n_positions = x.size(1);
+  return Rope::apply(x, table.cos.narrow(0, 0, n_positions), table.sin.narrow(0, 0, n_positions));
 }
 
 at::Tensor norm_rope(const at::Tensor& x, const at::Tensor& gain, const RotaryTable& table, double eps) {

@@ -15,7 +15,7 @@ struct RotaryTable {
   static RotaryTable make(int n_positions, const RopeFrequencies& frequencies, at::Device device);
 };
 
-/// The rotation alone, x [B, T, H, D]; float32 inside, result like x.
+/// The rotation alone, x [B, T, H, D]; float32 inside, result like x. An own backward, as few launches as the way ahead has.
 at::Tensor rope(const at::Tensor& x, const RotaryTable& table);
 
 /// rope(x * rsqrt(mean(x^2) + eps) * gain), x [B, T, H, D], gain [D], table of at least T positions; result like x.

@@ -49,6 +49,12 @@ void AdamW::step(Group& group, double learning_rate) {
   update(n_decayed, group.parameters.n_elements() - n_decayed, 0, group.other_step);
 }
 
+std::vector<at::Tensor> AdamW::gradient_sums() const {
+  std::vector<at::Tensor> sums;
+  for (const Group& group : groups_) sums.push_back(group.parameters.gradient_sums());
+  return sums;
+}
+
 std::vector<std::pair<std::string, at::Tensor>> AdamW::state() const {
   std::vector<std::pair<std::string, at::Tensor>> all;
   for (std::size_t i = 0; i < groups_.size(); ++i) {

@@ -18,6 +18,8 @@ class AdamW {
   void add(FlatParameters& parameters, double rate);
   /// From now on the first parameters stay as they are.
   void freeze_first() { groups_.front().rate = 0; }
+  /// What the next step goes by: the buffers themselves, in the order in which they were added.
+  std::vector<at::Tensor> gradient_sums() const;
   /// One update from the gradients that have added up; then zeroes them and publishes the new values. Does not wait
   /// for the device.
   void step(double learning_rate);

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <mutex>
+#include <optional>
 
 #include "engine/core/support/error.h"
+#include "engine/core/support/hash.h"
 #include "engine/jobs/train/loss_curve.h"
 #include "engine/jobs/train/training_checkpoint.h"
 
@@ -30,6 +33,13 @@ std::unique_ptr<SequenceSource> Training::make_source(std::span<const std::int32
   if (recipe.palindrome) return std::make_unique<PalindromeSequences>(corpus.tokenizer(), *recipe.palindrome, seed);
   if (recipe.text) return std::make_unique<TextSequences>(text, corpus.tokenizer(), *recipe.text, seed);
   return std::make_unique<SequenceGenerator>(text, corpus.words(), recipe.data, seed);
+}
+
+void Training::seed_draws(std::uint64_t salt, std::int64_t step) const {
+  const auto of_member = split_mix(recipe.seed ^ salt) + (static_cast<std::uint64_t>(member) << 32);
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::scoped_lock lock(generator.mutex());
+  generator.set_current_seed(of_member + static_cast<std::uint64_t>(step));
 }
 
 nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& heldout, int n_sequences) {
@@ -60,14 +70,22 @@ nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& 
 namespace {
 
 /// Throws if one of them is no finite number: what comes after would be worth nothing.
-void check_finite(const LossReport& losses, const PhaseSteps& steps, std::int64_t step) {
-  for (std::size_t i = 0; i < losses.values.size(); ++i) {
-    if (std::isfinite(losses.values[i])) continue;
+void check_finite(const std::vector<double>& losses, const PhaseSteps& steps, std::int64_t step) {
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (std::isfinite(losses[i])) continue;
     throw Error({.where = steps.name + ", step " + std::to_string(step),
                  .found = steps.loss_columns[i] + " is not a number",
                  .expected = "a finite loss",
                  .hint = "a smaller learning_rate, or a longer warm_up; --resume goes on from the last checkpoint"});
   }
+}
+
+void check_batch(const Training& training, int batch) {
+  if (batch % training.n_members() == 0) return;
+  throw Error({.code = ExitCode::usage,
+               .where = "--device",
+               .found = std::to_string(training.n_members()) + " devices for a batch of " + std::to_string(batch),
+               .expected = "a number of devices that divides the batch"});
 }
 
 }  // namespace
@@ -80,8 +98,10 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
   const TrainingCheckpoint checkpoint(training.output / (steps.name + kCheckpointSuffix),
                                       training.identity + ", " + steps.name, optimizer);
   TrainingPoint at = training.resumed ? checkpoint.load() : TrainingPoint{};
-  LossCurve curve(training.output / (steps.name + kCurveSuffix), columns, at.curve_bytes);
-  DataLoader loader(sequences, options.batch, training.loader_threads, at.step);
+  check_batch(training, options.batch);
+  std::optional<LossCurve> curve;
+  if (training.leads()) curve.emplace(training.output / (steps.name + kCurveSuffix), columns, at.curve_bytes);
+  DataLoader loader(sequences, options.batch, training.loader_threads, at.step, training.member, training.n_members());
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [start, before = at.seconds] {
     return before + std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -90,33 +110,38 @@ nlohmann::json run_steps(const Training& training, const PhaseOptions& options, 
   std::int64_t step = at.step;
   double progress = phase_progress(options.length, step, at.seconds), saved_at = at.seconds;
   while (progress < 1) {
-    if (training.cancelled()) return {{"status", "cancelled"}};
+    if (training.agreed(training.cancelled()) != 0) return {{"status", "cancelled"}};
     const double rate = learning_rate(options.optimizer, step, progress);
     steps.add_gradients(loader.next(), step);
+    if (training.team != nullptr) {
+      for (const at::Tensor& sums : optimizer.gradient_sums()) training.team->average(training.member, sums);
+    }
     optimizer.step(rate);
     ++step;
-    progress = phase_progress(options.length, step, elapsed());
+    progress = training.agreed(phase_progress(options.length, step, elapsed()));
     if (step % options.log_every == 0 || progress >= 1 || step == 1) {
-      const LossReport losses = steps.report(step - at.step);
+      std::vector<double> losses = steps.report(step - at.step);
+      if (training.team != nullptr) losses = training.team->mean(training.member, losses);
       const double seconds = elapsed();  // the report has waited for the device, so the clock is right
       const double speed = static_cast<double>(step - at.step) * step_tokens / (seconds - at.seconds);
       std::vector<double> values = {static_cast<double>(step), step_tokens * static_cast<double>(step), rate};
-      values.insert(values.end(), losses.values.begin(), losses.values.end());
+      values.insert(values.end(), losses.begin(), losses.end());
       values.insert(values.end(), {speed, seconds});
       check_finite(losses, steps, step);
       for (std::size_t i = 0; i < values.size(); ++i) at.last[columns[i]] = values[i];
-      curve.add(values);
-      at = {.step = step, .seconds = seconds, .curve_bytes = curve.n_bytes(), .last = std::move(at.last)};
+      if (curve) curve->add(values);
+      at = {.step = step, .seconds = seconds, .curve_bytes = curve ? curve->n_bytes() : 0, .last = std::move(at.last)};
+      if (!training.leads()) continue;
       char text[160];
       std::snprintf(text, sizeof text, "%s step %lld  %s  %.2f M tokens/s  %.0f s", steps.name.c_str(),
-                    static_cast<long long>(step), losses.text.c_str(), speed / 1e6, seconds);
+                    static_cast<long long>(step), steps.describe(losses).c_str(), speed / 1e6, seconds);
       if (training.context.row) training.context.row(text, at.last);
       if (progress >= 1 || seconds - saved_at >= training.checkpoint_seconds) {
         checkpoint.save(at);
         saved_at = seconds;
       }
     }
-    if (training.context.progress) training.context.progress(steps.name.c_str(), progress, 1, "");
+    if (training.leads() && training.context.progress) training.context.progress(steps.name.c_str(), progress, 1, "");
   }
   return {{"status", "done"}, {"steps", step}, {"seconds", elapsed()}, {"last", at.last}};
 }

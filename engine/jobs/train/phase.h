@@ -13,6 +13,7 @@
 #include "engine/jobs/train/decoder_module.h"
 #include "engine/jobs/train/optimizer.h"
 #include "engine/jobs/train/recipe.h"
+#include "engine/jobs/train/team.h"
 
 namespace kvscope::engine {
 
@@ -38,10 +39,20 @@ struct Training {
   bool resumed;               // whether phases go on from their checkpoints
   double checkpoint_seconds;  // between two of them
   JobContext& context;
+  Team* team = nullptr;  // of several devices
+  int member = 0;        // which of them this is
+
+  /// The first writes files and says what is going on.
+  bool leads() const { return member == 0; }
+  int n_members() const { return team == nullptr ? 1 : team->size(); }
+  /// What the first member says, at all.
+  double agreed(double value) const { return team == nullptr ? value : team->agree(member, value); }
 
   /// Of the text that is for training, or of that which is not.
   std::unique_ptr<SequenceSource> sequences(std::uint64_t seed) const { return make_source(corpus.training(), seed); }
   std::unique_ptr<SequenceSource> heldout() const { return make_source(corpus.heldout(), recipe.seed ^ kHeldoutSalt); }
+  /// What LibTorch draws on this device in this step follows from the seed, the step and the member.
+  void seed_draws(std::uint64_t salt, std::int64_t step) const;
   bool cancelled() const { return context.cancelled != nullptr && context.cancelled->load(); }
 
  private:
@@ -67,23 +78,20 @@ at::Tensor roles_tensor(const Batch& batch, at::Device device);
 /// Exact match of greedy, teacher-forced answers on held-out sequences, by task: {"reversal": {"right", "asked"}, ...}.
 nlohmann::json dense_accuracy(const DecoderModule& model, const SequenceSource& heldout, int n_sequences);
 
-/// What steps since the last report lost: one value for each of the phase's loss columns, and their text.
-struct LossReport {
-  std::vector<double> values;
-  std::string text;
-};
-
 /// The part of a phase that differs: its steps.
 struct PhaseSteps {
   std::string name;                       // "base": of progress, rows and NAME_loss.csv
   std::vector<std::string> loss_columns;  // of the CSV file, between learning_rate and tokens_per_s
   std::function<void(const Batch&, std::int64_t step)> add_gradients;  // step: those done before
-  std::function<LossReport(std::int64_t n_steps)> report;              // of the last n_steps; waits for the device
+  /// What the last n_steps lost, a value for each of loss_columns; waits for the device.
+  std::function<std::vector<double>(std::int64_t n_steps)> report;
+  std::function<std::string(const std::vector<double>&)> describe;  // these values as text
 };
 
 /// Steps of `optimizer` until the phase is over, or from NAME.checkpoint on, which is written at logged steps: once in
 /// checkpoint_seconds, and at the end. The numbers of every logged step go to the job's rows and, a line each, to the CSV
 /// file. Returns {"status": "done", "steps", "seconds", "last": the numbers of the last step}, or {"status": "cancelled"}.
+/// A member of a team sees its share of every batch; gradients and reported losses are means over the members.
 /// Throws Error: resource if a file cannot be written, bad input if a loss is not a number (the checkpoint is of a step before).
 nlohmann::json run_steps(const Training& training, const PhaseOptions& options, const SequenceSource& sequences,
                          AdamW& optimizer, const PhaseSteps& steps);

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -117,11 +118,18 @@ std::string name_of(const ScorerOptions& options) {
   return name;
 }
 
-/// Products in TF32 while it lives: the teacher's probabilities need float32's range, not its last bits.
+/// Products in TF32 while one of them lives, of whatever member: the teacher's probabilities need float32's range, not its last bits.
 class FastProducts {
  public:
-  FastProducts() { at::globalContext().setFloat32MatmulPrecision("high"); }
-  ~FastProducts() { at::globalContext().setFloat32MatmulPrecision("highest"); }
+  FastProducts() {
+    if (n_alive_++ == 0) at::globalContext().setFloat32MatmulPrecision("high");
+  }
+  ~FastProducts() {
+    if (--n_alive_ == 0) at::globalContext().setFloat32MatmulPrecision("highest");
+  }
+
+ private:
+  static inline std::atomic<int> n_alive_ = 0;
 };
 
 /// What is trained: scorers, and with an adapter the base that they are for; the student is the base where there is none.
@@ -179,19 +187,27 @@ class LossSums {
     if (losses.output.defined()) output_ += losses.output;
     if (losses.distance.defined()) distance_ += losses.distance;
   }
-  LossReport take(std::int64_t n_steps) {
-    LossReport report;
-    const auto put = [&](const char* name, const at::Tensor& sum) {
-      report.values.push_back(sum.item<double>() / static_cast<double>(n_steps));
-      char text[48];
-      std::snprintf(text, sizeof text, "%s%s %.4f", report.text.empty() ? "" : "  ", name, report.values.back());
-      report.text += text;
+  std::vector<double> take(std::int64_t n_steps) {
+    std::vector<double> values;
+    const auto put = [&](const at::Tensor& sum) {
+      values.push_back(sum.item<double>() / static_cast<double>(n_steps));
     };
-    put("boundary loss", boundary_);
-    if (with_output_) put("output", output_);
-    if (with_distance_) put(with_output_ ? "distance" : "output", distance_);
+    put(boundary_);
+    if (with_output_) put(output_);
+    if (with_distance_) put(distance_);
     clear();
-    return report;
+    return values;
+  }
+  std::string describe(const std::vector<double>& values) const {
+    const std::vector<std::string> names = columns();
+    std::string all;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      char text[64];
+      std::snprintf(text, sizeof text, "%s%s %.4f", i == 0 ? "" : "  ",
+                    i == 0 ? "boundary loss" : names[i].substr(std::string("loss_").size()).c_str(), values[i]);
+      all += text;
+    }
+    return all;
   }
 
  private:
@@ -241,8 +257,9 @@ nlohmann::json run_scorer_phase(const Training& training) {
                        sums.add(trained.learn(ids, options, step, random));
                      },
                  // one budget a step: a single step's loss says little
-                 .report = [&](std::int64_t n_steps) { return sums.take(n_steps); }});
-  if (facts["status"] == "cancelled") return facts;
+                 .report = [&](std::int64_t n_steps) { return sums.take(n_steps); },
+                 .describe = [&](const std::vector<double>& values) { return sums.describe(values); }});
+  if (facts["status"] == "cancelled" || !training.leads()) return facts;
   facts.erase("last");
   save(training, trained, facts);
   facts["parameters"] =

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "engine/core/support/error.h"
 
@@ -38,7 +39,10 @@ at::Device training_device(const std::string& text) {
   if (numbered) {
     index = std::stoi(text.substr(5));
   } else if (text != "auto" && text != "cuda") {
-    throw Error({.code = ExitCode::usage, .where = "--device", .found = text, .expected = "auto, cpu, cuda or cuda:N"});
+    throw Error({.code = ExitCode::usage,
+                 .where = "--device",
+                 .found = text,
+                 .expected = "auto, cpu, cuda, cuda:N, cuda:N,cuda:M or cuda:all"});
   }
   const std::string problem = open_cuda_library();
   if (!problem.empty() && text == "auto") return at::kCPU;
@@ -58,6 +62,24 @@ at::Device training_device(const std::string& text) {
                  .hint = "devices are counted from 0"});
   }
   return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+}
+
+std::vector<at::Device> training_devices(const std::string& text) {
+  std::vector<at::Device> devices;
+  if (text == "cuda:all") {
+    devices.push_back(training_device("cuda"));
+    for (int i = 1; i < at::detail::getCUDAHooks().deviceCount(); ++i)
+      devices.emplace_back(at::kCUDA, static_cast<at::DeviceIndex>(i));
+    return devices;
+  }
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) devices.push_back(training_device(part));
+  if (devices.empty()) devices.push_back(training_device(text));
+  for (const at::Device& device : devices) {
+    if (device.type() == devices.front().type()) continue;
+    throw Error({.code = ExitCode::usage, .where = "--device", .found = text, .expected = "devices of one kind"});
+  }
+  return devices;
 }
 
 }  // namespace kvscope::engine

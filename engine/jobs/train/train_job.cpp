@@ -1,5 +1,7 @@
 // Defines train_job: recipe and corpus in, model folder out.
 
+#include <c10/core/DeviceGuard.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -13,6 +15,7 @@
 #include "engine/jobs/job.h"
 #include "engine/jobs/train/gate_method.h"
 #include "engine/jobs/train/phase.h"
+#include "engine/jobs/train/team.h"
 #include "engine/jobs/train/train_device.h"
 
 namespace kvscope::engine {
@@ -35,12 +38,14 @@ std::pair<nlohmann::json, std::string> recipe_json(const nlohmann::json& args) {
   return {std::move(json), std::move(source)};
 }
 
-int loader_threads(const nlohmann::json& args, at::Device device) {
+/// For each of the devices.
+int loader_threads(const nlohmann::json& args, at::Device device, int n_devices) {
   if (args.contains("threads") && args.at("threads").is_number_integer()) {
     return std::clamp(args.at("threads").get<int>(), 1, 64);
   }
   const int n_cores = static_cast<int>(std::thread::hardware_concurrency());
-  return device.is_cuda() ? std::clamp(n_cores - 2, 1, 12) : 1;  // on the CPU the cores belong to the products
+  return device.is_cuda() ? std::clamp((n_cores - 2) / n_devices, 1, 12)
+                          : 1;  // on the CPU the cores belong to the products
 }
 
 /// The held-out accuracy of the phases as a table for a model card; empty where none was measured.
@@ -69,7 +74,7 @@ constexpr char kResult[] = "training.json";  // what a training that is done say
 
 /// What is trained from what, and on what kind of device: two trainings of one identity go the same way.
 std::string identity_of(const nlohmann::json& recipe, const Corpus& corpus, const std::filesystem::path& base,
-                        at::Device device) {
+                        const std::vector<at::Device>& devices) {
   Fnv1a text;
   for (const auto part : {corpus.training(), corpus.heldout()}) {
     text.add_word(part.size());
@@ -78,7 +83,8 @@ std::string identity_of(const nlohmann::json& recipe, const Corpus& corpus, cons
   if (corpus.training().empty()) text.add(read_file(corpus.tokenizer_file(), kMaxTokenizerBytes));
   const std::string model = base.empty() ? "" : ", base " + WeightFiles::open(base).hash();
   return "recipe " + hex_text(fnv1a64(recipe.dump())) + ", text " + text.hex() + model + ", " +
-         (device.is_cuda() ? "cuda" : "cpu");
+         (devices.size() > 1 ? std::to_string(devices.size()) + " x " : std::string()) +
+         (devices.front().is_cuda() ? "cuda" : "cpu");
 }
 
 /// `base`: the model's folder; empty without one.
@@ -141,6 +147,31 @@ void check_folder(const std::filesystem::path& output) {
   if (standing_result(output, "all").empty()) refuse("other files");
 }
 
+/// "cuda:0, cuda:1"
+std::string text_of(const std::vector<at::Device>& devices) {
+  std::string text;
+  for (const at::Device& device : devices) text += (text.empty() ? "" : ", ") + device.str();
+  return text;
+}
+
+/// The phase on all devices at once; what it says is the first one's word.
+nlohmann::json run_on(const std::vector<at::Device>& devices, const Training& training,
+                      nlohmann::json (*run_phase)(const Training&)) {
+  if (devices.size() == 1) return run_phase(training);
+  Team team(static_cast<int>(devices.size()));
+  nlohmann::json result;
+  team.run([&](int member) {
+    Training of_member = training;
+    of_member.device = devices[static_cast<std::size_t>(member)];
+    of_member.team = &team;
+    of_member.member = member;
+    const c10::DeviceGuard guard(of_member.device);  // of this thread: our own kernels run where it points
+    nlohmann::json facts = run_phase(of_member);
+    if (member == 0) result = std::move(facts);
+  });
+  return result;
+}
+
 }  // namespace
 
 nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
@@ -154,10 +185,10 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
     throw Error({.code = ExitCode::usage, .where = "--phase", .found = phase, .expected = "all, base, scorer or gate"});
   }
   if (recipe.gate) check_gate(*recipe.gate, source);  // known before a corpus is read
-  const at::Device device = training_device(args.value("device", "auto"));
+  const std::vector<at::Device> devices = training_devices(args.value("device", "auto"));
   const Corpus corpus = corpus_of(recipe, base, data);
   const bool resumed = flag(args, "resume");
-  const std::string identity = identity_of(json, corpus, base, device);
+  const std::string identity = identity_of(json, corpus, base, devices);
   if (resumed && phase == "all") {
     if (auto done = finished(output, identity)) return *done;
   } else if (const std::string there = standing_result(output, phase);
@@ -173,20 +204,20 @@ nlohmann::json train_job(const nlohmann::json& args, JobContext& context) {
 
   const Training training{.recipe = recipe,
                           .corpus = corpus,
-                          .device = device,
+                          .device = devices.front(),
                           .output = output,
                           .base = config        ? base
                                   : recipe.base ? output
                                                 : std::filesystem::path(),
-                          .loader_threads = loader_threads(args, device),
+                          .loader_threads = loader_threads(args, devices.front(), static_cast<int>(devices.size())),
                           .identity = identity,
                           .resumed = resumed,
                           .checkpoint_seconds = args.value("checkpoint_seconds", 60.0),
                           .context = context};
-  nlohmann::json result = {{"status", "done"}, {"output", output.string()}, {"device", device.str()}};
+  nlohmann::json result = {{"status", "done"}, {"output", output.string()}, {"device", text_of(devices)}};
   const auto run = [&](const char* name, bool is_there, nlohmann::json (*run_phase)(const Training&)) {
     if (!is_there || result["status"] != "done" || (phase != "all" && phase != name)) return;
-    result[name] = run_phase(training);
+    result[name] = run_on(devices, training, run_phase);
     if (result[name]["status"] == "cancelled") result["status"] = "cancelled";
   };
   run("base", recipe.base.has_value(), run_base_phase);
