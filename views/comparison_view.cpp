@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/support/minus.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 
@@ -107,8 +108,7 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
     row.definition.empty() ? wrapped_text_in(colour, *cell) : text_in(colour, *cell);  // numbers stay in one piece
   }
   ImGui::TableNextColumn();
-  std::string difference = row.difference;  // on a terminal a hyphen does
-  if (difference.starts_with('-')) difference.replace(0, 1, "−");
+  const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
   text_in(row.differs() ? p.accent : p.muted, difference);
   services_.items->add_text("comparison." + row.name, name,
                             row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));

@@ -73,8 +73,7 @@ double distance(const at::Tensor& found, const at::Tensor& expected) {
   return (f - e).abs().max().item<double>() / std::max(1e-30, e.abs().max().item<double>());
 }
 
-const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
-const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+using test::kModel, test::kText;
 
 nlohmann::json recipe(const std::string& method) {
   return {{"name", "test"},

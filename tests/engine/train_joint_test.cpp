@@ -14,6 +14,7 @@
 #include "engine/jobs/train/checkpoint_writer.h"
 #include "engine/jobs/train/decoder_module.h"
 #include "engine/jobs/train/gate_module.h"
+#include "tests/engine/train_support.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,8 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
-const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+using test::kModel, test::kText;
 
 nlohmann::json gate_recipe(const std::string& method, int steps = 4) {
   return {{"name", "test"},

@@ -12,6 +12,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
 #include "engine/jobs/job.h"
+#include "tests/engine/train_support.h"
 #include "tests/support/temp_folder.h"
 
 using namespace kvscope;
@@ -20,9 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
+using test::kModel, test::kText;
 const fs::path kPalindrome = fs::path(KVSCOPE_SOURCE_DIR) / "samples/recipes/palindrome";
-const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
 
 nlohmann::json gate_recipe(const std::string& method) {
   return {{"name", "test"},

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "engine/core/files/weights/model_config.h"
@@ -12,6 +13,9 @@
 #include "tests/support/skip.h"
 
 namespace kvscope::test {
+
+inline const std::filesystem::path kModel = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny",
+                                   kText = std::filesystem::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
 
 /// Two layers of two KV heads of 8: small enough for loops.
 inline ModelConfig student_config() {

@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kModel = fs::path(KVSCOPE_SOURCE_DIR) / "samples/models/kvscope-tiny";
-const fs::path kText = fs::path(KVSCOPE_SOURCE_DIR) / "samples/prompts/heldout.txt";
+using test::kModel, test::kText;
 
 /// SP-KV's loss is a mean over tokens, so that the mean of two halves is that of the whole.
 nlohmann::json gate_recipe() {

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "engine/core/support/minus.h"
 #include "views/figure/fonts.h"
 
 namespace kvscope::views {
@@ -13,9 +14,7 @@ std::string format_number(double v, int significant) {
   if (std::isnan(v)) return "–";
   char text[32];
   std::snprintf(text, sizeof text, "%.*g", significant, v == 0 ? 0.0 : v);
-  std::string s = text;
-  if (s.starts_with('-')) s = "−" + s.substr(1);  // a minus is as wide as a plus; a hyphen is not
-  return s;
+  return with_minus(text);
 }
 
 std::vector<double> nice_values(double lo, double hi, int target, bool whole) {

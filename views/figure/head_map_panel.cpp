@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/core/support/minus.h"
 #include "views/figure/fonts.h"
 
 namespace kvscope::views {
@@ -11,7 +12,7 @@ namespace {
 std::string cell_text(float v) {
   char text[16];
   std::snprintf(text, sizeof text, "%.2f", std::abs(v) < 0.005f ? 0.f : v);
-  return text[0] == '-' ? "−" + std::string(text + 1) : text;
+  return with_minus(text);
 }
 
 /// The map by rows and places, as it lies on paper.

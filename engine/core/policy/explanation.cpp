@@ -4,13 +4,11 @@
 #include <cmath>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/support/minus.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope {
 namespace {
-
-/// With a minus as wide as a plus, as the window has it.
-std::string with_minus(const std::string& number) { return number.starts_with('-') ? "−" + number.substr(1) : number; }
 
 /// Two scores with as many decimals as it takes to see which is the larger.
 struct ScorePair {
