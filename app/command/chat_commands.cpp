@@ -3,6 +3,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/session/answer.h"
+#include "app/session/obstacles.h"
 
 namespace kvscope::app {
 namespace {
@@ -38,18 +39,20 @@ std::string copy_answer(Session& session, UiState& ui, const nlohmann::json& arg
 
 void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
+  const auto of_a = [&session] { return why_not_of_a(session); };
   registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", "",
                 [&session, idle] {
                   return idle() && session.a() && session.a()->run->n_tokens() > session.a()->run->prompt_len &&
                          !has_end_mark(*session.a()->run);
                 },
-                [&session] { session.continue_run(); }});
+                [&session] { session.continue_run(); }, of_a});
   registry.add({"run.fork", "Decode another way from the shown query on", "Run", "", "q: number",
                 [&session, idle] { return idle() && session.a() != nullptr && session.shown_a() != nullptr; },
                 [&session](const nlohmann::json& arguments) {
                   const int last = session.a()->run->n_tokens() - 1;
                   session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
-                }});
+                },
+                of_a});
   registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A)",
                 [&session] { return session.a() && !answer_text(*session.a()->run).empty(); },
                 [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); }});

@@ -110,11 +110,16 @@ void EngineLink::check_ready() const {
     usage_error("run", "the engine is " + std::string(to_string(state_)), "", "restart it");
 }
 
+bool has_weights_of(const ModelInfo& model, const std::string& name, const std::string& weights_hash) {
+  if (weights_hash.empty() || model.weights_hash.empty()) return model.name == name;
+  return model.weights_hash == weights_hash;
+}
+
 std::string EngineLink::why_not_ask(const RunRecord& run) const {
   if (run_in_progress()) return "The engine decodes. It is asked when the run has ended.";
   if (state_ == EngineState::loading || state_ == EngineState::starting) return "The model is loading ...";
   if (!model_) return "The engine reads it from the model: open " + run.model.name + " first.";
-  if (model_->weights_hash != run.model.weights_hash)
+  if (!has_weights_of(*model_, run.model.name, run.model.weights_hash))
     return "The open model is another than this run's: open " + run.model.name + ".";
   if (state_ != EngineState::ready) return "The engine stopped: restart it.";
   return "";

@@ -23,6 +23,9 @@ namespace kvscope::app {
 enum class EngineState { none, starting, loading, ready, running, dead };
 std::string_view to_string(EngineState state);
 
+/// Whether `model` is the one that is told by hash, or by name where one of the hashes is not known.
+bool has_weights_of(const ModelInfo& model, const std::string& name, const std::string& weights_hash);
+
 struct TaskProgress {
   std::string phase, text;
   double value = 0, max = 0;

@@ -1,6 +1,7 @@
 #include "app/session/obstacles.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -27,6 +28,20 @@ std::optional<Obstacle> of_engine(const Session& session) {
   }
   if (engine.model() && engine.state() == EngineState::ready) return std::nullopt;
   return Obstacle{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
+}
+
+/// Another model reads other words in the same ids, or none, and its evictions are not to be held against A's.
+std::optional<Obstacle> of_other_model(const Session& session) {
+  if (!session.engine().model() || !session.a()) return std::nullopt;
+  const ModelInfo &open = *session.engine().model(), &of_a = session.a()->run->model;
+  if (has_weights_of(open, of_a.name, of_a.weights_hash)) return std::nullopt;
+  const std::string text = open.name == of_a.name
+                               ? "The open model has the name of A's, " + of_a.name + ", and other weights."
+                               : "The open model is " + open.name + ", A's is " + of_a.name + ".";
+  std::error_code error;
+  if (open.path != of_a.path && std::filesystem::is_directory(of_a.path, error))
+    return Obstacle{.text = text, .remedies = {{"Open " + of_a.name, "model.open", {{"path", of_a.path}}}}};
+  return Obstacle{.text = text, .remedies = {{"Open a model ...", "model.open"}}};
 }
 
 RunQuestion question(const Session& session, RunKind kind) {
@@ -85,12 +100,20 @@ std::vector<Obstacle> obstacles(const Session& session, RunKind kind) {
   if (auto obstacle = of_engine(session)) return {*std::move(obstacle)};
   if (kind != RunKind::start && !session.shown_a()) return {{.text = "There is no run yet."}};
   if (kind == RunKind::replay_as_b && !session.shown_b()) return {{.text = "There is no run B."}};
+  if (kind != RunKind::start) {
+    if (auto obstacle = of_other_model(session)) return {*std::move(obstacle)};
+  }
   std::vector<Obstacle> list;
   const RunQuestion asked = question(session, kind);
   if (kind == RunKind::start && session.next_run().asked().empty() && asked.prompt_tokens != 0)
     list.push_back({.text = "There is no prompt.", .remedies = {{"Take a sample", "prompt.sample", {{"index", 0}}}}});
   for (const RunProblem& problem : run_problems(asked)) list.push_back(of_problem(session, kind, asked, problem));
   return list;
+}
+
+std::string why_not_of_a(const Session& session) {
+  const auto obstacle = of_other_model(session);
+  return obstacle ? obstacle->text : "";
 }
 
 std::string why_not(const Session& session, RunKind kind) {

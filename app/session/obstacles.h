@@ -26,6 +26,8 @@ enum class RunKind { start, decode_again, replay, replay_as_b };
 
 /// In the order in which they are met; empty: the run can begin. Cheap enough for every frame.
 std::vector<Obstacle> obstacles(const Session& session, RunKind kind);
+/// Why nothing that goes on from A's tokens can be decoded: the open model is not A's. Empty: it is, or there is no A.
+std::string why_not_of_a(const Session& session);
 /// The first one's text; empty: none.
 std::string why_not(const Session& session, RunKind kind);
 

@@ -6,6 +6,7 @@
 
 #include "app/process/models.h"
 #include "app/process/paths.h"
+#include "app/session/engine_link.h"  // has_weights_of
 #include "app/session/study_point.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/tokenizer/text_pieces.h"
@@ -82,10 +83,7 @@ bool check_model(const MeasuredPoint& point, const PointPlace& place, PointSourc
     return false;
   }
   const ModelInfo& model = *place.model;
-  const bool same = !point.weights_hash.empty() && !model.weights_hash.empty()
-                        ? point.weights_hash == model.weights_hash
-                        : name == model.name;
-  if (same) return true;
+  if (has_weights_of(model, name, point.weights_hash)) return true;
   if (model.name == name) return refuse_model("The open model has the study's name, " + name + ", and other weights.");
   return refuse_model("The open model is " + model.name + ", the study's is " + name + ".");
 }

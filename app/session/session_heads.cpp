@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "app/process/usage.h"
+#include "app/session/obstacles.h"
 #include "app/session/session.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_facts.h"
@@ -36,11 +37,8 @@ std::string Session::why_not_measure_heads() const {
   if (!a() || a()->run->n_tokens() == 0) return "There is no run A whose tokens could be replayed.";
   if (run_in_progress()) return "A run is in progress.";
   if (measuring_) return "The heads are being loaded.";
-  const auto& model = engine_.model();
-  if (!model) return "No model is open: open the one that A was decoded on.";
-  if (model->n_layers != a()->run->model.n_layers || model->n_kv_heads != a()->run->model.n_kv_heads)
-    return "The open model has other layers or KV heads than that of A.";
-  return {};
+  if (!engine_.model()) return "No model is open: open the one that A was decoded on.";
+  return why_not_of_a(*this);
 }
 
 void Session::measure_heads(const std::string& folder) {

@@ -12,18 +12,25 @@ namespace kvscope::app {
 namespace {
 
 // The one that is possible now and most to the point stands out: Stop while a run goes on, Decode again beside a preview.
-void draw_actions(Panel& panel, const std::vector<Obstacle>& in_the_way, bool narrow) {
+void draw_actions(Panel& panel, bool narrow) {
   const float height = panel.px(32);
   const bool running = panel.session.run_in_progress(), preview = panel.session.preview().shown();
   const bool again = preview && why_not(panel.session, RunKind::decode_again).empty();
   if (running) {
     command_button(panel, "Stop", "run.cancel", {panel.px(narrow ? 64 : 96), height}, true);
   } else {
-    command_button(panel, "Run", "run.start", {panel.px(narrow ? 64 : 96), height}, in_the_way.empty() && !again);
+    command_button(panel, "Run", "run.start", {panel.px(narrow ? 64 : 96), height},
+                   !again && obstacles(panel.session, RunKind::start).empty());
   }
   ImGui::SameLine();
   command_button(panel, narrow ? "Again" : "Decode again", "run.decode_again", {panel.px(narrow ? 64 : 132), height},
                  again && !running);
+}
+
+// A preview invites to decode again: where that is not possible, this is what stands in the way.
+std::vector<Obstacle> obstacles_on_show(const Session& session) {
+  std::vector<Obstacle> list = obstacles(session, RunKind::start);
+  return list.empty() && session.preview().shown() ? obstacles(session, RunKind::decode_again) : list;
 }
 
 void draw_search(Panel& panel, float width) {
@@ -43,7 +50,7 @@ void draw_search(Panel& panel, float width) {
 void draw_command_bar(Panel& panel) {
   const float top = panel.px(11), bar = ImGui::GetWindowWidth();
   const bool narrow = bar < panel.px(1000), named = bar >= panel.px(900);
-  const std::vector<Obstacle> in_the_way = obstacles(panel.session, RunKind::start);
+  const std::vector<Obstacle> in_the_way = obstacles_on_show(panel.session);
   ImGui::SetCursorPos({panel.px(16), top + panel.px(3)});
   if (named) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "KVScope");
@@ -52,7 +59,7 @@ void draw_command_bar(Panel& panel) {
   ImGui::SetCursorPosY(top);
   draw_menu(panel);
   ImGui::SameLine();
-  draw_actions(panel, in_the_way, narrow);
+  draw_actions(panel, narrow);
   ImGui::SameLine(0, panel.px(narrow ? 10 : 22));
   const float search = panel.px(bar < panel.px(1200) ? 70 : 250);
   const float left = ImGui::GetCursorPosX(), room = bar - left - search - panel.px(34);

@@ -219,9 +219,11 @@ void draw_preview_note(Panel& panel) {
     const RunRecord& preview = *session.preview().run();
     const std::string note = session.a() ? what_if_note(*session.a()->run, preview) : "";
     const bool by_gates = session.a() && !(preview.scorer == session.a()->run->scorer);
-    std::string text = "Preview: scores held fixed as A recorded them. Decode again to measure it.";
+    const std::vector<Obstacle> in_the_way = obstacles(session, RunKind::decode_again);
+    const std::string measure = in_the_way.empty() ? " Decode again to measure it." : "";
+    std::string text = "Preview: scores held fixed as A recorded them." + measure;
     if (by_gates) {
-      text = "Preview: " + note + ". Decode again to measure it.";
+      text = "Preview: " + note + "." + measure;
     } else if (session.run_in_progress()) {
       text =
           "Preview: what this policy would have kept so far, by the scores that A records under its own. It follows A.";
@@ -229,6 +231,7 @@ void draw_preview_note(Panel& panel) {
     wrapped_text_in(palette.preview, text);
     panel.services.items->add_text("policy.preview_note", views::last_item(), text);
     if (!by_gates && !note.empty()) wrapped_text_in(palette.warn, "But " + note + ".");
+    draw_obstacles(panel, in_the_way);
     if (ImGui::Button("Back to A's policy")) panel.run("preview.discard");
     panel.item("button.preview.discard");
   } else if (session.preview().pending()) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "app/session/obstacles.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -108,6 +109,28 @@ TEST_CASE("A changed policy shows the what-if of A as a preview, decode again me
   session.set_policy(PolicySpec::parse("kvpop:keep=40%"));  // A's own: nothing to preview, B is back
   CHECK_FALSE(session.preview().shown());
   CHECK_FALSE(session.shown_b()->preview);
+}
+
+// It ran on whatever model was open, on ids that another tokenizer had made.
+TEST_CASE("What takes A's tokens along is refused while another model is open than A's") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.start_run();
+  fixture.run_to_end();
+  const auto open = [&](const char* model) {
+    session.open_model(model);
+    fixture.wait([&] { return session.engine().state() == EngineState::ready; });
+  };
+  const auto refusals = [&] {
+    return std::vector{why_not(session, RunKind::decode_again), why_not(session, RunKind::replay),
+                       why_not_of_a(session), session.why_not_measure_heads()};
+  };
+  CHECK(refusals() == std::vector<std::string>(4));
+  open("some/other");
+  CHECK(refusals() == std::vector<std::string>(4, "The open model is other, A's is model."));
+  CHECK(why_not(session, RunKind::start).empty());
+  open("elsewhere/model");  // the same weights in another folder
+  CHECK(refusals() == std::vector<std::string>(4));
 }
 
 TEST_CASE("Only the last of many quick changes is previewed") {

@@ -148,6 +148,34 @@ TEST_CASE("Decode again and replay are judged by A's tokens, not by what the pro
   CHECK(command_of(window, "run.replay_as_b")["why_not"] == "There is no run B.");
 }
 
+TEST_CASE("Beside Decode again stands that the open model is not A's, and one click opens A's") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--gate kvpop_mlstm,0,64,64")});
+  ready(window);
+  set_policy(window, "streaming:window=4");
+  run_to_end(window);
+  const auto other = window.folder() / "other-model";
+  std::filesystem::create_directories(other);
+  for (const char* name : {"config.json", "tokenizer.json"})
+    std::filesystem::create_symlink(test::sample_model() / name, other / name);
+  window.command("model.open", {{"path", other.string()}});
+  window.wait({{"/model", "other-model"}, {"/engine", "ready"}});
+  const std::string why = "The open model is other-model, A's is kvscope-tiny.";
+  CHECK(can_run(window));
+  CHECK(command_of(window, "run.decode_again")["why_not"] == why);
+  CHECK(command_of(window, "run.fork")["why_not"] == why);
+  set_policy(window, "streaming:window=2");
+  window.wait({{"/b/preview", true}});
+  window.frames(2);
+  CHECK(window.text("run.obstacle") == why);
+  CHECK(window.text("policy.refusal") == why);
+  CHECK(window.text("policy.preview_note") == "Preview: scores held fixed as A recorded them.");
+  window.click("run.remedy.0");
+  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
+  CHECK(command_of(window, "run.decode_again")["enabled"].get<bool>());
+}
+
 TEST_CASE("A run that the engine refuses leaves A and B as they were, and one that fails at first leaves the welcome") {
   if (skip_without_display()) return;
   const Xvfb display;

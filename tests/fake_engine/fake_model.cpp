@@ -32,7 +32,7 @@ ModelInfo model_info(const std::string& path) {
   info.architecture = "Qwen3ForCausalLM";
   info.dtype = "float32";
   info.device = "cpu (fake)";
-  info.weights_hash = "0123456789abcdef";
+  info.weights_hash = info.name.starts_with("other") ? "fedcba9876543210" : "0123456789abcdef";
   info.scorer = "kvpop mlstm, delay 64";
   info.n_layers = kLayers;
   info.n_heads = 2 * kKvHeads;

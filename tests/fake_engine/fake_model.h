@@ -10,7 +10,8 @@
 
 namespace kvscope::fake {
 
-/// The shape that every fake model has: 6 layers, 4 KV heads, head_dim 64, 2048 positions.
+/// The shape that every fake model has: 6 layers, 4 KV heads, head_dim 64, 2048 positions. One in a folder whose name
+/// begins with "other" has other weights.
 ModelInfo model_info(const std::string& path);
 
 /// Words, numbers and single marks with the space before them, each a token.
