@@ -7,6 +7,7 @@
 #include "app/cli/gate_summary.h"
 #include "app/cli/output.h"
 #include "engine/core/files/gate/gate_formats.h"
+#include "engine/core/policy/run_problems.h"
 #include "engine/core/support/file.h"
 
 namespace kvscope::app {
@@ -43,12 +44,13 @@ void change_numbers(const Arguments& arguments, GateConfig& config) {
   config.scale = arguments.real("scale", config.scale, -kMaxNumber, kMaxNumber);
   config.offset = arguments.real("offset", config.offset, -kMaxNumber, kMaxNumber);
   const int window = static_cast<int>(arguments.integer("window", config.window, 1, kMaxWindow));
-  // DMS's mark comes with the next token, whatever the window.
-  if (config.delay > 1 ? window != config.window : window < config.delay) {
-    usage_error(
-        "--window", std::to_string(window),
-        config.delay > 1 ? std::to_string(config.window) : std::to_string(config.delay) + " or more",
-        "the score exists " + std::to_string(config.delay) + " tokens after its token, no earlier and no later");
+  // A score that waits, DMS's or a convolution's, goes with any window that it is there for.
+  const bool is_fixed = fixes_window(name_of(config.kind), config.delay);
+  if (is_fixed ? window != config.window : window < config.delay) {
+    usage_error("--window", std::to_string(window),
+                is_fixed ? std::to_string(config.window) : std::to_string(config.delay) + " or more",
+                "the score exists " + std::to_string(config.delay) + " tokens after its token" +
+                    (is_fixed ? ", no earlier and no later" : ""));
   }
   config.window = window;
 }

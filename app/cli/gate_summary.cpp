@@ -75,6 +75,7 @@ ordered_json gate_summary(const GateFile& gate) {
   if (dims.head_dim > 0) result["head_dim"] = dims.head_dim;
   if (dims.hidden_size > 0) result["hidden_size"] = dims.hidden_size;
   if (config.n_hidden > 0) result["hidden_units"] = config.n_hidden;
+  if (config.kernel > 1) result["kernel"] = config.kernel;
   result["shapes"] = ordered_json::object();
   for (const auto& [name, tensor] : gate.tensors) result["shapes"][name] = tensor.shape;
   if (!gate.warnings.empty()) result["warnings"] = gate.warnings;

@@ -16,14 +16,16 @@ using nlohmann::json;
 namespace {
 
 /// A gate of the kind with random tensors, as a reader would have made it for small_model().
-GateFile random_gate(GateKind kind, int n_hidden) {
+GateFile random_gate(GateKind kind, int n_hidden, int kernel = 1) {
   GateFile gate{.config = default_gate_config(kind)};
   gate.config.n_hidden = n_hidden;
+  gate.config.kernel = kernel;
+  if (kernel > 1) gate.config.delay = kernel / 2;
   gate.config.threshold = 0.25;
   gate.config.n_sink = 7;
   if (n_hidden == 0) gate.config.activation = Activation::identity;
   gate.description = "made up";
-  const GateSizes sizes({3, 2, 4, 10}, n_hidden);
+  const GateSizes sizes({3, 2, 4, 10}, n_hidden, kernel);
   std::string letters = kind == GateKind::dms ? "LH" : "";
   for (const GateTensorSpec& spec : gate_tensor_specs(gate.config)) {
     const auto shape = sizes.shape(spec.shape);
@@ -38,20 +40,21 @@ GateFile random_gate(GateKind kind, int n_hidden) {
 }  // namespace
 
 TEST_CASE("gate: what save_gate writes, load_gate gives back, for every kind", "[core][gate]") {
-  const auto [kind, n_hidden] = GENERATE(table<GateKind, int>({{GateKind::kvpop_mlstm, 0},
-                                                               {GateKind::kvpop_mlp, 5},
-                                                               {GateKind::kvpop_linear, 0},
-                                                               {GateKind::sp_kv, 6},
-                                                               {GateKind::sp_kv, 0},
-                                                               {GateKind::wg_kv, 6},
-                                                               {GateKind::dms, 0},
-                                                               {GateKind::dms_separate, 0},
-                                                               {GateKind::kvzap_linear, 0},
-                                                               {GateKind::kvzap_mlp, 6},
-                                                               {GateKind::duo, 0}}));
-  CAPTURE(name_of(kind), n_hidden);
+  const auto [kind, n_hidden, kernel] = GENERATE(table<GateKind, int, int>({{GateKind::kvpop_mlstm, 0, 1},
+                                                                            {GateKind::kvpop_mlp, 5, 1},
+                                                                            {GateKind::kvpop_linear, 0, 1},
+                                                                            {GateKind::sp_kv, 6, 1},
+                                                                            {GateKind::sp_kv, 6, 5},
+                                                                            {GateKind::sp_kv, 0, 1},
+                                                                            {GateKind::wg_kv, 6, 1},
+                                                                            {GateKind::dms, 0, 1},
+                                                                            {GateKind::dms_separate, 0, 1},
+                                                                            {GateKind::kvzap_linear, 0, 1},
+                                                                            {GateKind::kvzap_mlp, 6, 1},
+                                                                            {GateKind::duo, 0, 1}}));
+  CAPTURE(name_of(kind), n_hidden, kernel);
   const TempFolder folder;
-  const GateFile gate = random_gate(kind, n_hidden);
+  const GateFile gate = random_gate(kind, n_hidden, kernel);
   save_gate(folder / "gate", gate);
   CHECK(gate_format(folder / "gate") == "kvscope");
   const GateFile back = load_gate(folder / "gate", small_model());
@@ -116,6 +119,55 @@ TEST_CASE("gate: numbers that are wrong, misspelt or do not fit together are ref
   write_random(folder / "gate.safetensors",
                {{"w1", {3, 6, 10}}, {"b1", {3, 6}}, {"w2", {3, 2, 6}}, {"b2", {3, 2}}, {"b3", {3}}});
   CHECK_THAT(load_error(folder.path()), Catch::Contains("b3: a tensor that sp_kv does not have; expected 4 tensors"));
+}
+
+TEST_CASE("gate: a convolution is as wide as the kernel says, and the score comes half of that later", "[core][gate]") {
+  const TempFolder folder;
+  save_gate(folder.path(), random_gate(GateKind::sp_kv, 6, 5));
+  const json good = read_json(folder / "gate.json");
+  const auto line = [&](const char* key, const json& value) {
+    json bad = good;
+    bad[key] = value;
+    folder.write("gate.json", bad.dump());
+    return load_error(folder.path());
+  };
+  CHECK(good["delay"] == 2);
+  CHECK_THAT(line("kernel", 7), Catch::Contains("gate.json: delay: 2; expected 3, what a kernel of 7 sees behind"));
+  CHECK_THAT(line("kernel", 4), Catch::Contains("gate.json: kernel: 4; expected an odd number"));
+  CHECK_THAT(line("kernel", 0), Catch::Contains("kernel: 0; expected an integer from 1"));
+  CHECK_THAT(line("delay", 0), Catch::Contains("delay: 0; expected 2, what a kernel of 5 sees behind a token"));
+  CHECK_THAT(line("window", 1), Catch::Contains("delay: a delay of 2 tokens in a window of 1"));
+  CHECK_THAT(line("n_hidden", 0), Catch::Contains("kernel: 5 in a predictor without a hidden layer"));
+  CHECK_THAT(line("kind", "kvzap_mlp"), Catch::Contains("kernel: 5; expected 1: kvzap_mlp has no convolution"));
+  json brief = good;
+  brief.erase("delay");  // it follows from the kernel
+  folder.write("gate.json", brief.dump());
+  CHECK(load_gate(folder.path(), small_model()).config.delay == 2);
+  CHECK_THAT(load_gate(folder.path()).description, Catch::Contains("made up"));
+  brief["description"] = "";
+  folder.write("gate.json", brief.dump());
+  CHECK(load_gate(folder.path()).description ==
+        "sp_kv of 3 layers x 2 KV heads, 6 hidden units, kernel of 5 tokens, delay 2, kept if score >= 0.25");
+
+  folder.write("gate.json", good.dump());
+  NamedShapes shapes = {{"w1", {3, 6, 10}}, {"b1", {3, 6}}, {"conv", {3, 6, 3}}, {"w2", {3, 2, 6}}, {"b2", {3, 2}}};
+  write_random(folder / "gate.safetensors", shapes);
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("conv: shape [3, 6, 3]; expected [3, 6, 5]"));
+  shapes["conv"] = {3, 6, 6, 5};  // one filter for each pair of units
+  write_random(folder / "gate.safetensors", shapes);
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("conv: shape [3, 6, 6, 5]; expected [3, 6, 5]"));
+  shapes.erase("conv");
+  write_random(folder / "gate.safetensors", shapes);
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("conv: tensor missing; expected one of shape [L M K]"));
+  // Without a kernel there is no such tensor, and no such key: gates of before have the hash that they had.
+  save_gate(folder / "plain", random_gate(GateKind::sp_kv, 6));
+  CHECK_FALSE(read_json(folder / "plain/gate.json").contains("kernel"));
+}
+
+TEST_CASE("gate: the gates that come with KVScope have the hashes that they had", "[core][gate]") {
+  const std::filesystem::path gates = KVSCOPE_SOURCE_DIR "/samples/gates";
+  CHECK(load_gate(gates / "smollm2-135m/sp-kv-0.05").hash == "a605979684bfd019");
+  CHECK(load_gate(gates / "kvscope-tiny/sp-kv-0.02").hash == "0c9aaa79bbb49286");
 }
 
 TEST_CASE("gate: an mLSTM's score has no sigmoid, and a gate that wants one is refused", "[core][gate]") {

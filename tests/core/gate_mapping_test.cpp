@@ -54,6 +54,30 @@ TEST_CASE("gate: a mapping file reads a gate under any names, layer by layer or 
              Catch::Contains("a.safetensors: blocks.1.up: tensor missing; expected one of shape [M F]"));
 }
 
+TEST_CASE("gate: a mapping reads SP-KV's convolution, one filter a unit", "[core][gate]") {
+  const TempFolder folder;
+  json mapping = {{"format", "kvscope-gate-mapping"},
+                  {"version", 1},
+                  {"kind", "sp_kv"},
+                  {"kernel", 5},
+                  {"files", {"x.safetensors"}},
+                  {"tensors", {{"w1", "{layer}.up"}, {"conv", "{layer}.look"}, {"w2", "{layer}.down"}}}};
+  folder.write("gate_mapping.json", mapping.dump());
+  NamedShapes shapes;
+  for (int i = 0; i < 3; ++i) {
+    const std::string layer = std::to_string(i);
+    shapes.insert({{layer + ".up", {6, 10}}, {layer + ".look", {6, 5}}, {layer + ".down", {2, 6}}});
+  }
+  const auto values = write_random(folder / "x.safetensors", shapes);
+  const GateFile gate = load_gate(folder.path(), small_model());
+  CHECK(gate.config.kernel == 5);
+  CHECK(gate.config.delay == 2);
+  CHECK(gate.tensors.at("conv") == GateTensor{{3, 6, 5}, stacked(values, "", ".look")});
+  mapping["tensors"].erase("w1");
+  folder.write("gate_mapping.json", mapping.dump());
+  CHECK_THAT(load_error(folder.path()), Catch::Contains("kernel: 5 in a predictor without a hidden layer"));
+}
+
 TEST_CASE("gate: a mapping of a linear gate has no hidden layer, whatever names it has", "[core][gate]") {
   const TempFolder folder;
   folder.write("gate_mapping.json", json{{"format", "kvscope-gate-mapping"},

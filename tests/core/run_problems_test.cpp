@@ -80,9 +80,30 @@ TEST_CASE("A window other than the delay of the scorer is told with the one that
   CHECK_FALSE(fixed_window(PolicySpec::parse("kvpop"), delayed_scorer(1)));   // it speaks on arrival
   CHECK_FALSE(fixed_window(PolicySpec::parse("kvpop"), delayed_scorer(-1)));  // nobody has said
   CHECK(run_problems(question("kvpop:keep=40%,window=14", delayed_scorer(1))).empty());
-  CHECK(goes_with_delay(0, 0));
-  CHECK_FALSE(goes_with_delay(0, 1));
-  CHECK_FALSE(goes_with_delay(65, 64));
+  for (const char* kind : {"kvpop_mlstm", ""}) {  // "": of an old trace
+    CHECK(goes_with_delay(0, kind, 0));
+    CHECK_FALSE(goes_with_delay(0, kind, 1));
+    CHECK(goes_with_delay(64, kind, 64));
+    CHECK_FALSE(goes_with_delay(65, kind, 64));
+  }
+}
+
+TEST_CASE("A gate that looks ahead goes with every window that waits for it, and no shorter one", "[core][policy]") {
+  const GatesOfModel gates{.scorers = {{"sp_kv", GateNumbers{.window = 64, .n_sink = 1}, 32}}};
+  for (const char* policy : {"sp-kv:window=32", "sp-kv", "sp-kv:window=200", "threshold:threshold=0.5,window=33"}) {
+    CAPTURE(policy);
+    CHECK(run_problems(question(policy, gates)).empty());
+    CHECK_FALSE(fixed_window(PolicySpec::parse(policy), gates));
+  }
+  const auto problems = run_problems(question("sp-kv:window=31", gates));
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].kind == Kind::window);
+  CHECK(problems[0].text == "The gate looks 32 tokens ahead, and a window of 31 does not wait so long.");
+  CHECK(problems[0].remedy == "Use 32");
+  CHECK(after_remedies(question("sp-kv:window=31", gates)).empty());
+  CHECK(goes_with_delay(32, "sp_kv", 32));
+  CHECK(goes_with_delay(33, "sp_kv", 32));
+  CHECK_FALSE(goes_with_delay(31, "sp_kv", 32));
 }
 
 TEST_CASE("A gate, head directory or decay that the policy needs and the model lacks is told", "[core][policy]") {

@@ -107,6 +107,34 @@ TEST_CASE("what_if: another window of a delayed scorer is refused with the reaso
   }
 }
 
+TEST_CASE("what_if: scores of a gate that looks ahead go with every window that waits for them", "[core][whatif]") {
+  constexpr int kAhead = 12, kWindow = 16;
+  RunRecord run = random_run(3, {.policy = "threshold:threshold=0.3,sinks=2,window=16"});
+  run.scorer = {.kind = "sp_kv", .delay = kAhead, .text = "sp kv, delay 12"};
+  const int n = run.queries();
+  // The run has scores of what left its window; a shorter delay knows four more, and no more.
+  for (int head = 0; head < 6; ++head) {
+    auto& scores = run.scores.row(head / 3, head % 3);
+    for (int t = n - kWindow; t < n - kAhead; ++t) scores[static_cast<std::size_t>(t)] = t % 2 == 0 ? 1.0f : -1.0f;
+    for (int t = n - kAhead; t < n; ++t) REQUIRE(std::isnan(scores[static_cast<std::size_t>(t)]));
+  }
+  for (const int window : {kAhead, kWindow, 40}) {
+    CAPTURE(window);
+    const RunRecord preview = what_if(run, PolicySpec::parse("threshold:window=" + std::to_string(window)));
+    for (int head = 0; head < 6; ++head) {
+      const auto& evict_at = preview.evict_at.row(head / 3, head % 3);
+      for (int t = 2; t < n - window; ++t) {
+        const bool stays = run.scores.row(head / 3, head % 3)[static_cast<std::size_t>(t)] >= 0.3f;
+        REQUIRE(evict_at[static_cast<std::size_t>(t)] == (stays ? kNever : t + window));
+      }
+    }
+  }
+  CHECK(run_difference(what_if(run, PolicySpec::parse("threshold")), run) == "");
+  CHECK_THROWS_WITH(
+      what_if(run, PolicySpec::parse("threshold:window=11")),
+      Contains("a window of 11 tokens; expected at least 12, the tokens that the run's gate looks ahead"));
+}
+
 TEST_CASE("what_if: the delay is taken from the window where the scorer's description does not tell",
           "[core][whatif]") {
   RunRecord run = random_run(2, {.policy = "kvpop:budget=80,window=32"});

@@ -72,11 +72,13 @@ void check_window(const RunQuestion& question, const PolicySpec& spec, Problems&
   const GateOfModel* gate = question.gates->scorer(policy_of(spec).info.gates);
   if (gate == nullptr || gate->delay < 0 || !spec.has("window")) return;
   const int window = spec.count("window");
-  if (goes_with_delay(window, gate->delay)) return;
-  const std::string right = std::to_string(gate->delay);
+  if (goes_with_delay(window, gate->kind, gate->delay)) return;
+  const std::string right = std::to_string(gate->delay), found = std::to_string(window);
   problems.push_back(
       {.kind = RunProblem::Kind::window,
-       .text = "The scorer was trained with a window of " + right + " tokens, not " + std::to_string(window) + ".",
+       .text = fixes_window(gate->kind, gate->delay)
+                   ? "The scorer was trained with a window of " + right + " tokens, not " + found + "."
+                   : "The gate looks " + right + " tokens ahead, and a window of " + found + " does not wait so long.",
        .remedy = "Use " + right,
        .policy = with_value(question.policy, "window", gate->delay)});
 }
@@ -133,12 +135,16 @@ void check_length(const RunQuestion& question, Problems& problems) {
 
 }  // namespace
 
-bool goes_with_delay(int window, int delay) { return delay <= 1 ? window >= delay : window == delay; }
+bool fixes_window(std::string_view kind, int delay) { return delay > 1 && (kind.empty() || kind == "kvpop_mlstm"); }
+
+bool goes_with_delay(int window, std::string_view kind, int delay) {
+  return fixes_window(kind, delay) ? window == delay : window >= delay;
+}
 
 std::optional<int> fixed_window(const PolicySpec& asked, const GatesOfModel& gates) {
   if (!asked.has("window") || !reads_scores(asked)) return std::nullopt;
   const GateOfModel* gate = gates.scorer(policy_of(asked).info.gates);
-  return gate != nullptr && gate->delay > 1 ? std::optional(gate->delay) : std::nullopt;
+  return gate != nullptr && fixes_window(gate->kind, gate->delay) ? std::optional(gate->delay) : std::nullopt;
 }
 
 PolicyNeed need_of(const PolicySpec& spec) {

@@ -35,9 +35,13 @@ struct RunProblem {
 /// raised (least_budget.h).
 std::vector<RunProblem> run_problems(const RunQuestion& question);
 
-/// A delayed scorer learned its score for the moment at which the token leaves the window; with another window it would
-/// be read from a state that it never saw. One that speaks on arrival, or one token later, can wait for any window.
-bool goes_with_delay(int window, int delay);
+/// Whether a scorer of this kind and delay says what it says at one moment alone: KVpop's mLSTM learned its score for the
+/// query at which the token leaves the window, and with another window it would be read from a state that it never saw.
+/// Others say the same of a token whenever they are asked, once they have seen what they look at: the token (delay 0), the
+/// next one (DMS), half a kernel behind (SP-KV). `kind` "": not known, as of old traces.
+bool fixes_window(std::string_view kind, int delay);
+/// Whether the score of a token is there, and is the one that was trained, when the token leaves the window.
+bool goes_with_delay(int window, std::string_view kind, int delay);
 /// The window that the policy's scorer fixes; nothing where any will do, or no gate says its delay.
 std::optional<int> fixed_window(const PolicySpec& asked, const GatesOfModel& gates);
 

@@ -6,6 +6,7 @@
 
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/gates_of_model.h"
+#include "engine/core/policy/run_problems.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/refuse.h"
 
@@ -45,7 +46,11 @@ void check_gate(const RunRecord& run, const PolicySpec& spec) {
 /// Only for a spec that reads scores: a preview of sinks and window alone is exact for any window.
 void check_window(const RunRecord& run, int window) {
   const std::optional<int> delay = recorded_delay(run);
-  if (!delay || *delay == window || *delay <= 1) return;  // scored on arrival: any window may wait for it
+  if (!delay || goes_with_delay(window, run.scorer.kind, *delay)) return;
+  if (!fixes_window(run.scorer.kind, *delay)) {
+    refuse("what-if", "window", "a window of " + std::to_string(window) + " tokens",
+           "at least " + std::to_string(*delay) + ", the tokens that the run's gate looks ahead");
+  }
   refuse(
       "what-if", "window",
       "a window of " + std::to_string(window) + " tokens, but the scores were recorded with " + std::to_string(*delay),

@@ -15,11 +15,13 @@ namespace {
 
 void check_window(const PolicySpec& spec, const RetentionGeometry& geometry, const TokenScorer& scorer) {
   const int delay = scorer.delay();
-  if (goes_with_delay(geometry.window, delay)) return;
+  if (goes_with_delay(geometry.window, scorer.kind(), delay)) return;
   throw Error({.file = spec.to_string(),
                .where = "window",
                .found = std::to_string(geometry.window),
-               .expected = std::to_string(delay) + ", the delay that this model's scorer was trained with",
+               .expected = fixes_window(scorer.kind(), delay)
+                               ? std::to_string(delay) + ", the delay that this model's scorer was trained with"
+                               : "at least " + std::to_string(delay) + ", the tokens that this gate looks ahead",
                .hint = "write window=" + std::to_string(delay)});
 }
 

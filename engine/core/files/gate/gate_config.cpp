@@ -8,7 +8,7 @@
 namespace kvscope {
 namespace {
 
-constexpr int kMaxFileTokens = 1 << 30, kMaxHidden = 1 << 16;
+constexpr int kMaxFileTokens = 1 << 30, kMaxHidden = 1 << 16, kMaxKernel = 4095;
 constexpr double kMaxNumber = 1e9;
 
 struct KindName {
@@ -35,6 +35,7 @@ void visit_fields(Config& c, const F& f) {
   f("window", c.window, 0, kMaxFileTokens);
   f("n_sink", c.n_sink, 0, kMaxFileTokens);
   f("n_hidden", c.n_hidden, 0, kMaxHidden);
+  f("kernel", c.kernel, 1, kMaxKernel);
   f("activation", c.activation, 0, 0);
   f("norm_eps", c.norm_eps, 1e-12, 0.1);
   f("soft_cap", c.soft_cap, 0, 1e6);
@@ -85,6 +86,14 @@ void check_together(const GateConfig& c, const JsonObject& json) {
   const auto fail = [&](const char* key, std::string found, std::string expected) {
     throw Error({.file = json.file(), .where = key, .found = std::move(found), .expected = std::move(expected)});
   };
+  if (c.kernel % 2 == 0) fail("kernel", std::to_string(c.kernel), "an odd number: as many tokens before as behind");
+  if (c.kernel > 1 && c.kind != GateKind::sp_kv) {
+    fail("kernel", std::to_string(c.kernel), std::string("1: ") + name_of(c.kind) + " has no convolution");
+  }
+  if (c.kernel > 1 && c.delay != c.kernel / 2) {
+    fail("delay", std::to_string(c.delay),
+         std::to_string(c.kernel / 2) + ", what a kernel of " + std::to_string(c.kernel) + " sees behind a token");
+  }
   if (c.delay > c.window) {
     fail("delay", "a delay of " + std::to_string(c.delay) + " tokens in a window of " + std::to_string(c.window),
          "a score that exists when the token leaves the window");
@@ -164,13 +173,23 @@ GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>&
     refuse(json.file(), escape_for_terminal(key, 60), "a key that gates do not have",
            "a number of gates; see docs/gates.md");
   }
+  if (config.kernel > 1 && !json.has("delay")) config.delay = config.kernel / 2;
   check_together(config, json);
   return config;
+}
+
+void check_kernel(const GateConfig& config, const std::string& file) {
+  if (config.kernel == 1 || has_hidden_layer(config)) return;
+  throw Error({.file = file,
+               .where = "kernel",
+               .found = std::to_string(config.kernel) + " in a predictor without a hidden layer",
+               .expected = "1, or n_hidden units for the convolution to go over"});
 }
 
 nlohmann::ordered_json gate_config_json(const GateConfig& config) {
   nlohmann::ordered_json json = {{"kind", name_of(config.kind)}};
   visit_fields(config, [&](const char* key, const auto& field, auto, auto) { json[key] = as_json(field); });
+  if (config.kernel == 1) json.erase("kernel");  // the hash of a gate without one is what it was before there were any
   return json;
 }
 

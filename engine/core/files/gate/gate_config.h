@@ -17,7 +17,10 @@ bool has_hidden_layer(const GateConfig& config);
 /// range and for a key that is neither a number of gates nor in `others`: a misspelt one would be silently ignored.
 GateConfig read_gate_config(const JsonObject& json, const std::set<std::string>& others);
 
-/// Every number of `config`, the kind first.
+/// Throws Error naming `file` for a kernel without hidden units; by then the file has said whether there are any.
+void check_kernel(const GateConfig& config, const std::string& file);
+
+/// Every number of `config`, the kind first; a kernel of 1 is left out.
 nlohmann::ordered_json gate_config_json(const GateConfig& config);
 
 }  // namespace kvscope

@@ -14,7 +14,7 @@
 namespace kvscope {
 
 /// What a gate computes, per layer and KV head, and the tensors that it has. L = n_layers, H = n_kv_heads,
-/// D = head_dim, F = hidden_size, M = n_hidden; matrices stand as [outputs, inputs] except in kvpop_mlstm.
+/// D = head_dim, F = hidden_size, M = n_hidden, K = kernel; matrices stand as [outputs, inputs] except in kvpop_mlstm.
 ///
 ///     kvpop_mlstm   x = [k ; v] (k after RoPE); engine/scorer/kvpop_scorer.h
 ///                   wq wk [L, H, 2D, D/2], wv [L, H, 2D, D], gi gf [L, H, 2D, 1], bi bf [L, H, 1],
@@ -28,6 +28,8 @@ namespace kvscope {
 ///                   pre_norm post_norm [L, D] (weights of the two norms), the others as kvpop_mlp
 ///     sp_kv         w2 act(w1 x + b1) + b2, x = what enters attention (hidden states after the layer's input norm)
 ///                   w1 [L, M, F], b1 [L, M], w2 [L, H, M], b2 [L, H]; linear (n_hidden 0): w2 [L, H, F], b2 [L, H]
+///                   with a kernel K > 1 (SP-KV App. C.4) w2 reads c instead of a = act(w1 x + b1), unit by unit
+///                   c_t = sum_j conv[j] a_(t - K/2 + j), j = 0 ... K - 1, a = 0 before the first token   conv [L, M, K]
 ///     kvzap_mlp     as sp_kv; predicts the logarithm of the importance
 ///     kvzap_linear  as a linear sp_kv
 ///     dms           channel D - 1 of the first query head of the KV head's group, after the model's norm of q, before
@@ -63,12 +65,13 @@ enum class Activation { identity, silu, gelu };
 struct GateConfig {
   GateKind kind = GateKind::kvpop_mlstm;
   /// The score of token t exists once token t + delay has been seen. KVpop delayed: its window; DMS: 1, because token
-  /// t + 1 carries the mark of token t; all others 0.
+  /// t + 1 carries the mark of token t; SP-KV with a convolution: kernel / 2, the tokens behind that it sees; all others 0.
   int delay = 0;
   /// Tokens that are visible whatever their score: q - t < window. DMS counts q - t <= 512: 513 here.
   int window = 0;
   int n_sink = 0;  // first tokens that are never evicted
   int n_hidden = 0;
+  int kernel = 1;  // of sp_kv with a hidden layer: tokens that the convolution sees, odd, half of them behind; 1: none
   Activation activation = Activation::identity;
   double norm_eps = 1e-6;  // of the RMSNorms
   double soft_cap = 0;     // c of c tanh(a / c) on the gates of an mLSTM; 0: none

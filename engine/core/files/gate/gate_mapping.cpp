@@ -35,9 +35,10 @@ class Mapping {
                       read_gate_config(object_, {"format", "version", "description", "files", "tensors", "transpose"})};
     gate.description = object_.text_or("description", "");
     read_names();
-    sizes_ = GateSizes(known_, gate.config.n_hidden);
+    sizes_ = GateSizes(known_, gate.config.n_hidden, gate.config.kernel);
     // Whether sp_kv has a hidden layer follows from its tensors, how wide it is from their shapes.
     if (gate.config.kind == GateKind::sp_kv) gate.config.n_hidden = names_.contains("w1") ? 1 : 0;
+    check_kernel(gate.config, file_);
     const auto required = gate_tensor_specs(gate.config);
     std::vector<GateTensorSpec> specs(required.begin(), required.end());
     for (const GateTensorSpec& spec : optional_tensor_specs(gate.config)) {

@@ -9,7 +9,7 @@
 namespace kvscope {
 namespace {
 
-constexpr std::string_view kLetters = "LHDFM";
+constexpr std::string_view kLetters = "LHDFMK";
 constexpr std::int64_t kMaxAxis = 1 << 20;  // wider than any; small enough that no product overflows
 constexpr std::int64_t kMaxElements = 1 << 30;
 
@@ -21,6 +21,8 @@ constexpr GateTensorSpec kKeyLinear[] = {{"w2", "L H 2D"}, {"b2", "L H"}};
 constexpr GateTensorSpec kWriteGate[] = {{"pre_norm", "L D"}, {"post_norm", "L D"}, {"w1", "L H M 2D"},
                                          {"b1", "L H M"},     {"w2", "L H M"},      {"b2", "L H"}};
 constexpr GateTensorSpec kHiddenMlp[] = {{"w1", "L M F"}, {"b1", "L M"}, {"w2", "L H M"}, {"b2", "L H"}};
+constexpr GateTensorSpec kConvolvedMlp[] = {
+    {"w1", "L M F"}, {"b1", "L M"}, {"conv", "L M K"}, {"w2", "L H M"}, {"b2", "L H"}};
 constexpr GateTensorSpec kHiddenLinear[] = {{"w2", "L H F"}, {"b2", "L H"}};
 constexpr GateTensorSpec kNormLinear[] = {{"norm", "L F"}, {"w2", "L H F"}, {"b2", "L H"}};
 constexpr GateTensorSpec kDecay[] = {{"log_gamma", "L H"}};
@@ -59,7 +61,8 @@ std::span<const GateTensorSpec> gate_tensor_specs(const GateConfig& config) {
     case GateKind::wg_kv:
       return kWriteGate;
     case GateKind::sp_kv:
-      return config.n_hidden > 0 ? std::span<const GateTensorSpec>(kHiddenMlp) : kHiddenLinear;
+      if (config.n_hidden == 0) return kHiddenLinear;
+      return config.kernel > 1 ? std::span<const GateTensorSpec>(kConvolvedMlp) : kHiddenMlp;
     case GateKind::kvzap_mlp:
       return kHiddenMlp;
     case GateKind::kvzap_linear:
@@ -88,8 +91,8 @@ std::string show_shape(const std::vector<std::int64_t>& shape) {
   return text + (shape.size() > 8 ? ", ...]" : "]");
 }
 
-GateSizes::GateSizes(const GateDims& known, int n_hidden)
-    : values_{known.n_layers, known.n_kv_heads, known.head_dim, known.hidden_size, n_hidden} {}
+GateSizes::GateSizes(const GateDims& known, int n_hidden, int kernel)
+    : values_{known.n_layers, known.n_kv_heads, known.head_dim, known.hidden_size, n_hidden, kernel} {}
 
 std::int64_t GateSizes::value(char letter) const { return values_[kLetters.find(letter)]; }
 std::int64_t& GateSizes::value(char letter) { return values_[kLetters.find(letter)]; }

@@ -22,10 +22,11 @@ std::span<const GateTensorSpec> optional_tensor_specs(const GateConfig& config);
 /// "L H M 2D" without its first axis: one layer's.
 std::string layer_shape(const GateTensorSpec& spec);
 
-/// The sizes that letters stand for, 0 while unknown: L n_layers, H n_kv_heads, D head_dim, F hidden_size, M n_hidden.
+/// The sizes that letters stand for, 0 while unknown: L n_layers, H n_kv_heads, D head_dim, F hidden_size, M n_hidden,
+/// K kernel.
 class GateSizes {
  public:
-  explicit GateSizes(const GateDims& known = {}, int n_hidden = 0);
+  explicit GateSizes(const GateDims& known = {}, int n_hidden = 0, int kernel = 1);
 
   /// Compares a shape that was found with letters: an axis is a product such as "2D", "HM", "D/2" or "1". An unknown
   /// letter takes the value that makes its axis fit, when it is the only one there. Throws Error naming file, tensor,
@@ -47,7 +48,7 @@ class GateSizes {
   std::string show(const std::string& letters) const;
   std::int64_t value(char letter) const;
   std::int64_t& value(char letter);
-  std::int64_t values_[5];
+  std::int64_t values_[6];
 };
 
 /// Sizes that a file states beside those of the model: throws Error if both are known and differ.

@@ -82,7 +82,8 @@ GateFile read_kvscope_gate(const std::filesystem::path& folder, const GateDims& 
   gate.dims = read_dims(object);
   check_dims(gate.dims, known, path.string());
   if (gate.config.kind == GateKind::dms) return gate;
-  GateSizes sizes(merge(gate.dims, known), gate.config.n_hidden);
+  check_kernel(gate.config, path.string());
+  GateSizes sizes(merge(gate.dims, known), gate.config.n_hidden, gate.config.kernel);
   read_stacked(GateSource(folder / kGateTensors), sizes, gate);
   return gate;
 }
@@ -96,7 +97,7 @@ void save_gate(const std::filesystem::path& folder, const GateFile& gate, bool r
   if (gate.tensors.size() != specs.size()) {
     fail_to_save(folder, "a gate of " + std::to_string(gate.tensors.size()) + " tensors to save");
   }
-  GateSizes sizes(gate.dims, gate.config.n_hidden);
+  GateSizes sizes(gate.dims, gate.config.n_hidden, gate.config.kernel);
   std::vector<TensorToWrite> tensors;
   std::deque<std::vector<std::uint16_t>> rounded;  // alive until written
   for (const GateTensorSpec& spec : specs) {

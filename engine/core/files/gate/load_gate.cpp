@@ -184,6 +184,7 @@ std::string gate_description(const GateFile& gate) {
         " of " + std::to_string(gate.dims.n_layers) + " layers x " + std::to_string(gate.dims.n_kv_heads) + " KV heads";
   }
   if (c.n_hidden > 0) text += ", " + std::to_string(c.n_hidden) + " hidden units";
+  if (c.kernel > 1) text += ", kernel of " + std::to_string(c.kernel) + " tokens";
   if (c.delay > 0) text += ", delay " + std::to_string(c.delay);
   return text + ", kept if score " + (c.strict ? "> " : ">= ") + number_text(c.threshold, 6);
 }
