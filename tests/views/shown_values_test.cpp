@@ -341,6 +341,23 @@ TEST_CASE("the inspector has recall at q and in the mean, chance, and every reco
   CHECK(s.text("inspector.oracle.rms x output") == format_number(of_head, 3) + " | " + format_number(pooled, 3));
 }
 
+// Its columns were sized by contents that no frame had laid out yet: one letter wide as the run ended.
+TEST_CASE("the table of oracles stands in its first frame as in every later one") {
+  Stage<InspectorView> s(random_run(3), {.layer = 1, .kv_head = 1, .q = 150});
+  const auto table = [&] { return s.window.items.find("inspector.oracle.rms x output"); };
+  for (int i = 0; i < 400 && !table(); ++i) {
+    s.draw(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  REQUIRE(table());
+  const ItemRect first = *table();
+  const std::string values = s.window.written_in("inspector.oracle.rms x output");
+  s.draw(5);
+  CHECK(first.x == table()->x);
+  CHECK(first.y == table()->y);
+  CHECK(values == s.window.written_in("inspector.oracle.rms x output"));
+}
+
 TEST_CASE("the map offers mean recall, recall above chance, mass kept and read share") {
   Stage<LayerHeadMapView> s(random_run(3));
   s.draw();

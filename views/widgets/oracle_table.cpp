@@ -54,8 +54,11 @@ void OracleTable::draw(const OracleAnswers& answers) {
   const Palette& p = services_.theme->palette;
   const FontScope small(services_.theme->fonts.small);
   text_in(p.muted, "recall at this query under each recorded oracle");
-  if (!ImGui::BeginTable("oracles", 3, ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_RowBg)) return;
-  for (const char* name : {"oracle", "of the head", "pooled"}) ImGui::TableSetupColumn(name);
+  if (!ImGui::BeginTable("oracles", 3, ImGuiTableFlags_RowBg)) return;
+  // Widths of their own: columns sized by their contents have none in the first frame, a letter a line.
+  ImGui::TableSetupColumn("oracle", ImGuiTableColumnFlags_WidthStretch, 3);
+  for (const char* name : {"of the head", "pooled"})
+    ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 2);
   ImGui::TableHeadersRow();
   for (const OracleAnswers::Row& row : answers.rows) {
     ImGui::TableNextRow();
