@@ -188,10 +188,10 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   const RunRecord& run = *context.a->run;
   if (!metric_info(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
   const FontScope small(services_.theme->fonts.small);
-  text_in(services_.theme->palette.warn,
-          run.future_mass.empty() ? std::string("No oracle yet: recall needs the future attention of this run.")
-                                  : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) + " of " +
-                                        std::to_string(run.n_tokens()) + " queries.");
+  text_in(services_.theme->palette.warn, run.future_mass.empty()
+                                             ? why_no_recall(run, context.a->preview)
+                                             : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) +
+                                                   " of " + std::to_string(run.n_tokens()) + " queries.");
 }
 
 /// A map that is hatched all over says why.

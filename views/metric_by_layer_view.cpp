@@ -76,7 +76,10 @@ void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   const bool none = !series.empty() && shown_.options.metric == options.metric &&
                     std::ranges::all_of(series, [](const LayerSeries& s) { return std::isnan(s.mean); });
   if (none) text += info.needs_oracle ? ": no value, as no oracle had to choose here" : ": no value here";
-  wrapped_text_in(none ? services_.theme->palette.warn : services_.theme->palette.muted, text);
+  const bool no_b = options.with_b && info.needs_oracle && shown_.runs.size() == 2;
+  const std::string why = no_b ? why_no_recall(*shown_.runs[1], options.preview_b) : "";
+  if (!why.empty()) text += ". B: " + why;
+  wrapped_text_in(none || !why.empty() ? services_.theme->palette.warn : services_.theme->palette.muted, text);
   services_.items->add_text("by_layer.note", last_item(), text);
 }
 

@@ -54,6 +54,11 @@ void RunCurvesView::draw_header(ViewContext& context) {
   if (!drawable(context.b)) return;
   constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "B − A"};
   segmented(services_, "curves.compare", kNames, {}, compare_);
+  const std::string why = why_no_curve_of_b(context);
+  if (why.empty() || compare_ == 0) return;
+  const FontScope small(services_.theme->fonts.small);
+  wrapped_text_in(services_.theme->palette.warn, "No curve of B: " + why);
+  services_.items->add_text("curves.no_b", last_item(), why);
 }
 
 CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
@@ -64,12 +69,19 @@ CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
   options.heads = context.marked_heads();
   if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
   options.compare = static_cast<MapCompare>(compare_);
-  // A preview has no likelihood of its own: A's stands alone.
-  if (context.b->preview && !previews(options.quantity)) options.compare = MapCompare::none;
+  if (!why_no_curve_of_b(context).empty()) options.compare = MapCompare::none;  // A's stands alone
   if (options.compare == MapCompare::none) return options;
   options.preview_b = context.b->preview;
   options.name_b = context.b->label;
   return options;
+}
+
+/// A preview has no likelihood of its own, and under another window no recall.
+std::string RunCurvesView::why_no_curve_of_b(const ViewContext& context) const {
+  if (!drawable(context.b)) return {};
+  const RunQuantity quantity = run_quantities()[static_cast<std::size_t>(quantity_)].quantity;
+  if (context.b->preview && !previews(quantity)) return "nothing was decoded for a preview.";
+  return quantity == RunQuantity::recall ? why_no_recall(*context.b->run, context.b->preview) : std::string();
 }
 
 std::string RunCurvesView::refusal(const ViewContext& context) const {
@@ -78,8 +90,7 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
   if (options.preview && !previews(options.quantity))
     return "Nothing was decoded for a preview: decode it to see its " + std::string(info_of(options.quantity).title) +
            ".";
-  if (options.quantity == RunQuantity::recall && run.future_mass.empty())
-    return "No oracle yet: recall needs the future attention of this run.";
+  if (options.quantity == RunQuantity::recall && run.future_mass.empty()) return why_no_recall(run, options.preview);
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
     return "Output error was not measured in this run: the command line does it with --output-error.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)

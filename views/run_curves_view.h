@@ -33,6 +33,7 @@ class RunCurvesView final : public View {
   CurvesOptions options_of(const ViewContext& context) const;
   void draw_header(ViewContext& context);
   /// Why there is nothing to draw; empty if there is.
+  std::string why_no_curve_of_b(const ViewContext& context) const;
   std::string refusal(const ViewContext& context) const;
   /// Whether a picture is there: a long one is made on a thread of its own.
   bool build(const ViewContext& context, const Key& key);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"
@@ -210,6 +211,31 @@ TEST_CASE("The curves say what a run lacks: an oracle, a measured output error, 
   s.window.click("curves.quantity.0", draw);
   s.draw();
   CHECK_THAT(s.text("curves.refusal"), Catch::Contains("Nothing was decoded for a preview"));
+}
+
+// The curve and the dots of B were simply not there.
+TEST_CASE("A preview under another window than the run's says in the curves and by layer why it has no recall") {
+  const RunRecord run = random_run(2);
+  const RunRecord preview = what_if(run, PolicySpec::parse("streaming:sinks=4,window=60"));
+  const std::string why = "Recall under a window of 60 needs the future attention from there on";
+  Stage<RunCurvesView> curves(run);
+  curves.compare_with(preview);
+  curves.b.preview = true;
+  curves.draw();
+  curves.window.click("curves.quantity.3", [&] { curves.view.draw(curves.context); });
+  curves.draw();
+  CHECK_THAT(curves.text("curves.no_b"), Catch::StartsWith(why));
+  CHECK(curves.has("curves.plot"));  // of A
+  CHECK(curves.view.figure(curves.context)->runs.size() == 1);
+  curves.window.click("curves.quantity.2", [&] { curves.view.draw(curves.context); });
+  curves.draw();
+  CHECK_FALSE(curves.has("curves.no_b"));
+
+  Stage<MetricByLayerView> by_layer(run, {.metric = Metric::recall});
+  by_layer.compare_with(preview);
+  by_layer.b.preview = true;
+  by_layer.draw(4);
+  CHECK_THAT(by_layer.text("by_layer.note"), Catch::Contains(". B: " + why));
 }
 
 TEST_CASE("A long run's curve is counted aside, and drawn when it is known") {

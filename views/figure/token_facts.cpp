@@ -126,6 +126,13 @@ bool tokens_part(const RunRecord& a, const RunRecord& b) {
   return common < a.ids.size() && common < b.ids.size();
 }
 
+std::string why_no_recall(const RunRecord& run, bool is_preview) {
+  if (!run.future_mass.empty()) return {};
+  if (!is_preview || run.oracle_horizon == 0) return "No oracle yet: recall needs the future attention of this run.";
+  return "Recall under a window of " + std::to_string(run.geometry().window) +
+         " needs the future attention from there on, which A recorded for its own window alone: decode again to measure it.";
+}
+
 bool same_shape(const RunRecord& a, const RunRecord& b) {
   return a.evict_at.n_layers() == b.evict_at.n_layers() && a.evict_at.n_kv_heads() == b.evict_at.n_kv_heads();
 }

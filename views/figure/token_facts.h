@@ -61,6 +61,9 @@ std::string policy_history(const RunRecord& run);
 int common_prefix(const RunRecord& a, const RunRecord& b);
 /// They go on differently; else one of them ends there.
 bool tokens_part(const RunRecord& a, const RunRecord& b);
+/// Why a run has no recall of its own, a sentence; empty where its future attention is known. A preview under another
+/// window has none: of a token's attention the run recorded the mean from where its own window ended.
+std::string why_no_recall(const RunRecord& run, bool is_preview);
 /// As many layers and KV heads.
 bool same_shape(const RunRecord& a, const RunRecord& b);
 
