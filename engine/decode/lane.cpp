@@ -63,7 +63,8 @@ void Lane::enqueue_score(int layer, int row, const StepBuffers& buffers, kernels
                    .input_norm = sequence_->model.weights().layers[layer].input_norm.data_ptr(),
                    .qkv = row_of_tensor(buffers.qkv, row),
                    .position = buffers.position(row),
-                   .score = buffers.decided(row).scores + layer * sequence_->model.config().n_kv_heads},
+                   .score = buffers.decided(row).scores + layer * sequence_->model.config().n_kv_heads,
+                   .memory = sequence_->memory.get()},
                   place);
 }
 

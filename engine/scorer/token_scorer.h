@@ -13,6 +13,12 @@
 
 namespace kvscope::engine {
 
+/// What a scorer remembers of one sequence; none for most.
+class ScorerMemory {
+ public:
+  virtual ~ScorerMemory() = default;
+};
+
 /// One token of a decode step as a scorer may see it, where the kernels have it.
 struct DecodeToken {
   int layer;
@@ -21,16 +27,12 @@ struct DecodeToken {
   const void* qkv;               // [(n_heads + 2 n_kv_heads) * head_dim] before norm and rotation
   const std::int32_t* position;  // on the device
   float* score;                  // [n_kv_heads] out
-};
-
-/// What a scorer remembers of one sequence; none for most.
-class ScorerMemory {
- public:
-  virtual ~ScorerMemory() = default;
+  ScorerMemory* memory;          // of the sequence, as new_memory() made it
 };
 
 /// Immutable; any number of sequences may be scored by one. The score of token t exists once token t + delay() is
-/// there: delay 0 is a gate on the token itself, the window of KVpop's delayed scorer is its delay.
+/// there: delay 0 is a gate on the token itself, the window of KVpop's delayed scorer is its delay, and a convolution of
+/// SP-KV's predictor looks half a kernel ahead.
 class TokenScorer {
  public:
   virtual ~TokenScorer() = default;

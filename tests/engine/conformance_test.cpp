@@ -19,8 +19,32 @@ constexpr int kTokens = 140, kPrompt = 61;
 
 using test::PolicyCase;
 
-const engine::LoadedModel& model() { return test::model_of_every_policy(); }
-const std::vector<PolicyCase>& cases() { return test::policy_cases(); }
+/// Under a gate whose scores come six tokens late: they wait for the window's end, in a ring where that is longer.
+const PolicyCase kAhead[] = {
+    {"sp-kv:threshold=0.5,sinks=2,window=16", "sp-kv:threshold=0,window=16"},
+    {"sp-kv:threshold=0.5,window=6", "sp-kv:threshold=0,window=6"},
+    {"top-k:budget=40,sinks=4,window=16,decay=0.97,stride=8", "top-k:budget=512,window=16"},
+};
+
+GateFile gate_ahead() { return test::random_gate(GateKind::sp_kv, /*delay=*/0, /*kernel=*/13); }
+
+const std::vector<PolicyCase>& cases() {
+  static const std::vector<PolicyCase> all = [] {
+    std::vector<PolicyCase> out = test::policy_cases();
+    out.insert(out.end(), std::begin(kAhead), std::end(kAhead));
+    return out;
+  }();
+  return all;
+}
+
+std::size_t some_case() { return GENERATE(range(std::size_t{0}, cases().size())); }
+
+bool is_ahead(std::size_t index) { return index >= test::policy_cases().size(); }
+
+const engine::LoadedModel& model_of(std::size_t index) {
+  static const engine::LoadedModel ahead = test::gated_model({gate_ahead()});
+  return is_ahead(index) ? ahead : test::model_of_every_policy();
+}
 
 RetentionPlan plan_of(const std::string& policy) {
   const PolicySpec spec = PolicySpec::parse(policy);
@@ -88,14 +112,15 @@ TEST_CASE("conformance: a policy without a row is held to its declaration", "[en
 }
 
 TEST_CASE("conformance: changing later tokens never changes an earlier decision", "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens);
   constexpr int kSame = kPrompt + 40;
   std::vector<std::int32_t> other = ids;
   for (int i = kSame; i < kTokens; ++i)
     other[static_cast<std::size_t>(i)] = (other[static_cast<std::size_t>(i)] + 1) % 512;
-  const Watched a = watch(model(), policy, ids), b = watch(model(), policy, other);
+  const Watched a = watch(model_of(index), policy, ids), b = watch(model_of(index), policy, other);
   for (std::size_t i = 0; tokens_after(i) <= kSame; ++i) {
     CAPTURE(i);
     REQUIRE(same(a.facts[i], b.facts[i]));
@@ -105,19 +130,21 @@ TEST_CASE("conformance: changing later tokens never changes an earlier decision"
 }
 
 TEST_CASE("conformance: the same run twice is the same run", "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 2);
-  const Watched a = watch(model(), policy, ids), b = watch(model(), policy, ids);
+  const Watched a = watch(model_of(index), policy, ids), b = watch(model_of(index), policy, ids);
   for (std::size_t i = 0; i < a.facts.size(); ++i) REQUIRE(same(a.facts[i], b.facts[i]));
   CHECK(a.kept == b.kept);
   CHECK(a.logits == b.logits);
 }
 
 TEST_CASE("conformance: the cache holds what the told lifetimes say, and nothing comes back", "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   CAPTURE(policy);
-  const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 3));
+  const Watched run = watch(model_of(index), policy, test::some_ids(kTokens, 512, 3));
   std::vector<std::map<std::int32_t, std::int32_t>> evicted(run.kept[0].size());  // [head] token -> evict_at
   bool anything_left = false;
   for (std::size_t i = 0; i < run.facts.size(); ++i) {
@@ -144,13 +171,14 @@ TEST_CASE("conformance: the cache holds what the told lifetimes say, and nothing
 }
 
 TEST_CASE("conformance: no head is ever over its budget, and the pool is no larger", "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   CAPTURE(policy);
   const PolicySpec spec = PolicySpec::parse(policy);
   const RetentionPlan plan = plan_of(policy);
   const int budget = spec.geometry(kTokens).budget(), pool = count_or_none(spec, "pool"),
             interval = count_or_none(spec, "interval");
-  const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 4));
+  const Watched run = watch(model_of(index), policy, test::some_ids(kTokens, 512, 4));
   for (std::size_t i = 0; i < run.kept.size(); ++i) {
     CAPTURE(i);
     std::size_t held = 0;
@@ -177,7 +205,8 @@ TEST_CASE("conformance: no head is ever over its budget, and the pool is no larg
 }
 
 TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   CAPTURE(policy);
   const PolicySpec spec = PolicySpec::parse(policy);
   const RetentionPlan plan = plan_of(policy);
@@ -186,7 +215,7 @@ TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
   const int protect = plan.admission == Admission::least  ? plan.protect
                       : spec.name == "expected-attention" ? 0
                                                           : geometry.window;
-  const Watched run = watch(model(), policy, test::some_ids(kTokens, 512, 5));
+  const Watched run = watch(model_of(index), policy, test::some_ids(kTokens, 512, 5));
   for (std::size_t i = 0; i < run.kept.size(); ++i) {
     const int n = tokens_after(i);
     for (const auto& positions : run.kept[i]) {
@@ -198,24 +227,27 @@ TEST_CASE("conformance: sinks and window are kept", "[engine][conformance]") {
 }
 
 TEST_CASE("conformance: a policy that has no reason to evict is the full cache", "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].dense;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].dense;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 6);
-  const Watched full = watch(model(), "full", ids), run = watch(model(), policy, ids);
+  const Watched full = watch(model_of(index), "full", ids), run = watch(model_of(index), policy, ids);
   CHECK(run.kept == full.kept);
   CHECK(test::relative_difference(run.logits, full.logits) < 1e-5);
 }
 
 TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits of its tokens one by one",
           "[engine][conformance]") {
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   const RetentionPlan plan = plan_of(policy);
   // Published with a dense prompt, or with an eviction that only tokens of the answer cause: there it is another
   // method.
   if (plan.dense_prefill || compresses(plan) || plan.selection.tokens > 0) return;
   CAPTURE(policy);
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 7);
-  const test::Fed at_once = test::feed(model(), ids, kTokens, policy), stepped = test::feed(model(), ids, 1, policy);
+  const test::Fed at_once = test::feed(model_of(index), ids, kTokens, policy),
+                  stepped = test::feed(model_of(index), ids, 1, policy);
   CHECK(at_once.kept == stepped.kept);
   CHECK(at_once.record.evict_at == stepped.record.evict_at);
   CHECK(test::relative_difference(stepped.logits, at_once.logits) < 1e-4);
@@ -223,11 +255,14 @@ TEST_CASE("conformance: a sparse prompt leaves the cache, lifetimes and logits o
 
 TEST_CASE("conformance: CPU and CUDA keep the same tokens", "[engine][conformance][cuda]") {
   if (engine::cuda_status().n_devices == 0) return test::skip("no CUDA device");
-  const std::string policy = cases()[GENERATE(range(std::size_t{0}, cases().size()))].policy;
+  const std::size_t index = some_case();
+  const std::string policy = cases()[index].policy;
   CAPTURE(policy);
-  static const engine::LoadedModel on_cuda = test::gated_model(test::gates_of_every_kind(), "cuda");
+  static const engine::LoadedModel every = test::gated_model(test::gates_of_every_kind(), "cuda"),
+                                   ahead = test::gated_model({gate_ahead()}, "cuda");
+  const engine::LoadedModel& on_cuda = is_ahead(index) ? ahead : every;
   const std::vector<std::int32_t> ids = test::some_ids(kTokens, 512, 8);
-  const Watched cpu = watch(model(), policy, ids), cuda = watch(on_cuda, policy, ids);
+  const Watched cpu = watch(model_of(index), policy, ids), cuda = watch(on_cuda, policy, ids);
   CHECK(test::relative_difference(cuda.logits, cpu.logits) < 1e-3);
   // Two backends sum in different orders; a tie within rounding may fall either way, which a run of random numbers
   // does not have.

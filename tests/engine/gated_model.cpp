@@ -7,16 +7,17 @@
 
 namespace kvscope::test {
 
-GateFile random_gate(GateKind kind, int delay) {
+GateFile random_gate(GateKind kind, int delay, int kernel) {
   const ModelConfig model = small_config();
   GateFile gate;
   gate.config = default_gate_config(kind);
   gate.config.window = 16;
   gate.config.delay = kind == GateKind::dms || kind == GateKind::dms_separate ? 1 : delay;
-  gate.config.n_hidden = has_hidden_layer(gate.config) ? 24 : 0;
+  if (kernel > 1) gate.config.kernel = kernel, gate.config.delay = kernel / 2;
+  gate.config.n_hidden = has_hidden_layer(gate.config) || kernel > 1 ? 24 : 0;
   if (kind == GateKind::dms || kind == GateKind::dms_separate) gate.config.offset = 0;
   gate.dims = {model.n_layers, model.n_kv_heads, model.head_dim, model.hidden_size};
-  const GateSizes sizes(gate.dims, gate.config.n_hidden);
+  const GateSizes sizes(gate.dims, gate.config.n_hidden, kernel);
   std::uint64_t stream = 0;
   for (const GateTensorSpec& spec : gate_tensor_specs(gate.config)) {
     Random random(7, ++stream);

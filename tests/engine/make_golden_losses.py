@@ -196,6 +196,16 @@ def sp_kv_output(T=5, kv_heads=2, F=6, M=3):
     return [[dot(w2[h], [silu(dot(w1[m], x[t]) + b1[m]) for m in range(M)]) + b2[h] for t in range(T)] for h in range(kv_heads)]
 
 
+def sp_kv_bidirectional_output(T=5, kv_heads=2, F=6, M=3, K=3):
+    """App. C.4 with one filter of K taps a hidden unit; zeros before the first token and behind the last."""
+    x, w1, b1, w2, b2 = tensor(24, T, F), tensor(18, M, F), tensor(19, M), tensor(20, kv_heads, M), tensor(21, kv_heads)
+    conv = tensor(29, M, K)
+    a = [[silu(dot(w1[m], x[t]) + b1[m]) for m in range(M)] for t in range(T)]
+    c = [[math.fsum(conv[m][j] * a[t - K // 2 + j][m] for j in range(K) if 0 <= t - K // 2 + j < T) for m in range(M)]
+         for t in range(T)]
+    return [[dot(w2[h], c[t]) + b2[h] for t in range(T)] for h in range(kv_heads)]
+
+
 def dms_output(T=5, kv_heads=2, F=6, eps=1e-6):
     x, norm, w2, b2 = tensor(24, T, F), tensor(22, F), tensor(20, kv_heads, F), tensor(21, kv_heads)
     return [[dot(w2[h], rms_norm(x[t], norm, eps)) + b2[h] for t in range(T)] for h in range(kv_heads)]
@@ -223,6 +233,7 @@ print(json.dumps({
                      "immediate capped": mlstm_scores(delay=0, cap=0.8)},
     "kvpop_scores": {kind: kvpop_scores(kind) for kind in ("mlp", "linear")},
     "target_weight": {kind: target_weight(kind) for kind in ("value", "output")},
-    "outputs": {"wg-kv": wg_kv_output(), "sp-kv": sp_kv_output(), "dms": dms_output()},
+    "outputs": {"wg-kv": wg_kv_output(), "sp-kv": sp_kv_output(), "sp-kv bidirectional": sp_kv_bidirectional_output(),
+                "dms": dms_output()},
     "losses": gate_losses(),
 }, separators=(",", ":")))

@@ -218,6 +218,18 @@ TEST_CASE("a gate's recipe that cannot be is refused by its key, and a foreign c
   wrong["gate"]["method"] = "magic";
   CHECK(refusal(wrong).find("gate.method: magic; expected one of wg-kv, sp-kv, dms") != std::string::npos);
   wrong = recipe("wg-kv");
+  wrong["gate"]["kernel"] = 5;
+  CHECK(refusal(wrong).find("gate.kernel: 5; expected 1, or the method sp-kv") != std::string::npos);
+  wrong = recipe("sp-kv");
+  wrong["gate"]["kernel"] = 4;
+  CHECK(refusal(wrong).find("gate.kernel: 4; expected an odd number") != std::string::npos);
+  wrong["gate"]["kernel"] = 35;
+  CHECK(refusal(wrong).find(
+            "gate.kernel: 35, which looks 17 tokens ahead; expected half of it within the window of 16") !=
+        std::string::npos);
+  wrong["gate"].update({{"kernel", 5}, {"hidden", 0}});
+  CHECK(refusal(wrong).find("gate.kernel: 5 without a hidden layer; expected hidden units") != std::string::npos);
+  wrong = recipe("wg-kv");
   wrong["gate"]["steps"] = 3;
   CHECK(refusal(wrong).find("gate.steps") != std::string::npos);
   wrong = recipe("wg-kv");

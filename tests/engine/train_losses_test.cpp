@@ -161,12 +161,13 @@ TEST_CASE("a target's weight is the length of the value, or of what it becomes i
 }
 
 TEST_CASE("the networks of WG-KV, SP-KV and DMS are their papers' formulas") {
-  const auto method = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "dms");
+  const auto name = GENERATE(as<std::string>{}, "wg-kv", "sp-kv", "sp-kv bidirectional", "dms");
   constexpr int T = 5, D = 4, F = 6;
-  const GateMethod& rule = find_gate_method(method, "test");
-  GateModule gates(*rule.kind, /*n_hidden=*/3, model_of(F, D), at::kCPU);
-  const std::map<std::string, int> seeds = {{"w1", 18},       {"b1", 19},        {"w2", 20},  {"b2", 21},
-                                            {"pre_norm", 22}, {"post_norm", 23}, {"norm", 22}};
+  const GateMethod& rule = find_gate_method(name.substr(0, name.find(' ')), "test");
+  const int kernel = name.find(' ') == name.npos ? 1 : 3;
+  GateModule gates(*rule.kind, /*n_hidden=*/3, model_of(F, D), at::kCPU, kernel);
+  const std::map<std::string, int> seeds = {{"w1", 18},       {"b1", 19},        {"w2", 20},   {"b2", 21},
+                                            {"pre_norm", 22}, {"post_norm", 23}, {"norm", 22}, {"conv", 29}};
   for (const auto& spec : gates.parameters().specs()) {
     set(gates.parameters(), spec.name, tensor(seeds.at(spec.name), spec.shape));
   }
@@ -175,8 +176,8 @@ TEST_CASE("the networks of WG-KV, SP-KV and DMS are their papers' formulas") {
   const at::Tensor output =
       gates.output(gates.layers()[0],
                    {.input = x, .k_unrotated = tensor(16, {1, T, 2, D}), .k = tensor(17, {1, T, 2, D}), .v = x}, x);
-  CAPTURE(method);
-  require_close(output, golden()["outputs"][method]);
+  CAPTURE(name);
+  require_close(output, golden()["outputs"][name]);
 }
 
 TEST_CASE("the losses of WG-KV, SP-KV and DMS are their papers' formulas") {

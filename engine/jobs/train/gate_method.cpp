@@ -41,6 +41,18 @@ void check_gate(const GateOptions& options, const std::string& file) {
   if (!method.kind && !options.trains_base()) {
     refuse("adapter", "none", "one, or all_weights: " + name + " has no gate to train");
   }
+  if (options.kernel > 1) {
+    const std::string found = std::to_string(options.kernel);
+    if (method.kind != GateKind::sp_kv)
+      refuse("kernel", found, "1, or the method sp-kv: " + name + " has no convolution");
+    if (options.hidden.value_or(method.hidden) == 0)
+      refuse("kernel", found + " without a hidden layer", "hidden units");
+    if (const int window = options.window.value_or(default_gate_config(*method.kind).window);
+        options.kernel / 2 > window) {
+      refuse("kernel", found + ", which looks " + std::to_string(options.kernel / 2) + " tokens ahead",
+             "half of it within the window of " + std::to_string(window));
+    }
+  }
   if (!method.reads_teacher) return;
   if (options.all_weights)
     refuse("all_weights", "method " + name, "an adapter: it learns from a dense base that stays");

@@ -10,11 +10,12 @@
 namespace kvscope::engine {
 namespace {
 
-GateConfig gate_config(GateKind kind, int n_hidden) {
+GateConfig gate_config(GateKind kind, int n_hidden, int kernel) {
   GateConfig config = default_gate_config(kind);
   config.kind = kind;
   config.n_hidden = kind == GateKind::dms_separate ? 0 : n_hidden;
   if (config.n_hidden == 0) config.activation = Activation::identity;
+  if (kernel > 1) config.kernel = kernel, config.delay = kernel / 2;
   return config;
 }
 
@@ -27,7 +28,14 @@ std::vector<FlatParameters::Spec> parameter_specs(const GateConfig& gate, const 
               {"b2", {L, H}, false},          {"pre_norm", {L, D}, false}, {"post_norm", {L, D}, false}};
     case GateKind::sp_kv:
       if (M == 0) return {{"w2", {L, H, F}, true}, {"b2", {L, H}, false}};
-      return {{"w1", {L, M, F}, true}, {"b1", {L, M}, false}, {"w2", {L, H, M}, true}, {"b2", {L, H}, false}};
+      if (gate.kernel == 1)
+        return {{"w1", {L, M, F}, true}, {"b1", {L, M}, false}, {"w2", {L, H, M}, true}, {"b2", {L, H}, false}};
+      // No decay: it would pull a token's own tap, which begins at 1, to 0.
+      return {{"w1", {L, M, F}, true},
+              {"b1", {L, M}, false},
+              {"w2", {L, H, M}, true},
+              {"b2", {L, H}, false},
+              {"conv", {L, M, gate.kernel}, false}};
     case GateKind::dms_separate:
       return {{"norm", {L, F}, false}, {"w2", {L, H, F}, true}, {"b2", {L, H}, false}};
     default:
@@ -44,8 +52,8 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 
 }  // namespace
 
-GateModule::GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device)
-    : config_(gate_config(kind, n_hidden)),
+GateModule::GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device, int kernel)
+    : config_(gate_config(kind, n_hidden, kernel)),
       model_(model),
       parameters_(parameter_specs(config_, model), device, at::kFloat) {}
 
@@ -55,6 +63,9 @@ void GateModule::initialise(std::uint64_t seed, double bias) {
     if (spec.name == "w2") return {.deviation = 0.01 / config_.scale};
     return {.constant = spec.name == "b2" ? bias : spec.name.ends_with("norm") ? 1 : 0};
   });
+  if (config_.kernel == 1) return;
+  parameters_.master("conv").select(2, config_.kernel / 2).fill_(1);
+  parameters_.publish();
 }
 
 std::vector<GateModule::Layer> GateModule::layers() const {
@@ -80,9 +91,14 @@ at::Tensor GateModule::output(const Layer& layer, const DecoderModule::Heads& he
     y = at::bmm(activate(in, config_.activation), w2.unsqueeze(2)).squeeze(2) + b2.unsqueeze(1);  // [HK, B * T]
     return y.view({-1, n_batch, n_positions}).transpose(0, 1);
   }
-  at::Tensor in = config_.kind == GateKind::dms_separate ? normed(x, "norm") : heads.input.to(at::kFloat);
+  at::Tensor in = config_.kind == GateKind::dms_separate ? normed(x, "norm") : heads.input.to(w2.scalar_type());
   if (config_.n_hidden > 0) {
     in = activate(at::linear(in, layer.at("w1"), layer.at("b1")), config_.activation);
+  }
+  if (config_.kernel > 1) {
+    in = at::conv1d(in.transpose(1, 2), layer.at("conv").unsqueeze(1), {}, /*stride=*/1,
+                    /*padding=*/at::IntArrayRef{config_.kernel / 2}, /*dilation=*/1, /*groups=*/config_.n_hidden)
+             .transpose(1, 2);
   }
   return at::linear(in, w2, b2).transpose(1, 2);
 }

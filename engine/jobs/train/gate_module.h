@@ -18,18 +18,20 @@ namespace kvscope::engine {
 /// What a gate computes is said in gate_file.h by its kind; tensors as there, float32. Kinds: wg_kv, sp_kv, dms_separate.
 class GateModule {
  public:
-  /// n_hidden 0: no hidden layer (sp_kv alone may have none; dms_separate has none). Throws Error (usage) for other kinds.
-  GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device);
+  /// n_hidden 0: no hidden layer (sp_kv alone may have none; dms_separate has none). kernel: of the convolution over hidden
+  /// units, odd, which sp_kv may have (App. C.4); 1: none. Throws Error (usage) for other kinds.
+  GateModule(GateKind kind, int n_hidden, const ModelConfig& model, at::Device device, int kernel = 1);
 
   /// W1 normal with deviation fan_in^-1/2, W2 with 0.01 / scale, norms 1, biases 0 but for that of the output, `bias`: a gate that
-  /// begins open.
+  /// begins open. The convolution begins as the identity, so that the gate is the one without it, number for number.
   void initialise(std::uint64_t seed, double bias);
 
   using Layer = std::map<std::string, at::Tensor>;  // of one layer, by name
   /// All layers' parameters, to be taken apart once a pass: the gradient of a slice taken by itself is a tensor of all layers,
   /// filled and added, 540 launches a step for 30 layers of WG-KV.
   std::vector<Layer> layers() const;
-  /// The network's output before scale, offset and sigmoid, [B, n_kv_heads, T] float32. `x` is what enters the layer.
+  /// The network's output before scale, offset and sigmoid, [B, n_kv_heads, T] float32. `x` is what enters the layer. A row of
+  /// the batch is one sequence, and a convolution sees nothing outside it: zeros before its first token and behind its last.
   at::Tensor output(const Layer& layer, const DecoderModule::Heads& heads, const at::Tensor& x) const;
   /// Whether output() reads heads.k_unrotated.
   bool reads_unrotated() const { return config_.kind == GateKind::wg_kv; }

@@ -47,11 +47,12 @@ struct GatePlan {
                ? 1
                : std::min(1.0, static_cast<double>(step - first + 1) / static_cast<double>(options.anneal));
   }
-  /// "wg-kv-0.01", "sp-kv-joint-0.05": of a stage's folder and curve.
+  /// "wg-kv-0.01", "sp-kv-joint-0.05", "sp-kv-k65-0.05": of a stage's folder and curve.
   std::string name_of(const GateStage& stage) const {
     char text[32] = "";
     if (stage.weight > 0) std::snprintf(text, sizeof text, "-%g", stage.weight);
-    return std::string(method.name) + (options.trains_base() ? "-joint" : "") + text;
+    return std::string(method.name) + (options.kernel > 1 ? "-k" + std::to_string(options.kernel) : "") +
+           (options.trains_base() ? "-joint" : "") + text;
   }
 };
 
@@ -66,7 +67,7 @@ struct Trained {
   Trained(DecoderModule& of, const GatePlan& plan, const Training& training, at::ScalarType type) : student(of) {
     const Recipe& recipe = training.recipe;
     if (plan.method.kind) {
-      gate.emplace(*plan.method.kind, plan.hidden, recipe.model, training.device);
+      gate.emplace(*plan.method.kind, plan.hidden, recipe.model, training.device, plan.options.kernel);
       gate->initialise(recipe.seed, plan.bias);
     }
     if (plan.options.adapter) {
@@ -254,6 +255,8 @@ std::filesystem::path save(const Training& training, const GatePlan& plan, const
   if (trained.gate) {
     GateConfig config = plan.config;
     config.n_hidden = trained.gate->config().n_hidden;
+    config.kernel = trained.gate->config().kernel;
+    config.delay = trained.gate->config().delay;
     config.activation = trained.gate->config().activation;
     trained.gate->save(folder, config,
                        std::string(plan.method.source) + "; " + training.recipe.name + ", " + plan.name_of(stage));

@@ -114,6 +114,7 @@ struct AllWeightsOptions {
 struct GateOptions : PhaseOptions {
   std::string method;
   std::optional<int> hidden;        // units of the hidden layer
+  int kernel = 1;                   // tokens that the convolution over them sees (SP-KV App. C.4); 1: none
   std::optional<double> bias;       // of the output at the start
   std::optional<int> window;        // within which no gate counts
   std::optional<int> n_sink;        // first tokens whose gate is open

@@ -25,15 +25,19 @@ std::optional<AllWeightsOptions> parse_all_weights(const RecipeSection& parent, 
 
 GateOptions parse_gate(const nlohmann::json& json, const std::string& file, int length) {
   const RecipeSection section(json, "gate", file,
-                              phase_keys({"method", "hidden", "bias", "window", "sinks", "threshold", "stages",
-                                          "adapter", "all_weights", "weight_text", "weight_statement", "weight_answer",
-                                          "hard_share", "anneal", "sampled", "least_probability"}));
+                              phase_keys({"method", "hidden", "kernel", "bias", "window", "sinks", "threshold",
+                                          "stages", "adapter", "all_weights", "weight_text", "weight_statement",
+                                          "weight_answer", "hard_share", "anneal", "sampled", "least_probability"}));
   GateOptions gate;
   gate.method = section->text("method");
   gate.optimizer = {.beta2 = 0.999, .weight_decay = 0.01, .clip = 1, .warm_up = 30};
   gate.batch = 4;
   parse_phase(section, gate);
   if (section->has("hidden")) gate.hidden = section.integer("hidden", 0, 0, 1 << 16);
+  gate.kernel = section.integer("kernel", 1, 1, 4095);
+  if (gate.kernel % 2 == 0) {
+    recipe_error(file, "gate.kernel", std::to_string(gate.kernel), "an odd number: as many tokens before as behind");
+  }
   if (section->has("bias")) gate.bias = section->number("bias", -100, 100);
   if (section->has("window")) gate.window = section.integer("window", 1, 1, length);
   if (section->has("sinks")) gate.n_sink = section.integer("sinks", 0, 0, length);

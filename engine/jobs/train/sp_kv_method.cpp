@@ -1,5 +1,5 @@
 // SP-KV (its section 2.2): utilities that lower the next-token loss, on a frozen base (App. C.6) or with it. The recipe's hard_share is its
-// phase 2, `sampled` the binary gates of App. B.
+// phase 2, `sampled` the binary gates of App. B, `kernel` the convolution of App. C.4 (gate_module.cpp).
 //
 //     loss = mean NLL of the next token + weight * mean(u)          (eq. 6 in attention; the density term is eq. 13)
 
