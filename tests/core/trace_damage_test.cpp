@@ -160,6 +160,29 @@ TEST_CASE("trace damage: of a file that is cut off is said how much of it is the
   }
 }
 
+// "bad object header version number", "wrong B-tree signature": of no use to who has the file.
+TEST_CASE("trace damage: of a file that is damaged is said where and what to do, in no words of HDF5",
+          "[core][trace][damage]") {
+  const ScratchFolder folder;
+  const std::string good = whole_trace(folder);
+  const auto path = folder / "damaged.h5";
+  int told = 0;
+  for (std::size_t at = 96; at + 64 < good.size(); at += 997) {
+    std::string bytes = good;
+    std::memset(&bytes[at], 0xa5, 64);
+    put(path, bytes);
+    const std::string error = error_of(path);
+    CAPTURE(at, error);
+    for (const char* word :
+         {"B-tree", "header", "heap", "signature", "can't", "unable", "cache", "filter", "H5", "addr"})
+      CHECK_FALSE(contains(error, std::string(" ") + word));
+    const bool damaged = contains(error, ": the file is damaged; ");
+    told += damaged;
+    CHECK(damaged == contains(error, "expected a whole KVScope trace; hint: copy it again, or make it anew"));
+  }
+  CHECK(told >= 5);
+}
+
 TEST_CASE("trace damage: flipped bytes are an error or change nothing, and never take the reader down",
           "[core][trace][damage]") {
   const ScratchFolder folder;

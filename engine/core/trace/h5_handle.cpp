@@ -89,26 +89,35 @@ struct PaddedTexts {
 
 }  // namespace
 
-H5Error::H5Error(std::string action, std::string reason, bool of_system)
+H5Error::H5Error(std::string action, std::string reason, Teller teller)
     : std::runtime_error(action + ": " + reason),
       action_(std::move(action)),
       reason_(std::move(reason)),
-      of_system_(of_system) {}
+      teller_(teller) {}
 
 Error H5Error::of_file(std::string file, std::string hint) const {
   return Error({.code = ExitCode::resource,
                 .file = std::move(file),
-                .where = of_system_ ? "" : action_,
+                .where = teller_ == Teller::system ? "" : action_,
                 .found = reason_,
                 .hint = std::move(hint)});
+}
+
+Error H5Error::of_damage(std::string file, const std::string& kind, const std::string& part) const {
+  const bool of_system = teller_ == Teller::system;
+  return Error({.file = std::move(file),
+                .where = part + action_,
+                .found = teller_ == Teller::library ? "the file is damaged" : reason_,
+                .expected = "a whole KVScope " + kind,
+                .hint = of_system ? "" : "copy it again, or make it anew"});
 }
 
 void throw_h5(std::string_view action) {
   Failure failure;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, look_at, &failure);
   H5Eclear2(H5E_DEFAULT);
-  if (failure.error != 0) throw H5Error(std::string(action), std::strerror(failure.error), true);
-  throw H5Error(std::string(action), failure.text.empty() ? "HDF5 refused" : failure.text);
+  if (failure.error != 0) throw H5Error(std::string(action), std::strerror(failure.error), H5Error::Teller::system);
+  throw H5Error(std::string(action), failure.text.empty() ? "HDF5 refused" : failure.text, H5Error::Teller::library);
 }
 
 hid_t h5_type(Type type) {
@@ -243,7 +252,8 @@ void flush_to_disk(hid_t file) {
   h5_check(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
   void* handle = nullptr;
   h5_check(H5Fget_vfd_handle(file, H5P_DEFAULT, &handle), "flush");
-  if (::fsync(*static_cast<int*>(handle)) != 0) throw H5Error("sync to disk", std::strerror(errno), true);
+  if (::fsync(*static_cast<int*>(handle)) != 0)
+    throw H5Error("sync to disk", std::strerror(errno), H5Error::Teller::system);
 }
 
 std::optional<std::uint64_t> whole_size(std::string_view head) {

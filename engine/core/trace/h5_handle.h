@@ -19,15 +19,19 @@ namespace kvscope::trace {
 /// A call that HDF5 refused. The public functions of this folder turn it into kvscope::Error with the file's name.
 class H5Error : public std::runtime_error {
  public:
-  H5Error(std::string action, std::string reason, bool of_system = false);
+  enum class Teller : std::uint8_t { us, library, system };  // whose words the reason is
+  H5Error(std::string action, std::string reason, Teller teller = Teller::us);
   const std::string& action() const { return action_; }  // "write heads/score"
   const std::string& reason() const { return reason_; }  // HDF5's innermost message, or what errno says
   /// For a file that could not be written: errno's words alone if the system refused, as the action says nothing then.
   Error of_file(std::string file, std::string hint) const;
+  /// For a file that could not be read, which should have been a whole `kind`; `part` of it comes before the action. The
+  /// library's words are of its own structures, and tell a person no more than that the file is damaged there.
+  Error of_damage(std::string file, const std::string& kind, const std::string& part = "") const;
 
  private:
   std::string action_, reason_;
-  bool of_system_;
+  Teller teller_;
 };
 
 /// Throws H5Error with the library's own innermost message.

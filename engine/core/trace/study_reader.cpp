@@ -186,7 +186,7 @@ StudyTable read_study_here(const std::string& path) {
   try {
     return Reader(path, file).table();
   } catch (const H5Error& error) {
-    throw Error({.file = path, .where = error.action(), .found = error.reason(), .expected = "a whole KVScope study"});
+    throw error.of_damage(path, "study");
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/support/refuse.h"
+
 namespace kvscope::trace {
 
 namespace {

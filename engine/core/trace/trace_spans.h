@@ -4,7 +4,6 @@
 
 #include <map>
 
-#include "engine/core/support/refuse.h"
 #include "engine/core/trace/run_block.h"
 #include "engine/core/trace/trace_validate.h"
 
@@ -23,7 +22,7 @@ auto reading(const ValidTrace& valid, int run, Read read) {
   try {
     return read();
   } catch (const H5Error& error) {
-    refuse(valid.file, "run " + std::to_string(run) + ", " + error.action(), error.reason(), "a whole KVScope trace");
+    throw error.of_damage(valid.file, "trace", "run " + std::to_string(run) + ", ");
   }
 }
 

@@ -294,8 +294,7 @@ ValidTrace open_valid(const std::filesystem::path& path) {
   try {
     return Validator(path).open();
   } catch (const H5Error& error) {
-    throw Error(
-        {.file = path.string(), .where = error.action(), .found = error.reason(), .expected = "a whole KVScope trace"});
+    throw error.of_damage(path.string(), "trace");
   }
 }
 
