@@ -95,13 +95,7 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
   ImGui::TableNextColumn();
   wrapped_text_in(p.muted, row.name);
   const ItemRect name = last_item();
-  if (!row.definition.empty() && ImGui::IsItemHovered()) {
-    ImGui::BeginTooltip();
-    ImGui::PushTextWrapPos(services_.theme->px(360));
-    ImGui::TextUnformatted(row.definition.c_str());
-    ImGui::PopTextWrapPos();
-    ImGui::EndTooltip();
-  }
+  hint_of(services_, row.definition);
   for (const std::string* cell : {&row.a, &row.b}) {
     ImGui::TableNextColumn();
     const Colour colour = row.differs() ? p.text : p.muted;

@@ -35,15 +35,7 @@ void anchor_popup_below() {
 
 std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }
 
-void tooltip(Panel& panel, std::string_view text) {
-  if (!ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
-  const PopupStyle style(panel);
-  ImGui::BeginTooltip();
-  ImGui::PushTextWrapPos(panel.px(380));
-  ImGui::TextUnformatted(text.data(), text.data() + text.size());
-  ImGui::PopTextWrapPos();
-  ImGui::EndTooltip();
-}
+void tooltip(Panel& panel, std::string_view text) { views::hint_of(panel.services, text); }
 
 bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size, bool primary) {
   const Command* command = panel.commands.find(id);

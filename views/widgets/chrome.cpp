@@ -60,13 +60,38 @@ void wrapped_text_in(Colour colour, std::string_view text) {
 
 ItemRect last_item() { return item_rect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax()); }
 
+ImVec2 hint_place(const ItemRect& item, const ItemRect& window, ImVec2 size, ImVec2 mouse, ImVec2 screen, float gap) {
+  constexpr float kHighest = 12;  // of a control, in gaps
+  const bool high = item.h > kHighest * gap;
+  const float top = high ? mouse.y - 2 * gap : item.y, bottom = high ? mouse.y + 2 * gap : item.y + item.h;
+  const auto inside = [](float at, float length, float room) { return std::max(0.f, std::min(at, room - length)); };
+  const float right = window.x + window.w + gap;
+  if (item.w > 0.7f * window.w && right + size.x <= screen.x) return {right, inside(top, size.y, screen.y)};
+  const float left = inside(std::max(item.x, mouse.x - 8 * gap), size.x, screen.x);
+  if (bottom + gap + size.y <= screen.y) return {left, bottom + gap};
+  return {left, std::max(0.f, top - gap - size.y)};
+}
+
 void hint_of(const ViewServices& services, std::string_view hint) {
   if (hint.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+  const Theme& theme = *services.theme;
+  const char *begin = hint.data(), *end = begin + hint.size();
+  const float wrap = theme.px(360);
+  const ImVec2 padding{theme.px(12), theme.px(10)}, text = ImGui::CalcTextSize(begin, end, false, wrap);
+  const ImVec2 size{text.x + 2 * padding.x, text.y + 2 * padding.y};
+  const ImVec2 corner = ImGui::GetWindowPos(), window = ImGui::GetWindowSize();
+  const ImVec2 at = hint_place(last_item(), {corner.x, corner.y, window.x, window.y}, size, ImGui::GetIO().MousePos,
+                               ImGui::GetIO().DisplaySize, theme.px(5));
+  ImGui::SetNextWindowPos(at);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, padding);
+  ImGui::PushStyleVar(ImGuiStyleVar_PopupRounding, theme.px(6));
   ImGui::BeginTooltip();
-  ImGui::PushTextWrapPos(services.theme->px(360));
-  ImGui::TextUnformatted(hint.data(), hint.data() + hint.size());
+  ImGui::PushTextWrapPos(padding.x + wrap);
+  ImGui::TextUnformatted(begin, end);
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
+  ImGui::PopStyleVar(2);
+  services.items->add_text("hint", item_rect(at, {at.x + size.x, at.y + size.y}), std::string(hint));
 }
 
 namespace {

@@ -32,7 +32,11 @@ void wrapped_text_in(Colour colour, std::string_view text);  // as wide as the r
 ItemRect last_item();
 inline ItemRect item_rect(ImVec2 min, ImVec2 max) { return {min.x, min.y, max.x - min.x, max.y - min.y}; }
 
-/// The tooltip of the item drawn last, wrapped; an empty one is none.
+/// Where a hint of that size goes so that the row of its item stays in sight: beside the window where the item is as wide as
+/// that (a list's line, whose neighbours are above and below), else below the row, or above it where there is no room.
+/// `gap` is left between them; of an item higher than a control the row is where the mouse is.
+ImVec2 hint_place(const ItemRect& item, const ItemRect& window, ImVec2 size, ImVec2 mouse, ImVec2 screen, float gap);
+/// The tooltip of the item drawn last, wrapped; an empty one is none. Item "hint".
 void hint_of(const ViewServices& services, std::string_view hint);
 
 /// One of several, side by side; true when it changed. Items "prefix.0", "prefix.1" ... `hints` (may be empty) are

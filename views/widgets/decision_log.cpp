@@ -170,7 +170,7 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
   const auto cell = [&](Colour colour, const std::string& text) {
     ImGui::TableNextColumn();
     text_in(colour, text);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", text.c_str());  // a narrow column cuts it off
+    hint_of(services_, text);  // a narrow column cuts it off
     all += " | " + text;
   };
   for (const std::string& text : r.cells) cell(p.text, text);

@@ -86,7 +86,7 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
     const bool pressed = ImGui::Button(label, {0, height});
     if (on) ImGui::PopStyleColor();
     services_.items->add_text(item, last_item(), label);
-    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", hint);
+    hint_of(services_, hint);
     ImGui::SameLine(0, theme.px(3));
     return pressed;
   };
