@@ -113,15 +113,23 @@ void draw_welcome(Panel& panel) {
 }  // namespace
 
 void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
-  // Where there is room the answer stands below, whatever is scrolled above; else it comes last.
+  // Where there is room the answer stands below, whatever is scrolled above; else it comes after the settings.
   const bool below = has_answer_panel(panel) && size.y >= panel.px(kRoomForAnswer);
   const float gap = panel.px(kGap), answer = below ? panel.px(kAnswerHeight) : 0;
+  // The runs are in sight however long the settings are: in what these leave, or else in up to a third of the height.
+  const float room = size.y - gap - (below ? answer + gap : 0);
+  const float settings = std::floor(std::min(settings_height_, room - std::min(runs_height_, room / 3)));
   {
-    const Region region(panel, "left", at, {size.x, below ? size.y - answer - gap : size.y}, true, true);
+    const Region region(panel, "left", at, {size.x, settings}, true, true);
     draw_prompt_panel(panel);
     draw_policy_panel(panel);
-    draw_runs_panel(panel);
+    settings_height_ = ImGui::GetCursorPosY() + ImGui::GetStyle().WindowPadding.y;
     if (!below) draw_answer_panel(panel);
+  }
+  {
+    const Region region(panel, "runs", {at.x, at.y + settings + gap}, {size.x, room - settings}, true, true);
+    draw_runs_panel(panel);
+    runs_height_ = ImGui::GetCursorPosY() + ImGui::GetStyle().WindowPadding.y;
   }
   if (!below) return;
   const Region region(panel, "answer", {at.x, at.y + size.y - answer}, {size.x, answer}, true);
@@ -220,7 +228,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
   std::vector<std::string> regions = {"left", "command_bar"};
   for (const auto& view : views) regions.push_back(view->id());
-  regions.insert(regions.end(), {"deck", "answer", "banners"});
+  regions.insert(regions.end(), {"deck", "runs", "answer", "banners"});
   move_keyboard_focus(panel.ui, regions);
   {
     const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);

@@ -29,7 +29,8 @@ class Cockpit {
 
   views::TokenFinder finder_;
   views::PinFinder pins_;
-  float banners_height_ = 48;  // as high as their text: measured in the frame before
+  // As high as what is in them: measured in the frame before.
+  float banners_height_ = 48, settings_height_ = 640, runs_height_ = 96;
 };
 
 }  // namespace kvscope::app

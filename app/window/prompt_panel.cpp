@@ -54,9 +54,12 @@ void draw_text(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
   views::TextEditor& editor = panel.prompt_editors->prompt;
   const bool goes_on = !panel.session.parameters().raw && !panel.session.parameters().chat.turns.empty();
+  // In a small window the settings below it are to be seen too.
+  const float most = panel.px(goes_on ? kDraftHeight : kPromptHeight);
+  const float height = std::clamp(0.15f * ImGui::GetIO().DisplaySize.y, std::min(most, panel.px(64)), most);
   editor.set_text(panel.session.parameters().prompt);  // nothing, while it is what the editor holds
   if (editor.draw({.item = "prompt.text",
-                   .size = {-1, panel.px(goes_on ? kDraftHeight : kPromptHeight)},
+                   .size = {-1, height},
                    .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
                    .focus = std::exchange(panel.ui.focus_prompt, false)}))
     panel.run("prompt.set", {{"text", editor.text()}});

@@ -226,3 +226,24 @@ TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny samp
   window.wait({{"/parameters/raw", true}});  // it has no template
   CHECK(window.state()["parameters"]["prompt"].get<std::string>().starts_with("A key-value cache keeps"));
 }
+
+// At 1280 x 720 it began where the window ended.
+TEST_CASE("The list of runs is in sight in a small window, however long the settings above it are") {
+  if (skip_without_display()) return;
+  const std::string size = GENERATE("1280x720", "800x600");
+  CAPTURE(size);
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", size}});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  for (int i = 1; i <= 3; ++i) {
+    window.command("run.start");
+    window.wait({{"/running", false}, {"/a/status", "complete"}});
+  }
+  window.command("policy.all_parameters");
+  window.frames(4);
+  const double bottom = size == "1280x720" ? 720 : 600;
+  const auto newest = window.rect("run.3.row");
+  CHECK(newest[1] + newest[3] < bottom - 28);  // above the status line
+  window.click("run.3.menu");
+  CHECK(window.rect("run.3.copy")[1] < bottom);
+}
