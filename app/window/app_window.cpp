@@ -59,6 +59,13 @@ bool edits_text(const KeyPress& press) {
   return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
 }
 
+/// The keys move in the list that lies over the views, not in the run behind it.
+bool is_key_of_popup(const UiState& ui, const std::string& key) {
+  if (key == "up" || key == "down") return ui.palette || ui.layouts || ui.dialog || ui.help;
+  if (key == "enter") return ui.palette || ui.layouts || ui.dialog;
+  return ui.help && (key == "pageup" || key == "pagedown" || key == "home" || key == "end");
+}
+
 double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
@@ -219,12 +226,11 @@ void AppWindow::take_input() {
   for (const KeyPress& press : window_.take_keys()) {
     frames_due_ = kFramesAfterInput;
     const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused;
-    const bool popup = ui_.palette || ui_.layouts || ui_.dialog.has_value();
     if (press.key == "escape") {
       press_escape(ui_, session_.selection(), typing);
       continue;
     }
-    if (popup && (press.key == "up" || press.key == "down" || press.key == "enter") && !press.ctrl) {
+    if (!press.ctrl && is_key_of_popup(ui_, press.key)) {
       ui_.popup_keys.push_back(press.key);
       continue;
     }

@@ -214,15 +214,36 @@ void draw_key_groups(Panel& panel) {
   ImGui::EndGroup();
 }
 
+/// By the keys that were pressed since the last frame: arrows go three lines, the page keys a page but for a line.
+void scroll_by_keys(const Panel& panel) {
+  const float line = ImGui::GetTextLineHeightWithSpacing(), page = ImGui::GetWindowHeight() - line;
+  float to = ImGui::GetScrollY();
+  for (const std::string& key : panel.ui.popup_keys) {
+    if (key == "up") to -= 3 * line;
+    if (key == "down") to += 3 * line;
+    if (key == "pageup") to -= page;
+    if (key == "pagedown") to += page;
+    if (key == "home") to = 0;
+    if (key == "end") to = ImGui::GetScrollMaxY();
+    to = std::clamp(to, 0.f, ImGui::GetScrollMaxY());
+  }
+  if (!panel.ui.popup_keys.empty()) ImGui::SetScrollY(to);
+}
+
 void draw_help(Panel& panel) {
   if (!panel.ui.help) return;
   if (begin_popup(panel, "keys", 1080, 820)) {
     draw_text(panel.theme().fonts.title, panel.theme().palette.text, "Keys");
     ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(70));
     if (ImGui::Button("Close", {panel.px(70), 0})) panel.ui.help = false;
+    panel.item("keys.close");
     ImGui::BeginChild("list");
+    scroll_by_keys(panel);
     draw_key_groups(panel);
+    const float most = ImGui::GetScrollMaxY();
+    const char* place = ImGui::GetScrollY() <= 0 ? "top" : ImGui::GetScrollY() >= most ? "end" : "middle";
     ImGui::EndChild();
+    panel.services.items->add_text("keys.list", views::last_item(), place);
   }
   ImGui::End();
 }

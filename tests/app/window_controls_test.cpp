@@ -247,3 +247,36 @@ TEST_CASE("The list of runs is in sight in a small window, however long the sett
   window.click("run.3.menu");
   CHECK(window.rect("run.3.copy")[1] < bottom);
 }
+
+// Behind it the arrows moved the run's position.
+TEST_CASE("The sheet of keys is scrolled by arrows and page keys, and the run behind it stays where it is") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "800x600"}});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.key("comma comma");
+  window.frames(3);
+  const auto q = window.state()["selection"]["q"];
+  CHECK(q > 0);
+  window.command("help.keys");
+  window.frames(3);
+  const auto after = [&](const char* key) {
+    window.key(key);
+    window.frames(3);
+    return window.text("keys.list");
+  };
+  CHECK(window.text("keys.list") == "top");
+  CHECK(after("Down") == "middle");
+  CHECK(after("Up") == "top");
+  CHECK(after("Next") == "middle");
+  CHECK(after("Prior") == "top");
+  CHECK(after("End") == "end");
+  CHECK(after("Home") == "top");
+  CHECK(window.state()["selection"]["q"] == q);
+  window.click("keys.close");
+  window.frames(2);
+  CHECK(after("Home").empty());
+  CHECK(window.state()["selection"]["q"] == 0);
+}
