@@ -20,11 +20,12 @@ void LayerHeadMapView::draw(ViewContext& context) {
   }
   draw_header(context);
   if (draw_refusal(context)) return;
+  // Before the room is asked for: what a count said may be what takes it.
+  const LayerHeadMapOptions options = options_of(context);
+  counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70))
     return wrapped_text_in(services_.theme->palette.muted, "Too little room for the map: maximise it.");
-  const LayerHeadMapOptions options = options_of(context);
-  counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
   if (!counted_.empty()) make_picture(counted_.with_look(options), room);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);

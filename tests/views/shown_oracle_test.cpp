@@ -213,3 +213,26 @@ TEST_CASE("what a metric counts stands beside its number: density says that sink
       hovered_cell(s, 1, 1, "map.hover_definition"),
       Contains("all tokens outside the window (t <= q - window)") && EndsWith("sinks count, the window does not"));
 }
+
+// The note took the map's room, and a map without room was not counted again: the note stayed.
+TEST_CASE("In a region of any height the map's note that no head has a value goes once heads have one") {
+  Stage<LayerHeadMapView> s(random_run(3), {.metric = Metric::recall});
+  // A count that is due again at once waits a little.
+  const auto has_note = [&](std::int32_t q, float height, bool expected) {
+    s.selection.q = q;
+    for (int i = 0; i < 4 || (i < 200 && s.has("map.no_value") != expected); ++i) {
+      s.window.frame([&] {
+        ImGui::BeginChild("region", {260, height});
+        s.view.draw(s.context);
+        ImGui::EndChild();
+      });
+    }
+    return s.has("map.no_value");
+  };
+  has_note(3, 600, true);  // so that there is a picture
+  for (float height = 120; height <= 600; height += 20) {
+    CAPTURE(height);
+    CHECK(has_note(3, height, true));
+    CHECK_FALSE(has_note(150, height, false));
+  }
+}
