@@ -17,8 +17,9 @@ namespace {
 
 /// Whether a prompt under the policy is the same as its tokens one by one (tests/engine/conformance_test.cpp holds
 /// policies to it), so that one pass will do for prompt and answer.
-bool reads_all_alike(const ScoreRequest& request) {
-  const RetentionPlan plan = policy_of(request.policy).plan(request.policy, {});
+bool reads_all_alike(const LoadedModel& model, const ScoreRequest& request) {
+  const PolicySpec policy = ActivePolicy::resolved(request.policy, model);
+  const RetentionPlan plan = policy_of(policy).plan(policy, {.top_k = 1});
   if (plan.density > 0) return false;  // solved on the prompt, which must be one then
   return plan.follows_from_scores() && !plan.dense_prefill && plan.selection.tokens == 0 && request.changes.empty();
 }
@@ -48,7 +49,7 @@ double mean_nll(const std::vector<float>& logprobs) {
                              : std::numeric_limits<double>::quiet_NaN();
 }
 
-RunRequest forced_request(const ScoreRequest& request) {
+RunRequest forced_request(const LoadedModel& model, const ScoreRequest& request) {
   RunRequest run{.prompt = request.text, .prompt_ids = request.ids, .policy = request.policy};
   const int n = static_cast<int>(request.ids.size());
   run.max_tokens = request.n_positions > 0 ? request.n_positions - n : 0;
@@ -60,6 +61,7 @@ RunRequest forced_request(const ScoreRequest& request) {
   run.thresholds = request.thresholds;
   if (request.prompt_len == 0) {
     run.chunk = request.chunk;
+    run.chunk = chunk_of_run(model, run);
     return run;
   }
   if (request.prompt_len > n) {
@@ -68,7 +70,7 @@ RunRequest forced_request(const ScoreRequest& request) {
                  .found = std::to_string(request.prompt_len),
                  .expected = "at most the text's " + std::to_string(n) + " tokens"});
   }
-  if (reads_all_alike(request)) {
+  if (reads_all_alike(model, request)) {
     run.answer_ids.emplace();
     return run;
   }
@@ -81,7 +83,8 @@ RunRequest forced_request(const ScoreRequest& request) {
 ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, const Hooks& hooks) {
   RunRecord record;
   record.model = model.info();
-  ScoreFacts out{.prompt_len = request.prompt_len, .chunk = request.prompt_len > 0 ? 0 : request.chunk};
+  const RunRequest forced = forced_request(model, request);
+  ScoreFacts out{.prompt_len = request.prompt_len, .chunk = forced.chunk};
   RunSink sink;
   sink.hooks = hooks;
   sink.started = [&](RunStarted started) { begin_run(record, std::move(started)); };
@@ -93,7 +96,7 @@ ScoreFacts forced_pass(const LoadedModel& model, const ScoreRequest& request, co
     out.greedy = {-1};
     sink.greedy = &out.greedy;
   }
-  const RunEnded ended = execute_run(model, forced_request(request), sink);
+  const RunEnded ended = execute_run(model, forced, sink);
   if (ended.status == RunStatus::cancelled) throw Error({.code = ExitCode::cancelled, .found = "cancelled"});
   end_run(record, ended);
   out.dense = hides_nothing(record);

@@ -27,7 +27,7 @@ class LoadedModel;
 /// forced steps; `changes` hold as in a run. Budgets given as a share are of n_positions, from the first token on.
 
 /// The request of a run that reads these tokens so: RunRequest::answer_ids or ::chunk is set. Throws Error (usage).
-RunRequest forced_request(const ScoreRequest& request);
+RunRequest forced_request(const LoadedModel& model, const ScoreRequest& request);
 
 /// Mean of -logprob of all tokens but the first, nats; NaN for fewer than two.
 double mean_nll(const std::vector<float>& logprobs);

@@ -115,8 +115,16 @@ void Generation::Impl::end_step(DecodeStep& step, int index, std::chrono::steady
   ++timings.decode_steps;
 }
 
-Generation::Generation(const LoadedModel& model, const RunRequest& request, const Hooks& hooks) {
+int chunk_of_run(const LoadedModel& model, const RunRequest& request) {
+  const PolicySpec policy = ActivePolicy::resolved(request.policy, model);
+  const bool at_times_of_its_own = policy_of(policy).plan(policy, {.top_k = 1}).cut_interval > 0;
+  return at_times_of_its_own && request.changes.empty() ? 0 : request.chunk;
+}
+
+Generation::Generation(const LoadedModel& model, const RunRequest& asked, const Hooks& hooks) {
   const c10::InferenceMode no_gradients;
+  RunRequest request = asked;
+  request.chunk = chunk_of_run(model, asked);
   std::vector<std::int32_t> ids = prompt_ids(model, request);
   check_prompt(model.config(), ids, request.max_tokens);
   const std::int64_t wanted = static_cast<std::int64_t>(ids.size()) + request.max_tokens;
@@ -145,10 +153,16 @@ StepFacts Generation::prefill(const Hooks& hooks, const PrefillOptions& options)
   if (run.prefills_by_steps()) return run.prefill_by_steps(hooks, options);
   const at::Tensor tokens = ids_tensor(run.model.weights(), run.ids.data(), run.prompt_len);
   const std::int64_t chunk = run.chunk_size(options.chunk), n_chunks = (run.prompt_len + chunk - 1) / chunk;
+  const std::int64_t interval = run.state.policy.plan().cut_interval;
   PrefillSite site(run.state, hooks, run.records ? &facts : nullptr, n_chunks);
   if (options.logprobs) facts.logprobs = {std::numeric_limits<float>::quiet_NaN()};  // the first follows nothing
   for (std::int64_t first = 0; first < run.prompt_len; first += chunk) {
     const std::int64_t n = std::min(chunk, run.prompt_len - first);
+    if (interval > 0 && first > 0) {
+      for (const auto& method : run.state.methods)
+        method->before_queries(static_cast<int>(first), run.records ? &facts : nullptr);
+      site.cache_changed();
+    }
     site.begin(first, n);
     const at::Tensor hidden = forward(run.model.config(), run.model.weights(), tokens.narrow(0, first, n), first, site);
     if (options.logprobs) run.append_logprobs(hidden, tokens, first, facts.logprobs, options.greedy);

@@ -29,6 +29,9 @@ struct PrefillOptions {
   std::vector<std::int32_t>* greedy = nullptr;
 };
 
+/// RunRequest::chunk as it is used: 0 where the policy has times of its own, at which it acts in every prompt.
+int chunk_of_run(const LoadedModel& model, const RunRequest& request);
+
 /// Decodes one request. Use: prefill() once, then step() until finished().
 ///
 ///     position p of the answer:  id ~ softmax(logits / temperature); facts of p = what the policy decided at query p

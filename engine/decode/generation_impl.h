@@ -87,6 +87,7 @@ struct Generation::Impl {
 
   /// Tokens of a chunk. By itself: equal chunks, so that none is a short rest.
   std::int64_t chunk_size(int wanted) const {
+    if (const int interval = state.policy.plan().cut_interval; interval > 0) return interval;  // a cut is between two
     if (state.policy.defers()) return state.policy.forced_chunk();  // here results do depend on it
     if (wanted > 0) return wanted;
     const bool keeps_all = state.policy.prefills_densely();

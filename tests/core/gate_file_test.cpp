@@ -23,6 +23,7 @@ GateFile random_gate(GateKind kind, int n_hidden, int kernel = 1) {
   if (kernel > 1) gate.config.delay = kernel / 2;
   gate.config.threshold = 0.25;
   gate.config.n_sink = 7;
+  gate.config.pool_interval = kind == GateKind::kvpop_mlp ? 32 : 0;
   if (n_hidden == 0) gate.config.activation = Activation::identity;
   gate.description = "made up";
   const GateSizes sizes({3, 2, 4, 10}, n_hidden, kernel);

@@ -39,6 +39,23 @@ TEST_CASE("gates of a model: each policy takes the numbers of the gate that it r
   CHECK_THAT(on("hybrid:heads=a,on=threshold"), Contains("full=0.5,") && Contains("window=64"));
 }
 
+TEST_CASE(
+    "gates of a model: a scorer that was trained under a pool has one by default, and leaves each head its own where asked",
+    "[core][policy][gate]") {
+  const GatesOfModel gates{.scorers = {{"kvpop_mlp", GateNumbers{.window = 256, .n_sink = 4, .pool_interval = 32}}},
+                           .heads = {}};
+  const auto with = [&](const char* policy) { return policy_on(PolicySpec::parse(policy), kShape, gates); };
+  CHECK(with("kvpop:keep=25%").to_string() ==
+        "kvpop:keep=0.25,sinks=4,window=256,decay=1,stride=1,capacity=pooled,interval=32");
+  CHECK(with("kvpop:keep=25%,interval=8").value("interval") == 8);
+  const PolicySpec own = with("kvpop:keep=25%,capacity=head");
+  CHECK_FALSE(policy_of(own).plan(own, own.geometry(4096)).is_pooled());
+  CHECK(own.geometry(4 * 260).top_k == 0);  // nothing is kept free
+  CHECK(with("random:keep=25%").value("capacity") == 0);
+  CHECK_THROWS_WITH(with("kvpop:budget=290").geometry(4096),
+                    Contains("sinks 4 + window 256 + interval 32 = 292 tokens"));
+}
+
 TEST_CASE("gates of a model: beside a number that was written stands the gate's own, also where it is the method's",
           "[core][policy][gate]") {
   const auto own = [](const char* policy, const char* parameter) {
@@ -62,13 +79,16 @@ TEST_CASE("gates of a model: where only a run is known, what nobody wrote is as 
 
 TEST_CASE("gates of a model: they cross the stream as they are, and an engine may say nothing of them",
           "[core][protocol][gate]") {
-  const auto load = protocol::done_load(1, ModelInfo(), 0.5, two_gates());
+  GatesOfModel gates = two_gates();
+  gates.scorers[0].numbers->pool_interval = 32;
+  const auto load = protocol::done_load(1, ModelInfo(), 0.5, gates);
   const GatesOfModel back = protocol::gates_from_event(load);
   REQUIRE(back.scorers.size() == 2);
   CHECK(back.scorers[1].kind == "sp_kv");
   CHECK(back.scorers[1].numbers->threshold == 0.9);
   CHECK(back.scorers[1].numbers->strict);
   CHECK(back.scorers[0].numbers->has_decay);
+  CHECK(back.scorers[0].numbers->pool_interval == 32);
   CHECK(back.heads->share == 0.25);
   CHECK(back.heads->window == 20);
   CHECK(protocol::gates_from_event({{"type", "done"}}).scorers.empty());

@@ -26,6 +26,7 @@ struct Pool {
   std::vector<float> log_gamma;  // empty: the geometry's
   int delay = 0;
   std::int32_t first_query = 0;
+  int interval = 0;
 
   std::vector<RetentionGeometry> of_head(int n_heads) const {
     std::vector<RetentionGeometry> out(static_cast<std::size_t>(n_heads), geometry);
@@ -38,7 +39,8 @@ Outcome run(const HeadSeries<float>& scores, const Pool& pool, int n_queries) {
   const int n_heads = scores.n_layers() * scores.n_kv_heads();
   Outcome out{LifetimeMap(scores.n_layers(), scores.n_kv_heads()), {}};
   out.evict_at.resize(scores.row(0, 0).size(), -7);
-  pooled_top_k(scores, pool.of_head(n_heads), pool.delay, pool.first_query, n_queries, out.evict_at, &out.contests);
+  pooled_top_k(scores, pool.of_head(n_heads), pool.delay, {pool.interval, pool.first_query}, n_queries, out.evict_at,
+               &out.contests);
   return out;
 }
 
@@ -56,7 +58,8 @@ Outcome plain_loops(const HeadSeries<float>& scores, const Pool& pool, int n_que
       if (t < g.n_sink || t <= n_queries - 1 - g.window) row[static_cast<std::size_t>(t)] = N;
     }
   }
-  for (int q = pool.first_query; q < n_queries; ++q) {
+  for (int q = pool.interval > 0 ? 0 : pool.first_query; q < n_queries; ++q) {
+    if (pool.interval > 0 && q % pool.interval != 0) continue;
     std::vector<std::tuple<float, int, int>> there;  // (-effective, t, head): ascending is best first
     for (int head = 0; head < n_heads; ++head) {
       const auto& row = out.evict_at.row(head / n_kv_heads, head % n_kv_heads);
@@ -69,7 +72,7 @@ Outcome plain_loops(const HeadSeries<float>& scores, const Pool& pool, int n_que
       }
     }
     std::sort(there.begin(), there.end());
-    const std::size_t places = static_cast<std::size_t>(n_heads * (g.top_k - late));
+    const std::size_t places = static_cast<std::size_t>(n_heads * (g.top_k - late - std::max(0, pool.interval - 1)));
     std::vector<Contest> met(static_cast<std::size_t>(n_heads));
     for (std::size_t i = there.size(); i-- > places;) {
       const auto [minus, t, head] = there[i];
@@ -123,6 +126,7 @@ TEST_CASE("pooled top-k: plain loops over all heads give the same lifetimes and 
   pool.geometry = {.n_sink = draw(0, 4), .window = draw(1, 12), .top_k = draw(1, 12), .decay_stride = draw(1, 5)};
   pool.delay = draw(0, 1) == 1 ? pool.geometry.window : draw(0, pool.geometry.window);
   pool.first_query = draw(0, 2) == 0 ? 0 : draw(0, n - 1);
+  if (draw(0, 2) == 0) pool.interval = draw(1, pool.geometry.top_k);
   if (draw(0, 2) == 0) pool.geometry.log_gamma = -0.01 * draw(1, 40);
   if (draw(0, 2) == 0) {
     for (int head = 0; head < n_layers * n_kv_heads; ++head)
@@ -159,9 +163,10 @@ TEST_CASE("pooled top-k: one head alone is the running top-k of that head", "[co
 TEST_CASE("pooled top-k: the heads never hold more than the pool, and one with all the best scores holds all",
           "[core][lifetime]") {
   constexpr int kHeads = 4, kTokens = 80;
+  const int interval = GENERATE(0, 1, 4);  // a cut at every query behind the prompt, at every query, at every fourth
   for (const int delay : {0, 8}) {
-    CAPTURE(delay);
-    const Pool pool{{.n_sink = 3, .window = 8, .top_k = 6}, {}, delay, 20};
+    CAPTURE(delay, interval);
+    const Pool pool{{.n_sink = 3, .window = 8, .top_k = 6}, {}, delay, interval > 0 ? 0 : 20, interval};
     HeadSeries<float> scores(2, 2);
     for (int head = 0; head < kHeads; ++head) {
       for (int t = 0; t < kTokens; ++t)
@@ -180,7 +185,9 @@ TEST_CASE("pooled top-k: the heads never hold more than the pool, and one with a
       }
       REQUIRE(held <= kHeads * pool.geometry.top_k);
       // The pool of 24 is this head's; a late score lets every other head keep its newest for one query.
-      if (q >= pool.first_query + 20) REQUIRE(of_best == kHeads * pool.geometry.top_k - (delay == 8 ? kHeads - 1 : 0));
+      const int free = interval > 1 ? interval - 1 : 0;
+      if (q >= 40 && (free == 0 || q % interval == 0))
+        REQUIRE(of_best == kHeads * (pool.geometry.top_k - free) - (delay == 8 ? kHeads - 1 : 0));
     }
   }
 }
@@ -224,4 +231,5 @@ TEST_CASE("pooled top-k: another decay or a smaller budget half-way judges what 
   for (const PooledTopK::Leaver& one : cut.left) CHECK(one.effective <= cut.lowest);
   CHECK_THROWS_AS(pool.change({after}), std::invalid_argument);
   CHECK_THROWS_AS(PooledTopK({before}, 5), std::invalid_argument);
+  CHECK_THROWS_AS(PooledTopK({before}, 0, 13), std::invalid_argument);  // more kept free than there is
 }

@@ -201,7 +201,7 @@ TEST_CASE("forced: every policy acts from the first token on, as loops say, and 
   const Method method = methods()[GENERATE(range(std::size_t{0}, methods().size()))];
   CAPTURE(method.policy, method.chunk);
   const ScoreRequest request = reading(method.policy, method.chunk);
-  const RunRecord run = engine::record_run(model(), engine::forced_request(request));
+  const RunRecord run = engine::record_run(model(), engine::forced_request(model(), request));
   CHECK(run.n_tokens() == kTokens);
   std::map<std::pair<int, int>, Evictions> left;
   const std::vector<double> expected = plain_logprobs([&](const PlainLayer& layer, int index, int kv_head, int q) {
@@ -251,7 +251,7 @@ std::vector<int> quest_pages(const PlainLayer& layer, int kv_head, int q, int n_
 TEST_CASE("forced: Quest chooses what it reads at every query, from the first on", "[engine][forced]") {
   const int chunk = GENERATE(1, 16);  // of no account to it
   const RunRecord run =
-      engine::record_run(model(), engine::forced_request(reading("quest:read=32,dense=1,window=16", chunk)));
+      engine::record_run(model(), engine::forced_request(model(), reading("quest:read=32,dense=1,window=16", chunk)));
   std::map<std::array<int, 3>, std::vector<int>> expected;
   const std::vector<double> logprobs = plain_logprobs([&](const PlainLayer& layer, int index, int kv_head, int q) {
     if (index == 0) return test::range(q + 1);
@@ -286,7 +286,7 @@ TEST_CASE("forced: a text is as likely as a dense pass under the lifetimes that 
                                         {"duo:full=0.5,sinks=4,window=16", 16},
                                         {"random:budget=40,sinks=4,window=16,seed=3", 16}}));
   CAPTURE(policy, chunk);
-  const RunRecord run = engine::record_run(model(), engine::forced_request(reading(policy, chunk)));
+  const RunRecord run = engine::record_run(model(), engine::forced_request(model(), reading(policy, chunk)));
   bool anything_left = false;
   for (int layer = 0; layer < 2; ++layer) {
     for (int head = 0; head < 2; ++head) {
@@ -311,7 +311,7 @@ TEST_CASE("forced: with chunks the decisions are those of the rule, and hold fro
           "[engine][forced]") {
   constexpr int kChunk = 16;
   const PolicySpec spec = PolicySpec::parse("kvpop:budget=40,sinks=4,window=16");
-  const RunRecord run = engine::record_run(model(), engine::forced_request(reading(spec.to_string(), kChunk)));
+  const RunRecord run = engine::record_run(model(), engine::forced_request(model(), reading(spec.to_string(), kChunk)));
   for (int layer = 0; layer < 2; ++layer) {
     for (int head = 0; head < 2; ++head) {
       std::vector<std::int32_t> by_rule(kTokens);
@@ -331,9 +331,9 @@ TEST_CASE("forced: with chunks the decisions are those of the rule, and hold fro
 
 TEST_CASE("forced: a share of the budget is of the text's final length, from its first token on", "[engine][forced]") {
   ScoreRequest request = reading("tova:keep=20%");
-  const RunRecord run = engine::record_run(model(), engine::forced_request(request));
+  const RunRecord run = engine::record_run(model(), engine::forced_request(model(), request));
   CHECK(test::evictions(run, 0, 0, kTokens - 1) ==
-        test::evictions(engine::record_run(model(), engine::forced_request(reading("tova:budget=18"))), 0, 0,
+        test::evictions(engine::record_run(model(), engine::forced_request(model(), reading("tova:budget=18"))), 0, 0,
                         kTokens - 1));
   request.n_positions = 2 * kTokens;
   const ScoreFacts longer = engine::forced_pass(model(), request),

@@ -17,6 +17,8 @@ const PolicyCase kCases[] = {
     {"kvpop:budget=48,sinks=4,window=16,capacity=pooled", "kvpop:budget=512,window=16,capacity=pooled"},
     {"kvpop:budget=30,sinks=2,window=16,decay=0.97,stride=8,capacity=pooled",
      "kvpop:budget=512,window=16,capacity=pooled"},
+    {"kvpop:budget=48,sinks=4,window=16,capacity=pooled,interval=8",
+     "kvpop:budget=512,window=16,capacity=pooled,interval=8"},
     {"top-k:budget=48,sinks=4,window=16", "top-k:budget=512,window=16"},
     {"threshold:threshold=0.02,sinks=4,window=16", "threshold:threshold=-1e6,window=16"},
     {"sp-kv:threshold=0.5,window=16", "sp-kv:threshold=0,window=16"},
@@ -49,9 +51,12 @@ const PolicyCase kCases[] = {
     {"quest:read=32,dense=1", "quest:read=4096,dense=0"},
     {"random:budget=40,sinks=4,window=16,seed=3", "random:budget=512,window=16"},
     {"random:budget=40,sinks=4,window=16,seed=3,capacity=pooled", "random:budget=512,window=16,capacity=pooled"},
+    {"random:budget=40,sinks=4,window=16,seed=3,capacity=pooled,interval=7",
+     "random:budget=512,window=16,capacity=pooled,interval=32"},
     {"random:admit=0.4,sinks=4,window=16,seed=3", "random:admit=1,window=16"},
     {"oracle:budget=40,window=16", "oracle:budget=512,window=16"},
     {"oracle:budget=40,window=16,capacity=pooled", "oracle:budget=512,window=16,capacity=pooled"},
+    {"oracle:budget=40,window=16,capacity=pooled,interval=5", "oracle:budget=512,window=16,capacity=pooled,interval=5"},
 };
 
 }  // namespace

@@ -71,6 +71,48 @@ TEST_CASE("pooled budget: a run decides what its own recorded scores say, and fi
   CHECK(uneven);
 }
 
+TEST_CASE(
+    "pooled budget: with an interval the prompt is under the pool, as its tokens one by one and as a text that is read",
+    "[engine][rules]") {
+  const std::string policy =
+      GENERATE(as<std::string>{}, "kvpop:budget=48,sinks=4,window=16,capacity=pooled,interval=8",
+               "kvpop:budget=30,sinks=2,window=16,decay=0.95,stride=4,capacity=pooled,interval=1",
+               "random:budget=40,sinks=4,window=16,seed=3,capacity=pooled,interval=20",
+               "oracle:budget=40,window=16,mass=rms,capacity=pooled,interval=7");
+  CAPTURE(policy);
+  const RunRecord run = engine::record_run(model(), request_of(policy));
+  CHECK((what_if(run, run.policy).evict_at == run.evict_at));
+  CHECK((what_if(run, run.policy).contests == run.contests));
+  const int top_k = run.geometry().top_k, interval = run.policy.count("interval");
+  int most_together = 0;
+  bool in_prompt = false;
+  for (std::int32_t q = 0; q < run.queries(); ++q) {
+    int sum = 0;
+    for (int head = 0; head < kHeads; ++head) sum += held_long_range(run, head, q);
+    REQUIRE(sum <= kHeads * top_k);
+    most_together = std::max(most_together, sum);
+  }
+  for (int head = 0; head < kHeads; ++head) {
+    for (const std::int32_t at : run.evict_at.row(head / 2, head % 2)) {
+      if (at >= kUndecided) continue;
+      REQUIRE(at % interval == 0);
+      in_prompt |= at < kPrompt;
+    }
+  }
+  CHECK(in_prompt);
+  CHECK(most_together == kHeads * top_k);  // the last query before a cut
+
+  const int chunk = GENERATE(1, 7, 64);  // of which the policy takes no notice
+  ScoreRequest read{.text = "", .ids = run.ids, .chunk = chunk};
+  read.policy = run.policy;
+  const RunRecord forced = engine::record_run(model(), engine::forced_request(model(), read));
+  CHECK((forced.evict_at == run.evict_at));
+  double worst = 0;
+  for (std::size_t t = 1; t < forced.logprobs.size(); ++t)
+    worst = std::max(worst, std::abs(double{forced.logprobs[t]} - run.logprobs[t]));
+  CHECK(worst < 1e-4);
+}
+
 TEST_CASE("pooled budget: the cache holds the pool and no page more than it needs", "[engine][rules]") {
   const std::string policy = GENERATE(as<std::string>{}, "kvpop:budget=48,sinks=4,window=16,capacity=pooled",
                                       "random:budget=40,sinks=4,window=16,seed=3,capacity=pooled");
@@ -117,7 +159,7 @@ TEST_CASE("pooled budget: the one head of a model has what it would have alone",
   const auto read = [&](const char* capacity) {
     ScoreRequest request{.text = "", .ids = test::some_ids(90, 512, 12), .chunk = chunk};
     request.policy = PolicySpec::parse(std::string("random:budget=32,sinks=2,window=12,seed=7,capacity=") + capacity);
-    return engine::record_run(one, engine::forced_request(request));
+    return engine::record_run(one, engine::forced_request(one, request));
   };
   const RunRecord alone = read("head"), pooled = read("pooled");
   for (std::size_t t = 0; t < 90; ++t) {
@@ -138,7 +180,7 @@ TEST_CASE("pooled budget: a text that is read is cut before every chunk", "[engi
   CAPTURE(policy, chunk);
   ScoreRequest request{.text = "", .ids = test::some_ids(kTokens, 512, 5), .chunk = chunk};
   request.policy = PolicySpec::parse(policy);
-  const RunRecord run = engine::record_run(model(), engine::forced_request(request));
+  const RunRecord run = engine::record_run(model(), engine::forced_request(model(), request));
   PooledTopK pool(std::vector<RetentionGeometry>(kHeads, run.geometry()), run.scorer.delay);
   for (int head = 0; head < kHeads; ++head) {
     for (int t = 0; t < kTokens - run.scorer.delay; ++t)

@@ -30,18 +30,19 @@ std::vector<Contest> PooledTopK::Cut::contests(int n_kv_heads) const {
   return out;
 }
 
-PooledTopK::PooledTopK(std::vector<RetentionGeometry> of_head, int delay)
-    : of_head_(std::move(of_head)), delay_(delay), waiting_(of_head_.size()) {
-  if (of_head_.empty() || delay < 0 || delay > of_head_[0].window)
-    throw std::invalid_argument("PooledTopK: no head, or a delay that is no part of the window");
+PooledTopK::PooledTopK(std::vector<RetentionGeometry> of_head, int delay, int interval)
+    : of_head_(std::move(of_head)), delay_(delay), interval_(interval), waiting_(of_head_.size()) {
+  if (of_head_.empty() || delay < 0 || delay > of_head_[0].window || interval < 1)
+    throw std::invalid_argument("PooledTopK: no head, no interval, or a delay that is no part of the window");
   change(std::move(of_head_));
 }
 
 void PooledTopK::change(std::vector<RetentionGeometry> of_head) {
   for (const RetentionGeometry& geometry : of_head) {
-    if (geometry.top_k < 1 || geometry.decay_stride < 1 || !(geometry.log_gamma <= 0) ||
+    if (geometry.top_k < interval_ || geometry.decay_stride < 1 || !(geometry.log_gamma <= 0) ||
         of_head.size() != waiting_.size())
-      throw std::invalid_argument("PooledTopK: top_k and decay_stride must be >= 1 and log_gamma <= 0, of every head");
+      throw std::invalid_argument(
+          "PooledTopK: top_k must be >= interval, decay_stride >= 1 and log_gamma <= 0, of every head");
   }
   std::vector<Slots> before = std::move(slots_);
   of_head_ = std::move(of_head);
@@ -93,7 +94,7 @@ PooledTopK::Cut PooledTopK::cut(std::int32_t q) {
     for (; !waiting.empty() && waiting.front().t <= cut.newcomer; waiting.pop_front())
       entering.push_back({0, static_cast<int>(head), waiting.front()});
   }
-  const std::size_t places = of_head_.size() * static_cast<std::size_t>(of_head_[0].top_k - late());
+  const std::size_t places = of_head_.size() * static_cast<std::size_t>(of_head_[0].top_k - kept_free());
   const std::size_t n = n_ + entering.size(), leave = n > places ? n - places : 0;
   if (leave > n / 4) {
     cut_many(leave, std::move(entering), cut);
@@ -149,12 +150,12 @@ void PooledTopK::cut_many(std::size_t n, std::vector<Token> entering, Cut& cut) 
 }
 
 void pooled_top_k(const HeadSeries<float>& scores, std::vector<RetentionGeometry> of_head, int delay,
-                  std::int32_t first_query, std::int32_t n_queries, LifetimeMap& evict_at,
+                  const PooledCuts& cuts, std::int32_t n_queries, LifetimeMap& evict_at,
                   std::vector<Contest>* contests) {
   static const std::vector<float> none;
   const int n_kv_heads = evict_at.n_kv_heads(), n_heads = evict_at.n_layers() * n_kv_heads;
   const std::int32_t n_sink = of_head.at(0).n_sink, n_left = n_queries - of_head[0].window;
-  PooledTopK pool(std::move(of_head), delay);
+  PooledTopK pool(std::move(of_head), delay, cuts.apart());
   for (int head = 0; head < n_heads; ++head) {
     const std::vector<float>& row = scores.empty() ? none : scores.row(head / n_kv_heads, head % n_kv_heads);
     std::vector<std::int32_t>& out = evict_at.row(head / n_kv_heads, head % n_kv_heads);
@@ -165,7 +166,8 @@ void pooled_top_k(const HeadSeries<float>& scores, std::vector<RetentionGeometry
     for (std::size_t t = 0; t < out.size(); ++t)
       out[t] = static_cast<std::int32_t>(t) < std::max(n_sink, n_left) ? kNever : kUndecided;
   }
-  for (std::int32_t q = first_query; q < n_queries; ++q) {
+  for (std::int32_t q = 0; q < n_queries; ++q) {
+    if (!cuts.before(q)) continue;
     const PooledTopK::Cut cut = pool.cut(q);
     for (const PooledTopK::Leaver& one : cut.left)
       evict_at.row(one.head / n_kv_heads, one.head % n_kv_heads)[static_cast<std::size_t>(one.t)] = q;

@@ -25,7 +25,10 @@ namespace kvscope {
 ///
 ///     sum over h of |{t : n_sink <= t <= q - window, q < evict_at}| <= n_heads top_k.
 ///
-/// With one head and late = 0 it is running_top_k(), with late = 1 that of a window longer by one under the same budget.
+/// A pool that is cut only before every interval-th query leaves interval - 1 places a head more free, into which the tokens
+/// go that leave the window until the next cut, and the bound holds at every query all the same.
+///
+/// With one head, interval = 1 and late = 0 it is running_top_k(), with late = 1 that of a window longer by one under the same budget.
 class PooledTopK {
  public:
   /// A token that leaves, with what it was compared by.
@@ -44,9 +47,9 @@ class PooledTopK {
     std::vector<Contest> contests(int n_kv_heads) const;
   };
 
-  /// of_head: [n_heads], alike but for log_gamma; top_k >= 1. delay: tokens between a token and its score, 0 ... window.
-  /// Throws std::invalid_argument for anything else.
-  PooledTopK(std::vector<RetentionGeometry> of_head, int delay);
+  /// of_head: [n_heads], alike but for log_gamma; top_k >= interval. delay: tokens between a token and its score,
+  /// 0 ... window; interval: queries from one cut to the next, >= 1. Throws std::invalid_argument for anything else.
+  PooledTopK(std::vector<RetentionGeometry> of_head, int delay, int interval = 1);
   /// Other decay, stride or top_k from the next cut on.
   void change(std::vector<RetentionGeometry> of_head);
   /// A token's raw score, of each head t ascending; of sinks it means nothing. A NaN counts as -inf.
@@ -68,21 +71,29 @@ class PooledTopK {
   Token weakest_of(int head, std::int32_t q);
   float effective(int head, const Candidate& candidate, std::int32_t q) const;
   int late() const { return delay_ >= of_head_[0].window ? 1 : 0; }
+  int kept_free() const { return late() + interval_ - 1; }
   void cut_few(std::size_t n, Cut& cut);
   void cut_many(std::size_t n, std::vector<Token> entering, Cut& cut);
 
   std::vector<RetentionGeometry> of_head_;
-  int delay_;
+  int delay_, interval_;
   std::vector<std::deque<Candidate>> waiting_;  // [n_heads]: in the window still
   std::vector<Slots> slots_;                    // [n_heads]
   std::size_t n_ = 0;                           // in all slots
 };
 
-/// Lifetimes of all heads from their raw scores, [n_layers][n_kv_heads][n_tokens] or none where no token leaves, with a cut before every query from
-/// first_query on: of a run the length of its prompt, which is dense. evict_at and contests as in running_top_k(), contests
-/// with their heads and by query.
+/// Before which queries a pool is cut.
+struct PooledCuts {
+  int interval = 0;        // every multiple of it; 0: every query from `first` on
+  std::int32_t first = 0;  // of a run the length of its prompt, which is dense then
+  bool before(std::int32_t q) const { return interval > 0 ? q % interval == 0 : q >= first; }
+  int apart() const { return interval > 0 ? interval : 1; }
+};
+
+/// Lifetimes of all heads from their raw scores, [n_layers][n_kv_heads][n_tokens] or none where no token leaves. evict_at and
+/// contests as in running_top_k(), contests with their heads and by query.
 void pooled_top_k(const HeadSeries<float>& scores, std::vector<RetentionGeometry> of_head, int delay,
-                  std::int32_t first_query, std::int32_t n_queries, LifetimeMap& evict_at,
+                  const PooledCuts& cuts, std::int32_t n_queries, LifetimeMap& evict_at,
                   std::vector<Contest>* contests = nullptr);
 
 }  // namespace kvscope

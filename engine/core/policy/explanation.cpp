@@ -132,7 +132,10 @@ DecisionLog log_by_rule(const LogQuestion& question) {
     case Admission::pooled:
       return {.rows = DecisionLog::Rows::pool,
               .note = "This head has lost nothing yet: all heads share " + counted(question.geometry.top_k, "place") +
-                      " a head in the mean, and nothing competes before the prompt ends."};
+                      " a head in the mean, and nothing competes before " +
+                      (question.plan.cut_interval > 0 ? "query " + std::to_string(question.plan.cut_interval)
+                                                      : "the prompt ends") +
+                      "."};
     case Admission::keep:
     case Admission::drop:
       break;

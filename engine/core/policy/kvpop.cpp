@@ -5,8 +5,8 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,  kWindowParameter,
-                                         kDecayParameter,  kStrideParameter, kCapacityParameter};
+constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,    kWindowParameter,  kDecayParameter,
+                                         kStrideParameter, kCapacityParameter, kIntervalParameter};
 constexpr std::string_view kGates[] = {"kvpop_mlstm", "kvpop_mlp", "kvpop_linear"};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
@@ -27,7 +27,8 @@ Policy kvpop_policy() {
                .needs_scorer = true,
                .gates = kGates},
       .geometry = budget_geometry,
-      .plan = plan};
+      .plan = plan,
+      .uses = uses_top_k};
 }
 
 }  // namespace kvscope

@@ -18,7 +18,8 @@ constexpr ParameterInfo kParameters[] = {
      "How the attention from later queries becomes one number: mean (KVpop eq. 2), sum, root mean square, maximum.",
      kMasses},
     {"weight", ParameterKind::choice, "", 0, 0, 2, "What it is multiplied by: nothing, |v|, or |W_o v|.", kWeights},
-    capacity_parameter(/*quiet=*/false)};
+    capacity_parameter(/*quiet=*/false),
+    kIntervalParameter};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
   RetentionPlan plan = top_k_plan(spec, geometry, ScoreSource::future);
@@ -38,7 +39,8 @@ Policy oracle_policy() {
                    .parameters = kParameters,
                    .has_budget = true},
           .geometry = budget_geometry,
-          .plan = plan};
+          .plan = plan,
+          .uses = uses_top_k};
 }
 
 }  // namespace kvscope

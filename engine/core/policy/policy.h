@@ -27,12 +27,17 @@ struct GateNumbers {
   double threshold = 0;
   bool strict = false;
   int window = 0, n_sink = 0;
+  int pool_interval = 0;   // trained under one budget for all heads, cut so often; 0: under each head's own
   bool has_decay = false;  // log_gamma a head
   double share = 0;        // of a head directory: the heads whose value passes the threshold, as a share of all
 };
 template <typename GateConfig>
 GateNumbers gate_numbers(const GateConfig& config) {
-  return {.threshold = config.threshold, .strict = config.strict, .window = config.window, .n_sink = config.n_sink};
+  return {.threshold = config.threshold,
+          .strict = config.strict,
+          .window = config.window,
+          .n_sink = config.n_sink,
+          .pool_interval = config.pool_interval};
 }
 /// What is loaded of what a policy reads; null: nothing, or it reads none.
 struct GatesOfPolicy {
@@ -96,7 +101,7 @@ struct HeadIndex {
   int flat() const { return layer * n_kv_heads + kv_head; }
 };
 /// policy_lifetimes() of all heads of a policy whose plan is_pooled(), which no head has by itself: pooled_top_k() with a cut
-/// before every query from first_query on. scores: [n_layers][n_kv_heads][tokens]; delay: tokens between a token and its
+/// before every query from first_query on, or by the plan's cut_interval. scores: [n_layers][n_kv_heads][tokens]; delay: tokens between a token and its
 /// score; heads: n_layers, n_kv_heads and what is known of a learned decay. Throws Error as policy_lifetimes() does.
 struct RecordedQueries {
   int n_positions, first_query, n_queries;

@@ -171,8 +171,8 @@ void pooled_lifetimes(const PolicySpec& spec, const RecordedQueries& run, const 
     const std::size_t known = scores.empty() ? 0 : scores.row(head / heads.n_kv_heads, head % heads.n_kv_heads).size();
     check_scores(spec, geometry, known, run.n_queries);
   }
-  pooled_top_k(scores, geometry_of_heads(plan, geometry, n_heads), std::min(delay, geometry.window), run.first_query,
-               run.n_queries, evict_at, contests);
+  pooled_top_k(scores, geometry_of_heads(plan, geometry, n_heads), std::min(delay, geometry.window),
+               {plan.cut_interval, run.first_query}, run.n_queries, evict_at, contests);
 }
 
 }  // namespace kvscope

@@ -68,6 +68,19 @@ constexpr ParameterInfo capacity_parameter(bool quiet = true) {
           .quiet = quiet};
 }
 inline constexpr ParameterInfo kCapacityParameter = capacity_parameter();
+inline constexpr ParameterInfo kIntervalParameter{
+    .name = "interval",
+    .kind = ParameterKind::tokens,
+    .unit = "tokens",
+    .default_value = 0,
+    .min = 0,
+    .max = 4096,
+    .definition =
+        "Of capacity=pooled: the pool is cut to size before every query whose position is a multiple of it, in the "
+        "prompt as in the answer, and keeps interval - 1 places a head free in between. 0: the prompt is dense, and a "
+        "cut is before every token of the answer.",
+    .quiet = true,
+    .rare = true};
 /// Tokens that a query reads: a number, or a share of the run.
 constexpr ParameterInfo read_parameter(double default_value, double min, std::string_view definition) {
   ParameterInfo parameter = tokens_parameter("read", default_value, min, definition);

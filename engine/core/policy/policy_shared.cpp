@@ -34,6 +34,7 @@ bool has_learned_decay(const PolicySpec& spec) { return spec.has("decay") && spe
 GateDefaults defaults_of_scorer(const GateNumbers& gate) {
   GateDefaults defaults = {
       {"threshold", gate.threshold}, {"strict", gate.strict ? 1 : 0}, {"sinks", gate.n_sink}, {"window", gate.window}};
+  if (gate.pool_interval > 0) defaults.insert(defaults.end(), {{"capacity", 1}, {"interval", gate.pool_interval}});
   if (gate.has_decay) defaults.emplace_back("decay", kWordValue);
   return defaults;
 }
@@ -57,16 +58,20 @@ RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
                              .n_positions = n_positions};
   const int budget = spec.budget_tokens(n_positions);
   geometry.top_k = budget - geometry.n_sink - geometry.window;
-  if (geometry.top_k < 0) {
-    const std::string fixed =
-        "sinks " + std::to_string(geometry.n_sink) + " + window " + std::to_string(geometry.window);
-    throw Error(
-        {.code = ExitCode::usage,
-         .file = "policy " + spec.name,
-         .where = "budget",
-         .found = "a budget of " + describe_budget(budget, n_positions),
-         .expected = "at least " + fixed + " = " + std::to_string(geometry.n_sink + geometry.window) + " tokens",
-         .hint = "raise the budget, or make the window smaller"});
+  const bool pooled = spec.has("capacity") && spec.value("capacity") == 1;
+  const int interval = pooled ? count_or(spec, "interval", 0) : 0;
+  if (geometry.top_k < interval) {
+    const std::string fixed = "sinks " + std::to_string(geometry.n_sink) + " + window " +
+                              std::to_string(geometry.window) +
+                              (interval > 0 ? " + interval " + std::to_string(interval) : "");
+    throw Error({.code = ExitCode::usage,
+                 .file = "policy " + spec.name,
+                 .where = "budget",
+                 .found = "a budget of " + describe_budget(budget, n_positions),
+                 .expected = "at least " + fixed + " = " +
+                             std::to_string(geometry.n_sink + geometry.window + interval) + " tokens",
+                 .hint = std::string("raise the budget, or make the window ") +
+                         (interval > 0 ? "or the interval " : "") + "smaller"});
   }
   return geometry;
 }
@@ -93,10 +98,16 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
 
 RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source) {
   const bool pooled = spec.value("capacity") == 1 && geometry.top_k > 0;
+  const int interval = pooled ? spec.count("interval") : 0;
   return {.source = source,
           .admission = pooled ? Admission::pooled : Admission::top_k,
           .eviction = pooled ? "pooled-budget" : "",
-          .dense_prefill = pooled};
+          .cut_interval = interval,
+          .dense_prefill = pooled && interval == 0};
+}
+
+bool uses_top_k(const PolicySpec& spec, std::string_view parameter) {
+  return parameter != "interval" || spec.value("capacity") == 1;
 }
 
 RetentionPlan threshold_plan(const PolicySpec& spec) {

@@ -8,7 +8,8 @@
 
 namespace kvscope {
 
-/// sinks, window and, for a policy with a budget, top_k = budget - sinks - window; throws Error if that is negative.
+/// sinks, window and, for a policy with a budget, top_k = budget - sinks - window; throws Error if that is negative, or less than a
+/// pool keeps free for kIntervalParameter.
 RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions);
 /// The same without a budget: everything may stay.
 RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions);
@@ -18,6 +19,8 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
 /// The contest for top_k places, each head's own or, by kCapacityParameter, of all heads together. Without a place there is
 /// nothing to share.
 RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source);
+/// Of such a policy: between two cuts of what is each head's own nothing happens.
+bool uses_top_k(const PolicySpec& spec, std::string_view parameter);
 /// Admission by a gate's score and the parameters `threshold`, or kDensityParameter, and `strict`.
 RetentionPlan threshold_plan(const PolicySpec& spec);
 /// Of a policy with these, whether a parameter means anything beside a density.

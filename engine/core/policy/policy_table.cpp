@@ -118,11 +118,14 @@ constexpr std::string_view kPooledSection =
     "everything, and another nothing but sinks and window. Scores of different heads are compared as they are, so a scorer must "
     "have been trained for that, or by targets that are alike for all heads.\n\nWhat a head of the first layer keeps depends on "
     "scores of the last. So the pool is cut to size between two queries: before query q the tokens that lose are taken out "
-    "of all heads, `evict_at = q`. A run's prompt is dense, and the first cut is before the answer's first token; in a text "
+    "of all heads, `evict_at = q`. Without `interval` a run's prompt is dense, and the first cut is before the answer's first token; in a text "
     "that is read from its first token on (`kvscope score`, `--chunk`) a cut is before every token, or every chunk. A score that "
     "comes only with the query at which its token leaves the window (KVpop's delayed scorers) is judged before the next "
     "query; until then the token is seen, and its place is kept free, so that at every query behind a cut the sum over the heads is "
-    "within the pool. Pages that a head does not need any more serve the others.\n\nWith `budget = sinks + window` there "
+    "within the pool.\n\nWith `interval=N` the pool is cut before the queries N, 2 N, ... of prompt and answer alike: the prompt passes "
+    "N tokens at a time, as its tokens one by one would, a text that is read is the same run whatever `--chunk` says, and what "
+    "happens in between finds its places free, N - 1 a head, so that the sum is within the pool at every query. A gate that was "
+    "trained under a pool says so (`pool_interval`, docs/gates.md), and its policy has both by default.\n\nPages that a head does not need any more serve the others.\n\nWith `budget = sinks + window` there "
     "is nothing to share. `what-if` previews a pool from recorded scores. Recall and chance go by what each head keeps at a query, "
     "few or many.\n";
 

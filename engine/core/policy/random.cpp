@@ -11,7 +11,8 @@ constexpr ParameterInfo kParameters[] = {
     kWindowParameter,
     {"admit", ParameterKind::real, "", 0, 0, 1, "Probability that a token is admitted; 0: compete for the budget."},
     kSeedParameter,
-    kCapacityParameter};
+    kCapacityParameter,
+    kIntervalParameter};
 
 RetentionGeometry geometry(const PolicySpec& spec, int n_positions) {
   return spec.value("admit") > 0 ? open_geometry(spec, n_positions) : budget_geometry(spec, n_positions);
@@ -29,7 +30,9 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 
 /// Who is admitted by chance competes for nothing.
 bool uses(const PolicySpec& spec, std::string_view parameter) {
-  return spec.value("admit") == 0 || (parameter != "budget" && parameter != "capacity");
+  const bool competes = spec.value("admit") == 0;
+  return (competes || (parameter != "budget" && parameter != "capacity" && parameter != "interval")) &&
+         uses_top_k(spec, parameter);
 }
 
 }  // namespace

@@ -59,6 +59,8 @@ struct RetentionPlan {
   /// Who evicts between two queries, by attention or of a pool: a name in engine/decode/eviction/method_list.cpp, which
   /// reads its own parameters from the spec; empty: nobody.
   std::string_view eviction;
+  /// Of Admission::pooled: tokens between two cuts, prompt and answer alike; 0: before every query of the answer.
+  int cut_interval = 0;
   int protect = 0;  // of Admission::least: newest tokens that never leave
   Selection selection;
   /// The prompt's queries see everything, and what leaves does so after it.

@@ -4,8 +4,8 @@
 namespace kvscope {
 namespace {
 
-constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,  kWindowParameter,
-                                         kDecayParameter,  kStrideParameter, kCapacityParameter};
+constexpr ParameterInfo kParameters[] = {kBudgetParameter, kSinksParameter,    kWindowParameter,  kDecayParameter,
+                                         kStrideParameter, kCapacityParameter, kIntervalParameter};
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
   return top_k_plan(spec, geometry, ScoreSource::gate);
@@ -22,7 +22,8 @@ Policy top_k_policy() {
                    .has_budget = true,
                    .needs_scorer = true},
           .geometry = budget_geometry,
-          .plan = plan};
+          .plan = plan,
+          .uses = uses_top_k};
 }
 
 }  // namespace kvscope

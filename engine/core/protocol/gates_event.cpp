@@ -12,8 +12,13 @@ namespace {
 constexpr double kMostThreshold = 1e9;
 
 json numbers_json(const GateNumbers& numbers) {
-  return {{"threshold", numbers.threshold}, {"strict", numbers.strict},       {"window", numbers.window},
-          {"n_sink", numbers.n_sink},       {"has_decay", numbers.has_decay}, {"share", numbers.share}};
+  return {{"threshold", numbers.threshold},
+          {"strict", numbers.strict},
+          {"window", numbers.window},
+          {"n_sink", numbers.n_sink},
+          {"pool_interval", numbers.pool_interval},
+          {"has_decay", numbers.has_decay},
+          {"share", numbers.share}};
 }
 
 GateNumbers numbers_from_json(const json& object) {
@@ -21,6 +26,7 @@ GateNumbers numbers_from_json(const json& object) {
           .strict = boolean(object, "strict"),
           .window = static_cast<int>(integer(object, "window", 0, kMaxPositions)),
           .n_sink = static_cast<int>(integer(object, "n_sink", 0, kMaxPositions)),
+          .pool_interval = static_cast<int>(integer(object, "pool_interval", 0, kMaxPositions)),
           .has_decay = boolean(object, "has_decay"),
           .share = number(object, "share", 0, 1)};
 }

@@ -21,8 +21,9 @@ class PooledBudget final : public AttentionMethod {
         n_kv_heads_(state.model.config().n_kv_heads),
         n_heads_(state.model.config().n_layers * n_kv_heads_),
         delay_(state.policy.scorer()->delay()),
+        interval_(std::max(1, state.policy.plan().cut_interval)),
         version_(state.policy.version()),
-        pool_(geometries(state), delay_) {}
+        pool_(geometries(state), delay_, interval_) {}
 
   void observe_scores(int layer, const at::Tensor& scores, std::int64_t first) override {
     positions_.clear();  // the prompt has changed the cache
@@ -45,6 +46,8 @@ class PooledBudget final : public AttentionMethod {
   }
 
   void before_queries(int n_tokens, StepFacts* facts) override {
+    // Other numbers hold at once.
+    if (n_tokens % interval_ != 0 && version_ == state_.policy.version()) return;
     if (version_ != state_.policy.version()) pool_.change(geometries(state_));
     version_ = state_.policy.version();
     const PooledTopK::Cut cut = pool_.cut(n_tokens);
@@ -66,7 +69,7 @@ class PooledBudget final : public AttentionMethod {
   void read_positions();
   void take_out(const std::vector<PooledTopK::Leaver>& left);
 
-  int n_kv_heads_, n_heads_, delay_, version_;
+  int n_kv_heads_, n_heads_, delay_, interval_, version_;
   PooledTopK pool_;
   /// [n_heads][slots of the head]: who is in each, as the cache has it. Empty: not known, to be read.
   std::vector<std::vector<std::int32_t>> positions_;

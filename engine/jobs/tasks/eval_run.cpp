@@ -61,7 +61,7 @@ EvalAnswer read_piece(const LoadedModel& model, const PolicySpec& policy, const 
                       int chunk, const EvalMeasures& measures, const Hooks& hooks) {
   const auto start = std::chrono::steady_clock::now();
   const RunRecord record =
-      record_of(model, forced_request({.ids = ids, .policy = policy, .chunk = chunk}), measures, hooks, true);
+      record_of(model, forced_request(model, {.ids = ids, .policy = policy, .chunk = chunk}), measures, hooks, true);
   EvalAnswer answer = facts_of(record, measures);
   answer.is_text = true;
   answer.nll = mean_nll(record.logprobs);

@@ -19,6 +19,9 @@ struct PooledCutoff {
   at::Tensor of_queries(const at::Tensor& values) const;
 };
 
+/// At which it is looked for while a student learns; a gate's pool_interval then.
+constexpr int kPooledStride = 32;
+
 /// priorities [H, B, T]; no gradients.
 PooledCutoff pooled_cutoff(const at::Tensor& priorities, const CacheBudget& budget, std::int64_t stride);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/jobs/train/checkpoint_writer.h"
+#include "engine/jobs/train/pooled_cutoff.h"
 
 namespace kvscope::engine {
 namespace {
@@ -101,6 +102,7 @@ void ScorerModule::save(const std::filesystem::path& folder, const std::string& 
   GateConfig config = default_gate_config(kind());
   config.delay = options_.delay;
   config.window = options_.window;
+  config.pool_interval = options_.pooled ? kPooledStride : 0;
   config.n_sink = options_.n_sink;
   config.soft_cap = options_.soft_cap;
   if (kind() == GateKind::kvpop_mlp) {

@@ -17,8 +17,6 @@ CacheBudget draw_budget(const ScorerOptions& options, Random& random) {
   return {options.n_sink, options.window, options.top_k[random.below(options.top_k.size())]};
 }
 
-constexpr std::int64_t kPooledStride = 32;
-
 /// The cutoffs of all queries under one budget for all heads, [1, B, T], by what the scorer says of the student's dense keys and
 /// values. Gradients go to the scores of the tokens that stand at them, as under a budget of each head.
 at::Tensor pooled_least(const DecoderModule& student, const ScorerModule& scorer, const at::Tensor& ids,

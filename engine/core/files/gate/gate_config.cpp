@@ -34,6 +34,7 @@ void visit_fields(Config& c, const F& f) {
   f("delay", c.delay, 0, kMaxFileTokens);
   f("window", c.window, 0, kMaxFileTokens);
   f("n_sink", c.n_sink, 0, kMaxFileTokens);
+  f("pool_interval", c.pool_interval, 0, 4096);
   f("n_hidden", c.n_hidden, 0, kMaxHidden);
   f("kernel", c.kernel, 1, kMaxKernel);
   f("activation", c.activation, 0, 0);
@@ -190,6 +191,7 @@ nlohmann::ordered_json gate_config_json(const GateConfig& config) {
   nlohmann::ordered_json json = {{"kind", name_of(config.kind)}};
   visit_fields(config, [&](const char* key, const auto& field, auto, auto) { json[key] = as_json(field); });
   if (config.kernel == 1) json.erase("kernel");  // the hash of a gate without one is what it was before there were any
+  if (config.pool_interval == 0) json.erase("pool_interval");  // as with gates from before there were pools
   return json;
 }
 

@@ -70,6 +70,9 @@ struct GateConfig {
   /// Tokens that are visible whatever their score: q - t < window. DMS counts q - t <= 512: 513 here.
   int window = 0;
   int n_sink = 0;  // first tokens that are never evicted
+  /// Of a scorer that was trained under one budget for all heads: tokens between two cuts of the pool, which with
+  /// capacity=pooled is the default of its policies; 0: under each head's own budget.
+  int pool_interval = 0;
   int n_hidden = 0;
   int kernel = 1;  // of sp_kv with a hidden layer: tokens that the convolution sees, odd, half of them behind; 1: none
   Activation activation = Activation::identity;
