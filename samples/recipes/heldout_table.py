@@ -30,7 +30,8 @@ FORM = 'window=64,sinks=4'
 # What goes by scores is read in one pass, exactly as token by token. The others act behind every CHUNK tokens.
 STEPWISE = ('tova', 'h2o', 'snapkv', 'expected-attention')
 CHUNK = 64
-ORACLES = {'rms': 'rms', 'max': 'max', 'by-output': 'rms,weight=output', 'pooled': 'rms,weight=output,capacity=pooled'}
+POOLED = 'capacity=pooled,interval=32'  # cut as often as its scorers learned it, in prompts and texts alike
+ORACLES = {'rms': 'rms', 'max': 'max', 'by-output': 'rms,weight=output', 'pooled': f'rms,weight=output,{POOLED}'}
 
 
 def window_of(share, length):
@@ -49,6 +50,7 @@ def groups(length, gates):
     }
     for more in ORACLES:
         found[f'oracle-{more}'] = (None, [f'oracle:keep=25%,{FORM},mass={ORACLES[more]}'])
+    found['pooled'] = (SHIPPED / 'kvpop-pooled', [f'kvpop:keep={s},window=256,sinks=4,{POOLED}' for s in SHARES[:2]])
     for price in ('0.003', '0.01', '0.03'):
         found[f'wg-kv-{price}'] = (SHIPPED / f'wg-kv-{price}', ['wg-kv'])
     # Whatever its price, one gate can be asked for a density: a fifth outside its window is a quarter of all.
@@ -58,7 +60,7 @@ def groups(length, gates):
         found[name] = (None, [f'{name}:keep={s}{more}' for s in SHARES])
     for gate in sorted(gates.glob('*/*/gate.json')) if gates else ():
         name = gate.parent.parent.name
-        form = ('window=256,sinks=4' if 'w256' in name else FORM) + (',capacity=pooled' if 'pooled' in name else '')
+        form = ('window=256,sinks=4' if 'w256' in name else FORM) + (f',{POOLED}' if 'pooled' in name else '')
         found[f'kvpop-{name}'] = (gate.parent, [f'kvpop:keep=25%,{form}'])
     return found
 
