@@ -39,6 +39,13 @@ void HeadRetention::decide(std::int32_t n, std::span<const float> scores) {
   }
 }
 
+void HeadRetention::score(std::span<const float> scores) {
+  const auto n = static_cast<std::int32_t>(scores.size());
+  for (std::int32_t q = first_ - n; q < first_; ++q) {
+    if (const std::int32_t scored = q - delay_; scored >= 0) find(scored).score = scores[q - first_ + n];
+  }
+}
+
 void HeadRetention::renumber(std::span<const std::int32_t> position_by_slot) {
   std::vector<Kept> stays;
   for (std::size_t slot = 0; slot < position_by_slot.size(); ++slot) {

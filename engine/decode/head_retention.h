@@ -32,6 +32,8 @@ class HeadRetention {
   /// Decides for the next n queries. scores: [n], scores[i] is that of token first + i - delay, read where that is not
   /// negative; empty for a policy without scores.
   void decide(std::int32_t n, std::span<const float> scores);
+  /// Scores of the chunk that decide() had none of and commit() has ended, where nobody leaves by them within it.
+  void score(std::span<const float> scores);
   /// Of the chunk's end: evicted tokens' slots are given to the chunk's survivors, the others take fresh ones.
   void commit();
 

@@ -39,6 +39,8 @@ void PrefillSite::begin(std::int64_t first, std::int64_t n) {
   n_ = n;
   const auto ints = at::TensorOptions().device(state_.model.weights().device).dtype(at::kInt);
   positions_ = at::arange(first, first + n, ints);
+  // Pages of all layers at once, whose table is a wait for the device.
+  if (state_.policy.plan().is_pooled()) state_.cache.reserve_next(static_cast<int>(n));
   if (!is_dense_) return;
   dense_slot_ = positions_.expand({n_kv_heads_, n}).contiguous();
   state_.cache.fill_slots(static_cast<int>(first + n));
@@ -55,9 +57,13 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
   for (const auto& method : state_.methods) method->observe(layer, tokens, first_);
   if (is_dense_) return attend_dense(layer, tokens);
 
-  const at::Tensor scores = score_tokens(layer, tokens);
-  for (const auto& method : state_.methods) {
-    if (scores.defined()) method->observe_scores(layer, scores, first_ - state_.policy.scorer()->delay());
+  at::Tensor scores = score_tokens(layer, tokens);
+  if (scores.defined() && state_.policy.plan().is_pooled()) {
+    waiting_.push_back(scores);
+    scores = at::Tensor();
+  } else if (scores.defined()) {
+    scores = scores.cpu().contiguous();
+    tell_scores(layer, scores);
   }
   decide(layer, scores);
   if (facts_ != nullptr) note(layer, scores);
@@ -76,7 +82,26 @@ at::Tensor PrefillSite::attend(int layer, const LayerTokens& tokens) {
   state_.cache.set_slots(layer, n_slots);
   ops::append_many(state_.cache.view(layer), k, v, facts.slot, positions_);
   tell_attention(layer, q, keys, lse, facts.n_slots);
+  if (layer + 1 == state_.model.config().n_layers) take_waiting();
   return o;
+}
+
+void PrefillSite::tell_scores(int layer, const at::Tensor& scores) {
+  for (const auto& method : state_.methods)
+    method->observe_scores(layer, scores, first_ - state_.policy.scorer()->delay());
+}
+
+void PrefillSite::take_waiting() {
+  if (waiting_.empty()) return;
+  const at::Tensor all = at::stack(waiting_).cpu();  // [n_layers, n_kv_heads, n]
+  waiting_.clear();
+  for (int layer = 0; layer < static_cast<int>(all.size(0)); ++layer) {
+    const at::Tensor scores = all[layer];
+    tell_scores(layer, scores);
+    for (int i = 0; i < n_kv_heads_; ++i)
+      head(layer, i).score({scores.data_ptr<float>() + i * n_, static_cast<std::size_t>(n_)});
+    if (facts_ != nullptr) note(layer, scores);
+  }
 }
 
 /// Undefined where no method asks.
@@ -107,7 +132,7 @@ at::Tensor PrefillSite::attend_dense(int layer, const LayerTokens& tokens) {
 at::Tensor PrefillSite::score_tokens(int layer, const LayerTokens& tokens) {
   const TokenScorer* scorer = state_.policy.scorer();
   if (scorer == nullptr) return {};
-  return scorer->absorb(layer, tokens, first_, state_.memory.get()).cpu().contiguous();
+  return scorer->absorb(layer, tokens, first_, state_.memory.get());
 }
 
 void PrefillSite::decide(int layer, const at::Tensor& scores) {

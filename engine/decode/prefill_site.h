@@ -38,9 +38,14 @@ class PrefillSite final : public AttentionSite {
   /// n_before: slots in use before the chunk.
   void tell_attention(int layer, const at::Tensor& q, const at::Tensor& keys, const at::Tensor& lse,
                       std::int64_t n_before);
-  /// Scores that the chunk's tokens make known, [n_kv_heads, n] on the host: column i is of token first + i - delay.
-  /// Undefined without scorer.
+  /// Scores that the chunk's tokens make known, [n_kv_heads, n]: column i is of token first + i - delay. Undefined without
+  /// scorer.
   at::Tensor score_tokens(int layer, const LayerTokens& tokens);
+  /// On the host.
+  void tell_scores(int layer, const at::Tensor& scores);
+  /// Of a pool nothing leaves within a chunk, so that the scores of all layers are fetched together behind the last: a
+  /// wait for the device instead of one a layer, of which a prompt cut every 32 tokens has thousands.
+  void take_waiting();
   void decide(int layer, const at::Tensor& scores);
   void note(int layer, const at::Tensor& scores);
   HeadRetention& head(int layer, int kv_head) {
@@ -63,6 +68,7 @@ class PrefillSite final : public AttentionSite {
   int n_kv_heads_;
   bool is_dense_, wants_attention_;
   std::vector<HeadRetention> heads_;  // [n_layers * n_kv_heads], empty if dense
+  std::vector<at::Tensor> waiting_;   // of the layers so far, on the device
   at::Tensor positions_;              // [n] int32 on the device
   at::Tensor dense_slot_;             // [n_kv_heads, n] int32, if dense
 };

@@ -76,12 +76,10 @@ class PooledBudget final : public AttentionMethod {
 };
 
 void PooledBudget::read_positions() {
-  for (int layer = 0; layer < n_heads_ / n_kv_heads_; ++layer) {
-    const at::Tensor by_slot = state_.cache.slot_position(layer).cpu();
-    for (int head = 0; head < n_kv_heads_; ++head) {
-      const std::int32_t* row = by_slot.data_ptr<std::int32_t>() + head * by_slot.size(1);
-      positions_.emplace_back(row, row + state_.cache.n_slots(layer, head));
-    }
+  const at::Tensor by_slot = state_.cache.slot_positions().cpu();  // [n_layers, n_kv_heads, slots]
+  for (int head = 0; head < n_heads_; ++head) {
+    const std::int32_t* row = by_slot.data_ptr<std::int32_t>() + head * by_slot.size(2);
+    positions_.emplace_back(row, row + state_.cache.n_slots(head / n_kv_heads_, head % n_kv_heads_));
   }
 }
 

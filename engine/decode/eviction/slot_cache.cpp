@@ -86,10 +86,10 @@ void SlotCache::reserve(int slots) {
   if (changed) upload_page_table();
 }
 
-void SlotCache::reserve_next() {
+void SlotCache::reserve_next(int n) {
   bool changed = false;
   for (int layer = 0; layer < n_layers_; ++layer) {
-    for (int head = 0; head < n_kv_heads_; ++head) changed |= map_pages(layer, head, n_slots(layer, head) + 1);
+    for (int head = 0; head < n_kv_heads_; ++head) changed |= map_pages(layer, head, n_slots(layer, head) + n);
   }
   if (changed) upload_page_table();
 }

@@ -29,8 +29,8 @@ class SlotCache {
 
   /// Gives every head pages for its first `slots` slots (at most max_slots).
   void reserve(int slots);
-  /// Gives every head a page for its next slot. To be called before each step.
-  void reserve_next();
+  /// Gives every head pages for its next n slots. To be called before each step.
+  void reserve_next(int n = 1);
   /// The kernels have used `slot` of this head.
   void note_slot(int layer, int kv_head, int slot);
   /// Sets the slots in use of a layer after a prefill, host and device; n_slots: [n_kv_heads].
