@@ -1,23 +1,43 @@
 #!/usr/bin/env python3
-"""Makes what the fuzzers start from, tests/fuzz/corpus/FORMAT/, out of the samples and the golden files of the tests.
+"""Makes what the fuzzers start from, corpus/FORMAT/ in tests/fuzz/corpus.tar.xz, out of the samples and the golden files of
+the tests.
 
-    tests/fuzz/make_corpus.py build/release/bin
+    tests/fuzz/make_corpus.py build/release/bin [FOUND/FORMAT/found-NAME ...]
 
 needs h5py and the built programs (the fake engine answers runs, and kvscope writes traces of them). What the fuzzers have
-found lies there too, as found-*, and is left alone.
+found lies there too, as found-*, and stays; further findings are added. Traces are mostly zeros: an archive of a tenth of
+their size is what every build unpacks beside itself.
 """
-import gzip, json, pathlib, random, struct, subprocess, sys, tempfile, zipfile
+import gzip, io, json, pathlib, random, struct, subprocess, sys, tarfile, tempfile, zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CORPUS = ROOT / "tests/fuzz/corpus"
+ARCHIVE = ROOT / "tests/fuzz/corpus.tar.xz"
+CORPUS = {}  # name in the archive -> bytes
 GOLDEN, SAMPLE = ROOT / "tests/core/golden", ROOT / "samples/models/kvscope-tiny"
 BIN = pathlib.Path(sys.argv[1]).resolve()
 DRAW = random.Random(20261122)
 
 
 def put(kind, name, data):
-    (CORPUS / kind).mkdir(parents=True, exist_ok=True)
-    (CORPUS / kind / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    CORPUS[f"corpus/{kind}/{name}"] = data if isinstance(data, bytes) else data.encode()
+
+
+def keep_found(paths):
+    with tarfile.open(ARCHIVE) as archive:
+        for entry in archive:
+            if pathlib.Path(entry.name).name.startswith("found-"):
+                CORPUS[entry.name] = archive.extractfile(entry).read()
+    for path in map(pathlib.Path, paths):
+        put(path.parent.name, path.name, path.read_bytes())
+
+
+def write_archive():
+    """Sorted and without times, so that the same files are the same bytes."""
+    with tarfile.open(ARCHIVE, "w:xz", format=tarfile.USTAR_FORMAT, preset=9) as archive:
+        for name, data in sorted(CORPUS.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
 
 
 def golden(name):
@@ -201,9 +221,11 @@ def make_gates():
     put("gate", "wg_kv", b"w" + safetensors({"g_predictors.0.w": ("F32", [4])}))
 
 
+keep_found(sys.argv[2:])
 for make in (make_safetensors, make_tokenizers, make_chat_templates, make_configs, make_archives, make_messages, make_traces,
              make_recipes, make_gates):
     make()
-total = sum(f.stat().st_size for f in CORPUS.rglob("*") if f.is_file())
-print(f"{total} bytes in {CORPUS}")
+write_archive()
+total = sum(map(len, CORPUS.values()))
+print(f"{total} bytes in {len(CORPUS)} files, {ARCHIVE.stat().st_size} in {ARCHIVE}")
 assert total < 1_000_000
