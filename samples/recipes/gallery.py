@@ -50,7 +50,7 @@ STEPS = [
 ] + [([f"sp-kv-{w}.csv"], [f"{ON_TEXT} --gate gates/sp-kv-{w} --policies "
                            f"'{';'.join(f'sp-kv:threshold={t}' for t in (0.1, 0.5, 0.8))}' --format csv >"])
      for w in ("0.02", "0.1", "0.3")] + [
-    (["maths.h5"], ["run smollm2-135m --prompt-file maths.txt --max-tokens 16 --policy kvpop:keep=25% --trace maths.h5"]),
+    (["maths.h5"], ["run smollm2-135m --prompt-file maths.txt --max-tokens 16 --gate kvpop-mlstm --policy kvpop:keep=25% --trace maths.h5"]),
     (["spkv.h5"], [ON_SMOLLM2 % ("prompts", "spkv", "sp-kv") + " --output-error"]),
     (["tasks.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{TASK_POLICIES}' --format csv >"]),
     (["read.csv"], [f"eval {TINY} --questions 6 --length 768 --policies '{READ_POLICIES}' --format csv >"]),

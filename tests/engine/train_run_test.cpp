@@ -212,8 +212,9 @@ TEST_CASE("the shipped recipes of the sample model's gates can be parsed for it"
 
 TEST_CASE("the shipped recipes for SmolLM2 can be parsed for a model of its context") {
   const auto name = GENERATE("smollm2-wg-kv.json", "smollm2-sp-kv.json", "smollm2-dms.json", "smollm2-kvpop.json",
-                             "smollm2-kvpop-joint.json", "smollm2-kvpop-through.json", "smollm2-sp-kv-joint.json",
-                             "smollm2-streaming.json");
+                             "smollm2-kvpop-joint.json", "smollm2-kvpop-through.json", "smollm2-kvpop-pooled.json",
+                             "smollm2-kvpop-joint-pooled.json", "smollm2-sp-kv-joint.json",
+                             "smollm2-sp-kv-bidirectional.json", "smollm2-streaming.json");
   const auto path = kSamples / "recipes" / name;
   ModelConfig base;
   base.max_positions = 8192;
