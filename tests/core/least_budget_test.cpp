@@ -45,6 +45,9 @@ TEST_CASE("A share that leaves less than sinks and window take is raised to them
   CHECK(raised->wanted == 31);
   CHECK(raised->least == 68);
   CHECK(describe_raised(*raised, 125) == "24.8 % of 125 tokens = 31, raised to 68: sinks and window take that many");
+  const PolicySpec pool = PolicySpec::parse("kvpop:keep=25%,sinks=4,window=64,capacity=pooled,interval=32");
+  CHECK(describe_raised(*raised_budget(pool, 200), 200) ==
+        "25 % of 200 tokens = 50, raised to 100: sinks, window and interval take that many");
   CHECK_FALSE(raised_budget(PolicySpec::parse("kvpop:keep=25%,sinks=4,window=64"), 400));
   CHECK_FALSE(raised_budget(PolicySpec::parse("kvpop:budget=31,sinks=4,window=64"), 125));
   CHECK_FALSE(raised_budget(PolicySpec::parse("full"), 125));

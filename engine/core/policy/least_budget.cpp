@@ -1,5 +1,6 @@
 #include "engine/core/policy/least_budget.h"
 
+#include "engine/core/policy/policy_shared.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -36,7 +37,7 @@ std::optional<RaisedBudget> raised_budget(const PolicySpec& spec, int n_position
   if (wanted > 0 && is_enough(spec, wanted, n_positions)) return std::nullopt;
   const std::optional<int> least = least_budget(spec, n_positions);
   if (!least) return std::nullopt;
-  return RaisedBudget{wanted, *least};
+  return RaisedBudget{wanted, *least, pool_interval(spec) > 0};
 }
 
 PolicySpec with_least_budget(PolicySpec spec, int n_positions) {
@@ -48,7 +49,7 @@ PolicySpec with_least_budget(PolicySpec spec, int n_positions) {
 std::string describe_raised(const RaisedBudget& raised, int n_positions) {
   return number_text(100.0 * raised.wanted / n_positions, 3) + " % of " + std::to_string(n_positions) +
          " tokens = " + std::to_string(raised.wanted) + ", raised to " + std::to_string(raised.least) +
-         ": sinks and window take that many";
+         (raised.has_interval ? ": sinks, window and interval take that many" : ": sinks and window take that many");
 }
 
 }  // namespace kvscope

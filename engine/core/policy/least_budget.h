@@ -15,7 +15,8 @@ std::optional<int> least_budget(const PolicySpec& spec, int n_positions);
 /// What a budget that was written as a share comes to, where that is less than the least: 25 % of 125 tokens are 31, of
 /// which 4 sinks and a window of 64 leave nothing.
 struct RaisedBudget {
-  int wanted, least;  // tokens
+  int wanted, least;          // tokens
+  bool has_interval = false;  // of a pool, which keeps places free until its next cut
 };
 /// Nothing for budgets in tokens: who writes those means them.
 std::optional<RaisedBudget> raised_budget(const PolicySpec& spec, int n_positions);

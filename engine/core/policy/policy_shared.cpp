@@ -50,6 +50,10 @@ GateDefaults defaults_of_heads(const GateNumbers& heads) {
   return {{"full", heads.share}, {"sinks", heads.n_sink}, {"window", heads.window}};
 }
 
+int pool_interval(const PolicySpec& spec) {
+  return spec.has("capacity") && spec.value("capacity") == 1 ? count_or(spec, "interval", 0) : 0;
+}
+
 RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
   RetentionGeometry geometry{.n_sink = count_or(spec, "sinks", 0),
                              .window = spec.count("window"),
@@ -58,8 +62,7 @@ RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions) {
                              .n_positions = n_positions};
   const int budget = spec.budget_tokens(n_positions);
   geometry.top_k = budget - geometry.n_sink - geometry.window;
-  const bool pooled = spec.has("capacity") && spec.value("capacity") == 1;
-  const int interval = pooled ? count_or(spec, "interval", 0) : 0;
+  const int interval = pool_interval(spec);
   if (geometry.top_k < interval) {
     const std::string fixed = "sinks " + std::to_string(geometry.n_sink) + " + window " +
                               std::to_string(geometry.window) +
@@ -98,7 +101,7 @@ void check_protected(const PolicySpec& spec, int budget, int n_protected, int n_
 
 RetentionPlan top_k_plan(const PolicySpec& spec, const RetentionGeometry& geometry, ScoreSource source) {
   const bool pooled = spec.value("capacity") == 1 && geometry.top_k > 0;
-  const int interval = pooled ? spec.count("interval") : 0;
+  const int interval = pooled ? pool_interval(spec) : 0;
   return {.source = source,
           .admission = pooled ? Admission::pooled : Admission::top_k,
           .eviction = pooled ? "pooled-budget" : "",

@@ -11,6 +11,8 @@ namespace kvscope {
 /// sinks, window and, for a policy with a budget, top_k = budget - sinks - window; throws Error if that is negative, or less than a
 /// pool keeps free for kIntervalParameter.
 RetentionGeometry budget_geometry(const PolicySpec& spec, int n_positions);
+/// kIntervalParameter where all heads share a budget; 0: each has its own, or it is cut at every token of the answer.
+int pool_interval(const PolicySpec& spec);
 /// The same without a budget: everything may stay.
 RetentionGeometry open_geometry(const PolicySpec& spec, int n_positions);
 /// Throws Error unless budget > sinks + n_protected: somebody must be able to leave.
