@@ -83,7 +83,7 @@ void HeadBoardView::draw_sentences(ViewContext& context) {
   // Known when they were drawn: the next frame has the room that they take.
   const float taken = ImGui::GetCursorPosY();
   ImGui::EndChild();
-  if (std::abs(taken - std::exchange(sentences_, taken)) > 0.5f) rebuild_postponed = true;
+  if (std::abs(taken - std::exchange(sentences_, taken)) > 0.5f) want_frame();
 }
 
 void HeadBoardView::say(const char* item, Colour colour, const std::string& text, const std::string& brief) {

@@ -201,15 +201,16 @@ void AppWindow::wait() {
     return;
   }
   // A blinking caret, the clock of a run's progress, a message that fades: a few frames a second are enough.
-  // Editors of ours say when their caret blinks; ImGui's fields do not.
+  // Editors of ours say when their caret blinks, and pictures when they are made again; ImGui's fields do not.
   const bool blinking = (ImGui::GetIO().WantTextInput && !text_->typed().focused) || is_engine_busy();
-  const double caret = std::max(1e-3, text_->typed().redraw_in - seconds_since(last_frame_));
-  const double timeout = std::min(caret, blinking ? 0.1 : kIdleWait);
+  const double caret = text_->typed().redraw_in - seconds_since(last_frame_);
+  const double next = std::max(1e-3, std::min(caret, -seconds_since(redraw_at_)));
+  const double timeout = std::min(next, blinking ? 0.1 : kIdleWait);
   const auto begin = std::chrono::steady_clock::now();
   glfwWaitEventsTimeout(timeout);
   if (seconds_since(begin) < timeout * 0.95) {
     frames_due_ = is_engine_busy() ? 1 : kFramesAfterInput;
-  } else if (blinking || timeout == caret) {
+  } else if (blinking || timeout == next) {
     frames_due_ = 1;
   }
 }
@@ -313,7 +314,8 @@ void AppWindow::draw_frame() {
   context.command = [this](const std::string& id) { panel_.run(id); };
   cockpit_.draw(panel_, context, views_, *time_deck_);
   session_.ask_attention();
-  if (std::exchange(views::rebuild_postponed, false)) frames_due_ = std::max(frames_due_, 1);
+  redraw_at_ = std::exchange(views::redraw_at, views::kNoRedraw);
+  if (redraw_at_ <= std::chrono::steady_clock::now()) frames_due_ = std::max(frames_due_, 1);
   draw_frame_times(panel_, frame_times_);
   workspace_.undo().observe();
   if (!button_down_) workspace_.undo().set_gesture(0);

@@ -104,6 +104,7 @@ class AppWindow {
   int frames_due_ = 3;
   bool touched_ = false;  // in this round of the loop
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
+  std::chrono::steady_clock::time_point redraw_at_ = std::chrono::steady_clock::time_point::max();
   FrameTimes frame_times_;
   double raster_ms_ = 0;  // of the last frame, with the wait for the display
   double frame_cpu_ = 0;  // seconds of all our threads for the last frame

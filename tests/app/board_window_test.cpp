@@ -80,6 +80,7 @@ TEST_CASE(
   CHECK(report.at("live").at("what").get<std::string>().find("3000 tokens") != std::string::npos);
   CHECK(report.at("trace").at("what").get<std::string>().find("180 tokens") != std::string::npos);
   CHECK(report.at("trace").at("open_s").get<double>() > 0);
+  CHECK(report.at("idle").at("settled_s").get<double>() >= 2);
   CHECK(report.at("idle").at("seconds").get<double>() >= 0.5);
   CHECK(report.at("idle").at("cpu_percent").get<double>() < 50);
   CHECK(report.at("taps").at("sent") == 50);

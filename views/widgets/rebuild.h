@@ -1,6 +1,7 @@
 #pragma once
 // When a picture is made again: when what it shows changed, and not more often than its own cost allows.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -22,8 +23,11 @@ struct RunKey {
   }
 };
 
-/// A picture stayed as it was for its cost: somebody has to draw another frame, though nothing happens in between.
-inline bool rebuild_postponed = false;
+/// A picture stayed as it was for its cost: somebody has to draw another frame then, though nothing happens in between. A
+/// frame before it has nothing new to show.
+inline constexpr auto kNoRedraw = std::chrono::steady_clock::time_point::max();
+inline std::chrono::steady_clock::time_point redraw_at = kNoRedraw;
+inline void want_frame(std::chrono::steady_clock::time_point at = {}) { redraw_at = std::min(redraw_at, at); }
 
 /// Key is a struct with operator==. A picture that took t milliseconds to make is made again after 4 t at the earliest,
 /// so that scrubbing through a huge run costs a fifth of the frames' time, and a small one follows at once.
@@ -35,7 +39,7 @@ class Rebuild {
     if (valid_ && !at_once && key == key_) return false;
     const auto now = Clock::now();
     if (valid_ && !at_once && now - finished_ < 4 * cost_) {
-      rebuild_postponed = true;
+      want_frame(finished_ + 4 * cost_);
       return false;
     }
     key_ = key;
