@@ -1,6 +1,7 @@
 #pragma once
 // Visitors that write fields as JSON and read them back, checked. A field that is not there keeps what it has.
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -60,7 +61,10 @@ struct ReadField {
     value = object.number_or(name, value, range.min, range.max);
   }
   void operator()(std::string_view name, float& value, FieldRange range) const {
-    value = static_cast<float>(object.number_or(name, static_cast<double>(value), range.min, range.max));
+    // 0.8 as a float is a little more than 0.8: at its end of the range a value is still within it.
+    const auto as_float = [](double limit) { return static_cast<double>(static_cast<float>(limit)); };
+    const double min = std::min(range.min, as_float(range.min)), max = std::max(range.max, as_float(range.max));
+    value = static_cast<float>(object.number_or(name, static_cast<double>(value), min, max));
   }
   void operator()(std::string_view name, int& value, FieldRange range) const {
     value = static_cast<int>(object.integer_or(name, value, whole(range.min), whole(range.max)));

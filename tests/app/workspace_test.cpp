@@ -465,3 +465,20 @@ TEST_CASE("A state that was written and read is the same state") {
   state.selection.q.reset();
   CHECK(state_from_json(to_json(state), "w") == state);
 }
+
+TEST_CASE("A splitter at the end of its way is within its range when it is read again") {
+  WorkspaceState state;
+  state.prompt = std::make_shared<const std::string>();
+  state.parameters = NextRun::defaults();
+  for (const bool far : {false, true}) {
+    CockpitSizes& sizes = state.layout.sizes;
+    sizes.strip = far ? 0.8f : 0.2f;  // as the splitter clamps it: 0.8 as a float is more than 0.8
+    sizes.left = far ? 620.f : 260.f, sizes.right = far ? 640.f : 220.f;
+    sizes.cuts_main = {far ? 1.f : 0.f};
+    const json written = json::parse(to_json(state).dump());
+    CHECK(state_from_json(written, "w") == state);
+  }
+  json beyond = to_json(state);
+  beyond["sizes"]["strip"] = 0.81;
+  CHECK_THROWS_AS(state_from_json(beyond, "w"), Error);
+}
