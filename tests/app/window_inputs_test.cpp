@@ -169,6 +169,7 @@ class Trial {
     window_.emplace(display_, WindowDriver::Options{.engine = fake(), .state = state_.path()});
     window_->wait({{"/model", {{"not", nullptr}}}});
     window_->command("run.max_tokens", {{"n", 8}});
+    window_->command("policy.set", {{"policy", "full"}});  // what was typed before may be one that cannot run
     window_->command("run.start");
   }
   /// No file that is half written, no engine.
