@@ -38,6 +38,13 @@ GateFile random_gate(GateKind kind, int n_hidden, int kernel = 1) {
   return gate;
 }
 
+/// What is said of the gate in `folder` when one number of its gate.json is another.
+std::string error_with(const TempFolder& folder, json config, const char* key, const json& value) {
+  config[key] = value;
+  folder.write("gate.json", config.dump());
+  return load_error(folder.path());
+}
+
 }  // namespace
 
 TEST_CASE("gate: what save_gate writes, load_gate gives back, for every kind", "[core][gate]") {
@@ -93,12 +100,7 @@ TEST_CASE("gate: numbers that are wrong, misspelt or do not fit together are ref
   const TempFolder folder;
   save_gate(folder.path(), random_gate(GateKind::sp_kv, 6));
   const json good = read_json(folder / "gate.json");
-  const auto line = [&](const char* key, const json& value) {
-    json bad = good;
-    bad[key] = value;
-    folder.write("gate.json", bad.dump());
-    return load_error(folder.path());
-  };
+  const auto line = [&](const char* key, const json& value) { return error_with(folder, good, key, value); };
   CHECK_THAT(line("format", "x"), Catch::Contains("gate.json: format: \"x\"; expected kvscope-gate"));
   CHECK_THAT(line("version", 2),
              Catch::Contains("version: 2; expected 1; hint: the file was written by a newer program"));
@@ -126,12 +128,7 @@ TEST_CASE("gate: a convolution is as wide as the kernel says, and the score come
   const TempFolder folder;
   save_gate(folder.path(), random_gate(GateKind::sp_kv, 6, 5));
   const json good = read_json(folder / "gate.json");
-  const auto line = [&](const char* key, const json& value) {
-    json bad = good;
-    bad[key] = value;
-    folder.write("gate.json", bad.dump());
-    return load_error(folder.path());
-  };
+  const auto line = [&](const char* key, const json& value) { return error_with(folder, good, key, value); };
   CHECK(good["delay"] == 2);
   CHECK_THAT(line("kernel", 7), Catch::Contains("gate.json: delay: 2; expected 3, what a kernel of 7 sees behind"));
   CHECK_THAT(line("kernel", 4), Catch::Contains("gate.json: kernel: 4; expected an odd number"));

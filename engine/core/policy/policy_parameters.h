@@ -19,6 +19,11 @@ constexpr ParameterInfo rare(ParameterInfo parameter) {
   parameter.rare = true;
   return parameter;
 }
+/// The same, not written out while it has its default.
+constexpr ParameterInfo quiet(ParameterInfo parameter) {
+  parameter.quiet = true;
+  return parameter;
+}
 /// A parameter that counts tokens.
 constexpr ParameterInfo tokens_parameter(std::string_view name, double default_value, double min,
                                          std::string_view definition, double max = kMaxTokens) {
@@ -68,19 +73,12 @@ constexpr ParameterInfo capacity_parameter(bool quiet = true) {
           .quiet = quiet};
 }
 inline constexpr ParameterInfo kCapacityParameter = capacity_parameter();
-inline constexpr ParameterInfo kIntervalParameter{
-    .name = "interval",
-    .kind = ParameterKind::tokens,
-    .unit = "tokens",
-    .default_value = 0,
-    .min = 0,
-    .max = 4096,
-    .definition =
-        "Of capacity=pooled: the pool is cut to size before every query whose position is a multiple of it, in the "
-        "prompt as in the answer, and keeps interval - 1 places a head free in between. 0: the prompt is dense, and a "
-        "cut is before every token of the answer.",
-    .quiet = true,
-    .rare = true};
+inline constexpr ParameterInfo kIntervalParameter = quiet(rare(tokens_parameter(
+    "interval", 0, 0,
+    "Of capacity=pooled: the pool is cut to size before every query whose position is a multiple of it, in the prompt as "
+    "in the answer, and keeps interval - 1 places a head free in between. 0: the prompt is dense, and a cut is before "
+    "every token of the answer.",
+    4096)));
 /// Tokens that a query reads: a number, or a share of the run.
 constexpr ParameterInfo read_parameter(double default_value, double min, std::string_view definition) {
   ParameterInfo parameter = tokens_parameter("read", default_value, min, definition);
