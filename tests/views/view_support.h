@@ -24,7 +24,7 @@ class HeadlessWindow {
   HeadlessWindow(const HeadlessWindow&) = delete;
   HeadlessWindow& operator=(const HeadlessWindow&) = delete;
 
-  /// One frame with one window of the whole size, filled by `draw`.
+  /// One frame with one window of the whole size, filled by `draw`; more of them where a picture waits for its turn.
   void frame(const std::function<void()>& draw);
   /// Moves the mouse to the item, then presses and releases over three frames. REQUIREs that the item is on the screen.
   void click(const std::string& item, const std::function<void()>& draw);
@@ -42,6 +42,8 @@ class HeadlessWindow {
   views::ViewServices services;
 
  private:
+  void draw_once(const std::function<void()>& draw);
+
   ImGuiContext* context_;
   ImVec2 size_;
   int n_vertices_ = 0;
