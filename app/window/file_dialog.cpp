@@ -142,6 +142,9 @@ const FolderEntry* typed_entry(const TypedPath& typed) {
   return state.listing && !typed.name.empty() ? state.listing->find(typed.name) : nullptr;
 }
 
+/// "" is still to be typed, ".pdf" is what stays when the name before it was taken away.
+bool is_ending(const std::string& name) { return name.starts_with('.') && name.rfind('.') == 0; }
+
 // Whether the path can be taken as it stands; says why not.
 bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed) {
   const views::FontScope small(panel.theme().fonts.small);
@@ -161,6 +164,11 @@ bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed) {
     text_in(palette.warn, "There is nothing of that name.");
     // A model goes by its name too.
     return true;
+  }
+  if (dialog.save && is_ending(typed.name)) {
+    text_in(palette.warn, "A name is wanted before " + typed.name + ".");
+    panel.item("dialog.nameless");
+    return false;
   }
   views::wrapped_text_in(palette.muted, dialog.hint);
   panel.services.items->add_text("dialog.hint", views::last_item(), dialog.hint);

@@ -109,6 +109,16 @@ TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter
   window.wait({{"/banners", {{"contains", "other.csv"}}}});
   CHECK(test::read_text(data) == "precious");
   CHECK_FALSE(std::filesystem::exists(window.folder() / "other.pdf"));
+  // An ending is no name.
+  window.key("ctrl+e");
+  window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
+  window.key("BackSpace");
+  window.rect("dialog.nameless");
+  window.click("dialog.ok");
+  window.key("Return");
+  window.frames(2);
+  CHECK(window.state()["ui"]["dialog"] == "figure.export");
+  CHECK_FALSE(std::filesystem::exists(window.folder() / ".pdf"));
 }
 
 TEST_CASE("The export says how large the figure will be for the venue that is chosen, and why no picture is copied") {
