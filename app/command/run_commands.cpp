@@ -53,8 +53,8 @@ void compare_runs(Session& session, const nlohmann::json& arguments) {
   session.show(a, new_b);
 }
 
-// Beside the one that is A, or the first.
-void step_in_trace(Session& session, const nlohmann::json& arguments, int step) {
+// Of the trace that is named, else of A's; none if A is of no trace.
+std::vector<int> runs_of_trace(const Session& session, const nlohmann::json& arguments) {
   std::string trace = session.a() ? session.a()->trace_path : "";
   if (has_argument(arguments, "trace")) trace = text_argument(arguments, "trace");
   std::vector<int> ids;
@@ -62,6 +62,16 @@ void step_in_trace(Session& session, const nlohmann::json& arguments, int step) 
     if (!trace.empty() && run.trace_path == trace) ids.push_back(run.id);
   }
   if (ids.empty()) usage_error("trace", "no run of it is open");
+  return ids;
+}
+
+void close_trace(Session& session, const nlohmann::json& arguments) {
+  for (const int id : runs_of_trace(session, arguments)) session.remove_run(id);
+}
+
+// Beside the one that is A, or the first.
+void step_in_trace(Session& session, const nlohmann::json& arguments, int step) {
+  const std::vector<int> ids = runs_of_trace(session, arguments);
   const auto at = std::ranges::find(ids, session.a() ? session.a()->id : 0);
   const int n = static_cast<int>(ids.size());
   const int next = at == ids.end() ? 0 : std::clamp(static_cast<int>(at - ids.begin()) + step, 0, n - 1);
@@ -117,6 +127,8 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
                 [&session](const nlohmann::json& arguments) {
                   session.remove_run(integer_argument(arguments, "id", session.a() ? session.a()->id : 0));
                 }});
+  registry.add({"trace.close", "Take a trace's runs off the list", "Run", "", "trace: path (A's)", any,
+                [&session](const nlohmann::json& arguments) { close_trace(session, arguments); }});
 }
 
 void add_preview_commands(CommandRegistry& registry, Session& session, UiState& ui) {

@@ -4,8 +4,8 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "app/session/messages.h"
 #include "app/session/worker.h"
@@ -15,15 +15,23 @@ namespace kvscope::app {
 
 class Files {
  public:
-  using Runs = std::vector<std::shared_ptr<const RunRecord>>;
+  /// What to do with run `index` of a trace. Returns whether the next one is wanted.
+  using TakeRun = std::function<bool(std::shared_ptr<const RunRecord> run, int index)>;
 
   /// `trace_program` reads traces in a child process (--trace-child); empty: they are read here.
   Files(std::string trace_program, Messages& messages, Revision& revision, Worker& background);
 
   /// What the job throws is a banner.
   void in_background(std::string what, Worker::Job job);
-  /// `opened` gets the runs on this thread; never an empty list.
-  void open_trace(const std::string& path, std::function<void(const Runs&)> opened);
+  /// `take` gets each run on this thread as soon as it is read, the first one while the others are still in the file; at
+  /// most 64. Other work in the background goes between two runs. A run that cannot be read is a banner and the last one.
+  void open_trace(const std::string& path, TakeRun take);
+  /// The trace that is being read; nothing before its first run is there. For the status line.
+  struct Reading {
+    std::string path;
+    int n_read = 0, n_runs = 0;
+  };
+  const std::optional<Reading>& reading() const { return reading_; }
   void save_trace(const std::string& path, std::shared_ptr<const RunRecord> run, bool overwrite,
                   std::function<void()> saved);
   bool busy() const { return background_.busy(); }
@@ -33,11 +41,15 @@ class Files {
   void set_recent(const std::vector<std::string>& paths);
 
  private:
+  struct OpenTrace;
+  void read_on(const std::shared_ptr<OpenTrace>& trace);
+
   std::string trace_program_;
   Messages& messages_;
   Revision& revision_;
   Worker& background_;
   std::deque<std::string> recent_;
+  std::optional<Reading> reading_;
 };
 
 }  // namespace kvscope::app

@@ -340,12 +340,15 @@ std::string Session::gate_options() const {
 // ------------------------------------------------------------------------------------------------ traces
 
 void Session::open_trace(const std::string& path) {
-  files_.open_trace(path, [this, path](const Files::Runs& runs) {
-    const int first = runs_.add(runs.front(), path);
-    for (std::size_t i = 1; i < runs.size(); ++i) runs_.add(runs[i], path, static_cast<int>(i));
+  files_.open_trace(path, [this, path, ids = std::vector<int>()](std::shared_ptr<const RunRecord> run, int i) mutable {
+    const auto listed = [this](int id) { return find_run(id) != nullptr; };
+    if (i > 0 && std::ranges::none_of(ids, listed)) return false;  // it was closed
+    ids.push_back(runs_.add(std::move(run), path, i));
+    if (i > 0) return true;
     selection_.runs.clear();
-    show(first, 0);
+    show(ids[0], 0);
     suggest_metric();
+    return true;
   });
 }
 

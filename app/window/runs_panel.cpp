@@ -48,7 +48,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const bool open = draw_fold(panel, name + "   " + place, item, false);
   tooltip(panel, path);
   const float side = panel.px(24);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - 2 * side - panel.px(50));
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - 3 * side - panel.px(54));
   if (ImGui::Button(all ? "A" : "All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
   panel.item(item + ".all");
   tooltip(panel, all ? "Maps of A alone" : "Maps over all runs of this trace; Ctrl+click on a run adds it");
@@ -64,6 +64,10 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   ImGui::SameLine(0, panel.px(4));
   step(">", "run.next_in_trace", ".next");
   tooltip(panel, "Show the next run of this trace as A");
+  ImGui::SameLine(0, panel.px(4));
+  if (ImGui::Button("×", {side, 0})) panel.run("trace.close", {{"trace", path}});
+  panel.item(item + ".close");
+  tooltip(panel, "Take all its runs off the list; Ctrl+Z brings them back");
   if (open) {
     for (const RunEntry& run : runs) {
       if (const RunEntry* entry = panel.session.find_run(run.id)) draw_run_row(panel, *entry);

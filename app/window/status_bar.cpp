@@ -38,6 +38,10 @@ void draw_status_bar(Panel& panel) {
   if (!progress.phase.empty()) {
     if (progress.max > 0) draw_bar(panel, progress.value / progress.max);
     text = progress.line();
+  } else if (const auto& reading = session.files().reading()) {
+    draw_bar(panel, static_cast<double>(reading->n_read) / reading->n_runs);
+    text = escape_for_terminal(reading->path, 200) + ": run " + std::to_string(reading->n_read + 1) + " of " +
+           std::to_string(reading->n_runs);
   } else if (fresh && !session.messages().notice().empty()) {
     text = escape_for_terminal(session.messages().notice(), 300);
   } else {

@@ -1,0 +1,144 @@
+// A trace of many runs that is opened in the window: each run is there once it is read, and closing it ends the reading.
+
+#include <hdf5.h>
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "app/command/app_commands.h"
+#include "app/session/session.h"
+#include "engine/core/trace/trace_file.h"
+#include "engine/core/trace/trace_schema.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Fixture {
+  Fixture() { add_run_commands(commands, session, ui); }
+  template <typename Condition>
+  void wait(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+    while (!condition()) {
+      session.poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      REQUIRE(std::chrono::steady_clock::now() < deadline);
+    }
+  }
+  void wait_for_runs(std::size_t n) {
+    wait([&] { return session.runs().size() == n; });
+  }
+  void wait_for_files() {
+    wait([&] { return !session.files().busy(); });
+  }
+
+  Session session{{.engine_command = "exit 9", .trace_program = test::kvscope().string(), .wake = [] {}}};
+  CommandRegistry commands;
+  UiState ui;
+};
+
+std::string write_runs(const fs::path& path, int n_runs) {
+  const RunRecord run = test::random_run(1);
+  TraceWriter writer(path, run.model, {.max_runs = n_runs, .max_positions = run.n_tokens()});
+  for (int i = 0; i < n_runs; ++i) writer.add(run);
+  writer.finish();
+  return path.string();
+}
+
+/// The checksum of run `index` is another one.
+void damage(const fs::path& path, int index, int n_runs) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, trace::schema(trace::Dataset::checksum).path, H5P_DEFAULT);
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(n_runs));
+  REQUIRE(H5Dread(dataset, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, sums.data()) >= 0);
+  ++sums[static_cast<std::size_t>(index)];
+  REQUIRE(H5Dwrite(dataset, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, sums.data()) >= 0);
+  H5Dclose(dataset);
+  H5Fclose(file);
+}
+
+}  // namespace
+
+// A trace of 1 GB was 53 seconds of nothing.
+TEST_CASE("The first run of a trace is on show while the others are read, which come in their order") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 5);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  CHECK_FALSE(session.files().reading());
+  for (int n = 1; n <= 5; ++n) {
+    fixture.wait([&] { return !session.runs().empty() && session.runs().size() >= static_cast<std::size_t>(n); });
+    REQUIRE(session.runs().size() == static_cast<std::size_t>(n));  // one at a time
+    CHECK(session.runs().back().trace_run == n - 1);
+    CHECK(session.a()->id == 1);
+    CHECK(session.files().busy() == (n < 5));
+    CHECK(session.files().reading().has_value() == (n < 5));
+    if (n == 5) break;
+    CHECK(session.files().reading()->path == path);
+    CHECK(session.files().reading()->n_read == n);
+    CHECK(session.files().reading()->n_runs == 5);
+  }
+  CHECK(session.messages().notice() == "5 run(s) from " + path);
+  CHECK(session.files().recent().front() == path);
+}
+
+TEST_CASE("A run that is shown while a trace is read stays on show, and other files go between two of its runs") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 6);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  fixture.wait_for_runs(2);
+  session.show(2, 1);
+  session.save_trace(1, (folder / "b.h5").string(), false);
+  fixture.wait([&] { return fs::exists(folder / "b.h5"); });
+  CHECK(session.runs().size() < 6);  // it did not wait for them
+  fixture.wait_for_files();
+  CHECK(session.runs().size() == 6);
+  CHECK(session.a()->id == 2);
+  CHECK(session.b()->id == 1);
+}
+
+TEST_CASE("A trace that is closed while it is read has no more runs") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 6), other = write_runs(folder / "b.h5", 2);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(other);
+  fixture.wait_for_files();
+  session.open_trace(path);
+  fixture.wait_for_runs(5);
+  fixture.commands.execute("trace.close", {{"trace", path}});
+  CHECK(session.runs().size() == 2);
+  fixture.wait_for_files();
+  CHECK(session.runs().size() == 2);
+  CHECK_FALSE(session.files().reading());
+  CHECK(session.messages().banners().empty());
+  CHECK_THROWS_AS(fixture.commands.execute("trace.close", {{"trace", path}}), Error);
+  fixture.commands.execute("trace.close", {{"trace", other}});
+  CHECK(session.runs().empty());
+  CHECK(session.removed_runs().size() == 5);  // Undo has them
+}
+
+TEST_CASE("Where a run of a trace is damaged those before it are there, and a line says which it is") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 4);
+  damage(path, 2, 4);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  fixture.wait([&] { return !session.messages().banners().empty(); });
+  fixture.wait_for_files();
+  CHECK(session.runs().size() == 2);
+  CHECK(session.a()->id == 1);
+  CHECK_FALSE(session.files().reading());
+  REQUIRE(session.messages().banners().size() == 1);
+  const std::string text = session.messages().banners()[0].text;
+  CHECK_THAT(text, Catch::Contains("a.h5") && Catch::Contains("run 2") && Catch::Contains("checksum"));
+}
