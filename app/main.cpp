@@ -1,5 +1,6 @@
 // kvscope: the window if a model, a trace or nothing is given, else one command.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -40,7 +41,11 @@ int dispatch(const std::vector<std::string>& words) {
   if (app::find_command(first)) return app::run_command_line(words);
   std::error_code error;
   const bool path = first.find_first_of("/.") != std::string::npos || std::filesystem::exists(first, error);
-  if (path || first.starts_with("-") || app::find_model(first)) return app::window_main(words);
+  if (path || first.starts_with("-") || app::find_model(first)) {
+    if (std::ranges::find(words, "--help") == words.end()) return app::window_main(words);
+    std::fputs(app::general_help().c_str(), stdout);
+    return 0;
+  }
   std::vector<std::string_view> names;
   for (const app::CommandSpec* spec : app::command_list()) names.push_back(spec->name);
   const std::string close = app::closest(first, names);

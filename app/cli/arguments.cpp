@@ -51,9 +51,9 @@ std::string who_takes(std::string_view name) {
   names.push_back("help");
   const std::string close = closest(name, names);
   const std::string others = who_takes(name);
-  const std::string help =
-      (others.empty() ? "" : "of " + others + "; ") + "see kvscope " + std::string(spec.name) + " --help";
-  usage_error(typed, "unknown option of kvscope " + std::string(spec.name), "",
+  const std::string program = spec.name.empty() ? "kvscope" : "kvscope " + std::string(spec.name);
+  const std::string help = (others.empty() ? "" : "of " + others + "; ") + "see " + program + " --help";
+  usage_error(typed, "unknown option of " + program, "",
               close.empty() ? help : "did you mean " + dashed(close) + "? " + help);
 }
 

@@ -71,7 +71,7 @@ std::string general_help() {
       "  --size WxH, --scale X, --light   of the window (1600x1000), of all in it (0.5 to 3); light\n"
       "  --control PATH             listen on this Unix socket for commands, one JSON object a line\n"
       "  --script FILE, --screenshot FILE.png, --exit   run commands (JSON), write a picture, leave\n"
-      "  --bench-ui                 measure the window: [TRACE] --frames --tokens --trace-mb --json\n\n"
+      "  --bench-startup, --bench-ui   measure it: [TRACE] --frames --tokens --trace-mb --idle --json\n\n"
       "Exit codes: 0 done, 1 usage, 2 bad input, 3 resource, 4 internal; 130, 143, 129, 141 by a signal.\n"
       "Environment: KVSCOPE_ENGINE_TIMEOUT=SECONDS an engine may take to greet (60; 0: no limit).\n";
   return text;

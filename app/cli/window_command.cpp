@@ -26,11 +26,12 @@ constexpr OptionSpec kOptions[] = {
     {"screenshot", "FILE.png", "a picture of the window"},
     {"exit", "", "leave after script and picture"},
     {"bench-ui", "", "measure the window on made-up runs (or on TRACE) and leave"},
+    {"bench-startup", "", "measure the first frame and leave"},
     {"frames", "N", "of --bench-ui: frames of each part (600)"},
     {"tokens", "N", "of --bench-ui: of the live run (131072)"},
     {"trace-mb", "N", "of --bench-ui: write, open and look at a trace of about this size"},
     {"idle", "SECONDS", "of --bench-ui: how long nobody touches the window (5)"},
-    {"json", "", "of --bench-ui: one object"},
+    {"json", "", "of --bench-ui and --bench-startup: one object"},
 };
 
 constexpr CommandSpec kSpec = {"", "[MODEL | TRACE] [options]", "", "", "", {0, 1}, kOptions, nullptr};
@@ -47,6 +48,7 @@ void parse_size(const std::string& text, int& width, int& height) {
 
 int bench_ui(const Arguments& arguments, WindowOptions options) {
   BenchUiOptions bench;
+  bench.startup_only = !arguments.has("bench-ui");
   bench.frames = static_cast<int>(arguments.integer("frames", bench.frames, 1, 100000));
   bench.tokens = static_cast<int>(arguments.integer("tokens", bench.tokens, 64, 1 << 22));
   bench.trace_mb = static_cast<int>(arguments.integer("trace-mb", 0, 0, 16384));
@@ -95,10 +97,12 @@ int window_main(const std::vector<std::string>& words) {
   options.script = arguments.text("script");
   options.screenshot = arguments.text("screenshot");
   options.exit = arguments.has("exit");
-  if (arguments.has("bench-ui")) return bench_ui(arguments, options);
+  const bool bench = arguments.has("bench-ui"), startup = arguments.has("bench-startup");
   for (const char* name : {"frames", "tokens", "trace-mb", "idle", "json"}) {
-    if (arguments.has(name)) usage_error(("--" + std::string(name)).c_str(), "no --bench-ui", "--bench-ui");
+    if (!arguments.has(name) || bench || (startup && std::string_view(name) == "json")) continue;
+    usage_error(("--" + std::string(name)).c_str(), "no --bench-ui", "--bench-ui");
   }
+  if (bench || startup) return bench_ui(arguments, options);
   AppWindow window(options);
   return window.run();
 }

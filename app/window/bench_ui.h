@@ -5,23 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "engine/core/record/run_record.h"
-
 namespace kvscope::app {
 
 struct BenchUiOptions {
-  int frames = 600;     // of each part, while somebody zooms, moves and scrubs without a rest
-  int tokens = 131072;  // of the live run
+  bool startup_only = false;  // the first frame and nothing else
+  int frames = 600;           // of each part, while somebody zooms, moves and scrubs without a rest
+  int tokens = 131072;        // of the live run
   int layers = 36, kv_heads = 8;
   int trace_mb = 0;   // of the trace that is written, opened and looked at; 0: none
   std::string trace;  // this one instead
   double idle_seconds = 5;
   int taps = 50;  // of a key, by xdotool
 };
-
-/// A run in progress of that many tokens, a quarter of which each head keeps; with scores if asked for. Made up by
-/// arithmetic, the same every time.
-RunRecord made_up_run(int n_layers, int n_kv_heads, int n_tokens, bool with_scores);
 
 /// Share `p` of the values are at most this: the nearest rank, as FrameTimes has it. NaN of none.
 double percentile(std::vector<double> values, double p);

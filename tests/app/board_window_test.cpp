@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "app/window/bench_runs.h"
 #include "app/window/bench_ui.h"
 #include "engine/core/record/check.h"
 #include "engine/core/trace/trace_file.h"
@@ -56,13 +57,14 @@ TEST_CASE(
   save_trace(trace, test::random_run(3), false);
   const test::Xvfb display;
   const auto bench = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), {test::kvscope().string(), "--bench-ui"});
+    words.insert(words.begin(), test::kvscope().string());
     return test::run({.argv = words,
                       .environment = {{"DISPLAY", display.display()},
                                       {"XDG_STATE_HOME", (folder / "state").string()},
                                       {"XDG_CONFIG_HOME", (folder / "config").string()}}});
   };
-  const test::Result result = bench({trace, "--frames", "20", "--tokens", "3000", "--idle", "0.5", "--json"});
+  const test::Result result =
+      bench({"--bench-ui", trace, "--frames", "20", "--tokens", "3000", "--idle", "0.5", "--json"});
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   const auto report = nlohmann::json::parse(result.out);
@@ -79,17 +81,22 @@ TEST_CASE(
   }
   CHECK(report.at("live").at("what").get<std::string>().find("3000 tokens") != std::string::npos);
   CHECK(report.at("trace").at("what").get<std::string>().find("180 tokens") != std::string::npos);
-  CHECK(report.at("trace").at("open_s").get<double>() > 0);
+  CHECK(report.at("trace").at("first_run_s").get<double>() > 0);
+  CHECK(report.at("trace").at("open_s") >= report.at("trace").at("first_run_s"));
   CHECK(report.at("idle").at("settled_s").get<double>() >= 2);
   CHECK(report.at("idle").at("seconds").get<double>() >= 0.5);
   CHECK(report.at("idle").at("cpu_percent").get<double>() < 50);
   CHECK(report.at("taps").at("sent") == 50);
   CHECK(report.at("taps").at("lost") == 0);
   CHECK_FALSE(std::filesystem::exists(folder / "state"));  // nothing is left behind
-  const test::Result missing = bench({(folder / "none.h5").string()});
-  CHECK(missing.exit_code == 2);
+  const test::Result start = bench({"--bench-startup", "--json"});
+  REQUIRE(start.exit_code == 0);
+  CHECK(nlohmann::json::parse(start.out).at("first_frame_ms").get<double>() > 0);
+  CHECK_FALSE(nlohmann::json::parse(start.out).contains("live"));
+  CHECK(bench({"--bench-startup", "--frames", "5"}).exit_code == 1);
+  CHECK(bench({"--bench-ui", (folder / "none.h5").string()}).exit_code == 2);
   CHECK(test::run({.argv = {test::kvscope().string(), "--frames", "5"}}).exit_code == 1);
-  CHECK(bench({folder.path().string()}).exit_code == 1);
+  CHECK(bench({"--bench-ui", folder.path().string()}).exit_code == 1);
 }
 
 TEST_CASE("The bench's percentile is the nearest rank, and its run is one that a trace may hold") {

@@ -101,6 +101,16 @@ TEST_CASE("Every command has a help of the same build, with an example that begi
   }
 }
 
+TEST_CASE("Behind any option of the window --help is the help, and nothing is opened") {
+  const auto help = kvscope_run({"--help"});
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"--bench-ui", "--help"}, {"a.h5", "--help"}}) {
+    const auto result = kvscope_run(words);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == help.out);
+  }
+  check_error_line(kvscope_run({"--lihgt"}), 1, "did you mean --light? see kvscope --help");
+}
+
 TEST_CASE("Every help fits a screen of 40 lines and 100 columns") {
   std::vector<std::vector<std::string>> calls = {{"--help"}};
   for (const app::CommandSpec* spec : app::command_list()) calls.push_back({std::string(spec->name), "--help"});
