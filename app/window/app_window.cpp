@@ -157,11 +157,14 @@ int AppWindow::run() {
 void AppWindow::round() {
   wait();
   frame_times_.start();
+  frame_times_.part(FrameTimes::Part::commands);
   take_input();
   workspace_.undo().observe();
+  frame_times_.part(FrameTimes::Part::session);
   if (session_.poll()) frames_due_ = std::max(frames_due_, 1);
   workspace_.poll();
   if (frame_ > 0 && !working_ && workspace_.is_read()) start_work();
+  frame_times_.part(FrameTimes::Part::commands);
   take_control();
   run_script_step();
   if (requests_.waiting()) frames_due_ = std::max(frames_due_, 1);
@@ -169,6 +172,7 @@ void AppWindow::round() {
     --frames_due_;
     draw_frame();
   }
+  frame_times_.part(FrameTimes::Part::commands);
   requests_.serve();
   frame_times_.pause();
 }
@@ -289,11 +293,13 @@ void AppWindow::draw_frame() {
   const double cpu_before = cpu_seconds();
   apply_scale_and_theme();
   frame_times_.start();
+  frame_times_.part(FrameTimes::Part::text);
   const std::string title = session_.engine().model() ? session_.engine().model()->name + " - KVScope" : "KVScope";
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
   want_glyphs();
   if (text_->begin_frame(window_)) frames_due_ = std::max(frames_due_, 1);
+  frame_times_.part(FrameTimes::Part::views);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   apply_keyboard_focus(ui_);
@@ -320,6 +326,7 @@ void AppWindow::draw_frame() {
   workspace_.undo().observe();
   if (!button_down_) workspace_.undo().set_gesture(0);
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());
+  frame_times_.part(FrameTimes::Part::lists);
   ImGui::Render();
   text_->end_frame();
   frame_times_.frame();  // what follows is the rasteriser's

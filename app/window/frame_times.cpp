@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "app/window/panel.h"
 #include "engine/core/support/text.h"
@@ -28,17 +29,25 @@ void FrameTimes::start() {
 
 void FrameTimes::pause() {
   if (started_ < 0) return;
-  work_ += thread_seconds() - started_;
+  const double worked = thread_seconds() - started_;
+  work_ += worked;
+  parts_[static_cast<std::size_t>(part_)] += 1000 * worked;
   started_ = -1;
+}
+
+void FrameTimes::part(Part part) {
+  if (started_ >= 0) pause(), start();
+  part_ = part;
 }
 
 void FrameTimes::frame() {
   pause();
   const double ms = 1000 * work_;
   work_ = 0;
+  const Parts parts = std::exchange(parts_, {});
   if (!started_up_) return void(started_up_ = true);  // fonts and textures: what starting costs has a limit of its own
   newest_ = ms;
-  longest_ever_ = std::max(longest_ever_, ms);
+  if (ms > longest_ever_) longest_ever_ = ms, longest_parts_ = parts;
   if (ms_.size() < kKept) {
     ms_.push_back(static_cast<float>(ms));
   } else {
@@ -59,11 +68,22 @@ FrameTimes::Summary FrameTimes::summary() const {
   return {static_cast<int>(sorted.size()), at(0.5), at(0.95), at(0.99), at(1)};
 }
 
+FrameTimes::Part FrameTimes::longest_part() const {
+  return static_cast<Part>(std::ranges::max_element(longest_parts_) - longest_parts_.begin());
+}
+
 nlohmann::json FrameTimes::state() const {
   const Summary last = summary();
   if (last.n == 0) return {{"n", 0}};
-  return {{"n", last.n},     {"p50", last.p50},         {"p95", last.p95},
-          {"p99", last.p99}, {"longest", last.longest}, {"longest_ever", longest_ever_}};
+  nlohmann::json parts;
+  for (std::size_t i = 0; i < kParts.size(); ++i) parts[std::string(kParts[i])] = longest_parts_[i];
+  return {{"n", last.n},
+          {"p50", last.p50},
+          {"p95", last.p95},
+          {"p99", last.p99},
+          {"longest", last.longest},
+          {"longest_ever", longest_ever_},
+          {"longest_ever_parts", parts}};
 }
 
 void draw_frame_times(Panel& panel, const FrameTimes& times) {
@@ -72,7 +92,8 @@ void draw_frame_times(Panel& panel, const FrameTimes& times) {
   const auto ms = [](double value) { return fixed_text(value, 1); };
   const std::string text = "own work a frame, last " + std::to_string(last.n) + ": median " + ms(last.p50) +
                            " ms, 95 % " + ms(last.p95) + ", 99 % " + ms(last.p99) + ", longest " + ms(last.longest) +
-                           " (since the start " + ms(times.longest_ever()) + "); " +
+                           " (since the start " + ms(times.longest_ever()) + ", most of it " +
+                           std::string(FrameTimes::kParts[static_cast<std::size_t>(times.longest_part())]) + "); " +
                            fixed_text(static_cast<double>(ImGui::GetIO().Framerate), 0) + " frames a second";
   const ImVec2 size = ImGui::CalcTextSize(text.c_str());
   const float pad = panel.px(8);

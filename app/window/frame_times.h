@@ -2,8 +2,10 @@
 // How long the window's own thread works for each frame: input, session, layout and drawing lists. What a rasteriser or the
 // graphics card makes of these is apart, and so is waiting.
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <string_view>
 #include <vector>
 
 namespace kvscope::app {
@@ -12,9 +14,16 @@ struct Panel;
 
 class FrameTimes {
  public:
+  /// What the thread works on. Commands are keys, mouse, scripts and control clients; the session takes what engine and
+  /// files have brought; the views are laid out, with what they ask of the session.
+  enum class Part { commands, session, text, views, lists };
+  static constexpr std::array<std::string_view, 5> kParts = {"commands", "session", "text", "views", "lists"};
+
   /// Work begins, or goes on after a pause.
   void start();
   void pause();
+  /// What follows is work on this.
+  void part(Part part);
   /// What was worked since the last frame made this one. The first is not counted.
   void frame();
 
@@ -28,14 +37,19 @@ class FrameTimes {
   double newest() const { return newest_; }
   /// Of all frames since the start, ms.
   double longest_ever() const { return longest_ever_; }
+  /// What most of that frame went to.
+  Part longest_part() const;
   nlohmann::json state() const;
 
  private:
+  using Parts = std::array<double, kParts.size()>;  // ms
   static constexpr std::size_t kKept = 1000;
   std::vector<float> ms_;  // a ring
   std::uint64_t n_ = 0;
   bool started_up_ = false;
   double started_ = -1, work_ = 0, longest_ever_ = 0, newest_ = 0;  // seconds; ms
+  Part part_ = Part::commands;
+  Parts parts_{}, longest_parts_{};
 };
 
 /// The overlay (F3), in the upper right corner of the views.
