@@ -72,8 +72,8 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
     for (const RunEntry& run : runs) {
       if (const RunEntry* entry = panel.session.find_run(run.id)) draw_run_row(panel, *entry);
     }
-  } else if (at > 0) {
-    draw_run_row(panel, *panel.session.find_run(a));
+  } else if (const RunEntry* entry = panel.session.find_run(a); at > 0 && entry) {
+    draw_run_row(panel, *entry);  // unless its trace was closed just now
   }
   ImGui::PopID();
 }

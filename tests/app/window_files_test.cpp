@@ -183,6 +183,12 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.command("run.rename", {{"id", 1}, {"name", "the full one"}});
   window.frames(3);
   CHECK(window.text("run.1.name").starts_with("the full one: kvpop"));
+  window.click("trace.many.h5.close");  // folded, with one of its runs as A
+  window.wait({{"/runs/0/id", 1}, {"/runs/1", nullptr}});
+  window.frames(3);
+  CHECK(window.text("trace.many.h5").empty());
+  window.key("ctrl+z");
+  window.wait({{"/runs/3/id", 4}});
 }
 
 TEST_CASE("Failed runs are folded away with what they said, and each run's own command can be copied from its menu") {
