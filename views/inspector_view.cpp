@@ -114,6 +114,17 @@ void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
   ImGui::EndTable();
 }
 
+/// What became of the selected token in the head under the mouse.
+void InspectorView::draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const {
+  const std::string text = "Layer " + std::to_string(head.layer) + " · KV head " + std::to_string(head.kv_head) + ": " +
+                           std::string(state_name(HeadAtQuery(run, head.layer, head.kv_head, at.q).state(at.token)));
+  ImGui::BeginTooltip();
+  draw_text(services_.theme->fonts.bold, services_.theme->palette.text, text);
+  text_in(services_.theme->palette.text, life_line(run, head.layer, head.kv_head, at.token));
+  ImGui::EndTooltip();
+  services_.items->add_text("inspector.head_card", last_item(), text);
+}
+
 /// A small map of every head: where this token still is. Click to go to a head.
 void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
@@ -145,12 +156,13 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
   list.AddRect(a, {a.x + size.x, a.y + size.y}, to_imgui(theme.palette.border));
   const ImVec2 min{a.x + wide * static_cast<float>(at.kv_head), a.y + cell * static_cast<float>(at.layer)};
   list.AddRect(min, {min.x + wide, min.y + cell}, to_imgui(theme.palette.text), 0, 0, theme.px(1.5f));
-  if (ImGui::InvisibleButton("inspector.heads", size)) {
-    const ImVec2 mouse = ImGui::GetIO().MousePos;
-    context.selection->layer = std::clamp(static_cast<int>((mouse.y - a.y) / cell), 0, n_layers - 1);
-    context.selection->kv_head = std::clamp(static_cast<int>((mouse.x - a.x) / wide), 0, n_heads - 1);
-  }
+  const bool clicked = ImGui::InvisibleButton("inspector.heads", size);
   services_.items->add("inspector.heads", last_item());
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const KvHead head{std::clamp(static_cast<int>((mouse.y - a.y) / cell), 0, n_layers - 1),
+                    std::clamp(static_cast<int>((mouse.x - a.x) / wide), 0, n_heads - 1)};
+  if (clicked) context.selection->layer = head.layer, context.selection->kv_head = head.kv_head;
+  if (ImGui::IsItemHovered()) draw_head_card(run, at, head);
   ImGui::Dummy({1, theme.px(4)});
 }
 

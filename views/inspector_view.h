@@ -41,6 +41,7 @@ class InspectorView final : public View {
   void draw_token(const ViewContext& context, const Cursor& at);
   void draw_token_rows(const HeadAtQuery& head, int token);
   void draw_all_heads(ViewContext& context, const Cursor& at);
+  void draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const;
   void draw_head(const ViewContext& context, const Cursor& at);
   void draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers);
   void draw_marked(const ViewContext& context);

@@ -130,8 +130,15 @@ void LayerHeadMapView::draw_look(ViewContext& context, bool compared) {
 /// How many heads are marked, and the way back to all.
 void LayerHeadMapView::draw_marked(ViewContext& context) {
   const HeadSet marked = context.marked_heads();
-  if (marked.empty()) return;
+  // The map must not move under a brush: its line is there before it, or, in little room, comes after it.
+  const bool roomy = ImGui::GetContentRegionAvail().y > services_.theme->px(kRoomForHint);
+  if (!roomy && (marked.empty() || (ImGui::IsMouseDown(0) && !marked_line_))) return;
+  marked_line_ = !marked.empty();
   const FontScope small(services_.theme->fonts.small);
+  if (marked.empty()) {
+    ImGui::AlignTextToFramePadding();
+    return text_in(services_.theme->palette.faint, "A drag over heads marks them.");
+  }
   const RunRecord& run = *context.a->run;
   const std::string text = std::to_string(marked.size()) + " of " +
                            std::to_string(run.evict_at.n_layers() * run.evict_at.n_kv_heads()) + " heads marked";

@@ -24,6 +24,7 @@ class LayerHeadMapView final : public View {
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
  private:
+  static constexpr float kRoomForHint = 300;  // design pixels
   struct Key {
     std::uint64_t counted;
     LayerHeadMapOptions options;
@@ -60,6 +61,7 @@ class LayerHeadMapView final : public View {
   HeadBrush brush_a_, brush_b_;
   RangeThumbs thumbs_, thumbs_b_;
   bool on_bar_ = false;
+  bool marked_line_ = false;  // how many heads are marked stands there
 };
 
 }  // namespace kvscope::views

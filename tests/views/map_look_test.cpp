@@ -347,6 +347,30 @@ TEST_CASE("of a set the map is its median, mean or spread, By layer its distribu
   CHECK(s.text("by_layer.note") == "Density at query 90, over 3 runs");
 }
 
+// The line that counts marked heads pushed the map down under the mouse: a drag to layer 10 marked up to layer 8.
+TEST_CASE("The map stays where it is while heads are marked by a drag, in much room and in little") {
+  const ImVec2 room = GENERATE(ImVec2{1600, 900}, ImVec2{500, 300});
+  CAPTURE(room.y);
+  Stage<LayerHeadMapView> s(uneven(1), {}, room);
+  s.draw();
+  const auto first = s.window.items.find("map.cell.0.0"), last = s.window.items.find("map.cell.2.3");
+  REQUIRE((first && last));
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {first->centre_x(), first->centre_y()};
+  s.draw(2);
+  io.MouseDown[0] = true;
+  s.draw(2);
+  io.MousePos = {last->centre_x(), last->centre_y()};
+  s.draw(3);
+  CHECK(s.selection.heads.size() == 12);
+  CHECK(s.window.items.find("map.cell.2.3")->y == last->y);
+  CHECK(s.window.items.find("map.cell.2.3")->h == last->h);
+  io.MouseDown[0] = false;
+  s.draw(3);
+  CHECK(s.selection.heads.size() == 12);
+  CHECK(s.text("map.marked") == "12 of 12 heads marked");
+}
+
 TEST_CASE("By layer, Curves and the inspector are about the marked heads") {
   const RunRecord run = uneven();
   const Selection marked{.q = 150, .heads = {{0, 1}, {2, 0}, {2, 3}}};

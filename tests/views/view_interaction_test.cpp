@@ -224,6 +224,12 @@ TEST_CASE("the inspector's map of heads goes to the head that is clicked") {
   s.window.click("inspector.heads", draw);  // the middle: of 2 layers the second, of 3 heads the middle one
   CHECK(s.selection.layer == 1);
   CHECK(s.selection.kv_head == 1);
+  const auto map = s.window.items.find("inspector.heads");
+  ImGui::GetIO().MousePos = {map->x + 1, map->y + 1};
+  s.window.frame(draw);
+  const std::string state(state_name(HeadAtQuery(*s.a.run, 0, 0, s.context.q()).state(30)));
+  CHECK(s.window.items.text("inspector.head_card") == "Layer 0 · KV head 0: " + state);
+  CHECK(s.selection.layer == 1);
 }
 
 TEST_CASE("items are found by id in the frame drawn last, and only there") {

@@ -17,8 +17,8 @@ inline views::ShownRun shown(RunRecord run, const char* label = "A") {
 /// One view over one or two runs.
 template <typename ViewType>
 struct Stage {
-  explicit Stage(RunRecord run, views::Selection s = {})
-      : a(shown(std::move(run))), selection(s), view(window.services) {}
+  explicit Stage(RunRecord run, views::Selection s = {}, ImVec2 size = {1600, 900})
+      : window(true, size), a(shown(std::move(run))), selection(s), view(window.services) {}
   void draw(int frames = 3) {
     for (int i = 0; i < frames; ++i) window.frame([&] { view.draw(context); });
   }
