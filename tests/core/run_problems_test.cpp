@@ -63,6 +63,9 @@ TEST_CASE("A budget in tokens below what sinks and window take is told with the 
   CHECK(problems[0].text == "A budget of 31 tokens is less than the 68 that sinks and window take.");
   CHECK(problems[0].remedy == "Raise to 68");
   CHECK(after_remedies(question("kvpop:budget=31", gates)).empty());
+  const auto pool = run_problems(question("kvpop:budget=31,capacity=pooled,interval=32", gates));
+  REQUIRE(pool.size() == 1);
+  CHECK(pool[0].text == "A budget of 31 tokens is less than the 100 that sinks, window and interval take.");
   CHECK(after_remedies(question("h2o:budget=3,window=16", gates)).empty());
 }
 

@@ -46,10 +46,14 @@ PolicySpec with_least_budget(PolicySpec spec, int n_positions) {
   return spec;
 }
 
+std::string what_takes_least(bool has_interval) {
+  return has_interval ? "sinks, window and interval" : "sinks and window";
+}
+
 std::string describe_raised(const RaisedBudget& raised, int n_positions) {
   return number_text(100.0 * raised.wanted / n_positions, 3) + " % of " + std::to_string(n_positions) +
-         " tokens = " + std::to_string(raised.wanted) + ", raised to " + std::to_string(raised.least) +
-         (raised.has_interval ? ": sinks, window and interval take that many" : ": sinks and window take that many");
+         " tokens = " + std::to_string(raised.wanted) + ", raised to " + std::to_string(raised.least) + ": " +
+         what_takes_least(raised.has_interval) + " take that many";
 }
 
 }  // namespace kvscope

@@ -22,6 +22,8 @@ struct RaisedBudget {
 std::optional<RaisedBudget> raised_budget(const PolicySpec& spec, int n_positions);
 /// The policy with the budget that it runs with: the least where a share was raised to it, as it is otherwise.
 PolicySpec with_least_budget(PolicySpec spec, int n_positions);
+/// "sinks and window", or "sinks, window and interval" of a pool: what takes the least budget.
+std::string what_takes_least(bool has_interval);
 /// "24.8 % of 125 tokens = 31, raised to 68: sinks and window take that many".
 std::string describe_raised(const RaisedBudget& raised, int n_positions);
 

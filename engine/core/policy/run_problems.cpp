@@ -5,6 +5,7 @@
 
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/policy_shared.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -108,7 +109,7 @@ void check_geometry(const RunQuestion& question, const PolicySpec& spec, Problem
       enough.budget = {BudgetSpec::Kind::tokens, static_cast<double>(*least)};
       problem = {.kind = RunProblem::Kind::budget,
                  .text = "A budget of " + std::to_string(spec.budget_tokens(n)) + " tokens is less than the " +
-                         std::to_string(*least) + " that sinks and window take.",
+                         std::to_string(*least) + " that " + what_takes_least(pool_interval(spec) > 0) + " take.",
                  .remedy = "Raise to " + std::to_string(*least),
                  .policy = std::move(enough)};
     }
