@@ -41,7 +41,8 @@ void Session::request_preview() {
   const PolicySpec policy = with_least_budget(policy_in_effect(), first->run->n_positions);
   if (first->run->policy == policy) return;
   if (second && second->run->policy == policy) return;  // measured: no need to guess
-  if (!lacks_scores(*first->run, policy)) return preview_.request(first->run, policy);
+  const GateOfModel* scorer = engine_.gates().scorer(policy_of(policy).info.gates);
+  if (!lacks_scores(*first->run, policy, scorer ? scorer->kind : "")) return preview_.request(first->run, policy);
   auto gates = gate_probe_.look(first->run);
   if (gate_probe_.pending()) return preview_.wait();
   preview_.request(first->run, policy, std::move(gates));

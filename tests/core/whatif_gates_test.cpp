@@ -109,6 +109,14 @@ TEST_CASE("what_if: what a run recorded goes before what a gate says, if the pol
   CHECK(what_if_note(unscored(), what_if(unscored(), other, gates)) ==
         "the scores are those of wg_kv, delay 0 in a dense pass over the run's tokens");
   CHECK_FALSE(lacks_scores(unscored(), PolicySpec::parse("streaming")));
+  // threshold takes any score, and a run of it would have those of the gate that is there.
+  const PolicySpec any = PolicySpec::parse("threshold:threshold=0.1,sinks=2,window=16");
+  CHECK_FALSE(lacks_scores(run, any));
+  CHECK_FALSE(lacks_scores(run, any, "kvpop_mlstm"));
+  CHECK(lacks_scores(run, any, "wg_kv"));
+  CHECK_FALSE(lacks_scores(run, PolicySpec::parse("streaming"), "wg_kv"));
+  CHECK(what_if(run, any, gates).scorer.kind == "wg_kv");
+  CHECK(what_if(run, any).scorer == run.scorer);
   run.scorer.kind = "random";  // drawn, and no gate's
   CHECK(lacks_scores(run, PolicySpec::parse("threshold")));
   CHECK_FALSE(lacks_scores(run, PolicySpec::parse("random:budget=40")));

@@ -135,17 +135,24 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec);
 
 }  // namespace
 
-bool lacks_scores(const RunRecord& run, const PolicySpec& asked) {
-  const auto source_of = [](const PolicySpec& spec) { return policy_of(spec).plan(spec, {}).source; };
+namespace {
+
+ScoreSource source_of(const PolicySpec& spec) { return policy_of(spec).plan(spec, {}).source; }
+
+}  // namespace
+
+bool lacks_scores(const RunRecord& run, const PolicySpec& asked, const std::string& scorer_kind) {
   if (source_of(asked) != ScoreSource::gate) return false;
+  if (!scorer_kind.empty() && !run.scorer.kind.empty() && scorer_kind != run.scorer.kind) return true;
   // Which gate it was old traces do not say.
   const bool nothing_scored = run.scorer.kind.empty() && source_of(run.policy) != ScoreSource::gate;
   return run.scores.empty() || nothing_scored || run.scorer.kind == "random" || !reads_scores_of(run, asked);
 }
 
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates) {
-  const GateScores* gate = lacks_scores(run, asked) ? scores_of(gates, policy_of(asked).info.gates) : nullptr;
-  if (gate == nullptr) return preview_of(run, policy_after(asked, run.policy));
+  const GateScores* gate = scores_of(gates, policy_of(asked).info.gates);
+  if (gate == nullptr || !lacks_scores(run, asked, gate->gate.kind))
+    return preview_of(run, policy_after(asked, run.policy));
   const HeadsOfModel shape{run.model.n_layers, run.model.n_kv_heads};
   const PolicySpec spec = policy_on(asked, shape, {.scorers = {gate->gate}, .heads = {}});
   check_gate_scores({*gate}, run.model, run.n_tokens());

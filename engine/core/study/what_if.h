@@ -26,8 +26,9 @@ namespace kvscope {
 /// keys.
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates = {});
 
-/// Whether `asked` reads scores, and the run recorded none that it could read.
-bool lacks_scores(const RunRecord& run, const PolicySpec& asked);
+/// Whether `asked` reads scores, and the run recorded none that it could read. `scorer_kind`: of the gate that a run of `asked`
+/// would be scored by; scores of another kind are not what it would see, though `asked` may take any.
+bool lacks_scores(const RunRecord& run, const PolicySpec& asked, const std::string& scorer_kind = "");
 
 /// What a person should know who compares `run` with a preview of it; empty if there is nothing.
 std::string what_if_note(const RunRecord& run, const RunRecord& preview);
