@@ -25,11 +25,30 @@ void set_stop(NextRun& next, const nlohmann::json& arguments) {
   next.set_stop(std::move(stop));
 }
 
+std::string why_not_continue(const Session& session) {
+  if (const std::string why = why_not_of_a(session); !why.empty()) return why;
+  if (!session.a()) return "";
+  const RunRecord& run = *session.a()->run;
+  if (has_end_mark(run)) return "A's answer has come to its end.";
+  return run.n_tokens() <= run.prompt_len ? "A has no token of an answer to go on from." : "";
+}
+
+std::string copy_turn(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  const std::vector<ChatMessage>& turns = session.parameters().chat.turns;
+  const int turn = integer_argument(arguments, "turn", -1);
+  if (turn < 0 || turn >= static_cast<int>(turns.size()))
+    usage_error("turn", std::to_string(turn), "a turn of the chat");
+  ui.clipboard = turns[static_cast<std::size_t>(turn)].content;
+  session.messages().notify("copied turn " + std::to_string(turn + 1) + " of the chat");
+  return ui.clipboard;
+}
+
 std::string copy_answer(Session& session, UiState& ui, const nlohmann::json& arguments) {
+  if (has_argument(arguments, "turn")) return copy_turn(session, ui, arguments);
   const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);
   const RunEntry* entry = session.find_run(id);
   if (!entry) usage_error("id", "no run " + std::to_string(id));
-  ui.clipboard = answer_text(*entry->run);
+  ui.clipboard = session.answer_of(*entry);
   if (ui.clipboard.empty()) usage_error("answer", "run " + std::to_string(id) + " has none");
   session.messages().notify("copied the answer of run " + std::to_string(id));
   return ui.clipboard;
@@ -45,7 +64,7 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   return idle() && session.a() && session.a()->run->n_tokens() > session.a()->run->prompt_len &&
                          !has_end_mark(*session.a()->run);
                 },
-                [&session] { session.continue_run(); }, of_a});
+                [&session] { session.continue_run(); }, [&session] { return why_not_continue(session); }});
   registry.add({"run.fork", "Decode another way from the shown query on", "Run", "", "q: number",
                 [&session, idle] { return idle() && session.a() != nullptr && session.shown_a() != nullptr; },
                 [&session](const nlohmann::json& arguments) {
@@ -53,8 +72,8 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
                 },
                 of_a});
-  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A)",
-                [&session] { return session.a() && !answer_text(*session.a()->run).empty(); },
+  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A), or turn: of the chat, from 0",
+                [&session] { return session.a() && !session.answer_of(*session.a()).empty(); },
                 [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); }});
   registry.add({"chat.new", "New chat", "Prompt", "", "",
                 [&session] { return !session.parameters().chat.turns.empty(); },

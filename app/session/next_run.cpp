@@ -36,11 +36,12 @@ void NextRun::set_prompt(std::string text) {
   revision_.rise();
 }
 
-// A few counts: each guess is the share of the text that would be right if its tokens were of one length.
+// A few counts: each guess is the share of the text that would be right if its tokens were of one length. Counted at once,
+// however long: the first guess is of the context's length already.
 void NextRun::shorten_prompt(int most) {
   std::string text = parameters_.prompt;
-  while (prompt_tokens_ > std::max(1, most) && !text.empty()) {
-    const double share = std::max(0, most) / static_cast<double>(prompt_tokens_);
+  for (int n = prompt_tokens_; words_ && n > std::max(1, most) && !text.empty();) {
+    const double share = std::max(0, most) / static_cast<double>(n);
     text.resize(std::min(text.size() - 1, static_cast<std::size_t>(static_cast<double>(text.size()) * share)));
     // Not in the middle of a character.
     const auto cut = parameters_.prompt[text.size()];
@@ -49,6 +50,7 @@ void NextRun::shorten_prompt(int most) {
       if (!text.empty()) text.pop_back();
     }
     set_prompt(text);
+    n = count(*words_, parameters_, chat_options());
   }
 }
 

@@ -185,7 +185,7 @@ void Session::start_run() {
 void Session::continue_run() {
   if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to go on from");
   if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
-  const bool of_chat = a()->id == chat_run_;
+  const bool of_chat = a() == chat_run();
   const std::string so_far = of_chat ? chat_answer() : "";
   const int n_so_far = chat_tokens_before_ + a()->run->n_tokens() - a()->run->prompt_len;
   start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
@@ -201,7 +201,16 @@ void Session::fork_run(int q) {
   start(next_run_.go_on(*a()->run, q), RunList::Place::b, false);
 }
 
-const RunEntry* Session::chat_run() const { return find_run(chat_run_); }
+// Not of a chat that was edited since: its last answer is another run's.
+const RunEntry* Session::chat_run() const {
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  const bool its_answer = !turns.empty() && turns.back().role == "assistant" && turns.back().content == answered_;
+  return answering_ || its_answer ? find_run(chat_run_) : nullptr;
+}
+
+std::string Session::answer_of(const RunEntry& entry) const {
+  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run);
+}
 
 std::string Session::chat_answer() const {
   const RunEntry* entry = chat_run();
@@ -210,12 +219,14 @@ std::string Session::chat_answer() const {
 
 // A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again.
 void Session::take_answer() {
+  const RunEntry* run = chat_run();
+  answered_ = run ? chat_answer() : "";
   answering_ = false;
-  if (!chat_run()) return;
-  if (const std::string text = chat_answer(); !text.empty()) return next_run_.answered(text);
+  if (!run) return;
+  if (!answered_.empty()) return next_run_.answered(answered_);
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
   const bool asked = !turns.empty() && turns.back().role == "user";
-  if (chat_run()->run->status == RunStatus::failed && asked && parameters().prompt.empty())
+  if (run->run->status == RunStatus::failed && asked && parameters().prompt.empty())
     next_run_.edit_turn(static_cast<int>(turns.size()) - 1);
 }
 

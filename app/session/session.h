@@ -95,6 +95,8 @@ class Session {
   const RunEntry* chat_run() const;
   /// The whole of that answer, also where the run only goes on from another one's.
   std::string chat_answer() const;
+  /// The answer of a run of the list; of chat_run() the whole of it.
+  std::string answer_of(const RunEntry& entry) const;
   int chat_tokens_before() const { return chat_tokens_before_; }  // of that answer, which other runs made
   /// The prompt of A under the present parameters; becomes B.
   void decode_again();
@@ -223,6 +225,7 @@ class Session {
   int chat_run_ = 0;                          // id; 0: none
   bool answering_ = false;                    // that run goes on
   std::string chat_so_far_;                   // what the answer began with before that run
+  std::string answered_;                      // the whole answer, as the chat was given it
   int chat_tokens_before_ = 0;
   bool measuring_ = false;  // a head directory is being read for it
   int measured_run_ = 0;    // id of A, to be replayed once the engine has the heads; 0: none

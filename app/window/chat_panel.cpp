@@ -13,6 +13,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr float kTurnsHeight = 250, kSystemHeight = 42;
+constexpr float kTurnsBesideAnswer = 120;  // the policy stays in sight above the answer
 
 /// The turns and, while a run answers the last one, what there is of its answer.
 std::vector<ChatMessage> shown_turns(const Session& session) {
@@ -24,33 +25,38 @@ std::vector<ChatMessage> shown_turns(const Session& session) {
   return turns;
 }
 
+// At the right of a turn's title.
+void draw_turn_button(Panel& panel, int index, const char* label, const char* command, const char* tip) {
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(label).x - 2 * ImGui::GetStyle().FramePadding.x);
+  ImGui::BeginDisabled(panel.session.run_in_progress());
+  if (ImGui::SmallButton(label)) panel.run(command, {{"turn", index}});
+  ImGui::EndDisabled();
+  panel.services.items->add(command, index, views::last_item());
+  tooltip(panel, tip);
+}
+
 void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last) {
   const bool user = turn.role == "user";
   const auto& palette = panel.theme().palette;
   ImGui::AlignTextToFramePadding();
   views::text_in(user ? palette.text : palette.accent, user ? "You" : "Assistant");
-  if (user) {
-    const char* label = "Edit";
-    ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(label).x -
-                    2 * ImGui::GetStyle().FramePadding.x);
-    ImGui::PushID(index);
-    ImGui::BeginDisabled(panel.session.run_in_progress());
-    if (ImGui::SmallButton(label)) panel.run("chat.edit", {{"turn", index}});
-    ImGui::EndDisabled();
-    ImGui::PopID();
-    panel.services.items->add("chat.edit", index, views::last_item());
-    tooltip(panel, "Takes this turn back as the draft; it and all behind it leave the chat.");
-  } else if (const RunEntry* run = panel.session.chat_run(); last && run) {
+  if (const RunEntry* run = panel.session.chat_run(); !user && last && run) {
     ImGui::SameLine();
     const std::string reason = stop_reason(*run->run, panel.session.chat_tokens_before());
     views::text_in(palette.muted, reason);
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
   }
+  if (user) {
+    draw_turn_button(panel, index, "Edit", "chat.edit",
+                     "Takes this turn back as the draft; it and all behind it leave the chat.");
+  } else {
+    draw_turn_button(panel, index, "Copy", "answer.copy", "Copies this answer as text.");
+  }
 }
 
 void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
-  ImGui::BeginChild("turns", {-1, panel.px(kTurnsHeight)});
+  ImGui::BeginChild("turns", {-1, panel.px(has_answer_panel(panel) ? kTurnsBesideAnswer : kTurnsHeight)});
   ImGui::PopStyleVar();
   const bool at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
   auto& editors = panel.prompt_editors->turns;

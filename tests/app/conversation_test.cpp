@@ -134,9 +134,15 @@ TEST_CASE("A turn that is edited takes all behind it out of the chat") {
   REQUIRE(fixture.chat().turns.size() == 4);
   CHECK_THROWS_AS(session.next_run().edit_turn(1), Error);  // the assistant's
   CHECK_THROWS_AS(session.next_run().edit_turn(4), Error);
+  REQUIRE(session.chat_run() == session.a());
+  Conversation other = fixture.chat();
+  other.turns[1].content = "another answer";
+  session.next_run().set_chat(other);
+  CHECK(session.chat_run() == session.a());
   session.next_run().edit_turn(2);
   CHECK(session.parameters().prompt == "second");
   CHECK(fixture.chat().turns.size() == 2);
+  CHECK(session.chat_run() == nullptr);  // why it stopped is not why the first one did
   session.next_run().edit_turn(0);
   CHECK(session.parameters().prompt == "first");
   CHECK(fixture.chat().turns.empty());
@@ -157,6 +163,8 @@ TEST_CASE("Continue goes on from the answer's tokens, and the turn is the whole 
   CHECK(more.command_line.empty());  // no command gives these tokens
   REQUIRE(fixture.chat().turns.size() == 2);
   CHECK(fixture.chat().turns.back().content == begun + answer_text(more));
+  CHECK(session.answer_of(*session.a()) == begun + answer_text(more));  // what is copied
+  CHECK(session.answer_of(*session.find_run(1)) == begun);
   CHECK(session.chat_tokens_before() == 6);
   CHECK(stop_reason(more, session.chat_tokens_before()) == "stopped at 12 tokens");
 }
@@ -270,4 +278,19 @@ TEST_CASE("A long prompt is counted aside, and the count is that of what was typ
   CHECK(both == Approx(2 * session.next_run().prompt_tokens()).epsilon(0.001));  // words may join where the texts meet
   session.next_run().set_prompt("short");
   CHECK(session.next_run().prompt_tokens() > 0);  // at once
+}
+
+// It took two clicks: a long prompt is counted aside, and the first guess was taken for the answer.
+TEST_CASE("A long prompt is cut to the tokens that were asked for at once") {
+  Fixture fixture;
+  NextRun& next = fixture.session.next_run();
+  std::string text;
+  for (int i = 0; text.size() < 60000; ++i) text += i < 3000 ? "a " : "incomprehensibilities ";
+  next.set_prompt(text);
+  fixture.wait([&] { return next.prompt_tokens() > 0; });
+  REQUIRE(next.prompt_tokens() > 4000);
+  next.shorten_prompt(2000);
+  fixture.wait([&] { return next.prompt_tokens() > 0; });
+  CHECK(next.prompt_tokens() <= 2000);
+  CHECK(next.prompt_tokens() > 1500);
 }
