@@ -32,6 +32,8 @@ struct TextField {
   std::string refused;            // why what was typed is wrong; empty: it is not
   std::vector<std::string> keys;  // "enter", "shift+enter": from the window's queue, as ImGui loses quick taps
   bool focused = false;           // it has the keyboard
+  int asks_keyboard = kAsks;      // frames in which it still asks for it: it was opened, or opened again
+  static constexpr int kAsks = 3;
 };
 
 /// Layout and Appearance are kept and undone; what stands here passes.
@@ -40,6 +42,7 @@ struct UiState : Layout, Appearance {
   bool layouts = false;      // those of one's own are shown
   bool frame_times = false;  // how long frames take is shown
   bool models = false;       // the list of models and gates is asked for
+  bool models_shown = false;
   std::optional<FileDialog> dialog;
   std::optional<TextField> find, go_to;
   std::string figure_size;  // of the figure that is about to be exported, in words; empty: not measured

@@ -52,6 +52,7 @@ json selection_json(const views::Selection& selection) {
           {"follow", !selection.q},
           {"colour", static_cast<int>(selection.colour)},
           {"metric", static_cast<int>(selection.metric)},
+          {"find", selection.find},
           {"runs", selection.runs}};
 }
 

@@ -61,8 +61,8 @@ bool edits_text(const KeyPress& press) {
 
 /// The keys move in the list that lies over the views, not in the run behind it.
 bool is_key_of_popup(const UiState& ui, const std::string& key) {
-  if (key == "up" || key == "down") return ui.palette || ui.layouts || ui.dialog || ui.help;
-  if (key == "enter") return ui.palette || ui.layouts || ui.dialog;
+  if (key == "up" || key == "down") return ui.palette || ui.layouts || ui.dialog || ui.help || ui.models_shown;
+  if (key == "enter") return ui.palette || ui.layouts || ui.dialog || ui.models_shown;
   return ui.help && (key == "pageup" || key == "pagedown" || key == "home" || key == "end");
 }
 
@@ -230,7 +230,8 @@ void AppWindow::take_input() {
   }
   for (const KeyPress& press : window_.take_keys()) {
     frames_due_ = kFramesAfterInput;
-    const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused;
+    const auto asks = [](const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; };
+    const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused || asks(ui_.find) || asks(ui_.go_to);
     if (press.key == "escape") {
       press_escape(ui_, session_.selection(), typing);
       continue;

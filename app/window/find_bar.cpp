@@ -4,10 +4,12 @@
 #include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
 
 #include <string>
+#include <utility>
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
 namespace {
@@ -32,12 +34,22 @@ bool begin_bar(Panel& panel, const char* name, ImVec2 right_top) {
   return open;
 }
 
-// Takes the keyboard when it opens. True where the text changed.
+// Takes the keyboard when it opens and keeps it over Enter. True where the text changed.
 bool draw_field(Panel& panel, TextField& field, const char* hint, const char* item, float room) {
-  if (ImGui::IsWindowAppearing()) ImGui::SetKeyboardFocusHere(), ImGui::SetWindowFocus();
+  static int n_asked = 0;
+  n_asked += field.asks_keyboard == TextField::kAsks;
+  if (field.asks_keyboard > 0) {
+    --field.asks_keyboard;
+    ImGui::SetKeyboardFocusHere(), ImGui::SetWindowFocus();
+    views::want_frame();
+  }
   ImGui::SetNextItemWidth(ImGui::GetContentRegionAvail().x - room);
-  const bool changed = ImGui::InputTextWithHint("##text", hint, &field.text);
+  ImGui::PushID(
+      n_asked);  // ImGui selects all of a field that it has not seen: what is typed takes the old text's place
+  const bool changed = ImGui::InputTextWithHint("##text", hint, &field.text, ImGuiInputTextFlags_AutoSelectAll);
+  ImGui::PopID();
   field.focused = ImGui::IsItemActive();
+  if (field.focused) field.asks_keyboard = 0;
   panel.item(item);
   return changed;
 }
@@ -54,7 +66,7 @@ void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_
   if (begin_bar(panel, "find", right_top)) {
     TextField& field = *panel.ui.find;
     std::string& searched = panel.session.selection().find;
-    if (ImGui::IsWindowAppearing()) field.text = searched;
+    if (field.asks_keyboard == TextField::kAsks) field.text = searched;
     if (draw_field(panel, field, "text, #id, evicted & oracle:kept & score>2", "find.input", panel.px(100)))
       searched = field.text;
     const auto button = [&](const char* label, const char* command, const char* item) {
@@ -65,8 +77,11 @@ void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_
     button("<", "find.prev", "find.prev");
     button(">", "find.next", "find.next");
     button("x", "find.clear", "find.close");
-    for (const std::string& key : field.keys) panel.run(key == "enter" ? "find.next" : "find.prev");
-    if (panel.ui.find) panel.ui.find->keys.clear();
+    for (const std::string& key : std::exchange(field.keys, {})) {
+      panel.run(key == "enter" ? "find.next" : "find.prev");
+      if (panel.ui.find) panel.ui.find->asks_keyboard = TextField::kAsks;  // ImGui's field gives it up at Enter
+    }
+    if (!panel.ui.find) return ImGui::End();
     const views::FontScope font(panel.theme().fonts.small);
     const std::string line = finder.line(panel.session.selection());
     const auto& palette = panel.theme().palette;
@@ -90,6 +105,7 @@ void draw_go_to(Panel& panel, ImVec2 right_top) {
         done = true;
       } catch (const Error& error) {
         field.refused = what_is_wrong(error);
+        field.asks_keyboard = TextField::kAsks;
       }
     }
     field.keys.clear();

@@ -17,6 +17,13 @@ using views::text_in;
 
 constexpr float kNoteColumn = 250;  // design pixels
 
+/// Which line the arrows are at, counted over models and gates; Enter takes it.
+struct KeyedRows {
+  int at = -1, n = 0;
+  bool enter = false;
+};
+KeyedRows rows;
+
 struct ModelWords {
   std::string name = "No model", detail = "click to open one";
 };
@@ -42,15 +49,31 @@ void heading(Panel& panel, const char* title) {
 /// A line that can be chosen: a name, and what there is to say of it.
 bool row(Panel& panel, const std::string& name, const std::string& note, bool chosen, bool possible,
          const std::string& item) {
+  const bool keyed = rows.n++ == rows.at;
   ImGui::PushID(item.c_str());
-  const bool clicked = ImGui::Selectable(escape_for_terminal(name).c_str(), chosen,
+  const bool clicked = ImGui::Selectable(escape_for_terminal(name).c_str(), chosen || keyed,
                                          possible ? 0 : ImGuiSelectableFlags_Disabled, {panel.px(480), 0});
   ImGui::PopID();
+  if (keyed) {
+    ImGui::GetWindowDrawList()->AddRect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax(),
+                                        views::to_imgui(panel.theme().palette.accent));
+    panel.item("models.keyed");
+  }
   panel.services.items->add_text(item, views::last_item(), note);
   ImGui::SameLine(panel.px(kNoteColumn));
   const views::FontScope small(panel.theme().fonts.small);
   text_in(panel.theme().palette.muted, note);
-  return clicked && possible;
+  return possible && (clicked || (keyed && rows.enter));
+}
+
+void take_keys(Panel& panel) {
+  rows.enter = false;
+  for (const std::string& key : panel.ui.popup_keys) {
+    if (key == "down") rows.at = std::min(rows.at + 1, rows.n - 1);
+    if (key == "up") rows.at = std::max(0, rows.at - 1);
+    rows.enter = rows.enter || key == "enter";
+  }
+  rows.n = 0;
 }
 
 void draw_models(Panel& panel) {
@@ -118,9 +141,12 @@ void draw_model(Panel& panel, float width) {
   ImGui::SetCursorScreenPos(after);
   const PopupStyle style(panel);
   ImGui::SetNextWindowPos({at.x, at.y + height + panel.px(4)});
-  if (!ImGui::BeginPopup("models")) return;
+  panel.ui.models_shown = ImGui::BeginPopup("models");
+  if (!panel.ui.models_shown) return void(rows = {});
+  take_keys(panel);
   draw_models(panel);
   draw_gates(panel);
+  if (rows.enter && rows.at >= 0) ImGui::CloseCurrentPopup();
   ImGui::EndPopup();
 }
 

@@ -280,3 +280,56 @@ TEST_CASE("The sheet of keys is scrolled by arrows and page keys, and the run be
   CHECK(after("Home").empty());
   CHECK(window.state()["selection"]["q"] == 0);
 }
+
+TEST_CASE("The search has the keyboard when it is opened again, and keeps it over Enter") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("prompt.set", {{"text", "one two one two one two one three"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/n_tokens", {{"at_least", 8}}}});
+  window.key("slash");
+  window.wait({{"/ui/text_input", true}});
+  window.type("two");
+  window.wait({{"/selection/find", "two"}});
+  window.key("Return");
+  window.frames(4);
+  const int first = window.state()["selection"]["token"];
+  window.key("Return");
+  window.frames(4);
+  CHECK(window.state()["selection"]["token"].get<int>() > first);
+  const int metric = window.state()["selection"]["metric"];
+  window.key("Escape");
+  window.wait({{"/ui/text_input", false}});
+  for (const char* key : {"slash", "ctrl+f"}) {  // the bar is closed, and then it is open
+    window.key(key);
+    window.wait({{"/ui/text_input", true}});
+    window.type("mtl");  // each a shortcut
+    window.wait({{"/selection/find", "mtl"}});
+  }
+  CHECK(window.state()["selection"]["metric"] == metric);
+}
+
+TEST_CASE("The list of models and gates is walked and taken by keys") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.key("ctrl+m");
+  window.frames(4);
+  CHECK_NOTHROW(window.rect("models.open"));
+  window.key("Down");
+  window.frames(3);
+  const auto first = window.rect("models.keyed");
+  window.key("Down");
+  window.frames(3);
+  CHECK(window.rect("models.keyed")[1] > first[1]);
+  window.key("Up");
+  window.frames(3);
+  CHECK(window.rect("models.keyed")[1] == first[1]);
+  window.key("Return");
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.frames(4);
+  CHECK(window.request({{"query", "item"}, {"id", "models.open"}})["rect"].is_null());  // it is closed
+}
