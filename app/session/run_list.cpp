@@ -103,7 +103,16 @@ void RunList::remove(int id) {
   removed_.push_back(std::move(*it));
   runs_.erase(it);
   if (b_id_ == id) b_id_ = 0;
-  if (a_id_ == id) a_id_ = std::exchange(b_id_, 0);
+  if (a_id_ != id) return;
+  a_id_ = std::exchange(b_id_, 0);
+  if (a_id_ == 0) a_id_ = newest_with_tokens();
+}
+
+int RunList::newest_with_tokens() const {
+  for (auto entry = runs_.rbegin(); entry != runs_.rend(); ++entry) {
+    if (entry->run->n_tokens() > 0) return entry->id;
+  }
+  return 0;
 }
 
 void RunList::bring_back(int id) {

@@ -58,7 +58,8 @@ class RunList {
   void rename(int id, const std::string& name);
   /// 0: none. Throws Error (usage) for a run that is not there.
   void show(int a_id, int b_id);
-  /// B takes the place of a removed A. The entry is kept until it is forgotten.
+  /// B takes the place of a removed A, without a B the newest run that has something to show. The entry is kept until it
+  /// is forgotten.
   void remove(int id);
   void bring_back(int id);
   void forget(int id);
@@ -67,6 +68,7 @@ class RunList {
   RunEntry* entry(int id);
   void take_place();
   void give_place_back();
+  int newest_with_tokens() const;  // 0 if none has
 
   std::vector<RunEntry> runs_, removed_;  // ids ascending
   int next_id_ = 1, a_id_ = 0, b_id_ = 0, begun_ = 0;

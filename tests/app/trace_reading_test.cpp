@@ -116,6 +116,7 @@ TEST_CASE("A trace that is closed while it is read has no more runs") {
   fixture.wait_for_runs(5);
   fixture.commands.execute("trace.close", {{"trace", path}});
   CHECK(session.runs().size() == 2);
+  CHECK(session.a()->id == 2);  // the newest of those that are left
   fixture.wait_for_files();
   CHECK(session.runs().size() == 2);
   CHECK_FALSE(session.files().reading());

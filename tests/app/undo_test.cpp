@@ -298,6 +298,26 @@ TEST_CASE("A run that was removed comes back with its place and its tokens, and 
   CHECK(program.session.runs().size() == 5);
 }
 
+TEST_CASE(
+    "Where A is removed and there is no B the newest run with tokens becomes A, and a step back has the earlier A") {
+  Program program(3);
+  program.session.put_back_run({.id = 4, .run = std::make_shared<RunRecord>(), .own = true});  // it was refused
+  program.run("run.show", {{"id", 1}});
+  program.run("run.remove", {{"id", 1}});
+  CHECK(program.session.a()->id == 3);
+  CHECK(program.session.b() == nullptr);
+  program.run("run.remove", {{"id", 2}});
+  CHECK(program.session.a()->id == 3);
+  program.run("run.remove", {{"id", 3}});
+  CHECK(program.session.a() == nullptr);  // of the last there is nothing to see
+  for (const int a : {3, 3, 1}) {
+    program.run("edit.undo");
+    CHECK(program.session.a()->id == a);
+  }
+  program.run("edit.redo");
+  CHECK(program.session.a()->id == 3);
+}
+
 TEST_CASE("There are 200 steps, and a removed run goes for good when no step leads back to it") {
   Program program(2);
   program.run("run.remove", {{"id", 2}});
