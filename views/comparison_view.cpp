@@ -1,10 +1,13 @@
 #include "views/comparison_view.h"
 
 #include <algorithm>
+#include <array>
+#include <sstream>
 
 #include "engine/core/support/minus.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 namespace {
@@ -15,6 +18,28 @@ std::vector<ComparisonRow> differing(const std::vector<ComparisonRow>& rows) {
     if (row.differs()) some.push_back(row);
   }
   return some;
+}
+
+/// What the columns need: numbers stay in one piece, words are wrapped.
+std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std::vector<ComparisonRow>& rows) {
+  const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
+  const auto widest_word = [&](const std::string& text) {
+    float widest = 0;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) widest = std::max(widest, width(word));
+    return widest;
+  };
+  std::vector<float> needs;
+  for (const char* title : titles) needs.push_back(width(title));
+  const auto need = [&](std::size_t column, float least) { needs[column] = std::max(needs[column], least); };
+  for (const ComparisonRow& row : rows) {
+    const bool number = !row.definition.empty();
+    need(0, width(row.name));
+    need(1, number ? width(row.a) : widest_word(row.a));
+    need(2, number ? width(row.b) : widest_word(row.b));
+    need(3, width(with_minus(row.difference)));
+  }
+  return needs;
 }
 
 }  // namespace
@@ -71,18 +96,16 @@ void ComparisonView::say_alike() {
 
 void ComparisonView::draw_rows(const char* heading, const std::vector<ComparisonRow>& rows) {
   if (rows.empty()) return;
-  // The names are read first, the numbers share what is left. Widths of their own: columns sized by their contents would lay
-  // a wrapping text out one letter a line.
-  float name = ImGui::CalcTextSize(heading).x;
-  for (const ComparisonRow& row : rows) name = std::max(name, ImGui::CalcTextSize(row.name.c_str()).x);
-  const float room = ImGui::GetContentRegionAvail().x;
-  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {services_.theme->px(3), ImGui::GetStyle().CellPadding.y});
+  const std::array<const char*, 4> titles = {heading, "A", "B", "B − A"};
+  const float padding = services_.theme->px(3);
+  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line.
+  const std::vector<float> widths = share_room(needs_of(titles, rows), ImGui::GetContentRegionAvail().x - 8 * padding);
+  ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {padding, ImGui::GetStyle().CellPadding.y});
   const bool open = ImGui::BeginTable(heading, 4, ImGuiTableFlags_RowBg);
   ImGui::PopStyleVar();
   if (!open) return;
-  ImGui::TableSetupColumn(heading, ImGuiTableColumnFlags_WidthFixed,
-                          std::clamp(name + services_.theme->px(2), 0.31f * room, 0.37f * room));
-  for (const char* name : {"A", "B", "B − A"}) ImGui::TableSetupColumn(name, ImGuiTableColumnFlags_WidthStretch, 3);
+  for (std::size_t i = 0; i < titles.size(); ++i)
+    ImGui::TableSetupColumn(titles[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
   ImGui::TableHeadersRow();
   for (const ComparisonRow& row : rows) draw_row(row);
   ImGui::EndTable();
@@ -99,11 +122,11 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
   for (const std::string* cell : {&row.a, &row.b}) {
     ImGui::TableNextColumn();
     const Colour colour = row.differs() ? p.text : p.muted;
-    row.definition.empty() ? wrapped_text_in(colour, *cell) : text_in(colour, *cell);  // numbers stay in one piece
+    row.definition.empty() ? wrapped_text_in(colour, *cell) : cut_text_in(services_, colour, *cell);
   }
   ImGui::TableNextColumn();
   const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
-  text_in(row.differs() ? p.accent : p.muted, difference);
+  cut_text_in(services_, row.differs() ? p.accent : p.muted, difference);
   services_.items->add_text("comparison." + row.name, name,
                             row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));
 }

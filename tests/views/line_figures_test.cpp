@@ -1,9 +1,11 @@
 // The figures by layer and by position: their numbers against the run, what they refuse, and the views that draw them.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <thread>
 
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
+#include "engine/core/support/minus.h"
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"
 #include "tests/views/view_stage.h"
@@ -274,4 +276,27 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
   s.compare_with(random_run(3, {.n_layers = 5}));
   s.draw();
   CHECK_THAT(s.text("comparison.note"), Catch::Contains("different models"));
+}
+
+TEST_CASE("The numbers of the table of A and B are whole in a narrow view: it is the names that are wrapped") {
+  Stage<ComparisonView> s(random_run(3));
+  s.compare_with(random_run(3, {.policy = "streaming:sinks=4,window=60"}));
+  constexpr float kWidth = 213;  // of three views in a row on a screen of 1600
+  for (int i = 0; i < 2000 && !s.has("comparison.density"); ++i) {
+    s.window.frame([&] {
+      ImGui::BeginChild("narrow", {kWidth, 600});
+      s.view.draw(s.context);
+      ImGui::EndChild();
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  int n = 0;
+  for (const ComparisonRow& row : comparison_table(*s.a.run, *s.b.run, s.context.q()).came_of) {
+    if (row.definition.empty()) continue;
+    ItemRect line = *s.window.items.find("comparison." + row.name);
+    line.w = kWidth;
+    CHECK_THAT(s.window.written_in(line), Catch::Contains(row.a + row.b + with_minus(row.difference)));
+    n += row.difference.empty() ? 0 : 1;
+  }
+  CHECK(n > 3);
 }

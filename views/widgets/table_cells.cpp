@@ -1,0 +1,50 @@
+#include "views/widgets/table_cells.h"
+
+#include <imgui.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include "views/figure/token_text.h"
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+namespace {
+
+float width_of(std::string_view text) { return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x; }
+
+}  // namespace
+
+std::string cut_to(const std::string& text, float room) {
+  if (width_of(text) <= room) return text;
+  const float left = room - width_of("…");
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < text.size(); end = at) {
+    next_code_point(text, at);
+    if (width_of(std::string_view(text).substr(0, at)) > left) break;
+  }
+  return text.substr(0, end) + "…";
+}
+
+std::vector<float> share_room(const std::vector<float>& needs, float room) {
+  std::vector<std::size_t> narrow_first(needs.size());
+  std::iota(narrow_first.begin(), narrow_first.end(), std::size_t{0});
+  std::ranges::sort(narrow_first, {}, [&](std::size_t i) { return needs[i]; });
+  std::vector<float> widths(needs.size());
+  std::size_t left = needs.size();
+  for (const std::size_t i : narrow_first) {
+    widths[i] = std::min(needs[i], room / static_cast<float>(left--));
+    room -= widths[i];
+  }
+  for (float& width : widths) width += room / static_cast<float>(widths.size());
+  return widths;
+}
+
+void cut_text_in(const ViewServices& services, Colour colour, const std::string& text) {
+  const std::string fits = cut_to(text, ImGui::GetContentRegionAvail().x);
+  text_in(colour, fits);
+  if (fits != text) hint_of(services, text);
+}
+
+}  // namespace kvscope::views

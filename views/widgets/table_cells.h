@@ -1,0 +1,21 @@
+#pragma once
+// Tables that have less room than their texts: which column gets how much, and what is done with a text that is longer.
+
+#include <string>
+#include <vector>
+
+#include "views/figure/figure.h"
+#include "views/frame/view_services.h"
+
+namespace kvscope::views {
+
+/// Widths of columns that need these: what is over goes to all, and where there is less the narrow ones, which have
+/// numbers, still have what they need while the wide ones divide the rest.
+std::vector<float> share_room(const std::vector<float>& needs, float room);
+
+/// As much of its beginning as fits together with an ellipsis; all of it where there is room.
+std::string cut_to(const std::string& text, float room);
+/// In one line; where the room of the column ends before it with an ellipsis, and the whole text as its hint.
+void cut_text_in(const ViewServices& services, Colour colour, const std::string& text);
+
+}  // namespace kvscope::views
