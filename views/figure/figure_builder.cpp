@@ -200,7 +200,7 @@ void FigureBuilder::preview_badge(double right, double bottom) {
   const double size = style_.tick_size, h = size * 1.5;
   const std::string badge(kPreviewBadge);
   const double w = text_width(badge, FontRole::bold, size) + size;
-  const Box pill{right - w, bottom - h, w, h};
+  const Box pill{std::max(right - w, 0.0), bottom - h, w, h};  // a narrow panel is at the edge
   add(FillBox{pill, colour, h / 2});
   text(badge, pill.centre(), size, ink_on(colour), Anchor::middle, Baseline::middle, 0, FontRole::bold);
 }

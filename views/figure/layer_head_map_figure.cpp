@@ -62,11 +62,12 @@ double histogram_width(const FigureStyle& s, const LayerHeadMapOptions& o) {
   return o.histogram ? 2.4 * s.tick_size : 0;
 }
 
+double caption_height(const FigureStyle& s, int n_maps) { return n_maps > 1 ? s.label_size * 1.5 : 0; }
+
 Layout lay_out(const FigureStyle& s, const Content& c) {
   Layout l{};
   l.left = s.label_size + 4 + text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
-  l.top =
-      std::max({s.tick_size * 0.5 + 1, c.n_maps > 1 ? s.label_size * 1.5 : 0, c.preview ? s.tick_size * 1.5 + 6 : 0});
+  l.top = std::max(s.tick_size * 0.5 + 1, caption_height(s, c.n_maps) + (c.preview ? s.tick_size * 1.5 + 6 : 0));
   const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
   l.gap = c.n_maps > 1 ? l.left - s.label_size + 2 : 0;
   const double available = s.width - l.left - c.n_bars * (kBarGap + c.bar_w) - 2;
@@ -234,7 +235,7 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
     bar_w = std::max(bar_w, FigureBuilder(style.width, 0, style).colour_bar_width(axis_of(scale, o)));
   bar_w += histogram_width(style, o);
   const Layout l = lay_out(style, {static_cast<int>(values.size()), values[0].n_layers, values[0].n_kv_heads,
-                                   static_cast<int>(scales.size()), bar_w, o.marginal, o.preview});
+                                   static_cast<int>(scales.size()), bar_w, o.marginal, o.preview || o.preview_b});
 
   FigureBuilder b(style.width, l.height, style);
   double x = l.left;
@@ -269,7 +270,7 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
     if (own_bars) x += kBarGap + bar_w;
     x += l.gap;
   }
-  if (badge_right > 0) b.preview_badge(badge_right, l.top - 4);
+  if (badge_right > 0) b.preview_badge(badge_right, l.top - 4 - caption_height(style, static_cast<int>(values.size())));
   b.figure().title = std::string(metric_info(o.metric).title) + " by layer and KV head";
   return {std::move(b.figure()), tidy(maps, values, order, runs.size(), o), describe(runs, maps, scales, o)};
 }
