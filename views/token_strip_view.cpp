@@ -139,6 +139,7 @@ void TokenStripView::measure(const ShownRun* shown) {
   const bool same_text = ids_.size() <= run.ids.size() && std::equal(ids_.begin(), ids_.end(), run.ids.begin()) &&
                          run.pieces.bytes().starts_with(bytes_);
   if (!same_text) away_ = live_ = false;
+  other_tokens_ = !same_text || ids_.size() != run.ids.size();
   const bool grew = font == font_ && font_size_ == font_size(font) && same_text;
   if (!grew) text_.clear(), advance_.clear(), ids_.clear();
   if (grew && ids_.size() == run.ids.size()) return;
@@ -209,8 +210,8 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   ImGui::EndChild();
 }
 
-/// What is selected, scrubbed to or zoomed to is scrolled into sight, and so is the end of a run that goes on; a person who
-/// scrolled away from the scrub position, or from that end, is left there.
+/// What is selected, scrubbed to or zoomed to is scrolled into sight, and so is the end of a run that comes or goes on; a
+/// person who scrolled away from the scrub position, or from that end, is left there.
 void TokenStripView::scroll_to_selection(const ViewContext& context, float line_height) {
   const RunRecord& run = *context.a->run;
   const Cursor at = context.cursor_in(run);
@@ -227,10 +228,12 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
   // Following an end goes down: what goes up meanwhile is a person.
   const bool by_hand =
       scroll_y_ >= 0 && (followed_ ? top < scroll_y_ - 0.5f : !scrolled_ && std::abs(top - scroll_y_) > 0.5f);
+  const bool on_its_way = followed_;  // a scroll bar that appeared has broken lines anew: the end is further down
   scrolled_ = followed_ = false;
   const TokenSpan span = shown_span(*context.selection, run.n_tokens());
   const std::int32_t q = context.selection->q ? at.q : -1;
   const bool live = run.status == RunStatus::running;
+  const bool came = other_tokens_ && !live && !live_;
   if (by_hand)
     away_ = shown_q_ >= 0 ? !is_visible(std::min(shown_q_, run.n_tokens() - 1))
                           : top < ImGui::GetScrollMaxY() - line_height;
@@ -239,16 +242,16 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
     if (bring(at.token) && q < 0) away_ = true;
   } else if (q < 0 && shown_q_ >= 0) {
     bring(run.n_tokens() - 1);  // back to the live edge
-  } else if (q >= 0 && q != shown_q_) {
+  } else if (q >= 0 && (q != shown_q_ || came)) {
     if (!away_) bring(q);
   } else if (span != span_ && !context.selection->view.empty() &&
              (shown_end_ <= span.begin || shown_first_ >= span.end)) {
     if (bring(span.begin) && q < 0) away_ = true;
-  } else if (q < 0 && (live || live_) && !away_ && !is_visible(run.n_tokens() - 1)) {  // its last token ends it too
+  } else if (q < 0 && (live || live_ || came || on_its_way) && !away_ && !is_visible(run.n_tokens() - 1)) {
     ImGui::SetScrollY(static_cast<float>(n_lines()) * line_height);
     followed_ = true;
   }
-  live_ = live;
+  live_ = live, other_tokens_ = false;
   shown_token_ = at.token, shown_q_ = q, span_ = span, scroll_y_ = top;
 }
 

@@ -83,7 +83,8 @@ class TokenStripView final : public View {
   float scroll_y_ = -1;                  // in the frame drawn last
   bool scrolled_ = false;                // by this view, in that frame
   bool followed_ = false;                // to a run's end, in that frame
-  bool live_ = false;                    // the run went on then
+  bool live_ = false;                    // the run went on then: its last token ends it too
+  bool other_tokens_ = false;            // than in that frame: another run, or more of this one
   bool away_ = false;                    // a person scrolled the scrub position, or a run's end, out of sight
 };
 

@@ -217,7 +217,7 @@ TEST_CASE("Text follows the scrub position, and stays where a person scrolled it
 TEST_CASE("Text follows the end of a run that goes on, and stays where a person scrolled it until another run comes") {
   Stage<TokenStripView> s(synthetic_run(1, 2, 6000));
   s.draw();
-  CHECK(s.has("strip.token.0"));  // nothing goes on
+  CHECK(s.has("strip.token.5999"));  // of a run that is over, too
   const auto show_running = [&](int n) {
     RunRecord run = synthetic_run(1, 2, n);
     run.status = RunStatus::running;
@@ -243,6 +243,29 @@ TEST_CASE("Text follows the end of a run that goes on, and stays where a person 
   s.a.revision = 2400;
   s.draw();
   CHECK(s.has("strip.token.2399"));
+}
+
+TEST_CASE("Where another run becomes A its text stands at the scrub position, or at its end while that is followed") {
+  Stage<TokenStripView> s(synthetic_run(1, 2, 4000));
+  s.draw();
+  CHECK(s.has("strip.token.3999"));  // as after a start with the runs of the last one
+  const auto show = [&](RunRecord run) {
+    s.a = test::shown(std::move(run));
+    s.draw();
+  };
+  RunRecord other = synthetic_run(1, 2, 3000);
+  other.ids[0] += 1;
+  show(other);
+  CHECK(s.has("strip.token.2999"));
+  show(synthetic_run(1, 2, 6000));
+  CHECK(s.has("strip.token.5999"));
+  s.selection.q = 500;
+  s.draw();
+  s.selection.token = 2900;
+  s.draw();
+  REQUIRE_FALSE(s.has("strip.token.500"));
+  show(other);
+  CHECK(s.has("strip.token.500"));
 }
 
 TEST_CASE("A search is made again where its text, the head or the query changed, and what is wrong stays said") {

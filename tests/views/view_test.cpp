@@ -165,11 +165,11 @@ TEST_CASE("a hundred thousand tokens cost what is on the screen costs") {
   for (int i = 0; i < 3; ++i) window.frame([&] { view.draw(context); });
   CHECK(view.n_lines() > 1000);
   CHECK(window.items.size() < 20000);
-  CHECK(window.items.find("strip.token.0").has_value());
-  CHECK_FALSE(window.items.find("strip.token.99999").has_value());
-  selection.token = 99999;  // what is selected elsewhere is scrolled into view
-  for (int i = 0; i < 3; ++i) window.frame([&] { view.draw(context); });
   CHECK(window.items.find("strip.token.99999").has_value());
+  CHECK_FALSE(window.items.find("strip.token.0").has_value());
+  selection.token = 0;  // what is selected elsewhere is scrolled into view
+  for (int i = 0; i < 3; ++i) window.frame([&] { view.draw(context); });
+  CHECK(window.items.find("strip.token.0").has_value());
   CHECK(window.n_vertices() < 400000);
 }
 
