@@ -65,3 +65,14 @@ TEST_CASE("the badge of a preview as B has a row of its own, above the captions 
     }
   }
 }
+
+TEST_CASE("the axis by layer has two numbers where there is room for them, and one where there is not") {
+  const std::vector<RunRecord> runs = {random_run(3, {.n_kv_heads = 3}),
+                                       random_run(3, {.policy = "streaming:window=60", .n_kv_heads = 3})};
+  const MapCompare compare = GENERATE(MapCompare::none, MapCompare::difference);
+  const std::vector<RunRecord> shown(runs.begin(), runs.begin() + (compare == MapCompare::none ? 1 : 2));
+  for (double width = 180; width < 700; width += 20) {
+    CAPTURE(width);
+    check_apart(map_of(shown, {.metric = Metric::recall, .compare = compare, .fit = true}, width));
+  }
+}

@@ -81,6 +81,25 @@ Layout lay_out(const FigureStyle& s, const Content& c) {
   return l;
 }
 
+/// Both ends of the axis where there is room for two numbers, else its zero or its upper end: the colour bar has them all.
+void draw_marginal_numbers(FigureBuilder& b, const Box& box, const MapScale& scale) {
+  const FigureStyle& s = b.style();
+  const double y = box.bottom() + FigureBuilder::kTickLength + 2;
+  const auto number = [&](const std::string& text, double x, Anchor anchor) {
+    b.text(text, {x, y}, s.tick_size, s.muted, anchor, Baseline::top);
+  };
+  const std::string lo = format_number(scale.axis_lo, 2), hi = format_number(scale.axis_hi, 2);
+  const auto width = [&](const std::string& text) { return text_width(text, FontRole::text, s.tick_size); };
+  if (width(lo) + s.tick_size + width(hi) <= box.w) {
+    number(lo, box.x, Anchor::start);
+    number(hi, box.right(), Anchor::end);
+  } else if (scale.axis_lo < 0 && scale.axis_hi > 0) {
+    number("0", box.x - scale.axis_lo / (scale.axis_hi - scale.axis_lo) * box.w, Anchor::middle);
+  } else {
+    number(hi, box.right(), Anchor::end);
+  }
+}
+
 /// The mean of each layer as a dot, the range over its heads as a line.
 void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn) {
   const FigureStyle& s = b.style();
@@ -92,9 +111,8 @@ void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn) {
   for (double v : {scale.axis_lo, scale.axis_hi}) {
     b.line({x_of(v), box.y}, {x_of(v), box.bottom()}, mix(s.paper, s.rule, 0.4), s.rule_width * 0.8);
     b.line({x_of(v), box.bottom()}, {x_of(v), box.bottom() + FigureBuilder::kTickLength}, s.rule, s.rule_width);
-    b.text(format_number(v, 2), {x_of(v), box.bottom() + FigureBuilder::kTickLength + 2}, s.tick_size, s.muted,
-           Anchor::middle, Baseline::top);
   }
+  draw_marginal_numbers(b, box, scale);
   b.label("by layer",
           {box.centre().x, box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6});
   const double ch = box.h / drawn.n_layers(), dot = std::clamp(ch * 0.16, 0.9, 1.8);
