@@ -8,9 +8,12 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_text.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 namespace {
+
+constexpr const char* kWrong = "keeps it";  // the oracle, what the policy evicted
 
 std::string token_name(const RunRecord& run, std::int32_t t) {
   return t < 0 || t >= run.n_tokens() ? "–" : std::to_string(t) + " \"" + token_label(run.pieces[t], 16) + "\"";
@@ -46,7 +49,7 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
   const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
   words_ = std::make_shared<const Words>(Words{policy.log({run.policy, geometry, plan, local}), plan});
-  rows_.clear(), verdicts_.clear();
+  rows_.clear(), verdicts_.clear(), needs_.clear();
   if (words_->log.rows == DecisionLog::Rows::thresholds) {
     rows_ = judged_tokens(run, geometry);
   } else if (words_->log.rows != DecisionLog::Rows::none) {
@@ -58,20 +61,36 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   rebuild_.done();
 }
 
-std::vector<DecisionLogTable::Column> DecisionLogTable::columns() const {
+std::vector<const char*> DecisionLogTable::columns() const {
   switch (words_->log.rows) {
     case DecisionLog::Rows::least:
-      return {{"query", 1},         {"entered", 2.8f}, {"evicted", 4}, {words_->log.measure.c_str(), 1.8f},
-              {"next least", 1.8f}, {"oracle", 1.6f}};
+      return {"query", "entered", "evicted", words_->log.measure.c_str(), "next least", "oracle"};
     case DecisionLog::Rows::thresholds:
-      return {{"query", 0.9f}, {"token", 2.4f}, {"decision", 6}, {"oracle", 1.5f}};
+      return {"query", "token", "decision", "oracle"};
     case DecisionLog::Rows::pool:
-      return {{"query", 1}, {"evicted", 4}, {"score", 1.8f}, {"lowest kept", 1.8f}, {"oracle", 1.6f}};
+      return {"query", "evicted", "score", "lowest kept", "oracle"};
     case DecisionLog::Rows::contests:
     case DecisionLog::Rows::none:
       break;
   }
-  return {{"query", 1}, {"newcomer", 3.4f}, {"boundary", 3.4f}, {"evicted", 1.6f}, {"margin", 1.1f}, {"oracle", 1.6f}};
+  return {"query", "newcomer", "boundary", "evicted", "margin", "oracle"};
+}
+
+/// What the columns need, from rows all over the log: widths that followed the rows in sight would jump.
+const std::vector<float>& DecisionLogTable::needs(const HeadAtQuery& head, const std::vector<const char*>& columns) {
+  if (!needs_.empty() && needs_font_size_ == ImGui::GetFontSize()) return needs_;
+  needs_.clear(), needs_font_size_ = ImGui::GetFontSize();
+  const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
+  for (const char* title : columns) needs_.push_back(width(title));
+  needs_.back() = std::max(needs_.back(), width(kWrong));
+  constexpr int kMeasured = 100;
+  for (int i = 0; i < n_rows(); i += std::max(1, n_rows() / kMeasured)) {
+    const Row measured = row(head, i);
+    needs_[0] = std::max(needs_[0], width(std::to_string(measured.q)));
+    for (std::size_t k = 0; k < measured.cells.size(); ++k)
+      needs_[k + 1] = std::max(needs_[k + 1], width(measured.cells[k]));
+  }
+  return needs_;
 }
 
 void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
@@ -83,13 +102,16 @@ void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
   }
   const ImGuiTableFlags flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
                                 ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-  const std::vector<Column> shown = columns();
+  const std::vector<const char*> shown = columns();
+  const HeadAtQuery head(*context.a->run, at.layer, at.kv_head, at.q);
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float padding = 2 * style.CellPadding.x * static_cast<float>(shown.size()) + style.ScrollbarSize;
+  const std::vector<float> widths = share_room(needs(head, shown), ImGui::GetContentRegionAvail().x - padding);
   if (!ImGui::BeginTable("contests", static_cast<int>(shown.size()), flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (const Column& column : shown)
-    ImGui::TableSetupColumn(column.name, ImGuiTableColumnFlags_WidthStretch, column.weight);
+  for (std::size_t i = 0; i < shown.size(); ++i)
+    ImGui::TableSetupColumn(shown[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
   ImGui::TableHeadersRow();
-  const HeadAtQuery head(*context.a->run, at.layer, at.kv_head, at.q);
   ImGuiListClipper clipper;
   clipper.Begin(n_rows());
   while (clipper.Step()) {
@@ -169,8 +191,7 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
   std::string all = std::to_string(r.q);
   const auto cell = [&](Colour colour, const std::string& text) {
     ImGui::TableNextColumn();
-    text_in(colour, text);
-    hint_of(services_, text);  // a narrow column cuts it off
+    cut_text_in(services_, colour, text);
     all += " | " + text;
   };
   for (const std::string& text : r.cells) cell(p.text, text);
@@ -182,7 +203,7 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
     found = verdicts_.emplace(r.evicted, verdict).first;
   }
   const bool wrong = found->second == EvictionVerdict::wrong, right = found->second == EvictionVerdict::right;
-  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? "keeps it" : right ? "agrees" : "–");
+  cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? "agrees" : "–");
   services_.items->add_text("timeline.contest." + std::to_string(index), rect, all);
 }
 

@@ -29,12 +29,9 @@ class DecisionLogTable {
     int layer, kv_head;
     bool operator==(const Key&) const = default;
   };
-  struct Column {
-    const char* name;
-    float weight;
-  };
   void draw_row(ViewContext& context, const HeadAtQuery& head, int index);
-  std::vector<Column> columns() const;
+  std::vector<const char*> columns() const;
+  const std::vector<float>& needs(const HeadAtQuery& head, const std::vector<const char*>& columns);
   /// Position, evicted token and cells of a row, but for query and oracle.
   struct Row {
     std::int32_t q = 0, token = -1, evicted = -1;
@@ -51,6 +48,8 @@ class DecisionLogTable {
   struct Words;  // the policy's, and its plan
   std::shared_ptr<const Words> words_;
   std::vector<std::int32_t> rows_;  // of contests and least: into the run's contests; of thresholds: tokens
+  std::vector<float> needs_;        // widths of the columns' texts, for rows_ and this size of the font
+  float needs_font_size_ = 0;
   std::map<std::int32_t, EvictionVerdict> verdicts_;  // of tokens that were drawn: each costs a look at every head
 };
 
