@@ -1,51 +1,113 @@
 // Messages above the views: what happened, and one thing to do about it. Never a dialog in the way.
 
+#include <algorithm>
 #include <string>
 
 #include "app/window/panel.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::app {
+namespace {
+
+// All of them in full, which a person asked for. Else there is one line, and the play head below it stays in sight.
+bool unfolded = false;
+
+constexpr float kMostLines = 2;  // of a single message that is not folded
+
+std::string text_of(const Banner& banner) { return escape_for_terminal(banner.text, 800); }
+
+views::Colour colour_of(Panel& panel, const Banner& banner) {
+  const auto& palette = panel.theme().palette;
+  return banner.kind == Banner::Kind::error     ? palette.bad
+         : banner.kind == Banner::Kind::warning ? palette.warn
+                                                : palette.accent;
+}
+
+float button_width(Panel& panel, const std::string& label) {
+  return label.empty() ? 0 : ImGui::CalcTextSize(label.c_str()).x + panel.px(28);
+}
+
+float text_room(Panel& panel, const Banner& banner, const std::string& fold) {
+  return ImGui::GetContentRegionAvail().x - panel.px(64) -
+         button_width(panel, banner.command.empty() ? "" : banner.button) - button_width(panel, fold);
+}
+
+/// `fold`: what the button says that folds and unfolds; empty where the row has none.
+void draw_buttons(Panel& panel, const Banner& banner, const std::string& item, const std::string& fold) {
+  const float height = panel.px(28);
+  if (!fold.empty()) {
+    if (ImGui::Button(fold.c_str(), {0, height})) unfolded = !unfolded;
+    panel.item("banners.fold");
+    ImGui::SameLine(0, panel.px(6));
+  }
+  if (!banner.command.empty()) {
+    if (ImGui::Button(banner.button.c_str(), {0, height})) {
+      panel.run(banner.command);
+      panel.session.messages().dismiss_banner(banner.id);
+    }
+    panel.item(item + ".button");
+    ImGui::SameLine(0, panel.px(6));
+  }
+  if (ImGui::Button("×", {height, height})) panel.session.messages().dismiss_banner(banner.id);
+  panel.item(item + ".close");
+}
+
+void draw_banner(Panel& panel, const Banner& banner, const std::string& item, const std::string& fold) {
+  const bool cut = !fold.empty() && !unfolded;
+  const float room = text_room(panel, banner, fold);
+  const std::string whole = text_of(banner), text = cut ? views::cut_to(whole, room) : whole;
+  const float text_height = ImGui::CalcTextSize(text.c_str(), nullptr, false, cut ? -1 : room).y;
+  const float height = std::max(text_height + panel.px(16), panel.px(cut ? 34 : 42));
+  const ImVec2 at = ImGui::GetCursorScreenPos(), end{at.x + ImGui::GetContentRegionAvail().x, at.y + height};
+  ImGui::PushID(banner.id);
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRectFilled(at, end, views::to_imgui(panel.theme().palette.raised), panel.px(5));
+  list.AddRectFilled(at, {at.x + panel.px(4), end.y}, views::to_imgui(colour_of(panel, banner)), panel.px(2));
+  ImGui::SetCursorScreenPos({at.x + panel.px(16), at.y + (height - text_height) / 2});
+  ImGui::PushTextWrapPos(cut ? -1 : ImGui::GetCursorPosX() + room);
+  views::text_in(panel.theme().palette.text, text);
+  ImGui::PopTextWrapPos();
+  panel.services.items->add_text(item, views::last_item(), text);
+  ImGui::SetCursorScreenPos({at.x + panel.px(30) + room, at.y + (height - panel.px(28)) / 2});
+  draw_buttons(panel, banner, item, fold);
+  ImGui::SetCursorScreenPos({at.x, end.y + panel.px(6)});
+  ImGui::Dummy({0, 0});
+  ImGui::PopID();
+}
+
+/// The one that is seen of several: the newest with something to do about it, else the newest.
+std::size_t foremost(const std::vector<Banner>& banners) {
+  for (std::size_t i = banners.size(); i-- > 0;) {
+    if (!banners[i].command.empty()) return i;
+  }
+  return banners.size() - 1;
+}
+
+/// What the button says that shows them all; empty where they can be seen at once.
+std::string more(Panel& panel, const std::vector<Banner>& banners) {
+  if (banners.size() > 1) {
+    const bool errors = std::ranges::count(banners, Banner::Kind::error, &Banner::kind) == std::ssize(banners);
+    return std::to_string(banners.size()) + (errors ? " errors" : " messages");
+  }
+  const float height =
+      ImGui::CalcTextSize(text_of(banners[0]).c_str(), nullptr, false, text_room(panel, banners[0], "")).y;
+  return height > kMostLines * ImGui::GetTextLineHeight() + 1 ? "More" : "";
+}
+
+}  // namespace
 
 void draw_banners(Panel& panel) {
-  const auto& palette = panel.theme().palette;
   const std::vector<Banner> banners = panel.session.messages().banners();  // a copy: buttons change the list
+  if (banners.empty()) return;
+  const std::string fold = more(panel, banners);
+  if (fold.empty()) unfolded = false;
+  const bool all = unfolded;
+  const std::size_t first = foremost(banners);
   for (std::size_t i = 0; i < banners.size(); ++i) {
-    const Banner& banner = banners[i];
-    const views::Colour colour = banner.kind == Banner::Kind::error     ? palette.bad
-                                 : banner.kind == Banner::Kind::warning ? palette.warn
-                                                                        : palette.accent;
-    ImGui::PushID(banner.id);
-    const float buttons =
-        panel.px(34) + (banner.command.empty() ? 0 : ImGui::CalcTextSize(banner.button.c_str()).x + panel.px(28));
-    const float text_width = ImGui::GetContentRegionAvail().x - buttons - panel.px(30);
-    const std::string text = escape_for_terminal(banner.text, 800);
-    const float text_height = ImGui::CalcTextSize(text.c_str(), nullptr, false, text_width).y;
-    const float height = std::max(text_height + panel.px(16), panel.px(42));
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    const ImVec2 end{at.x + ImGui::GetContentRegionAvail().x, at.y + height};
-    ImDrawList& list = *ImGui::GetWindowDrawList();
-    list.AddRectFilled(at, end, views::to_imgui(palette.raised), panel.px(5));
-    list.AddRectFilled(at, {at.x + panel.px(4), end.y}, views::to_imgui(colour), panel.px(2));
-    ImGui::SetCursorScreenPos({at.x + panel.px(16), at.y + (height - text_height) / 2});
-    ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + text_width);
-    views::text_in(palette.text, text);
-    ImGui::PopTextWrapPos();
-    ImGui::SetCursorScreenPos({end.x - buttons, at.y + (height - panel.px(28)) / 2});
-    if (!banner.command.empty()) {
-      if (ImGui::Button(banner.button.c_str(), {0, panel.px(28)})) {
-        panel.run(banner.command);
-        panel.session.messages().dismiss_banner(banner.id);
-      }
-      panel.item("banner." + std::to_string(i) + ".button");
-      ImGui::SameLine(0, panel.px(6));
-    }
-    if (ImGui::Button("×", {panel.px(28), panel.px(28)})) panel.session.messages().dismiss_banner(banner.id);
-    panel.item("banner." + std::to_string(i) + ".close");
-    ImGui::SetCursorScreenPos({at.x, end.y + panel.px(6)});
-    ImGui::Dummy({0, 0});
-    ImGui::PopID();
+    if (!all && i != first) continue;
+    draw_banner(panel, banners[i], "banner." + std::to_string(i), i != first ? "" : all ? "Fold" : fold);
   }
 }
 

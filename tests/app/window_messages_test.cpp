@@ -1,0 +1,68 @@
+// What the window says while other things are looked at: errors in one line, the dialog for a path that keeps what was typed.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/app/window_driver.h"
+
+using namespace kvscope;
+using test::fake;
+using test::skip_without_display;
+using test::WindowDriver;
+using test::Xvfb;
+
+namespace {
+
+void run_short(WindowDriver& window) {
+  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
+  window.command("prompt.set", {{"text", "one two three four five six seven eight nine ten"}});
+  window.command("run.max_tokens", {{"n", 6}});
+  window.command("policy.set", {{"policy", "full"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+}
+
+std::string text_soon(WindowDriver& window, const std::string& item, const std::string& part) {
+  for (int i = 0; i < 200 && window.text(item).find(part) == std::string::npos; ++i) window.frames(1);
+  return window.text(item);
+}
+
+void open_export(WindowDriver& window) {
+  window.key("ctrl+e");
+  window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
+}
+
+}  // namespace
+
+TEST_CASE("Several errors are one line, which leaves live and the play head in sight, until a click shows them all") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  const std::string path = "/nowhere/" + std::string(120, 'x') + " " + std::string(120, 'y') + "/";
+  for (const char* name : {"first", "second", "third"}) {
+    window.command("file.open", {{"path", path + name}});
+    window.wait({{"/banners", {{"contains", name}}}});
+  }
+  window.frames(3);
+  CHECK(window.text("banner.0").empty());
+  CHECK(window.text("banner.1").empty());
+  CHECK_THAT(window.text("banner.2"), Catch::StartsWith("/nowhere/") && Catch::EndsWith("…"));
+  const auto live = window.rect("timeline.live"), deck = window.rect("timeline.playhead"),
+             banner = window.rect("banner.2");
+  CHECK(banner[1] > live[1] + live[3]);
+  CHECK(banner[1] > deck[1] + deck[3] / 2);
+  window.click("banners.fold");
+  window.frames(3);
+  CHECK_THAT(window.text("banner.0"), Catch::Contains("first"));
+  CHECK_THAT(window.text("banner.1"), Catch::Contains("second"));
+  CHECK_THAT(window.text("banner.2"), Catch::Contains("third"));
+  window.click("banners.fold");
+  window.frames(3);
+  CHECK(window.text("banner.0").empty());
+  window.click("banner.2.close");
+  window.frames(3);
+  CHECK_THAT(window.text("banner.1"), Catch::StartsWith("/nowhere/"));
+  CHECK(window.state()["banners"].size() == 2);
+}
