@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kLogLines = 1000;
 constexpr std::size_t kBanners = 4;
+constexpr std::chrono::seconds kNoticeTime(8);
 /// What takes such a banner away when it is done.
 bool restarts(const Banner& banner) { return banner.command == "engine.restart" || banner.command == "run.resume"; }
 
@@ -46,7 +47,14 @@ void Messages::log(std::string line) {
 void Messages::notify(std::string text) {
   log(text);
   notice_ = std::move(text);
+  notice_is_fresh_ = true;
   notice_time_ = std::chrono::steady_clock::now();
+}
+
+void Messages::poll() {
+  if (!notice_is_fresh_ || std::chrono::steady_clock::now() - notice_time_ < kNoticeTime) return;
+  notice_is_fresh_ = false;
+  revision_.rise();
 }
 
 }  // namespace kvscope::app

@@ -36,7 +36,10 @@ class Messages {
   /// A short message that the status line shows for some seconds.
   void notify(std::string text);
   const std::string& notice() const { return notice_; }
-  std::chrono::steady_clock::time_point notice_time() const { return notice_time_; }
+  /// It was said within the last seconds.
+  bool notice_is_fresh() const { return notice_is_fresh_; }
+  /// A notice has its time: a window that waits for something to happen would show it until then.
+  void poll();
 
  private:
   Revision& revision_;
@@ -44,6 +47,7 @@ class Messages {
   int next_banner_id_ = 1;
   std::deque<std::string> log_;
   std::string notice_;
+  bool notice_is_fresh_ = false;
   std::chrono::steady_clock::time_point notice_time_{};
 };
 

@@ -57,6 +57,7 @@ bool Session::poll() {
   preview_.poll();
   summaries_.poll();
   folders_.poll();
+  messages_.poll();
   for (const auto& finish : background_.take_finished()) finish();
   if (answering_ && !run_in_progress()) take_answer();
   begin_measuring();

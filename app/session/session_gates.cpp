@@ -60,7 +60,8 @@ void Session::take_gate(const GateFacts& facts) {
     engine_.load(model);
   }
   if (!is_read && facts.kind != "lora") set_policy(policy_for(facts.kind));
-  messages_.notify("loading the gate " + facts.gate.name + " (" + facts.kind + ")");
+  // While the model is loaded with it the status line says so; what is said here stays true behind that.
+  messages_.notify("opened the gate " + facts.gate.name + " (" + facts.kind + ")");
 }
 
 void Session::choose_gate(const std::string& name) {

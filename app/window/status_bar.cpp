@@ -10,8 +10,6 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::chrono::seconds kNoticeTime(8);
-
 void draw_bar(Panel& panel, double share) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = panel.px(140), height = panel.px(6), y = at.y + (ImGui::GetTextLineHeight() - height) / 2;
@@ -32,7 +30,6 @@ void draw_status_bar(Panel& panel) {
   Session& session = panel.session;
   ImGui::SetCursorPos({panel.px(16), panel.px(5)});
   const TaskProgress& progress = session.engine().progress();
-  const bool fresh = std::chrono::steady_clock::now() - session.messages().notice_time() < kNoticeTime;
   std::string text;
   views::Colour colour = palette.text;
   if (!progress.phase.empty()) {
@@ -42,7 +39,7 @@ void draw_status_bar(Panel& panel) {
     draw_bar(panel, static_cast<double>(reading->n_read) / reading->n_runs);
     text = escape_for_terminal(reading->path, 200) + ": run " + std::to_string(reading->n_read + 1) + " of " +
            std::to_string(reading->n_runs);
-  } else if (fresh && !session.messages().notice().empty()) {
+  } else if (session.messages().notice_is_fresh()) {
     text = escape_for_terminal(session.messages().notice(), 300);
   } else {
     text = "engine " + std::string(to_string(session.engine().state()));

@@ -103,6 +103,14 @@ TEST_CASE(
     "A run that begins takes its place once it has tokens, as A alone, as B beside A, and only it grows and fails") {
   RunList runs;
   const int read = runs.add(run_of({1, 2, 3}), "x.h5");
+  // It has its time, whether or not anything else happens.
+  messages.poll();
+  CHECK(messages.notice_is_fresh());
+  const auto said = revision.value;
+  std::this_thread::sleep_for(std::chrono::milliseconds(8100));
+  messages.poll();
+  CHECK_FALSE(messages.notice_is_fresh());
+  CHECK(revision.value > said);
   runs.show(read, 0);
   runs.begin(RunRecord(), RunList::Place::a);
   const int first = runs.newest_begun();
