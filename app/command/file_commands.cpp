@@ -1,5 +1,8 @@
 // file.*, model.*, trace.*: files in, and runs out as traces.
 
+#include <algorithm>
+#include <string_view>
+
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
@@ -10,6 +13,12 @@ namespace kvscope::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// A model's name may have a point too: "Qwen2.5-0.5B".
+bool has_ending_of_file(const fs::path& path) {
+  static constexpr std::string_view kEndings[] = {".h5", ".csv", ".txt", ".md", ".json", ".safetensors", ".pt", ".pth"};
+  return std::ranges::count(kEndings, path.extension().string()) > 0;
+}
 
 void open_as(PathKind kind, Session& session, const CommandRegistry& registry, const std::string& path,
              const std::function<void()>& show_study) {
@@ -28,6 +37,7 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
                    .found = "a folder with neither a model nor a gate, nor the curve of a training",
                    .expected = "config.json of a model, a gate's files, or NAME_loss.csv"});
     case PathKind::missing:
+      if (has_ending_of_file(path)) throw Error({.code = ExitCode::bad_input, .file = path, .found = "no such file"});
       model_folder(path);  // says what there is
   }
 }

@@ -5,10 +5,10 @@
 namespace kvscope::app {
 
 void press_escape(UiState& ui, views::Selection& selection, bool typing) {
-  if (ui.has_popup()) {
+  if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {  // a list that was opened in a popup closes before it
+    ui.close_popup = !ui.keyboard;                         // else ImGui closes it
+  } else if (ui.has_popup()) {
     ui.close_popups();
-  } else if (ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
-    ui.close_popup = !ui.keyboard;  // else ImGui closes it
   } else if (ui.keyboard) {
     ui.keyboard = false;
   } else if (ui.find || ui.go_to) {

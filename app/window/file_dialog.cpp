@@ -4,6 +4,7 @@
 #include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct DialogState {
   bool open = false;
   bool focus = false;  // the field is to have it
   enum class Select { none, name, end } select = Select::none;
-  int row = -1;  // chosen by the arrows; -1: the field
+  int row = -1;          // chosen by the arrows; -1: the field
+  bool entered = false;  // Enter was pressed and the folder is not listed yet
   const FolderListing* listing = nullptr;
 };
 
@@ -99,8 +101,18 @@ void draw_field(Panel& panel, FileDialog& dialog) {
   ImGui::SetNextItemWidth(-1);
   if (ImGui::InputTextWithHint("##path", "path", &dialog.path,
                                ImGuiInputTextFlags_CallbackCompletion | ImGuiInputTextFlags_CallbackAlways, on_field))
-    state.row = -1;
+    state.row = -1, state.entered = false;
   panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);
+}
+
+/// Where a name without a slash would be.
+void draw_folder(Panel& panel, const TypedPath& typed) {
+  const views::FontScope small(panel.theme().fonts.small);
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::current_path(error) / expand_home(typed.folder);
+  const std::string text = "in " + escape_for_terminal(error ? typed.folder : folder.lexically_normal().string(), 400);
+  views::wrapped_text_in(panel.theme().palette.muted, text);
+  panel.services.items->add_text("dialog.folder", views::last_item(), text);
 }
 
 void take(FileDialog& dialog, const std::string& path) {
@@ -142,11 +154,19 @@ const FolderEntry* typed_entry(const TypedPath& typed) {
   return state.listing && !typed.name.empty() ? state.listing->find(typed.name) : nullptr;
 }
 
+/// The one row whose name begins as typed: Tab would complete to it, Enter takes it. nullptr where the name is whole, or
+/// begins none or several.
+const Row* only_row(const FileDialog& dialog, const TypedPath& typed, const std::vector<Row>& rows) {
+  if (dialog.save || typed.name.empty() || !state.listing || typed_entry(typed)) return nullptr;
+  const auto begins = [&](const Row& row) { return row.label != ".."; };
+  return std::ranges::count_if(rows, begins) == 1 ? &*std::ranges::find_if(rows, begins) : nullptr;
+}
+
 /// "" is still to be typed, ".pdf" is what stays when the name before it was taken away.
 bool is_ending(const std::string& name) { return name.starts_with('.') && name.rfind('.') == 0; }
 
 // Whether the path can be taken as it stands; says why not.
-bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed) {
+bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed, const Row* only) {
   const views::FontScope small(panel.theme().fonts.small);
   const FolderEntry* entry = typed_entry(typed);
   const auto& palette = panel.theme().palette;
@@ -160,6 +180,16 @@ bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed) {
     return overwrite;
   }
   ImGui::AlignTextToFramePadding();
+  if (dialog.save && state.listing && !state.listing->error.empty()) {
+    text_in(palette.warn, "There is no such folder to save in.");
+    panel.item("dialog.no_folder");
+    return false;
+  }
+  if (only) {
+    text_in(palette.muted, "Enter takes " + only->label);
+    panel.services.items->add_text("dialog.only", views::last_item(), only->label);
+    return true;
+  }
   if (!dialog.save && state.listing && !typed.name.empty() && !entry) {
     text_in(palette.warn, "There is nothing of that name.");
     // A model goes by its name too.
@@ -175,13 +205,16 @@ bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed) {
   return !dialog.path.empty() && !(dialog.save && typed.name.empty());
 }
 
+bool take_row(FileDialog& dialog, const Row& row) {
+  take(dialog, row.path);
+  return !row.descends && !dialog.save;
+}
+
 // Enter on a row takes it; on a folder to walk into, walks into it.
-bool on_enter(FileDialog& dialog, const std::vector<Row>& rows) {
-  if (state.row >= 0 && state.row < static_cast<int>(rows.size())) {
-    const Row row = rows[static_cast<std::size_t>(state.row)];
-    take(dialog, row.path);
-    return !row.descends && !dialog.save;
-  }
+bool on_enter(FileDialog& dialog, const std::vector<Row>& rows, const Row* only) {
+  if (state.row >= 0 && state.row < static_cast<int>(rows.size()))
+    return take_row(dialog, rows[static_cast<std::size_t>(state.row)]);
+  if (only) return take_row(dialog, *only);
   const TypedPath typed = split_path(dialog.path);
   const FolderEntry* entry = typed_entry(typed);
   if (entry && entry->folder && (dialog.save || entry->kind == PathKind::unknown)) {
@@ -189,6 +222,21 @@ bool on_enter(FileDialog& dialog, const std::vector<Row>& rows) {
     return false;
   }
   return true;
+}
+
+// The keys come from the window's own queue: ImGui loses quick taps. Returns whether the path is to be taken.
+bool take_keys(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows, const Row* only, bool possible) {
+  for (const std::string& key : panel.ui.popup_keys) {
+    if (key == "down") state.row = std::min(state.row + 1, static_cast<int>(rows.size()) - 1);
+    if (key == "up") state.row = std::max(-1, state.row - 1);
+    if (key == "enter") state.entered = true;
+  }
+  if (!state.entered || !state.listing) return false;  // what is in the folder decides what Enter does
+  state.entered = false;
+  const bool row = state.row >= 0;
+  const bool done = on_enter(dialog, rows, only) && (row || possible);
+  if (!done) state.focus = true, state.select = DialogState::Select::end;  // ImGui takes it from a field with Enter
+  return done;
 }
 
 void finish(Panel& panel) {
@@ -217,24 +265,21 @@ void draw_file_dialog(Panel& panel) {
     if (dialog.figure) draw_export_options(panel);
     draw_field(panel, dialog);
     const TypedPath typed = split_path(dialog.path);
+    draw_folder(panel, typed);
     state.listing = panel.session.folders().of(typed.folder);
     const std::vector<Row> rows = rows_of(panel, dialog, typed);
+    const Row* only = only_row(dialog, typed, rows);
     bool done = draw_rows(panel, dialog, rows);
-    const bool possible = draw_verdict(panel, dialog, split_path(dialog.path));
+    const bool possible = draw_verdict(panel, dialog, split_path(dialog.path), only);
     ImGui::BeginDisabled(!possible);
-    done |= ImGui::Button(dialog.save ? "Save" : "Open", {panel.px(110), panel.px(30)});
+    if (ImGui::Button(dialog.save ? "Save" : "Open", {panel.px(110), panel.px(30)}))
+      done |= !only || take_row(dialog, *only);
     panel.item("dialog.ok");
     ImGui::EndDisabled();
     ImGui::SameLine();
     const bool cancelled = ImGui::Button("Cancel", {panel.px(110), panel.px(30)});
     panel.item("dialog.cancel");
-    // The keys come from the window's own queue: ImGui loses quick taps.
-    for (const std::string& key : panel.ui.popup_keys) {
-      if (key == "down") state.row = std::min(state.row + 1, static_cast<int>(rows.size()) - 1);
-      if (key == "up") state.row = std::max(-1, state.row - 1);
-      const bool row = state.row >= 0;
-      if (key == "enter") done |= on_enter(dialog, rows) && (row || possible);
-    }
+    done |= take_keys(panel, dialog, rows, only, possible);
     if (cancelled) {
       panel.ui.dialog.reset();
     } else if (done && !dialog.path.empty()) {

@@ -66,3 +66,68 @@ TEST_CASE("Several errors are one line, which leaves live and the play head in s
   CHECK_THAT(window.text("banner.1"), Catch::StartsWith("/nowhere/"));
   CHECK(window.state()["banners"].size() == 2);
 }
+
+TEST_CASE("Enter takes the one entry whose name begins as typed, and the dialog says in which folder it looks") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", "kvscope-tiny"}});
+  std::filesystem::create_directories(window.folder() / "prompts");
+  std::ofstream(window.folder() / "prompts/first.txt") << "the first of two";
+  std::ofstream(window.folder() / "prompts/second.txt") << "the second of two";
+  window.key("ctrl+o");
+  window.wait({{"/ui/dialog", "file.open"}, {"/ui/text_input", true}});
+  CHECK(text_soon(window, "dialog.folder", "in ") == "in " + (window.folder() / "").string());
+  window.type("prompts/fi");
+  CHECK(text_soon(window, "dialog.only", "first") == "first.txt");
+  CHECK(window.text("dialog.folder") == "in " + (window.folder() / "prompts/").string());
+  window.key("Return");
+  window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the first of two"}});
+  // What has a file's ending is not looked for among the models.
+  window.command("file.open", {{"path", "/nowhere/t.h5"}});
+  window.wait({{"/banners", {{"contains", "t.h5: no such file"}}}});
+  CHECK_THAT(window.state()["banners"].dump(), !Catch::Contains("config.json"));
+}
+
+TEST_CASE(
+    "Escape closes a list that is open in the dialog before it, and a folder that is not there keeps what was typed") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  open_export(window);
+  window.click("export.venue");
+  window.frames(3);
+  window.key("Escape");
+  window.frames(3);
+  CHECK(window.state()["ui"]["dialog"] == "figure.export");
+  window.key("Escape");
+  window.wait({{"/ui/dialog", nullptr}});
+  open_export(window);
+  window.hold("ctrl", "a");
+  window.type("nowhere/a.pdf");
+  text_soon(window, "dialog.path", "nowhere/a.pdf");
+  window.key("Return");
+  window.rect("dialog.no_folder");
+  window.click("dialog.ok");
+  window.frames(3);
+  CHECK(window.state()["ui"]["dialog"] == "figure.export");
+  CHECK(window.text("dialog.path") == "nowhere/a.pdf");
+  CHECK(window.state()["banners"].empty());
+}
+
+TEST_CASE("A name that Enter was refused for keeps the keyboard") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  std::ofstream(window.folder() / "mine.pdf") << "precious";
+  open_export(window);
+  window.type("mine");
+  window.rect("dialog.replace");
+  window.key("Return");
+  window.frames(3);
+  window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
+  window.type("x");
+  CHECK(text_soon(window, "dialog.path", "x") == "mine.pdfx");
+}
