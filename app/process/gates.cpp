@@ -20,6 +20,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// In the words of the policy that was made for such gates: one counts the window in its own way, another has no threshold.
+std::string decision_of(const GateConfig& config, const std::string& kind) {
+  bool has_threshold = true;
+  double window = config.window;
+  for (const PolicyInfo& info : policy_list()) {
+    if (std::ranges::count(info.gates, kind) == 0) continue;
+    has_threshold = std::ranges::count(info.parameters, "threshold", &ParameterInfo::name) > 0;
+    const Policy& policy = policy_of(PolicySpec::parse(std::string(info.name) + (info.has_budget ? ":keep=50%" : "")));
+    for (const auto& [name, value] : policy.of_scorer(gate_numbers(config))) {
+      if (name == "window") window = value;
+    }
+    break;
+  }
+  const std::string of_window = "window " + number_text(window, 6);
+  if (!has_threshold) return of_window;
+  return (config.strict ? "> " : ">= ") + number_text(config.threshold, 6) + ", " + of_window;
+}
+
 /// Everything in a folder of gates that is one, in order of name.
 void add_gates_in(const fs::path& folder, KnownGate::Origin origin, std::vector<KnownGate>& gates) {
   std::error_code error;
@@ -110,8 +128,7 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
     try {
       const GateFile gate = load();
       facts.kind = name_of(gate.config.kind);
-      facts.decision = std::string(gate.config.strict ? "> " : ">= ") + number_text(gate.config.threshold, 6) +
-                       ", window " + std::to_string(gate.config.window);
+      facts.decision = decision_of(gate.config, facts.kind);
       facts.bytes = bytes_of(known.path, gate.format);
       return std::string();
     } catch (const Error& error) {

@@ -99,6 +99,7 @@ TEST_CASE("gates lists what lies beside a model and what came with the program, 
   CHECK(own["bytes"].get<std::uintmax_t>() ==
         fs::file_size(test::sample_model() / "kvpop_scorer.json") +
             fs::file_size(test::sample_model() / "kvpop_scorer.safetensors"));  // not the model's weights
+  CHECK(own["kept_if_score"] == "window " + std::to_string(load_gate(test::sample_model()).config.window));
   const json shipped = by_name(listed.out, "a-half");
   CHECK(shipped["kind"] == "wg_kv");
   CHECK(shipped["origin"] == "shipped");
@@ -118,6 +119,13 @@ TEST_CASE("gates lists what lies beside a model and what came with the program, 
   const auto table = samples.run({"gates", "kvscope-tiny"});
   CHECK(table.out.find("c-foreign: ") != std::string::npos);
   CHECK(table.out.find("README") == std::string::npos);
+}
+
+TEST_CASE("a gate of DMS is listed with the window that its policy has: the tokens behind the query", "[gates]") {
+  const auto listed = test::run({.argv = {test::kvscope().string(), "gates", "kvscope-tiny", "--json"}});
+  REQUIRE(listed.exit_code == 0);
+  const std::string decision = by_name(listed.out, "dms-0.6")["kept_if_score"];
+  CHECK_THAT(decision, Catch::EndsWith(", window 64"));  // its file counts the query's own token too
 }
 
 TEST_CASE("a gate is taken by its name, and a policy alone takes the model's first gate that it reads and that fits",
