@@ -215,8 +215,8 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
                     fixed_text(100 * static_cast<double>(bytes.bytes) / static_cast<double>(bytes.dense), 1) +
                     " % of a dense cache"
               : "bytes are not known, as the run does not say head dimension and dtype";
-  text += "; a local head keeps " + std::to_string(sizes.n_sink) + " sinks and the " + std::to_string(sizes.window) +
-          " newest tokens";
+  text += "; a local head keeps " + std::to_string(sizes.n_sink) + (sizes.n_sink == 1 ? " sink" : " sinks") +
+          " and the " + std::to_string(sizes.window) + " newest tokens";
   say("board.bytes", p.text, text, text.substr(0, text.find(';')));
 }
 

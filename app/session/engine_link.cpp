@@ -31,7 +31,10 @@ double TaskProgress::rate() const {
 
 std::string TaskProgress::line() const {
   if (max <= 0) return phase;
-  std::string line = phase + " " + fixed_text(value, 0) + " / " + fixed_text(max, 0);
+  // The prompt is read in chunks through layers: a count of these is no count of tokens.
+  std::string line = phase + " " +
+                     (phase == "prefill" ? fixed_text(100 * value / max, 0) + " %"
+                                         : fixed_text(value, 0) + " / " + fixed_text(max, 0));
   if (tokens_per_s > 0) line += ", " + fixed_text(tokens_per_s, tokens_per_s < 10 ? 1 : 0) + " tok/s";
   const double per_second = rate();
   if (per_second <= 0 || value >= max) return line;

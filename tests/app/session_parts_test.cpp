@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "app/session/engine_link.h"
 #include "app/session/files.h"
 #include "app/session/messages.h"
 #include "app/session/next_run.h"
@@ -84,6 +85,11 @@ TEST_CASE("A message that is repeated is one banner, and a fifth pushes the firs
   CHECK(messages.banners()[0].text == "three");
 }
 
+TEST_CASE("The reading of a prompt is told as a share, as its chunks and layers are no tokens, an answer in tokens") {
+  CHECK(TaskProgress{.phase = "prefill", .value = 412.5, .max = 1650}.line().starts_with("prefill 25 %"));
+  CHECK(TaskProgress{.phase = "decode", .value = 3, .max = 64}.line().starts_with("decode 3 / 64"));
+}
+
 TEST_CASE("An engine's errors go together, a notice is a line of the log, and each change is counted") {
   Revision revision;
   Messages messages(revision);
@@ -97,12 +103,6 @@ TEST_CASE("An engine's errors go together, a notice is a line of the log, and ea
   CHECK(messages.notice() == "saved");
   CHECK(messages.log_lines().back().ends_with("  saved"));
   CHECK(revision.value > before);
-}
-
-TEST_CASE(
-    "A run that begins takes its place once it has tokens, as A alone, as B beside A, and only it grows and fails") {
-  RunList runs;
-  const int read = runs.add(run_of({1, 2, 3}), "x.h5");
   // It has its time, whether or not anything else happens.
   messages.poll();
   CHECK(messages.notice_is_fresh());
@@ -111,6 +111,12 @@ TEST_CASE(
   messages.poll();
   CHECK_FALSE(messages.notice_is_fresh());
   CHECK(revision.value > said);
+}
+
+TEST_CASE(
+    "A run that begins takes its place once it has tokens, as A alone, as B beside A, and only it grows and fails") {
+  RunList runs;
+  const int read = runs.add(run_of({1, 2, 3}), "x.h5");
   runs.show(read, 0);
   runs.begin(RunRecord(), RunList::Place::a);
   const int first = runs.newest_begun();

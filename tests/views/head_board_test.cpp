@@ -118,6 +118,9 @@ TEST_CASE("a click or a drag makes heads global or local as the first of them wa
                                      fixed_text(100 * bytes / dense, 1) +
                                      " % of a dense cache; a local head keeps 4 sinks and the 16 newest tokens");
   CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).heads == s.selection.board.global);
+  Stage<HeadBoardView> one(random_run(3, {.policy = "kvpop:budget=40,sinks=1,window=16"}));
+  one.draw();
+  CHECK_THAT(one.text("board.bytes"), Catch::Contains("keeps 1 sink and the 16 newest"));
   CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).board);
 }
 
