@@ -151,6 +151,15 @@ std::string budget_text(const BudgetSpec& budget) {
   return fixed_text(value, shown_decimals(value, keep ? 0 : 1)) + (keep ? " %" : "×");
 }
 
+// What it comes to. The field has a share as it was asked for: that of whole tokens beside it would be another.
+std::string budget_words(const BudgetSpec& budget, int tokens, int n_positions) {
+  if (n_positions <= 0) return "of the positions of the run";
+  if (budget.kind != BudgetSpec::Kind::keep) return describe_budget(tokens, n_positions);
+  const double factor = static_cast<double>(n_positions) / std::max(1, tokens);
+  return std::to_string(tokens) + " of " + std::to_string(n_positions) + " tokens kept, a factor of " +
+         number_text(factor, 4);
+}
+
 // What the slider was moved to, rounded to whole per cent or a tenth.
 std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy, int n_positions) {
   const double value = policy.budget->value, n = n_positions;
@@ -193,9 +202,8 @@ void draw_budget(Panel& panel) {
   const std::optional<double> chosen = budget_slider(panel, policy, n_positions);
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
   const auto raised = raised_budget(policy, n_positions);
-  const std::string words = raised            ? describe_raised(*raised, n_positions)
-                            : n_positions > 0 ? describe_budget(tokens, n_positions)
-                                              : "of the positions of the run";
+  const std::string words =
+      raised ? describe_raised(*raised, n_positions) : budget_words(*policy.budget, tokens, n_positions);
   const views::FontScope small(panel.theme().fonts.small);
   wrapped_text_in(raised ? panel.theme().palette.text : panel.theme().palette.muted, words);
   panel.services.items->add_text("policy.budget_words", views::last_item(), words);
