@@ -45,6 +45,7 @@ Figure map_of(const std::vector<RunRecord>& runs, const LayerHeadMapOptions& opt
   for (const RunRecord& run : runs) pointers.push_back(&run);
   FigureStyle style;
   style.width = width, style.height = 260;
+  style.tick_size = 11, style.label_size = 12;  // as in the window
   return layer_head_map_figure(pointers, options, style).figure;
 }
 
@@ -53,7 +54,7 @@ Figure map_of(const std::vector<RunRecord>& runs, const LayerHeadMapOptions& opt
 TEST_CASE("the badge of a preview as B has a row of its own, above the captions and inside the picture") {
   const std::vector<RunRecord> runs = {random_run(3), random_run(3, {.policy = "streaming:window=60"})};
   const MapCompare compare = GENERATE(MapCompare::side_by_side, MapCompare::difference);
-  for (double width = 150; width < 500; width += 50) {
+  for (double width = 200; width < 500; width += 50) {
     CAPTURE(width);
     const Figure figure = map_of(runs, {.compare = compare, .preview_b = true, .name_b = "preview of A"}, width);
     check_apart(figure);
