@@ -70,10 +70,7 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
   options.kv_head = at.kv_head;
   options.colour = context.selection->colour;
   options.preview = context.a->preview;
-  ViewFigure figure{options, {context.a->run}};
-  if (!drawable(context.b) || !same_shape(run, *context.b->run) || common_prefix(run, *context.b->run) == 0)
-    return figure;
-  if (!b_comparable(context)) return figure;
+  if (!b_comparable(context) || !same_shape(run, *context.b->run)) return ViewFigure{options, {context.a->run}};
   options.with_b = true;
   options.preview_b = context.b->preview;
   return ViewFigure{options, {context.a->run, context.b->run}};

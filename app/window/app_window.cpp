@@ -59,13 +59,6 @@ bool edits_text(const KeyPress& press) {
   return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
 }
 
-/// The keys move in the list that lies over the views, not in the run behind it.
-bool is_key_of_popup(const UiState& ui, const std::string& key) {
-  if (key == "up" || key == "down") return ui.palette || ui.layouts || ui.dialog || ui.help || ui.models_shown;
-  if (key == "enter") return ui.palette || ui.layouts || ui.dialog || ui.models_shown;
-  return ui.help && (key == "pageup" || key == "pagedown" || key == "home" || key == "end");
-}
-
 double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }

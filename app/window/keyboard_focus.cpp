@@ -31,6 +31,13 @@ void apply_keyboard_focus(const UiState& ui) {
     io.NavInputs[ImGuiNavInput_Activate] = 1;
 }
 
+bool is_key_of_popup(const UiState& ui, const std::string& key) {
+  const bool list = ui.palette || ui.layouts || ui.dialog || ui.models_shown;
+  if (key == "up" || key == "down") return list || ui.help;
+  if (key == "enter") return list;
+  return ui.help && (key == "pageup" || key == "pagedown" || key == "home" || key == "end");
+}
+
 bool is_key_of_controls(const UiState& ui, const std::string& key) {
   static constexpr std::array<const char*, 6> kKeys = {"left", "right", "up", "down", "space", "enter"};
   return ui.keyboard && std::ranges::find(kKeys, key) != kKeys.end();

@@ -13,6 +13,8 @@ namespace kvscope::app {
 void apply_keyboard_focus(const UiState& ui);
 /// Whether a key without modifiers belongs to the controls now.
 bool is_key_of_controls(const UiState& ui, const std::string& key);
+/// The keys move in the list that lies over the views, not in the run behind it.
+bool is_key_of_popup(const UiState& ui, const std::string& key);
 /// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys. Before
 /// the regions are drawn: ImGui asks the items of this frame which is the first, and forgets the question with the next.
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);

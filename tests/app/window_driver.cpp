@@ -149,6 +149,11 @@ std::string WindowDriver::text(const std::string& item) {
   return text.is_null() ? std::string() : text.get<std::string>();
 }
 
+std::string WindowDriver::text_soon(const std::string& item, const std::string& part) {
+  for (int i = 0; i < 200 && text(item).find(part) == std::string::npos; ++i) frames(1);
+  return text(item);
+}
+
 std::vector<double> WindowDriver::rect(const std::string& item) {
   for (int i = 0; i < 60; ++i) {
     const json rect = request({{"query", "item"}, {"id", item}})["rect"];

@@ -50,6 +50,8 @@ class WindowDriver {
   void frames(int n);
   /// What is written there; empty if nothing is.
   std::string text(const std::string& item);
+  /// The same once `part` stands in it, or after 200 frames.
+  std::string text_soon(const std::string& item, const std::string& part);
   /// The rectangle of an item [x, y, w, h]; waits for it to be drawn.
   std::vector<double> rect(const std::string& item);
 

@@ -29,10 +29,14 @@ void run_short(WindowDriver& window, const char* policy = "full") {
   window.wait({{"/running", false}, {"/a/status", "complete"}});
 }
 
-/// Waits until something is written there.
-std::string text_soon(WindowDriver& window, const std::string& item, const std::string& part) {
-  for (int i = 0; i < 200 && window.text(item).find(part) == std::string::npos; ++i) window.frames(1);
-  return window.text(item);
+/// The dialog on a folder with prompts/first.txt and prompts/second.txt.
+void open_on_two_prompts(WindowDriver& window) {
+  window.wait({{"/model", "kvscope-tiny"}});
+  std::filesystem::create_directories(window.folder() / "prompts");
+  std::ofstream(window.folder() / "prompts/first.txt") << "the first of two";
+  std::ofstream(window.folder() / "prompts/second.txt") << "the second of two";
+  window.key("ctrl+o");
+  window.wait({{"/ui/dialog", "file.open"}, {"/ui/text_input", true}});
 }
 
 }  // namespace
@@ -58,22 +62,34 @@ TEST_CASE("The dialog lists a folder, completes with Tab, walks with the arrows 
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  window.wait({{"/model", "kvscope-tiny"}});
-  std::filesystem::create_directories(window.folder() / "prompts");
-  std::ofstream(window.folder() / "prompts/first.txt") << "the first of two";
-  std::ofstream(window.folder() / "prompts/second.txt") << "the second of two";
-  window.key("ctrl+o");
-  window.wait({{"/ui/dialog", "file.open"}, {"/ui/text_input", true}});
+  open_on_two_prompts(window);
   window.type("pro");
-  text_soon(window, "dialog.path", "pro");
+  window.text_soon("dialog.path", "pro");
   window.rect("dialog.row.prompts/");
   window.key("Tab");
-  CHECK(text_soon(window, "dialog.path", "prompts/") == "prompts/");
+  CHECK(window.text_soon("dialog.path", "prompts/") == "prompts/");
   window.rect("dialog.row.second.txt");
   CHECK(window.text("dialog.row.second.txt") == "prompt");
   window.key("Down Down Down");  // .., first.txt, second.txt
   window.key("Return");
   window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the second of two"}});
+}
+
+TEST_CASE("Enter takes the one entry whose name begins as typed, and the dialog says in which folder it looks") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  open_on_two_prompts(window);
+  CHECK(window.text_soon("dialog.folder", "in ") == "in " + (window.folder() / "").string());
+  window.type("prompts/fi");
+  CHECK(window.text_soon("dialog.only", "first") == "first.txt");
+  CHECK(window.text("dialog.folder") == "in " + (window.folder() / "prompts/").string());
+  window.key("Return");
+  window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the first of two"}});
+  // What has a file's ending is not looked for among the models.
+  window.command("file.open", {{"path", "/nowhere/t.h5"}});
+  window.wait({{"/banners", {{"contains", "t.h5: no such file"}}}});
+  CHECK_THAT(window.state()["banners"].dump(), !Catch::Contains("config.json"));
 }
 
 // It said "It exists", and Save replaced it with the box unchecked.
@@ -87,14 +103,14 @@ TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter
   std::ofstream(data) << "precious";
   window.key("ctrl+e");
   window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
-  const std::string size = text_soon(window, "export.size", "mm");
+  const std::string size = window.text_soon("export.size", "mm");
   CHECK_THAT(size, Catch::Contains(" mm = "));
   // Its picture has the sides that it will have on paper.
   const std::vector<double> picture = window.rect("export.preview");
   const double wide = std::stod(size), high = std::stod(size.substr(size.find("× ") + std::strlen("× ")));
   CHECK(picture[2] / picture[3] == Approx(wide / high).epsilon(0.01));
   window.type("mine");  // the name was selected, its ending was not
-  CHECK(text_soon(window, "dialog.path", "mine") == "mine.pdf");
+  CHECK(window.text_soon("dialog.path", "mine") == "mine.pdf");
   window.rect("dialog.replace");
   window.click("dialog.ok");
   window.key("Return");
@@ -143,7 +159,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   WindowDriver window(display, {.engine = fake()});
   run_short(window, "kvpop:budget=6,sinks=1,window=2");
   window.wait({{"/files_busy", false}});
-  const std::string detail = text_soon(window, "run.1.detail", "NLL");
+  const std::string detail = window.text_soon("run.1.detail", "NLL");
   CHECK_THAT(detail, Catch::Contains("recall 0.") || Catch::Contains("recall 1."));
   CHECK(window.text("run.1.prompt").starts_with("one two three"));
   const auto trace = window.folder() / "many.h5";
@@ -316,8 +332,8 @@ TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes wh
   WindowDriver window(display, {.engine = fake("--gate kvpop_mlstm,0,64,64")});
   window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
   window.key("ctrl+m");
-  CHECK(text_soon(window, "menu.model.kvscope-tiny", "open") == "open");
-  CHECK_THAT(text_soon(window, "gate.wg-kv-0.01", "wg_kv"), Catch::Contains("window 64"));
+  CHECK(window.text_soon("menu.model.kvscope-tiny", "open") == "open");
+  CHECK_THAT(window.text_soon("gate.wg-kv-0.01", "wg_kv"), Catch::Contains("window 64"));
   window.key("Escape");
   window.frames(3);
   CHECK(window.text("menu.model.kvscope-tiny").empty());

@@ -23,11 +23,6 @@ void run_short(WindowDriver& window) {
   window.wait({{"/running", false}, {"/a/status", "complete"}});
 }
 
-std::string text_soon(WindowDriver& window, const std::string& item, const std::string& part) {
-  for (int i = 0; i < 200 && window.text(item).find(part) == std::string::npos; ++i) window.frames(1);
-  return window.text(item);
-}
-
 void open_export(WindowDriver& window) {
   window.key("ctrl+e");
   window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
@@ -67,28 +62,6 @@ TEST_CASE("Several errors are one line, which leaves live and the play head in s
   CHECK(window.state()["banners"].size() == 2);
 }
 
-TEST_CASE("Enter takes the one entry whose name begins as typed, and the dialog says in which folder it looks") {
-  if (skip_without_display()) return;
-  const Xvfb display;
-  WindowDriver window(display, {.engine = fake()});
-  window.wait({{"/model", "kvscope-tiny"}});
-  std::filesystem::create_directories(window.folder() / "prompts");
-  std::ofstream(window.folder() / "prompts/first.txt") << "the first of two";
-  std::ofstream(window.folder() / "prompts/second.txt") << "the second of two";
-  window.key("ctrl+o");
-  window.wait({{"/ui/dialog", "file.open"}, {"/ui/text_input", true}});
-  CHECK(text_soon(window, "dialog.folder", "in ") == "in " + (window.folder() / "").string());
-  window.type("prompts/fi");
-  CHECK(text_soon(window, "dialog.only", "first") == "first.txt");
-  CHECK(window.text("dialog.folder") == "in " + (window.folder() / "prompts/").string());
-  window.key("Return");
-  window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the first of two"}});
-  // What has a file's ending is not looked for among the models.
-  window.command("file.open", {{"path", "/nowhere/t.h5"}});
-  window.wait({{"/banners", {{"contains", "t.h5: no such file"}}}});
-  CHECK_THAT(window.state()["banners"].dump(), !Catch::Contains("config.json"));
-}
-
 TEST_CASE(
     "Escape closes a list that is open in the dialog before it, and a folder that is not there keeps what was typed") {
   if (skip_without_display()) return;
@@ -106,7 +79,7 @@ TEST_CASE(
   open_export(window);
   window.hold("ctrl", "a");
   window.type("nowhere/a.pdf");
-  text_soon(window, "dialog.path", "nowhere/a.pdf");
+  window.text_soon("dialog.path", "nowhere/a.pdf");
   window.key("Return");
   window.rect("dialog.no_folder");
   window.click("dialog.ok");
@@ -129,5 +102,5 @@ TEST_CASE("A name that Enter was refused for keeps the keyboard") {
   window.frames(3);
   window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
   window.type("x");
-  CHECK(text_soon(window, "dialog.path", "x") == "mine.pdfx");
+  CHECK(window.text_soon("dialog.path", "x") == "mine.pdfx");
 }

@@ -33,7 +33,7 @@ std::string without_blanks(std::string text) {
 
 }  // namespace
 
-TEST_CASE("Columns have what they need and a part of what is over; where there is less the wide ones give") {
+TEST_CASE("Columns have what they need and a part of what is over, and where there is less the wide ones give") {
   const std::vector<float> wide = share_room({10, 30, 20}, 120), narrow = share_room({40, 200, 150, 50}, 290);
   CHECK(wide == std::vector<float>{30, 50, 40});
   CHECK(narrow == std::vector<float>{40, 100, 100, 50});
