@@ -12,6 +12,7 @@
 #include "app/window/popup.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/input_undo.h"
 
 namespace kvscope::app {
 namespace {
@@ -102,6 +103,7 @@ void draw_field(Panel& panel, FileDialog& dialog) {
   if (ImGui::InputTextWithHint("##path", "path", &dialog.path,
                                ImGuiInputTextFlags_CallbackCompletion | ImGuiInputTextFlags_CallbackAlways, on_field))
     state.row = -1, state.entered = false;
+  views::forget_input_undo();
   panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);
 }
 

@@ -13,6 +13,7 @@
 #include "app/window/panel.h"
 #include "app/window/popup.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/input_undo.h"
 
 namespace kvscope::app {
 namespace {
@@ -122,6 +123,7 @@ void draw_palette(Panel& panel) {
     state.was_open = true;
     ImGui::SetNextItemWidth(-1);
     if (ImGui::InputTextWithHint("##query", "Type a command", &state.query)) state.chosen = 0;
+    views::forget_input_undo();
     panel.item("palette.input");
     const std::vector<Found> found = found_commands(panel, state.query);
     state.chosen = std::clamp(state.chosen, 0, std::max(0, static_cast<int>(found.size()) - 1));

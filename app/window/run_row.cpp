@@ -14,6 +14,7 @@
 #include "views/figure/token_facts.h"
 #include "views/text/text_editor.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/input_undo.h"
 
 namespace kvscope::app {
 
@@ -127,6 +128,7 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
   ImGui::SetNextItemWidth(panel.px(200));
   if (ImGui::InputTextWithHint("##name", "Name of this run", &name))
     panel.run("run.rename", {{"id", entry.id}, {"name", name}});
+  views::forget_input_undo();
   panel.item("run." + std::to_string(entry.id) + ".rename");
   choice("Copy as command", "run.copy_command", ".copy");
   choice("Save as trace ...", "trace.save", ".save");
