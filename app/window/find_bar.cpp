@@ -52,7 +52,7 @@ bool draw_field(Panel& panel, TextField& field, const char* hint, const char* it
   ImGui::PopID();
   field.focused = ImGui::IsItemActive();
   if (field.focused) field.asks_keyboard = 0;
-  panel.item(item);
+  panel.services.items->add_text(item, views::last_item(), field.text);
   return changed;
 }
 

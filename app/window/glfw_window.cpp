@@ -143,6 +143,7 @@ bool GlfwWindow::deliver_input(views::TextInput& typed) {
         ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
         break;
       case InputEvent::Kind::character:
+        ++characters_delivered_;
         typed.events.push_back({.key = "", .character = static_cast<char32_t>(event.code)});
         ImGui_ImplGlfw_CharCallback(handle_, static_cast<unsigned int>(event.code));
         break;
@@ -165,7 +166,9 @@ GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
 }
 
 void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
-  touch(window).input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
+  GlfwWindow& self = touch(window);
+  ++self.characters_;
+  self.input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
 }
 
 void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
@@ -194,8 +197,8 @@ void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, i
   self.input_.push(
       {.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods, .name = name});
   if (name.empty()) return;
-  self.keys_.push_back(
-      {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0, self.clicks_});
+  self.keys_.push_back({name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0,
+                        self.clicks_, self.characters_});
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
@@ -204,7 +207,10 @@ void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
 }
 
 std::vector<KeyPress> GlfwWindow::take_keys() {
-  const auto later = std::ranges::find_if(keys_, [&](const KeyPress& key) { return key.clicks > clicks_delivered_; });
+  // Enter is about the text before it, of which fields may be given a word a frame.
+  const auto later = std::ranges::find_if(keys_, [&](const KeyPress& key) {
+    return key.clicks > clicks_delivered_ || (key.key == "enter" && key.characters > characters_delivered_);
+  });
   std::vector<KeyPress> taken(std::make_move_iterator(keys_.begin()), std::make_move_iterator(later));
   keys_.erase(keys_.begin(), later);
   return taken;

@@ -19,7 +19,8 @@ namespace kvscope::app {
 struct KeyPress {
   std::string key;  // "k", "[", "space", "left", "f11", "home"; lower case
   bool ctrl = false, shift = false, alt = false;
-  std::uint64_t clicks = 0;  // of all buttons before it
+  std::uint64_t clicks = 0;      // of all buttons before it
+  std::uint64_t characters = 0;  // typed before it
 };
 
 class GlfwWindow {
@@ -71,7 +72,7 @@ class GlfwWindow {
   GLFWwindow* handle_ = nullptr;
   InputQueue input_;
   std::vector<KeyPress> keys_;
-  std::uint64_t clicks_ = 0, clicks_delivered_ = 0;
+  std::uint64_t clicks_ = 0, clicks_delivered_ = 0, characters_ = 0, characters_delivered_ = 0;
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

@@ -357,3 +357,25 @@ TEST_CASE("Ctrl+Z in a field whose text became another one since it was typed in
   }
   CHECK(window.state()["ui"]["dialog"].is_null());
 }
+
+TEST_CASE("What is typed fast into Go to, and Enter at once behind it, is all taken") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/n_tokens", {{"at_least", 40}}}});
+  for (const char* delay : {"12", "1"}) {
+    window.key("ctrl+g");
+    window.wait({{"/ui/text_input", true}});
+    REQUIRE(window.inputs({"type", "--delay", delay, "l 2 h 1 t 12 q 30"}));
+    REQUIRE(window.inputs({"key", "Return"}));
+    window.wait({{"/ui/text_input", false}});
+    const auto at = window.state()["selection"];
+    CHECK(at["layer"] == 2);
+    CHECK(at["kv_head"] == 1);
+    CHECK(at["token"] == 12);
+    CHECK(at["q"] == 30);
+    window.command("go.to", {{"place", "l 0 h 0 t 1 q 5"}});
+  }
+}
