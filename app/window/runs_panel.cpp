@@ -46,9 +46,9 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const bool all = std::ranges::equal(runs, panel.session.selection().runs, {}, &RunEntry::id);
   ImGui::PushID(path.c_str());
   const bool open = draw_fold(panel, name + "   " + place, item, false);
-  tooltip(panel, path);
-  const float side = panel.px(24);
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - 3 * side - panel.px(54));
+  const float side = panel.px(24), buttons = ImGui::GetContentRegionMax().x - 3 * side - panel.px(54);
+  if (ImGui::GetIO().MousePos.x < ImGui::GetWindowPos().x + buttons) tooltip(panel, path);  // they have their own
+  ImGui::SameLine(buttons);
   if (ImGui::Button(all ? "A" : "All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
   panel.item(item + ".all");
   tooltip(panel, all ? "Maps of A alone" : "Maps over all runs of this trace; Ctrl+click on a run adds it");

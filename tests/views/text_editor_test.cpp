@@ -109,6 +109,23 @@ TEST_CASE("All that is typed between two frames is in the text, in the order in 
   CHECK(desk.editor.text() == expected.substr(0, expected.size() - 5));
 }
 
+// An answer that came token by token was one line high until its end.
+TEST_CASE("A text that grows has the lines that it was drawn with until it is drawn again") {
+  Desk desk;
+  desk.editor.set_text(kText);
+  desk.draw(2);
+  const std::size_t lines = desk.editor.n_lines();
+  REQUIRE(lines >= 3);
+  for (int i = 0; i < 3; ++i) {
+    desk.editor.set_text(std::string(kText) + kText);
+    CHECK(desk.editor.n_lines() == lines);
+    desk.draw();
+    CHECK(desk.editor.n_lines() > lines);
+    desk.editor.set_text(kText);
+    desk.draw(2);
+  }
+}
+
 TEST_CASE("A text wraps, and a click in the middle of a line puts the caret there") {
   Desk desk;
   desk.editor.set_text(kText);

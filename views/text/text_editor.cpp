@@ -102,7 +102,10 @@ bool TextEditor::draw(const TextEditorLook& look) {
     editing_.reach_line(static_cast<std::size_t>(ImGui::GetScrollY() / font_.line_height()) + page + 1);
     if (editing_.extend(kBytesPerFrame) && services_.wake) services_.wake();
     draw_lines(look, box);
-    ImGui::ItemSize({1, static_cast<float>(editing_.layout().estimated_lines(text())) * font_.line_height()});
+    const double lines = editing_.layout().estimated_lines(text());
+    const auto before = std::exchange(drawn_lines_, static_cast<std::size_t>(lines));
+    if (before != drawn_lines_ && services_.wake) services_.wake();  // whoever gives it its height asks for them
+    ImGui::ItemSize({1, static_cast<float>(lines) * font_.line_height()});
     if (std::exchange(caret_moved_, false)) {
       scroll_to_caret(box.GetHeight() - 2 * style.FramePadding.y);
     } else if (look.follow && at_end) {

@@ -45,7 +45,7 @@ class TextEditor {
   /// Holds characters that are written from right to left among the lines in sight.
   bool right_to_left() const { return right_to_left_; }
   /// Lines as they were drawn last, as far as they are known.
-  std::size_t n_lines() const { return editing_.layout().n_lines(); }
+  std::size_t n_lines() const { return drawn_lines_; }
   float line_height() const { return font_.line_height(); }
 
  private:
@@ -64,6 +64,7 @@ class TextEditor {
   TextFont font_;
   TextEditing editing_;
   bool focused_ = false, pressed_ = false, caret_moved_ = false, right_to_left_ = false;
+  std::size_t drawn_lines_ = 1;
   float scroll_x_ = 0;    // of one line
   double active_at_ = 0;  // when the caret was last moved, of ImGui's clock
 };
