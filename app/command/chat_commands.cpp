@@ -60,11 +60,8 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
   const auto idle = [&session] { return session.engine().model() && session.engine().state() == EngineState::ready; };
   const auto of_a = [&session] { return why_not_of_a(session); };
   registry.add({"run.continue", "Continue A's answer", "Run", "Ctrl+Shift+Enter", "",
-                [&session, idle] {
-                  return idle() && session.a() && session.a()->run->n_tokens() > session.a()->run->prompt_len &&
-                         !has_end_mark(*session.a()->run);
-                },
-                [&session] { session.continue_run(); }, [&session] { return why_not_continue(session); }});
+                [&session, idle] { return idle() && session.a() != nullptr; }, [&session] { session.continue_run(); },
+                [&session] { return why_not_continue(session); }});
   registry.add({"run.fork", "Decode another way from the shown query on", "Run", "", "q: number",
                 [&session, idle] { return idle() && session.a() != nullptr && session.shown_a() != nullptr; },
                 [&session](const nlohmann::json& arguments) {

@@ -13,6 +13,7 @@
 #include "app/session/stop_lines.h"
 #include "app/workspace/workspace_state.h"
 #include "engine/core/support/error.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
 #include "tests/support/golden.h"
 
@@ -43,12 +44,7 @@ class Fixture {
   }
   template <typename Condition>
   void wait(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
-    while (!condition()) {
-      session.poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
-    }
+    test::poll_until(session, condition);
   }
   /// The prompt as the engine was asked, which the fake one writes as "[role] content ...".
   std::string run() {

@@ -13,6 +13,7 @@
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
 
 using namespace kvscope;
@@ -42,12 +43,7 @@ class Fixture {
   }
   template <typename Condition>
   void wait(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
-    while (!condition()) {
-      session.poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
-    }
+    test::poll_until(session, condition);
   }
   void run_to_end() {
     wait([&] { return !session.run_in_progress(); });

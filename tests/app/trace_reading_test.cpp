@@ -9,6 +9,7 @@
 #include "app/session/session.h"
 #include "engine/core/trace/trace_file.h"
 #include "engine/core/trace/trace_schema.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
 
@@ -23,12 +24,7 @@ struct Fixture {
   Fixture() { add_run_commands(commands, session, ui); }
   template <typename Condition>
   void wait(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
-    while (!condition()) {
-      session.poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      REQUIRE(std::chrono::steady_clock::now() < deadline);
-    }
+    test::poll_until(session, condition);
   }
   void wait_for_runs(std::size_t n) {
     wait([&] { return session.runs().size() == n; });

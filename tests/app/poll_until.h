@@ -1,0 +1,24 @@
+#pragma once
+// Waiting for a session without a window: what its threads and its engine bring is taken in until a condition holds.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/session/session.h"
+
+namespace kvscope::test {
+
+/// Fails the test with the session's state after 25 s.
+template <typename Condition>
+void poll_until(app::Session& session, Condition condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+  while (!condition()) {
+    session.poll();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session.state().dump());
+  }
+}
+
+}  // namespace kvscope::test
