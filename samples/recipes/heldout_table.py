@@ -46,11 +46,13 @@ def groups(length, gates):
         'oracle': (None, [f'oracle:keep={s},{FORM}' for s in SHARES]),
         'kvpop': (SHIPPED / 'kvpop-mlstm', [f'kvpop:keep={s},{FORM}' for s in SHARES]),
         'sp-kv': (SHIPPED / 'sp-kv-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
+        'sp-kv-joint': (SHIPPED / 'sp-kv-joint-0.05', ['sp-kv', 'sp-kv:threshold=0.3', 'sp-kv:threshold=0.7']),
         'dms': (SHIPPED / 'dms-0.7', ['dms']),
     }
     for more in ORACLES:
         found[f'oracle-{more}'] = (None, [f'oracle:keep=25%,{FORM},mass={ORACLES[more]}'])
     found['pooled'] = (SHIPPED / 'kvpop', [f'kvpop:keep={s},{FORM},{POOLED}' for s in SHARES])
+    found['pooled-w256'] = (SHIPPED / 'kvpop-w256', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
     found['joint'] = (SHIPPED / 'kvpop-joint', [f'kvpop:keep=25%,window=256,sinks=4,{POOLED}'])
     for price in ('0.003', '0.01', '0.03'):
         found[f'wg-kv-{price}'] = (SHIPPED / f'wg-kv-{price}', ['wg-kv'])
