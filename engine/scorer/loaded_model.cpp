@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <utility>
 
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/support/error.h"
 #include "engine/model/adapted_reader.h"
 #include "engine/scorer/kvpop_scorer.h"
@@ -34,7 +36,7 @@ void LoadedModel::add(LoadedGate gate) {
   text += (text.empty() ? "" : "; ") + gates_.back().scorer->description();
 }
 
-void LoadedModel::add(const std::filesystem::path& path) {
+void LoadedModel::add(const std::filesystem::path& path, const std::string& name) {
   const GateFile gate = load_gate(path, config());
   gate_hashes_.push_back(path.filename().string() + " " + gate.hash);
   if (gate.config.kind == GateKind::duo) {
@@ -42,7 +44,9 @@ void LoadedModel::add(const std::filesystem::path& path) {
     return;
   }
   const auto decay = gate.tensors.find("log_gamma");
-  add({.scorer = make_scorer(gate, config(), weights()),
+  std::shared_ptr<TokenScorer> scorer = make_scorer(gate, config(), weights());
+  scorer->set_name(name);
+  add({.scorer = std::move(scorer),
        .config = gate.config,
        .log_gamma = decay != gate.tensors.end() ? decay->second.values : std::vector<float>()});
   if (gate.config.kind == GateKind::dms) model_.weights->gate_channel = config().head_dim - 1;
@@ -53,14 +57,14 @@ LoadedModel LoadedModel::load(const std::filesystem::path& folder, const LoadOpt
   LoadedModel model(Model::load(folder, options.device, options.dtype, progress, adapter_of(options.gates)));
   for (const std::string& path : options.gates) {
     if (has_adapter(path) && !gate_format(path)) continue;  // a change of the weights alone
-    model.add(path);
+    model.add(path, gate_name(path));
   }
   for (const std::filesystem::path& path : gates_beside(folder)) {
     const bool is_there = std::any_of(options.gates.begin(), options.gates.end(), [&](const std::string& given) {
       std::error_code none;
       return std::filesystem::equivalent(given, path, none);
     });
-    if (!is_there) model.add(path);
+    if (!is_there) model.add(path, path == folder ? "" : gate_name(path));  // the model's own needs no name
   }
   return model;
 }
@@ -72,7 +76,7 @@ LoadedModel LoadedModel::random(const ModelConfig& config, std::uint64_t seed, c
     model.add({.scorer = std::make_shared<KvpopScorer>(KvpopScorerConfig{.delay = scorer_window}, config,
                                                        formula_source(seed), model.weights().device)});
   }
-  for (const std::string& path : options.gates) model.add(path);
+  for (const std::string& path : options.gates) model.add(path, gate_name(path));
   return model;
 }
 

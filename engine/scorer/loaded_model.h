@@ -77,9 +77,9 @@ class LoadedModel {
  private:
   explicit LoadedModel(Model model) : model_(std::move(model)) {}
   void add(LoadedGate gate);
-  /// A gate's file. DMS also tells the weights its channel of the query: attention was trained without it, whatever
+  /// A gate's file under a name, which may be empty. DMS also tells the weights its channel of the query: attention was trained without it, whatever
   /// policy runs.
-  void add(const std::filesystem::path& path);
+  void add(const std::filesystem::path& path, const std::string& name);
 
   Model model_;
   std::vector<LoadedGate> gates_;  // each scorer points to the model's weights

@@ -3,11 +3,12 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "engine/core/policy/scorer_text.h"
 #include "engine/model/transformer.h"
 #include "kernels/admit_step.h"
 
@@ -38,12 +39,10 @@ class TokenScorer {
   virtual ~TokenScorer() = default;
   std::string_view kind() const { return kind_; }  // "kvpop_mlstm", as in gate_file.h
   int delay() const { return delay_; }
-  /// Begins with the kind in words: "kvpop mlstm, delay 64".
-  std::string description() const {
-    std::string text(kind_);
-    std::replace(text.begin(), text.end(), '_', ' ');
-    return text + ", delay " + std::to_string(delay_);
-  }
+  /// "KVpop mLSTM, delay 64, gate kvpop-mlstm".
+  std::string description() const { return scorer_text(kind_, delay_, name_); }
+  /// Which gate of its kind it is, before anybody scores by it.
+  void set_name(std::string name) { name_ = std::move(name); }
   virtual bool reads_unrotated() const { return false; }
   /// Bytes that a decode step reads of the scorer's own weights and, twice, of a sequence's memory; all layers.
   virtual double weight_bytes() const = 0;
@@ -70,6 +69,7 @@ class TokenScorer {
  private:
   std::string_view kind_;
   int delay_;
+  std::string name_;
 };
 
 }  // namespace kvscope::engine

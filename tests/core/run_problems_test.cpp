@@ -109,11 +109,36 @@ TEST_CASE("A gate that looks ahead goes with every window that waits for it, and
   CHECK_FALSE(goes_with_delay(31, "sp_kv", 32));
 }
 
+TEST_CASE("A window that a scorer fixes, or a gate brings along, is that of the policies that score by it alone",
+          "[core][policy]") {
+  const GateOfModel dms{.kind = "dms_separate", .numbers = GateNumbers{.window = 257}, .delay = 1};
+  const GateOfModel kvpop = delayed_scorer().scorers[0];
+  const GatesOfModel dms_first{.scorers = {dms, kvpop}, .heads = {}}, kvpop_first{.scorers = {kvpop, dms}, .heads = {}};
+  const auto window = [](const char* policy, const GatesOfModel& gates) {
+    return policy_on(PolicySpec::parse(policy), kShape, gates).count("window");
+  };
+  for (const GatesOfModel* gates : {&dms_first, &kvpop_first}) {
+    CHECK(fixed_window(PolicySpec::parse("kvpop:keep=40%"), *gates) == 64);
+    CHECK(window("kvpop:keep=40%", *gates) == 64);
+    for (const char* policy : {"dms", "wg-kv", "sp-kv", "h2o:keep=40%", "streaming"})
+      CHECK_FALSE(fixed_window(PolicySpec::parse(policy), *gates));
+    CHECK(window("dms", *gates) == 256);  // tokens behind the query
+    CHECK(window("h2o:keep=40%", *gates) == PolicySpec::parse("h2o:keep=40%").count("window"));
+  }
+  // These score by the first gate, whatever it is.
+  for (const char* policy : {"top-k:keep=40%", "threshold"}) {
+    CHECK_FALSE(fixed_window(PolicySpec::parse(policy), dms_first));
+    CHECK(window(policy, dms_first) == 257);
+    CHECK(fixed_window(PolicySpec::parse(policy), kvpop_first) == 64);
+    CHECK(window(policy, kvpop_first) == 64);
+  }
+}
+
 TEST_CASE("A gate, head directory or decay that the policy needs and the model lacks is told", "[core][policy]") {
   const GatesOfModel gates = delayed_scorer(), none;
   CHECK(kinds(question("sp-kv", gates)) == std::vector{Kind::gate});
   CHECK_THAT(run_problems(question("sp-kv", gates))[0].text,
-             Contains("decides by a gate of kind sp_kv, and none is loaded"));
+             Contains("decides by a gate of SP-KV, and none is loaded"));
   CHECK(kinds(question("kvpop:keep=40%", none)) == std::vector{Kind::gate});
   CHECK(kinds(question("duo", gates)) == std::vector{Kind::heads});
   CHECK(kinds(question("hybrid:heads=d", gates)) == std::vector{Kind::heads});

@@ -1,13 +1,17 @@
 // What if, of a run that recorded no scores: by those that gates give its tokens.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/protocol/events.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
+#include "tests/support/temp_folder.h"
 
 using namespace kvscope;
 using Catch::Matchers::Contains;
@@ -120,6 +124,39 @@ TEST_CASE("what_if: what a run recorded goes before what a gate says, if the pol
   run.scorer.kind = "random";  // drawn, and no gate's
   CHECK(lacks_scores(run, PolicySpec::parse("threshold")));
   CHECK_FALSE(lacks_scores(run, PolicySpec::parse("random:budget=40")));
+}
+
+TEST_CASE("what_if: scores of another gate of its kind are not what a run by the loaded one would see",
+          "[core][whatif]") {
+  RunRecord run = random_run(5, {.policy = "kvpop:budget=40,window=16"});
+  run.scorer = {.kind = "kvpop_mlstm", .delay = 16, .text = scorer_text("kvpop_mlstm", 16, "first")};
+  ScoresOfGates gates = two_gates();
+  gates[1].text = scorer_text("kvpop_mlstm", 16, "second");
+  const PolicySpec smaller = PolicySpec::parse("kvpop:budget=30,window=16");
+  CHECK(gate_of(run) == "first");
+  CHECK(lacks_scores(run, smaller, "kvpop_mlstm", "second"));
+  CHECK_FALSE(lacks_scores(run, smaller, "kvpop_mlstm", "first"));
+  CHECK_FALSE(lacks_scores(run, smaller, "kvpop_mlstm"));  // which it is nobody knows
+  CHECK(what_if(run, smaller, gates).scores.row(0, 1)[3] == gates[1].scores.row(0, 1)[3]);
+  CHECK(gate_of(what_if(run, smaller, gates)) == "second");
+  CHECK(gate_of(what_if(run, smaller)) == "first");
+  run.scorer.text = "kvpop mlstm, delay 16";  // of a trace that does not say
+  CHECK(gate_of(run) == "");
+  CHECK_FALSE(lacks_scores(run, smaller, "kvpop_mlstm", "second"));
+  CHECK(gate_of(unscored()) == "");
+}
+
+TEST_CASE("A gate is named as its paper names it, and by its place", "[core]") {
+  CHECK(scorer_text("kvpop_mlstm", 64, "kvpop-mlstm") == "KVpop mLSTM, delay 64, gate kvpop-mlstm");
+  CHECK(scorer_text("wg_kv", 0) == "WG-KV, delay 0");
+  CHECK(gate_of_scorer("WG-KV, delay 0, gate a, gate b") == "a, gate b");
+  CHECK(scorer_titles(std::array<std::string_view, 2>{"dms", "dms_separate"}) == "DMS");
+  CHECK(scorer_titles(std::array<std::string_view, 2>{"kvpop_mlp", "sp_kv"}) == "KVpop MLP or SP-KV");
+  CHECK(gate_name("/nowhere/wgkv-0.01.pt") == "wgkv-0.01");
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "wgkv-0.01");
+  CHECK(gate_name(folder / "wgkv-0.01") == "wgkv-0.01");
+  CHECK(gate_name(folder / "wgkv-0.01/") == "wgkv-0.01");
 }
 
 TEST_CASE("what_if: a density is solved on the gate's scores of the prompt", "[core][whatif]") {

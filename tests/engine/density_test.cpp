@@ -200,7 +200,7 @@ TEST_CASE("density: what cannot be solved is one clear error", "[engine][density
   CHECK(error_of("sp-kv:density=30%,sinks=4,window=64", 20) == "no error");  // a prompt within the window
   CHECK_THAT(error_of("threshold:threshold=0,density=30%"), Contains("both threshold and density"));
   const engine::LoadedModel bare = test::small_model();
-  CHECK_THROWS_WITH(test::feed(bare, ids(), kPrompt, "wg-kv:density=30%"), Contains("a gate of kind wg_kv"));
+  CHECK_THROWS_WITH(test::feed(bare, ids(), kPrompt, "wg-kv:density=30%"), Contains("a gate of WG-KV"));
 }
 
 TEST_CASE("density: within a run it can be left for a threshold, and not be changed", "[engine][density]") {

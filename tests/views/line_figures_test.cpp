@@ -270,7 +270,7 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
     CHECK(s.text("comparison." + row.name) == row.a + " | " + row.b + difference);
   }
   CHECK(has_minus);
-  CHECK(s.text("comparison.policy") == "kvpop | streaming");
+  CHECK(s.text("comparison.policy") == "KVpop | StreamingLLM");
   CHECK_FALSE(s.has("comparison.sinks"));
   CHECK_THAT(s.text("comparison.alike"), Catch::Contains("sinks 4"));
   s.compare_with(random_run(3, {.n_layers = 5}));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/text.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
@@ -93,7 +94,7 @@ std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t
 
 std::string policy_history(const RunRecord& run) {
   const auto budget = [](const PolicySpec& policy) -> std::string {
-    if (!policy.budget) return policy.name;
+    if (!policy.budget) return method_name(policy.name);
     const double value = policy.budget->value;
     switch (policy.budget->kind) {
       case BudgetSpec::Kind::tokens:

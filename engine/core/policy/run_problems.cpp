@@ -6,6 +6,7 @@
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/policy_shared.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 
@@ -163,10 +164,7 @@ bool has_gate_for(const PolicySpec& spec, const GatesOfModel& gates) {
 }
 
 std::string gate_kinds_in_words(std::span<const std::string_view> kinds) {
-  if (kinds.empty()) return "a scorer or gate of any kind";
-  std::string text = "a gate of kind ";
-  for (std::size_t i = 0; i < kinds.size(); ++i) text += (i == 0 ? "" : " or ") + std::string(kinds[i]);
-  return text;
+  return kinds.empty() ? "a scorer or gate of any kind" : "a gate of " + scorer_titles(kinds);
 }
 
 std::vector<RunProblem> run_problems(const RunQuestion& question) {

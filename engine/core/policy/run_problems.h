@@ -55,7 +55,7 @@ PolicyNeed need_of(const PolicySpec& spec);
 /// Whether the gates have what a policy of PolicyNeed::gate reads.
 bool has_gate_for(const PolicySpec& spec, const GatesOfModel& gates);
 
-/// "a gate of kind wg_kv", "a scorer or gate of any kind".
+/// "a gate of WG-KV", "a scorer or gate of any kind".
 std::string gate_kinds_in_words(std::span<const std::string_view> kinds);
 
 }  // namespace kvscope

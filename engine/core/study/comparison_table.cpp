@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/core/record/run_gate.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/study/output_error.h"
@@ -51,7 +52,7 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& pol
 }
 
 void add_policy(std::vector<ComparisonRow>& rows, const PolicySpec& a, const PolicySpec& b) {
-  rows.push_back(words("policy", a.name, b.name));
+  rows.push_back(words("policy", method_name(a.name), method_name(b.name)));
   const auto of_a = pairs_of(a.to_string()), of_b = pairs_of(b.to_string());
   const auto value = [](const auto& pairs, const std::string& key) -> std::string {
     const auto found = std::ranges::find(pairs, key, [](const auto& pair) { return pair.first; });
@@ -95,9 +96,9 @@ void add_kept(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRec
   const auto common = CommonOracle::of(a, b);
   if (!common) return;
   const auto judged = [&](const char* name, Metric metric, const char* definition) {
-    rows.push_back(
-        numbers(name, mean(common->metric(a, metric, q)), mean(common->metric(b, metric, q)),
-                std::string(definition) + " (one oracle for both: " + std::to_string(common->tokens()) + " tokens)"));
+    rows.push_back(numbers(name, mean(common->metric(a, metric, q)), mean(common->metric(b, metric, q)),
+                           std::string(definition) + " (one oracle for both: " + std::to_string(common->tokens()) +
+                               " tokens a head, sinks and window counted)"));
   };
   judged("oracle recall", Metric::recall, "share of the oracle's choice that is kept");
   judged("chance", Metric::chance, "recall of as many tokens drawn at random");
@@ -111,6 +112,9 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
   ComparisonTable table;
   table.asked.push_back(words("model", a.model.name, b.model.name));
   add_policy(table.asked, a.policy, b.policy);
+  const std::string gate_a = gate_of(a), gate_b = gate_of(b);
+  if (gate_a + gate_b != "")
+    table.asked.push_back(words("gate", gate_a.empty() ? kNone : gate_a, gate_b.empty() ? kNone : gate_b));
   table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));
   table.asked.push_back(
       words("prompt", common.same_prompt ? "the same" : "its own", common.same_prompt ? "the same" : "another"));

@@ -7,6 +7,7 @@
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/run_problems.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/refuse.h"
 
@@ -33,12 +34,8 @@ bool reads_scores_of(const RunRecord& run, const PolicySpec& spec) {
 void check_gate(const RunRecord& run, const PolicySpec& spec) {
   const PolicyInfo& info = policy_of(spec).info;
   if (reads_scores_of(run, spec)) return;
-  std::string names;
-  for (const std::string_view gate : info.gates) {
-    names += (names.empty() ? "" : " or ") + std::string(gate);
-  }
-  std::replace(names.begin(), names.end(), '_', ' ');
-  refuse("what-if", "scores", "scores of another scorer (" + run.scorer.text + ")", "those of " + names,
+  refuse("what-if", "scores", "scores of another scorer (" + run.scorer.text + ")",
+         "those of " + scorer_titles(info.gates),
          "give the model, whose gates then score these tokens, or decode under " + spec.name +
              ", or ask for top-k or threshold, which take any score");
 }
@@ -141,8 +138,9 @@ ScoreSource source_of(const PolicySpec& spec) { return policy_of(spec).plan(spec
 
 }  // namespace
 
-bool lacks_scores(const RunRecord& run, const PolicySpec& asked, const std::string& scorer_kind) {
+bool lacks_scores(const RunRecord& run, const PolicySpec& asked, std::string_view scorer_kind, std::string_view gate) {
   if (source_of(asked) != ScoreSource::gate) return false;
+  if (const std::string of_run = gate_of(run); !gate.empty() && !of_run.empty() && gate != of_run) return true;
   if (!scorer_kind.empty() && !run.scorer.kind.empty() && scorer_kind != run.scorer.kind) return true;
   // Which gate it was old traces do not say.
   const bool nothing_scored = run.scorer.kind.empty() && source_of(run.policy) != ScoreSource::gate;
@@ -151,7 +149,7 @@ bool lacks_scores(const RunRecord& run, const PolicySpec& asked, const std::stri
 
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates) {
   const GateScores* gate = scores_of(gates, policy_of(asked).info.gates);
-  if (gate == nullptr || !lacks_scores(run, asked, gate->gate.kind))
+  if (gate == nullptr || !lacks_scores(run, asked, gate->gate.kind, gate_of_scorer(gate->text)))
     return preview_of(run, policy_after(asked, run.policy));
   const HeadsOfModel shape{run.model.n_layers, run.model.n_kv_heads};
   const PolicySpec spec = policy_on(asked, shape, {.scorers = {gate->gate}, .heads = {}});

@@ -1,4 +1,7 @@
 #pragma once
+#include <string>
+#include <string_view>
+
 #include "engine/core/record/gate_scores.h"
 #include "engine/core/record/run_record.h"
 
@@ -26,9 +29,11 @@ namespace kvscope {
 /// keys.
 RunRecord what_if(const RunRecord& run, const PolicySpec& asked, const ScoresOfGates& gates = {});
 
-/// Whether `asked` reads scores, and the run recorded none that it could read. `scorer_kind`: of the gate that a run of `asked`
-/// would be scored by; scores of another kind are not what it would see, though `asked` may take any.
-bool lacks_scores(const RunRecord& run, const PolicySpec& asked, const std::string& scorer_kind = "");
+/// Whether `asked` reads scores, and the run recorded none that it could read. Kind and name are those of the gate that a run of
+/// `asked` would be scored by: scores of another kind, or of another gate of that kind, are not what it would see. Empty: not
+/// known, as of runs of old traces.
+bool lacks_scores(const RunRecord& run, const PolicySpec& asked, std::string_view scorer_kind = "",
+                  std::string_view gate = "");
 
 /// What a person should know who compares `run` with a preview of it; empty if there is nothing.
 std::string what_if_note(const RunRecord& run, const RunRecord& preview);
