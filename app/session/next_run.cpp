@@ -109,10 +109,10 @@ const std::string& NextRun::asked() const {
   return parameters_.raw ? parameters_.prompt : parameters_.chat.asked(parameters_.prompt);
 }
 
-void NextRun::read_tokenizer(const std::string& model_path) {
+void NextRun::read_tokenizer(const std::string& model_path, std::function<void()> no_chat) {
   tokenizer_path_ = model_path;
   background_.post(
-      [this, model_path]() -> Worker::Finish {
+      [this, model_path, no_chat = std::move(no_chat)]() -> Worker::Finish {
         auto words =
             std::make_shared<Words>(Words{Tokenizer::load(model_path), ChatTemplate::exists(model_path), std::nullopt});
         try {
@@ -120,10 +120,12 @@ void NextRun::read_tokenizer(const std::string& model_path) {
         } catch (const Error&) {
           // The engine says what is wrong with it when a chat is asked for; plain text is counted all the same.
         }
-        return [this, model_path, words] {
+        return [this, model_path, words, no_chat] {
           if (model_path != tokenizer_path_) return;
           words_ = words;
+          const bool had_chat = !parameters_.raw;
           if (!words->has_template) parameters_.raw = true;
+          if (had_chat && parameters_.raw && no_chat) no_chat();
           count_prompt();
           revision_.rise();
         };

@@ -2,6 +2,7 @@
 // What the next run will be.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,8 +57,8 @@ class NextRun {
   void edit_turn(int index);
 
   /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
-  /// no chat template gets the prompt as it is.
-  void read_tokenizer(const std::string& model_path);
+  /// no chat template gets the prompt as it is; no_chat is called where that was not so before.
+  void read_tokenizer(const std::string& model_path, std::function<void()> no_chat = nullptr);
   /// The model has a chat template, known to us or not. False while that is not known.
   bool has_chat() const { return words_ && words_->has_template; }
   /// And it leaves the choice whether the model thinks.

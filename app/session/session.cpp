@@ -37,10 +37,11 @@ Session::Session(Options options)
                    [this] {
                      files_.remember(engine_.model_path());
                      fit_policy();
-                     if (!shown_b() || preview_.shown()) request_preview();  // its gates may say what nobody wrote
+                     if (std::exchange(preview_due_, false) || !shown_b() || preview_.shown())
+                       request_preview();  // its gates may say what nobody wrote
                      if (std::exchange(resume_due_, false) && can_resume()) go_on_with_cut_run();
                    },
-               .on_return = [this] { look_at_model(); }},
+               .on_return = [this] { return_to_model(); }},
               messages_, revision_, background_),
       attention_(engine_, revision_),
       gate_probe_(engine_, [this] { request_preview(); }),
@@ -72,18 +73,6 @@ void Session::ask_attention() {
 
 // ------------------------------------------------------------------------------------------------ engine and runs
 
-void Session::open_model(const std::string& path, const std::vector<std::string>& gates) {
-  if (path != engine_.model_path())
-    engine_.set_gates(!gates.empty() ? gates : path == added_to_ ? added_gates_ : given_gates_);
-  engine_.load(path);
-  if (engine_.state() != EngineState::dead) look_at_model();
-}
-
-void Session::look_at_model() {
-  next_run_.read_tokenizer(engine_.model_path());
-  gates_.look(engine_.model_path(), gates_beside());
-}
-
 void Session::use_gate(const std::string& name) {
   const GateFacts* gate = gates_.find(name);
   if (!gate) {
@@ -98,27 +87,10 @@ void Session::use_gate(const std::string& name) {
   const std::string path = engine_.model_path();
   engine_.set_gates(wanted);
   engine_.load(path);
+  preview_due_ = true;
 }
 
 const GateFacts* Session::used_gate() const { return gates_.used_by(parameters().policy, engine_.gates_to_load()); }
-
-void Session::load_missing_gate() {
-  const PolicySpec& policy = parameters().policy;
-  const PolicyInfo* info = find_policy(policy.name);
-  if (!info || info->gates.empty() || used_gate() || run_in_progress()) return;
-  if (const GateFacts* gate = gates_.first_for(policy)) use_gate(gate->gate.name);
-}
-
-void Session::fit_policy() {
-  const PolicyInfo* info = find_policy(parameters().policy.name);
-  if (!info || !info->needs_scorer || !engine_.model() || !gates_.known()) return;
-  load_missing_gate();
-  if (!engine_.model() || !engine_.model()->scorer.empty()) return;
-  const PolicySpec fits = PolicySpec::parse("h2o:keep=25%,window=16");
-  messages_.notify(engine_.model()->name + " has no gate for " + std::string(info->title) + ": the policy is now " +
-                   fits.to_string());
-  set_policy(fits);
-}
 
 void Session::restart_engine() {
   messages_.dismiss_engine_errors();
@@ -264,10 +236,10 @@ void Session::run_done() {
 }
 
 void Session::show(int a_id, int b_id) {
-  const int old_a = a() ? a()->id : 0, old_b = b() ? b()->id : 0;
+  const int old_a = a() ? a()->id : 0;
   runs_.show(a_id, b_id);
-  // Whoever asks for another B wants to see it, not the preview in its place.
-  if (a_id != old_a || (b_id != 0 && b_id != old_b)) preview_.clear();
+  // Whoever asks for B wants to see it, not the preview in its place.
+  if (a_id != old_a || b_id != 0) preview_.clear();
   update_shown();
 }
 

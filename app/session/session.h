@@ -19,6 +19,7 @@
 #include "app/session/folder_list.h"
 #include "app/session/gate_probe.h"
 #include "app/session/messages.h"
+#include "app/session/model_choices.h"
 #include "app/session/model_gates.h"
 #include "app/session/model_list.h"
 #include "app/session/next_run.h"
@@ -61,8 +62,13 @@ class Session {
   const views::Selection& selection() const { return selection_; }
   void clamp_selection();
 
-  /// `gates`: in place of --gate, those that the engine had when this model was open before; empty: as on any start.
+  /// Policy, gates and chat are as they were when this model was open before, and a notice says what is another for it.
+  /// `gates`: in the place of its own.
   void open_model(const std::string& path, const std::vector<std::string>& gates = {});
+  /// What was chosen for each model but the one that the parameters are for now.
+  const ModelChoices& choices() const { return choices_; }
+  /// Those of the last session, whose parameters were for `model`.
+  void set_choices(const ModelChoices& choices, const std::string& model);
   ModelList& models() { return models_; }
   FolderList& folders() { return folders_; }
   /// Gates that go with the open model, as far as this machine can see.
@@ -143,6 +149,8 @@ class Session {
   /// What the parameters' policy will be when it runs: what nobody wrote is the loaded gates' or, without a model, as A
   /// had it. A policy that these cannot complete stands as it was written; the run says why.
   PolicySpec policy_in_effect() const;
+  /// Whether a run was decoded under that policy, by the gate that it would decide by now.
+  bool has_parameters_policy(const RunRecord& run) const;
   /// Asks for what-if of A under the present policy, unless A or B was decoded under it. Scores that A did not record are
   /// asked of the engine's gates first.
   void request_preview();
@@ -170,6 +178,10 @@ class Session {
   nlohmann::json state() const;
 
  private:
+  /// The parameters become those of this model. keep_last: those of the one before are kept.
+  void turn_to(const std::string& model, bool keep_last);
+  /// The one that was asked for could not be loaded.
+  void return_to_model();
   /// The tokenizer and the gates of the model's folder.
   void look_at_model();
   void take_gate(const GateFacts& facts);
@@ -193,6 +205,9 @@ class Session {
   /// " --gate ..." of each that the engine was given.
   std::string gate_options() const;
   PolicySpec policy_on_model(const PolicySpec& asked) const;
+  bool is_measured_by(const RunRecord& run, const PolicySpec& policy) const;
+  /// Of the gate that would decide now, on this run's model; empty: not known, or the model's own.
+  std::string gate_name_for(const RunRecord& run) const;
   void run_done();
   /// Once a model is there and its gates are known: a policy that reads a gate becomes one that needs none, where there is none.
   void fit_policy();
@@ -211,6 +226,14 @@ class Session {
   std::vector<std::string> given_gates_;  // of every model: --gate
   std::vector<std::string> added_gates_;  // of the model added_to_, the last in front
   std::string added_to_;
+  ModelChoices choices_;
+  std::string chosen_for_;  // the model that the parameters are for
+  /// What the open model did not allow.
+  struct Forced {
+    bool raw = false;                  // it has no chat
+    std::optional<PolicySpec> wanted;  // it has no gate for it: ...
+    PolicySpec taken;                  // ... in its place
+  } forced_;
   ModelGates gates_;
   ModelList models_;
   EngineLink engine_;
@@ -221,6 +244,7 @@ class Session {
   FolderList folders_;
   RunRequest begun_;                          // of the run that was begun last
   bool resume_due_ = false;                   // when the model is there
+  bool preview_due_ = false;                  // then too: by another gate than before
   std::shared_ptr<const RunRecord> cut_run_;  // what the run in progress goes on from
   int chat_run_ = 0;                          // id; 0: none
   bool answering_ = false;                    // that run goes on

@@ -25,6 +25,14 @@ std::string first_sample(bool chat) {
   return prompts.empty() ? "" : read_text_file(prompts[0], kMaxSample);
 }
 
+std::vector<std::string> still_there(std::vector<std::string> paths) {
+  std::erase_if(paths, [](const std::string& path) {
+    std::error_code error;
+    return !fs::exists(path, error);
+  });
+  return paths;
+}
+
 }  // namespace
 
 Workspace::Workspace(Session& session, Layout& layout, Appearance& appearance, Options options)
@@ -80,10 +88,14 @@ void Workspace::take(const WorkspaceFile& file) {
   apply_state(state, session_, layout_, appearance_);
   session_.files().set_recent(file.recent);
   model_ = file.model;
-  for (const std::string& gate : file.gates) {
-    std::error_code error;
-    if (fs::exists(gate, error)) gates_.push_back(gate);
+  gates_ = still_there(file.gates);
+  ModelChoices choices;
+  for (ModelChoice choice : file.choices) {
+    choice.gates = still_there(choice.gates);
+    choices.keep(std::move(choice));
   }
+  if (!model_.empty()) choices.keep({model_, state.parameters.policy, state.parameters.raw, gates_});
+  session_.set_choices(choices, model_);
   fresh_ = false;
   undo_.start();
   restore_.start(file, [this] { restored(); });

@@ -41,10 +41,28 @@ SavedRun run_from_json(const json& value, const std::string& file) {
   return run;
 }
 
+json choice_json(const ModelChoice& choice) {
+  return {{"model", choice.model}, {"policy", choice.policy.written()}, {"raw", choice.raw}, {"gates", choice.gates}};
+}
+
 std::vector<std::string> some_texts(const JsonObject& object, const char* key) {
   std::vector<std::string> texts = object.texts(key);
   if (texts.size() > kMaxTexts) texts.resize(kMaxTexts);
   return texts;
+}
+
+std::vector<ModelChoice> choices_from_json(const json& list, const std::string& file) {
+  if (!list.is_array() || list.size() > ModelChoices::kMost)
+    throw Error({.file = file, .where = "choices", .found = "no list of what was chosen for models"});
+  std::vector<ModelChoice> choices;
+  for (const json& value : list) {
+    const JsonObject object(value, file, "choices.");
+    choices.push_back({.model = object.text("model"),
+                       .policy = PolicySpec::parse(object.text("policy")),
+                       .raw = object.boolean_or("raw", true),
+                       .gates = some_texts(object, "gates")});
+  }
+  return choices;
 }
 
 }  // namespace
@@ -60,6 +78,7 @@ std::string fingerprint(const RunRecord& run) {
 
 WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state, const std::set<int>& wanted) {
   WorkspaceFile file{.state = state,
+                     .choices = session.choices().all(),
                      .recent = {session.files().recent().begin(), session.files().recent().end()},
                      .next_run = session.run_list().next_id()};
   file.state.removed.clear();  // nothing leads back to them after the end
@@ -77,13 +96,11 @@ WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state
 std::string to_text(const WorkspaceFile& file) {
   json runs = json::array();
   for (const SavedRun& run : file.runs) runs.push_back(run_json(run));
-  const json object = {{"version", 1},
-                       {"state", to_json(file.state)},
-                       {"model", file.model},
-                       {"gates", file.gates},
-                       {"recent", file.recent},
-                       {"runs", runs},
-                       {"next_run", file.next_run}};
+  json choices = json::array();
+  for (const ModelChoice& choice : file.choices) choices.push_back(choice_json(choice));
+  const json object = {{"version", 1},        {"state", to_json(file.state)}, {"model", file.model},
+                       {"gates", file.gates}, {"choices", choices},           {"recent", file.recent},
+                       {"runs", runs},        {"next_run", file.next_run}};
   return object.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -95,6 +112,7 @@ WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
   WorkspaceFile file{.state = state_from_json(value["state"], object.file()),
                      .model = object.text_or("model", ""),
                      .gates = some_texts(object, "gates"),
+                     .choices = choices_from_json(value.value("choices", json::array()), object.file()),
                      .recent = some_texts(object, "recent"),
                      .next_run = static_cast<int>(object.integer_or("next_run", 1, 1, kMaxRunId))};
   const json runs = value.value("runs", json::array());

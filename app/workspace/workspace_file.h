@@ -24,7 +24,8 @@ struct SavedRun {
 struct WorkspaceFile {
   WorkspaceState state;
   std::string model;
-  std::vector<std::string> gates;  // that its engine was given
+  std::vector<std::string> gates;    // that its engine was given
+  std::vector<ModelChoice> choices;  // of other models that were open
   std::vector<std::string> recent;
   std::vector<SavedRun> runs;
   int next_run = 1;
