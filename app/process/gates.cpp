@@ -9,6 +9,7 @@
 
 #include "app/process/models.h"
 #include "app/process/paths.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/files/weights/lora_file.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
@@ -45,10 +46,7 @@ void add_gates_in(const fs::path& folder, KnownGate::Origin origin, std::vector<
   for (const auto& entry : fs::directory_iterator(folder, fs::directory_options::skip_permission_denied, error))
     if (gate_format(entry.path()) || LoraFile::is_there(entry.path())) found.push_back(entry.path());
   std::ranges::sort(found);
-  for (const fs::path& path : found) {
-    const bool is_folder = fs::is_directory(path, error);
-    gates.push_back({(is_folder ? path.filename() : path.stem()).string(), path, origin});
-  }
+  for (const fs::path& path : found) gates.push_back({gate_name(path), path, origin});
 }
 
 /// "smollm2-135m" of its folder, however the path is written.

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
 
 namespace kvscope::app {
@@ -24,9 +25,7 @@ void ModelGates::look(const std::string& model_path, const std::vector<std::stri
           for (auto path = given.rbegin(); path != given.rend(); ++path) {
             const std::filesystem::path given_path(*path);
             if (std::ranges::find(gates, given_path, &KnownGate::path) != gates.end()) continue;
-            const bool folder = std::filesystem::is_directory(given_path, error);  // whose name may have a dot
-            const auto name = folder ? given_path.filename() : given_path.stem();
-            gates.insert(gates.begin(), {name.string(), given_path, KnownGate::Origin::shipped});
+            gates.insert(gates.begin(), {gate_name(given_path), given_path, KnownGate::Origin::shipped});
           }
           for (const KnownGate& gate : gates) read->push_back(read_gate(gate, model_path));
         }

@@ -4,12 +4,12 @@
 
 #include "app/process/usage.h"
 #include "app/session/session.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/scorer_text.h"
 
 namespace kvscope::app {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The first policy that is made for gates of this kind; full if none is.
 PolicySpec policy_for(const std::string& kind) {
@@ -34,8 +34,7 @@ void Session::add_gate(const std::string& path) {
   if (model.empty()) usage_error("gate", "no model is open", "", "open the model that it was made for first");
   engine_.check_idle();
   files_.in_background("gate " + path, [this, path, model]() -> Worker::Finish {
-    const std::string name = (fs::is_directory(path) ? fs::path(path).filename() : fs::path(path).stem()).string();
-    const GateFacts facts = read_gate({name, path, KnownGate::Origin::shipped}, model);
+    const GateFacts facts = read_gate({gate_name(path), path, KnownGate::Origin::shipped}, model);
     return [this, facts, model] {
       if (model != engine_.model_path()) return;  // another one was opened meanwhile
       if (!facts.fits())
@@ -61,7 +60,7 @@ void Session::take_gate(const GateFacts& facts) {
   }
   if (!is_read && facts.kind != "lora") set_policy(policy_for(facts.kind));
   // While the model is loaded with it the status line says so; what is said here stays true behind that.
-  messages_.notify("opened the gate " + facts.gate.name + " (" + facts.kind + ")");
+  messages_.notify("opened the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")");
 }
 
 void Session::choose_gate(const std::string& name) {

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "app/session/session.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/least_budget.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/study/what_if.h"
 
 namespace kvscope::app {
@@ -28,6 +30,20 @@ PolicySpec Session::policy_on_model(const PolicySpec& asked) const {
   return a() ? policy_after(asked, a()->run->policy) : asked;
 }
 
+bool Session::is_measured_by(const RunRecord& run, const PolicySpec& policy) const {
+  if (run.policy != policy) return false;
+  const std::string of_run = gate_of(run), now = gate_name_for(run);
+  return of_run.empty() || now.empty() || of_run == now;
+}
+
+bool Session::has_parameters_policy(const RunRecord& run) const { return is_measured_by(run, policy_in_effect()); }
+
+std::string Session::gate_name_for(const RunRecord& run) const {
+  const GateFacts* gate = used_gate();
+  if (!gate || !engine_.model() || engine_.model()->weights_hash != run.model.weights_hash) return "";
+  return gate->gate.path != engine_.model_path() ? gate_name(gate->gate.path) : "";
+}
+
 void Session::clear_preview() {
   gate_probe_.forget();
   preview_.clear();
@@ -39,10 +55,11 @@ void Session::request_preview() {
   const RunEntry *first = a(), *second = b();
   if (!first || first->run->n_tokens() == 0) return;
   const PolicySpec policy = with_least_budget(policy_in_effect(), first->run->n_positions);
-  if (first->run->policy == policy) return;
-  if (second && second->run->policy == policy) return;  // measured: no need to guess
+  if (is_measured_by(*first->run, policy)) return;
+  if (second && is_measured_by(*second->run, policy)) return;  // no need to guess
   const GateOfModel* scorer = engine_.gates().scorer(policy_of(policy).info.gates);
-  if (!lacks_scores(*first->run, policy, scorer ? scorer->kind : "")) return preview_.request(first->run, policy);
+  if (!lacks_scores(*first->run, policy, scorer ? scorer->kind : "", gate_name_for(*first->run)))
+    return preview_.request(first->run, policy);
   auto gates = gate_probe_.look(first->run);
   if (gate_probe_.pending()) return preview_.wait();
   preview_.request(first->run, policy, std::move(gates));

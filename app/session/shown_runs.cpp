@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "views/figure/token_facts.h"
 
@@ -19,8 +20,17 @@ views::ShownRun shown(const RunEntry* entry, const std::string& letter) {
 
 // A run that goes on has left the preview of it behind, if only by the token that is being decoded.
 std::string preview_label(const RunRecord& preview, const RunRecord& a) {
-  if (preview.n_tokens() >= a.n_tokens() && a.status != RunStatus::running) return "preview of A";
-  return "preview of A, up to q " + std::to_string(preview.n_tokens() - 1);
+  const std::string gate = gate_of(preview), label = "preview of A" + (gate.empty() ? "" : " by gate " + gate);
+  if (preview.n_tokens() >= a.n_tokens() && a.status != RunStatus::running) return label;
+  return label + ", up to q " + std::to_string(preview.n_tokens() - 1);
+}
+
+// Two runs of one policy, by two gates of its kind.
+void tell_gates_apart(views::ShownRun& a, views::ShownRun& b) {
+  const std::string gate_a = gate_of(*a.run), gate_b = gate_of(*b.run);
+  if (gate_a.empty() || gate_b.empty() || gate_a == gate_b || a.run->policy.name != b.run->policy.name) return;
+  a.label += " by gate " + gate_a;
+  b.label += " by gate " + gate_b;
 }
 
 }  // namespace
@@ -41,6 +51,7 @@ void ShownRuns::update(const RunList& runs, const Preview& preview) {
   const ModelInfo &model_a = a_.run->model, &model_b = b_.run->model;
   const bool alike = model_a.n_layers == model_b.n_layers && model_a.n_kv_heads == model_b.n_kv_heads;
   if (!alike) b_ = {};  // views compare head by head
+  if (b_.run && !preview.shown()) tell_gates_apart(a_, b_);
 }
 
 int ShownRuns::divergence() const {

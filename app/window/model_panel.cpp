@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/window/panel.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/widgets/chrome.h"
@@ -105,8 +106,9 @@ void draw_gates(Panel& panel) {
     const bool used = session.is_used(gate);
     const bool read = gate.gate.origin == KnownGate::Origin::model ||
                       std::find(loaded.begin(), loaded.end(), gate.gate.path.string()) != loaded.end();
-    std::string note = !gate.fits() ? "does not fit this model"
-                                    : gate.kind + ", " + (gate.decision.empty() ? gate.adapter : gate.decision);
+    std::string note = !gate.fits()
+                           ? "does not fit this model"
+                           : scorer_title(gate.kind) + ", " + (gate.decision.empty() ? gate.adapter : gate.decision);
     if (gate.fits()) note += used ? ": decides now" : read ? ": loaded" : "";
     if (row(panel, gate.gate.name, note, used, gate.fits() && !session.run_in_progress(), "gate." + gate.gate.name))
       panel.run("gate.use", {{"name", gate.gate.name}});

@@ -59,14 +59,14 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
 std::string value_text(const ParameterInfo& info, double value, int n_positions) {
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
   if (!info.word.empty() && value == kWordValue) return std::string(info.word);
-  if (is_share(info, value)) return fixed_text(100 * value, shown_decimals(100 * value, 0)) + " %";
+  if (is_share(info, value)) return fixed_text(100 * value, share_decimals(value)) + " %";
   return fixed_text(value, shown_decimals(value, info.slider_of(n_positions).decimals));
 }
 
 // A share, moved in whole per cent.
 bool draw_share(Panel& panel, ValueSlider slider, double& value) {
   slider.value = 100 * value, slider.min = 1, slider.max = 99;
-  slider.decimals = shown_decimals(slider.value, 0), slider.unit = " %";
+  slider.decimals = share_decimals(value), slider.unit = " %";
   const auto moved = value_slider(panel, slider);
   if (!moved) return false;
   value = std::clamp(std::round(*moved), 1.0, 99.0) / 100.0;
@@ -81,6 +81,7 @@ bool draw_switch(Panel& panel, const ParameterInfo& info, const ValueSlider& sli
   bool on = value != 0;
   const bool changed = ImGui::Checkbox(("##" + std::string(info.name)).c_str(), &on);
   panel.services.items->add_text(slider.item, views::last_item(), slider.told);
+  tooltip(panel, slider.hint);
   value = on ? 1 : 0;
   return changed;
 }
@@ -169,16 +170,18 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   ImGui::BeginDisabled(!used);
   const std::string item = "policy." + std::string(info.name);
   const std::string text = (used ? "" : "disabled ") + value_text(info, value, panel.session.n_positions());
+  const std::string hint =
+      (used ? "" : "Without effect while the other parameters are as they are.\n") + std::string(info.definition);
   bool changed = false;
   if (info.kind == ParameterKind::choice) {
     ImGui::SetNextItemWidth(-1);
     changed = draw_choice(info, "##" + item, value);
     panel.services.items->add_text(item, views::last_item(), text);
+    tooltip(panel, hint);
   } else {
-    changed =
-        draw_value(panel, info, {.item = item, .told = text, .right = info.may_be_share ? panel.px(44) : 0}, value);
+    changed = draw_value(
+        panel, info, {.item = item, .told = text, .right = info.may_be_share ? panel.px(44) : 0, .hint = hint}, value);
   }
-  tooltip(panel, info.definition);
   if (info.may_be_share) {
     ImGui::SameLine();
     changed |= draw_unit(panel, info, value);
@@ -228,6 +231,8 @@ int shown_decimals(double value, int least) {
   }
   return std::max(least, 6);
 }
+
+int share_decimals(double share) { return std::min(2, shown_decimals(100 * share, 0)); }
 
 void draw_policy_parameters(Panel& panel) {
   const PolicySpec policy = panel.session.policy_in_effect();

@@ -7,6 +7,8 @@ struct Panel;
 
 /// As many decimals as the value has, at least `least` and at most 6: a slider writes no other number than what will run.
 int shown_decimals(double value, int least);
+/// The same of a share in per cent, at most 2: one that comes of whole tokens, 45 of 47, has no end of them.
+int share_decimals(double share);
 
 /// Shown is what will run: what nobody wrote has the gate's own number, and beside one that was written stands what the
 /// gate says of it. A parameter that the others make meaningless is disabled.

@@ -15,6 +15,7 @@
 #include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/run_problems.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/study/what_if.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
@@ -67,7 +68,6 @@ void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
 
 std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   std::string title(policy.title);
-  if (policy.gates.empty()) return title;
   const GateFacts* gate = panel.session.used_gate();
   return gate ? title + ": " + gate->gate.name : title;
 }
@@ -143,12 +143,14 @@ double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, in
   return kind == BudgetSpec::Kind::tokens ? tokens : kind == BudgetSpec::Kind::keep ? keep : 1 / keep;
 }
 
+// A factor that comes of whole tokens has no end of decimals.
+int factor_decimals(double factor) { return std::min(2, shown_decimals(factor, 1)); }
+
 // What stands in the slider.
 std::string budget_text(const BudgetSpec& budget) {
   if (budget.kind == BudgetSpec::Kind::tokens) return fixed_text(budget.value, 0) + " tokens";
-  const bool keep = budget.kind == BudgetSpec::Kind::keep;
-  const double value = keep ? 100 * budget.value : budget.value;
-  return fixed_text(value, shown_decimals(value, keep ? 0 : 1)) + (keep ? " %" : "×");
+  if (budget.kind == BudgetSpec::Kind::keep) return fixed_text(100 * budget.value, share_decimals(budget.value)) + " %";
+  return fixed_text(budget.value, factor_decimals(budget.value)) + "×";
 }
 
 // What it comes to. The field has a share as it was asked for: that of whole tokens beside it would be another.
@@ -170,12 +172,12 @@ std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy, int 
       slider.min = least, slider.max = n > 0 ? std::max(least + 1, n) : 4096, slider.unit = " tok";
       break;
     case BudgetSpec::Kind::keep:
-      slider.value = 100 * value, slider.unit = " %", slider.decimals = shown_decimals(slider.value, 0);
+      slider.value = 100 * value, slider.unit = " %", slider.decimals = share_decimals(value);
       slider.min = n > 0 ? std::clamp(std::ceil(100 * least / n), 1.0, 99.0) : 1, slider.max = 100;
       break;
     case BudgetSpec::Kind::compression:
       slider.min = 1, slider.max = n > 0 ? std::max(1.5, n / least) : 32, slider.by_ratio = true;
-      slider.unit = "×", slider.decimals = shown_decimals(value, 1), slider.drag_decimals = 1;
+      slider.unit = "×", slider.decimals = factor_decimals(value), slider.drag_decimals = 1;
       break;
   }
   const auto moved = value_slider(panel, slider);
@@ -229,7 +231,9 @@ void draw_preview_note(Panel& panel) {
     const bool by_gates = session.a() && !(preview.scorer == session.a()->run->scorer);
     const std::vector<Obstacle> in_the_way = obstacles(session, RunKind::decode_again);
     const std::string measure = in_the_way.empty() ? " Decode again to measure it." : "";
-    std::string text = "Preview: scores held fixed as A recorded them." + measure;
+    const std::string gate = gate_of(preview);
+    std::string text =
+        "Preview: scores" + (gate.empty() ? "" : " of gate " + gate) + " held fixed as A recorded them." + measure;
     if (by_gates) {
       text = "Preview: " + note + "." + measure;
     } else if (session.run_in_progress()) {
@@ -248,10 +252,13 @@ void draw_preview_note(Panel& panel) {
   } else if (!session.preview().note().empty()) {
     const std::string& why_not = session.gate_probe().why_not();
     wrapped_text_in(palette.warn, "No preview: " + (why_not.empty() ? session.preview().note() : why_not));
-  } else if (session.shown_a()->run->policy == session.policy_in_effect()) {
+  } else if (session.has_parameters_policy(*session.shown_a()->run)) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {
-    text_in(palette.muted, "B was decoded under this policy.");
+    const bool same = session.has_parameters_policy(*session.shown_b()->run);
+    wrapped_text_in(palette.muted, same
+                                       ? "B was decoded under this policy."
+                                       : "B was decoded under another policy: a change of this one shows its preview.");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/window/panel.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
 #include "views/figure/token_facts.h"
@@ -35,9 +36,11 @@ using views::text_in;
 
 constexpr std::size_t kExcerpt = 80;  // bytes
 
-// "kvpop keep=25 %, window=32": the name, the budget and what is not the default.
-std::string short_policy(const PolicySpec& policy) {
-  std::string text = policy.name;
+// "kvpop (kvpop-mlstm) 25 %, window 32": the name, the gate, the budget and what is not the default.
+std::string short_policy(const RunRecord& run) {
+  const PolicySpec& policy = run.policy;
+  const std::string gate = gate_of(run);
+  std::string text = method_name(policy.name) + (gate.empty() ? "" : " (" + gate + ")");
   char number[48];
   if (policy.budget) {
     const char* format = policy.budget->kind == BudgetSpec::Kind::tokens ? " %.0f tokens"
@@ -81,11 +84,24 @@ std::string fitted(const std::string& text, float room) {
   return std::string(text.data(), end) + "...";
 }
 
+/// Of a run in the place of a letter. behind: it is B, and a preview of A is on show there.
+enum class Slot { off, on, behind };
+
+std::string slot_hint(Slot slot, bool is_a) {
+  if (is_a) return slot == Slot::on ? "This run is A" : "Show this run as A";
+  if (slot == Slot::behind)
+    return "This run is B, and the preview of A stands in its place now: a click shows the run again";
+  return slot == Slot::on ? "This run is B: a click takes it from A's side" : "Show this run as B, beside A";
+}
+
 // A pill with the letter: filled where the run is on show in that place, a click puts it there.
-void slot_button(Panel& panel, const char* letter, bool on, int run_id, bool is_a) {
+void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool is_a) {
   const auto& palette = panel.theme().palette;
+  const bool on = slot == Slot::on;
   ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(on ? palette.accent : palette.raised));
-  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(on ? palette.background : palette.muted));
+  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(on                     ? palette.background
+                                                       : slot == Slot::behind ? palette.accent
+                                                                              : palette.muted));
   ImGui::PushID(letter);
   if (ImGui::Button(letter, {panel.px(26), panel.px(24)})) {
     const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
@@ -97,7 +113,9 @@ void slot_button(Panel& panel, const char* letter, bool on, int run_id, bool is_
   }
   ImGui::PopID();
   ImGui::PopStyleColor(2);
-  panel.item("run." + std::to_string(run_id) + (is_a ? ".a" : ".b"));
+  const std::string hint = slot_hint(slot, is_a);
+  panel.services.items->add_text("run." + std::to_string(run_id) + (is_a ? ".a" : ".b"), views::last_item(), hint);
+  tooltip(panel, hint);
 }
 
 // The beginning of the prompt in one line.
@@ -170,17 +188,18 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const RunRecord& run = *entry.run;
   const std::string item = "run." + std::to_string(entry.id);
   ImGui::PushID(entry.id);
-  slot_button(panel, "A", panel.session.a() == &entry, entry.id, true);
+  const bool is_b = panel.session.b() == &entry, hidden = panel.session.preview().shown();
+  slot_button(panel, "A", panel.session.a() == &entry ? Slot::on : Slot::off, entry.id, true);
   ImGui::SameLine(0, panel.px(3));
-  slot_button(panel, "B", panel.session.b() == &entry, entry.id, false);
+  slot_button(panel, "B", !is_b ? Slot::off : hidden ? Slot::behind : Slot::on, entry.id, false);
   ImGui::SameLine(0, panel.px(10));
   ImGui::BeginGroup();
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - panel.px(3));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x - panel.px(30);
   ImGui::PushClipRect(at, {right, at.y + panel.px(60)}, true);
-  std::string policy = short_policy(run.policy);
-  if (!run.changes.empty()) policy = run.policy.name + " " + views::policy_history(run);
+  std::string policy = short_policy(run);
+  if (!run.changes.empty()) policy = method_name(run.policy.name) + " " + views::policy_history(run);
   const std::string name = entry.name.empty() ? policy : entry.name + ": " + policy;
   if (panel.ui.renaming == entry.id) {
     draw_name_field(panel, entry, right - at.x);

@@ -63,8 +63,10 @@ std::optional<double> value_slider(Panel& panel, const ValueSlider& slider) {
   const auto hi = static_cast<float>(std::max({slider.max, slider.value, slider.min + 1e-6}));
   const bool moved = ImGui::SliderFloat("##slider", &x, lo, hi, "", flags);
   panel.services.items->add_text(slider.item, views::last_item(), slider.told.empty() ? shown : slider.told);
+  tooltip(panel, slider.hint);
   ImGui::SameLine(0, gap);
   const std::optional<double> entered = draw_field(panel, slider, shown, field);
+  tooltip(panel, slider.hint);
   ImGui::PopID();
   if (entered) return entered;
   const double scale = std::pow(10.0, slider.drag_decimals);

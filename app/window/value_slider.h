@@ -19,6 +19,7 @@ struct ValueSlider {
   std::string word = {};  // stands in the field instead of the number
   std::string told = {};  // what the item says of itself; empty: what stands in the field
   float right = 0;        // room left free at the right, in pixels
+  std::string hint = {};  // tooltip of both
 };
 
 /// The value it was moved to or that was typed, which may lie outside min ... max. Nothing if it was left alone.

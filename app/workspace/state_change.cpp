@@ -35,11 +35,11 @@ std::string budget_value(const std::optional<BudgetSpec>& budget) {
     case BudgetSpec::Kind::tokens:
       return number_text(budget->value) + " tokens";
     case BudgetSpec::Kind::keep:
-      return number_text(100 * budget->value, 6) + " %";
+      return number_text(100 * budget->value, 4) + " %";
     case BudgetSpec::Kind::compression:
       break;
   }
-  return number_text(budget->value, 6) + "×";
+  return number_text(budget->value, 4) + "×";
 }
 
 std::string parameter_text(const PolicySpec& policy, std::string_view name) {

@@ -9,8 +9,10 @@
 
 #include "app/session/session.h"
 #include "engine/core/files/gate/gate_file.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/expect_error.h"
@@ -247,6 +249,42 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
   CHECK(test::error_of([&] { session.use_gate("c"); }).find("a-half, b-most") != std::string::npos);
   session.set_policy(PolicySpec::parse("streaming"));
   CHECK(session.used_gate() == nullptr);
+}
+
+TEST_CASE("a run by one gate of a kind is previewed and told by the name of the other that is chosen", "[gates]") {
+  if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
+  const TemporaryFolder folder;
+  write_model_with_gates(folder);
+  app::Session session(
+      {.engine_command = "exec " + test::real_engine().string(), .device = "cpu", .trace_program = {}, .wake = [] {}});
+  session.open_model(folder.path().string());
+  test::poll_until(session, [&] { return session.engine().model() && session.gates().known(); });
+  session.next_run().set_prompt("one two three four five six seven eight nine ten eleven twelve thirteen fourteen");
+  session.next_run().set_max_tokens(8);
+  session.set_policy(PolicySpec::parse("wg-kv:threshold=0.5,sinks=0,window=4"));
+  session.start_run();
+  const auto ended = [&] { return session.engine().model() && !session.run_in_progress(); };
+  test::poll_until(session, ended);
+  REQUIRE(session.a());
+  CHECK(session.a()->run->scorer.text == "WG-KV, delay 0, gate a-half");
+  CHECK(session.has_parameters_policy(*session.a()->run));
+  CHECK_FALSE(session.shown_b());
+
+  session.choose_gate("b-most");
+  test::poll_until(session, [&] { return session.preview().shown(); });
+  const RunRecord& preview = *session.preview().run();
+  CHECK(preview.policy == session.a()->run->policy);
+  CHECK(gate_of(preview) == "b-most");
+  CHECK(preview.scores.row(0, 0)[2] != session.a()->run->scores.row(0, 0)[2]);
+  CHECK(session.shown_b()->label == "preview of A by gate b-most");
+  CHECK_FALSE(session.has_parameters_policy(*session.a()->run));
+
+  session.decode_again();
+  test::poll_until(session, [&] { return ended() && session.shown_b() && !session.shown_b()->preview; });
+  CHECK(session.shown_a()->label == "A by gate a-half");
+  CHECK(session.shown_b()->label == "B by gate b-most");
+  CHECK(session.has_parameters_policy(*session.b()->run));
+  CHECK(session.b()->run->command_line.find("gates/b-most") != std::string::npos);
 }
 
 TEST_CASE("the window's list of policies has an entry for each gate that was found, and choosing one loads it",

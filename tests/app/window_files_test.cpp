@@ -198,7 +198,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.wait({{"/a/id", 3}});
   window.command("run.rename", {{"id", 1}, {"name", "the full one"}});
   window.frames(3);
-  CHECK(window.text("run.1.name").starts_with("the full one: kvpop"));
+  CHECK(window.text("run.1.name").starts_with("the full one: KVpop"));
   window.click("trace.many.h5.close");  // folded, with one of its runs as A
   window.wait({{"/runs/0/id", 1}, {"/runs/1", nullptr}});
   window.frames(3);

@@ -97,7 +97,7 @@ TEST_CASE("A pooled budget is chosen beside the budget, previewed at once, and n
   window.command("policy.set", {{"parameter", "capacity"}, {"value", 0}});
   window.wait({{"/preview/shown", true}});
   window.frames(3);
-  CHECK(window.text("run.1.name") == "kvpop 40 tokens, window 16, capacity pooled");
+  CHECK(window.text("run.1.name") == "KVpop 40 tokens, window 16, capacity pooled");
   CHECK(window.rect("policy.capacity").size() == 4);
   window.command("policy.set", {{"policy", "kvpop:budget=40,sinks=4,window=16,capacity=pooled"}});
   window.frames(3);
@@ -116,7 +116,7 @@ TEST_CASE("A run whose policy changed has both in its name, a flag where it did,
   window.frames(3);
   const auto tokens = [](const PolicySpec& policy) { return std::to_string(static_cast<int>(policy.budget->value)); };
   const int q = run.changes[0].q;
-  CHECK(window.text("run.1.name") == "kvpop " + tokens(run.policy) + " tokens > " + tokens(run.changes[0].policy) +
+  CHECK(window.text("run.1.name") == "KVpop " + tokens(run.policy) + " tokens > " + tokens(run.changes[0].policy) +
                                          " tokens @ " + std::to_string(q));
   CHECK(window.rect("timeline.flag.0").size() == 4);
   for (const int at : {q - 1, q}) {

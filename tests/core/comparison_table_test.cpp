@@ -34,8 +34,8 @@ TEST_CASE("comparison_table: parameters that one policy has and the other has no
   RunRecord b = random_run(3, {.policy = "streaming:sinks=4,window=60"});
   b.sampling = {};
   const ComparisonTable table = comparison_table(a, b, 1000);
-  CHECK(row(table.asked, "policy").a == "kvpop");
-  CHECK(row(table.asked, "policy").b == "streaming");
+  CHECK(row(table.asked, "policy").a == "KVpop");
+  CHECK(row(table.asked, "policy").b == "StreamingLLM");
   CHECK_FALSE(row(table.asked, "sinks").differs());
   CHECK(row(table.asked, "window").b == "60");
   CHECK(row(table.asked, "budget").b == "–");
@@ -43,6 +43,16 @@ TEST_CASE("comparison_table: parameters that one policy has and the other has no
   CHECK(row(table.asked, "sampling").b == "greedy");
   CHECK(row(table.asked, "prompt").b == "the same");
   CHECK(table.tokens == "The same 180 tokens");
+}
+
+TEST_CASE("comparison_table: two runs of one policy by two gates of its kind differ in the gate", "[core]") {
+  RunRecord a = random_run(3), b = random_run(3);
+  CHECK_FALSE(has(comparison_table(a, b, 100).asked, "gate"));
+  a.scorer = {.kind = "kvpop_mlp", .delay = 0, .text = "KVpop MLP, delay 0, gate kvpop"};
+  b.scorer = {.kind = "kvpop_mlstm", .delay = 64, .text = "KVpop mLSTM, delay 64, gate kvpop-mlstm"};
+  const ComparisonTable table = comparison_table(a, b, 100);
+  CHECK(row(table.asked, "gate").a == "kvpop");
+  CHECK(row(table.asked, "gate").b == "kvpop-mlstm");
 }
 
 TEST_CASE("comparison_table: the numbers are the metrics at the query, by one oracle, and B - A", "[core]") {
@@ -107,6 +117,13 @@ TEST_CASE(
   CHECK(tokens(small, large) == 40);
   CHECK(tokens(large, open) == 180 / 4);
   CHECK(tokens(wide, open) == 68 + (180 - 68) / 4);  // 45 would leave no room
+  RunRecord short_a = small, short_b = small;        // ended at 180 of 1000 positions
+  short_a.policy = PolicySpec::parse("kvpop:keep=50%,sinks=4,window=16");
+  short_b.policy = PolicySpec::parse("kvpop:keep=40%,sinks=4,window=16");
+  short_a.n_positions = short_b.n_positions = 1000;
+  CHECK(tokens(short_a, short_b) == 180 / 4);
+  CHECK_THAT(CommonOracle::of(short_a, short_b)->note(short_a, short_b, 179),
+             Catch::StartsWith("common oracle: 45 of 180 tokens a head, chance A "));
   const auto common = CommonOracle::of(wide, open);
   CHECK_FALSE(std::isnan(mean(common->metric(wide, Metric::recall, 179))));
 }
