@@ -69,18 +69,22 @@ void add_chat_commands(CommandRegistry& registry, Session& session, UiState& ui)
                   session.fork_run(integer_argument(arguments, "q", session.selection().q.value_or(last)));
                 },
                 of_a});
-  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A), or turn: of the chat, from 0",
-                [&session] { return session.a() && !session.answer_of(*session.a()).empty(); },
-                [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); }});
-  registry.add({"chat.new", "New chat", "Prompt", "", "",
-                [&session] { return !session.parameters().chat.turns.empty(); },
-                [&session, &ui] {
-                  Conversation chat = session.parameters().chat;
-                  chat.turns.clear();
-                  session.next_run().set_chat(std::move(chat));
-                  session.next_run().set_prompt("");
-                  ui.focus_prompt = true;
+  registry.add({"answer.copy", "Copy A's answer", "Prompt", "", "id: run id (A), or turn: of the chat, from 0", nullptr,
+                [&session, &ui](const nlohmann::json& arguments) { return copy_answer(session, ui, arguments); },
+                [&session]() -> std::string {
+                  if (!session.a()) return "There is no run.";
+                  return session.answer_of(*session.a()).empty() ? "A has no token of an answer to copy." : "";
                 }});
+  registry.add(
+      {"chat.new", "New chat", "Prompt", "", "", nullptr,
+       [&session, &ui] {
+         Conversation chat = session.parameters().chat;
+         chat.turns.clear();
+         session.next_run().set_chat(std::move(chat));
+         session.next_run().set_prompt("");
+         ui.focus_prompt = true;
+       },
+       [&session] { return std::string(session.parameters().chat.turns.empty() ? "The chat has no turn yet." : ""); }});
   registry.add({"chat.edit", "Edit a turn of the chat", "Prompt", "", "turn: number",
                 [&session] { return !session.parameters().chat.turns.empty() && !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {

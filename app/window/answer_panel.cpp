@@ -23,10 +23,14 @@ void draw_head(Panel& panel, const RunEntry& entry) {
   panel.services.items->add_text("answer.reason", views::last_item(), reason);
   ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize("Copy").x -
                   2 * ImGui::GetStyle().FramePadding.x);
-  ImGui::BeginDisabled(entry.run->n_tokens() <= entry.run->prompt_len);
+  const bool none = entry.run->n_tokens() <= entry.run->prompt_len, running = entry.run->status == RunStatus::running;
+  ImGui::BeginDisabled(none);
   if (ImGui::SmallButton("Copy")) panel.run("answer.copy", {{"id", entry.id}});
   ImGui::EndDisabled();
   panel.item("answer.copy");
+  tooltip(panel, none      ? "There is no token of an answer to copy."
+                 : running ? "Copies what there is of this answer as text."
+                           : "Copies this answer as text.");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <imgui.h>
 
+#include <algorithm>
 #include <string>
 
 #include "app/session/answer.h"
@@ -25,14 +26,26 @@ std::vector<ChatMessage> shown_turns(const Session& session) {
   return turns;
 }
 
+struct TurnButton {
+  const char *label, *command, *tip;
+  std::string why_not = {};
+};
+
 // At the right of a turn's title.
-void draw_turn_button(Panel& panel, int index, const char* label, const char* command, const char* tip) {
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(label).x - 2 * ImGui::GetStyle().FramePadding.x);
-  ImGui::BeginDisabled(panel.session.run_in_progress());
-  if (ImGui::SmallButton(label)) panel.run(command, {{"turn", index}});
+void draw_turn_button(Panel& panel, int index, const TurnButton& button, const nlohmann::json& arguments) {
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(button.label).x -
+                  2 * ImGui::GetStyle().FramePadding.x);
+  ImGui::BeginDisabled(!button.why_not.empty());
+  if (ImGui::SmallButton(button.label)) panel.run(button.command, arguments);
   ImGui::EndDisabled();
-  panel.services.items->add(command, index, views::last_item());
-  tooltip(panel, tip);
+  panel.services.items->add(button.command, index, views::last_item());
+  tooltip(panel, button.tip + (button.why_not.empty() ? "" : "\n" + button.why_not));
+}
+
+/// The answer that comes is no turn yet: it is its run's.
+nlohmann::json answer_of_turn(const Session& session, int index) {
+  const bool comes = session.chat_run() && index >= static_cast<int>(session.parameters().chat.turns.size());
+  return comes ? nlohmann::json{{"id", session.chat_run()->id}} : nlohmann::json{{"turn", index}};
 }
 
 void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last) {
@@ -47,10 +60,15 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
   }
   if (user) {
-    draw_turn_button(panel, index, "Edit", "chat.edit",
-                     "Takes this turn back as the draft; it and all behind it leave the chat.");
+    draw_turn_button(panel, index,
+                     {"Edit", "chat.edit", "Takes this turn back as the draft; it and all behind it leave the chat.",
+                      panel.session.run_in_progress() ? "A run is in progress: stop it first." : ""},
+                     {{"turn", index}});
   } else {
-    draw_turn_button(panel, index, "Copy", "answer.copy", "Copies this answer as text.");
+    draw_turn_button(panel, index,
+                     {"Copy", "answer.copy", "Copies this answer as text, as far as it has come.",
+                      turn.content.empty() ? "There is no token of it yet." : ""},
+                     answer_of_turn(panel.session, index));
   }
 }
 
@@ -80,6 +98,22 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
 }
 
 }  // namespace
+
+void draw_copy_last_answer(Panel& panel, float right) {
+  const std::vector<ChatMessage> turns = shown_turns(panel.session);
+  const auto last =
+      std::find_if(turns.rbegin(), turns.rend(), [](const ChatMessage& turn) { return turn.role != "user"; });
+  if (last == turns.rend()) return;
+  const views::FontScope font(panel.theme().fonts.small);
+  const int index = static_cast<int>(turns.rend() - last) - 1;
+  ImGui::SameLine(right - ImGui::CalcTextSize("Copy answer").x - 2 * ImGui::GetStyle().FramePadding.x);
+  ImGui::BeginDisabled(last->content.empty());
+  if (ImGui::Button("Copy answer")) panel.run("answer.copy", answer_of_turn(panel.session, index));
+  ImGui::EndDisabled();
+  panel.item("chat.copy_answer");
+  tooltip(panel, last->content.empty() ? "The last answer has no token yet."
+                                       : "Copies the last answer as text, as far as it has come.");
+}
 
 void draw_conversation(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);

@@ -85,6 +85,7 @@ void draw_pin(Panel& panel, const RunRecord& run, const PlacedPin& placed) {
   }
   ImGui::EndDisabled();
   panel.item("notes.go." + letter);
+  tooltip(panel, here ? "Moves layer, head and token there" : "It is not in the run on show: the line says why.");
   ImGui::SameLine();
   const bool removed = ImGui::SmallButton("Remove");
   panel.item("notes.remove." + letter);

@@ -25,6 +25,8 @@ struct PromptEditors {
 
 /// The conversation so far: its system prompt and turns, the answer live.
 void draw_conversation(Panel& panel);
+/// In the panel's heading, where no answer is too long for it; its right edge there.
+void draw_copy_last_answer(Panel& panel, float right);
 /// What one does with it: send, stop, continue, begin anew; whether the model thinks.
 void draw_chat_buttons(Panel& panel);
 

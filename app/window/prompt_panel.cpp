@@ -87,6 +87,7 @@ void draw_prompt_panel(Panel& panel) {
   if (!panel.prompt_editors) panel.prompt_editors = std::make_shared<PromptEditors>(panel.services);
   const bool chat = !panel.session.parameters().raw;
   section(panel, chat ? "Chat" : "Prompt");
+  if (chat) draw_copy_last_answer(panel, ImGui::GetContentRegionMax().x - panel.px(96 + 8));
   draw_samples(panel);
   if (chat) draw_conversation(panel);
   draw_text(panel);

@@ -16,6 +16,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr float kStopHeight = 44;
+constexpr char kGreedy[] = "At temperature 0 the likeliest token is taken: this has no effect.";
 
 /// What the slider was moved to, or what was typed, within its limits. True if that is something else than it was.
 bool moved(Panel& panel, const ValueSlider& slider, double& value) {
@@ -49,26 +50,38 @@ void draw_sampling(Panel& panel) {
     if (changed) panel.session.next_run().set_sampling(sampling);
   };
   const auto hundredths = [&](const char* name, const char* item, double& value, double least, double most,
-                              const char* word = "") {
+                              const char* word = "", const char* why_not = "") {
     setting(panel, name);
-    take(moved(
-        panel,
-        {.item = item, .value = value, .min = least, .max = most, .decimals = 2, .drag_decimals = 2, .word = word},
-        value));
+    take(moved(panel,
+               {.item = item,
+                .value = value,
+                .min = least,
+                .max = most,
+                .decimals = 2,
+                .drag_decimals = 2,
+                .word = word,
+                .hint = why_not},
+               value));
   };
   const bool greedy = sampling.temperature == 0;
   hundredths("Temperature", "sampling.temperature", sampling.temperature, 0, 2, greedy ? "greedy" : "");
   // Of these a greedy run reads none but the penalty.
+  const char* why_not = greedy ? kGreedy : "";
   ImGui::BeginDisabled(greedy);
   setting(panel, "Top k");
   double top_k = sampling.top_k;
-  const bool k_moved = moved(
-      panel, {.item = "sampling.top_k", .value = top_k, .min = 0, .max = 200, .word = sampling.top_k == 0 ? "all" : ""},
-      top_k);
+  const bool k_moved = moved(panel,
+                             {.item = "sampling.top_k",
+                              .value = top_k,
+                              .min = 0,
+                              .max = 200,
+                              .word = sampling.top_k == 0 ? "all" : "",
+                              .hint = why_not},
+                             top_k);
   sampling.top_k = static_cast<int>(std::lround(top_k));
   take(k_moved);
-  hundredths("Top p", "sampling.top_p", sampling.top_p, 0, 1);
-  hundredths("Min p", "sampling.min_p", sampling.min_p, 0, 1);
+  hundredths("Top p", "sampling.top_p", sampling.top_p, 0, 1, "", why_not);
+  hundredths("Min p", "sampling.min_p", sampling.min_p, 0, 1, "", why_not);
   ImGui::EndDisabled();
   hundredths("Repetition", "sampling.repetition_penalty", sampling.repetition_penalty, 0.01, 2,
              sampling.repetition_penalty == 1 ? "none" : "");
@@ -78,6 +91,7 @@ void draw_sampling(Panel& panel) {
   const bool seed_moved = ImGui::InputInt("##seed", &seed, 1) && seed >= 0;
   if (seed_moved) sampling.seed = static_cast<std::uint64_t>(seed);
   panel.item("sampling.seed");
+  tooltip(panel, why_not);
   take(seed_moved);
   ImGui::EndDisabled();
   draw_stop(panel);

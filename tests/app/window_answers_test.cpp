@@ -1,0 +1,71 @@
+// Answers that come, and runs that a preview hides, as they stand in the window.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/app/window_driver.h"
+#include "tests/support/skip.h"
+
+using namespace kvscope;
+using test::fake;
+using test::WindowDriver;
+
+namespace {
+
+/// The sample model with a chat template of a known form.
+void write_chat_model(const std::filesystem::path& folder) {
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
+    std::filesystem::create_symlink(test::sample_model() / name, folder / name);
+  std::ofstream(folder / "tokenizer_config.json")
+      << R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %})"
+      << R"({{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }})"
+      << R"({% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %})"
+      << R"({% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"})";
+}
+
+}  // namespace
+
+TEST_CASE("A chat's answer is copied while it comes, from a button that no answer scrolls away") {
+  if (test::skip_without_display()) return;
+  const test::TemporaryFolder folder;
+  write_chat_model(folder.path());
+  const test::Xvfb display;
+  WindowDriver window(display, {.engine = fake("--slow 20"), .words = {folder.path().string()}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/parameters/raw", false}});
+  window.frames(3);
+  CHECK(window.text("chat.copy_answer").empty());  // there is no answer
+  window.command("policy.set", {{"policy", "full"}});
+  window.command("run.max_tokens", {{"n", 200}});
+  window.command("run.start");
+  window.wait({{"/a/n_tokens", {{"at_least", 120}}}});
+  window.frames(3);
+  REQUIRE(window.state()["running"] == true);
+  const auto button = window.rect("chat.copy_answer"), system = window.rect("chat.system");
+  CHECK(button[1] + button[3] <= system[1]);
+  window.click("chat.copy_answer");
+  CHECK(window.state()["notice"] == "copied the answer of run 1");
+  window.command("run.cancel");
+  window.wait({{"/running", false}});
+}
+
+TEST_CASE("While a preview stands in B's place the run that is B says so, and a click shows it again") {
+  if (test::skip_without_display()) return;
+  const test::Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("policy.set", {{"policy", "kvpop:keep=60%"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.command("policy.set", {{"policy", "kvpop:keep=50%"}});
+  window.command("run.decode_again");
+  window.wait({{"/running", false}, {"/b/status", "complete"}});
+  CHECK_THAT(window.text_soon("run.2.b", "takes it"), Catch::StartsWith("This run is B: "));
+  window.command("policy.set", {{"policy", "kvpop:keep=70%"}});
+  window.wait({{"/preview/shown", true}});
+  CHECK_THAT(window.text_soon("run.2.b", "preview"), Catch::Contains("the preview of A stands in its place"));
+  window.click("run.2.b");
+  window.wait({{"/preview/shown", false}});
+  CHECK(window.state()["b"]["id"] == 2);
+  CHECK_THAT(window.text_soon("run.2.b", "takes it"), Catch::StartsWith("This run is B: "));
+}
