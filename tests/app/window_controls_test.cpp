@@ -119,6 +119,9 @@ TEST_CASE("A slider writes all decimals of a number that it was given, of a gate
   check("sp-kv", "policy.threshold", "0.5375");
   check("kvpop:keep=12.5%", "policy.budget", "12.5 %");
   check("tova:compression=3.25", "policy.budget", "3.25×");
+  check("kvpop:keep=0.9574468", "policy.budget", "95.74 %");  // of whole tokens, and what runs stays that
+  CHECK(window.text("policy.budget.field") == "95.74 %");
+  CHECK(PolicySpec::parse(window.state()["parameters"]["policy"].get<std::string>()).budget->value == 0.9574468);
   check("quest:read=12.5%", "policy.read", "12.5 %");
   check("hybrid:heads=c", "policy.heads", "c");
 }
@@ -138,7 +141,8 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   window.command("prompt.set", {{"text", "one two three four five six seven"}});
   window.command("run.max_tokens", {{"n", 4}});
   window.frames(3);
-  CHECK_THAT(window.text("policy.budget_words"), Catch::Contains("raised to 68: sinks and window take that many"));
+  CHECK_THAT(window.text("policy.budget_words"),
+             Catch::StartsWith("25 % of ") && Catch::Contains("raised to 68: sinks and window take that many"));
   CHECK(window.text("policy.refusal").empty());
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});

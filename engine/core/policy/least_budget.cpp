@@ -37,7 +37,7 @@ std::optional<RaisedBudget> raised_budget(const PolicySpec& spec, int n_position
   if (wanted > 0 && is_enough(spec, wanted, n_positions)) return std::nullopt;
   const std::optional<int> least = least_budget(spec, n_positions);
   if (!least) return std::nullopt;
-  return RaisedBudget{wanted, *least, pool_interval(spec) > 0};
+  return RaisedBudget{*spec.budget, wanted, *least, pool_interval(spec) > 0};
 }
 
 PolicySpec with_least_budget(PolicySpec spec, int n_positions) {
@@ -51,9 +51,11 @@ std::string what_takes_least(bool has_interval) {
 }
 
 std::string describe_raised(const RaisedBudget& raised, int n_positions) {
-  return number_text(100.0 * raised.wanted / n_positions, 3) + " % of " + std::to_string(n_positions) +
-         " tokens = " + std::to_string(raised.wanted) + ", raised to " + std::to_string(raised.least) + ": " +
-         what_takes_least(raised.has_interval) + " take that many";
+  const bool share = raised.asked.kind == BudgetSpec::Kind::keep;
+  const std::string asked = share ? number_text(100 * raised.asked.value, 4) + " % of "
+                                  : "a factor of " + number_text(raised.asked.value, 4) + " on ";
+  return asked + std::to_string(n_positions) + " tokens = " + std::to_string(raised.wanted) + ", raised to " +
+         std::to_string(raised.least) + ": " + what_takes_least(raised.has_interval) + " take that many";
 }
 
 }  // namespace kvscope

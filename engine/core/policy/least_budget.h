@@ -15,6 +15,7 @@ std::optional<int> least_budget(const PolicySpec& spec, int n_positions);
 /// What a budget that was written as a share comes to, where that is less than the least: 25 % of 125 tokens are 31, of
 /// which 4 sinks and a window of 64 leave nothing.
 struct RaisedBudget {
+  BudgetSpec asked;           // a share or a factor
   int wanted, least;          // tokens
   bool has_interval = false;  // of a pool, which keeps places free until its next cut
 };
@@ -24,7 +25,7 @@ std::optional<RaisedBudget> raised_budget(const PolicySpec& spec, int n_position
 PolicySpec with_least_budget(PolicySpec spec, int n_positions);
 /// "sinks and window", or "sinks, window and interval" of a pool: what takes the least budget.
 std::string what_takes_least(bool has_interval);
-/// "24.8 % of 125 tokens = 31, raised to 68: sinks and window take that many".
+/// "25 % of 125 tokens = 31, raised to 68: sinks and window take that many".
 std::string describe_raised(const RaisedBudget& raised, int n_positions);
 
 }  // namespace kvscope
