@@ -98,7 +98,8 @@ TEST_CASE("A - B of recall is by one oracle, which the header names with its cha
     return sum;
   };
   char expected[80];
-  std::snprintf(expected, sizeof expected, "common oracle: 40 tokens, chance A %.2f, B %.2f", chance(a), chance(b));
+  std::snprintf(expected, sizeof expected, "common oracle: 40 of 180 tokens a head, chance A %.2f, B %.2f", chance(a),
+                chance(b));
   CHECK(s.text("map.common_oracle") == expected);
 
   const auto figure = s.view.figure(s.context);

@@ -7,6 +7,13 @@
 
 namespace kvscope {
 
+namespace {
+
+/// A run that ended before its last position is as long as it came; one that goes on will be so long.
+int length_of(const RunRecord& run) { return run.status == RunStatus::running ? run.n_positions : run.n_tokens(); }
+
+}  // namespace
+
 std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord& b) {
   if (a.future_mass.empty() && b.future_mass.empty()) return std::nullopt;
   const RetentionGeometry geometry_a = a.geometry(), geometry_b = b.geometry();
@@ -18,8 +25,8 @@ std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord
   common.spec_ = common.teacher_->oracle;
   const int budget_a = a.policy.budget_tokens(a.n_positions), budget_b = b.policy.budget_tokens(b.n_positions);
   common.tokens_ = budget_a > 0 && budget_b > 0 ? std::min(budget_a, budget_b) : 0;
-  const int n = std::min(a.n_positions, b.n_positions), floor = common.n_sink_ + common.window_;
-  if (common.tokens_ <= floor) common.tokens_ = n / 4;
+  const int n = common.n_ = std::min(length_of(a), length_of(b)), floor = common.n_sink_ + common.window_;
+  if (common.tokens_ <= floor || common.tokens_ >= n) common.tokens_ = n / 4;
   if (common.tokens_ <= floor) common.tokens_ = floor + std::max(1, (n - floor) / 4);
   common.spec_.budget = OracleSpec::Budget{static_cast<double>(common.tokens_), false};
   return common;
@@ -34,8 +41,8 @@ std::string CommonOracle::note(const RunRecord& a, const RunRecord& b, std::int3
   OracleSpec kind = spec_;
   kind.budget.reset();
   const std::string title = kind.title() == OracleSpec().title() ? "" : " (" + kind.title() + ")";
-  return "common oracle" + title + ": " + std::to_string(tokens_) + " tokens, chance A " + chance(a) + ", B " +
-         chance(b);
+  return "common oracle" + title + ": " + std::to_string(std::min(tokens_, n_)) + " of " + std::to_string(n_) +
+         " tokens a head, chance A " + chance(a) + ", B " + chance(b);
 }
 
 }  // namespace kvscope

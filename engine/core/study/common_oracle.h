@@ -12,7 +12,8 @@ namespace kvscope {
 
 /// Sinks and window: the larger of theirs; no decay; masses of the run with the larger window, or of the only one that
 /// recorded any. Capacity: the smaller of the policies' budgets if both have one, else, or where that leaves no room
-/// beside sinks and window, 25 % of the shorter run; of a run so short that this leaves none either, sinks, window and 25 % of the rest.
+/// beside sinks and window, or nothing to leave out, 25 % of the shorter run, as far as it came; of a run so short that this
+/// leaves none either, sinks, window and 25 % of the rest.
 /// Refers to the runs.
 class CommonOracle {
  public:
@@ -24,13 +25,13 @@ class CommonOracle {
   }
   const OracleSpec& spec() const { return spec_; }
   int tokens() const { return tokens_; }  // of the capacity, sinks and window included
-  /// "common oracle: 88 tokens, chance A 0.01, B 0.23": means over the heads at q.
+  /// "common oracle: 88 of 180 tokens a head, chance A 0.01, B 0.23": means over the heads at q.
   std::string note(const RunRecord& a, const RunRecord& b, std::int32_t q) const;
 
  private:
   OracleSpec spec_;
   const RunRecord* teacher_ = nullptr;
-  int n_sink_ = 0, window_ = 0, tokens_ = 0;
+  int n_sink_ = 0, window_ = 0, tokens_ = 0, n_ = 0;
 };
 
 }  // namespace kvscope
