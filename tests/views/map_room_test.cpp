@@ -67,6 +67,25 @@ TEST_CASE("the badge of a preview as B has a row of its own, above the captions 
   }
 }
 
+TEST_CASE("a long name of a run or its gate is cut where the next map begins, or the picture ends") {
+  const std::vector<RunRecord> runs = {random_run(3), random_run(3, {.policy = "streaming:window=60"})};
+  const bool lock = GENERATE(true, false);
+  for (double width = 200; width < 700; width += 50) {
+    CAPTURE(width, lock);
+    const Figure figure = map_of(runs,
+                                 {.compare = MapCompare::side_by_side,
+                                  .name_a = "A the third of ten by gate wg-kv-0.003",
+                                  .name_b = "preview of A by gate wg-kv-0.03é",
+                                  .lock = lock},
+                                 width);
+    check_apart(figure);
+    for (const Primitive& item : figure.items) {
+      const auto* text = std::get_if<Text>(&item);
+      if (text && text->role == FontRole::bold) CHECK(box_of(*text).right() <= width);
+    }
+  }
+}
+
 TEST_CASE("the axis by layer has two numbers where there is room for them, and one where there is not") {
   const std::vector<RunRecord> runs = {random_run(3, {.n_kv_heads = 3}),
                                        random_run(3, {.policy = "streaming:window=60", .n_kv_heads = 3})};

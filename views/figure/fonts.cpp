@@ -104,6 +104,18 @@ double text_width(std::string_view utf8, FontRole role, double size) {
   return width * size;
 }
 
+std::string shortened(std::string text, FontRole role, double size, double width) {
+  if (text_width(text, role, size) <= width) return text;
+  while (!text.empty() && text_width(text + "…", role, size) > width) {
+    bool inside = true;  // of a character whose first byte is still there
+    while (inside && !text.empty()) {
+      inside = (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80;
+      text.pop_back();
+    }
+  }
+  return text + "…";
+}
+
 double cap_height(FontRole role, double size) {
   const std::lock_guard guard(font_lock());
   const auto& faces = fonts().faces(role);

@@ -15,6 +15,8 @@ namespace kvscope::views {
 
 /// Advance width in points. Without any font file, 0.56 em a character. Safe from every thread.
 double text_width(std::string_view utf8, FontRole role, double size);
+/// Cut at the end with an ellipsis to at most `width`.
+std::string shortened(std::string text, FontRole role, double size, double width);
 /// Height of a capital letter in points.
 double cap_height(FontRole role, double size);
 

@@ -257,14 +257,18 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
 
   FigureBuilder b(style.width, l.height, style);
   double x = l.left;
+  const double pitch =
+      l.map_w + (l.marginal_w > 0 ? kMarginalGap + l.marginal_w : 0) + (own_bars ? kBarGap + bar_w : 0) + l.gap;
   double badge_right = 0;
   b.label("Layer", {style.label_size / 2 + 1, l.top + l.map_h / 2}, Anchor::middle, 90);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Box box{x, l.top, l.map_w, l.map_h};
     const Drawn drawn{&values[i], &order, scales[own_bars ? i : 0], &o};
+    const bool last = i + 1 == values.size();
     if (values.size() > 1)
-      b.text(i == 0 ? o.name_a : o.name_b, {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start,
-             Baseline::alphabetic, 0, FontRole::bold);
+      b.text(shortened(i == 0 ? o.name_a : o.name_b, FontRole::bold, style.label_size,
+                       last ? style.width - box.x : pitch - 4),
+             {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start, Baseline::alphabetic, 0, FontRole::bold);
     draw_head_map(b, i == 0 ? "map" : "map.b", box, values[i], colours(drawn.scale, o),
                   {.values = o.values,
                    .layer_zero_on_top = o.layer_zero_on_top,
@@ -281,7 +285,6 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
       draw_marginal(b, {x + kMarginalGap, l.top, l.marginal_w, l.map_h}, drawn);
       x += kMarginalGap + l.marginal_w;
     }
-    const bool last = i + 1 == values.size();
     if (own_bars || last)
       draw_bar(b, i == 1 && own_bars ? "bar.b" : "bar", {x + kBarGap, l.top, 0, l.map_h},
                own_bars ? std::span(values).subspan(i, 1) : std::span(values), drawn);

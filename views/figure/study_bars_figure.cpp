@@ -64,17 +64,6 @@ Axes axes_of(const StudyTable& study, const std::vector<StudyPanel>& panels, con
 
 constexpr double kLongestName = 100;  // pt, of a slanted one
 
-/// Cut at the end with an ellipsis to at most `width`.
-std::string shortened(std::string text, double width, double size) {
-  if (text_width(text, FontRole::text, size) <= width) return text;
-  while (!text.empty() && text_width(text + "…", FontRole::text, size) > width) {
-    do {
-      text.pop_back();
-    } while (!text.empty() && (text.back() & 0x80) != 0 && (text.back() & 0x40) == 0);
-  }
-  return text + "…";
-}
-
 /// Names below the bars, level where they fit and else slanted; sets the room that they need.
 void measure_names(Axes& axes, double pitch, const FigureStyle& s) {
   double widest = 0;
@@ -92,8 +81,8 @@ void draw_names(FigureBuilder& b, const Box& box, const Axes& axes) {
     if (axes.slanted) {
       // At 45 degrees a name reaches as far to the left as it does down: the first ones would leave the page.
       const double most = std::min(kLongestName, (x - 1) / 0.72);
-      b.text(shortened(axes.categories[i], most, s.tick_size), {x + s.tick_size * 0.3, y + s.tick_size * 0.4},
-             s.tick_size, s.muted, Anchor::end, Baseline::middle, 45);
+      b.text(shortened(axes.categories[i], FontRole::text, s.tick_size, most),
+             {x + s.tick_size * 0.3, y + s.tick_size * 0.4}, s.tick_size, s.muted, Anchor::end, Baseline::middle, 45);
     } else {
       b.text(axes.categories[i], {x, y}, s.tick_size, s.muted, Anchor::middle, Baseline::top);
     }
