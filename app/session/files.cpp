@@ -41,44 +41,42 @@ void Files::in_background(std::string what, Worker::Job job) {
 /// A trace of which `next` runs were read.
 struct Files::OpenTrace {
   std::string path;
-  TraceReader reader;
   TakeRun take;
-  int n_runs = 0, next = 0;
+  AllRead all_read;
+  int next = 0, n_runs = 0;
+  std::optional<TraceReader> reader = {};  // of the worker's thread, since the first run
+
+  void open(const std::string& program) {
+    if (reader) return;
+    reader.emplace(program, path);
+    n_runs = std::min(reader->info().n_runs, kMaxOpenedRuns);
+    if (n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
+  }
 };
 
-void Files::open_trace(const std::string& path, TakeRun take) {
-  in_background("open " + path, [this, path, take = std::move(take)]() -> Worker::Finish {
-    auto trace = std::make_shared<OpenTrace>(OpenTrace{path, TraceReader(trace_program_, path), take});
-    trace->n_runs = std::min(trace->reader.info().n_runs, kMaxOpenedRuns);
-    if (trace->n_runs == 0) throw Error({.file = path, .found = "a trace without runs"});
-    auto run = std::make_shared<const RunRecord>(trace->reader.load(0));
-    return [this, trace, run = std::move(run)] {
-      remember(trace->path);
-      if (trace->take(run, trace->next++)) read_on(trace);
-    };
-  });
+void Files::open_trace(const std::string& path, int first, TakeRun take, AllRead all_read) {
+  read_next(std::make_shared<OpenTrace>(OpenTrace{path, std::move(take), std::move(all_read), first}));
 }
 
-void Files::read_on(const std::shared_ptr<OpenTrace>& trace) {
-  if (trace->next == trace->n_runs) {
-    const int total = trace->reader.info().n_runs;
-    return messages_.notify(std::to_string(trace->n_runs) +
-                            (total > kMaxOpenedRuns ? " of " + std::to_string(total) : "") + " run(s) from " +
-                            trace->path);
-  }
-  reading_ = Reading{trace->path, trace->next, trace->n_runs};
-  in_background("open run " + std::to_string(trace->next) + " of " + trace->path, [this, trace]() -> Worker::Finish {
+void Files::read_next(const std::shared_ptr<OpenTrace>& trace) {
+  const std::string which = trace->next == 0 ? "" : "run " + std::to_string(trace->next) + " of ";
+  in_background("open " + which + trace->path, [this, trace]() -> Worker::Finish {
     std::shared_ptr<const RunRecord> run;
     std::exception_ptr failed;  // is told once the line that says how far it came is gone
     try {
-      run = std::make_shared<const RunRecord>(trace->reader.load(trace->next));
+      trace->open(trace_program_);
+      if (trace->next < trace->n_runs) run = std::make_shared<const RunRecord>(trace->reader->load(trace->next));
     } catch (...) {
       failed = std::current_exception();
     }
     return [this, trace, run, failed] {
       reading_.reset();
       if (failed) std::rethrow_exception(failed);
-      if (trace->take(run, trace->next++)) read_on(trace);
+      if (trace->next == 0) remember(trace->path);
+      if (run && !trace->take(run, trace->next++)) return;
+      if (trace->next >= trace->n_runs) return trace->all_read(trace->n_runs, trace->reader->info().n_runs);
+      reading_ = Reading{trace->path, trace->next, trace->n_runs};
+      read_next(trace);
     };
   });
 }

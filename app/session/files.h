@@ -17,15 +17,18 @@ class Files {
  public:
   /// What to do with run `index` of a trace. Returns whether the next one is wanted.
   using TakeRun = std::function<bool(std::shared_ptr<const RunRecord> run, int index)>;
+  /// All of them were taken, which may be fewer than the file has.
+  using AllRead = std::function<void(int n_taken, int n_in_file)>;
 
   /// `trace_program` reads traces in a child process (--trace-child); empty: they are read here.
   Files(std::string trace_program, Messages& messages, Revision& revision, Worker& background);
 
   /// What the job throws is a banner.
   void in_background(std::string what, Worker::Job job);
-  /// `take` gets each run on this thread as soon as it is read, the first one while the others are still in the file; at
-  /// most 64. Other work in the background goes between two runs. A run that cannot be read is a banner and the last one.
-  void open_trace(const std::string& path, TakeRun take);
+  /// `take` gets each run from `first` on, on this thread as soon as it is read, the first one while the others are still in
+  /// the file; at most 64. Other work in the background goes between two runs. A run that cannot be read is a banner and
+  /// the last one.
+  void open_trace(const std::string& path, int first, TakeRun take, AllRead all_read);
   /// The trace that is being read; nothing before its first run is there. For the status line.
   struct Reading {
     std::string path;
@@ -42,7 +45,7 @@ class Files {
 
  private:
   struct OpenTrace;
-  void read_on(const std::shared_ptr<OpenTrace>& trace);
+  void read_next(const std::shared_ptr<OpenTrace>& trace);
 
   std::string trace_program_;
   Messages& messages_;

@@ -40,6 +40,7 @@ void RunList::begin(RunRecord record, Place place) {
   begun_ = add(std::make_shared<const RunRecord>(std::move(record)), "");
   runs_.back().own = true;
   wanted_ = place;
+  bring_in_sight(begun_);
   if (find(begun_)->run->n_tokens() > 0 || !a()) take_place();
 }
 
@@ -93,8 +94,9 @@ void RunList::rename(int id, const std::string& name) {
 
 void RunList::show(int a_id, int b_id) {
   if ((a_id != 0 && !find(a_id)) || (b_id != 0 && !find(b_id))) usage_error("run", "no such run");
-  a_id_ = a_id;
-  b_id_ = b_id == a_id ? 0 : b_id;
+  const int a_before = std::exchange(a_id_, a_id), b_before = std::exchange(b_id_, b_id == a_id ? 0 : b_id);
+  if (b_id_ != 0 && b_id_ != b_before && b_id_ != a_before) bring_in_sight(b_id_);
+  if (a_id_ != 0 && a_id_ != a_before && a_id_ != b_before) bring_in_sight(a_id_);
 }
 
 void RunList::remove(int id) {

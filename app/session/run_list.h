@@ -64,6 +64,13 @@ class RunList {
   void bring_back(int id);
   void forget(int id);
 
+  /// The run that a list scrolls to: which began, or has come on show, last. `n` counts these.
+  struct InSight {
+    int id = 0, n = 0;
+  };
+  const InSight& in_sight() const { return in_sight_; }
+  void bring_in_sight(int id) { in_sight_ = {id, in_sight_.n + 1}; }
+
  private:
   RunEntry* entry(int id);
   void take_place();
@@ -74,6 +81,7 @@ class RunList {
   int next_id_ = 1, a_id_ = 0, b_id_ = 0, begun_ = 0;
   std::optional<Place> wanted_;      // of the run that was begun last, until it has it
   int a_before_ = 0, b_before_ = 0;  // who was on show then
+  InSight in_sight_;
 };
 
 }  // namespace kvscope::app

@@ -275,6 +275,7 @@ void Session::set_removed_runs(const std::set<int>& ids) {
   for (const int id : ids) {
     if (find_run(id)) remove_run(id);
   }
+  read_on_traces();
   update_shown();
 }
 
@@ -319,29 +320,6 @@ std::string Session::gate_options() const {
   std::string options;
   for (const std::string& gate : engine_.gates_to_load()) options += " --gate " + shell_quote(gate);
   return options;
-}
-
-// ------------------------------------------------------------------------------------------------ traces
-
-void Session::open_trace(const std::string& path) {
-  files_.open_trace(path, [this, path, ids = std::vector<int>()](std::shared_ptr<const RunRecord> run, int i) mutable {
-    const auto listed = [this](int id) { return find_run(id) != nullptr; };
-    if (i > 0 && std::ranges::none_of(ids, listed)) return false;  // it was closed
-    ids.push_back(runs_.add(std::move(run), path, i));
-    if (i > 0) return true;
-    selection_.runs.clear();
-    show(ids[0], 0);
-    suggest_metric();
-    return true;
-  });
-}
-
-void Session::save_trace(int run_id, const std::string& path, bool overwrite) {
-  const RunEntry* entry = find_run(run_id);
-  if (!entry || entry->run->n_tokens() == 0) usage_error("trace", "no run to save");
-  if (run_id == runs_.newest_begun() && run_in_progress())
-    usage_error("trace", "the run is in progress", "", "save it when it has ended");
-  files_.save_trace(path, entry->run, overwrite, [this, run_id, path] { runs_.set_trace_path(run_id, path); });
 }
 
 }  // namespace kvscope::app

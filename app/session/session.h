@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -159,6 +160,8 @@ class Session {
   std::string command_line() const;  // of the parameters, as they are
 
   // The work is done elsewhere, a message tells its end.
+  /// Of a trace that is on the list, runs that are there as the file has them are not added again, and those that were
+  /// taken off it come back.
   void open_trace(const std::string& path);
   void save_trace(int run_id, const std::string& path, bool overwrite);
 
@@ -215,6 +218,13 @@ class Session {
   void load_missing_gate();
   void clear_preview();
   void update_shown();
+  bool is_listed(const std::string& trace) const;
+  void read_trace(const std::string& path, int first);
+  /// Returns whether it is new.
+  bool take_run(const std::string& path, std::shared_ptr<const RunRecord> run, int i);
+  void bring_back_trace(const std::string& path);
+  /// Those that were closed half-read and are on the list again.
+  void read_on_traces();
 
   Revision revision_;
   Messages messages_;
@@ -251,8 +261,9 @@ class Session {
   std::string chat_so_far_;                   // what the answer began with before that run
   std::string answered_;                      // the whole answer, as the chat was given it
   int chat_tokens_before_ = 0;
-  bool measuring_ = false;  // a head directory is being read for it
-  int measured_run_ = 0;    // id of A, to be replayed once the engine has the heads; 0: none
+  bool measuring_ = false;                // a head directory is being read for it
+  int measured_run_ = 0;                  // id of A, to be replayed once the engine has the heads; 0: none
+  std::map<std::string, int> half_read_;  // traces that were closed meanwhile: which run would have been next
   Studies studies_;
   bool point_due_ = false;                                  // its run is to be opened once it is known what there is
   std::optional<PointToRun> point_to_run_;                  // once the engine has its gates

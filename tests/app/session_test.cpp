@@ -371,7 +371,8 @@ TEST_CASE("A run that was saved and opened again is the same run") {
   session.save_trace(session.a()->id, path, false);
   fixture.wait([&] { return !session.files().busy(); });
   CHECK(session.a()->trace_path == path);
-  session.open_trace(path);
+  fs::copy_file(path, folder / "b.h5");
+  session.open_trace((folder / "b.h5").string());
   fixture.wait([&] { return session.runs().size() == 2; });
   const RunRecord& loaded = *session.shown_a()->run;
   CHECK(loaded.ids == original->ids);
@@ -396,7 +397,8 @@ TEST_CASE("A trace that is opened leaves what is about to be sent as it was") {
   fixture.wait([&] { return !session.files().busy() && !session.parameters().chat.turns.empty(); });
   const Conversation before = session.parameters().chat;
   REQUIRE(session.parameters().prompt.empty());
-  session.open_trace(path);
+  fs::copy_file(path, folder / "b.h5");
+  session.open_trace((folder / "b.h5").string());
   fixture.wait([&] { return session.runs().size() == 2; });
   CHECK(session.parameters().prompt.empty());
   CHECK(session.parameters().chat == before);

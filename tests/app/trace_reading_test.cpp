@@ -38,8 +38,8 @@ struct Fixture {
   UiState ui;
 };
 
-std::string write_runs(const fs::path& path, int n_runs) {
-  const RunRecord run = test::random_run(1);
+std::string write_runs(const fs::path& path, int n_runs, std::uint64_t seed = 1) {
+  const RunRecord run = test::random_run(seed);
   TraceWriter writer(path, run.model, {.max_runs = n_runs, .max_positions = run.n_tokens()});
   for (int i = 0; i < n_runs; ++i) writer.add(run);
   writer.finish();
@@ -121,6 +121,91 @@ TEST_CASE("A trace that is closed while it is read has no more runs") {
   fixture.commands.execute("trace.close", {{"trace", other}});
   CHECK(session.runs().empty());
   CHECK(session.removed_runs().size() == 5);  // Undo has them
+}
+
+TEST_CASE("A trace that was closed while it was read is read to its end once the close is undone") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 6);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  fixture.wait_for_runs(2);
+  fixture.commands.execute("trace.close", {{"trace", path}});
+  fixture.wait_for_files();
+  REQUIRE(session.runs().empty());
+  session.set_removed_runs({});
+  CHECK(session.runs().size() == 2);
+  fixture.wait_for_files();
+  REQUIRE(session.runs().size() == 6);
+  for (int i = 0; i < 6; ++i) CHECK(session.runs()[static_cast<std::size_t>(i)].trace_run == i);
+  CHECK(session.messages().notice() == "6 run(s) from " + path);
+  CHECK(session.messages().banners().empty());
+}
+
+// It added all its runs a second time.
+TEST_CASE("A trace that is open already is not added again, by whatever path it is named, and what is on show stays") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 3);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  fixture.wait_for_files();
+  session.show(2, 3);
+  const int n_brought = session.run_list().in_sight().n;
+  session.open_trace((folder / "x/../a.h5").string());
+  fixture.wait_for_files();
+  CHECK(session.runs().size() == 3);
+  CHECK(session.messages().notice() == "already open: 3 run(s) from " + path);
+  CHECK(session.a()->id == 2);
+  CHECK(session.b()->id == 3);
+  CHECK(session.run_list().in_sight().id == 2);
+  CHECK(session.run_list().in_sight().n > n_brought);
+  session.save_trace(1, (folder / "b.h5").string(), false);
+  fixture.wait_for_files();
+  session.open_trace((folder / "b.h5").string());
+  fixture.wait_for_files();
+  CHECK(session.runs().size() == 3);  // run 1 is what that file has
+  CHECK(session.a()->id == 1);
+}
+
+TEST_CASE("A trace that was closed and is opened again has the runs that it had") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 3);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  fixture.wait_for_files();
+  fixture.commands.execute("trace.close", {{"trace", path}});
+  session.open_trace(path);
+  fixture.wait_for_files();
+  CHECK(session.runs().size() == 3);
+  CHECK(session.removed_runs().empty());
+  CHECK(session.a()->id == 1);
+}
+
+TEST_CASE("Of a trace whose file has changed since it was opened the runs that are new are added") {
+  const test::TemporaryFolder folder;
+  const std::string path = write_runs(folder / "a.h5", 2);
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.open_trace(path);
+  fixture.wait_for_files();
+  SECTION("a capture has gone on") {
+    fs::remove(path);
+    write_runs(path, 5);
+    session.open_trace(path);
+    fixture.wait_for_files();
+    CHECK(session.runs().size() == 5);
+    CHECK(session.messages().notice() == "3 new of 5 run(s) from " + path);
+  }
+  SECTION("it is another file") {
+    fs::remove(path);
+    write_runs(path, 1, 2);
+    session.open_trace(path);
+    fixture.wait_for_files();
+    REQUIRE(session.runs().size() == 3);
+    CHECK(session.a()->id == 3);
+  }
 }
 
 TEST_CASE("Where a run of a trace is damaged those before it are there, and a line says which it is") {
