@@ -9,6 +9,7 @@
 #include <string>
 
 #include "app/window/panel.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"

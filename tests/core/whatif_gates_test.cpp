@@ -6,6 +6,7 @@
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/policy.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/what_if.h"
@@ -140,7 +141,8 @@ TEST_CASE("what_if: scores of another gate of its kind are not what a run by the
   CHECK(what_if(run, smaller, gates).scores.row(0, 1)[3] == gates[1].scores.row(0, 1)[3]);
   CHECK(gate_of(what_if(run, smaller, gates)) == "second");
   CHECK(gate_of(what_if(run, smaller)) == "first");
-  run.scorer.text = "kvpop mlstm, delay 16";  // of a trace that does not say
+  CHECK(gate_of(what_if(run, PolicySpec::parse("streaming:sinks=1,window=16"))) == "");  // which reads no score
+  run.scorer.text = "kvpop mlstm, delay 16";                                             // of a trace that does not say
   CHECK(gate_of(run) == "");
   CHECK_FALSE(lacks_scores(run, smaller, "kvpop_mlstm", "second"));
   CHECK(gate_of(unscored()) == "");

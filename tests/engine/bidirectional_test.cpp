@@ -140,7 +140,7 @@ TEST_CASE("bidirectional: a window that ends before the last token is seen is re
                     Contains("window: 3; expected at least 4, the tokens that this gate looks ahead"));
   CHECK_NOTHROW(test::feed(model, ids, 40, "sp-kv:window=4"));
   CHECK(model.gate_numbers().scorers[0].delay == 4);
-  CHECK(model.info().scorer == "SP-KV, delay 4");
+  CHECK(model.info().scorer == "SP-KV, delay 4, gate 0");
 }
 
 TEST_CASE("bidirectional: sequences of a batch remember their own tokens", "[engine][bidirectional]") {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"

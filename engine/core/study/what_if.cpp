@@ -7,6 +7,7 @@
 #include "engine/core/policy/density.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/run_problems.h"
+#include "engine/core/policy/scorer_text.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/refuse.h"

@@ -1,0 +1,16 @@
+#include "engine/core/record/run_gate.h"
+
+#include "engine/core/policy/policy.h"
+#include "engine/core/policy/scorer_text.h"
+
+namespace kvscope {
+
+std::string gate_of(const RunRecord& run) {
+  if (run.scorer.kind.empty()) return "";  // the text says what the model has
+  const PolicyInfo* info = find_policy(run.policy.name);
+  // A preview without scores has those of its run all the same.
+  if (info == nullptr || policy_of(run.policy).plan(run.policy, {}).source != ScoreSource::gate) return "";
+  return gate_of_scorer(run.scorer.text);
+}
+
+}  // namespace kvscope
