@@ -75,7 +75,8 @@ const FolderListing* FolderList::of(const std::string& folder) {
   if ((ready_ || waiting_) && asked_ == folder) return ready_ ? &listing_ : nullptr;
   asked_ = folder;
   ready_ = false, waiting_ = true;
-  worker_.post_only(
+  const auto post = kind_of_.empty() ? &Worker::post_only : &Worker::post;  // that question is not to be dropped
+  (worker_.*post)(
       [this, folder]() -> Worker::Finish {
         auto listing = std::make_shared<FolderListing>(read(folder));
         return [this, listing] {
@@ -89,6 +90,25 @@ const FolderListing* FolderList::of(const std::string& folder) {
         listing_ = {asked_, {}, text}, ready_ = true, waiting_ = false;
       });
   return nullptr;
+}
+
+std::optional<PathKind> FolderList::take_kind(const std::string& path) {
+  if (kind_of_ == path) {
+    if (kind_) kind_of_.clear();
+    return std::exchange(kind_, std::nullopt);
+  }
+  kind_of_ = path, kind_.reset();
+  const auto answer = [this, path](PathKind kind) {
+    if (kind_of_ == path) kind_ = kind;
+    revision_.rise();
+  };
+  worker_.post(
+      [path, answer]() -> Worker::Finish {
+        const PathKind kind = kind_of_path(path);
+        return [answer, kind] { answer(kind); };
+      },
+      [answer](const std::string&) { answer(PathKind::missing); });
+  return std::nullopt;
 }
 
 }  // namespace kvscope::app

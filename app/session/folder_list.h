@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,14 +44,18 @@ class FolderList {
   void poll();
   /// Its listing: the one asked for if it is there, else null, and it is looked for. "" is the working folder.
   const FolderListing* of(const std::string& folder);
+  /// What is at a path, the name of a known model too, once it was looked for; it is looked for again at the next call.
+  std::optional<PathKind> take_kind(const std::string& path);
   /// The next of() reads the disk again.
-  void forget() { asked_.clear(), ready_ = false; }
+  void forget() { asked_.clear(), kind_of_.clear(), ready_ = false; }
 
  private:
   Revision& revision_;
   std::string asked_;
   bool ready_ = false, waiting_ = false;
   FolderListing listing_;
+  std::string kind_of_;  // what take_kind() was asked of; empty: nothing
+  std::optional<PathKind> kind_;
   Worker worker_;  // of its own: a hanging disk must not hold up the saving of a run
 };
 

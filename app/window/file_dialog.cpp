@@ -26,8 +26,10 @@ struct DialogState {
   bool open = false;
   bool focus = false;  // the field is to have it
   enum class Select { none, name, end } select = Select::none;
-  int row = -1;          // chosen by the arrows; -1: the field
-  bool entered = false;  // Enter was pressed and the folder is not listed yet
+  int row = -1;              // chosen by the arrows; -1: the field
+  bool entered = false;      // Enter was pressed and the folder is not listed yet
+  std::string wanted;        // the path that is to be opened and is looked for; empty: none
+  std::string refused, why;  // the one that was not opened
   const FolderListing* listing = nullptr;
 };
 
@@ -103,6 +105,8 @@ void draw_field(Panel& panel, FileDialog& dialog) {
   if (ImGui::InputTextWithHint("##path", "path", &dialog.path,
                                ImGuiInputTextFlags_CallbackCompletion | ImGuiInputTextFlags_CallbackAlways, on_field))
     state.row = -1, state.entered = false;
+  // ImGui gives back the text that it had before a row was taken.
+  if (!state.wanted.empty()) dialog.path = state.wanted;
   views::forget_input_undo();
   panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);
 }
@@ -164,6 +168,13 @@ const Row* only_row(const FileDialog& dialog, const TypedPath& typed, const std:
   return std::ranges::count_if(rows, begins) == 1 ? &*std::ranges::find_if(rows, begins) : nullptr;
 }
 
+bool draw_refusal(Panel& panel, const FileDialog& dialog) {
+  if (state.refused.empty() || state.refused != dialog.path) return false;
+  views::wrapped_text_in(panel.theme().palette.bad, state.why);
+  panel.services.items->add_text("dialog.refused", views::last_item(), state.why);
+  return true;
+}
+
 /// "" is still to be typed, ".pdf" is what stays when the name before it was taken away.
 bool is_ending(const std::string& name) { return name.starts_with('.') && name.rfind('.') == 0; }
 
@@ -177,7 +188,9 @@ bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed, cons
     text_in(palette.warn, "It exists.");
     ImGui::SameLine();
     bool overwrite = dialog.arguments.value("overwrite", false);
-    if (ImGui::Checkbox("Replace it", &overwrite)) dialog.arguments["overwrite"] = overwrite;
+    const bool pressed = std::ranges::count(panel.ui.popup_keys, "alt+r") > 0;
+    if (pressed) overwrite = !overwrite;
+    if (ImGui::Checkbox("Replace it (Alt+R)", &overwrite) || pressed) dialog.arguments["overwrite"] = overwrite;
     panel.item("dialog.replace");
     return overwrite;
   }
@@ -187,6 +200,11 @@ bool draw_verdict(Panel& panel, FileDialog& dialog, const TypedPath& typed, cons
     panel.item("dialog.no_folder");
     return false;
   }
+  if (!state.wanted.empty()) {
+    text_in(palette.muted, "Looking ...");
+    return true;
+  }
+  if (draw_refusal(panel, dialog)) return true;  // it may be there by now
   if (only) {
     text_in(palette.muted, "Enter takes " + only->label);
     panel.services.items->add_text("dialog.only", views::last_item(), only->label);
@@ -241,12 +259,41 @@ bool take_keys(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows, c
   return done;
 }
 
+void refuse(FileDialog& dialog, const std::string& why) {
+  state.refused = dialog.path, state.why = (dialog.save ? "Not saved: " : "Not opened: ") + why;
+  state.focus = true, state.select = DialogState::Select::end;
+}
+
+std::string why_missing(const FileDialog& dialog) {
+  const std::string name = in_quotes(dialog.path);
+  if (state.listing && !state.listing->error.empty()) return name + ": there is no such folder.";
+  const bool of_models = dialog.command == "file.open" || dialog.command == "model.open";
+  return "there is no " + name + (of_models ? ", and no model of that name." : ".");
+}
+
+// What a command refuses at once is to be put right where it was typed.
 void finish(Panel& panel) {
-  const FileDialog dialog = *panel.ui.dialog;
+  FileDialog dialog = *panel.ui.dialog;
+  state.wanted.clear();
   nlohmann::json arguments = dialog.arguments;
   arguments["path"] = expand_home(dialog.path);
   panel.ui.dialog.reset();
-  panel.run(dialog.command, arguments);
+  try {
+    panel.commands.execute(dialog.command, arguments);
+  } catch (const Error& error) {
+    refuse(dialog, error.what());
+    panel.ui.dialog = std::move(dialog);
+  }
+}
+
+// A file that is to be opened is looked for first, elsewhere: a slow disk must not stop the window.
+void go_on(Panel& panel, FileDialog& dialog) {
+  if (state.wanted.empty()) return;
+  const auto kind = panel.session.folders().take_kind(expand_home(dialog.path));
+  if (!kind) return;
+  if (*kind != PathKind::missing) return finish(panel);
+  state.wanted.clear();
+  refuse(dialog, why_missing(dialog));
 }
 
 }  // namespace
@@ -282,10 +329,13 @@ void draw_file_dialog(Panel& panel) {
     const bool cancelled = ImGui::Button("Cancel", {panel.px(110), panel.px(30)});
     panel.item("dialog.cancel");
     done |= take_keys(panel, dialog, rows, only, possible);
+    if (done) state.wanted = dialog.path;
     if (cancelled) {
       panel.ui.dialog.reset();
-    } else if (done && !dialog.path.empty()) {
+    } else if (dialog.save && !state.wanted.empty()) {
       finish(panel);
+    } else {
+      go_on(panel, dialog);
     }
   }
   ImGui::End();
