@@ -48,7 +48,7 @@ struct UiState : Layout, Appearance {
   std::string figure_size;  // of the figure that is about to be exported, in words; empty: not measured
   std::shared_ptr<const views::Figure> figure_preview;  // that figure; null: not built yet
   std::string clipboard;                                // text to be put there by the window
-  std::vector<std::string> popup_keys;                  // typed while a popup is open: "up", "down", "enter"
+  std::vector<std::string> popup_keys;                  // typed while a popup is open: "up", "down", "enter", "alt+r"
   bool focus_prompt = false;
   int renaming = 0;          // run whose name is written in its row, 0: none
   bool close_popup = false;  // the menu or list that was opened last

@@ -229,10 +229,11 @@ void AppWindow::take_input() {
       press_escape(ui_, session_.selection(), typing);
       continue;
     }
-    if (!press.ctrl && is_key_of_popup(ui_, press.key)) {
-      ui_.popup_keys.push_back(press.key);
+    if (const std::string key = key_of_popup(ui_, press); !key.empty()) {
+      ui_.popup_keys.push_back(key);
       continue;
     }
+    if (leads_behind_popup(ui_, press.key)) continue;
     TextField* field = ui_.find && ui_.find->focused     ? &*ui_.find
                        : ui_.go_to && ui_.go_to->focused ? &*ui_.go_to
                                                          : nullptr;

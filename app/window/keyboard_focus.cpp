@@ -31,11 +31,19 @@ void apply_keyboard_focus(const UiState& ui) {
     io.NavInputs[ImGuiNavInput_Activate] = 1;
 }
 
-bool is_key_of_popup(const UiState& ui, const std::string& key) {
+std::string key_of_popup(const UiState& ui, const KeyPress& press) {
+  const std::string& key = press.key;
+  if (press.ctrl) return "";
+  if (ui.dialog && press.alt && key == "r") return "alt+r";  // to replace what is there
+  if (ui.models_shown && key == "tab") return press.shift ? "up" : "down";
   const bool list = ui.palette || ui.layouts || ui.dialog || ui.models_shown;
-  if (key == "up" || key == "down") return list || ui.help;
-  if (key == "enter") return list;
-  return ui.help && (key == "pageup" || key == "pagedown" || key == "home" || key == "end");
+  const bool scrolls = key == "pageup" || key == "pagedown" || key == "home" || key == "end";
+  const bool is_its = key == "up" || key == "down" ? list || ui.help : key == "enter" ? list : ui.help && scrolls;
+  return is_its ? key : "";
+}
+
+bool leads_behind_popup(const UiState& ui, const std::string& key) {
+  return (key == "tab" || key == "f6") && (ui.has_popup() || ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup));
 }
 
 bool is_key_of_controls(const UiState& ui, const std::string& key) {

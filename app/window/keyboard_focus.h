@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/command/ui_state.h"
+#include "app/window/glfw_window.h"
 
 namespace kvscope::app {
 
@@ -13,8 +14,10 @@ namespace kvscope::app {
 void apply_keyboard_focus(const UiState& ui);
 /// Whether a key without modifiers belongs to the controls now.
 bool is_key_of_controls(const UiState& ui, const std::string& key);
-/// The keys move in the list that lies over the views, not in the run behind it.
-bool is_key_of_popup(const UiState& ui, const std::string& key);
+/// What a key means to the list or dialog that lies over the views, as UiState::popup_keys has it; empty: nothing.
+std::string key_of_popup(const UiState& ui, const KeyPress& press);
+/// It would go to a part of the window, which lies behind what is open.
+bool leads_behind_popup(const UiState& ui, const std::string& key);
 /// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys. Before
 /// the regions are drawn: ImGui asks the items of this frame which is the first, and forgets the question with the next.
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);

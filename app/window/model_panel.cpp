@@ -18,7 +18,7 @@ using views::text_in;
 
 constexpr float kNoteColumn = 250;  // design pixels
 
-/// Which line the arrows are at, counted over models and gates; Enter takes it.
+/// Which line the arrows are at, counted over models, gates and buttons; Enter takes it.
 struct KeyedRows {
   int at = -1, n = 0;
   bool enter = false;
@@ -47,19 +47,29 @@ void heading(Panel& panel, const char* title) {
   draw_text(panel.theme().fonts.bold, panel.theme().palette.text, title);
 }
 
+/// Returns whether the arrows are at the item that was drawn last.
+bool is_keyed(Panel& panel) {
+  if (rows.n++ != rows.at) return false;
+  ImGui::GetWindowDrawList()->AddRect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax(),
+                                      views::to_imgui(panel.theme().palette.accent));
+  panel.item("models.keyed");
+  return true;
+}
+
+bool button(Panel& panel, const char* label, const char* item) {
+  const bool clicked = ImGui::Button(label), keyed = is_keyed(panel);
+  panel.item(item);
+  return clicked || (keyed && rows.enter);
+}
+
 /// A line that can be chosen: a name, and what there is to say of it.
 bool row(Panel& panel, const std::string& name, const std::string& note, bool chosen, bool possible,
          const std::string& item) {
-  const bool keyed = rows.n++ == rows.at;
   ImGui::PushID(item.c_str());
-  const bool clicked = ImGui::Selectable(escape_for_terminal(name).c_str(), chosen || keyed,
+  const bool clicked = ImGui::Selectable(escape_for_terminal(name).c_str(), chosen || rows.n == rows.at,
                                          possible ? 0 : ImGuiSelectableFlags_Disabled, {panel.px(480), 0});
   ImGui::PopID();
-  if (keyed) {
-    ImGui::GetWindowDrawList()->AddRect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax(),
-                                        views::to_imgui(panel.theme().palette.accent));
-    panel.item("models.keyed");
-  }
+  const bool keyed = is_keyed(panel);
   panel.services.items->add_text(item, views::last_item(), note);
   ImGui::SameLine(panel.px(kNoteColumn));
   const views::FontScope small(panel.theme().fonts.small);
@@ -89,8 +99,7 @@ void draw_models(Panel& panel) {
       panel.run("model.open", {{"path", model.path.string()}});
     if (here) tooltip(panel, model.path.string());
   }
-  if (ImGui::Button("Open a folder ...")) panel.run("model.open");
-  panel.item("models.open");
+  if (button(panel, "Open a folder ...", "models.open")) panel.run("model.open");
 }
 
 void draw_gates(Panel& panel) {
@@ -114,8 +123,7 @@ void draw_gates(Panel& panel) {
       panel.run("gate.use", {{"name", gate.gate.name}});
     tooltip(panel, gate.fits() ? gate.gate.path.string() : gate.misfit);
   }
-  if (ImGui::Button("Load a gate ...")) panel.run("gate.open");
-  panel.item("models.load_gate");
+  if (button(panel, "Load a gate ...", "models.load_gate")) panel.run("gate.open");
 }
 
 }  // namespace
@@ -143,7 +151,7 @@ void draw_model(Panel& panel, float width) {
   ImGui::SetCursorScreenPos(after);
   const PopupStyle style(panel);
   ImGui::SetNextWindowPos({at.x, at.y + height + panel.px(4)});
-  panel.ui.models_shown = ImGui::BeginPopup("models");
+  panel.ui.models_shown = ImGui::BeginPopup("models", ImGuiWindowFlags_NoNav);  // its keys are its own
   if (!panel.ui.models_shown) return void(rows = {});
   take_keys(panel);
   draw_models(panel);

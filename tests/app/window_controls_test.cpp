@@ -337,6 +337,25 @@ TEST_CASE("The list of models and gates is walked and taken by keys") {
   window.key("Up");
   window.frames(3);
   CHECK(window.rect("models.keyed")[1] == first[1]);
+  window.key("Tab");  // it closed the list
+  window.frames(3);
+  CHECK(window.rect("models.keyed")[1] > first[1]);
+  window.key("shift+Tab");
+  window.frames(3);
+  CHECK(window.rect("models.keyed")[1] == first[1]);
+  window.key("Escape");
+  window.frames(4);
+  CHECK(window.request({{"query", "item"}, {"id", "models.open"}})["rect"].is_null());
+  window.key("Tab");  // as one finds it from the keyboard alone
+  window.frames(3);
+  window.key("ctrl+m Tab");
+  window.frames(4);
+  CHECK(window.rect("models.keyed")[1] == first[1]);
+  window.key("Escape");
+  window.frames(4);
+  CHECK(window.request({{"query", "item"}, {"id", "models.open"}})["rect"].is_null());
+  window.key("ctrl+m Down");
+  window.frames(3);
   window.key("Return");
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
   window.frames(4);
