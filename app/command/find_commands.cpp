@@ -20,7 +20,7 @@ nlohmann::json step(Session& session, UiState& ui, int direction) {
   const std::vector<std::int32_t> starts =
       TokenQuery::parse(selection.find).find(run, at.layer, at.kv_head, at.q).starts;
   if (starts.empty()) {
-    session.messages().notify("nothing found");
+    session.messages().notify("nothing found", [&selection, text = selection.find] { return selection.find == text; });
     return nullptr;
   }
   // From the cursor on, round the end.

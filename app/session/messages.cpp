@@ -44,15 +44,17 @@ void Messages::log(std::string line) {
   revision_.rise();
 }
 
-void Messages::notify(std::string text) {
+void Messages::notify(std::string text, std::function<bool()> holds) {
   log(text);
+  notice_holds_ = std::move(holds);
   notice_ = std::move(text);
   notice_is_fresh_ = true;
   notice_time_ = std::chrono::steady_clock::now();
 }
 
 void Messages::poll() {
-  if (!notice_is_fresh_ || std::chrono::steady_clock::now() - notice_time_ < kNoticeTime) return;
+  const bool young = std::chrono::steady_clock::now() - notice_time_ < kNoticeTime;
+  if (!notice_is_fresh_ || (young && (!notice_holds_ || notice_holds_()))) return;
   notice_is_fresh_ = false;
   revision_.rise();
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class Messages {
   void dismiss_engine_errors();
   void log(std::string line);
   const std::deque<std::string>& log_lines() const { return log_; }
-  /// A short message that the status line shows for some seconds.
-  void notify(std::string text);
+  /// A short message that the status line shows for some seconds, and no longer than `holds` says that it is so.
+  void notify(std::string text, std::function<bool()> holds = {});
   const std::string& notice() const { return notice_; }
   /// It was said within the last seconds.
   bool notice_is_fresh() const { return notice_is_fresh_; }
@@ -48,6 +49,7 @@ class Messages {
   std::deque<std::string> log_;
   std::string notice_;
   bool notice_is_fresh_ = false;
+  std::function<bool()> notice_holds_;
   std::chrono::steady_clock::time_point notice_time_{};
 };
 

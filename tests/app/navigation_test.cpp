@@ -114,6 +114,11 @@ TEST_CASE("The next and the one before of what is found are gone to, round the e
   p.run("find.set", {{"text", "no such words here"}});
   CHECK(p.run("find.next").is_null());
   CHECK(p.session.messages().notice() == "nothing found");
+  p.session.poll();
+  CHECK(p.session.messages().notice_is_fresh());
+  p.run("find.set", {{"text", "no such word either"}});
+  p.session.poll();
+  CHECK_FALSE(p.session.messages().notice_is_fresh());  // it was of another text
   p.run("find.clear");
   p.run("find.next");  // nothing to go on with: it asks
   CHECK(p.ui.find);
