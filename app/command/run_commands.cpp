@@ -79,7 +79,8 @@ void step_in_trace(Session& session, const nlohmann::json& arguments, int step) 
   session.show(ids[static_cast<std::size_t>(next)], b == ids[static_cast<std::size_t>(next)] ? 0 : b);
 }
 
-// A run into the set or out of it, the first one beside A; or all runs of a trace, and again: A alone.
+// A run into the set or out of it, the first one beside A; or all runs of a trace, of which A is one then, and again: A
+// alone.
 void choose_runs(Session& session, const nlohmann::json& arguments) {
   std::vector<int>& set = session.selection().runs;
   std::set<int> ids(set.begin(), set.end());
@@ -90,6 +91,7 @@ void choose_runs(Session& session, const nlohmann::json& arguments) {
       if (run.trace_path == trace) ids.insert(run.id);
     }
     if (ids == before) ids.clear();
+    if (!ids.empty() && !(session.a() && ids.contains(session.a()->id))) session.show(*ids.begin(), 0);
   } else {
     const int id = integer_argument(arguments, "id", 0);
     if (!session.find_run(id)) usage_error("id", "no run " + std::to_string(id));

@@ -104,7 +104,13 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
                                                        : slot == Slot::behind ? palette.accent
                                                                               : palette.muted));
   ImGui::PushID(letter);
-  if (ImGui::Button(letter, {panel.px(26), panel.px(24)})) {
+  // A run beside itself shows nothing.
+  const bool itself = !is_a && panel.session.a() && panel.session.a()->id == run_id;
+  ImGui::BeginDisabled(itself);
+  const bool pressed = ImGui::Button(letter, {panel.px(26), panel.px(24)});
+  ImGui::EndDisabled();
+  if (itself) tooltip(panel, "This run is A; X swaps A and B");
+  if (pressed) {
     const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
     if (is_a) {
       panel.run("run.compare", {{"a", run_id}, {"b", run_id == b ? 0 : b}});

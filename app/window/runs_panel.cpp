@@ -10,11 +10,39 @@
 #include "app/window/run_row.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
 namespace {
 
 using views::text_in;
+
+/// The run that the list scrolls to. Over some frames: the list gets its room as it is seen how long it is.
+struct Reveal {
+  int seen = 0, id = 0, frames = 0;
+};
+Reveal reveal;
+
+void look_for_reveal(const RunList& runs) {
+  if (runs.in_sight().n == reveal.seen) return;
+  reveal = {.seen = runs.in_sight().n, .id = runs.in_sight().id, .frames = 4};
+}
+
+/// What stands between `top` and the cursor, of the run that is to be seen.
+void scroll_to(float top) {
+  const float bottom = ImGui::GetCursorScreenPos().y, list = ImGui::GetWindowPos().y, height = ImGui::GetWindowHeight();
+  if (top < list) ImGui::SetScrollFromPosY(top - list, 0);
+  if (bottom > list + height) ImGui::SetScrollFromPosY(bottom - list, 1);
+  views::want_frame();
+  if (--reveal.frames == 0) reveal.id = 0;
+}
+
+void draw_row(Panel& panel, const RunEntry& entry) {
+  const bool revealed = entry.id == reveal.id;
+  const float top = ImGui::GetCursorScreenPos().y;
+  draw_run_row(panel, entry);
+  if (revealed) scroll_to(top);
+}
 
 /// Refused or failed before anything of it could be seen.
 bool is_stillborn(const RunEntry& entry) {
@@ -44,14 +72,19 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const std::string item = "trace." + name,
                     place = at > 0 ? std::to_string(at) + " of " + std::to_string(n) : std::to_string(n) + " runs";
   const bool all = std::ranges::equal(runs, panel.session.selection().runs, {}, &RunEntry::id);
+  const float top = ImGui::GetCursorScreenPos().y;
   ImGui::PushID(path.c_str());
   const bool open = draw_fold(panel, name + "   " + place, item, false);
   const float side = panel.px(24), buttons = ImGui::GetContentRegionMax().x - 3 * side - panel.px(54);
   if (ImGui::GetIO().MousePos.x < ImGui::GetWindowPos().x + buttons) tooltip(panel, path);  // they have their own
   ImGui::SameLine(buttons);
-  if (ImGui::Button(all ? "A" : "All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
-  panel.item(item + ".all");
-  tooltip(panel, all ? "Maps of A alone" : "Maps over all runs of this trace; Ctrl+click on a run adds it");
+  if (all) ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(panel.theme().palette.accent));
+  if (all) ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(panel.theme().palette.background));
+  if (ImGui::Button("All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
+  if (all) ImGui::PopStyleColor(2);
+  panel.services.items->add_text(item + ".all", views::last_item(), all ? "on" : "off");
+  tooltip(panel, all ? "On: maps are over all runs of this trace. A click: of A alone"
+                     : "Maps over all runs of this trace; Ctrl+click on a run adds it");
   ImGui::SameLine(0, panel.px(4));
   const auto step = [&](const char* label, const char* command, const char* suffix) {
     ImGui::BeginDisabled(at == 0 && n == 0);
@@ -70,11 +103,12 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   tooltip(panel, "Take all its runs off the list; Ctrl+Z brings them back");
   if (open) {
     for (const RunEntry& run : runs) {
-      if (const RunEntry* entry = panel.session.find_run(run.id)) draw_run_row(panel, *entry);
+      if (const RunEntry* entry = panel.session.find_run(run.id)) draw_row(panel, *entry);
     }
   } else if (const RunEntry* entry = panel.session.find_run(a); at > 0 && entry) {
     draw_run_row(panel, *entry);  // unless its trace was closed just now
   }
+  if (!open && std::ranges::count(runs, reveal.id, &RunEntry::id) > 0) scroll_to(top);
   ImGui::PopID();
 }
 
@@ -98,6 +132,8 @@ void draw_failed(Panel& panel, const std::vector<RunEntry>& failed) {
 }  // namespace
 
 void draw_runs_panel(Panel& panel) {
+  const ImVec2 list = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
+  panel.services.items->add("runs.list", {list.x, list.y, size.x, size.y});
   section(panel, "Runs");
   // A copy: a click may remove an entry.
   const std::vector<RunEntry> entries = panel.session.runs();
@@ -106,6 +142,7 @@ void draw_runs_panel(Panel& panel) {
     views::wrapped_text_in(panel.theme().palette.muted, "None yet. Run the prompt, or open a trace with Ctrl+O.");
     return;
   }
+  look_for_reveal(panel.session.run_list());
   std::set<std::string> drawn;
   std::vector<RunEntry> failed;
   for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
@@ -118,7 +155,7 @@ void draw_runs_panel(Panel& panel) {
       std::ranges::copy_if(entries, std::back_inserter(together),
                            [&](const RunEntry& other) { return other.trace_path == it->trace_path; });
     if (together.size() < 2) {
-      if (const RunEntry* entry = panel.session.find_run(it->id)) draw_run_row(panel, *entry);
+      if (const RunEntry* entry = panel.session.find_run(it->id)) draw_row(panel, *entry);
     } else if (drawn.insert(it->trace_path).second) {
       draw_trace(panel, it->trace_path, together);
     }
