@@ -1,4 +1,5 @@
-// Messages above the views: what happened, and one thing to do about it. Never a dialog in the way.
+// Messages: what happened, and one thing to do about it. One line in the status bar, which covers nothing; over the views
+// when somebody asks for all of them. Never a dialog in the way.
 
 #include <algorithm>
 #include <string>
@@ -10,11 +11,6 @@
 
 namespace kvscope::app {
 namespace {
-
-// All of them in full, which a person asked for. Else there is one line, and the play head below it stays in sight.
-bool unfolded = false;
-
-constexpr float kMostLines = 2;  // of a single message that is not folded
 
 std::string text_of(const Banner& banner) { return escape_for_terminal(banner.text, 800); }
 
@@ -34,11 +30,13 @@ float text_room(Panel& panel, const Banner& banner, const std::string& fold) {
          button_width(panel, banner.command.empty() ? "" : banner.button) - button_width(panel, fold);
 }
 
+float button_height(const Panel& panel) { return panel.px(panel.all_messages ? 28 : 22); }
+
 /// `fold`: what the button says that folds and unfolds; empty where the row has none.
 void draw_buttons(Panel& panel, const Banner& banner, const std::string& item, const std::string& fold) {
-  const float height = panel.px(28);
+  const float height = button_height(panel);
   if (!fold.empty()) {
-    if (ImGui::Button(fold.c_str(), {0, height})) unfolded = !unfolded;
+    if (ImGui::Button(fold.c_str(), {0, height})) panel.all_messages = !panel.all_messages;
     panel.item("banners.fold");
     ImGui::SameLine(0, panel.px(6));
   }
@@ -55,11 +53,11 @@ void draw_buttons(Panel& panel, const Banner& banner, const std::string& item, c
 }
 
 void draw_banner(Panel& panel, const Banner& banner, const std::string& item, const std::string& fold) {
-  const bool cut = !fold.empty() && !unfolded;
+  const bool cut = !panel.all_messages;
   const float room = text_room(panel, banner, fold);
   const std::string whole = text_of(banner), text = cut ? views::cut_to(whole, room) : whole;
   const float text_height = ImGui::CalcTextSize(text.c_str(), nullptr, false, cut ? -1 : room).y;
-  const float height = std::max(text_height + panel.px(16), panel.px(cut ? 34 : 42));
+  const float height = cut ? ImGui::GetContentRegionAvail().y : std::max(text_height + panel.px(16), panel.px(42));
   const ImVec2 at = ImGui::GetCursorScreenPos(), end{at.x + ImGui::GetContentRegionAvail().x, at.y + height};
   ImGui::PushID(banner.id);
   ImDrawList& list = *ImGui::GetWindowDrawList();
@@ -70,7 +68,7 @@ void draw_banner(Panel& panel, const Banner& banner, const std::string& item, co
   views::text_in(panel.theme().palette.text, text);
   ImGui::PopTextWrapPos();
   panel.services.items->add_text(item, views::last_item(), text);
-  ImGui::SetCursorScreenPos({at.x + panel.px(30) + room, at.y + (height - panel.px(28)) / 2});
+  ImGui::SetCursorScreenPos({at.x + panel.px(30) + room, at.y + (height - button_height(panel)) / 2});
   draw_buttons(panel, banner, item, fold);
   ImGui::SetCursorScreenPos({at.x, end.y + panel.px(6)});
   ImGui::Dummy({0, 0});
@@ -91,20 +89,18 @@ std::string more(Panel& panel, const std::vector<Banner>& banners) {
     const bool errors = std::ranges::count(banners, Banner::Kind::error, &Banner::kind) == std::ssize(banners);
     return std::to_string(banners.size()) + (errors ? " errors" : " messages");
   }
-  const float height =
-      ImGui::CalcTextSize(text_of(banners[0]).c_str(), nullptr, false, text_room(panel, banners[0], "")).y;
-  return height > kMostLines * ImGui::GetTextLineHeight() + 1 ? "More" : "";
+  return ImGui::CalcTextSize(text_of(banners[0]).c_str()).x > text_room(panel, banners[0], "") ? "More" : "";
 }
 
 }  // namespace
 
 void draw_banners(Panel& panel) {
   const std::vector<Banner> banners = panel.session.messages().banners();  // a copy: buttons change the list
-  if (banners.empty()) return;
+  if (banners.empty()) return void(panel.all_messages = false);
   const std::string fold = more(panel, banners);
-  if (fold.empty()) unfolded = false;
-  const bool all = unfolded;
+  const bool all = panel.all_messages;
   const std::size_t first = foremost(banners);
+  panel.all_messages = all && !fold.empty();
   for (std::size_t i = 0; i < banners.size(); ++i) {
     if (!all && i != first) continue;
     draw_banner(panel, banners[i], "banner." + std::to_string(i), i != first ? "" : all ? "Fold" : fold);

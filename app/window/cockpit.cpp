@@ -18,9 +18,11 @@ namespace {
 constexpr float kGap = 6;  // design pixels between regions; where the splitters are
 constexpr float kBarHeight = 54, kStatusHeight = 28, kTitleHeight = 30;
 constexpr float kRoomForAnswer = 820, kAnswerHeight = 150;
+// One that appears, as views do with the first token and a message at any time, takes no keys from who types.
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse;
+                                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
+                                     ImGuiWindowFlags_NoFocusOnAppearing;
 
 // A region is a window of its own: it scrolls alone, and a popup lies over all of them.
 class Region {
@@ -86,6 +88,10 @@ void end_hover(Panel& panel, views::Selection& selection) {
   selection.hovered_token = -1;
   if (panel.services.wake) panel.services.wake();
 }
+
+bool is_message_line(const Panel& panel) { return !panel.session.messages().banners().empty() && !panel.all_messages; }
+
+float message_width(const Panel& panel) { return std::min(panel.px(620), ImGui::GetIO().DisplaySize.x / 2); }
 
 void draw_welcome(Panel& panel) {
   const auto& palette = panel.theme().palette;
@@ -228,7 +234,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   if (ImGui::IsMouseClicked(0)) panel.ui.keyboard = false;
   std::vector<std::string> regions = {"left", "command_bar"};
   for (const auto& view : views) regions.push_back(view->id());
-  regions.insert(regions.end(), {"deck", "runs", "answer", "banners"});
+  regions.insert(regions.end(), {"welcome", "deck", "runs", "answer", "banners"});
   move_keyboard_focus(panel.ui, regions);
   {
     const Region region(panel, "command_bar", {0, 0}, {screen.x, bar}, false);
@@ -236,7 +242,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   }
   {
     const Region region(panel, "status_bar", {0, screen.y - status}, {screen.x, status}, false);
-    draw_status_bar(panel);
+    message_end_ = draw_status_bar(panel, is_message_line(panel) ? message_width(panel) : 0);
   }
   float x = gap, right = screen.x - gap, y = bar, bottom = screen.y - status;
   if (ui.left) {
@@ -272,16 +278,22 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   draw_find_bar(panel, finder_, corner);
   draw_go_to(panel, corner);
   end_hover(panel, *context.selection);
-  draw_messages(panel, {screen.x - gap, screen.y - status - gap});
+  draw_messages(panel);
   draw_popups(panel);
 }
 
-// Over the lower right corner, so that nothing moves under the pointer.
-void Cockpit::draw_messages(Panel& panel, ImVec2 corner) {
-  if (panel.session.messages().banners().empty()) return;
-  const float width = std::min(panel.px(620), corner.x - panel.px(kGap));
-  const ImVec2 at{corner.x - width, std::max(panel.px(kBarHeight), corner.y - banners_height_)};
-  const Region region(panel, "banners", at, {width, corner.y - at.y}, false);
+// In the status bar, where it covers nothing; all of them over the lower right corner, so that nothing moves under the
+// pointer.
+void Cockpit::draw_messages(Panel& panel) {
+  if (panel.session.messages().banners().empty()) return draw_banners(panel);
+  const ImVec2 screen = ImGui::GetIO().DisplaySize;
+  const float width = message_width(panel), bar = screen.y - panel.px(kStatusHeight);
+  ImVec2 at{message_end_ - width, bar + panel.px(1)}, size{width, panel.px(kStatusHeight - 3)};
+  if (!is_message_line(panel)) {
+    const float bottom = bar - panel.px(kGap), top = std::max(panel.px(kBarHeight), bottom - banners_height_);
+    at = {screen.x - panel.px(kGap) - width, top}, size = {width, bottom - top};
+  }
+  const Region region(panel, "banners", at, size, false);
   // Regions that were made later would lie over it; what has opened from a menu or a list lies over both.
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) ImGui::BringWindowToDisplayFront(ImGui::GetCurrentWindow());
   draw_banners(panel);

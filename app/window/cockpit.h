@@ -16,7 +16,7 @@ class Cockpit {
   void draw(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::TimeDeck& time_deck);
 
  private:
-  void draw_messages(Panel& panel, ImVec2 corner);
+  void draw_messages(Panel& panel);
   void draw_canvas(Panel& panel, views::ViewContext& context, const views::ViewList& views, ImVec2 at, ImVec2 size);
   void draw_place(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::Place place,
                   ImVec2 at, ImVec2 size);
@@ -31,6 +31,7 @@ class Cockpit {
   views::PinFinder pins_;
   // As high as what is in them: measured in the frame before.
   float banners_height_ = 48, settings_height_ = 640, runs_height_ = 96;
+  float message_end_ = 0;  // where the room that the status bar leaves for a message ends
 };
 
 }  // namespace kvscope::app

@@ -31,6 +31,7 @@ struct Panel {
   std::shared_ptr<NotesEditors> notes_editors = nullptr;    // of draw_notes(), made when it is shown first
   std::shared_ptr<LayoutEditor> layout_editor = nullptr;    // of draw_layouts(); none while it is not open
   std::shared_ptr<ExportPreview> export_preview = nullptr;  // of draw_export_options(); none while no dialog is open
+  bool all_messages = false;                                // are shown, in full; else the foremost in one line
 
   const views::Theme& theme() const { return *services.theme; }
   float px(float design_pixels) const { return services.theme->px(design_pixels); }
@@ -74,7 +75,8 @@ void draw_policy_panel(Panel& panel);
 void draw_sampling(Panel& panel);
 void draw_runs_panel(Panel& panel);
 void draw_banners(Panel& panel);
-void draw_status_bar(Panel& panel);
+/// Leaves `line` pixels free for a message, and returns where these end.
+float draw_status_bar(Panel& panel, float line);
 void draw_log(Panel& panel);
 void draw_popups(Panel& panel);
 // Over the views, with their right top corner there.

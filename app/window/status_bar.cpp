@@ -22,13 +22,32 @@ void draw_bar(Panel& panel, double share) {
   ImGui::SameLine();
 }
 
-}  // namespace
+/// What is on show: of which query, head and runs.
+std::string words_of_shown(Session& session) {
+  std::string text;
+  const views::ShownRun* a = session.shown_a();
+  if (!a) return text;
+  const int divergence = session.divergence();
+  if (session.shown_b() && !session.shown_b()->preview) {
+    text = divergence < 0 ? "A and B: the same tokens    "
+                          : "A and B differ from token " + std::to_string(divergence) + "    ";
+  }
+  if (!session.shown_b() && session.b() && session.b()->run->n_tokens() > 0) {
+    const std::string& model = session.b()->run->model.name;
+    text = "B" + (model.empty() ? std::string() : ", of " + model + ",") +
+           " has other layers and heads than A: nothing to compare    ";
+  }
+  const views::Cursor at = views::cursor(session.selection(), *a->run);
+  if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
+    text += views::describe_aggregate(session.selection().map.aggregate, set.size()) + "    ";
+  return text + "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
+         std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
+}
 
-void draw_status_bar(Panel& panel) {
-  const views::FontScope font(panel.theme().fonts.small);
+/// What goes on, or was said last.
+void draw_task(Panel& panel) {
   const auto& palette = panel.theme().palette;
   Session& session = panel.session;
-  ImGui::SetCursorPos({panel.px(16), panel.px(5)});
   const TaskProgress& progress = session.engine().progress();
   std::string text;
   views::Colour colour = palette.text;
@@ -47,28 +66,29 @@ void draw_status_bar(Panel& panel) {
   }
   views::text_in(colour, text);
   panel.services.items->add_text("status", views::last_item(), text);
+}
 
-  std::string right;
-  if (const views::ShownRun* a = session.shown_a()) {
-    const int divergence = session.divergence();
-    if (session.shown_b() && !session.shown_b()->preview) {
-      right = divergence < 0 ? "A and B: the same tokens    "
-                             : "A and B differ from token " + std::to_string(divergence) + "    ";
-    }
-    if (!session.shown_b() && session.b() && session.b()->run->n_tokens() > 0) {
-      const std::string& model = session.b()->run->model.name;
-      right = "B" + (model.empty() ? std::string() : ", of " + model + ",") +
-              " has other layers and heads than A: nothing to compare    ";
-    }
-    const views::Cursor at = views::cursor(session.selection(), *a->run);
-    if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
-      right += views::describe_aggregate(session.selection().map.aggregate, set.size()) + "    ";
-    right += "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
-             std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
+}  // namespace
+
+float draw_status_bar(Panel& panel, float line) {
+  const views::FontScope font(panel.theme().fonts.small);
+  const ImVec2 at = ImGui::GetWindowPos(), size = ImGui::GetWindowSize();
+  const float margin = panel.px(16), least = panel.px(150);  // of what goes on
+  const std::string right = words_of_shown(panel.session);
+  float end = size.x - margin;
+  const float width = ImGui::CalcTextSize(right.c_str()).x;
+  // A message goes before what the views say too.
+  if (!right.empty() && (line == 0 || end - width - margin - line > least)) {
+    ImGui::SetCursorPos({end - width, panel.px(5)});
+    views::text_in(panel.theme().palette.muted, right);
+    panel.services.items->add_text("status.shown", views::last_item(), right);
+    end -= width + margin;
   }
-  ImGui::SameLine(ImGui::GetWindowWidth() - ImGui::CalcTextSize(right.c_str()).x - panel.px(16));
-  views::text_in(palette.muted, right);
-  panel.services.items->add_text("status.shown", views::last_item(), right);
+  ImGui::SetCursorPos({margin, panel.px(5)});
+  ImGui::PushClipRect(at, {at.x + end - (line > 0 ? line + margin : 0), at.y + size.y}, true);
+  draw_task(panel);
+  ImGui::PopClipRect();
+  return at.x + end;
 }
 
 void draw_log(Panel& panel) {

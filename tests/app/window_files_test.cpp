@@ -92,6 +92,55 @@ TEST_CASE("Enter takes the one entry whose name begins as typed, and the dialog 
   CHECK_THAT(window.state()["banners"].dump(), !Catch::Contains("config.json"));
 }
 
+// It closed, and what had been typed was gone.
+TEST_CASE("A path to open that is not there is said in the dialog, which stays with what was typed") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  open_on_two_prompts(window);
+  for (const char* path : {"prompts/third.txt", "nowhere/third.txt", "third"}) {
+    CAPTURE(path);
+    window.hold("ctrl", "a");
+    window.type(path);
+    window.text_soon("dialog.path", path);
+    window.key("Return");
+    CHECK_THAT(window.text_soon("dialog.refused", path), Catch::Contains("Not opened") && Catch::Contains(path));
+    window.wait({{"/ui/dialog", "file.open"}, {"/ui/text_input", true}});
+    CHECK(window.text("dialog.path") == path);
+  }
+  window.type("s");
+  window.text_soon("dialog.path", "thirds");
+  CHECK(window.text("dialog.refused").empty());
+  CHECK(window.state()["banners"].empty());
+  window.hold("ctrl", "a");
+  window.type("prompts/second.txt");
+  window.text_soon("dialog.path", "second.txt");
+  window.key("Return");
+  window.wait({{"/ui/dialog", nullptr}, {"/parameters/prompt", "the second of two"}});
+}
+
+// The views that come with the first token took the keys from a field: what was typed on was lost.
+TEST_CASE("A run that begins leaves a dialog its keys, and what is refused because of it is said in the dialog") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--slow 300")});
+  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
+  std::filesystem::create_directories(window.folder() / "other");
+  std::ofstream(window.folder() / "other/config.json") << "{}";
+  std::ofstream(window.folder() / "other/tokenizer.json") << "{}";
+  window.key("Escape");  // the display gives it the keyboard with the first key
+  window.command("model.open");
+  window.wait({{"/ui/dialog", "model.open"}, {"/ui/text_input", true}});
+  window.command("run.start");
+  window.wait({{"/running", true}});
+  window.hold("ctrl", "a");
+  window.type("other");
+  window.text_soon("dialog.path", "other");
+  window.key("Return");
+  CHECK_THAT(window.text_soon("dialog.refused", "not possible now"), Catch::StartsWith("Not opened"));
+  CHECK(window.state()["ui"]["dialog"] == "model.open");
+}
+
 // It said "It exists", and Save replaced it with the box unchecked.
 TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter alike") {
   if (skip_without_display()) return;
@@ -118,6 +167,14 @@ TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter
   CHECK(test::read_text(figure) == "precious");
   window.click("dialog.replace");
   window.click("dialog.ok");
+  window.wait({{"/ui/dialog", nullptr}, {"/files_busy", false}});
+  CHECK(test::read_text(figure).starts_with("%PDF"));
+  std::ofstream(figure) << "precious";
+  window.key("ctrl+e");
+  window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
+  window.type("mine");
+  window.rect("dialog.replace");
+  window.key("alt+r Return");  // by keys alone
   window.wait({{"/ui/dialog", nullptr}, {"/files_busy", false}});
   CHECK(test::read_text(figure).starts_with("%PDF"));
   // What stands beside a figure is not replaced either.
@@ -179,6 +236,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.click("trace.many.h5.all");
   window.wait({{"/selection/runs", {2, 3, 4}}});
   window.frames(3);
+  CHECK(window.text("trace.many.h5.all") == "on");
   CHECK(window.text("map.set") == "median of 3 runs, each at its last query");
   CHECK(window.text("status.shown").starts_with("median of 3 runs"));
   const auto row = window.rect("run.2.row");
@@ -205,6 +263,63 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   CHECK(window.text("trace.many.h5").empty());
   window.key("ctrl+z");
   window.wait({{"/runs/3/id", 4}});
+}
+
+TEST_CASE("All of a trace that A is not of has its first run as A, and once more leaves A alone") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  const auto trace = window.folder() / "two.h5";
+  {
+    const RunRecord run = test::random_run(1);
+    TraceWriter writer(trace, run.model, {.max_runs = 2, .max_positions = run.n_tokens()});
+    writer.add(run), writer.add(test::random_run(2));
+    writer.finish();
+  }
+  window.command("trace.open", {{"path", trace.string()}});
+  window.wait({{"/files_busy", false}, {"/runs/2/status", "complete"}});
+  window.command("run.show", {{"id", 1}});
+  window.frames(3);
+  CHECK(window.text("trace.two.h5") == "two.h5   2 runs");
+  CHECK(window.text("trace.two.h5.all") == "off");
+  window.click("trace.two.h5.all");
+  window.wait({{"/selection/runs", {2, 3}}, {"/a/id", 2}});
+  window.frames(3);
+  CHECK(window.text("trace.two.h5.all") == "on");
+  window.click("run.2.b");  // a run beside itself
+  CHECK(window.state()["b"].is_null());
+  window.click("trace.two.h5.all");
+  window.wait({{"/selection/runs", json::array()}, {"/a/id", 2}});
+}
+
+TEST_CASE("A run that begins, and one that is opened again, is in sight in the list of runs") {
+  if (skip_without_display()) return;
+  const Xvfb display(1200, 700);
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "1200x700"}});
+  run_short(window);
+  window.wait({{"/files_busy", false}});
+  window.command("trace.save", {{"path", (window.folder() / "first.h5").string()}});
+  window.wait({{"/runs/0/trace", (window.folder() / "first.h5").string()}});
+  for (int i = 2; i <= 9; ++i) {
+    window.command("run.start");
+    window.wait({{"/running", false}, {"/a/id", i}, {"/a/status", "complete"}});
+  }
+  const auto is_in_sight = [&](int id) {
+    window.frames(8);
+    const auto list = window.rect("runs.list"), row = window.rect("run." + std::to_string(id) + ".a");
+    return row[1] >= list[1] && row[1] + row[3] <= list[1] + list[3];
+  };
+  CHECK(is_in_sight(9));
+  CHECK_FALSE(is_in_sight(1));
+  window.command("trace.open", {{"path", (window.folder() / "first.h5").string()}});
+  window.wait({{"/a/id", 1}, {"/files_busy", false}});
+  CHECK(window.state()["runs"].size() == 9);
+  CHECK(is_in_sight(1));
+  CHECK_FALSE(is_in_sight(9));
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/id", 10}});
+  CHECK(is_in_sight(10));
 }
 
 TEST_CASE("Failed runs are folded away with what they said, and each run's own command can be copied from its menu") {

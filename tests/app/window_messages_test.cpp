@@ -30,7 +30,8 @@ void open_export(WindowDriver& window) {
 
 }  // namespace
 
-TEST_CASE("Several errors are one line, which leaves live and the play head in sight, until a click shows them all") {
+TEST_CASE(
+    "Several errors are one line, which covers nothing of the time and what else is shown, until a click shows them all") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
@@ -44,10 +45,10 @@ TEST_CASE("Several errors are one line, which leaves live and the play head in s
   CHECK(window.text("banner.0").empty());
   CHECK(window.text("banner.1").empty());
   CHECK_THAT(window.text("banner.2"), Catch::StartsWith("/nowhere/") && Catch::EndsWith("…"));
-  const auto live = window.rect("timeline.live"), deck = window.rect("timeline.playhead"),
-             banner = window.rect("banner.2");
-  CHECK(banner[1] > live[1] + live[3]);
-  CHECK(banner[1] > deck[1] + deck[3] / 2);
+  const auto scrub = window.rect("timeline.scrub"), banner = window.rect("banner.2"),
+             shown = window.rect("status.shown");
+  CHECK(banner[1] > scrub[1] + scrub[3]);
+  CHECK(banner[0] + banner[2] < shown[0]);
   window.click("banners.fold");
   window.frames(3);
   CHECK_THAT(window.text("banner.0"), Catch::Contains("first"));
