@@ -3,12 +3,16 @@
 #include "app/process/engine_client.h"
 
 #include <signal.h>
+#include <time.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
 #include <thread>
+#include <vector>
 
+#include "app/process/child_process.h"
 #include "engine/core/protocol/events.h"
 #include "engine/core/support/error.h"
 #include "tests/app/process.h"
@@ -42,6 +46,29 @@ bool gone(pid_t pid) {
 }
 
 }  // namespace
+
+// The tables of all pages were copied: a window that held runs of 4 GB stood still for 90 ms.
+TEST_CASE("What the start of a child costs its parent does not grow with the memory that this has") {
+  const auto cost_ms = [] {
+    const auto now = [] {
+      timespec used{};
+      ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+      return 1e3 * static_cast<double>(used.tv_sec) + 1e-6 * static_cast<double>(used.tv_nsec);
+    };
+    double least = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      const double begin = now();
+      ChildProcess child = ChildProcess::start({"/bin/true"});
+      least = std::min(least, now() - begin);
+      child.wait(milliseconds(5000));
+    }
+    return least;
+  };
+  const double before = cost_ms();
+  const std::vector<char> held(std::size_t{512} << 20, 1);  // 12 ms
+  CHECK(cost_ms() < before + 4);
+  CHECK(held.back() == 1);
+}
 
 TEST_CASE("An engine greets, serves requests by id and quits with its client") {
   pid_t pid;
