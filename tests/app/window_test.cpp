@@ -232,8 +232,8 @@ TEST_CASE("A path is asked for where none is given, and typed into the field") {
   window.wait({{"/ui/dialog", nullptr}, {"/files_busy", false}});
   CHECK(has_magic(window.folder() / "typed.h5", "\x89HDF"));
   window.command("trace.open", {{"path", "typed.h5"}});
-  window.wait({{"/runs", {{"contains", "typed.h5"}}}, {"/files_busy", false}});
-  CHECK(window.state()["runs"].size() == 2);
+  window.wait({{"/notice", {{"contains", "already open"}}}, {"/files_busy", false}});
+  CHECK(window.state()["runs"].size() == 1);
 }
 
 TEST_CASE("A trace opens without any engine") {
