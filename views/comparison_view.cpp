@@ -21,7 +21,8 @@ std::vector<ComparisonRow> differing(const std::vector<ComparisonRow>& rows) {
 }
 
 /// What the columns need: numbers stay in one piece, words are wrapped.
-std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std::vector<ComparisonRow>& rows) {
+std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std::vector<ComparisonRow>& rows,
+                            bool brief) {
   const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
   const auto widest_word = [&](const std::string& text) {
     float widest = 0;
@@ -34,7 +35,7 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
   const auto need = [&](std::size_t column, float least) { needs[column] = std::max(needs[column], least); };
   for (const ComparisonRow& row : rows) {
     const bool number = !row.definition.empty();
-    need(0, width(row.name));
+    need(0, brief ? widest_word(row.name) : width(row.name));
     need(1, number ? width(row.a) : widest_word(row.a));
     need(2, number ? width(row.b) : widest_word(row.b));
     need(3, width(with_minus(row.difference)));
@@ -97,15 +98,25 @@ void ComparisonView::say_alike() {
 void ComparisonView::draw_rows(const char* heading, const std::vector<ComparisonRow>& rows) {
   if (rows.empty()) return;
   const std::array<const char*, 4> titles = {heading, "A", "B", "B − A"};
-  const float padding = services_.theme->px(3);
-  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line.
-  const std::vector<float> widths = share_room(needs_of(titles, rows), ImGui::GetContentRegionAvail().x - 8 * padding);
+  const float padding = services_.theme->px(3), room = ImGui::GetContentRegionAvail().x;
+  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line. What can be
+  // reckoned from the others goes first.
+  const bool brief = room < services_.theme->px(180);
+  std::vector<float> widths = needs_of(titles, rows, brief);
+  if (brief) widths.pop_back();
+  const std::size_t n = widths.size();
+  const float free = room - 2 * static_cast<float>(n) * padding;
+  if (brief) {
+    const std::vector<float> numbers = share_room({widths[1], widths[2]}, std::max(1.f, free - widths[0]));
+    widths = {widths[0], numbers[0], numbers[1]};
+  } else {
+    widths = share_room(widths, free);
+  }
   ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {padding, ImGui::GetStyle().CellPadding.y});
-  const bool open = ImGui::BeginTable(heading, 4, ImGuiTableFlags_RowBg);
+  const bool open = ImGui::BeginTable(heading, static_cast<int>(n), ImGuiTableFlags_RowBg);
   ImGui::PopStyleVar();
   if (!open) return;
-  for (std::size_t i = 0; i < titles.size(); ++i)
-    ImGui::TableSetupColumn(titles[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
+  for (std::size_t i = 0; i < n; ++i) ImGui::TableSetupColumn(titles[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
   ImGui::TableHeadersRow();
   for (const ComparisonRow& row : rows) draw_row(row);
   ImGui::EndTable();
@@ -124,9 +135,11 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
     const Colour colour = row.differs() ? p.text : p.muted;
     row.definition.empty() ? wrapped_text_in(colour, *cell) : cut_text_in(services_, colour, *cell);
   }
-  ImGui::TableNextColumn();
   const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
-  cut_text_in(services_, row.differs() ? p.accent : p.muted, difference);
+  if (ImGui::TableGetColumnCount() == 4) {
+    ImGui::TableNextColumn();
+    cut_text_in(services_, row.differs() ? p.accent : p.muted, difference);
+  }
   services_.items->add_text("comparison." + row.name, name,
                             row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));
 }

@@ -163,24 +163,33 @@ void HeadBoardView::draw_numbers(ViewContext& context) {
   const Theme& theme = *services_.theme;
   const auto strategy = board_strategy(board);
   float share = static_cast<float>(100 * board.share);
-  ImGui::SetNextItemWidth(theme.px(110));
+  const std::string share_words = "share " + number_text(100 * board.share, 3) + " %";
+  const auto width = [](const char* text) { return ImGui::CalcTextSize(text).x; };
+  // The slider gives way first, then the word: a second line would be the map's.
+  const float room = ImGui::GetContentRegionAvail().x, rest = theme.px(5 + 12 + 72) + width(share_words.c_str());
+  const bool whole = theme.px(110 + 5) + rest + width("tokens") <= room;
+  ImGui::SetNextItemWidth(whole ? theme.px(110) : std::clamp(room - rest, theme.px(50), theme.px(110)));
   const bool moved = ImGui::SliderFloat("##share", &share, 0, 100, "", ImGuiSliderFlags_AlwaysClamp);
   services_.items->add_text("board.share", last_item(), number_text(board.share, 3));
   if (moved) board.share = std::clamp(std::round(static_cast<double>(share)) / 100, 0.0, 1.0);
-  const auto name = [&](const std::string& text) {
-    ImGui::SameLine(0, theme.px(5));
+  const auto on_line = [&](float space, float needed) {  // where there is room for it
+    ImGui::SameLine(0, theme.px(space));
+    if (ImGui::GetContentRegionAvail().x < needed - 1) ImGui::NewLine();
+  };
+  const auto name = [&](const char* text) {
+    on_line(5, width(text));
     text_in(theme.palette.muted, text);
   };
-  name("share " + number_text(100 * board.share, 3) + " %");
-  ImGui::SameLine(0, theme.px(12));
+  name(share_words.c_str());
+  on_line(12, theme.px(72));
   ImGui::SetNextItemWidth(theme.px(72));
   int tokens = context_of(board, context.a->run->model);
   if (ImGui::InputInt("##context", &tokens, 0, 0)) board.context = std::clamp(tokens, 1, 1 << 24);
   services_.items->add_text("board.context", last_item(), std::to_string(tokens));
-  name("tokens");
+  whole ? name("tokens") : hint_of(services_, "Tokens: the length that bytes are said of");
   bool drawn_anew = false;
   if (strategy == HeadStrategy::c) {
-    ImGui::SameLine(0, theme.px(12));
+    on_line(12, theme.px(80 + 5) + width("seed"));
     ImGui::SetNextItemWidth(theme.px(80));
     drawn_anew = ImGui::InputInt("##seed", &board.seed, 1, 1);
     board.seed = std::clamp(board.seed, 0, 1 << 30);

@@ -6,6 +6,7 @@
 
 #include "app/command/layouts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::app {
 namespace {
@@ -40,10 +41,11 @@ float title_width(const Panel& panel, const views::View& view) {
 void draw_title(Panel& panel, const views::View& view, float right) {
   const views::FontScope font(panel.theme().fonts.bold);
   ImGui::SetCursorPosY(panel.px(8));
-  const ImVec2 at = ImGui::GetCursorScreenPos();  // a view among many is narrow: the title ends where the buttons begin
-  ImGui::PushClipRect(at, {ImGui::GetWindowPos().x + right, at.y + panel.px(40)}, true);
-  views::text_in(panel.theme().palette.text, view.title());
-  ImGui::PopClipRect();
+  // A view among many is narrow: the title ends where the buttons begin.
+  const std::string title =
+      views::cut_to(view.title(), ImGui::GetWindowPos().x + right - ImGui::GetCursorScreenPos().x);
+  views::text_in(panel.theme().palette.text, title);
+  if (title != view.title()) tooltip(panel, view.title());
   if (view.place() != views::Place::side && ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0))
     panel.run("view.maximise", {{"view", view.id()}});
 }

@@ -77,8 +77,8 @@ TEST_CASE("each strategy's button puts on the board what choose_heads() chooses"
 }
 
 TEST_CASE("in a small region the board's sentences are brief and leave the map more than half of the room") {
-  const bool small = GENERATE(true, false);
-  const ImVec2 size = small ? ImVec2{300, 320} : ImVec2{1200, 700};
+  const float width = GENERATE(245.f, 300.f, 1200.f);
+  const ImVec2 size{width, width < 1000 ? 320.f : 700.f};
   HeadlessWindow window(true, size);
   const ShownRun a = shown(uneven());
   Selection selection;
@@ -90,6 +90,9 @@ TEST_CASE("in a small region the board's sentences are brief and leave the map m
   REQUIRE(last.has_value());
   CHECK(last->y + last->h - first->y > 0.2f * size.y);
   CHECK(last->y + last->h <= size.y);
+  const auto length = window.items.find("board.context");
+  REQUIRE(length.has_value());
+  CHECK(length->x + length->w <= size.x);
   CHECK(window.items.text("board.facts").value_or("").ends_with("long-range entries retained"));  // whole, if cut
 }
 
