@@ -38,7 +38,7 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
       [&session] { session.decode_again(); });
   add("run.replay", "Replay A's tokens under this policy", "", RunKind::replay, [&session] { session.replay(); });
   add("run.replay_as_b", "Replay A's tokens under B's policy", "", RunKind::replay_as_b,
-      [&session] { session.replay(session.shown_b()->run->policy); });
+      [&session] { session.replay(session.shown_b()->run->policy.closed()); });
 }
 
 // Without ids: the two newest runs, or B out of sight if it is on show.

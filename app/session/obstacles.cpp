@@ -59,7 +59,7 @@ RunQuestion question(const Session& session, RunKind kind) {
   const RunRecord& a = *session.a()->run;
   question.prompt_tokens = a.prompt_len;
   question.new_tokens = std::max(a.n_positions, a.n_tokens()) - a.prompt_len;
-  if (kind == RunKind::replay_as_b && session.shown_b()) question.policy = session.shown_b()->run->policy;
+  if (kind == RunKind::replay_as_b && session.shown_b()) question.policy = session.shown_b()->run->policy.closed();
   return question;
 }
 

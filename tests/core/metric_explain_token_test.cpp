@@ -151,6 +151,38 @@ TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named"
   CHECK_THAT(explain_token(run, 0, 1, 1, 4), Catch::Matchers::Contains("dense prefill, compressed at 5."));
 }
 
+TEST_CASE("explain_token: a pool that is cut at times was not full, it was cut to have room", "[core][explain]") {
+  RunRecord run = hand_run();
+  run.model.n_kv_heads = run.model.n_heads = 2;
+  run.policy = PolicySpec::parse("kvpop:budget=5,sinks=1,window=2,capacity=pooled,interval=2");
+  run.prompt_len = 5;
+  run.evict_at = LifetimeMap(1, 2);
+  run.evict_at.resize(9, kUndecided);
+  run.scores = HeadSeries<float>(1, 2);
+  run.scores.row(0, 0) = {NAN, -1, 0.5f, -2, 0.5f, 1.5f, 0.7f, NAN, NAN};
+  run.scores.row(0, 1) = {NAN, 3, 0.5f, 2, 1, 0.25f, 4, NAN, NAN};
+  run.future_mass = HeadSeries<float>();
+  run.contests.clear();
+  pooled_lifetimes(run.policy, {9, 5, 9}, {0, 0, 1, 2}, run.scores, 0, run.evict_at, &run.contests);
+  REQUIRE(run.evict_at.row(0, 0)[3] % 2 == 0);
+  CHECK_THAT(explain(run, 3, 8),
+             Catch::Matchers::Contains(
+                 ": the pool of all heads was cut, as every 2 queries, to have room until the next time, and its "
+                 "effective score −2.00 was below"));
+  const auto note = [](const char* policy) {
+    const PolicySpec spec = PolicySpec::parse(policy);
+    const RetentionGeometry geometry = spec.geometry(9);
+    return policy_of(spec)
+        .log({.spec = spec, .geometry = geometry, .plan = policy_of(spec).plan(spec, geometry), .local = false})
+        .note;
+  };
+  CHECK(note("kvpop:budget=5,sinks=1,window=2,capacity=pooled,interval=2") ==
+        "This head has lost nothing yet: all heads share 2 places a head in the mean, and nothing competes while there "
+        "is room until the next cut, every 2 queries.");
+  CHECK_THAT(note("kvpop:budget=5,sinks=1,window=2,capacity=pooled"),
+             Catch::Matchers::EndsWith("nothing competes before the prompt ends."));
+}
+
 TEST_CASE("explain_token: a threshold compares the score with the threshold", "[core][explain]") {
   RunRecord run = hand_run();
   run.policy = PolicySpec::parse("threshold:threshold=0.5,sinks=1,window=2");

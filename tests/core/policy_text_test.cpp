@@ -239,6 +239,14 @@ TEST_CASE("policy: value() gives defaults and refuses what is not declared", "[c
   CHECK_THROWS_AS(PolicySpec::parse("full").value("window"), std::invalid_argument);
 }
 
+TEST_CASE("policy: the policy of a run is run again as it was, whatever a gate would have it be", "[core][policy]") {
+  const GateNumbers pooled{.window = 128, .n_sink = 4, .pool_interval = 32};
+  const PolicySpec of_run = PolicySpec::parse(PolicySpec::parse("kvpop:keep=25%").closed().to_string());
+  CHECK(with_gates(of_run, {.scorer = &pooled}) != of_run);  // its text does not say what most have: capacity=head
+  CHECK(with_gates(of_run.closed(), {.scorer = &pooled}) == of_run);
+  CHECK(PolicySpec::parse(of_run.closed().written()).unwritten.empty());
+}
+
 TEST_CASE("policy: every policy declares itself completely", "[core][policy]") {
   for (const PolicyInfo& info : policy_list()) {
     INFO(info.name);

@@ -49,6 +49,20 @@ std::string explain_threshold(const TokenQuestion& question) {
   return ": its score " + numbers.a + verb + " the threshold " + numbers.b + "; margin " + numbers.margin + ".";
 }
 
+/// What made a pool drop tokens at a query. One that is cut at times has room for what comes until the next, and is not full.
+std::string why_pool_was_cut(const RetentionPlan& plan, std::int32_t q) {
+  if (plan.cut_interval <= 1) return "the pool of all heads was full";
+  if (q % plan.cut_interval != 0) return "the pool of all heads was cut by other numbers";
+  return "the pool of all heads was cut, as every " + std::to_string(plan.cut_interval) +
+         " queries, to have room until the next time";
+}
+
+std::string until_pool_is_cut(const RetentionPlan& plan) {
+  if (plan.cut_interval == 0) return "before the prompt ends";
+  return "while there is room until the next cut" +
+         (plan.cut_interval > 1 ? ", every " + std::to_string(plan.cut_interval) + " queries" : std::string());
+}
+
 /// Of Admission::pooled; the contest has what stayed, whichever of the head's tokens it names.
 std::string explain_pooled(const TokenQuestion& question) {
   const RetentionGeometry& geometry = question.geometry;
@@ -62,12 +76,13 @@ std::string explain_pooled(const TokenQuestion& question) {
     return ":" + (score.empty() ? " it is" : score) + " among the best of all heads, which share " +
            counted(geometry.top_k, "place") + " a head in the mean.";
   }
-  if (question.contest == nullptr || std::isnan(question.score)) return ": the pool of all heads was full.";
+  if (question.contest == nullptr || std::isnan(question.score))
+    return ": " + why_pool_was_cut(question.plan, question.evict_at) + ".";
   const float lowest = question.contest->newcomer_effective, own = effective(question.evict_at);
   if (std::isnan(lowest)) return ": the pool of all heads has no place for a token that was judged.";
   const ScorePair scores(own, lowest);
   const bool tie = own == lowest;
-  return ": the pool of all heads was full, and its effective score " + scores.a +
+  return ": " + why_pool_was_cut(question.plan, question.evict_at) + ", and its effective score " + scores.a +
          (tie ? " only equalled " : " was below ") + scores.b + ", the lowest that stayed in any head" +
          (tie ? "; of equals the older stays, then that of the lower layer and head."
               : "; margin " + scores.margin + ".");
@@ -132,10 +147,7 @@ DecisionLog log_by_rule(const LogQuestion& question) {
     case Admission::pooled:
       return {.rows = DecisionLog::Rows::pool,
               .note = "This head has lost nothing yet: all heads share " + counted(question.geometry.top_k, "place") +
-                      " a head in the mean, and nothing competes before " +
-                      (question.plan.cut_interval > 0 ? "query " + std::to_string(question.plan.cut_interval)
-                                                      : "the prompt ends") +
-                      "."};
+                      " a head in the mean, and nothing competes " + until_pool_is_cut(question.plan) + "."};
     case Admission::keep:
     case Admission::drop:
       break;

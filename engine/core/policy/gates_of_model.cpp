@@ -54,8 +54,7 @@ PolicySpec policy_after(const PolicySpec& asked, const PolicySpec& of_run) {
     }
   }
   spec.forget_replaced();
-  spec.unwritten.clear();
-  return spec;
+  return spec.closed();
 }
 
 }  // namespace kvscope

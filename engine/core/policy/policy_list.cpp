@@ -136,8 +136,7 @@ PolicySpec with_gates(const PolicySpec& spec, const GatesOfPolicy& gates) {
   if (gates.scorer != nullptr) take(policy.of_scorer(*gates.scorer));
   if (gates.heads != nullptr) take(defaults_of_heads(*gates.heads));
   out.forget_replaced();
-  out.unwritten.clear();
-  return out;
+  return out.closed();
 }
 
 void policy_lifetimes(const PolicySpec& spec, int n_positions, std::span<const float> scores, std::int32_t n_queries,

@@ -262,6 +262,12 @@ bool PolicySpec::is_open(std::string_view parameter) const {
   return info != nullptr && value(parameter) == info->default_value;
 }
 
+PolicySpec PolicySpec::closed() const {
+  PolicySpec spec = *this;
+  spec.unwritten.clear();
+  return spec;
+}
+
 bool PolicySpec::is_replaced(std::string_view parameter) const {
   return std::ranges::any_of(policy_of(*this).info.parameters, [&](const ParameterInfo& other) {
     return other.instead_of == parameter && value(other.name) != kWordValue;

@@ -91,6 +91,8 @@ struct PolicySpec {
   void forget_replaced();
   /// Whether a gate's number may take the place of the value: nobody wrote it, and nobody has set another one since.
   bool is_open(std::string_view parameter) const;
+  /// The same with nothing left open to a gate's own numbers: what a run was decoded under, to be decoded under again.
+  PolicySpec closed() const;
   /// Throws Error (usage), as parse() does, if a value is out of its parameter's range.
   void check() const;
   double value(std::string_view parameter) const;

@@ -79,7 +79,8 @@ std::string verdict_on_evicted(const Question& question) {
   if (found.verdict == EvictionVerdict::unknown) {
     if (question.evict_at < question.out()) return " It was in the window still: the oracle does not judge that.";
     return question.evict_at >= Oracle(run).n_queries() ? " The oracle has not seen enough to judge."
-                                                        : " The oracle has no room for any token to judge by.";
+                                                        : " The oracle had no room for any token at query " +
+                                                              std::to_string(question.evict_at) + ", and judges none.";
   }
   const OracleCounts counts = Oracle(run).counts(question.layer, question.kv_head, question.evict_at);
   const std::string name = " " + oracle_name(run, counts.pool, question.evict_at, found.by_quarter);
