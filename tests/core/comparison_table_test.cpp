@@ -85,11 +85,14 @@ TEST_CASE("comparison_table: of a run with itself nothing differs", "[core]") {
 
 TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing after that", "[core]") {
   const RunRecord a = random_run(5);
-  RunRecord b = random_run(5, {.policy = "streaming:sinks=4,window=60"});
+  RunRecord b = random_run(5, {.policy = "kvpop:budget=40,sinks=4,window=16"});
   b.ids[130] += 1;
   const ComparisonTable table = comparison_table(a, b, 1000);
   CHECK(table.tokens == "Tokens part at 130");
   CHECK(row(table.came_of, "density").a == number_text(mean(head_metric(a, Metric::density, 129)), 4));
+  CHECK_FALSE(CommonOracle::of(a, b));
+  CHECK(row(table.came_of, "oracle recall").b == number_text(mean(head_metric(b, Metric::recall, 129)), 4));
+  CHECK_THAT(row(table.came_of, "oracle recall").definition, Catch::Contains("each by the oracle of its own run"));
   b.ids[0] += 1;
   const ComparisonTable apart = comparison_table(a, b, 1000);
   CHECK_FALSE(has(apart.came_of, "density"));

@@ -17,7 +17,7 @@ namespace kvscope {
 /// Refers to the runs.
 class CommonOracle {
  public:
-  /// nullopt if neither run recorded masses.
+  /// nullopt if neither run recorded masses, or their texts part: what a token of the one met later says nothing of the other's.
   static std::optional<CommonOracle> of(const RunRecord& a, const RunRecord& b);
   /// `run`: a or b.
   HeadMap metric(const RunRecord& run, Metric metric, std::int32_t q) const {

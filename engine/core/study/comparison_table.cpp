@@ -95,11 +95,15 @@ void add_kept(std::vector<ComparisonRow>& rows, const RunRecord& a, const RunRec
                          "tokens in the cache of a head, window and sinks counted, mean over the heads"));
   add("density", Metric::density, "tokens kept / tokens, of those that have left the window, mean over the heads");
   const auto common = CommonOracle::of(a, b);
-  if (!common) return;
+  if (!common && (a.future_mass.empty() || b.future_mass.empty())) return;
+  const std::string by = common ? " (one oracle for both: " + std::to_string(common->tokens()) +
+                                      " tokens a head, sinks and window counted)"
+                                : " (each by the oracle of its own run: their texts part, and so do their futures)";
   const auto judged = [&](const char* name, Metric metric, const char* definition) {
-    rows.push_back(numbers(name, mean(common->metric(a, metric, q)), mean(common->metric(b, metric, q)),
-                           std::string(definition) + " (one oracle for both: " + std::to_string(common->tokens()) +
-                               " tokens a head, sinks and window counted)"));
+    const auto value = [&](const RunRecord& run) {
+      return mean(common ? common->metric(run, metric, q) : head_metric(run, metric, q));
+    };
+    rows.push_back(numbers(name, value(a), value(b), definition + by));
   };
   judged("oracle recall", Metric::recall, "share of the oracle's choice that is kept");
   judged("chance", Metric::chance, "recall of as many tokens drawn at random");
