@@ -19,7 +19,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
     return;
   }
   draw_header(context);
-  if (draw_refusal(context)) return;
+  draw_parted(context);
+  if (refuses(context)) return;
   // Before the room is asked for: what a count said may be what takes it.
   const LayerHeadMapOptions options = options_of(context);
   counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
@@ -41,7 +42,9 @@ void LayerHeadMapView::draw(ViewContext& context) {
 }
 
 void LayerHeadMapView::draw_header(ViewContext& context) {
-  const std::span<const Metric> metrics = map_metrics();
+  std::vector<Metric> metrics(map_metrics().begin(), map_metrics().end());
+  // One that is chosen elsewhere is shown, so it is among them.
+  if (!std::ranges::count(metrics, context.selection->metric)) metrics.push_back(context.selection->metric);
   std::vector<std::string_view> names, hints;
   int chosen = 0;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
@@ -150,19 +153,37 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
     context.selection->heads = {};
 }
 
-std::string LayerHeadMapView::refusal(const ViewContext& context) const {
+/// The first token that A and B do not share; none where they share all up to the query.
+std::optional<int> LayerHeadMapView::parted_at(const ViewContext& context) {
   if (context.set != nullptr || !drawable(context.b) || context.selection->map.compare == MapCompare::none) return {};
   const RunRecord &a = *context.a->run, &b = *context.b->run;
   const int common = common_prefix(a, b);
-  if (!same_shape(a, b) || !tokens_part(a, b) || context.q() < common) return {};
-  return "Different tokens from " + std::to_string(common) + " on: only distributions compare.";
+  return same_shape(a, b) && tokens_part(a, b) && context.q() >= common ? std::optional(common) : std::nullopt;
 }
 
-bool LayerHeadMapView::draw_refusal(ViewContext& context) {
-  const std::string why = refusal(context);
-  if (why.empty()) return false;
-  wrapped_text_in(services_.theme->palette.warn, why);
-  services_.items->add_text("map.refusal", last_item(), why);
+/// Cells of different texts are not subtracted.
+bool LayerHeadMapView::refuses(const ViewContext& context) {
+  return context.selection->map.compare == MapCompare::difference && parted_at(context);
+}
+
+/// That their texts part, and the two ways to what is the same.
+void LayerHeadMapView::draw_parted(ViewContext& context) {
+  const auto common = parted_at(context);
+  if (!common) return;
+  std::string text = "Different tokens from " + std::to_string(*common) + " on: ";
+  const int shorter = std::min(context.a->run->n_tokens(), context.b->run->n_tokens());
+  if (refuses(context)) {
+    text += "only distributions compare.";
+  } else {
+    text += "each map is of its run's own text.";
+    if (context.q() >= shorter) text += " The shorter is at its last query, " + std::to_string(shorter - 1) + ".";
+  }
+  wrapped_text_in(services_.theme->palette.warn, text);
+  services_.items->add_text(refuses(context) ? "map.refusal" : "map.parted", last_item(), text);
+  draw_ways_together(context, *common);
+}
+
+void LayerHeadMapView::draw_ways_together(ViewContext& context, int common) {
   const ImGuiStyle& style = ImGui::GetStyle();
   const auto width_of = [&](const char* label) { return ImGui::CalcTextSize(label).x + 2 * style.FramePadding.x; };
   const char *whole = "Replay A's tokens under B's policy", *brief = "Replay as B";
@@ -170,28 +191,32 @@ bool LayerHeadMapView::draw_refusal(ViewContext& context) {
   if (ImGui::Button(fits ? whole : brief) && context.command) context.command("run.replay_as_b");
   services_.items->add_text("map.replay", last_item(), whole);
   if (!fits) hint_of(services_, whole);
-  const int common = common_prefix(*context.a->run, *context.b->run);
-  if (common == 0) return true;
+  if (common == 0) return;
   const std::string go_to = "Go to query " + std::to_string(common - 1);
   const float width = width_of(go_to.c_str());
   const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
   if (ImGui::GetItemRectMax().x + style.ItemSpacing.x + width < right) ImGui::SameLine();
   if (ImGui::Button(go_to.c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
   services_.items->add("map.go_to_common", last_item());
-  return true;
 }
 
 /// What A and B are held against, and the query that both have.
 void LayerHeadMapView::draw_comparison_note(const ViewContext& context) {
   const LayerHeadMapOptions options = options_of(context);
-  if (options.compare == MapCompare::none || !refusal(context).empty()) return;
+  if (options.compare == MapCompare::none || parted_at(context)) return;
   const FontScope small(services_.theme->fonts.small);
   if (options.q != context.q()) {
     const std::string text = "Both at query " + std::to_string(options.q) + ": one of them has no more tokens.";
     wrapped_text_in(services_.theme->palette.warn, text);
     services_.items->add_text("map.both_at", last_item(), text);
   }
-  if (counted_.empty() || counted_.maps().common_oracle.empty() || !metric_info(options.metric).needs_oracle) return;
+  if (counted_.empty() || !metric_info(options.metric).needs_oracle) return;
+  if (tokens_part(*context.a->run, *context.b->run)) {
+    const std::string text = "Each by the oracle of its own run: later their texts part.";
+    wrapped_text_in(services_.theme->palette.muted, text);
+    services_.items->add_text("map.own_oracles", last_item(), text);
+  }
+  if (counted_.maps().common_oracle.empty()) return;
   wrapped_text_in(services_.theme->palette.muted, counted_.maps().common_oracle);
   services_.items->add_text("map.common_oracle", last_item(), counted_.maps().common_oracle);
 }
@@ -208,7 +233,7 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
 
 /// A map that is hatched all over says why.
 void LayerHeadMapView::draw_no_value_note(const ViewContext& context) {
-  if (counted_.empty() || drawn_.metric != context.selection->metric || !refusal(context).empty()) return;
+  if (counted_.empty() || drawn_.metric != context.selection->metric || refuses(context)) return;
   const MetricInfo& info = metric_info(drawn_.metric);
   const RunRecord& run = *context.a->run;
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) return;  // that was said
@@ -249,7 +274,7 @@ LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) con
 }
 
 std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) const {
-  if (!drawable(context.a) || !refusal(context).empty()) return std::nullopt;
+  if (!drawable(context.a) || refuses(context)) return std::nullopt;
   const LayerHeadMapOptions options = options_of(context);
   return ViewFigure{options, records_of(context.counted_runs(options.compare != MapCompare::none))};
 }

@@ -1,11 +1,13 @@
 // view.*, palette, help, app: what the window looks like.
 
 #include <algorithm>
+#include <iterator>
 
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/layouts.h"
 #include "engine/core/study/retention_metrics.h"
+#include "views/figure/layer_head_map_figure.h"
 
 namespace kvscope::app {
 namespace {
@@ -16,14 +18,15 @@ constexpr std::pair<const char*, views::ColourMode> kColourModes[] = {{"state", 
                                                                       {"oracle", views::ColourMode::oracle}};
 
 void set_metric(Session& session, const nlohmann::json& arguments) {
-  const auto metrics = metric_list();
   if (has_argument(arguments, "metric")) {
     const MetricInfo* info = find_metric(text_argument(arguments, "metric"));
     if (!info) bad_argument("metric", "a metric's name");
     return views::choose_metric(session.selection(), info->metric);
   }
-  const auto now = std::ranges::find(metrics, session.selection().metric, &MetricInfo::metric) - metrics.begin();
-  views::choose_metric(session.selection(), metrics[static_cast<std::size_t>(now + 1) % metrics.size()].metric);
+  const auto metrics = views::map_metrics();
+  const auto now = std::ranges::find(metrics, session.selection().metric);  // of another one the next is the first
+  views::choose_metric(session.selection(),
+                       now == metrics.end() || std::next(now) == metrics.end() ? metrics.front() : *std::next(now));
 }
 
 void maximise(UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {

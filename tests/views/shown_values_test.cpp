@@ -40,9 +40,14 @@ RunRecord under_policy(const char* policy) {
 }  // namespace
 
 // W3: it drew the difference of unrelated cells in full colour.
-TEST_CASE("where the tokens of A and B differ, the map refuses and offers the replay") {
+TEST_CASE("where the tokens of A and B differ, the map refuses their difference and offers the replay") {
   Stage<LayerHeadMapView> s(random_run(3), {.q = 150});
   s.compare_with(parting_run(100));
+  s.draw();
+  CHECK(s.text("map.parted") == "Different tokens from 100 on: each map is of its run's own text.");
+  CHECK(s.has("map.b.cell.0.0"));
+  CHECK(s.view.figure(s.context));
+  s.selection.map.compare = MapCompare::difference;
   s.draw();
   CHECK(s.text("map.refusal") == "Different tokens from 100 on: only distributions compare.");
   CHECK_FALSE(s.has("map.cell.0.0"));
@@ -54,7 +59,28 @@ TEST_CASE("where the tokens of A and B differ, the map refuses and offers the re
   s.draw();
   CHECK_FALSE(s.window.items.text("map.refusal"));
   CHECK(s.has("map.cell.0.0"));
-  CHECK(s.has("map.b.cell.0.0"));
+}
+
+TEST_CASE("of texts that part each map is judged by its own run's oracle, and the shorter is at its last query") {
+  const RunRecord a = random_run(3);
+  RunRecord b = parting_run(100);
+  for (const std::int32_t q : {90, 150}) {
+    Stage<LayerHeadMapView> s(a, {.q = q});
+    s.selection.metric = Metric::recall;
+    s.compare_with(b);
+    s.draw();
+    const auto options = std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options);
+    const RunRecord* const runs[] = {&a, &b};
+    const LayerHeadMaps maps = layer_head_maps(runs, options);
+    CHECK(maps.common_oracle.empty());
+    CHECK(maps.parts[1].map.at(1, 0) == head_metric(b, Metric::recall, q).at(1, 0));
+    CHECK(s.window.items.text("map.own_oracles").has_value() == (q == 90));
+  }
+  Stage<LayerHeadMapView> s(a, {.q = 170});
+  b.ids.resize(160);
+  s.compare_with(std::move(b));
+  s.draw();
+  CHECK_THAT(s.text("map.parted"), EndsWith("The shorter is at its last query, 159."));
 }
 
 TEST_CASE("A and a shorter run of the same tokens are compared at the last query that both have") {

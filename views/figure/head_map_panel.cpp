@@ -118,8 +118,10 @@ void draw_head_map(FigureBuilder& b, const std::string& id, const Box& box, cons
   for (int r = 0; r < map.n_layers; ++r) {
     for (int h = 0; h < map.n_kv_heads; ++h) {
       pixels.push_back(scale(cells.value(r, h)));
-      if (look.board && !cells.marked(r, h) && pixels.back().a != 0)
-        pixels.back() = mix(b.style().paper, pixels.back(), 0.25);
+      if (!look.board) continue;
+      // A hatched cell of a board is a local head, so what has no value is not hatched there.
+      if (pixels.back().a == 0) pixels.back() = mix(b.style().paper, b.style().muted, 0.35);
+      if (!cells.marked(r, h)) pixels.back() = mix(b.style().paper, pixels.back(), 0.25);
     }
   }
   b.heat_map(id, box, map.n_kv_heads, map.n_layers, pixels);

@@ -194,7 +194,8 @@ std::string describe_look(const LayerHeadMaps& maps, const std::vector<MapScale>
   const HeadMap& first = maps.parts[0].map;
   if (const int n = o.heads.within(first.n_layers, first.n_kv_heads).size(); n > 0 || o.board) {
     const std::string count = std::to_string(n) + " of " + std::to_string(first.n_layers * first.n_kv_heads) + " heads";
-    text += o.board ? " Outlined: " + count + " that are global; hatched: local ones." : " Outlined: " + count + ".";
+    text += o.board ? " Outlined: " + count + " that are global; hatched: local ones; grey: no value."
+                    : " Outlined: " + count + ".";
   }
   for (std::size_t i = 0; i < scales.size(); ++i) {
     if (scales[i].lo == scales[i].axis_lo && scales[i].hi == scales[i].axis_hi) continue;
