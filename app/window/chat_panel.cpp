@@ -106,9 +106,14 @@ void draw_copy_last_answer(Panel& panel, float right) {
   if (last == turns.rend()) return;
   const views::FontScope font(panel.theme().fonts.small);
   const int index = static_cast<int>(turns.rend() - last) - 1;
-  ImGui::SameLine(right - ImGui::CalcTextSize("Copy answer").x - 2 * ImGui::GetStyle().FramePadding.x);
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const auto x_of = [&](const char* label) { return right - ImGui::CalcTextSize(label).x - 2 * style.FramePadding.x; };
+  const float from = ImGui::GetItemRectMax().x - ImGui::GetWindowPos().x + style.ItemSpacing.x;
+  const char* label = x_of("Copy answer") >= from ? "Copy answer" : "Copy";
+  if (x_of(label) < from) return;  // the turn itself has the button too
+  ImGui::SameLine(x_of(label));
   ImGui::BeginDisabled(last->content.empty());
-  if (ImGui::Button("Copy answer")) panel.run("answer.copy", answer_of_turn(panel.session, index));
+  if (ImGui::Button(label)) panel.run("answer.copy", answer_of_turn(panel.session, index));
   ImGui::EndDisabled();
   panel.item("chat.copy_answer");
   tooltip(panel, last->content.empty() ? "The last answer has no token yet."
