@@ -252,7 +252,7 @@ TEST_CASE("A notes file that is damaged is one line, and stays as it is whatever
   const std::string damaged = R"({"format": "kvscope-notes", "version": 1, "runs": [{"run": 0)";
   for (const std::string& bytes : {damaged, std::string(R"({"format": "kvscope-notes", "version": 9})")}) {
     std::ofstream(notes_file(trace)) << bytes;
-    Program program(folder.path() / "state");
+    Program program(folder.path() / ("state of " + std::to_string(bytes.size())));
     program.open(trace);
     REQUIRE(program.session.messages().banners().size() == 1);
     CHECK_THAT(program.banners(), Catch::Contains("t.h5.notes.json") && Catch::Contains("stay as they are"));
