@@ -2,17 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "app/process/gates.h"
+#include "app/window/budget_control.h"
 #include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
-#include "app/window/value_slider.h"
-#include "engine/core/policy/least_budget.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/run_problems.h"
 #include "engine/core/record/run_gate.h"
@@ -128,87 +125,6 @@ void draw_policy_choice(Panel& panel) {
   }
   panel.item("policy.combo");
   if (info) tooltip(panel, info->definition);
-}
-
-std::string_view name_of(BudgetSpec::Kind kind) {
-  return kind == BudgetSpec::Kind::tokens ? "tokens" : kind == BudgetSpec::Kind::keep ? "keep" : "compression";
-}
-
-// The same budget, said in another way.
-double converted(const BudgetSpec& budget, BudgetSpec::Kind kind, int tokens, int n_positions) {
-  if (n_positions <= 0 || tokens <= 0)
-    return kind == BudgetSpec::Kind::tokens ? 512 : kind == BudgetSpec::Kind::keep ? 0.25 : 4;
-  if (kind == budget.kind) return budget.value;
-  const double keep = static_cast<double>(tokens) / n_positions;
-  return kind == BudgetSpec::Kind::tokens ? tokens : kind == BudgetSpec::Kind::keep ? keep : 1 / keep;
-}
-
-// A factor that comes of whole tokens has no end of decimals.
-int factor_decimals(double factor) { return std::min(2, shown_decimals(factor, 1)); }
-
-// What stands in the slider.
-std::string budget_text(const BudgetSpec& budget) {
-  if (budget.kind == BudgetSpec::Kind::tokens) return fixed_text(budget.value, 0) + " tokens";
-  if (budget.kind == BudgetSpec::Kind::keep) return fixed_text(100 * budget.value, share_decimals(budget.value)) + " %";
-  return fixed_text(budget.value, factor_decimals(budget.value)) + "×";
-}
-
-// What it comes to. The field has a share as it was asked for: that of whole tokens beside it would be another.
-std::string budget_words(const BudgetSpec& budget, int tokens, int n_positions) {
-  if (n_positions <= 0) return "of the positions of the run";
-  if (budget.kind != BudgetSpec::Kind::keep) return describe_budget(tokens, n_positions);
-  const double factor = static_cast<double>(n_positions) / std::max(1, tokens);
-  return std::to_string(tokens) + " of " + std::to_string(n_positions) + " tokens kept, a factor of " +
-         number_text(factor, 4);
-}
-
-// What the slider was moved to, rounded to whole per cent or a tenth.
-std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy, int n_positions) {
-  const double value = policy.budget->value, n = n_positions;
-  const double least = n_positions > 0 ? least_budget(policy, n_positions).value_or(1) : 1;
-  ValueSlider slider{.item = "policy.budget", .value = value, .told = budget_text(*policy.budget)};
-  switch (policy.budget->kind) {
-    case BudgetSpec::Kind::tokens:
-      slider.min = least, slider.max = n > 0 ? std::max(least + 1, n) : 4096, slider.unit = " tok";
-      break;
-    case BudgetSpec::Kind::keep:
-      slider.value = 100 * value, slider.unit = " %", slider.decimals = share_decimals(value);
-      slider.min = n > 0 ? std::clamp(std::ceil(100 * least / n), 1.0, 99.0) : 1, slider.max = 100;
-      break;
-    case BudgetSpec::Kind::compression:
-      slider.min = 1, slider.max = n > 0 ? std::max(1.5, n / least) : 32, slider.by_ratio = true;
-      slider.unit = "×", slider.decimals = factor_decimals(value), slider.drag_decimals = 1;
-      break;
-  }
-  const auto moved = value_slider(panel, slider);
-  if (!moved) return std::nullopt;
-  if (policy.budget->kind == BudgetSpec::Kind::tokens) return std::max(1.0, std::round(*moved));
-  if (policy.budget->kind == BudgetSpec::Kind::keep) return std::clamp(*moved / 100, 0.001, 1.0);
-  return std::max(1.0, *moved);
-}
-
-void draw_budget(Panel& panel) {
-  const PolicySpec policy = panel.session.policy_in_effect();
-  if (!policy.budget) return;
-  const int n_positions = panel.session.n_positions();
-  const int tokens = n_positions > 0 ? policy.budget_tokens(n_positions) : 0;
-  setting(panel, "Budget");
-  static constexpr std::array<std::string_view, 3> kNames = {"tokens", "kept share", "factor"};
-  int kind = static_cast<int>(policy.budget->kind);
-  if (views::segmented(panel.services, "policy.budget_kind", kNames, {}, kind)) {
-    const auto chosen = static_cast<BudgetSpec::Kind>(kind);
-    panel.run("policy.set",
-              {{"budget", converted(*policy.budget, chosen, tokens, n_positions)}, {"kind", name_of(chosen)}});
-  }
-
-  const std::optional<double> chosen = budget_slider(panel, policy, n_positions);
-  if (chosen) panel.run("policy.set", {{"budget", *chosen}});
-  const auto raised = raised_budget(policy, n_positions);
-  const std::string words =
-      raised ? describe_raised(*raised, n_positions) : budget_words(*policy.budget, tokens, n_positions);
-  const views::FontScope small(panel.theme().fonts.small);
-  wrapped_text_in(raised ? panel.theme().palette.text : panel.theme().palette.muted, words);
-  panel.services.items->add_text("policy.budget_words", views::last_item(), words);
 }
 
 // What the change means for what is on show: measured, preview, or why there is none.

@@ -142,7 +142,8 @@ TEST_CASE("A short prompt runs under the policy that stands there: its budget is
   window.command("run.max_tokens", {{"n", 4}});
   window.frames(3);
   CHECK_THAT(window.text("policy.budget_words"),
-             Catch::StartsWith("25 % of ") && Catch::Contains("raised to 68: sinks and window take that many"));
+             Catch::StartsWith("Next run: 25 % of ") &&
+                 Catch::Contains("raised to 68: sinks and window take that many. Nothing will be evicted: all "));
   CHECK(window.text("policy.refusal").empty());
   window.command("run.start");
   window.wait({{"/running", false}, {"/a/status", "complete"}});
