@@ -13,8 +13,14 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kTurnsHeight = 250, kSystemHeight = 42;
-constexpr float kTurnsBesideAnswer = 120;  // the policy stays in sight above the answer
+constexpr float kSystemHeight = 42;
+constexpr float kLeastRoom = 140, kMostRoom = 334, kMostDraft = 84;  // of turns and draft; of the draft alone
+constexpr float kRoomShare = 0.25f;  // of the window: in one of 720 the policy stays in sight below
+
+// The same before the first turn, while an answer comes and beside that of another run: what stands below does not move.
+float chat_room(const Panel& panel) {
+  return std::clamp(kRoomShare * ImGui::GetIO().DisplaySize.y, panel.px(kLeastRoom), panel.px(kMostRoom));
+}
 
 /// The turns and, while a run answers the last one, what there is of its answer.
 std::vector<ChatMessage> shown_turns(const Session& session) {
@@ -74,7 +80,8 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
 
 void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {0, 0});
-  ImGui::BeginChild("turns", {-1, panel.px(has_answer_panel(panel) ? kTurnsBesideAnswer : kTurnsHeight)});
+  const float room = chat_room(panel) - chat_draft_height(panel) - ImGui::GetStyle().ItemSpacing.y;
+  ImGui::BeginChild("turns", {-1, room});
   ImGui::PopStyleVar();
   const bool at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
   auto& editors = panel.prompt_editors->turns;
@@ -98,6 +105,11 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
 }
 
 }  // namespace
+
+float chat_draft_height(const Panel& panel) {
+  const float room = chat_room(panel);
+  return panel.session.parameters().chat.turns.empty() ? room : std::min(panel.px(kMostDraft), 0.4f * room);
+}
 
 void draw_copy_last_answer(Panel& panel, float right) {
   const std::vector<ChatMessage> turns = shown_turns(panel.session);
@@ -143,10 +155,10 @@ void draw_chat_buttons(Panel& panel) {
   }
   ImGui::SameLine();
   command_button(panel, "Continue", "run.continue");
-  const float width = ImGui::CalcTextSize("New chat").x + 2 * ImGui::GetStyle().FramePadding.x;
-  if (ImGui::GetItemRectMax().x + ImGui::GetStyle().ItemSpacing.x + width <
-      ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x)
-    ImGui::SameLine();
+  // Whether it has room is the same for each word that the first button may say.
+  const float width = ImGui::CalcTextSize("Answer againContinueNew chat").x + 6 * ImGui::GetStyle().FramePadding.x +
+                      2 * ImGui::GetStyle().ItemSpacing.x;
+  if (width < ImGui::GetContentRegionAvail().x) ImGui::SameLine();
   command_button(panel, "New chat", "chat.new");
   if (!panel.session.next_run().has_thinking_choice()) return;
   ImGui::SameLine();

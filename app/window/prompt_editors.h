@@ -25,6 +25,8 @@ struct PromptEditors {
 
 /// The conversation so far: its system prompt and turns, the answer live.
 void draw_conversation(Panel& panel);
+/// Of the draft: all the room that it shares with the turns, until there is one.
+float chat_draft_height(const Panel& panel);
 /// In the panel's heading, where no answer is too long for it; its right edge there.
 void draw_copy_last_answer(Panel& panel, float right);
 /// What one does with it: send, stop, continue, begin anew; whether the model thinks.

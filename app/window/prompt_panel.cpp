@@ -13,7 +13,7 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kPromptHeight = 150, kDraftHeight = 84;  // the draft of a chat's next turn
+constexpr float kPromptHeight = 150;
 
 // "1-fact-recall.txt" -> "fact recall"
 std::string sample_title(const std::filesystem::path& path) {
@@ -53,10 +53,10 @@ void draw_chat_choice(Panel& panel) {
 void draw_text(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
   views::TextEditor& editor = panel.prompt_editors->prompt;
-  const bool goes_on = !panel.session.parameters().raw && !panel.session.parameters().chat.turns.empty();
+  const bool chat = !panel.session.parameters().raw, goes_on = chat && !panel.session.parameters().chat.turns.empty();
   // In a small window the settings below it are to be seen too.
-  const float most = panel.px(goes_on ? kDraftHeight : kPromptHeight);
-  const float height = std::clamp(0.15f * ImGui::GetIO().DisplaySize.y, std::min(most, panel.px(64)), most);
+  const float text = std::clamp(0.15f * ImGui::GetIO().DisplaySize.y, panel.px(64), panel.px(kPromptHeight));
+  const float height = chat ? chat_draft_height(panel) : text;
   editor.set_text(panel.session.parameters().prompt);  // nothing, while it is what the editor holds
   if (editor.draw({.item = "prompt.text",
                    .size = {-1, height},

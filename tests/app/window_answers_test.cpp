@@ -69,3 +69,40 @@ TEST_CASE("While a preview stands in B's place the run that is B says so, and a 
   CHECK(window.state()["b"]["id"] == 2);
   CHECK_THAT(window.text_soon("run.2.b", "takes it"), Catch::StartsWith("This run is B: "));
 }
+
+// It moved by up to 190 pixels: turns appeared above it, and fewer of them beside another run's answer.
+TEST_CASE("The policy's list is in sight of a window of 720 and stays where it is while a chat is answered") {
+  if (test::skip_without_display()) return;
+  const test::TemporaryFolder folder;
+  write_chat_model(folder.path());
+  const std::string size = GENERATE("1280x720", "1280x1000");
+  const test::Xvfb display;
+  WindowDriver window(display, {.engine = fake("--slow 10"), .words = {folder.path().string(), "--size", size}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/parameters/raw", false}});
+  window.command("policy.set", {{"policy", "kvpop:keep=60%,sinks=4,window=4"}});
+  window.command("run.max_tokens", {{"n", 60}});
+  window.frames(5);
+  const auto before = window.rect("policy.combo");
+  CHECK(before[1] + before[3] < 54 + 0.66 * (720 - 54 - 28));  // of which the runs take a third at most
+  const auto stays = [&] {
+    for (int i = 0; i < 12; ++i) {
+      window.frames(1);
+      if (window.rect("policy.combo") != before) return false;
+    }
+    return true;
+  };
+  window.command("run.start");
+  window.wait({{"/a/n_tokens", {{"at_least", 1}}}});
+  CHECK(stays());
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  CHECK(stays());
+  window.command("policy.set", {{"policy", "kvpop:keep=50%,sinks=4,window=4"}});
+  window.command("run.decode_again");
+  window.wait({{"/running", false}, {"/b/status", "complete"}});
+  CHECK(stays());
+  window.command("prompt.set", {{"text", "And then?"}});
+  window.command("run.start");
+  CHECK(stays());
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  CHECK(stays());
+}
