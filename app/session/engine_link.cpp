@@ -170,14 +170,14 @@ void EngineLink::poll() {
       try {
         handle(event);
       } catch (const std::exception& error) {  // an engine is not trusted to be well
-        messages_.add_engine_error(std::string("The engine sent a message that does not fit: ") + error.what());
+        messages_.add_engine_fault(std::string("The engine sent a message that does not fit: ") + error.what());
       }
     }
   }
   if (const auto broken = assembler_->take_broken()) {
     pass_snapshot();
     if (client_ && run_in_progress()) client_->cancel(run_request_);
-    messages_.add_engine_error(*broken);
+    messages_.add_engine_fault(*broken);
   }
 }
 
@@ -329,7 +329,6 @@ void EngineLink::ended(const nlohmann::json& event) {
   std::string text = "The engine stopped: " + end.reason + ".";
   if (!end.said.empty()) text += " It last said: " + escape_for_terminal(end.said.back()) + ".";
   if (was_running) text += " Everything up to the last token is kept.";
-  messages_.dismiss_engine_errors();
   messages_.add_engine_error(text, was_running ? "Restart and go on" : "Restart engine",
                              was_running ? "run.resume" : "engine.restart");
 }

@@ -1,5 +1,6 @@
 #include "app/session/messages.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/core/support/text.h"
@@ -8,10 +9,16 @@ namespace kvscope::app {
 namespace {
 
 constexpr std::size_t kLogLines = 1000;
-constexpr std::size_t kBanners = 4;
+constexpr std::ptrdiff_t kNews = 4;     // banners that are no errors
+constexpr std::ptrdiff_t kErrors = 50;  // of an engine that sends nothing else; the log has them all
 constexpr std::chrono::seconds kNoticeTime(8);
-/// What takes such a banner away when it is done.
 bool restarts(const Banner& banner) { return banner.command == "engine.restart" || banner.command == "run.resume"; }
+
+/// The oldest of too many errors, or of too many others, goes: news never takes the place of an error.
+void keep_newest(std::vector<Banner>& banners, bool errors, std::ptrdiff_t most) {
+  const auto is_one = [errors](const Banner& banner) { return (banner.kind == Banner::Kind::error) == errors; };
+  if (std::ranges::count_if(banners, is_one) > most) banners.erase(std::ranges::find_if(banners, is_one));
+}
 
 }  // namespace
 
@@ -20,7 +27,8 @@ void Messages::add_banner(Banner banner) {
   // The same message twice is one message: a failing request that is repeated must not fill the window.
   std::erase_if(banners_, [&](const Banner& other) { return other.text == banner.text; });
   banners_.push_back(std::move(banner));
-  if (banners_.size() > kBanners) banners_.erase(banners_.begin());
+  keep_newest(banners_, false, kNews);
+  keep_newest(banners_, true, kErrors);
   revision_.rise();
 }
 
@@ -28,7 +36,14 @@ void Messages::add_engine_error(std::string text, std::string button, std::strin
   add_banner({.kind = Banner::Kind::error,
               .text = std::move(text),
               .command = std::move(command),
-              .button = std::move(button)});
+              .button = std::move(button),
+              .cured = true});
+}
+
+void Messages::add_engine_fault(std::string text) {
+  log("error: " + text);
+  add_banner(
+      {.kind = Banner::Kind::error, .text = std::move(text), .command = "engine.restart", .button = "Restart engine"});
 }
 
 void Messages::dismiss_banner(int id) {
@@ -36,7 +51,13 @@ void Messages::dismiss_banner(int id) {
   revision_.rise();
 }
 
-void Messages::dismiss_engine_errors() { std::erase_if(banners_, restarts); }
+void Messages::engine_restarted() {
+  std::erase_if(banners_, [](const Banner& banner) { return banner.cured; });
+  for (Banner& banner : banners_) {
+    if (restarts(banner)) banner.command.clear(), banner.button.clear();
+  }
+  revision_.rise();
+}
 
 void Messages::log(std::string line) {
   log_.push_back(utc_now().substr(11, 8) + "  " + line);

@@ -19,6 +19,7 @@ struct Banner {
   std::string text;
   std::string command;  // "engine.restart"; empty if there is nothing to press
   std::string button;   // "Restart engine"
+  bool cured = false;   // by a new engine: it says how the engine is, not what once happened
 };
 
 class Messages {
@@ -26,12 +27,16 @@ class Messages {
   explicit Messages(Revision& revision) : revision_(revision) {}
 
   const std::vector<Banner>& banners() const { return banners_; }
+  /// Stays until it is dismissed itself. Of the others than errors only the newest few stay.
   void add_banner(Banner banner);
-  /// An error which only a new engine cures.
+  /// There is no engine, which a new one cures.
   void add_engine_error(std::string text, std::string button = "Restart engine",
                         std::string command = "engine.restart");
+  /// Something went wrong in an engine that may be restarted for it; that it happened stays true.
+  void add_engine_fault(std::string text);
   void dismiss_banner(int id);
-  void dismiss_engine_errors();
+  /// A new engine was started: errors that there was none go, faults of the last one lose their button.
+  void engine_restarted();
   void log(std::string line);
   const std::deque<std::string>& log_lines() const { return log_; }
   /// A short message that the status line shows for some seconds, and no longer than `holds` says that it is so.

@@ -93,7 +93,7 @@ void Session::use_gate(const std::string& name) {
 const GateFacts* Session::used_gate() const { return gates_.used_by(parameters().policy, engine_.gates_to_load()); }
 
 void Session::restart_engine() {
-  messages_.dismiss_engine_errors();
+  messages_.engine_restarted();
   const bool cut_short = run_in_progress();
   engine_.discard();
   if (cut_short) {

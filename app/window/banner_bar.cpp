@@ -42,13 +42,15 @@ void draw_buttons(Panel& panel, const Banner& banner, const std::string& item, c
   }
   if (!banner.command.empty()) {
     if (ImGui::Button(banner.button.c_str(), {0, height})) {
-      panel.run(banner.command);
-      panel.session.messages().dismiss_banner(banner.id);
+      // One that was refused may be pressed again when what is in the way is gone.
+      if (panel.run(banner.command)) panel.session.messages().dismiss_banner(banner.id);
     }
     panel.item(item + ".button");
     ImGui::SameLine(0, panel.px(6));
   }
-  if (ImGui::Button("×", {height, height})) panel.session.messages().dismiss_banner(banner.id);
+  // The next one takes its place, and the second click of a double click is not meant for that.
+  const bool again = ImGui::IsMouseReleased(0) && ImGui::GetIO().MouseClickedLastCount[0] > 1;
+  if (ImGui::Button("×", {height, height}) && !again) panel.session.messages().dismiss_banner(banner.id);
   panel.item(item + ".close");
 }
 
@@ -100,7 +102,6 @@ void draw_banners(Panel& panel) {
   const std::string fold = more(panel, banners);
   const bool all = panel.all_messages;
   const std::size_t first = foremost(banners);
-  panel.all_messages = all && !fold.empty();
   for (std::size_t i = 0; i < banners.size(); ++i) {
     if (!all && i != first) continue;
     draw_banner(panel, banners[i], "banner." + std::to_string(i), i != first ? "" : all ? "Fold" : fold);

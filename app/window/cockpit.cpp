@@ -293,7 +293,7 @@ void Cockpit::draw_messages(Panel& panel) {
     const float bottom = bar - panel.px(kGap), top = std::max(panel.px(kBarHeight), bottom - banners_height_);
     at = {screen.x - panel.px(kGap) - width, top}, size = {width, bottom - top};
   }
-  const Region region(panel, "banners", at, size, false);
+  const Region region(panel, "banners", at, size, false, panel.all_messages);
   // Regions that were made later would lie over it; what has opened from a menu or a list lies over both.
   if (!ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) ImGui::BringWindowToDisplayFront(ImGui::GetCurrentWindow());
   draw_banners(panel);

@@ -7,11 +7,13 @@
 
 namespace kvscope::app {
 
-void Panel::run(std::string_view id, const nlohmann::json& arguments) {
+bool Panel::run(std::string_view id, const nlohmann::json& arguments) {
   try {
     commands.execute(id, arguments);
+    return true;
   } catch (const Error& error) {
     session.messages().notify(error.what());
+    return false;
   }
 }
 

@@ -31,12 +31,12 @@ struct Panel {
   std::shared_ptr<NotesEditors> notes_editors = nullptr;    // of draw_notes(), made when it is shown first
   std::shared_ptr<LayoutEditor> layout_editor = nullptr;    // of draw_layouts(); none while it is not open
   std::shared_ptr<ExportPreview> export_preview = nullptr;  // of draw_export_options(); none while no dialog is open
-  bool all_messages = false;                                // are shown, in full; else the foremost in one line
+  bool all_messages = false;  // are shown, in full, until they are folded or gone; else the foremost in one line
 
   const views::Theme& theme() const { return *services.theme; }
   float px(float design_pixels) const { return services.theme->px(design_pixels); }
-  /// Runs a command; what it refuses becomes a message in the status line.
-  void run(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object());
+  /// Runs a command; what it refuses becomes a message in the status line. Returns whether it was done.
+  bool run(std::string_view id, const nlohmann::json& arguments = nlohmann::json::object());
   /// Registers the item drawn last.
   void item(std::string_view id);
 };

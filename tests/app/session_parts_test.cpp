@@ -70,7 +70,7 @@ TEST_CASE("The first word of an answer is seen at once, and no other waits for t
   until([&] { return seen() == 5; });
 }
 
-TEST_CASE("A message that is repeated is one banner, and a fifth pushes the first out") {
+TEST_CASE("A message that is repeated is one banner, and a fifth that is no error pushes the first out") {
   Revision revision;
   Messages messages(revision);
   messages.add_banner({.text = "one"});
@@ -85,17 +85,38 @@ TEST_CASE("A message that is repeated is one banner, and a fifth pushes the firs
   CHECK(messages.banners()[0].text == "three");
 }
 
-TEST_CASE("The reading of a prompt is told as a share, as its chunks and layers are no tokens, an answer in tokens") {
+TEST_CASE("Every error stays until it is dismissed itself, however many others and other messages come") {
+  Revision revision;
+  Messages messages(revision);
+  for (int i = 1; i <= 6; ++i) messages.add_banner({.kind = Banner::Kind::error, .text = "error " + std::to_string(i)});
+  for (int i = 1; i <= 6; ++i) messages.add_banner({.text = "news " + std::to_string(i)});
+  messages.add_engine_fault("it sent nonsense");
+  messages.add_engine_error("it died");
+  const auto errors = [&] { return std::ranges::count(messages.banners(), Banner::Kind::error, &Banner::kind); };
+  CHECK(errors() == 8);
+  CHECK(messages.banners().size() == 12);
+  messages.dismiss_banner(messages.banners()[1].id);
+  CHECK(errors() == 7);
+  CHECK(messages.banners()[0].text == "error 1");
+  CHECK(messages.banners()[1].text == "error 3");
+  messages.engine_restarted();
+  CHECK(errors() == 6);  // there is an engine, and the last one did send nonsense
+  CHECK(messages.banners().back().text == "it sent nonsense");
+  CHECK(messages.banners().back().command.empty());
+}
+
+TEST_CASE(
+    "The reading of a prompt is told as a share, as its chunks and layers are no tokens, that of a model in MB too") {
   CHECK(TaskProgress{.phase = "prefill", .value = 412.5, .max = 1650}.line().starts_with("prefill 25 %"));
   CHECK(TaskProgress{.phase = "decode", .value = 3, .max = 64}.line().starts_with("decode 3 / 64"));
 }
 
-TEST_CASE("An engine's errors go together, a notice is a line of the log, and each change is counted") {
+TEST_CASE("That there is no engine goes with its restart, a notice is a line of the log, and each change is counted") {
   Revision revision;
   Messages messages(revision);
   messages.add_engine_error("it died");
   messages.add_banner({.text = "other"});
-  messages.dismiss_engine_errors();
+  messages.engine_restarted();
   REQUIRE(messages.banners().size() == 1);
   CHECK(messages.banners()[0].text == "other");
   const auto before = revision.value;

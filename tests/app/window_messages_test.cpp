@@ -63,6 +63,36 @@ TEST_CASE(
   CHECK(window.state()["banners"].size() == 2);
 }
 
+TEST_CASE("Of several errors that are shown one is dismissed, by a double click too, and the others stay in sight") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  for (const char* name : {"first", "second", "third"}) {
+    window.command("file.open", {{"path", std::string("/nowhere/") + name}});
+    window.wait({{"/banners", {{"contains", name}}}});
+  }
+  window.frames(3);
+  window.click("banners.fold");
+  window.frames(3);
+  const auto close = window.rect("banner.1.close");
+  const std::string x = std::to_string(static_cast<int>(close[0] + close[2] / 2)),
+                    y = std::to_string(static_cast<int>(close[1] + close[3] / 2));
+  window.inputs({"mousemove", "--window", "{window}", x, y});
+  window.frames(2);
+  window.inputs({"click", "--repeat", "2", "--delay", "60", "1"});
+  window.frames(6);
+  REQUIRE(window.state()["banners"].size() == 2);
+  CHECK_THAT(window.text("banner.0"), Catch::Contains("first"));
+  CHECK_THAT(window.text("banner.1"), Catch::Contains("third"));
+  window.click("banner.1.close");
+  window.frames(3);
+  REQUIRE(window.state()["banners"].size() == 1);
+  CHECK_THAT(window.text("banner.0"), Catch::Contains("first"));
+  const auto left = window.rect("banner.0");
+  CHECK(left[1] + left[3] < window.rect("status")[1]);  // where it was shown, not folded away beside what goes on
+}
+
 TEST_CASE(
     "Escape closes a list that is open in the dialog before it, and a folder that is not there keeps what was typed") {
   if (skip_without_display()) return;
