@@ -35,6 +35,13 @@ void Undo::observe() {
     label_.clear();
     return;
   }
+  // Whoever chooses the metric that is on show changes nothing that he could see come back.
+  WorkspaceState seen = now;
+  seen.selection.metric_chosen = history_.present().selection.metric_chosen;
+  if (seen == history_.present()) {
+    history_.absorb(std::move(now));
+    return changed();
+  }
   step(std::move(now));
 }
 

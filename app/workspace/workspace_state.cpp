@@ -33,6 +33,18 @@ void take_selection(views::Selection state, views::Selection& now) {
   now = std::move(state);
 }
 
+/// Nobody sees where the selection is in a run while there is none, nor that runs are chosen which are off the list: a step
+/// between two such states would do nothing.
+void forget_what_is_not_seen(WorkspaceState& state) {
+  views::Selection& selection = state.selection;
+  std::erase_if(selection.runs, [&](int id) { return state.removed.contains(id); });
+  if (state.a != 0) return;
+  const views::Selection none;
+  selection.layer = none.layer, selection.kv_head = none.kv_head, selection.token = none.token, selection.q = none.q;
+  selection.view = none.view, selection.at_edge = none.at_edge, selection.rows = none.rows;
+  selection.brush = none.brush, selection.heads = none.heads;
+}
+
 json parameters_json(const WorkspaceState& state) {
   json object = fields_json(state.parameters);
   object["prompt"] = *state.prompt;
@@ -99,6 +111,7 @@ WorkspaceState capture_state(const Session& session, const Layout& layout, const
                        .layout = layout,
                        .appearance = appearance};
   state.selection.hovered_token = -1;
+  forget_what_is_not_seen(state);
   const bool same = previous && *previous->prompt == now.prompt;
   state.prompt = same ? previous->prompt : std::make_shared<const std::string>(now.prompt);
   return state;

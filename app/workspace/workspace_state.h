@@ -16,7 +16,7 @@ namespace kvscope::app {
 struct WorkspaceState {
   RunSettings parameters;
   std::shared_ptr<const std::string> prompt;  // of many states in a row the same: megabytes are held once; never null
-  views::Selection selection;                 // without what is hovered
+  views::Selection selection;                 // without what is hovered, or not to be seen
   int a = 0, b = 0;                           // run ids, 0: none
   std::set<int> removed;                      // run ids
   Layout layout;

@@ -318,6 +318,26 @@ TEST_CASE(
   CHECK(program.session.a()->id == 3);
 }
 
+TEST_CASE(
+    "What nobody sees change is no step, as the selection in a run that was closed is, or the metric chosen anew") {
+  Program program(1);
+  program.run("run.compare", {{"a", 1}, {"b", 0}});
+  program.run("selection.set", {{"token", 7}});
+  program.pause();
+  program.run("run.remove", {{"id", 1}});
+  const std::size_t steps = program.history().steps();
+  program.session.selection().token = -1;  // as Esc does
+  program.workspace.undo().observe();
+  CHECK(program.history().steps() == steps);
+  program.run("edit.undo");
+  REQUIRE(program.session.a() != nullptr);
+  CHECK(program.session.selection().token == 7);
+  program.pause();
+  views::choose_metric(program.session.selection(), program.session.selection().metric);
+  program.workspace.undo().observe();
+  CHECK(program.title("edit.redo").find("removal of run 1") != std::string::npos);  // nothing has ended it
+}
+
 TEST_CASE("There are 200 steps, and a removed run goes for good when no step leads back to it") {
   Program program(2);
   program.run("run.remove", {{"id", 2}});
