@@ -98,7 +98,8 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({"play.speed", "Set the speed of playing", "Time", "", "speed: queries a second", scrubbing,
                 [scrubber](const nlohmann::json& arguments) mutable {
                   const int speed = integer_argument(arguments, "speed", 30);
-                  if (speed < 1 || speed > 100000) bad_argument("speed", "1 to 100000 queries a second");
+                  if (speed < 1 || speed > views::kMaxPlaySpeed)
+                    bad_argument("speed", "1 to " + std::to_string(views::kMaxPlaySpeed) + " queries a second");
                   scrubber.selection().play.speed = speed;
                 }});
   registry.add({"scrub.to", "Go to a position", "Time", "", "q: number", scrubbing,

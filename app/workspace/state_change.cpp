@@ -84,6 +84,8 @@ std::string title_of(const std::string& name) {
   if (name == "own_layouts") return "layouts of your own";
   if (name == "view" || name == "rows" || name == "at_edge") return "range on show";
   if (name == "brush") return "marked range";
+  if (name == "play_speed") return "speed of playing";
+  if (name == "play_loop") return "playing again and again";
   if (name == "layers") return "rows of the strip";
   if (name == "metric_chosen") return "metric";
   if (name == "heads") return "marked heads";

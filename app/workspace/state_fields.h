@@ -65,7 +65,7 @@ void visit_fields(T& s, Visit&& visit) {
   visit("conversation", s.chat, AnyValue{});
 }
 
-/// What is hovered, searched for or played is not of it.
+/// What is hovered or searched for, and that it plays, is not of it.
 template <typename T, typename Visit>
 requires std::is_same_v<std::remove_const_t<T>, views::Selection>
 void visit_fields(T& s, Visit&& visit) {
@@ -111,6 +111,8 @@ void visit_fields(T& s, Visit&& visit) {
   if (!s.at_edge) visit("view", s.view, FieldRange{0, kMaxPositions});  // else it moves with the run by itself
   visit("rows", s.rows, FieldRange{0, kMaxPositions});
   visit("brush", s.brush, FieldRange{0, kMaxPositions});
+  visit("play_speed", s.play.speed, FieldRange{1, views::kMaxPlaySpeed});
+  visit("play_loop", s.play.loop, AnyValue{});
   visit("pins", s.pins, AnyValue{});
   visit("run_notes", s.run_notes, AnyValue{});
 }

@@ -28,7 +28,7 @@ bool same_selection(const views::Selection& a, const views::Selection& b) { retu
 void take_selection(views::Selection state, views::Selection& now) {
   state.hovered_token = now.hovered_token;
   state.find = now.find;
-  state.play = now.play;
+  state.play.on = now.play.on, state.play.carry = now.play.carry;
   if (state.at_edge) state.view = now.view;
   now = std::move(state);
 }

@@ -338,6 +338,22 @@ TEST_CASE(
   CHECK(program.title("edit.redo").find("removal of run 1") != std::string::npos);  // nothing has ended it
 }
 
+TEST_CASE("How fast it plays and whether again and again is undone, and that it plays is not") {
+  Program program(1);
+  program.run("run.compare", {{"a", 1}, {"b", 0}});
+  program.run("play.speed", {{"speed", 120}});
+  CHECK(program.title("edit.undo") == "Undo speed of playing 30 to 120");
+  program.pause();
+  program.run("play.loop");
+  program.pause();
+  program.run("play.toggle");
+  program.run("edit.undo");
+  CHECK_FALSE(program.session.selection().play.loop);
+  CHECK(program.session.selection().play.on);
+  program.run("edit.undo");
+  CHECK(program.session.selection().play.speed == 30);
+}
+
 TEST_CASE("There are 200 steps, and a removed run goes for good when no step leads back to it") {
   Program program(2);
   program.run("run.remove", {{"id", 2}});

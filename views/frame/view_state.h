@@ -21,10 +21,13 @@
 
 namespace kvscope::views {
 
-/// Time that goes on by itself; not a place that somebody would want to go back to.
+inline constexpr int kMaxPlaySpeed = 100000;
+
+/// Time that goes on by itself. How fast and whether again and again is somebody's choice, that it does so is no place to
+/// go back to.
 struct Playback {
   bool on = false;
-  int speed = 30;  // queries a second
+  int speed = 30;  // queries a second, 1 to kMaxPlaySpeed
   bool loop = false;
   double carry = 0;  // part of a query that has passed
 };
