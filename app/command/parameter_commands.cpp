@@ -82,7 +82,7 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
   registry.add({"prompt.sample", "Next sample prompt", "Prompt", "", "index: number",
                 [&session] { return !sample_prompts(!session.parameters().raw).empty(); },
                 [&session, next = 0](const nlohmann::json& arguments) mutable {
-                  const auto prompts = sample_prompts(!session.parameters().raw);
+                  const auto& prompts = sample_prompts(!session.parameters().raw);
                   const int index = integer_argument(arguments, "index", next);
                   next = index + 1;
                   const auto& path = prompts[static_cast<std::size_t>(std::abs(index)) % prompts.size()];

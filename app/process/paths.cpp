@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 namespace kvscope::app {
@@ -33,7 +35,9 @@ fs::path sample_model() {
   return !samples.empty() && fs::is_regular_file(model / "config.json", error) ? model : fs::path();
 }
 
-std::vector<fs::path> sample_prompts(bool chat) {
+namespace {
+
+std::vector<fs::path> find_sample_prompts(bool chat) {
   std::vector<fs::path> prompts;
   std::error_code error;
   const fs::path folder = shipped_folder("samples") / "prompts";
@@ -46,8 +50,6 @@ std::vector<fs::path> sample_prompts(bool chat) {
   return prompts;
 }
 
-namespace {
-
 /// Of $VARIABLE or ~/BELOW_HOME the folder kvscope; empty if neither variable is set.
 fs::path folder_of(const char* variable, const fs::path& below_home) {
   if (const char* xdg = std::getenv(variable); xdg && *xdg) return fs::path(xdg) / "kvscope";
@@ -55,7 +57,35 @@ fs::path folder_of(const char* variable, const fs::path& below_home) {
   return {};
 }
 
+/// `XDG_DOCUMENTS_DIR="$HOME/Documents"` of user-dirs.dirs; empty if there is no such line.
+fs::path documents_of(const fs::path& user_dirs, const fs::path& home) {
+  static constexpr std::string_view kKey = "XDG_DOCUMENTS_DIR=\"", kHome = "$HOME";
+  std::ifstream file(user_dirs);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(kKey)) continue;
+    std::string value = line.substr(kKey.size(), line.rfind('"') - kKey.size());
+    if (value.starts_with(kHome)) value.replace(0, kHome.size(), home.string());
+    return value;
+  }
+  return {};
+}
+
 }  // namespace
+
+const std::vector<fs::path>& sample_prompts(bool chat) {
+  static const auto plain = find_sample_prompts(false), chats = find_sample_prompts(true);
+  return chat ? chats : plain;
+}
+
+fs::path documents_folder() {
+  const char* home = std::getenv("HOME");
+  if (!home || !*home) return {};
+  const char* config = std::getenv("XDG_CONFIG_HOME");
+  const fs::path settings = config && *config ? fs::path(config) : fs::path(home) / ".config";
+  const fs::path documents = documents_of(settings / "user-dirs.dirs", home);
+  std::error_code error;
+  return fs::is_directory(documents, error) ? documents : fs::path(home);
+}
 
 fs::path state_folder() {
   const fs::path folder = folder_of("XDG_STATE_HOME", fs::path(".local") / "state");

@@ -14,13 +14,17 @@ std::filesystem::path executable_folder();
 std::filesystem::path shipped_folder(const std::string& name);
 /// The sample model, empty if it is not there.
 std::filesystem::path sample_model();
-/// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on.
-std::vector<std::filesystem::path> sample_prompts(bool chat = false);
+/// The sample prompts (N-*.txt), in order of name: for models that talk, or those that the tiny sample was trained on. Looked
+/// for once: they do not change while the program runs, and a window asks in every frame.
+const std::vector<std::filesystem::path>& sample_prompts(bool chat = false);
 
 /// $XDG_STATE_HOME/kvscope or ~/.local/state/kvscope; made if it is not there. Empty if it cannot be made.
 std::filesystem::path state_folder();
 /// $XDG_CONFIG_HOME/kvscope/settings.json or ~/.config/kvscope/settings.json, there or not. Empty if neither variable is set.
 std::filesystem::path settings_file();
+
+/// Where a file is saved that nobody has said a place for: the person's documents, else the home. Empty if there is neither.
+std::filesystem::path documents_folder();
 
 /// A word as a POSIX shell takes it: quoted if it has to be.
 std::string shell_quote(const std::string& word);

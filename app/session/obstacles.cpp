@@ -1,7 +1,6 @@
 #include "app/session/obstacles.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -38,8 +37,7 @@ std::optional<Obstacle> of_other_model(const Session& session) {
   const std::string text = open.name == of_a.name
                                ? "The open model has the name of A's, " + of_a.name + ", and other weights."
                                : "The open model is " + open.name + ", A's is " + of_a.name + ".";
-  std::error_code error;
-  if (open.path != of_a.path && std::filesystem::is_directory(of_a.path, error))
+  if (open.path != of_a.path && session.has_model_folder(of_a.path))
     return Obstacle{.text = text, .remedies = {{"Open " + of_a.name, "model.open", {{"path", of_a.path}}}}};
   return Obstacle{.text = text, .remedies = {{"Open a model ...", "model.open"}}};
 }

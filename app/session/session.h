@@ -63,6 +63,8 @@ class Session {
   const views::Selection& selection() const { return selection_; }
   void clamp_selection();
 
+  /// Whether that model's folder is on this machine: looked for when another one is asked about or opened, not in each frame.
+  bool has_model_folder(const std::string& path) const;
   /// Policy, gates and chat are as they were when this model was open before, and a notice says what is another for it.
   /// `gates`: in the place of its own.
   void open_model(const std::string& path, const std::vector<std::string>& gates = {});
@@ -256,10 +258,15 @@ class Session {
   bool resume_due_ = false;                   // when the model is there
   bool preview_due_ = false;                  // then too: by another gate than before
   std::shared_ptr<const RunRecord> cut_run_;  // what the run in progress goes on from
-  int chat_run_ = 0;                          // id; 0: none
-  bool answering_ = false;                    // that run goes on
-  std::string chat_so_far_;                   // what the answer began with before that run
-  std::string answered_;                      // the whole answer, as the chat was given it
+  struct LookedFor {
+    std::string path, open_model;
+    bool is_there = false;
+  };
+  mutable LookedFor model_folder_;  // of has_model_folder()
+  int chat_run_ = 0;                // id; 0: none
+  bool answering_ = false;          // that run goes on
+  std::string chat_so_far_;         // what the answer began with before that run
+  std::string answered_;            // the whole answer, as the chat was given it
   int chat_tokens_before_ = 0;
   bool measuring_ = false;                // a head directory is being read for it
   int measured_run_ = 0;                  // id of A, to be replayed once the engine has the heads; 0: none

@@ -28,6 +28,14 @@ void Session::open_model(const std::string& path, const std::vector<std::string>
   if (engine_.state() != EngineState::dead) look_at_model();
 }
 
+bool Session::has_model_folder(const std::string& path) const {
+  const std::string& open = engine_.model_path();
+  if (model_folder_.path == path && model_folder_.open_model == open) return model_folder_.is_there;
+  std::error_code error;
+  model_folder_ = {path, open, std::filesystem::is_directory(path, error)};
+  return model_folder_.is_there;
+}
+
 void Session::return_to_model() {
   turn_to(engine_.model_path(), false);
   look_at_model();

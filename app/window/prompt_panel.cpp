@@ -24,9 +24,7 @@ std::string sample_title(const std::filesystem::path& path) {
 }
 
 void draw_samples(Panel& panel) {
-  // The shipped ones do not change while the program runs.
-  static const auto plain = sample_prompts(false), chats = sample_prompts(true);
-  const auto& prompts = panel.session.parameters().raw ? plain : chats;
+  const auto& prompts = sample_prompts(!panel.session.parameters().raw);
   if (prompts.empty()) return;
   ImGui::SameLine(ImGui::GetContentRegionMax().x - panel.px(96));
   ImGui::SetNextItemWidth(panel.px(96));

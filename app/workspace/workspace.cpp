@@ -21,7 +21,7 @@ constexpr std::chrono::seconds kPatience(5);  // of an end that finds the last s
 constexpr std::size_t kMaxSample = 1u << 20;
 
 std::string first_sample(bool chat) {
-  const auto prompts = sample_prompts(chat);
+  const auto& prompts = sample_prompts(chat);
   return prompts.empty() ? "" : read_text_file(prompts[0], kMaxSample);
 }
 

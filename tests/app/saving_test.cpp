@@ -1,0 +1,74 @@
+// Where what is saved is likely wanted, and what a window asks the disk while it draws.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "app/command/app_commands.h"
+#include "app/process/paths.h"
+#include "app/session/obstacles.h"
+#include "engine/core/trace/trace_file.h"
+#include "tests/app/process.h"
+#include "tests/support/random_run.h"
+#include "views/view_list.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A variable of the environment, as it was again at the end.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { old_ ? ::setenv(name_, old_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+struct Program {
+  Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
+  UiState ui;
+  CommandRegistry commands;
+  views::NullTextureBackend textures;
+  views::ItemRegistry items;
+  views::Theme theme;
+  views::ViewList views = views::make_views({&textures, &items, &theme});
+  Program() {
+    add_all_commands(commands, session, ui, views);
+    session.put_back_run({.id = 1, .run = std::make_shared<RunRecord>(test::random_run(3)), .own = true});
+    session.show(1, 0);
+  }
+  void settle() {
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    session.poll();
+  }
+  std::string folder_asked(const char* command) {
+    commands.execute(command);
+    return ui.dialog ? ui.dialog->folder : "no dialog";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("The sample prompts are looked for once, and a model's folder when another one is asked about") {
+  const auto before = sample_prompts(true);
+  const test::TemporaryFolder empty, model;
+  const Variable nowhere("KVSCOPE_SAMPLES", empty.path().string());
+  CHECK(sample_prompts(true) == before);
+  Program program;
+  CHECK(program.session.has_model_folder(model.path().string()));
+  fs::remove_all(model.path());
+  CHECK(program.session.has_model_folder(model.path().string()));
+  CHECK_FALSE(program.session.has_model_folder((empty / "other").string()));
+  CHECK_FALSE(program.session.has_model_folder(model.path().string()));
+}
