@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "app/window/panel.h"
 #include "app/window/popup.h"
@@ -32,40 +33,54 @@ bool choose(nlohmann::json& arguments, const char* key, const std::string& value
   return true;
 }
 
-bool draw_presets(Panel& panel, nlohmann::json& arguments) {
-  const std::string now = arguments.value("preset", "");
-  bool changed = false;
-  setting(panel, "Figure");
-  if (ImGui::BeginCombo("##preset", now.empty() ? kAsShown : now.c_str())) {
-    if (ImGui::Selectable(kAsShown, now.empty())) changed |= choose(arguments, "preset", "");
-    for (const views::FigurePreset& preset : views::figure_presets()) {
-      if (preset.least_runs != 1) continue;  // of a study, or of several runs: kvscope figure makes those
-      if (ImGui::Selectable(std::string(preset.title).c_str(), now == preset.name))
-        changed |= choose(arguments, "preset", std::string(preset.name));
-    }
-    ImGui::EndCombo();
+struct Choice {
+  std::string value, label;
+};
+
+std::vector<Choice> presets() {
+  std::vector<Choice> all = {{"", kAsShown}};
+  for (const views::FigurePreset& preset : views::figure_presets()) {
+    if (preset.least_runs != 1) continue;  // of a study, or of several runs: kvscope figure makes those
+    all.push_back({std::string(preset.name), std::string(preset.title)});
   }
-  panel.services.items->add_text("export.preset", views::last_item(), now.empty() ? kAsShown : now);
-  return changed;
+  return all;
 }
 
-bool draw_venues(Panel& panel, nlohmann::json& arguments) {
-  const std::string now = arguments.value("venue", "neurips");
-  bool changed = false;
-  setting(panel, "Venue");
-  if (ImGui::BeginCombo("##venue", now.c_str())) {
-    for (const views::Venue& venue : views::venues()) {
-      const std::string name(venue.name);
-      const bool columns = venue.column != venue.full;
-      if (ImGui::Selectable((name + (columns ? ", column" : "")).c_str(), now == name))
-        changed |= choose(arguments, "venue", name);
-      if (columns && ImGui::Selectable((name + ", full width").c_str(), now == name + ":full"))
-        changed |= choose(arguments, "venue", name + ":full");
+std::vector<Choice> venues() {
+  std::vector<Choice> all;
+  for (const views::Venue& venue : views::venues()) {
+    const std::string name(venue.name);
+    const bool columns = venue.column != venue.full;
+    all.push_back({name, name + (columns ? ", column" : "")});
+    if (columns) all.push_back({name + ":full", name + ", full width"});
+  }
+  return all;
+}
+
+/// How many steps on the keys ask for: the field of the path has the arrows and Tab, so each list has a letter of its own.
+int steps_of_keys(const Panel& panel, const std::string& letter) {
+  return static_cast<int>(std::ranges::count(panel.ui.popup_keys, "alt+" + letter) -
+                          std::ranges::count(panel.ui.popup_keys, "shift+alt+" + letter));
+}
+
+/// One of a list, by the mouse or by Alt and its letter, Shift the other way. Returns whether it is another one now.
+bool draw_list(Panel& panel, const char* key, const std::string& letter, const std::vector<Choice>& all,
+               const std::string& initial) {
+  nlohmann::json& arguments = panel.ui.dialog->arguments;
+  const std::string now = arguments.value(key, initial);
+  const auto found = std::ranges::find(all, now, &Choice::value);
+  const auto n = static_cast<int>(all.size()), was = found == all.end() ? -1 : static_cast<int>(found - all.begin());
+  const int steps = steps_of_keys(panel, letter);
+  int at = steps == 0 ? was : ((std::max(0, was) + steps) % n + n) % n;
+  const std::string shown = at < 0 ? now : all[static_cast<std::size_t>(at)].label;
+  if (ImGui::BeginCombo((std::string("##") + key).c_str(), shown.c_str())) {
+    for (int i = 0; i < n; ++i) {
+      if (ImGui::Selectable(all[static_cast<std::size_t>(i)].label.c_str(), i == at)) at = i;
     }
     ImGui::EndCombo();
   }
-  panel.services.items->add_text("export.venue", views::last_item(), now);
-  return changed;
+  panel.services.items->add_text(std::string("export.") + key, views::last_item(), shown);
+  return at != was && choose(arguments, key, all[static_cast<std::size_t>(at)].value);
 }
 
 /// The very figure that would be saved, on white, at its true size on a screen of 96 dots an inch or as large as there is
@@ -94,8 +109,10 @@ void draw_preview(Panel& panel) {
 void draw_export_options(Panel& panel) {
   FileDialog& dialog = *panel.ui.dialog;
   const PopupStyle style(panel);
-  bool changed = draw_presets(panel, dialog.arguments);
-  changed |= draw_venues(panel, dialog.arguments);
+  setting(panel, "Figure (Alt+F)");
+  bool changed = draw_list(panel, "preset", "f", presets(), "");
+  setting(panel, "Venue (Alt+V)");
+  changed |= draw_list(panel, "venue", "v", venues(), "neurips");
   if (changed || panel.ui.figure_size.empty()) {
     panel.ui.figure_size = "measuring ...";
     panel.run("figure.measure", dialog.arguments);

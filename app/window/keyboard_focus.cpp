@@ -35,6 +35,8 @@ std::string key_of_popup(const UiState& ui, const KeyPress& press) {
   const std::string& key = press.key;
   if (press.ctrl) return "";
   if (ui.dialog && press.alt && key == "r") return "alt+r";  // to replace what is there
+  if (ui.dialog && ui.dialog->figure && press.alt && (key == "f" || key == "v"))
+    return (press.shift ? "shift+alt+" : "alt+") + key;  // another figure or venue
   if (ui.models_shown && key == "tab") return press.shift ? "up" : "down";
   const bool list = ui.palette || ui.layouts || ui.dialog || ui.models_shown;
   const bool scrolls = key == "pageup" || key == "pagedown" || key == "home" || key == "end";

@@ -1,0 +1,55 @@
+// What a dialog asks besides a path, by keys alone.
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "tests/app/window_driver.h"
+
+using namespace kvscope;
+using test::fake;
+using test::skip_without_display;
+using test::WindowDriver;
+using test::Xvfb;
+
+namespace {
+
+void run_short(WindowDriver& window) {
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.max_tokens", {{"n", 6}});
+  window.command("policy.set", {{"policy", "full"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+}
+
+}  // namespace
+
+TEST_CASE("Figure and venue of an export are changed by keys alone, to and fro, and what is typed stays the name") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  window.key("ctrl+e");
+  window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
+  const std::string path = window.text_soon("dialog.path", ".pdf"), figure = window.text("export.preset");
+  CHECK(figure == "What is on screen");
+  CHECK(window.text_soon("export.venue", "neurips") == "neurips");
+  window.key("alt+v");
+  CHECK(window.text_soon("export.venue", "iclr") == "iclr");
+  window.key("alt+shift+v");
+  CHECK(window.text_soon("export.venue", "neurips") == "neurips");
+  window.key("alt+v");
+  CHECK(window.text_soon("export.venue", "iclr") == "iclr");
+  window.key("alt+f");
+  window.frames(3);
+  CHECK(window.text("export.preset") != figure);
+  window.key("alt+shift+f");
+  window.frames(3);
+  CHECK(window.text("export.preset") == figure);
+  CHECK(window.text("dialog.path") == path);
+  window.type("by-keys");
+  CHECK(window.text_soon("dialog.path", "by-keys") == "by-keys.pdf");
+  window.key("Return");
+  window.wait({{"/ui/dialog", nullptr}, {"/files_busy", false}});
+  CHECK(std::filesystem::exists(window.folder() / "by-keys.pdf"));
+  CHECK_THAT(test::read_text(window.folder() / "by-keys.json"), Catch::Contains("iclr"));
+}
