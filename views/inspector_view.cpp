@@ -216,7 +216,7 @@ void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
   section("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
   const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at);
   if (begin_rows("head")) {
-    row("policy", run.policy_at(at.q).to_string());
+    row("policy", run.policy_at(at.q).brief());
     if (!run.changes.empty()) row("changes", policy_history(run));
     row("query", std::to_string(at.q) + " of " + std::to_string(run.n_tokens() - 1));
     for (const auto& [title, value] : metrics_) row(std::string(title).c_str(), value);

@@ -60,7 +60,7 @@ std::string value_text(const ParameterInfo& info, double value, int n_positions)
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
   if (!info.word.empty() && value == kWordValue) return std::string(info.word);
   if (is_share(info, value)) return fixed_text(100 * value, share_decimals(value)) + " %";
-  return fixed_text(value, shown_decimals(value, info.slider_of(n_positions).decimals));
+  return fixed_text(value, shown_decimals(value, std::min(2, info.slider_of(n_positions).decimals)));
 }
 
 // A share, moved in whole per cent.
@@ -92,7 +92,7 @@ bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, dou
   if (is_share(info, value)) return draw_share(panel, slider, value);
   const ParameterSlider way = info.slider_of(panel.session.n_positions());
   slider.value = value, slider.min = way.min, slider.max = way.max, slider.by_ratio = way.by_ratio;
-  slider.decimals = shown_decimals(value, way.decimals), slider.drag_decimals = way.decimals;
+  slider.decimals = shown_decimals(value, std::min(2, way.decimals)), slider.drag_decimals = way.decimals;
   if (!info.word.empty() && value == kWordValue) slider.word = info.word;
   const auto given = value_slider(panel, slider);
   if (!given) return false;
@@ -154,7 +154,7 @@ void draw_gates_own(Panel& panel, const ParameterInfo& info) {
   const std::optional<double> own = own_number(asked, info.name, panel.session.engine().gates());
   if (!own || *own == asked.value(info.name)) return;
   const views::FontScope font(panel.theme().fonts.small);
-  const std::string note = "the gate's own: " + parameter_value(info, *own);
+  const std::string note = "the gate's own: " + brief_value(info, *own);
   wrapped_text_in(panel.theme().palette.warn, note);
   panel.services.items->add_text("policy." + std::string(info.name) + ".own", views::last_item(), note);
 }
@@ -224,12 +224,16 @@ void draw_fold(Panel& panel, int n_rare) {
 }  // namespace
 
 int shown_decimals(double value, int least) {
+  const auto rounded = [value](int n) { return std::round(value * std::pow(10.0, n)) / std::pow(10.0, n); };
   for (int n = least; n < 6; ++n) {
-    const double scale = std::pow(10.0, n);
     // Numbers of a gate may have been float32.
-    if (std::abs(std::round(value * scale) / scale - value) < 1e-7 * std::max(1.0, std::abs(value))) return n;
+    if (std::abs(rounded(n) - value) < 1e-7 * std::max(1.0, std::abs(value))) return n;
   }
-  return std::max(least, 6);
+  // One with no end of digits has four significant ones, and as many more as tell it from a whole number.
+  const int size = value == 0 ? 0 : static_cast<int>(std::floor(std::log10(std::abs(value))));
+  int n = std::clamp(3 - size, std::min(least, 6), 6);
+  while (n < 6 && rounded(n) == std::round(value)) ++n;
+  return n;
 }
 
 int share_decimals(double share) { return std::min(2, shown_decimals(100 * share, 0)); }

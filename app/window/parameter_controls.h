@@ -5,7 +5,8 @@ namespace kvscope::app {
 
 struct Panel;
 
-/// As many decimals as the value has, at least `least` and at most 6: a slider writes no other number than what will run.
+/// As many decimals as the value has, at least `least`; where it has no end of them, four significant digits, as lists
+/// have them. What runs has all.
 int shown_decimals(double value, int least);
 /// The same of a share in per cent, at most 2: one that comes of whole tokens, 45 of 47, has no end of them.
 int share_decimals(double share);

@@ -56,10 +56,7 @@ std::string short_policy(const RunRecord& run) {
   for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
     const auto it = policy.values.find(parameter.name);
     if (it == policy.values.end() || it->second == parameter.default_value) continue;
-    const bool has_name =
-        parameter.kind == ParameterKind::choice || (!parameter.word.empty() && it->second == kWordValue);
-    text += ", " + std::string(parameter.name) + " " +
-            (has_name ? parameter_value(parameter, it->second) : number_text(it->second, 6));
+    text += ", " + std::string(parameter.name) + " " + brief_value(parameter, it->second);
   }
   return text;
 }
@@ -218,7 +215,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const auto& notes = panel.session.selection().run_notes;
   const auto note = notes.find(entry.id);
   if (ImGui::IsItemHovered())
-    tooltip(panel, run.policy.to_string() + (run.message.empty() ? "" : "\n" + run.message) +
+    tooltip(panel, name + "\n" + run.policy.brief() + (run.message.empty() ? "" : "\n" + run.message) +
                        (note == notes.end() ? "" : "\n\n" + note->second));
   const views::FontScope small(panel.theme().fonts.small);
   const float closer = panel.px(5);

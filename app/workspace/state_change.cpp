@@ -45,7 +45,7 @@ std::string budget_value(const std::optional<BudgetSpec>& budget) {
 std::string parameter_text(const PolicySpec& policy, std::string_view name) {
   const PolicyInfo* info = find_policy(policy.name);
   for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
-    if (parameter.name == name) return parameter_value(parameter, policy.value(name));
+    if (parameter.name == name) return brief_value(parameter, policy.value(name));
   }
   return "none";
 }

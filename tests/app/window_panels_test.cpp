@@ -32,3 +32,22 @@ TEST_CASE("What a budget comes to is said of the next run, and of A where that h
   window.frames(3);
   CHECK_THAT(window.text("policy.budget_words"), Catch::Contains(". Nothing will be evicted: all "));
 }
+
+TEST_CASE("A number with no end of digits has four of them wherever it is shown, and all in the command of its run") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("policy.set", {{"policy", "hybrid:heads=c,full=0.8666666666666667"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  CHECK_THAT(window.text_soon("run.1.name", "full"), Catch::Contains("full 0.8667") && !Catch::Contains("0.86666"));
+  CHECK_THAT(window.text("policy.full"), !Catch::Contains("0.86666"));
+  window.frames(5);
+  const auto row = window.rect("run.1.name");
+  window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(row[0] + 20)),
+                 std::to_string(static_cast<int>(row[1] + row[3] / 2))});
+  CHECK_THAT(window.text_soon("hint", "full="), Catch::Contains("full=0.8667") && !Catch::Contains("0.86666"));
+  CHECK_THAT(window.command("run.copy_command", {{"id", 1}}).get<std::string>(),
+             Catch::Contains("full=0.8666666666666667"));
+}

@@ -351,3 +351,13 @@ TEST_CASE("policy: check() refuses what parse() refuses, in the same words", "[c
   spec.values["prefill"] = 2;
   CHECK_THAT(words(spec), Contains("one of dense, sparse"));
 }
+
+TEST_CASE("What is read of a policy has four digits of a number, and what it is run by has all of them", "[policy]") {
+  const PolicySpec policy = PolicySpec::parse("hybrid:heads=c,full=0.8666666666666667,window=131072");
+  CHECK_THAT(policy.brief(), Contains("full=0.8667,") && Contains("window=131072"));
+  CHECK_THAT(policy.to_string(), Contains("full=0.8666666666666667,"));
+  CHECK(PolicySpec::parse(policy.to_string()) == policy);
+  CHECK(PolicySpec::parse(policy.written()) == policy);
+  CHECK_THAT(PolicySpec::parse("kvpop:keep=0.9574468085").brief(), Contains("keep=0.9574,"));
+  CHECK(PolicySpec::parse("sp-kv:threshold=0.5375").brief() == PolicySpec::parse("sp-kv:threshold=0.5375").to_string());
+}

@@ -33,3 +33,13 @@ TEST_CASE("hash: FNV-1a and splitmix64 give their published values", "[support]"
   word.add_word('a');
   CHECK(bytes.hex() == word.hex());
 }
+
+TEST_CASE("A number to be read is short, and no other whole number than it is") {
+  CHECK(brief_number(131072) == "131072");
+  CHECK(brief_number(0.5375) == "0.5375");
+  CHECK(brief_number(0.999999) == "0.999999");
+  CHECK(brief_number(13.0 / 15) == "0.8667");
+  CHECK(brief_number(-2.0 / 3) == "-0.6667");
+  CHECK(brief_number(0.99999123456) == "0.99999");
+  CHECK(brief_number(-1) == "-1");
+}

@@ -220,7 +220,9 @@ void PolicySpec::check() const {
 
 namespace {
 
-std::string text_of(const PolicySpec& spec, bool all) {
+enum class Digits { all, brief };
+
+std::string text_of(const PolicySpec& spec, bool all, Digits digits = Digits::all) {
   const PolicyInfo& info = policy_of(spec).info;
   std::string text;
   const auto append = [&](std::string_view key, const std::string& value) {
@@ -232,19 +234,21 @@ std::string text_of(const PolicySpec& spec, bool all) {
       if (!all && spec.is_open(parameter.name)) continue;
       if (spec.is_replaced(parameter.name)) continue;
       if (all && parameter.quiet && spec.value(parameter.name) == parameter.default_value) continue;
-      append(parameter.name, parameter_value(parameter, spec.value(parameter.name)));
+      append(parameter.name,
+             (digits == Digits::all ? parameter_value : brief_value)(parameter, spec.value(parameter.name)));
       continue;
     }
     const BudgetSpec budget = spec.budget.value_or(BudgetSpec{BudgetSpec::Kind::tokens, parameter.default_value});
+    const std::string number = digits == Digits::all ? number_text(budget.value) : brief_number(budget.value);
     switch (budget.kind) {
       case BudgetSpec::Kind::tokens:
-        append("budget", number_text(budget.value));
+        append("budget", number);
         break;
       case BudgetSpec::Kind::keep:
-        append("keep", number_text(budget.value));
+        append("keep", number);
         break;
       case BudgetSpec::Kind::compression:
-        append("compression", number_text(budget.value) + "x");
+        append("compression", number + "x");
         break;
     }
   }
@@ -254,6 +258,7 @@ std::string text_of(const PolicySpec& spec, bool all) {
 }  // namespace
 
 std::string PolicySpec::to_string() const { return text_of(*this, true); }
+std::string PolicySpec::brief() const { return text_of(*this, true, Digits::brief); }
 std::string PolicySpec::written() const { return text_of(*this, false); }
 
 bool PolicySpec::is_open(std::string_view parameter) const {
@@ -312,9 +317,24 @@ int PolicySpec::budget_tokens(int n_positions) const {
   return 0;
 }
 
-std::string parameter_value(const ParameterInfo& parameter, double value) {
+namespace {
+
+/// Of a value that has one; empty: it is a number.
+std::string word_of(const ParameterInfo& parameter, double value) {
   if (parameter.kind == ParameterKind::choice) return std::string(parameter.choices[static_cast<std::size_t>(value)]);
-  return !parameter.word.empty() && value == kWordValue ? std::string(parameter.word) : number_text(value);
+  return !parameter.word.empty() && value == kWordValue ? std::string(parameter.word) : "";
+}
+
+}  // namespace
+
+std::string parameter_value(const ParameterInfo& parameter, double value) {
+  const std::string word = word_of(parameter, value);
+  return word.empty() ? number_text(value) : word;
+}
+
+std::string brief_value(const ParameterInfo& parameter, double value) {
+  const std::string word = word_of(parameter, value);
+  return word.empty() ? brief_number(value) : word;
 }
 
 void check_value(std::string_view policy, const ParameterInfo& parameter, double value) {

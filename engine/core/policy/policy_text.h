@@ -82,6 +82,8 @@ struct PolicySpec {
   /// The canonical text, all parameters written out that mean anything (quiet ones if they have another value than their
   /// default); parse(to_string()) gives the same spec.
   std::string to_string() const;
+  /// The same to be read: numbers have four significant digits, so that it may be another policy's text.
+  std::string brief() const;
   /// What was written of it, so that what was not stays open to a gate's own numbers: text of a request, as to_string()
   /// is that of a run. The budget always stands there.
   std::string written() const;
@@ -113,6 +115,8 @@ struct PolicySpec {
 
 /// A value of a parameter as people write it.
 std::string parameter_value(const ParameterInfo& parameter, double value);
+/// And as they read it: four significant digits.
+std::string brief_value(const ParameterInfo& parameter, double value);
 /// Throws Error (usage), as parse() does, for a value out of the parameter's range.
 void check_value(std::string_view policy, const ParameterInfo& parameter, double value);
 

@@ -55,12 +55,17 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& pol
 void add_policy(std::vector<ComparisonRow>& rows, const PolicySpec& a, const PolicySpec& b) {
   rows.push_back(words("policy", method_name(a.name), method_name(b.name)));
   const auto of_a = pairs_of(a.to_string()), of_b = pairs_of(b.to_string());
+  const auto brief_a = pairs_of(a.brief()), brief_b = pairs_of(b.brief());  // the same keys
   const auto value = [](const auto& pairs, const std::string& key) -> std::string {
     const auto found = std::ranges::find(pairs, key, [](const auto& pair) { return pair.first; });
     return found == pairs.end() ? kNone : found->second;
   };
-  for (const auto& [key, text] : of_a) rows.push_back(words(key, text, value(of_b, key)));
-  for (const auto& [key, text] : of_b) {
+  for (const auto& [key, text] : of_a) {
+    // Two numbers that differ only in what is not read are told apart by all their digits.
+    const bool brief = text == value(of_b, key) || value(brief_a, key) != value(brief_b, key);
+    rows.push_back(brief ? words(key, value(brief_a, key), value(brief_b, key)) : words(key, text, value(of_b, key)));
+  }
+  for (const auto& [key, text] : brief_b) {
     if (value(of_a, key) == kNone) rows.push_back(words(key, kNone, text));
   }
 }

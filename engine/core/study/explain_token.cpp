@@ -158,7 +158,7 @@ std::string change_note(const RunRecord& run, std::int32_t q) {
   const auto last =
       std::find_if(run.changes.rbegin(), run.changes.rend(), [&](const PolicyChange& change) { return change.q <= q; });
   if (last == run.changes.rend()) return {};
-  return " The policy was changed at query " + std::to_string(last->q) + " to " + last->policy.to_string() +
+  return " The policy was changed at query " + std::to_string(last->q) + " to " + last->policy.brief() +
          "; this speaks of the one the run began with.";
 }
 

@@ -1,6 +1,7 @@
 #include "engine/core/support/text.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 
@@ -14,6 +15,16 @@ std::string number_text(double value) {
 std::string number_text(double value, int digits) {
   char text[64];
   return {text, std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits).ptr};
+}
+
+std::string brief_number(double value) {
+  constexpr std::size_t kShort = 8;  // characters: "0.999999"
+  if (value == std::trunc(value) && std::abs(value) < 1e15) return fixed_text(value, 0);
+  std::string text = number_text(value);
+  if (text.size() <= kShort) return text;
+  int digits = 4;  // and as many more as tell it from a whole number
+  while ((text = number_text(value, digits)).find('.') == std::string::npos && digits < 17) ++digits;
+  return text;
 }
 
 std::string fixed_text(double value, int decimals) {

@@ -10,6 +10,8 @@ namespace kvscope {
 std::string number_text(double value);
 /// At most `digits` significant digits, as printf's %.*g has them: "0.333".
 std::string number_text(double value, int digits);
+/// As a screen has it: of a number with no end of digits four significant ones: "131072", "0.99995", "0.8667".
+std::string brief_number(double value);
 /// With so many decimals, as printf's %.*f has them: "0.50".
 std::string fixed_text(double value, int decimals);
 /// 16 hexadecimal digits.
