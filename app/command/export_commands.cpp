@@ -97,6 +97,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
                    {.title = "Export figure: " + figure.view,
                     .command = "figure.export",
                     .path = figure.view + ".pdf",
+                    .folder = session.files().save_folder(),
                     .hint = ".pdf, .svg or .png; data (.csv, .npz), recipe (.json) and .tex are written beside it",
                     .save = true,
                     .figure = true}))
@@ -107,6 +108,7 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
   session.files().in_background("export " + path, [&session, figure, path, options]() -> Worker::Finish {
     const auto written = views::export_figure(figure.build(), figure.recipe, path, options);
     return [&session, written] {
+      session.files().remember_place(written.front().string());
       session.messages().notify("exported " + written.front().string() + " and what belongs to it");
     };
   });
@@ -136,9 +138,14 @@ void copy_figure(Session& session, const views::ViewList& views, const nlohmann:
   const FigureToMake figure = figure_to_make(session, views, arguments);
   const auto png = state_folder() / "clipboard.png";
   session.files().in_background("copy " + figure.view, [&session, figure, png]() -> Worker::Finish {
-    views::export_figure(figure.build(), figure.recipe, png, {.data = false, .recipe = false, .replace = true});
-    copy_png(png);
-    return [&session, view = figure.view] { session.messages().notify("copied " + view + " as a picture"); };
+    std::string said = "copied " + figure.view + " as a picture";
+    try {
+      views::export_figure(figure.build(), figure.recipe, png, {.data = false, .recipe = false, .replace = true});
+      copy_png(png);
+    } catch (const Error& error) {  // there is no file that somebody would miss: a notice, which ends by itself
+      said = error.what();
+    }
+    return [&session, said] { session.messages().notify(said); };
   });
 }
 

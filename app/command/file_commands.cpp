@@ -31,6 +31,7 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
       return session.studies().open(path, show_study, [&session, path] { session.open_trace(path); });
     case PathKind::prompt:
       registry.execute("prompt.set", {{"path", path}});
+      session.files().remember_place(path);
       return session.files().remember(path);
     case PathKind::unknown:
       throw Error({.file = path,
@@ -92,16 +93,19 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
            session.open_trace(text_argument(arguments, "path"));
          }
        }});
-  registry.add(
-      {"trace.save", "Save run A as a trace", "File", "Ctrl+S", "path: file, overwrite: bool, id: run id (A)", has_run,
-       [&session, &ui](const nlohmann::json& arguments) {
-         if (ask_for_path(
-                 ui, arguments,
-                 {.title = "Save trace", .command = "trace.save", .path = "run.h5", .hint = "HDF5", .save = true}))
-           return;
-         session.save_trace(integer_argument(arguments, "id", session.a()->id), text_argument(arguments, "path"),
-                            flag_argument(arguments, "overwrite", false));
-       }});
+  registry.add({"trace.save", "Save run A as a trace", "File", "Ctrl+S", "path: file, overwrite: bool, id: run id (A)",
+                has_run, [&session, &ui](const nlohmann::json& arguments) {
+                  if (ask_for_path(ui, arguments,
+                                   {.title = "Save trace",
+                                    .command = "trace.save",
+                                    .path = "run.h5",
+                                    .folder = session.files().save_folder(),
+                                    .hint = "HDF5",
+                                    .save = true}))
+                    return;
+                  session.save_trace(integer_argument(arguments, "id", session.a()->id),
+                                     text_argument(arguments, "path"), flag_argument(arguments, "overwrite", false));
+                }});
   registry.add({"gate.open", "Load a gate", "File", "", "path: file or folder",
                 [&session] { return !session.engine().model_path().empty() && !session.run_in_progress(); },
                 [&session, &ui](const nlohmann::json& arguments) {

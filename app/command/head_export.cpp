@@ -17,6 +17,7 @@ void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& argu
                    {.title = folder ? "Export heads (DuoAttention)" : "Export heads (" + format + ")",
                     .command = command,
                     .path = folder ? "selected-heads" : "selected-heads.json",
+                    .folder = session.files().save_folder(),
                     .hint = text + (folder ? ". A folder; full_attention_heads.tsv and config.json are written into it"
                                            : ". A file; docs/heads.md says who reads it"),
                     .save = true}))
@@ -32,7 +33,10 @@ void export_heads_of_a(Session& session, UiState& ui, const nlohmann::json& argu
         for (const std::string& loss :
              export_heads(std::span(&wanted, 1), choice_of_runs({run.get()}, selection, sizes), overwrite))
           message += "; " + loss;
-        return [&session, message] { session.messages().notify(message); };
+        return [&session, message, path] {
+          session.files().remember_place(path);
+          session.messages().notify(message);
+        };
       });
 }
 

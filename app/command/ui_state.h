@@ -20,6 +20,7 @@ struct FileDialog {
   std::string title;    // "Save trace"
   std::string command;  // called with {"path": ...}
   std::string path;     // what stands in the field at first
+  std::string folder;   // that a path without a root begins at; empty: the working folder
   std::string hint;     // "run.h5"
   bool save = false;
   bool figure = false;                                  // asks how it is exported, too

@@ -16,6 +16,15 @@ namespace {
 
 constexpr int kTokensToMeasure = 4;  // the first steps warm up
 
+std::string amount_done(const TaskProgress& progress) {
+  const std::string share = fixed_text(100 * progress.value / progress.max, 0) + " %";
+  // The prompt is read in chunks through layers: a count of these is no count of tokens.
+  if (progress.phase == "prefill") return share;
+  if (progress.phase == "load")  // bytes
+    return share + ", " + fixed_text(progress.value / 1e6, 0) + " of " + fixed_text(progress.max / 1e6, 0) + " MB";
+  return fixed_text(progress.value, 0) + " / " + fixed_text(progress.max, 0);
+}
+
 }  // namespace
 
 std::string_view to_string(EngineState state) {
@@ -31,10 +40,7 @@ double TaskProgress::rate() const {
 
 std::string TaskProgress::line() const {
   if (max <= 0) return phase;
-  // The prompt is read in chunks through layers: a count of these is no count of tokens.
-  std::string line = phase + " " +
-                     (phase == "prefill" ? fixed_text(100 * value / max, 0) + " %"
-                                         : fixed_text(value, 0) + " / " + fixed_text(max, 0));
+  std::string line = phase + " " + amount_done(*this);
   if (tokens_per_s > 0) line += ", " + fixed_text(tokens_per_s, tokens_per_s < 10 ? 1 : 0) + " tok/s";
   const double per_second = rate();
   if (per_second <= 0 || value >= max) return line;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <utility>
 
+#include "app/process/paths.h"
 #include "app/process/trace_open.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
@@ -72,7 +74,7 @@ void Files::read_next(const std::shared_ptr<OpenTrace>& trace) {
     return [this, trace, run, failed] {
       reading_.reset();
       if (failed) std::rethrow_exception(failed);
-      if (trace->next == 0) remember(trace->path);
+      if (trace->next == 0) remember(trace->path), remember_place(trace->path);
       if (run && !trace->take(run, trace->next++)) return;
       if (trace->next >= trace->n_runs) return trace->all_read(trace->n_runs, trace->reader->info().n_runs);
       reading_ = Reading{trace->path, trace->next, trace->n_runs};
@@ -89,6 +91,7 @@ void Files::save_trace(const std::string& path, std::shared_ptr<const RunRecord>
                   return [this, path, saved] {
                     saved();
                     remember(path);
+                    remember_place(path);
                     messages_.notify("saved " + path);
                   };
                 });
@@ -98,6 +101,14 @@ void Files::remember(const std::string& path) {
   std::erase(recent_, path);
   recent_.push_front(path);
   if (recent_.size() > kRecentFiles) recent_.pop_back();
+}
+
+std::string Files::save_folder() const { return place_.empty() ? documents_folder().string() : place_; }
+
+void Files::remember_place(const std::string& path) {
+  std::error_code error;
+  const auto whole = std::filesystem::absolute(path, error);
+  if (!error) place_ = whole.lexically_normal().parent_path().string();
 }
 
 void Files::set_recent(const std::vector<std::string>& paths) { recent_.assign(paths.begin(), paths.end()); }

@@ -43,6 +43,13 @@ class Files {
   void remember(const std::string& path);
   void set_recent(const std::vector<std::string>& paths);
 
+  /// Where what is saved next is likely wanted: where a file was saved or opened last, else the person's documents.
+  std::string save_folder() const;
+  /// A file was saved or opened there.
+  void remember_place(const std::string& path);
+  const std::string& place() const { return place_; }  // a folder; empty: nothing was saved or opened
+  void set_place(const std::string& folder) { place_ = folder; }
+
  private:
   struct OpenTrace;
   void read_next(const std::shared_ptr<OpenTrace>& trace);
@@ -52,6 +59,7 @@ class Files {
   Revision& revision_;
   Worker& background_;
   std::deque<std::string> recent_;
+  std::string place_;
   std::optional<Reading> reading_;
 };
 

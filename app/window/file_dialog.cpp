@@ -111,11 +111,17 @@ void draw_field(Panel& panel, FileDialog& dialog) {
   panel.services.items->add_text("dialog.path", views::last_item(), dialog.path);
 }
 
+/// From the folder that the dialog begins at.
+std::string from_folder(const FileDialog& dialog, const std::string& path) {
+  const std::string whole = expand_home(path);
+  return dialog.folder.empty() ? whole : (std::filesystem::path(dialog.folder) / whole).string();
+}
+
 /// Where a name without a slash would be.
-void draw_folder(Panel& panel, const TypedPath& typed) {
+void draw_folder(Panel& panel, const FileDialog& dialog, const TypedPath& typed) {
   const views::FontScope small(panel.theme().fonts.small);
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::current_path(error) / expand_home(typed.folder);
+  const std::filesystem::path folder = std::filesystem::current_path(error) / from_folder(dialog, typed.folder);
   const std::string text = "in " + escape_for_terminal(error ? typed.folder : folder.lexically_normal().string(), 400);
   views::wrapped_text_in(panel.theme().palette.muted, text);
   panel.services.items->add_text("dialog.folder", views::last_item(), text);
@@ -276,7 +282,7 @@ void finish(Panel& panel) {
   FileDialog dialog = *panel.ui.dialog;
   state.wanted.clear();
   nlohmann::json arguments = dialog.arguments;
-  arguments["path"] = expand_home(dialog.path);
+  arguments["path"] = from_folder(dialog, dialog.path);
   panel.ui.dialog.reset();
   try {
     panel.commands.execute(dialog.command, arguments);
@@ -314,8 +320,8 @@ void draw_file_dialog(Panel& panel) {
     if (dialog.figure) draw_export_options(panel);
     draw_field(panel, dialog);
     const TypedPath typed = split_path(dialog.path);
-    draw_folder(panel, typed);
-    state.listing = panel.session.folders().of(typed.folder);
+    draw_folder(panel, dialog, typed);
+    state.listing = panel.session.folders().of(from_folder(dialog, typed.folder));
     const std::vector<Row> rows = rows_of(panel, dialog, typed);
     const Row* only = only_row(dialog, typed, rows);
     bool done = draw_rows(panel, dialog, rows);

@@ -87,6 +87,7 @@ void Workspace::take(const WorkspaceFile& file) {
   state.a = state.b = 0;
   apply_state(state, session_, layout_, appearance_);
   session_.files().set_recent(file.recent);
+  session_.files().set_place(file.place);
   model_ = file.model;
   gates_ = still_there(file.gates);
   ModelChoices choices;
@@ -131,7 +132,8 @@ Workspace::Written Workspace::current() const {
               .wanted = autosave_.wanted(),
               .next_run = session_.run_list().next_id(),
               .model = engine_model.empty() ? model_ : engine_model,
-              .gates = engine_model.empty() ? gates_ : session_.engine().gates_to_load()};
+              .gates = engine_model.empty() ? gates_ : session_.engine().gates_to_load(),
+              .place = session_.files().place()};
   for (const RunEntry& entry : session_.runs()) {
     now.traces.emplace_back(entry.id, entry.trace_path);
     now.names.emplace_back(entry.id, entry.name);

@@ -91,6 +91,7 @@ class Workspace {
     int next_run = 0;
     std::string model;
     std::vector<std::string> gates;
+    std::string place;
     std::vector<std::pair<int, std::string>> traces, names;
     bool operator==(const Written&) const = default;
   } written_;

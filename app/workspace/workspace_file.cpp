@@ -80,6 +80,7 @@ WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state
   WorkspaceFile file{.state = state,
                      .choices = session.choices().all(),
                      .recent = {session.files().recent().begin(), session.files().recent().end()},
+                     .place = session.files().place(),
                      .next_run = session.run_list().next_id()};
   file.state.removed.clear();  // nothing leads back to them after the end
   for (const RunEntry& entry : session.runs()) {
@@ -98,9 +99,15 @@ std::string to_text(const WorkspaceFile& file) {
   for (const SavedRun& run : file.runs) runs.push_back(run_json(run));
   json choices = json::array();
   for (const ModelChoice& choice : file.choices) choices.push_back(choice_json(choice));
-  const json object = {{"version", 1},        {"state", to_json(file.state)}, {"model", file.model},
-                       {"gates", file.gates}, {"choices", choices},           {"recent", file.recent},
-                       {"runs", runs},        {"next_run", file.next_run}};
+  const json object = {{"version", 1},
+                       {"state", to_json(file.state)},
+                       {"model", file.model},
+                       {"gates", file.gates},
+                       {"choices", choices},
+                       {"recent", file.recent},
+                       {"place", file.place},
+                       {"runs", runs},
+                       {"next_run", file.next_run}};
   return object.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -114,6 +121,7 @@ WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
                      .gates = some_texts(object, "gates"),
                      .choices = choices_from_json(value.value("choices", json::array()), object.file()),
                      .recent = some_texts(object, "recent"),
+                     .place = object.text_or("place", ""),
                      .next_run = static_cast<int>(object.integer_or("next_run", 1, 1, kMaxRunId))};
   const json runs = value.value("runs", json::array());
   if (!runs.is_array() || runs.size() > kMaxRuns)

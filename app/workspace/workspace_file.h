@@ -27,6 +27,7 @@ struct WorkspaceFile {
   std::vector<std::string> gates;    // that its engine was given
   std::vector<ModelChoice> choices;  // of other models that were open
   std::vector<std::string> recent;
+  std::string place = {};  // folder that was saved to or opened from last
   std::vector<SavedRun> runs;
   int next_run = 1;
 };

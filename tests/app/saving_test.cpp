@@ -60,6 +60,41 @@ struct Program {
 
 }  // namespace
 
+TEST_CASE("A dialog that saves begins where a file was saved or opened last, before that in the person's documents") {
+  const test::TemporaryFolder home, other;
+  const Variable at_home("HOME", home.path().string()), config("XDG_CONFIG_HOME", (home / "config").string());
+  CHECK(documents_folder() == home.path());
+  fs::create_directories(home / "config");
+  std::ofstream(home / "config/user-dirs.dirs") << "# of a desktop\nXDG_MUSIC_DIR=\"$HOME\"\n"
+                                                << "XDG_DOCUMENTS_DIR=\"$HOME/Papers\"\n";
+  CHECK(documents_folder() == home.path());  // there is no such folder
+  fs::create_directories(home / "Papers");
+  CHECK(documents_folder() == home / "Papers");
+  Program program;
+  for (const char* command : {"trace.save", "figure.export"})
+    CHECK(program.folder_asked(command) == (home / "Papers").string());
+  program.commands.execute("trace.save", {{"path", (other / "a.h5").string()}});
+  program.settle();
+  CHECK(program.folder_asked("figure.export") == other.path().string());
+  program.commands.execute("figure.export", {{"path", (home / "a.pdf").string()}});
+  program.settle();
+  CHECK(program.folder_asked("trace.save") == home.path().string());
+  program.session.open_trace((other / "a.h5").string());
+  program.settle();
+  CHECK(program.folder_asked("trace.save") == other.path().string());
+}
+
+TEST_CASE("A picture that no program takes to the clipboard is a notice, which ends by itself") {
+  const test::TemporaryFolder state;
+  const Variable no_programs("PATH", state.path().string()), at_home("XDG_STATE_HOME", state.path().string());
+  Program program;
+  program.commands.execute("figure.copy");
+  program.settle();
+  CHECK(program.session.messages().banners().empty());
+  CHECK_THAT(program.session.messages().notice(), Catch::Contains("clipboard"));
+  CHECK(program.session.messages().notice_is_fresh());
+}
+
 TEST_CASE("The sample prompts are looked for once, and a model's folder when another one is asked about") {
   const auto before = sample_prompts(true);
   const test::TemporaryFolder empty, model;

@@ -53,3 +53,17 @@ TEST_CASE("Figure and venue of an export are changed by keys alone, to and fro, 
   CHECK(std::filesystem::exists(window.folder() / "by-keys.pdf"));
   CHECK_THAT(test::read_text(window.folder() / "by-keys.json"), Catch::Contains("iclr"));
 }
+
+TEST_CASE("The hint of a run has its whole name, which the list cuts") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  run_short(window);
+  const std::string name = "a name that is far too long for the list of runs at the left of the window and goes on";
+  window.command("run.rename", {{"id", 1}, {"name", name}});
+  window.frames(5);
+  const auto row = window.rect("run.1.name");
+  window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(row[0] + 20)),
+                 std::to_string(static_cast<int>(row[1] + row[3] / 2))});
+  CHECK_THAT(window.text_soon("hint", name), Catch::Contains(name));
+}

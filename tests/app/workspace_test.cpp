@@ -124,6 +124,7 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     first.session.selection().heads = {{0, 1}, {0, 2}, {3, 0}};
     first.session.selection().board = {.global = {{1, 1}}, .rule = "d", .share = 0.375, .seed = 9, .context = 4096};
     first.session.selection().play = {.on = true, .speed = 120, .loop = true};
+    first.session.files().set_place("/some/place");
     first.ui.left = false, first.ui.log = true, first.ui.sizes.strip = 0.3f, first.ui.sizes.cuts_main = {0.25f};
     first.ui.maximised = "token_strip";
     state = first.state();
@@ -135,6 +136,7 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     Start next(folder.path());
     CHECK_FALSE(next.workspace.is_fresh());
     CHECK(next.state() == state);
+    CHECK(next.session.files().save_folder() == "/some/place");
     CHECK(next.session.selection().play.speed == 120);
     CHECK(next.session.selection().play.loop);
     CHECK_FALSE(next.session.selection().play.on);
