@@ -171,7 +171,10 @@ void Session::continue_run() {
 
 void Session::fork_run(int q) {
   if (!a() || q < 0 || q >= a()->run->n_tokens()) usage_error("q", std::to_string(q), "a query of A");
+  const std::string from = std::to_string(a()->id);
   start(next_run_.go_on(*a()->run, q), RunList::Place::b, false);
+  // Its prompt has A's text, and its policy may be A's: nothing else says what it is.
+  runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
 }
 
 // Not of a chat that was edited since: its last answer is another run's.

@@ -176,6 +176,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   const int q = a->prompt_len + 2;
   CHECK_THROWS_AS(session.fork_run(a->n_tokens()), Error);
   session.fork_run(q);
+  CHECK(session.runs().back().name == "fork of run 1 at query " + std::to_string(q));
   fixture.wait([&] { return !session.run_in_progress(); });
   REQUIRE(session.b());
   const RunRecord& b = *session.b()->run;
