@@ -179,10 +179,21 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   const ImVec2 pane_min = ImGui::GetWindowPos(), pane{ImGui::GetWindowSize()};
   const float gutter = theme.px(kGutter);
   measure(context.a);
-  break_lines(run, std::max(theme.px(60), ImGui::GetContentRegionAvail().x - gutter - theme.px(12)));
-
   const float line_height = font_size_ + theme.px(kLineGap);
+  const ImVec2 size{ImGui::GetContentRegionAvail().x, pane.y};
+  // In a pane of another size the same text is elsewhere: what was looked at stays at its height.
+  const bool resized = (size.x != pane_.x || size.y != pane_.y) && x_.size() == text_.size() && !x_.empty();
+  const int held = resized && !followed_ ? looked_at(context, line_height) : -1;
+  const float height = held >= 0 ? static_cast<float>(line_of(held)) * line_height - scroll_y_ : 0;
+  break_lines(run, std::max(theme.px(60), size.x - gutter - theme.px(12)));
+  pane_ = size;
+  if (held >= 0) scroll_y_ = ImGui::GetScrollY();  // nobody has scrolled, whatever the new size made of it
   scroll_to_selection(context, line_height);
+  if (held >= 0 && !scrolled_ && !followed_) {
+    const float least = std::max(0.f, pane.y - 2 * line_height);
+    ImGui::SetScrollY(std::max(0.f, static_cast<float>(line_of(held)) * line_height - std::min(height, least)));
+    scrolled_ = true;
+  }
   const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
   b_.reset();
   if (b_comparable(context)) {
@@ -250,6 +261,16 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
   }
   live_ = live, other_tokens_ = false;
   shown_token_ = at.token, shown_q_ = q, span_ = span, scroll_y_ = top;
+}
+
+int TokenStripView::looked_at(const ViewContext& context, float line_height) const {
+  const Cursor at = context.cursor_in(*context.a->run);
+  const int last = static_cast<int>(text_.size()) - 1;
+  for (const int token : {at.token, static_cast<int>(context.selection->q ? at.q : last)}) {
+    const float y = static_cast<float>(line_of(token)) * line_height;
+    if (token >= 0 && y >= scroll_y_ && y + line_height <= scroll_y_ + pane_.y) return token;
+  }
+  return std::clamp(shown_first_, 0, last);
 }
 
 int TokenStripView::token_at(ImVec2 origin, ImVec2 mouse) const {

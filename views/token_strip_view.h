@@ -45,6 +45,8 @@ class TokenStripView final : public View {
   void draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min, float width);
   void draw_hover_card(const HeadAtQuery& head, int token);
   void scroll_to_selection(const ViewContext& context, float line_height);
+  /// The token that somebody looks at, as the lines were in the frame drawn last.
+  int looked_at(const ViewContext& context, float line_height) const;
   void handle_mouse(ViewContext& context, int hovered);
 
   void measure(const ShownRun* shown);
@@ -81,6 +83,7 @@ class TokenStripView final : public View {
   std::int32_t shown_q_ = -1;            // and for this scrub position; -1: it followed the run
   TokenSpan span_;                       // of the run that the views showed
   float scroll_y_ = -1;                  // in the frame drawn last
+  ImVec2 pane_;                          // its size then
   bool scrolled_ = false;                // by this view, in that frame
   bool followed_ = false;                // to a run's end, in that frame
   bool live_ = false;                    // the run went on then: its last token ends it too

@@ -213,6 +213,41 @@ TEST_CASE("Text follows the scrub position, and stays where a person scrolled it
   CHECK(s.has("strip.token.1000"));
 }
 
+TEST_CASE("In a window of another size the text that was looked at stays in sight, and a change back leaves it there") {
+  Stage<TokenStripView> s(synthetic_run(1, 2, 6000), {.q = 0}, {1600, 900});
+  s.draw();
+  const auto first = [&] {
+    for (int t = 0; t < 6000; ++t)
+      if (s.has("strip.token." + std::to_string(t))) return t;
+    return -1;
+  };
+  const ItemRect strip = *s.window.items.find("strip.token.0");
+  ImGui::GetIO().MousePos = {strip.centre_x() + 20, strip.centre_y() + 100};
+  for (int i = 0; i < 20; ++i) {
+    ImGui::GetIO().MouseWheel = -5;
+    s.draw(1);
+  }
+  ImGui::GetIO().MouseWheel = 0;
+  ImGui::GetIO().MousePos = {-1, -1};
+  s.draw();
+  const int before = first();
+  REQUIRE(before > 500);
+  for (const ImVec2 size : {ImVec2{700, 900}, ImVec2{700, 400}, ImVec2{1600, 900}}) {
+    s.window.resize(size);
+    s.draw(4);
+    CAPTURE(size.x, size.y, first());
+    CHECK(std::abs(first() - before) < 60);  // within a line or two
+  }
+  s.selection.q.reset();  // following again, and scrubbing again
+  s.draw();
+  s.selection.q = 3000;
+  s.draw(4);
+  REQUIRE(s.has("strip.token.3000"));
+  s.window.resize({500, 500});
+  s.draw(4);
+  CHECK(s.has("strip.token.3000"));
+}
+
 // Once it had stood at the first token, or a banner had made it smaller, it stayed there through the run after a restart.
 TEST_CASE("Text follows the end of a run that goes on, and stays where a person scrolled it until another run comes") {
   Stage<TokenStripView> s(synthetic_run(1, 2, 6000));

@@ -26,6 +26,8 @@ class HeadlessWindow {
 
   /// One frame with one window of the whole size, filled by `draw`; more of them where a picture waits for its turn.
   void frame(const std::function<void()>& draw);
+  /// From the next frame on.
+  void resize(ImVec2 size) { size_ = size; }
   /// Moves the mouse to the item, then presses and releases over three frames. REQUIREs that the item is on the screen.
   void click(const std::string& item, const std::function<void()>& draw);
   int n_vertices() const { return n_vertices_; }
