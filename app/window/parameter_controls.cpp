@@ -60,7 +60,7 @@ std::string value_text(const ParameterInfo& info, double value, int n_positions)
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
   if (!info.word.empty() && value == kWordValue) return std::string(info.word);
   if (is_share(info, value)) return fixed_text(100 * value, share_decimals(value)) + " %";
-  return fixed_text(value, shown_decimals(value, std::min(2, info.slider_of(n_positions).decimals)));
+  return fixed_text(value, shown_decimals(value, std::min(3, info.slider_of(n_positions).decimals)));
 }
 
 // A share, moved in whole per cent.
@@ -92,7 +92,7 @@ bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, dou
   if (is_share(info, value)) return draw_share(panel, slider, value);
   const ParameterSlider way = info.slider_of(panel.session.n_positions());
   slider.value = value, slider.min = way.min, slider.max = way.max, slider.by_ratio = way.by_ratio;
-  slider.decimals = shown_decimals(value, std::min(2, way.decimals)), slider.drag_decimals = way.decimals;
+  slider.decimals = shown_decimals(value, std::min(3, way.decimals)), slider.drag_decimals = way.decimals;
   if (!info.word.empty() && value == kWordValue) slider.word = info.word;
   const auto given = value_slider(panel, slider);
   if (!given) return false;
