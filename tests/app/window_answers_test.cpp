@@ -83,11 +83,12 @@ TEST_CASE("The policy's list is in sight of a window of 720 and stays where it i
   window.command("run.max_tokens", {{"n", 60}});
   window.frames(5);
   const auto before = window.rect("policy.combo");
-  CHECK(before[1] + before[3] < 54 + 0.66 * (720 - 54 - 28));  // of which the runs take a third at most
+  if (size == "1280x720") CHECK(before[1] + before[3] < 54 + 0.66 * (720 - 54 - 28));  // the runs take a third at most
   const auto stays = [&] {
     for (int i = 0; i < 12; ++i) {
       window.frames(1);
-      if (window.rect("policy.combo") != before) return false;
+      const auto now = window.rect("policy.combo");
+      if (now[1] != before[1] || now[3] != before[3]) return false;  // its width gives way to a scroll bar
     }
     return true;
   };

@@ -205,9 +205,9 @@ TEST_CASE("The export says how large the figure will be for the venue that is ch
   window.wait({{"/notice", {{"contains", "= 6.75 × "}}}});
   window.command("figure.copy");
   window.wait({{"/files_busy", false}});
-  const bool copied = window.state()["notice"].get<std::string>().starts_with("copied ");
-  const std::string banners = window.state()["banners"].dump();
-  CHECK((copied || banners.find("xclip, or wl-copy") != std::string::npos));
+  CHECK_THAT(window.state()["notice"].get<std::string>(),
+             Catch::StartsWith("copied ") || Catch::Contains("xclip, or wl-copy"));
+  CHECK(window.state()["banners"].empty());
 }
 
 TEST_CASE("The runs of one trace are one entry with previous and next, each with its prompt, NLL and recall") {
