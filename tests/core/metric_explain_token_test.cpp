@@ -38,6 +38,23 @@ RunRecord hand_run() {
 
 std::string explain(const RunRecord& run, int t, int q) { return explain_token(run, 0, 0, t, q); }
 
+/// Two heads under one pool.
+RunRecord pooled_run(const char* policy) {
+  RunRecord run = hand_run();
+  run.model.n_kv_heads = run.model.n_heads = 2;
+  run.policy = PolicySpec::parse(policy);
+  run.prompt_len = 5;
+  run.evict_at = LifetimeMap(1, 2);
+  run.evict_at.resize(9, kUndecided);
+  run.scores = HeadSeries<float>(1, 2);
+  run.scores.row(0, 0) = {NAN, -1, 0.5f, -2, 0.5f, 1.5f, 0.7f, NAN, NAN};
+  run.scores.row(0, 1) = {NAN, 3, 0.5f, 2, 1, 0.25f, 4, NAN, NAN};
+  run.future_mass = HeadSeries<float>();
+  run.contests.clear();
+  pooled_lifetimes(run.policy, {9, 5, 9}, {0, 0, 1, 2}, run.scores, 0, run.evict_at, &run.contests);
+  return run;
+}
+
 }  // namespace
 
 TEST_CASE("explain_token: a run by hand has the lifetimes that the sentences speak of", "[core][explain]") {
@@ -118,18 +135,7 @@ TEST_CASE("explain_token: sinks, the window, the future and what is not there", 
 }
 
 TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named", "[core][explain]") {
-  RunRecord run = hand_run();
-  run.model.n_kv_heads = run.model.n_heads = 2;
-  run.policy = PolicySpec::parse("kvpop:budget=5,sinks=1,window=2,capacity=pooled");
-  run.prompt_len = 5;
-  run.evict_at = LifetimeMap(1, 2);
-  run.evict_at.resize(9, kUndecided);
-  run.scores = HeadSeries<float>(1, 2);
-  run.scores.row(0, 0) = {NAN, -1, 0.5f, -2, 0.5f, 1.5f, 0.7f, NAN, NAN};
-  run.scores.row(0, 1) = {NAN, 3, 0.5f, 2, 1, 0.25f, 4, NAN, NAN};
-  run.future_mass = HeadSeries<float>();
-  run.contests.clear();
-  pooled_lifetimes(run.policy, {9, 5, 9}, {0, 0, 1, 2}, run.scores, 0, run.evict_at, &run.contests);
+  const RunRecord run = pooled_run("kvpop:budget=5,sinks=1,window=2,capacity=pooled");
   // Four places for both. Query 5: 3 and 1 of head 0 go (-2, -1). Query 6: 4 of both come; of three with 0.5 the oldest
   // stays, that of head 0. Query 7: 1.5 and 0.25 come. Query 8: 0.7 and 4 come,
   // 0.7 and the 1 of head 1 go.
@@ -152,18 +158,7 @@ TEST_CASE("explain_token: of a pool the lowest that stayed in any head is named"
 }
 
 TEST_CASE("explain_token: a pool that is cut at times was not full, it was cut to have room", "[core][explain]") {
-  RunRecord run = hand_run();
-  run.model.n_kv_heads = run.model.n_heads = 2;
-  run.policy = PolicySpec::parse("kvpop:budget=5,sinks=1,window=2,capacity=pooled,interval=2");
-  run.prompt_len = 5;
-  run.evict_at = LifetimeMap(1, 2);
-  run.evict_at.resize(9, kUndecided);
-  run.scores = HeadSeries<float>(1, 2);
-  run.scores.row(0, 0) = {NAN, -1, 0.5f, -2, 0.5f, 1.5f, 0.7f, NAN, NAN};
-  run.scores.row(0, 1) = {NAN, 3, 0.5f, 2, 1, 0.25f, 4, NAN, NAN};
-  run.future_mass = HeadSeries<float>();
-  run.contests.clear();
-  pooled_lifetimes(run.policy, {9, 5, 9}, {0, 0, 1, 2}, run.scores, 0, run.evict_at, &run.contests);
+  const RunRecord run = pooled_run("kvpop:budget=5,sinks=1,window=2,capacity=pooled,interval=2");
   REQUIRE(run.evict_at.row(0, 0)[3] % 2 == 0);
   CHECK_THAT(explain(run, 3, 8),
              Catch::Matchers::Contains(

@@ -117,16 +117,6 @@ std::string policy_history(const RunRecord& run) {
   return text;
 }
 
-int common_prefix(const RunRecord& a, const RunRecord& b) {
-  const auto [i, j] = std::mismatch(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
-  return static_cast<int>(i - a.ids.begin());
-}
-
-bool tokens_part(const RunRecord& a, const RunRecord& b) {
-  const auto common = static_cast<std::size_t>(common_prefix(a, b));
-  return common < a.ids.size() && common < b.ids.size();
-}
-
 std::string why_no_recall(const RunRecord& run, bool is_preview) {
   if (!run.future_mass.empty()) return {};
   if (!is_preview || run.oracle_horizon == 0) return "No oracle yet: recall needs the future attention of this run.";

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/core/record/run_record.h"
+#include "engine/core/study/compare_runs.h"
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/read_metrics.h"
 #include "engine/core/study/retention_metrics.h"
@@ -57,10 +58,6 @@ std::string life_line(const RunRecord& run, int layer, int kv_head, std::int32_t
 /// "25 % > 16 % @ 981": the budgets that a run went through, or its name where they say nothing.
 std::string policy_history(const RunRecord& run);
 
-/// Tokens that both runs have in common from the start: beyond them no cell-wise comparison is valid.
-int common_prefix(const RunRecord& a, const RunRecord& b);
-/// They go on differently; else one of them ends there.
-bool tokens_part(const RunRecord& a, const RunRecord& b);
 /// Why a run has no recall of its own, a sentence; empty where its future attention is known. A preview under another
 /// window has none: of a token's attention the run recorded the mean from where its own window ended.
 std::string why_no_recall(const RunRecord& run, bool is_preview);

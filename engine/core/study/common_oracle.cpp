@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/study/compare_runs.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope {
@@ -12,17 +13,11 @@ namespace {
 /// A run that ended before its last position is as long as it came; one that goes on will be so long.
 int length_of(const RunRecord& run) { return run.status == RunStatus::running ? run.n_positions : run.n_tokens(); }
 
-/// Neither is the beginning of the other: their tokens have other futures.
-bool texts_part(const RunRecord& a, const RunRecord& b) {
-  const auto [in_a, in_b] = std::mismatch(a.ids.begin(), a.ids.end(), b.ids.begin(), b.ids.end());
-  return in_a != a.ids.end() && in_b != b.ids.end();
-}
-
 }  // namespace
 
 std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord& b) {
   if (a.future_mass.empty() && b.future_mass.empty()) return std::nullopt;
-  if (texts_part(a, b)) return std::nullopt;
+  if (tokens_part(a, b)) return std::nullopt;
   const RetentionGeometry geometry_a = a.geometry(), geometry_b = b.geometry();
   CommonOracle common;
   common.n_sink_ = std::max(geometry_a.n_sink, geometry_b.n_sink);

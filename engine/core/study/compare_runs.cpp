@@ -45,12 +45,19 @@ HeadMap overlap_at(const RunRecord& a, const RunRecord& b, int q) {
 
 }  // namespace
 
+int common_prefix(const RunRecord& a, const RunRecord& b) {
+  return static_cast<int>(std::ranges::mismatch(a.ids, b.ids).in1 - a.ids.begin());
+}
+
+bool tokens_part(const RunRecord& a, const RunRecord& b) {
+  return common_prefix(a, b) < std::min(a.n_tokens(), b.n_tokens());
+}
+
 RunComparison compare_runs(const RunRecord& a, const RunRecord& b) {
   check_shapes(a.model, b.model);
   RunComparison result;
-  const auto parting = std::ranges::mismatch(a.ids, b.ids);
-  result.n_common = static_cast<int>(parting.in1 - a.ids.begin());
-  result.diverged = parting.in1 != a.ids.end() && parting.in2 != b.ids.end();
+  result.n_common = common_prefix(a, b);
+  result.diverged = tokens_part(a, b);
   result.same_prompt = a.prompt_len == b.prompt_len && result.n_common >= a.prompt_len;
   result.q = std::min({result.n_common, a.queries(), b.queries()}) - 1;
   result.overlap = overlap_at(a, b, result.q);

@@ -24,6 +24,11 @@ struct RunComparison {
   double nll_a = 0, nll_b = 0;
 };
 
+/// Tokens from the beginning on that are the same, RunComparison::n_common alone: beyond them no cell-wise comparison is valid.
+int common_prefix(const RunRecord& a, const RunRecord& b);
+/// Whether both go on after these, with different tokens: RunComparison::diverged alone.
+bool tokens_part(const RunRecord& a, const RunRecord& b);
+
 /// Throws Error (bad input) if the runs are of models of different shape or vocabulary.
 RunComparison compare_runs(const RunRecord& a, const RunRecord& b);
 
