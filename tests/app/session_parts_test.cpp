@@ -265,6 +265,8 @@ TEST_CASE("The next run's requests: of its own prompt, of a run's prompt again, 
   CHECK(whole.prompt_ids == run->ids);
   CHECK_FALSE(whole.draws());
   CHECK(whole.chunk == 1);
+  text.command_line = "kvscope run m --policy full --chunk 16 --prompt 'a --chunk 3'";
+  CHECK(next.replay(text).chunk == 16);  // else what the chunks cost would stand for what the policies do
 }
 
 TEST_CASE(

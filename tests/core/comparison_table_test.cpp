@@ -45,6 +45,17 @@ TEST_CASE("comparison_table: parameters that one policy has and the other has no
   CHECK(table.tokens == "The same 180 tokens");
 }
 
+TEST_CASE("comparison_table: after how many tokens each policy acted stands there where a text was read", "[core]") {
+  RunRecord a = random_run(3), b = a;
+  CHECK_FALSE(has(comparison_table(a, b, 1000).asked, "acts after"));
+  a.command_line = "kvscope run m --policy full --chunk 16 --prompt 'a --chunk 3'";
+  b.command_line = "kvscope run m --policy full --chunk 1 --prompt 'a'";
+  CHECK(row(comparison_table(a, b, 1000).asked, "acts after").a == "every 16 tokens");
+  CHECK(row(comparison_table(a, b, 1000).asked, "acts after").b == "each token");
+  b.command_line = "kvscope run m --policy full --prompt 'a --chunk 3'";
+  CHECK(row(comparison_table(a, b, 1000).asked, "acts after").b == "the prompt, then each token");
+}
+
 TEST_CASE("comparison_table: two runs of one policy by two gates of its kind differ in the gate", "[core]") {
   RunRecord a = random_run(3), b = random_run(3);
   CHECK_FALSE(has(comparison_table(a, b, 100).asked, "gate"));
@@ -69,7 +80,7 @@ TEST_CASE("comparison_table: the numbers are the metrics at the query, by one or
   CHECK_THAT(row(table.came_of, "chance").definition, Catch::Contains("one oracle for both"));
   double nll = 0;
   for (int t = 1; t < a.n_tokens(); ++t) nll -= a.logprobs[t];
-  CHECK(row(table.came_of, "NLL").a == number_text(nll / (a.n_tokens() - 1), 4));
+  CHECK(row(table.came_of, "NLL of all").a == number_text(nll / (a.n_tokens() - 1), 4));
 }
 
 TEST_CASE("comparison_table: of a run with itself nothing differs", "[core]") {
@@ -96,7 +107,7 @@ TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing 
   b.ids[0] += 1;
   const ComparisonTable apart = comparison_table(a, b, 1000);
   CHECK_FALSE(has(apart.came_of, "density"));
-  CHECK(row(apart.came_of, "NLL").a == "–");
+  CHECK(row(apart.came_of, "NLL of all").a == "–");
   CHECK(row(apart.asked, "prompt").differs());
 }
 

@@ -13,6 +13,11 @@ namespace {
 /// Two scores with as many decimals as it takes to see which is the larger.
 struct ScorePair {
   std::string a, b, margin;
+  /// Of the rounded numbers: who subtracts what stands there gets what stands beside it.
+  static double shown_difference(double first, double second, int digits) {
+    const double scale = std::pow(10., digits);
+    return std::abs(std::round(first * scale) - std::round(second * scale)) / scale;
+  }
   ScorePair(double first, double second) {
     const double difference = std::abs(first - second);
     int digits = 2;
@@ -21,7 +26,8 @@ struct ScorePair {
     }
     a = with_minus(fixed_text(first, digits));
     b = with_minus(fixed_text(second, digits));
-    margin = fixed_text(first == second ? 0 : difference, digits);  // -inf against -inf is a tie too
+    margin =
+        fixed_text(first == second ? 0 : shown_difference(first, second, digits), digits);  // -inf is a tie with -inf
   }
 };
 

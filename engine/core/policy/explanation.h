@@ -46,7 +46,9 @@ struct LogQuestion {
   const PolicySpec& spec;
   RetentionGeometry geometry;
   RetentionPlan plan;
-  bool local;  // as TokenQuestion has it
+  bool local;                 // as TokenQuestion has it
+  int layer = 0;              // whose head it is
+  std::int32_t n_tokens = 0;  // of the run, so far
 };
 /// By the plan's admission. What a policy says that declares nothing else.
 DecisionLog log_by_rule(const LogQuestion& question);

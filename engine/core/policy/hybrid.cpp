@@ -58,10 +58,12 @@ std::string heads_note(const PolicySpec& spec, const HeadsOfModel& heads) {
   constexpr std::string_view kNotes[] = {"A: 3 local : 1 global from layer 0 on, and the last",
                                          "B: 3 local : 1 global from layer 3 on, and the last",
                                          "C: drawn with the seed", "D: the densest of the loaded directory"};
+  constexpr std::string_view kNoDirectory = "D: the densest of a directory, which has to be loaded";
   const int strategy = spec.count("heads");
   HeadsOfModel any = heads;  // of d, how many does not depend on which
   any.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
-  return count_global(local_heads(spec, any), "global") + ", " + std::string(kNotes[strategy]);
+  return count_global(local_heads(spec, any), "global") + ", " +
+         std::string(strategy == 3 && heads.alpha.empty() ? kNoDirectory : kNotes[strategy]);
 }
 
 RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry&) {

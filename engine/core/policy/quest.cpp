@@ -16,7 +16,14 @@ RetentionPlan plan(const PolicySpec& spec, const RetentionGeometry& geometry) {
 }
 
 DecisionLog log(const LogQuestion& question) {
-  return {.note = "Nothing is evicted: each query reads " + counted(question.plan.selection.tokens, "token") +
+  const int tokens = question.plan.selection.tokens, all = question.n_tokens;
+  if (question.layer < question.plan.selection.dense_layers)
+    return {.note = "Nothing is evicted, and each query reads all: this is one of the first " +
+                    std::to_string(question.plan.selection.dense_layers) + " layers, which are dense."};
+  if (all <= tokens)
+    return {.note = "Nothing is evicted, and each query reads all: " + counted(all, "token") + " are within the " +
+                    std::to_string(tokens) + " that a query may read."};
+  return {.note = "Nothing is evicted: each query of the answer reads " + counted(tokens, "token") +
                   " in pages of 16. The strip shows which at any position."};
 }
 

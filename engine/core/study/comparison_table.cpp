@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/core/policy/scorer_text.h"
+#include "engine/core/record/run_chunk.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
@@ -125,6 +126,8 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
   const std::string gate_a = gate_of(a), gate_b = gate_of(b);
   if (gate_a + gate_b != "")
     table.asked.push_back(words("gate", gate_a.empty() ? kNone : gate_a, gate_b.empty() ? kNone : gate_b));
+  if (const int chunk_a = chunk_of(a), chunk_b = chunk_of(b); chunk_a + chunk_b > 0)
+    table.asked.push_back(words("acts after", describe_chunk(chunk_a), describe_chunk(chunk_b)));
   table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));
   table.asked.push_back(
       words("prompt", common.same_prompt ? "the same" : "its own", common.same_prompt ? "the same" : "another"));
@@ -137,7 +140,7 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
   const std::int32_t last = std::min(q, common.q);
   if (!b_is_preview)
     table.came_of.push_back(
-        numbers("NLL", common.nll_a, common.nll_b,
+        numbers("NLL of all", common.nll_a, common.nll_b,
                 "nats per token, mean over the " + std::to_string(common.n_scored) + " tokens that both have"));
   if (last >= 0) add_kept(table.came_of, a, b, last);
   table.came_of.push_back({.name = "kept by both",
