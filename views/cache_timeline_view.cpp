@@ -7,6 +7,7 @@
 #include "views/figure/token_text.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/pin_marks.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 namespace {
@@ -33,11 +34,10 @@ void CacheTimelineView::draw(ViewContext& context) {
   const Cursor at = context.cursor_in(run);
   log_.update(*context.a, at);
   const float whole = ImGui::GetContentRegionAvail().y;
-  draw_why(context, at);
+  draw_why(context, at, whole);
   const float room = ImGui::GetContentRegionAvail().y;
   // Where there is room for one of them only, that is the picture: the log is there when the view is maximised.
   if (room < services_.theme->px(170)) return draw_picture(context, at, std::max(services_.theme->px(80), room));
-  // Of the whole height: a sentence that comes with a click takes the picture's room, and no row moves under the pointer.
   const float log = log_.n_rows() == 0 ? services_.theme->px(44)
                                        : std::clamp(whole * 0.29f, services_.theme->px(70), services_.theme->px(230));
   draw_picture(context, at, std::max(services_.theme->px(80), room - log - ImGui::GetStyle().ItemSpacing.y));
@@ -59,13 +59,15 @@ TimelineOptions CacheTimelineView::options(const ViewContext& context, const Cur
   return options;
 }
 
-void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at) {
+/// In lines that are there without a token as well: neither picture nor log moves by a click. The inspector has the whole.
+void CacheTimelineView::draw_why(const ViewContext& context, const Cursor& at, float height) {
   const Palette& p = services_.theme->palette;
   draw_text(services_.theme->fonts.bold, p.text, head_title(context));
+  const int n_lines = height < services_.theme->px(300) ? 2 : height < services_.theme->px(560) ? 3 : 6;
   if (at.token < 0) {
-    wrapped_text_in(p.muted, "Click a token to read why it was kept or evicted.");
+    lines_of_text(services_, p.muted, "Click a token to read why it was kept or evicted.", n_lines);
   } else {
-    wrapped_text_in(p.text, why_.of(*context.a, at));
+    lines_of_text(services_, p.text, why_.of(*context.a, at), n_lines);
   }
   services_.items->add_text("timeline.why", last_item(), at.token < 0 ? "" : why_.of(*context.a, at));
 }

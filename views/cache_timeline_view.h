@@ -38,7 +38,7 @@ class CacheTimelineView final : public View {
     bool dark;
     bool operator==(const PictureKey&) const = default;
   };
-  void draw_why(const ViewContext& context, const Cursor& at);
+  void draw_why(const ViewContext& context, const Cursor& at, float height);
   void draw_picture(ViewContext& context, const Cursor& at, float height);
   void draw_cursor(const ViewContext& context, const Cursor& at, ImVec2 origin);
   void handle_mouse(ViewContext& context, ImVec2 origin);

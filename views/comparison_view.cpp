@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <sstream>
 
 #include "engine/core/support/minus.h"
@@ -102,10 +103,12 @@ void ComparisonView::draw_rows(const char* heading, const std::vector<Comparison
   // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line. What can be
   // reckoned from the others goes first.
   const bool brief = room < services_.theme->px(180);
-  std::vector<float> widths = needs_of(titles, rows, brief);
-  if (brief) widths.pop_back();
-  const std::size_t n = widths.size();
+  const std::size_t n = brief ? 3 : 4;
   const float free = room - 2 * static_cast<float>(n) * padding;
+  std::vector<float> widths = needs_of(titles, rows, brief);
+  // A name can be wrapped, a number cannot.
+  if (std::accumulate(widths.begin(), widths.end(), 0.f) > free) widths = needs_of(titles, rows, true);
+  widths.resize(n);
   if (brief) {
     const std::vector<float> numbers = share_room({widths[1], widths[2]}, std::max(1.f, free - widths[0]));
     widths = {widths[0], numbers[0], numbers[1]};

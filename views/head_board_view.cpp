@@ -47,6 +47,9 @@ bool is_hybrid_of(const ShownRun* shown, const std::vector<std::uint8_t>& local)
   return drawable(shown) && !shown->preview && shown->run->local_heads == local;
 }
 
+/// Global becomes local, and back.
+void flip(HeadSet& global, KvHead head) { global.contains(head) ? global.remove(head) : global.add(head); }
+
 }  // namespace
 
 void HeadBoardView::draw(ViewContext& context) {
@@ -314,7 +317,9 @@ void HeadBoardView::draw_board(ViewContext& context) {
   }
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, theme);
-  ImGui::InvisibleButton("board", room);
+  // Pressed without the mouse, whose clicks are the brush's: Enter or space means the selected head.
+  const bool by_keys = ImGui::InvisibleButton("board", room) && !ImGui::IsMouseReleased(ImGuiMouseButton_Left);
+  frame_focused_item();
   if (options.preview) services_.items->add("preview.badge", last_item());
   const Panel* panel = drawing_.figure().panel("map");
   if (panel == nullptr) return;
@@ -329,6 +334,8 @@ void HeadBoardView::draw_board(ViewContext& context) {
   }
   HeadBoard& board = context.selection->board;
   const HeadSet before = board.global;
+  const Cursor at = context.cursor_in(*context.a->run);
+  if (by_keys) flip(board.global, {at.layer, at.kv_head});
   brush_.handle(
       board.global, *panel, origin,
       [](int row, int column) {

@@ -40,10 +40,9 @@ void InspectorView::draw(ViewContext& context) {
     wrapped_text_in(services_.theme->palette.muted, "Click a token in the strip, or a line in the timeline.");
   } else {
     draw_token(context, at);
-    draw_all_heads(context, at);
   }
-  draw_head(context, at);
   draw_marked(context);
+  draw_head(context, at);
   if (context.a->preview) {
     const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x, out = services_.theme->px(5);
     preview_frame(services_, {min.x - out, min.y - out / 2}, {right + out, ImGui::GetCursorScreenPos().y});
@@ -71,12 +70,14 @@ void InspectorView::row(const char* name, const std::string& value) {
   services_.items->add_text(std::string("inspector.") + name, last_item(), value);
 }
 
-void InspectorView::draw_token(const ViewContext& context, const Cursor& at) {
+void InspectorView::draw_token(ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
   {
     const FontScope mono(services_.theme->fonts.mono);
     wrapped_text_in(services_.theme->palette.text, "“" + token_label(run.pieces[at.token], 80) + "”");
   }
+  draw_all_heads(context,
+                 at);  // above the sentence, which is longer in one head than in another: no cell moves by a click
   wrapped_text_in(services_.theme->palette.text, why_.of(*context.a, at));
   services_.items->add_text("inspector.why", last_item(), why_.of(*context.a, at));
   draw_token_rows(HeadAtQuery(run, at.layer, at.kv_head, at.q), at.token);

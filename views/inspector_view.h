@@ -38,7 +38,7 @@ class InspectorView final : public View {
     bool dark;
     bool operator==(const TokenKey&) const = default;
   };
-  void draw_token(const ViewContext& context, const Cursor& at);
+  void draw_token(ViewContext& context, const Cursor& at);
   void draw_token_rows(const HeadAtQuery& head, int token);
   void draw_all_heads(ViewContext& context, const Cursor& at);
   void draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const;

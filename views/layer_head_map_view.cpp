@@ -31,6 +31,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
   ImGui::InvisibleButton("map", room);
+  frame_focused_item();
   if (counted_.empty()) return;
   draw_bars(context, origin, ImGui::IsItemHovered());
   draw_panel(context, "map", "map.cell", *context.a, origin, brush_a_);

@@ -32,8 +32,9 @@ void StudyView::draw(ViewContext& context) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const Theme& theme = *services_.theme;
   const bool beside = room.x >= theme.px(kRoomBeside);
-  const float share = context.selection->study.point < 0 ? 0 : kPanelShare, gap = theme.px(8);
-  const float panel = beside ? theme.px(kPanelWidth) : std::max(theme.px(52), std::floor(room.y * share));
+  // Before a point is chosen as well: the one that is clicked stays under the pointer.
+  const float gap = theme.px(8);
+  const float panel = beside ? theme.px(kPanelWidth) : std::max(theme.px(52), std::floor(room.y * kPanelShare));
   draw_picture(context, beside ? ImVec2{room.x - panel - gap, room.y} : ImVec2{room.x, room.y - panel - gap});
   if (beside) ImGui::SameLine(0, gap);
   ImGui::BeginChild("point", beside ? ImVec2{panel, room.y} : ImVec2{room.x, panel});

@@ -84,7 +84,10 @@ TEST_CASE("A minus B is the difference of both maps, and of a run with itself no
   CHECK_NOTHROW(layer_head_map_figure(parted, options, {}));
   options.q = -1;
   options.compare = MapCompare::side_by_side;
-  CHECK_NOTHROW(layer_head_map_figure(parted, options, {}));
+  CHECK_THAT(layer_head_map_figure(parted, options, {}).caption,
+             Catch::Contains("Their tokens part at 60: each map is of its run's own text"));
+  options.q = 59;
+  CHECK_THAT(layer_head_map_figure(parted, options, {}).caption, !Catch::Contains("part at"));
 }
 
 TEST_CASE("runs of different shapes are not compared or aggregated") {

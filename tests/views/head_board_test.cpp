@@ -179,7 +179,7 @@ TEST_CASE("the likelihood is said of a run that had exactly these heads, and of 
                                    std::to_string(n) + " tokens that both have");
   const ComparisonTable table = comparison_table(*s.a.run, hybrid, 100);  // which says it of the same tokens
   CHECK(std::ranges::any_of(table.came_of, [&](const ComparisonRow& row) {
-    return row.name == "NLL" && std::abs(std::stod(row.b) - b / n) < 5e-3;
+    return row.name == "NLL of all" && std::abs(std::stod(row.b) - b / n) < 5e-3;
   }));
   s.b.preview = true;
   s.draw();

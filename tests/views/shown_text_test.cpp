@@ -122,7 +122,7 @@ TEST_CASE("the texts that the inspector and the log give to tests are those that
 // W10: a newcomer beside a boundary, as if they were rivals.
 TEST_CASE("the columns of the log have the names of what its policy compares") {
   const auto header = [](RunRecord run) {
-    Stage<CacheTimelineView> s(std::move(run));
+    Stage<CacheTimelineView> s(std::move(run), {.q = 0});
     s.draw();
     ItemRect row = *s.window.items.find("timeline.contest.0");
     const float height = row.h + 8;

@@ -234,7 +234,10 @@ TEST_CASE("the log says in the policy's own words why it lists no contest") {
       StartsWith("Evicted at the end of the prompt by score, many at once: the attention of its last 32 queries"));
   CHECK_THAT(note(under_policy("expected-attention:budget=80")),
              StartsWith("Evicted at the end of the prompt by score"));
-  CHECK_THAT(note(under_policy("quest:read=64")), Contains("each query reads 64 tokens in pages of 16"));
+  CHECK_THAT(note(under_policy("quest:read=64,dense=0")),
+             Contains("each query of the answer reads 64 tokens in pages of 16"));
+  CHECK_THAT(note(under_policy("quest:read=64,dense=1")), Contains("reads all: this is one of the first 1 layers"));
+  CHECK_THAT(note(under_policy("quest:read=1024,dense=0")), Contains("reads all: 180 tokens are within the 1024"));
   CHECK_THAT(note(under_policy("full")), StartsWith("Nothing is evicted"));
   CHECK_THAT(note(random_run(3, {.policy = "streaming:window=60"})), Contains("every token goes when it leaves"));
   RunRecord hybrid = random_run(3, {.policy = "full"});
@@ -245,7 +248,7 @@ TEST_CASE("the log says in the policy's own words why it lists no contest") {
 
 TEST_CASE("the log of a threshold has a row for each token with its score and what came of it") {
   const RunRecord run = random_run(3, {.policy = "sp-kv:threshold=0.25,window=16"});
-  Stage<CacheTimelineView> s(run);
+  Stage<CacheTimelineView> s(run, {.q = 16});
   s.draw();
   CHECK(s.view.n_contests() == run.n_tokens() - 16);
   const std::string row = s.text("timeline.contest.0");
@@ -279,7 +282,7 @@ TEST_CASE("the log of heavy hitters has who entered, who left as the least of ho
 
 TEST_CASE("the log of a pooled budget has what the head lost, its score, and the lowest that stayed in any head") {
   const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16,capacity=pooled"});
-  Stage<CacheTimelineView> s(run, {.layer = 1, .kv_head = 2, .q = 150});
+  Stage<CacheTimelineView> s(run, {.layer = 1, .kv_head = 2, .q = 120});
   s.draw();
   const auto first =
       std::ranges::find_if(run.contests, [](const Contest& c) { return c.layer == 1 && c.kv_head == 2; });

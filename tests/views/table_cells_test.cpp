@@ -42,7 +42,7 @@ TEST_CASE("Columns have what they need and a part of what is over, and where the
 TEST_CASE(
     "In a narrow timeline the numbers of the log are whole, and a text that is cut has an ellipsis and its hint") {
   const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16,capacity=pooled"});
-  Stage<CacheTimelineView> s(run, {.layer = 1, .kv_head = 2, .q = 150});
+  Stage<CacheTimelineView> s(run, {.layer = 1, .kv_head = 2, .q = 120});
   const auto draw = [&](int frames) {
     for (int i = 0; i < frames; ++i) {
       s.window.frame([&] {

@@ -178,6 +178,8 @@ TEST_CASE("the contest log lists the head's contests, and clicking one goes ther
     if (c.layer == 0 && c.kv_head == 0) expected.push_back(c);
   }
   REQUIRE(expected.size() > 3);
+  s.selection.q = 0;
+  for (int i = 0; i < 2; ++i) s.window.frame(draw);
   CHECK(view.n_contests() == static_cast<int>(expected.size()));
   s.window.click("timeline.contest.2", draw);
   CHECK(s.selection.q == expected[2].q);

@@ -1,5 +1,7 @@
 #include "views/widgets/chrome.h"
 
+#include <imgui_internal.h>  // what the keyboard is at
+
 #include <algorithm>
 
 #include "views/figure/colormap.h"
@@ -72,6 +74,30 @@ ImVec2 hint_place(const ItemRect& item, const ItemRect& window, ImVec2 size, ImV
   return {left, std::max(0.f, top - gap - size.y)};
 }
 
+void frame_focused_item() {
+  const ImRect item(ImGui::GetItemRectMin(), ImGui::GetItemRectMax());
+#if IMGUI_VERSION_NUM >= 19140
+  ImGui::RenderNavCursor(item, ImGui::GetItemID());
+#else
+  ImGui::RenderNavHighlight(item, ImGui::GetItemID());
+#endif
+}
+
+namespace {
+
+/// Where the mouse would be if it had asked for the hint of this item: the keys ask without it, wherever it lies.
+ImVec2 asked_at(const ItemRect& item) {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+#if IMGUI_VERSION_NUM >= 19140
+  const bool by_keys = g.NavHighlightItemUnderNav && g.NavCursorVisible;
+#else
+  const bool by_keys = g.NavDisableMouseHover && !g.NavDisableHighlight;
+#endif
+  return by_keys ? ImVec2{item.x, item.y + item.h / 2} : ImGui::GetIO().MousePos;
+}
+
+}  // namespace
+
 void hint_of(const ViewServices& services, std::string_view hint) {
   if (hint.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
   const Theme& theme = *services.theme;
@@ -80,7 +106,7 @@ void hint_of(const ViewServices& services, std::string_view hint) {
   const ImVec2 padding{theme.px(12), theme.px(10)}, text = ImGui::CalcTextSize(begin, end, false, wrap);
   const ImVec2 size{text.x + 2 * padding.x, text.y + 2 * padding.y};
   const ImVec2 corner = ImGui::GetWindowPos(), window = ImGui::GetWindowSize();
-  const ImVec2 at = hint_place(last_item(), {corner.x, corner.y, window.x, window.y}, size, ImGui::GetIO().MousePos,
+  const ImVec2 at = hint_place(last_item(), {corner.x, corner.y, window.x, window.y}, size, asked_at(last_item()),
                                ImGui::GetIO().DisplaySize, theme.px(5));
   ImGui::SetNextWindowPos(at);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, padding);

@@ -39,6 +39,9 @@ ImVec2 hint_place(const ItemRect& item, const ItemRect& window, ImVec2 size, ImV
 /// The tooltip of the item drawn last, wrapped; an empty one is none. Item "hint".
 void hint_of(const ViewServices& services, std::string_view hint);
 
+/// Frames the item drawn last while the keyboard is at it: for items that ImGui draws nothing of, as an InvisibleButton.
+void frame_focused_item();
+
 /// One of several, side by side; true when it changed. Items "prefix.0", "prefix.1" ... `hints` (may be empty) are
 /// tooltips.
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,

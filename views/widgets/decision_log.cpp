@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/core/policy/policy.h"
 #include "views/figure/caption.h"
@@ -48,7 +49,8 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
   const RetentionPlan plan = run.plan(at.layer, at.kv_head);
   const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
   const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
-  words_ = std::make_shared<const Words>(Words{policy.log({run.policy, geometry, plan, local}), plan});
+  words_ = std::make_shared<const Words>(
+      Words{policy.log({run.policy, geometry, plan, local, at.layer, run.n_tokens()}), plan});
   rows_.clear(), verdicts_.clear(), needs_.clear();
   if (words_->log.rows == DecisionLog::Rows::thresholds) {
     rows_ = judged_tokens(run, geometry);
@@ -117,7 +119,24 @@ void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_row(context, head, i);
   }
+  follow(head, clipper.ItemsHeight);
   ImGui::EndTable();
+}
+
+std::int32_t DecisionLogTable::query_of(const HeadAtQuery& head, std::int32_t row) const {
+  if (words_->log.rows == DecisionLog::Rows::thresholds) return row + head.geometry.window;
+  return head.run->contests[static_cast<std::size_t>(row)].q;
+}
+
+/// Brings the first decision at q or behind it in sight when q or the head changes. What was scrolled by hand stays.
+void DecisionLogTable::follow(const HeadAtQuery& head, float row_height) {
+  const Followed now{head.layer, head.kv_head, head.q, n_rows()};
+  if (std::exchange(followed_, now) == now || row_height <= 0) return;
+  const auto at = std::ranges::partition_point(rows_, [&](std::int32_t row) { return query_of(head, row) < head.q; });
+  const float top = row_height * static_cast<float>(at - rows_.begin());
+  const float room = ImGui::GetWindowHeight() - row_height;  // but for the titles, which stay
+  if (top < ImGui::GetScrollY() || top + row_height > ImGui::GetScrollY() + room)
+    ImGui::SetScrollY(std::max(0.f, top - row_height * std::floor(room / row_height / 2)));  // by whole rows
 }
 
 DecisionLogTable::Row DecisionLogTable::contest_row(const RunRecord& run, const Contest& c) const {
@@ -204,7 +223,10 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
   }
   const bool wrong = found->second == EvictionVerdict::wrong, right = found->second == EvictionVerdict::right;
   cell(wrong ? p.bad : right ? p.good : p.muted, wrong ? kWrong : right ? "agrees" : "–");
-  services_.items->add_text("timeline.contest." + std::to_string(index), rect, all);
+  // The clipper measures by the first row, which may be far above; and one can be half behind the titles.
+  const float top = ImGui::GetWindowPos().y + rect.h, bottom = ImGui::GetWindowPos().y + ImGui::GetWindowHeight();
+  if (rect.y + 1 >= top && rect.y + rect.h <= bottom + 1)
+    services_.items->add_text("timeline.contest." + std::to_string(index), rect, all);
 }
 
 }  // namespace kvscope::views

@@ -32,6 +32,8 @@ class DecisionLogTable {
   void draw_row(ViewContext& context, const HeadAtQuery& head, int index);
   std::vector<const char*> columns() const;
   const std::vector<float>& needs(const HeadAtQuery& head, const std::vector<const char*>& columns);
+  std::int32_t query_of(const HeadAtQuery& head, std::int32_t row) const;
+  void follow(const HeadAtQuery& head, float row_height);
   /// Position, evicted token and cells of a row, but for query and oracle.
   struct Row {
     std::int32_t q = 0, token = -1, evicted = -1;
@@ -50,6 +52,13 @@ class DecisionLogTable {
   std::vector<std::int32_t> rows_;  // of contests and least: into the run's contests; of thresholds: tokens
   std::vector<float> needs_;        // widths of the columns' texts, for rows_ and this size of the font
   float needs_font_size_ = 0;
+  struct Followed {
+    int layer = -1, kv_head = -1;
+    std::int32_t q = -1;
+    int n_rows = 0;
+    bool operator==(const Followed&) const = default;
+  };
+  Followed followed_;                                 // what was last brought in sight
   std::map<std::int32_t, EvictionVerdict> verdicts_;  // of tokens that were drawn: each costs a look at every head
 };
 

@@ -47,4 +47,23 @@ void cut_text_in(const ViewServices& services, Colour colour, const std::string&
   if (fits != text) hint_of(services, text);
 }
 
+void lines_of_text(const ViewServices& services, Colour colour, const std::string& text, int n) {
+  const float room = ImGui::GetContentRegionAvail().x;
+  const ImVec2 at = ImGui::GetCursorPos();
+  const ImFont& font = *ImGui::GetFont();
+  const char *from = text.data(), *end = from + text.size();
+  std::string shown;
+  for (int i = 0; i < n && from < end; ++i) {
+    const char* to = font.CalcWordWrapPositionA(ImGui::GetFontSize() / font.FontSize, from, end, room);
+    if (i + 1 == n || to <= from) to = end;
+    if (i > 0) shown += '\n';
+    shown += cut_to({from, to}, room);
+    for (from = to; from < end && *from == ' ';) ++from;
+  }
+  text_in(colour, shown);
+  if (shown.ends_with("…") && !text.ends_with("…")) hint_of(services, text);
+  const float height = ImGui::GetTextLineHeight() * static_cast<float>(n);
+  ImGui::SetCursorPos({at.x, at.y + height + ImGui::GetStyle().ItemSpacing.y});
+}
+
 }  // namespace kvscope::views
