@@ -100,7 +100,8 @@ void export_figure(Session& session, UiState& ui, const views::ViewList& views, 
                     .folder = session.files().save_folder(),
                     .hint = ".pdf, .svg or .png; data (.csv, .npz), recipe (.json) and .tex are written beside it",
                     .save = true,
-                    .figure = true}))
+                    .figure = true,
+                    .shown = figure.view}))
     return;
   const std::string path = text_argument(arguments, "path");
   const views::ExportOptions options{.replace = flag_argument(arguments, "overwrite", false),

@@ -24,6 +24,7 @@ struct FileDialog {
   std::string hint;     // "run.h5"
   bool save = false;
   bool figure = false;                                  // asks how it is exported, too
+  std::string shown = {};                               // the figure that is on screen; a preset has a name of its own
   nlohmann::json arguments = nlohmann::json::object();  // of the command, besides the path
 };
 
@@ -40,6 +41,7 @@ struct TextField {
 /// Layout and Appearance are kept and undone; what stands here passes.
 struct UiState : Layout, Appearance {
   bool palette = false, help = false, notes = false;
+  std::string palette_asks;  // id of the command whose arguments the palette asks for; empty: it lists commands
   bool layouts = false;      // those of one's own are shown
   bool frame_times = false;  // how long frames take is shown
   bool models = false;       // the list of models and gates is asked for
@@ -60,7 +62,9 @@ struct UiState : Layout, Appearance {
 
   /// Something lies over the views and has the keys.
   bool has_popup() const { return palette || help || notes || layouts || dialog.has_value(); }
+  /// The palette that asks for something is back at its list instead.
   void close_popups() {
+    if (palette && !palette_asks.empty()) return palette_asks.clear();
     palette = help = notes = layouts = false;
     dialog.reset();
   }

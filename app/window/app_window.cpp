@@ -233,7 +233,7 @@ void AppWindow::take_input() {
       ui_.popup_keys.push_back(key);
       continue;
     }
-    if (leads_behind_popup(ui_, press.key)) continue;
+    if (leads_behind_popup(ui_, press)) continue;
     TextField* field = ui_.find && ui_.find->focused     ? &*ui_.find
                        : ui_.go_to && ui_.go_to->focused ? &*ui_.go_to
                                                          : nullptr;

@@ -15,11 +15,13 @@ namespace {
 
 constexpr float kSystemHeight = 42;
 constexpr float kLeastRoom = 140, kMostRoom = 334, kMostDraft = 84;  // of turns and draft; of the draft alone
-constexpr float kRoomShare = 0.25f;  // of the window: in one of 720 the policy stays in sight below
+// Of the window: in one of 720 the policy stays in sight below, and of what a higher one has more the chat takes its part.
+constexpr float kRoomShare = 0.25f, kShareOfMore = 0.45f, kLowWindow = 720;
 
 // The same before the first turn, while an answer comes and beside that of another run: what stands below does not move.
 float chat_room(const Panel& panel) {
-  return std::clamp(kRoomShare * ImGui::GetIO().DisplaySize.y, panel.px(kLeastRoom), panel.px(kMostRoom));
+  const float height = ImGui::GetIO().DisplaySize.y, low = std::min(height, panel.px(kLowWindow));
+  return std::clamp(kRoomShare * low + kShareOfMore * (height - low), panel.px(kLeastRoom), panel.px(kMostRoom));
 }
 
 /// The turns and, while a run answers the last one, what there is of its answer.
@@ -153,8 +155,11 @@ void draw_chat_buttons(Panel& panel) {
     const bool anew = panel.session.parameters().prompt.empty() && !panel.session.parameters().chat.turns.empty();
     command_button(panel, anew ? "Answer again" : "Send", "run.start");
   }
-  ImGui::SameLine();
-  command_button(panel, "Continue", "run.continue");
+  // Of a chat that has not begun, A's answer is another one's.
+  if (!panel.session.parameters().chat.turns.empty()) {
+    ImGui::SameLine();
+    command_button(panel, "Continue", "run.continue");
+  }
   // Whether it has room is the same for each word that the first button may say.
   const float width = ImGui::CalcTextSize("Answer againContinueNew chat").x + 6 * ImGui::GetStyle().FramePadding.x +
                       2 * ImGui::GetStyle().ItemSpacing.x;

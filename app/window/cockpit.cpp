@@ -3,6 +3,7 @@
 #include <imgui_internal.h>  // BringWindowToDisplayFront
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,8 @@ class Region {
                           views::to_imgui(card ? panel.theme().palette.panel : panel.theme().palette.background));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, card ? panel.px(6) : 0);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, card ? ImVec2{panel.px(14), panel.px(10)} : ImVec2{0, 0});
+    // A bar that comes lies in the padding: what it scrolls is laid out as without it.
+    if (scroll) ImGui::SetNextWindowContentSize({std::max(1.f, size.x - 2 * panel.px(14)), 0});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, {1, 1});  // the default of 32 would let splitters cover the views
     ImGui::Begin(name, nullptr,
                  scroll ? kRegion & ~(ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse) : kRegion);
@@ -43,6 +46,23 @@ class Region {
   ~Region() { ImGui::End(); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
+};
+
+// What of a card is below its title, where that can be more than there is room for. The bar lies in the card's padding.
+class Scrolled {
+ public:
+  Scrolled(Panel& panel, const char* name, ImVec2 card) {
+    const float around = panel.px(14), frame = panel.px(6);  // a frame around the content is not cut off
+    ImGui::SetCursorPosX(around - frame);
+    ImGui::SetNextWindowContentSize({std::max(1.f, card.x - 2 * around), 0});
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {frame, frame});
+    ImGui::BeginChild((std::string(name) + ".scrolled").c_str(), {std::max(1.f, card.x - around + frame), 0}, false,
+                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
+    ImGui::PopStyleVar();
+  }
+  ~Scrolled() { ImGui::EndChild(); }
+  Scrolled(const Scrolled&) = delete;
+  Scrolled& operator=(const Scrolled&) = delete;
 };
 
 // Drags `value` (design pixels, or a share if `whole` is given). Vertical: moves left and right.
@@ -148,6 +168,10 @@ void Cockpit::draw_view(Panel& panel, views::ViewContext& context, const views::
   try {
     draw_view_title(panel, context, views, view, size.x);
     ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
+    // What is beside the canvas has as many lines as there is to say, and its title stays where it is.
+    const std::optional<Scrolled> scrolled = view.place() == views::Place::side
+                                                 ? std::optional<Scrolled>(std::in_place, panel, view.id(), size)
+                                                 : std::nullopt;
     view.draw(context);
   } catch (const std::exception& error) {  // one panel's fault; the others go on
     views::wrapped_text_in(panel.theme().palette.bad, std::string("This view cannot be drawn: ") + error.what());

@@ -110,7 +110,9 @@ void draw_export_options(Panel& panel) {
   FileDialog& dialog = *panel.ui.dialog;
   const PopupStyle style(panel);
   setting(panel, "Figure (Alt+F)");
+  const std::string before = dialog.arguments.value("preset", dialog.shown);
   bool changed = draw_list(panel, "preset", "f", presets(), "");
+  if (changed) suggest_name(dialog, before, dialog.arguments.value("preset", dialog.shown));
   setting(panel, "Venue (Alt+V)");
   changed |= draw_list(panel, "venue", "v", venues(), "neurips");
   if (changed || panel.ui.figure_size.empty()) {

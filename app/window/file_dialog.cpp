@@ -1,7 +1,8 @@
 // The one dialog for a path, to open and to save: type with Tab and ~, walk with the arrows, click, or take a recent one.
 
 #include <imgui.h>
-#include <imgui_stdlib.h>  // after imgui.h: it has no includes of its own
+#include <imgui_internal.h>  // ClearActiveID
+#include <imgui_stdlib.h>    // after imgui.h: it has no includes of its own
 
 #include <algorithm>
 #include <filesystem>
@@ -132,6 +133,19 @@ void take(FileDialog& dialog, const std::string& path) {
   dialog.arguments.erase("overwrite");  // it was meant for another file
   state.focus = true, state.select = DialogState::Select::end, state.row = -1;
 }
+
+}  // namespace
+
+void suggest_name(FileDialog& dialog, const std::string& before, const std::string& now) {
+  dialog.title = "Export figure: " + now;
+  const TypedPath typed = split_path(dialog.path);
+  if (!typed.name.starts_with(before + ".")) return;  // a name of the person's own
+  ImGui::ClearActiveID();                             // the field would give its own text back
+  take(dialog, typed.folder + now + typed.name.substr(before.size()));
+  state.select = DialogState::Select::name;
+}
+
+namespace {
 
 // Returns whether a row was chosen for good: by a double click, or as it is a recent file.
 bool draw_rows(Panel& panel, FileDialog& dialog, const std::vector<Row>& rows) {

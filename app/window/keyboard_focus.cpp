@@ -16,11 +16,21 @@ bool was_on_screen(const std::string& name) {
   return window && window->WasActive && !window->Hidden;
 }
 
+/// Something in it can have the keys, itself or a part of it. Of the frame drawn last.
+bool has_control(const ImGuiWindow& window) {
+  return window.DC.NavLayersActiveMaskNext != 0 ||
+         std::any_of(window.DC.ChildWindows.begin(), window.DC.ChildWindows.end(),
+                     [](const ImGuiWindow* child) { return has_control(*child); });
+}
+
+/// On the screen, or asked for by the key before this one.
+bool has_models(const UiState& ui) { return ui.models || ui.models_shown; }
+
 }  // namespace
 
 void apply_keyboard_focus(const UiState& ui) {
   ImGuiIO& io = ImGui::GetIO();
-  if (ui.keyboard) {
+  if (ui.keyboard && !ui.notes) {  // whose keys are its own
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   } else {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
@@ -37,15 +47,18 @@ std::string key_of_popup(const UiState& ui, const KeyPress& press) {
   if (ui.dialog && press.alt && key == "r") return "alt+r";  // to replace what is there
   if (ui.dialog && ui.dialog->figure && press.alt && (key == "f" || key == "v"))
     return (press.shift ? "shift+alt+" : "alt+") + key;  // another figure or venue
-  if (ui.models_shown && key == "tab") return press.shift ? "up" : "down";
-  const bool list = ui.palette || ui.layouts || ui.dialog || ui.models_shown;
+  if (has_models(ui) && key == "tab") return press.shift ? "up" : "down";
+  const bool list = ui.palette || ui.layouts || ui.dialog || has_models(ui);
   const bool scrolls = key == "pageup" || key == "pagedown" || key == "home" || key == "end";
   const bool is_its = key == "up" || key == "down" ? list || ui.help : key == "enter" ? list : ui.help && scrolls;
   return is_its ? key : "";
 }
 
-bool leads_behind_popup(const UiState& ui, const std::string& key) {
-  return (key == "tab" || key == "f6") && (ui.has_popup() || ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup));
+bool leads_behind_popup(const UiState& ui, const KeyPress& press) {
+  const bool is_popup = ui.has_popup() || has_models(ui) || ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup);
+  const bool is_function_key = press.key.size() > 1 && press.key[0] == 'f';
+  const bool closes_it = press.shift && ((ui.help && press.key == "/") || (ui.notes && press.key == "p"));
+  return is_popup && !closes_it && !press.ctrl && !press.alt && (!is_function_key || press.key == "f6");
 }
 
 bool is_key_of_controls(const UiState& ui, const std::string& key) {
@@ -70,6 +83,7 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
     const std::string& name = regions[static_cast<std::size_t>(at)];
     if (!was_on_screen(name)) continue;
     ImGuiWindow* window = ImGui::FindWindowByName(name.c_str());
+    if (!has_control(*window)) continue;  // nothing in it could be framed
     ImGui::FocusWindow(window);
     ImGui::SetScrollY(window, 0);  // its first control gets the keys: in sight
     ImGui::NavInitWindow(window, true);

@@ -16,8 +16,8 @@ void apply_keyboard_focus(const UiState& ui);
 bool is_key_of_controls(const UiState& ui, const std::string& key);
 /// What a key means to the list or dialog that lies over the views, as UiState::popup_keys has it; empty: nothing.
 std::string key_of_popup(const UiState& ui, const KeyPress& press);
-/// It would go to a part of the window, which lies behind what is open.
-bool leads_behind_popup(const UiState& ui, const std::string& key);
+/// It would act on a part of the window, which lies behind what is open.
+bool leads_behind_popup(const UiState& ui, const KeyPress& press);
 /// Takes up UiState::focus_step: the next of these regions that is on the screen, the first when none has the keys. Before
 /// the regions are drawn: ImGui asks the items of this frame which is the first, and forgets the question with the next.
 void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);

@@ -79,8 +79,10 @@ bool row(Panel& panel, const std::string& name, const std::string& note, bool ch
 
 void take_keys(Panel& panel) {
   rows.enter = false;
+  constexpr int kNotCounted = 1 << 20;  // a key can be as quick as the list: in its first frame nobody knows its lines
+  const int last = rows.n > 0 ? rows.n - 1 : kNotCounted;
   for (const std::string& key : panel.ui.popup_keys) {
-    if (key == "down") rows.at = std::min(rows.at + 1, rows.n - 1);
+    if (key == "down") rows.at = std::min(rows.at + 1, last);
     if (key == "up") rows.at = std::max(0, rows.at - 1);
     rows.enter = rows.enter || key == "enter";
   }
@@ -156,6 +158,7 @@ void draw_model(Panel& panel, float width) {
   take_keys(panel);
   draw_models(panel);
   draw_gates(panel);
+  rows.at = std::min(rows.at, rows.n - 1);
   if (rows.enter && rows.at >= 0) ImGui::CloseCurrentPopup();
   ImGui::EndPopup();
 }

@@ -126,7 +126,10 @@ void draw_heads_note(Panel& panel, const PolicySpec& policy) {
   if (!model || policy_of(policy).heads_note == nullptr) return;
   std::string note;
   try {
-    note = policy_of(policy).heads_note(policy, {model->n_layers, model->n_kv_heads, {}});
+    HeadsOfModel heads{model->n_layers, model->n_kv_heads, {}};
+    if (panel.session.engine().gates().heads)  // which they are the engine alone knows
+      heads.alpha.assign(static_cast<std::size_t>(heads.n_layers) * heads.n_kv_heads, 0);
+    note = policy_of(policy).heads_note(policy, heads);
   } catch (const Error&) {
     return;  // more heads than there are, which is said beside Run
   }

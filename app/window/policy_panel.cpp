@@ -10,6 +10,7 @@
 #include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/run_problems.h"
 #include "engine/core/record/run_gate.h"
@@ -66,7 +67,17 @@ void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
 std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   std::string title(policy.title);
   const GateFacts* gate = panel.session.used_gate();
-  return gate ? title + ": " + gate->gate.name : title;
+  if (gate) return title + ": " + gate->gate.name;
+  // A directory of heads that a study left is not among the gates that were found for the model.
+  const EngineLink& engine = panel.session.engine();
+  const PolicySpec& spec = panel.session.parameters().policy;
+  if (!engine.gates().heads || !policy_of(spec).reads_heads(spec)) return title;
+  const auto& found = panel.session.gates().found();
+  for (const std::string& path : engine.gates_to_load()) {
+    if (std::ranges::none_of(found, [&](const GateFacts& facts) { return facts.gate.path == path; }))
+      return title + ": " + gate_name(path);
+  }
+  return title;
 }
 
 // In the order of what somebody has to provide.

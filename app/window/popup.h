@@ -1,13 +1,18 @@
 #pragma once
 // What the popups over the whole window share.
 
+#include <string>
+
 namespace kvscope::app {
 
+struct FileDialog;
 struct Panel;
 
 /// Begins a window in the middle, over everything; `height` 0: as high as its content. Sizes in design pixels, less where
 /// the screen is smaller. ImGui::End() whatever it returns.
 bool begin_popup(Panel& panel, const char* name, float width, float height);
+/// All commands by their words.
+void draw_palette(Panel& panel);
 /// Pins of the text on show, and what is noted of them and of the run.
 void draw_notes(Panel& panel);
 /// Layouts of a person's own: to take, to save under a name, to remove.
@@ -16,5 +21,7 @@ void draw_layouts(Panel& panel);
 void draw_file_dialog(Panel& panel);
 /// The part of it that says how a figure is exported, preset, venue, size, and shows it.
 void draw_export_options(Panel& panel);
+/// The name in the field becomes that of another figure, where it still is the one that was suggested for the last.
+void suggest_name(FileDialog& dialog, const std::string& before, const std::string& now);
 
 }  // namespace kvscope::app

@@ -1,11 +1,9 @@
-// Popups: the palette of all commands, the list of keys, and the field for a path.
+// What lies over the views: the list of keys, and the frame that all of them have. The palette and the dialog have files of their own.
 
 #include <imgui.h>
 #include <imgui_internal.h>  // BringWindowToDisplayFront
-#include <imgui_stdlib.h>    // after imgui.h: it has no includes of its own
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,28 +11,11 @@
 #include "app/window/panel.h"
 #include "app/window/popup.h"
 #include "views/widgets/chrome.h"
-#include "views/widgets/input_undo.h"
 
 namespace kvscope::app {
 namespace {
 
 using views::text_in;
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-// All words of the query occur in the text, in any order and case.
-bool matches(const std::string& in, const std::string& words) {
-  const std::string text = lower(in), query = lower(words);
-  for (std::size_t at = 0; at < query.size();) {
-    const std::size_t end = std::min(query.find(' ', at), query.size());
-    if (text.find(query.substr(at, end - at)) == std::string::npos) return false;
-    at = end + 1;
-  }
-  return true;
-}
 
 // Takes the light off what lies behind a popup; a click there closes it.
 void draw_dim(Panel& panel) {
@@ -50,104 +31,6 @@ void draw_dim(Panel& panel) {
   ImGui::End();
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
-}
-
-struct PaletteState {
-  std::string query;
-  int chosen = 0;
-  bool was_open = false;
-};
-
-// How well a command fits what was typed: 0 at the beginning of its title, 1 at that of a word, 2 anywhere.
-int rank(const Command& command, const std::string& query) {
-  const auto at = lower(command.title).find(lower(query));
-  if (at == std::string::npos) return 2;
-  return at == 0 ? 0 : command.title[at - 1] == ' ' ? 1 : 2;
-}
-
-struct Found {
-  const Command* command;
-  bool enabled;
-};
-
-// Those that are possible first, then what fits best; else in the order of the menu.
-std::vector<Found> found_commands(Panel& panel, const std::string& query) {
-  std::vector<Found> found;
-  for (const Command& command : panel.commands.all()) {
-    if (matches(command.title + " " + command.id + " " + command.group, query))
-      found.push_back({&command, panel.commands.enabled(command)});
-  }
-  std::ranges::stable_sort(found, {},
-                           [&](const Found& one) { return std::pair(!one.enabled, rank(*one.command, query)); });
-  return found;
-}
-
-void draw_palette_row(Panel& panel, const Found& one, bool chosen) {
-  const Command& command = *one.command;
-  const auto& palette = panel.theme().palette;
-  if (ImGui::Selectable("##row", chosen, one.enabled ? 0 : ImGuiSelectableFlags_Disabled,
-                        {0, ImGui::GetTextLineHeight() + panel.px(4)})) {
-    panel.ui.palette = false;
-    panel.run(command.id);
-  }
-  const std::string why = one.enabled ? "" : panel.commands.refusal(command);
-  panel.services.items->add_text("palette." + command.id, views::last_item(),
-                                 one.enabled ? "possible" : "not possible now. " + why);
-  if (chosen && !ImGui::IsItemVisible()) ImGui::SetScrollHereY();
-  const float width = ImGui::GetContentRegionAvail().x;
-  ImGui::SameLine(panel.px(10));
-  text_in(one.enabled ? palette.text : palette.faint, command.title);
-  const views::FontScope font(panel.theme().fonts.small);
-  const std::string keys = first_shortcut(command), note = one.enabled   ? command.arguments
-                                                           : why.empty() ? "not possible now"
-                                                                         : why;
-  ImGui::SameLine(std::max(width * 0.54f, panel.px(180)));
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const float keys_width = keys.empty() ? 0 : ImGui::CalcTextSize(keys.c_str()).x + panel.px(12);
-  ImGui::PushClipRect(at, {ImGui::GetWindowPos().x + width - keys_width, at.y + panel.px(40)}, true);
-  text_in(one.enabled ? palette.muted : palette.warn, note);
-  ImGui::PopClipRect();
-  if (keys.empty()) return;
-  ImGui::SameLine(width - keys_width + panel.px(12));
-  text_in(palette.accent, keys);
-}
-
-void draw_palette(Panel& panel) {
-  static PaletteState state;
-  if (!panel.ui.palette) {
-    state = {};
-    return;
-  }
-  if (begin_popup(panel, "palette", 680, 440)) {
-    if (!state.was_open) ImGui::SetKeyboardFocusHere(), ImGui::SetWindowFocus();
-    state.was_open = true;
-    ImGui::SetNextItemWidth(-1);
-    if (ImGui::InputTextWithHint("##query", "Type a command", &state.query)) state.chosen = 0;
-    views::forget_input_undo();
-    panel.item("palette.input");
-    const std::vector<Found> found = found_commands(panel, state.query);
-    state.chosen = std::clamp(state.chosen, 0, std::max(0, static_cast<int>(found.size()) - 1));
-    ImGui::BeginChild("rows");
-    for (int i = 0; i < static_cast<int>(found.size()); ++i) {
-      ImGui::PushID(i);
-      draw_palette_row(panel, found[static_cast<std::size_t>(i)], i == state.chosen);
-      ImGui::PopID();
-    }
-    if (found.empty()) text_in(panel.theme().palette.muted, "No command has these words.");
-    ImGui::EndChild();
-    // The keys come from the window's own queue: ImGui loses quick taps.
-    for (const std::string& key : panel.ui.popup_keys) {
-      if (key == "down") ++state.chosen;
-      if (key == "up") state.chosen = std::max(0, state.chosen - 1);
-      if (key != "enter" || found.empty()) continue;
-      const Found& chosen =
-          found[static_cast<std::size_t>(std::min<int>(state.chosen, static_cast<int>(found.size()) - 1))];
-      if (!chosen.enabled) continue;  // it says why
-      panel.ui.palette = false;
-      panel.run(chosen.command->id);
-    }
-  }
-  ImGui::End();
 }
 
 struct KeyGroup {

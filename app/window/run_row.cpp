@@ -100,6 +100,10 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
   ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(on                     ? palette.background
                                                        : slot == Slot::behind ? palette.accent
                                                                               : palette.muted));
+  if (on) {  // its dark letter on the theme's dark blue of what is hovered or has the keys could not be read
+    ImGui::PushStyleColor(ImGuiCol_ButtonHovered, views::to_imgui(palette.accent));
+    ImGui::PushStyleColor(ImGuiCol_ButtonActive, views::to_imgui(palette.accent));
+  }
   ImGui::PushID(letter);
   // A run beside itself shows nothing.
   const bool itself = !is_a && panel.session.a() && panel.session.a()->id == run_id;
@@ -116,7 +120,7 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
     }
   }
   ImGui::PopID();
-  ImGui::PopStyleColor(2);
+  ImGui::PopStyleColor(on ? 4 : 2);
   const std::string hint = slot_hint(slot, is_a);
   panel.services.items->add_text("run." + std::to_string(run_id) + (is_a ? ".a" : ".b"), views::last_item(), hint);
   tooltip(panel, hint);

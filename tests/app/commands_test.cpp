@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "app/command/app_commands.h"
+#include "app/command/argument_line.h"
 #include "app/command/layouts.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
@@ -97,6 +98,21 @@ TEST_CASE("A command that needs a path asks for one, and goes on with the path t
   REQUIRE(program.ui.dialog);
   CHECK(program.ui.dialog->command == "trace.open");
   CHECK_FALSE(program.ui.dialog->save);
+}
+
+TEST_CASE("What is typed as a command's arguments is read as their kinds say") {
+  Command heads{
+      .id = "x", .title = "X", .group = "G", .shortcut = "", .arguments = "heads: text, such as \"0.1-3 5.0\""};
+  CHECK(parse_arguments(heads, "  0.1-3 5.0 ") == nlohmann::json{{"heads", "0.1-3 5.0"}});
+  CHECK(parse_arguments(heads, "12") == nlohmann::json{{"heads", "12"}});  // a text, not a number
+  Command select = heads;
+  select.arguments = "layer, kv_head, token: numbers";
+  CHECK(parse_arguments(select, "layer 3, token 7") == nlohmann::json{{"layer", 3}, {"token", 7}});
+  CHECK(parse_arguments(select, "").empty());
+  CHECK_THROWS_WITH(parse_arguments(select, "depth 3"), Catch::Contains("depth 3: no argument of this command"));
+  CHECK(asks_arguments(select));
+  select.shortcut = "Ctrl+G";
+  CHECK_FALSE(asks_arguments(select));
 }
 
 TEST_CASE("Switches of the window change its state only") {

@@ -420,3 +420,37 @@ TEST_CASE("In the window P pins and Shift+P notes, and after a clean end and kil
   CHECK_THAT(other.text("run.1.name"), Catch::StartsWith("base line: "));
   CHECK(read_notes(trace).at(0).name == "base line");
 }
+
+TEST_CASE("Tab and Shift+Tab step through pins and notes, Enter presses what has the keys, and no tab is written") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/workspace/restoring", false}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.command("pin.toggle", {{"layer", 1}, {"kv_head", 1}, {"token", 4}});
+  window.wait({{"/pins/0/letter", "a"}});
+  window.key("shift+p");
+  window.wait({{"/ui/notes", true}, {"/ui/text_input", true}});
+  window.frames(4);
+  window.type("run");
+  window.key("Tab");
+  window.frames(3);
+  window.type("pin");
+  window.wait({{"/runs/0/note", "run"}, {"/pins/0/note", "pin"}});
+  window.key("Tab");
+  window.frames(3);
+  CHECK(window.rect("notes.keyed") == window.rect("notes.go.a"));
+  window.key("shift+Tab");
+  window.wait({{"/ui/text_input", true}});
+  window.key("Tab Tab");
+  window.frames(4);
+  CHECK(window.rect("notes.keyed") == window.rect("notes.remove.a"));
+  window.key("Return");
+  window.wait({{"/pins", json::array()}});
+  window.frames(3);
+  CHECK(window.rect("notes.keyed") == window.rect("notes.close"));
+  CHECK(window.state()["runs"][0]["note"] == "run");
+  window.key("space");
+  window.wait({{"/ui/notes", false}});
+}

@@ -359,8 +359,66 @@ TEST_CASE("The list of models and gates is walked and taken by keys") {
   window.frames(3);
   window.key("Return");
   window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  const auto is_closed = [&] { return window.request({{"query", "item"}, {"id", "models.open"}})["rect"].is_null(); };
+  for (int i = 0; i < 50 && !is_closed(); ++i) window.frames(1);
+  CHECK(is_closed());
+}
+
+TEST_CASE("Letters, blank and arrows do nothing behind an open list, whatever they mean to the views") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/a/status", "complete"}});
+  const auto before = window.state();
+  const auto is_untouched = [&] {
+    const auto now = window.state();
+    CHECK(now["selection"] == before["selection"]);
+    CHECK(now["ui"]["text_input"] == false);
+  };
+  window.key("ctrl+m");
+  window.wait({{"/frame", {{"at_least", window.state()["frame"].get<int>() + 3}}}});
+  window.key("t i n y p m x space Left Home");
   window.frames(4);
-  CHECK(window.request({{"query", "item"}, {"id", "models.open"}})["rect"].is_null());  // it is closed
+  CHECK_NOTHROW(window.rect("models.open"));
+  is_untouched();
+  window.key("Escape");
+  window.frames(4);
+  window.click("policy.combo");
+  window.frames(4);
+  window.key("t n p space Left Home");
+  window.frames(4);
+  is_untouched();
+  window.key("Escape");
+  window.frames(4);
+  window.key("Left");
+  window.wait({{"/selection/q", before["a"]["n_tokens"].get<int>() - 2}});
+}
+
+TEST_CASE("The inspector scrolls: at 1280 x 720 all that it has of a token can be reached") {
+  if (skip_without_display()) return;
+  const Xvfb display(1280, 720);
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "1280x720"}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/a/status", "complete"}});
+  window.command("selection.set", {{"token", 12}});
+  window.frames(4);
+  const auto pin = window.rect("inspector.pin");
+  const auto wheel = [&](const char* button) {
+    const std::string x = std::to_string(static_cast<int>(pin[0] + 40)), y = "500";
+    std::vector<std::string> words = {"mousemove", "--window", "{window}", x, y};
+    for (int i = 0; i < 30; ++i) words.insert(words.end(), {"click", button});
+    window.inputs(words);
+    window.frames(6);
+  };
+  wheel("5");
+  const auto last = window.rect("inspector.recall above chance");
+  CHECK(last[1] + last[3] < 700);
+  CHECK(last[1] > 60);
+  wheel("4");
+  CHECK(window.rect("inspector.pin") == pin);
 }
 
 // ImGui keeps the steps of a field's text: undone in a text that was shorter by then, they ended the window.
@@ -401,5 +459,51 @@ TEST_CASE("What is typed fast into Go to, and Enter at once behind it, is all ta
     CHECK(at["token"] == 12);
     CHECK(at["q"] == 30);
     window.command("go.to", {{"place", "l 0 h 0 t 1 q 5"}});
+  }
+}
+
+TEST_CASE("A command of the palette that needs arguments asks for them in its field, and a refused one stays there") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/a/status", "complete"}});
+  const auto ask = [&] {
+    window.key("ctrl+k");
+    window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+    window.type("select layer, head and token");
+    window.key("Return");
+    CHECK_THAT(window.text_soon("palette.asks", "numbers"), Catch::Contains("name value, name value"));
+    window.frames(4);
+    window.wait({{"/ui/text_input", true}});
+  };
+  ask();
+  window.type("layer 1, token 5");
+  window.key("Return");
+  window.wait({{"/ui/palette", false}, {"/selection/layer", 1}, {"/selection/token", 5}});
+  ask();
+  window.type("layer much");
+  window.key("Return");
+  CHECK_THAT(window.text_soon("palette.refused", "layer"), Catch::Contains("a number"));
+  CHECK(window.state()["ui"]["palette"] == true);
+  window.key("Escape");  // back to the list, and then out
+  window.frames(4);
+  CHECK(window.state()["ui"]["palette"] == true);
+  CHECK(window.text("palette.asks").empty());
+  window.key("Escape");
+  window.wait({{"/ui/palette", false}});
+}
+
+TEST_CASE("The first Tab of a new window goes to a part of it that has a control") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.frames(4);
+  for (int i = 0; i < 6; ++i) {
+    window.key("Tab");
+    window.frames(3);
+    CHECK(window.state()["ui"]["keyboard"] != "runs");
   }
 }

@@ -1,0 +1,83 @@
+#include "app/command/argument_line.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/process/usage.h"
+
+namespace kvscope::app {
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const auto begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+bool is_name(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
+}
+
+/// As the kind has it: a text stays one, a list is JSON, of all else a number or a truth is one.
+nlohmann::json value_of(const Argument& argument, const std::string& text) {
+  if (argument.kind.starts_with("text") || argument.kind.starts_with("name") || argument.kind.starts_with("file") ||
+      argument.kind.starts_with("what"))
+    return text;
+  const nlohmann::json value = nlohmann::json::parse(text, nullptr, false);
+  if (argument.kind.starts_with("[")) return value.is_array() ? value : nlohmann::json::array({text});
+  return value.is_number() || value.is_boolean() ? value : nlohmann::json(text);
+}
+
+/// "layer 3, token 7". What follows a comma and names no argument belongs to the value before it.
+nlohmann::json named_values(const std::vector<Argument>& arguments, const std::string& line) {
+  std::vector<std::pair<const Argument*, std::string>> values;
+  for (std::size_t at = 0; at < line.size();) {
+    const std::size_t end = std::min(line.find(',', at), line.size());
+    const std::string part = trimmed(line.substr(at, end - at));
+    const std::size_t space = std::min(part.find(' '), part.size());
+    const auto named = std::ranges::find(arguments, part.substr(0, space), &Argument::name);
+    if (named != arguments.end()) {
+      values.emplace_back(&*named, trimmed(part.substr(space)));
+    } else if (!values.empty()) {
+      values.back().second += line.substr(at - 1, end - at + 1);
+    } else {
+      usage_error(part, "no argument of this command", "name value, name value");
+    }
+    at = end + 1;
+  }
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [argument, text] : values) json[argument->name] = value_of(*argument, text);
+  return json;
+}
+
+}  // namespace
+
+std::vector<Argument> arguments_of(const std::string& description) {
+  std::vector<Argument> arguments;
+  for (std::size_t at = 0; at < description.size();) {
+    const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
+    const std::string part = trimmed(description.substr(at, end - at));
+    const std::size_t colon = std::min(part.find(':'), part.size());
+    if (is_name(part.substr(0, colon)))
+      arguments.push_back({part.substr(0, colon), colon < part.size() ? trimmed(part.substr(colon + 1)) : ""});
+    at = end + 1;
+  }
+  return arguments;
+}
+
+nlohmann::json parse_arguments(const Command& command, const std::string& typed) {
+  const std::string line = trimmed(typed);
+  const std::vector<Argument> arguments = arguments_of(command.arguments);
+  if (line.empty() || arguments.empty()) return nlohmann::json::object();
+  if (arguments.size() > 1) return named_values(arguments, line);
+  return {{arguments[0].name, value_of(arguments[0], line)}};
+}
+
+bool asks_arguments(const Command& command) {
+  static constexpr const char* kUseful[] = {"prompt.sample", "run.fork"};  // the next one; at the query on show
+  std::string text = command.arguments;
+  if (const auto at = text.find("(layer.head)"); at != std::string::npos) text.erase(at);  // explains, is no default
+  return !text.empty() && command.shortcut.empty() && !text.starts_with("path:") &&
+         text.find('(') == std::string::npos && std::ranges::find(kUseful, command.id) == std::end(kUseful);
+}
+
+}  // namespace kvscope::app
