@@ -52,11 +52,12 @@ class Region {
 class Scrolled {
  public:
   Scrolled(Panel& panel, const char* name, ImVec2 card) {
-    const float around = panel.px(14), frame = panel.px(6);  // a frame around the content is not cut off
+    // A frame around the content is not cut off; the card cuts at half of its padding, and the bar is before that.
+    const float around = panel.px(14), frame = panel.px(6), width = card.x - 1.5f * around + frame;
     ImGui::SetCursorPosX(around - frame);
-    ImGui::SetNextWindowContentSize({std::max(1.f, card.x - 2 * around), 0});
+    ImGui::SetNextWindowContentSize({std::max(1.f, width - frame - ImGui::GetStyle().ScrollbarSize), 0});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {frame, frame});
-    ImGui::BeginChild((std::string(name) + ".scrolled").c_str(), {std::max(1.f, card.x - around + frame), 0}, false,
+    ImGui::BeginChild((std::string(name) + ".scrolled").c_str(), {std::max(1.f, width), 0}, false,
                       ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
     ImGui::PopStyleVar();
   }
