@@ -38,6 +38,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   if (drawn_.compare == MapCompare::side_by_side && drawable(context.b) && context.set == nullptr)
     draw_panel(context, "map.b", "map.b.cell", *context.b, origin, brush_b_);
   draw_head_menu(services_, context, value_line(context, {context.selection->layer, context.selection->kv_head}));
+  draw_no_value_note(context, origin, room);
   if (options.preview || options.preview_b)
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
@@ -71,7 +72,6 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   draw_look(context, compared);
   draw_marked(context);
   draw_oracle_note(context);
-  draw_no_value_note(context);
   draw_comparison_note(context);
 }
 
@@ -136,7 +136,8 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
   const HeadSet marked = context.marked_heads();
   // The map must not move under a brush: its line is there before it, or, in little room, comes after it.
   const bool roomy = ImGui::GetContentRegionAvail().y > services_.theme->px(kRoomForHint);
-  if (!roomy && (marked.empty() || (ImGui::IsMouseDown(0) && !marked_line_))) return;
+  const bool in_hand = ImGui::IsMouseDown(0) || ImGui::IsMouseReleased(0);  // the release is the brush's last place
+  if (!roomy && (marked.empty() || (in_hand && !marked_line_))) return;
   marked_line_ = !marked.empty();
   const FontScope small(services_.theme->fonts.small);
   if (marked.empty()) {
@@ -232,8 +233,8 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
                                                    " of " + std::to_string(run.n_tokens()) + " queries.");
 }
 
-/// A map that is hatched all over says why.
-void LayerHeadMapView::draw_no_value_note(const ViewContext& context) {
+/// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
+void LayerHeadMapView::draw_no_value_note(const ViewContext& context, ImVec2 origin, ImVec2 room) {
   if (counted_.empty() || drawn_.metric != context.selection->metric || refuses(context)) return;
   const MetricInfo& info = metric_info(drawn_.metric);
   const RunRecord& run = *context.a->run;
@@ -243,8 +244,18 @@ void LayerHeadMapView::draw_no_value_note(const ViewContext& context) {
   }
   const FontScope small(services_.theme->fonts.small);
   const std::string text = "No head has a value at this query: " + std::string(info.definition);
-  wrapped_text_in(services_.theme->palette.muted, text);
-  services_.items->add_text("map.no_value", last_item(), text);
+  const Palette& p = services_.theme->palette;
+  const float pad = services_.theme->px(6), wrap = std::max(1.f, room.x - 2 * pad);
+  const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, wrap);
+  const ImVec2 a{origin.x, origin.y + services_.theme->px(14)};
+  const ImVec2 b{a.x + room.x, std::min(a.y + size.y + 2 * pad, origin.y + room.y)};
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.PushClipRect(a, b, true);
+  list.AddRectFilled(a, b, to_imgui(with_alpha(p.panel, 235)), services_.theme->px(4));
+  list.AddText(ImGui::GetFont(), ImGui::GetFontSize(), {a.x + pad, a.y + pad}, to_imgui(p.muted), text.data(),
+               text.data() + text.size(), wrap);
+  list.PopClipRect();
+  services_.items->add_text("map.no_value", item_rect(a, b), text);
 }
 
 LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {

@@ -44,7 +44,7 @@ class LayerHeadMapView final : public View {
   void draw_look(ViewContext& context, bool compared);
   void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
-  void draw_no_value_note(const ViewContext& context);
+  void draw_no_value_note(const ViewContext& context, ImVec2 origin, ImVec2 room);
   void draw_comparison_note(const ViewContext& context);
   void make_picture(const LayerHeadMapOptions& options, ImVec2 room);
   void draw_bars(ViewContext& context, ImVec2 origin, bool hovered);

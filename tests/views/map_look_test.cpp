@@ -257,6 +257,16 @@ TEST_CASE("a drag over the map marks its heads, Shift adds, Ctrl and Alt take aw
   CHECK(s.selection.heads.empty());
 }
 
+// The line of the marked heads came with the release, and the brush's end was another head's.
+TEST_CASE("in little room a drag marks the heads under the pointer, to the last one") {
+  Stage<LayerHeadMapView> s(uneven(), {}, {300, 300});
+  s.draw();
+  const float top = s.window.items.find("map.cell.0.0")->y;
+  drag(s, "map.cell.0.1", "map.cell.2.2");
+  CHECK(s.selection.heads.size() == 6);
+  CHECK(s.window.items.find("map.cell.0.0")->y > top);  // its line is there now
+}
+
 TEST_CASE("the thumbs narrow the colours, a double click gives the axis back, and the figure is of what is on screen") {
   Stage<LayerHeadMapView> s(uneven());
   s.draw();
