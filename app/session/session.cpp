@@ -131,6 +131,7 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command, 
   cut_run_.reset();
   selection_.runs.clear();  // it is to be seen
   runs_.begin(record, place);
+  chunks_[runs_.newest_begun()] = request.chunk;
   engine_.begin_run(request, record);
   update_shown();
 }
@@ -221,6 +222,9 @@ void Session::replay(const PolicySpec& policy) {
   if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
   RunRequest request = next_run_.replay(*a()->run);
   request.policy = policy;
+  // That of a run without a command line, as of a study's point, is known here alone.
+  if (const auto chunk = chunks_.find(a()->id); request.chunk > 0 && chunk != chunks_.end() && chunk->second > 0)
+    request.chunk = chunk->second;
   start(request, RunList::Place::b, is_of_prompt(*a()->run));
 }
 

@@ -275,7 +275,8 @@ class Session {
   bool point_due_ = false;                                  // its run is to be opened once it is known what there is
   std::optional<PointToRun> point_to_run_;                  // once the engine has its gates
   std::optional<std::pair<int, MeasuredPoint>> point_run_;  // id of the run that a point was opened as
-  Worker background_;                                       // last: its thread ends before what its jobs refer to
+  std::map<int, int> chunks_;  // RunRequest::chunk of runs that were begun here, by their id
+  Worker background_;          // last: its thread ends before what its jobs refer to
 };
 
 }  // namespace kvscope::app

@@ -134,6 +134,11 @@ TEST_CASE("Every point of a sweep is opened as the run that it was measured as, 
     CHECK_THAT(program.session.messages().notice(), Catch::Contains("in the study"));
     const std::string gate = table.texts("gate", "")[static_cast<std::size_t>(row)];
     CHECK(program.session.engine().gates_to_load().size() == (gate.empty() ? 0u : 1u));
+    // Replayed under the same policy it is the same run: it acts after as many tokens.
+    program.commands.execute("run.replay");
+    program.wait([&] { return !program.session.run_in_progress() || program.has_banner(); });
+    REQUIRE(program.session.b());
+    CHECK(nll_of(*program.session.b()->run) == nll_of(*run));
   }
   // What the prompt says now is the piece.
   CHECK(test::read_text(folder / "long.txt").find(program.session.parameters().prompt) != std::string::npos);
