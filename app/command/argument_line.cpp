@@ -4,14 +4,10 @@
 #include <utility>
 
 #include "app/process/usage.h"
+#include "engine/core/support/trim.h"
 
 namespace kvscope::app {
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const auto begin = text.find_first_not_of(' ');
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
 
 bool is_name(const std::string& text) {
   return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
@@ -32,11 +28,11 @@ nlohmann::json named_values(const std::vector<Argument>& arguments, const std::s
   std::vector<std::pair<const Argument*, std::string>> values;
   for (std::size_t at = 0; at < line.size();) {
     const std::size_t end = std::min(line.find(',', at), line.size());
-    const std::string part = trimmed(line.substr(at, end - at));
+    const std::string part(trim(std::string_view(line).substr(at, end - at)));
     const std::size_t space = std::min(part.find(' '), part.size());
     const auto named = std::ranges::find(arguments, part.substr(0, space), &Argument::name);
     if (named != arguments.end()) {
-      values.emplace_back(&*named, trimmed(part.substr(space)));
+      values.emplace_back(&*named, trim(std::string_view(part).substr(space)));
     } else if (!values.empty()) {
       values.back().second += line.substr(at - 1, end - at + 1);
     } else {
@@ -55,17 +51,18 @@ std::vector<Argument> arguments_of(const std::string& description) {
   std::vector<Argument> arguments;
   for (std::size_t at = 0; at < description.size();) {
     const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
-    const std::string part = trimmed(description.substr(at, end - at));
+    const std::string part(trim(std::string_view(description).substr(at, end - at)));
     const std::size_t colon = std::min(part.find(':'), part.size());
     if (is_name(part.substr(0, colon)))
-      arguments.push_back({part.substr(0, colon), colon < part.size() ? trimmed(part.substr(colon + 1)) : ""});
+      arguments.push_back({part.substr(0, colon),
+                           std::string(colon < part.size() ? trim(std::string_view(part).substr(colon + 1)) : "")});
     at = end + 1;
   }
   return arguments;
 }
 
 nlohmann::json parse_arguments(const Command& command, const std::string& typed) {
-  const std::string line = trimmed(typed);
+  const std::string line(trim(typed));
   const std::vector<Argument> arguments = arguments_of(command.arguments);
   if (line.empty() || arguments.empty()) return nlohmann::json::object();
   if (arguments.size() > 1) return named_values(arguments, line);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr float kGap = 6;  // design pixels between regions; where the splitters are
 constexpr float kBarHeight = 54, kStatusHeight = 28, kTitleHeight = 30;
+constexpr float kCardPadding = 14;  // at the sides
 constexpr float kRoomForAnswer = 820, kAnswerHeight = 150;
 // One that appears, as views do with the first token and a message at any time, takes no keys from who types.
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
@@ -34,9 +35,10 @@ class Region {
     ImGui::PushStyleColor(ImGuiCol_WindowBg,
                           views::to_imgui(card ? panel.theme().palette.panel : panel.theme().palette.background));
     ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, card ? panel.px(6) : 0);
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, card ? ImVec2{panel.px(14), panel.px(10)} : ImVec2{0, 0});
+    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding,
+                        card ? ImVec2{panel.px(kCardPadding), panel.px(10)} : ImVec2{0, 0});
     // A bar that comes lies in the padding: what it scrolls is laid out as without it.
-    if (scroll) ImGui::SetNextWindowContentSize({std::max(1.f, size.x - 2 * panel.px(14)), 0});
+    if (scroll) ImGui::SetNextWindowContentSize({std::max(1.f, size.x - 2 * panel.px(kCardPadding)), 0});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, {1, 1});  // the default of 32 would let splitters cover the views
     ImGui::Begin(name, nullptr,
                  scroll ? kRegion & ~(ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse) : kRegion);
@@ -53,7 +55,7 @@ class Scrolled {
  public:
   Scrolled(Panel& panel, const char* name, ImVec2 card) {
     // A frame around the content is not cut off; the card cuts at half of its padding, and the bar is before that.
-    const float around = panel.px(14), frame = panel.px(6), width = card.x - 1.5f * around + frame;
+    const float around = panel.px(kCardPadding), frame = panel.px(6), width = card.x - 1.5f * around + frame;
     ImGui::SetCursorPosX(around - frame);
     ImGui::SetNextWindowContentSize({std::max(1.f, width - frame - ImGui::GetStyle().ScrollbarSize), 0});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {frame, frame});

@@ -29,6 +29,13 @@ std::string text_in_time(WindowDriver& window, const char* item, const std::stri
   return window.text(item);
 }
 
+/// What stands in a new window, decoded to its end.
+void run_prompt(WindowDriver& window) {
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/a/status", "complete"}});
+}
+
 }  // namespace
 
 TEST_CASE("Parameters that few change are folded away while they are at their defaults, and one click shows them") {
@@ -368,9 +375,7 @@ TEST_CASE("Letters, blank and arrows do nothing behind an open list, whatever th
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
-  window.command("run.start");
-  window.wait({{"/a/status", "complete"}});
+  run_prompt(window);
   const auto before = window.state();
   const auto is_untouched = [&] {
     const auto now = window.state();
@@ -400,9 +405,7 @@ TEST_CASE("The inspector scrolls: at 1280 x 720 all that it has of a token can b
   if (skip_without_display()) return;
   const Xvfb display(1280, 720);
   WindowDriver window(display, {.engine = fake(), .words = {"--size", "1280x720"}});
-  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
-  window.command("run.start");
-  window.wait({{"/a/status", "complete"}});
+  run_prompt(window);
   window.command("selection.set", {{"token", 12}});
   window.frames(4);
   const auto pin = window.rect("inspector.pin");
@@ -466,9 +469,7 @@ TEST_CASE("A command of the palette that needs arguments asks for them in its fi
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
-  window.command("run.start");
-  window.wait({{"/a/status", "complete"}});
+  run_prompt(window);
   const auto ask = [&] {
     window.key("ctrl+k");
     window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});

@@ -224,10 +224,12 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   }
   if (o.metric == Metric::output_error) text += " " + output_error_note(*runs[0], resolve_query(*runs[0], o.q));
   if (!maps.common_oracle.empty()) text += " Both by one " + maps.common_oracle + ".";
-  if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1]) &&
-      resolve_query(*runs[0], o.q) >= common_prefix(*runs[0], *runs[1]))
-    text += " Their tokens part at " + std::to_string(common_prefix(*runs[0], *runs[1])) +
-            ": each map is of its run's own text" + (info.needs_oracle ? ", by its own oracle." : ".");
+  if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1])) {
+    const int common = common_prefix(*runs[0], *runs[1]);
+    if (resolve_query(*runs[0], o.q) >= common)
+      text += " Their tokens part at " + std::to_string(common) + ": each map is of its run's own text" +
+              (info.needs_oracle ? ", by its own oracle." : ".");
+  }
   if (info.needs_oracle) {
     for (const RunRecord* run : runs) {
       if (run->oracle_horizon >= run->n_tokens()) continue;
