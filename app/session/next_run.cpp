@@ -5,7 +5,6 @@
 
 #include "app/process/usage.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
-#include "engine/core/record/run_chunk.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -226,7 +225,7 @@ RunRequest NextRun::replay(const RunRecord& run) const {
   replay.max_tokens = std::max(run.n_positions, run.n_tokens()) - run.prompt_len;
   if (run.prompt_len == run.n_tokens()) {
     replay.prompt_ids = run.ids;
-    replay.chunk = std::max(1, chunk_of(run));  // as the run that it is held against
+    replay.chunk = std::max(1, run.chunk);  // as the run that it is held against
     return replay;
   }
   replay.prompt_ids.assign(run.ids.begin(), run.ids.begin() + run.prompt_len);

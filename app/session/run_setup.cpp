@@ -56,6 +56,7 @@ RunRecord start_record(const ModelInfo& model, const RunRequest& request) {
   run.policy = request.policy;
   run.sampling = request.sampling;
   run.prompt_text = request.prompt;
+  run.chunk = request.chunk;
   run.command_line = run_command_line(model.path, request);
   run.started_utc = utc_now();
   return run;

@@ -186,6 +186,7 @@ RunStarted started_facts(const Generation& run) {
     pieces.push_back(first ? run.model().tokenizer().first_piece(id) : run.piece(id));
   }
   return {.n_positions = run.n_positions(),
+          .chunk = run.request().chunk,
           .ids = run.ids(),
           .pieces = std::move(pieces),
           .policy = run.request().policy,

@@ -146,6 +146,7 @@ def check_run(f, path, i, seed, prompt_index=None):
         if metric.shape != (LAYERS, HEADS) or not np.nanmin(metric) >= 0:
             raise SystemExit(f"{what}: no {name}")
     if (text_of(f, i, "prompt_text") != f"prompt {seed}" or f["runs/seed"][i] != seed or f["runs/status"][i] != 1
+            or f["runs/chunk"][i] != seed % 3
             or f["runs/prompt_index"][i] != (cell(seed, 10, 0)[0] % 1000 if prompt_index is None else prompt_index)):
         raise SystemExit(f"{what}: other texts or scalars than were written")
 

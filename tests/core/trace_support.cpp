@@ -143,6 +143,7 @@ RunRecord formula_run(std::uint64_t seed) {
   run.policy = PolicySpec::parse("kvpop:budget=16,sinks=2,window=4");
   run.n_positions = kPositions;
   run.prompt_len = n / 2;
+  run.chunk = static_cast<int>(seed % 3);
   run.sampling.seed = seed;
   run.prompt_index = static_cast<int>(cell(seed, 10, 0) % 1000);
   run.prompt_text = "prompt " + std::to_string(seed);

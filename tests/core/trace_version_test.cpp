@@ -38,6 +38,7 @@ void write_trace(const fs::path& path, int version, const std::vector<RunRecord>
 /// What a file of that version can say of a run.
 RunRecord as_of(RunRecord run, int version) {
   if (version < 2) run.local_heads.clear();
+  if (version < 6) run.chunk = 0;
   if (version < 3) {
     run.future = FutureKinds();
     run.oracle.all_kinds = false;
@@ -74,7 +75,7 @@ TEST_CASE("trace version: before version 3 no head had a decay of its own", "[co
   run.log_gamma = {-0.5f, 0, -0.25f, -1e-6f, 0, -2};
   const bool pack = GENERATE(false, true);
   write_trace(folder / "new.h5", 3, {run}, {}, pack);
-  check_runs(folder / "new.h5", {run});
+  check_runs(folder / "new.h5", {as_of(run, 3)});
   CHECK(load_trace(folder / "new.h5", 0).geometry(1, 0).log_gamma == -0.25f);
   write_trace(folder / "old.h5", 2, {run}, {}, pack);
   run.log_gamma.clear();
@@ -87,11 +88,31 @@ TEST_CASE("trace version: before version 5 no head had a threshold that was solv
   run.thresholds = {-0.5f, 0, 0.25f, 1e-6f, 0, 2};
   const bool pack = GENERATE(false, true);
   write_trace(folder / "new.h5", 5, {run}, {}, pack);
-  check_runs(folder / "new.h5", {run});
+  check_runs(folder / "new.h5", {as_of(run, 5)});
   write_trace(folder / "old.h5", 4, {run}, {}, pack);
   CHECK(inspect_trace(folder / "old.h5").version == 4);
   run.thresholds.clear();
-  check_runs(folder / "old.h5", {run});
+  check_runs(folder / "old.h5", {as_of(run, 4)});
+}
+
+TEST_CASE("trace version: before version 6 the command line alone says after how many tokens the policy acted",
+          "[core][trace][version]") {
+  const ScratchFolder folder;
+  RunRecord run = scored_run(1, 0);
+  run.chunk = 16;
+  const bool pack = GENERATE(false, true);
+  write_trace(folder / "new.h5", 6, {run}, {}, pack);
+  check_runs(folder / "new.h5", {run});
+  const auto old_chunk = [&](const std::string& command_line) {
+    run.command_line = command_line;
+    fs::remove(folder / "old.h5");
+    write_trace(folder / "old.h5", 5, {run}, {}, pack);
+    return load_trace(folder / "old.h5", 0).chunk;
+  };
+  CHECK(old_chunk("kvscope run m --policy full --chunk 16 --prompt 'a --chunk 3'") == 16);
+  CHECK(old_chunk("kvscope run m --policy full --prompt 'a --chunk 3'") == 0);
+  CHECK(old_chunk("kvscope run m --chunk 99999999999") == 0);
+  CHECK(old_chunk("") == 0);
 }
 
 TEST_CASE("trace version: before version 3 nothing is said of what eviction did to the output",

@@ -106,6 +106,7 @@ class Player {
     }
     request_.policy.geometry(n_positions_);  // refuses a budget that cannot hold sinks and window
     hooks_.send(protocol::to_json(RunStarted{.n_positions = n_positions_,
+                                             .chunk = request_.chunk,
                                              .ids = ids_,
                                              .pieces = pieces_,
                                              .policy = request_.policy,

@@ -274,6 +274,7 @@ std::string run_difference(const RunRecord& a, const RunRecord& b) {
   c.field("thresholds", a.thresholds, b.thresholds);
   c.field("policy", a.policy.to_string(), b.policy.to_string());
   c.field("n_positions", a.n_positions, b.n_positions);
+  c.field("chunk", a.chunk, b.chunk);
   c.fields("sampling.", a.sampling, b.sampling);
   c.field("prompt_text", a.prompt_text, b.prompt_text);
   c.field("prompt_len", a.prompt_len, b.prompt_len);

@@ -88,6 +88,7 @@ json to_json(const RunStarted& started, int id) {
           {"id", id},
           {"n_positions", started.n_positions},
           {"prompt_len", started.ids.size()},
+          {"chunk", started.chunk},
           {"ids", pack(started.ids)},
           {"pieces", pack(started.pieces)},
           {"policy", started.policy.to_string()},
@@ -111,6 +112,7 @@ RunStarted started_from_json(const json& event) {
               std::to_string(started.ids.size()) + " ids and " + std::to_string(started.pieces.size()) + " pieces",
               std::to_string(prompt_len) + " of each, as prompt_len says");
   }
+  if (event.contains("chunk")) started.chunk = static_cast<int>(integer(event, "chunk", 0, kMaxPositions));
   started.policy = PolicySpec::parse(text(event, "policy"));
   if (event.contains("oracle_spec")) started.oracle = OracleSpec::parse(text(event, "oracle_spec"));
   if (event.contains("scorer")) started.scorer.text = text(event, "scorer");

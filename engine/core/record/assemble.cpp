@@ -22,6 +22,7 @@ void begin_run(RunRecord& run, RunStarted started) {
   check_started(run, started);
   run.n_positions = started.n_positions;
   run.prompt_len = static_cast<int>(started.ids.size());
+  run.chunk = started.chunk;
   run.policy = std::move(started.policy);
   run.oracle = started.oracle;
   run.scorer = std::move(started.scorer);

@@ -273,6 +273,7 @@ void check_counts(const RunRecord& run) {
   constexpr int kAny = std::numeric_limits<int>::max();
   check_count("n_positions", run.n_positions, n, kMaxPositions);
   check_count("prompt_len", run.prompt_len, std::min(n, 1), n);
+  check_count("chunk", run.chunk, 0, kMaxPositions);
   // 0: not known. The last token of a whole run need not be fed, all others were.
   const bool whole = run.status == RunStatus::complete && run.n_queries != 0;
   check_count("n_queries", run.n_queries, whole ? n - 1 : 0, n);
@@ -309,6 +310,7 @@ void check_started(const RunRecord& run, const RunStarted& started) {
     throw RunFault("pieces", std::to_string(started.pieces.size()) + " pieces",
                    std::to_string(started.ids.size()) + ", one a token");
   }
+  check_count("chunk", started.chunk, 0, kMaxPositions);
   check_ids(run.model, started.ids);
   check_local_heads(run.model, started.local_heads);
   check_log_gamma(run.model, started.log_gamma);

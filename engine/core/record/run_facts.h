@@ -15,6 +15,7 @@ namespace kvscope {
 /// A run begins: its prompt as tokens, told before prefill so that they can be drawn at once.
 struct RunStarted {
   int n_positions = 0;
+  int chunk = 0;  // as RunRecord has it
   std::vector<std::int32_t> ids;
   BytePool pieces;                        // as many as ids
   PolicySpec policy;                      // what was not written is taken from the model's gates: nothing is open

@@ -82,4 +82,9 @@ void finish_run(RunRecord& run, RunStatus status, std::string message) {
   }
 }
 
+std::string describe_chunk(int chunk) {
+  if (chunk == 0) return "the prompt, then each token";
+  return chunk == 1 ? "each token" : "every " + std::to_string(chunk) + " tokens";
+}
+
 }  // namespace kvscope

@@ -146,6 +146,9 @@ struct RunRecord {
   SamplingSpec sampling;
   std::string prompt_text;
   int prompt_len = 0;
+  /// Of a text that was read only: from its first token on the policy acted after every so many. 0: the prompt passed as
+  /// the policy's runs have it, then it acted after each token.
+  int chunk = 0;
 
   std::vector<std::int32_t> ids;  // prompt and answer
   BytePool pieces;                // their bytes
@@ -191,6 +194,9 @@ struct RunRecord {
   /// The parameters that hold at query q.
   const PolicySpec& policy_at(std::int32_t q) const;
 };
+
+/// RunRecord::chunk in words: "each token", "every 16 tokens", "the prompt, then each token".
+std::string describe_chunk(int chunk);
 
 /// Makes all rows, pieces and logprobs n_tokens() long: what is missing is undecided, NaN or empty.
 void fill_rows(RunRecord& run);

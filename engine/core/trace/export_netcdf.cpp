@@ -38,6 +38,7 @@ void add_facts(NetcdfFile& file, const RunRecord& run) {
   text("scorer_kind", run.scorer.kind);
   number("prompt_len", run.prompt_len);
   number("n_positions", run.n_positions);
+  number("chunk", run.chunk);
   number("n_queries", run.queries());
   number("window", run.geometry().window);
   number("n_sink", run.geometry().n_sink);

@@ -27,6 +27,7 @@ void visit_scalars(Run& run, Visit&& visit) {
   visit(Dataset::prompt_index, run.prompt_index);
   visit(Dataset::n_positions, run.n_positions);
   visit(Dataset::prompt_len, run.prompt_len);
+  visit(Dataset::chunk, run.chunk);
   visit(Dataset::oracle_horizon, run.oracle_horizon);
   visit(Dataset::n_queries, run.n_queries);
   visit(Dataset::scorer_delay, run.scorer.delay);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/record/run_fields.h"
 
 namespace kvscope::trace {
 namespace {
@@ -59,6 +60,18 @@ void forget_rivals(RunRecord& run) {
   for (Contest& contest : run.contests) contest.newcomer_effective = std::numeric_limits<float>::quiet_NaN();
 }
 
+/// Up to version 5 only the command line says it, where the run has one.
+int chunk_of(const std::string& command_line) {
+  const std::string line =
+      command_line.substr(0, command_line.find(" --prompt "));  // a prompt may have these words too
+  constexpr std::string_view kOption = " --chunk ";
+  const std::size_t at = line.find(kOption);
+  int chunk = 0;
+  if (at == std::string::npos) return chunk;
+  const auto read = std::from_chars(line.data() + at + kOption.size(), line.data() + line.size(), chunk);
+  return read.ec == std::errc() && chunk > 0 && chunk < kMaxPositions ? chunk : 0;
+}
+
 }  // namespace
 
 void upgrade(RunRecord& run, int version) {
@@ -69,6 +82,7 @@ void upgrade(RunRecord& run, int version) {
     run.oracle.all_kinds = false;
   }
   if (version < 4) forget_rivals(run);
+  if (version < 6) run.chunk = chunk_of(run.command_line);
 }
 
 RunRecord downgraded(RunRecord run, int version) {

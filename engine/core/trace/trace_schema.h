@@ -1,5 +1,5 @@
 #pragma once
-// The trace format, version 5. This header is the format: writer, reader, validator and repack are loops over kSchema.
+// The trace format, version 6. This header is the format: writer, reader, validator and repack are loops over kSchema.
 //
 // A trace is one HDF5 file with many runs of one model. Ragged data stand one run after the other along an axis that
 // all runs share (tokens, contests, reads, bytes), in any order; run i owns the half-open range that a span dataset
@@ -36,7 +36,7 @@
 
 namespace kvscope::trace {
 
-inline constexpr int kVersion = 5;
+inline constexpr int kVersion = 6;
 inline constexpr char kFormat[] = "kvscope-trace";
 
 /// What a dimension of a dataset counts. run ... piece_byte grow while runs are added.
@@ -73,6 +73,7 @@ enum class Dataset : int {
   prompt_index,
   n_positions,
   prompt_len,
+  chunk,
   n_pieces,
   n_logprobs,
   oracle_horizon,
@@ -199,6 +200,7 @@ inline constexpr std::array<DatasetSchema, kDatasets> kSchema = {{
   {Dataset::prompt_index, "runs/prompt_index", Type::i32, kPerRun, "", "which prompt of the capture's list it answers, from 0; -1: a run on its own"},
   {Dataset::n_positions, "runs/n_positions", Type::i32, kPerRun, "tokens", "prompt + new tokens at most; what keep= and compression= refer to"},
   {Dataset::prompt_len, "runs/prompt_len", Type::i32, kPerRun, "tokens", "prompt tokens"},
+  {Dataset::chunk, "runs/chunk", Type::i32, kPerRun, "tokens", "of a text that was read only: the policy acted after every so many tokens, from the first on; 0: the prompt passed as the policy's runs have it, then it acted after each", 6},
   {Dataset::n_pieces, "runs/n_pieces", Type::i32, kPerRun, "tokens", "tokens whose bytes are known"},
   {Dataset::n_logprobs, "runs/n_logprobs", Type::i32, kPerRun, "tokens", "tokens whose logprob was recorded; those behind are padding"},
   {Dataset::oracle_horizon, "runs/oracle_horizon", Type::i32, kPerRun, "tokens", "queries that the oracle has seen"},
