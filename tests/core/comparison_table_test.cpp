@@ -48,11 +48,11 @@ TEST_CASE("comparison_table: parameters that one policy has and the other has no
 TEST_CASE("comparison_table: after how many tokens each policy acted stands there where a text was read", "[core]") {
   RunRecord a = random_run(3), b = a;
   CHECK_FALSE(has(comparison_table(a, b, 1000).asked, "acts after"));
-  a.command_line = "kvscope run m --policy full --chunk 16 --prompt 'a --chunk 3'";
-  b.command_line = "kvscope run m --policy full --chunk 1 --prompt 'a'";
+  a.chunk = 16;
+  b.chunk = 1;
   CHECK(row(comparison_table(a, b, 1000).asked, "acts after").a == "every 16 tokens");
   CHECK(row(comparison_table(a, b, 1000).asked, "acts after").b == "each token");
-  b.command_line = "kvscope run m --policy full --prompt 'a --chunk 3'";
+  b.chunk = 0;
   CHECK(row(comparison_table(a, b, 1000).asked, "acts after").b == "the prompt, then each token");
 }
 
@@ -64,6 +64,22 @@ TEST_CASE("comparison_table: two runs of one policy by two gates of its kind dif
   const ComparisonTable table = comparison_table(a, b, 100);
   CHECK(row(table.asked, "gate").a == "kvpop");
   CHECK(row(table.asked, "gate").b == "kvpop-mlstm");
+}
+
+TEST_CASE("comparison_table: two hybrids of as many heads differ in which heads these are", "[core]") {
+  RunRecord a = random_run(3), b = a;
+  CHECK_FALSE(has(comparison_table(a, b, 100).asked, "global heads"));
+  const std::size_t n = static_cast<std::size_t>(a.model.n_layers) * a.model.n_kv_heads;
+  REQUIRE(n >= 4);
+  a.local_heads.assign(n, 1), b.local_heads.assign(n, 1);
+  a.local_heads[0] = a.local_heads[1] = b.local_heads[1] = b.local_heads[3] = 0;
+  const ComparisonTable table = comparison_table(a, b, 100);
+  CHECK(row(table.asked, "global heads").a == "2 of " + std::to_string(n));
+  CHECK(row(table.asked, "global heads").b == "2 of " + std::to_string(n) + ", 1 of them A's");
+  b.local_heads = a.local_heads;
+  CHECK_FALSE(row(comparison_table(a, b, 100).asked, "global heads").differs());
+  b.local_heads.clear();
+  CHECK(row(comparison_table(a, b, 100).asked, "global heads").b == "–");
 }
 
 TEST_CASE("comparison_table: the numbers are the metrics at the query, by one oracle, and B - A", "[core]") {
@@ -100,6 +116,10 @@ TEST_CASE("comparison_table: where tokens part it says so, and looks at nothing 
   b.ids[130] += 1;
   const ComparisonTable table = comparison_table(a, b, 1000);
   CHECK(table.tokens == "Tokens part at 130");
+  CHECK(has(table.came_of, "NLL of the first 130"));
+  CHECK_FALSE(has(table.came_of, "NLL of all"));
+  CHECK(row(table.came_of, "at query").a == "129");
+  CHECK_FALSE(has(comparison_table(a, b, 100).came_of, "at query"));
   CHECK(row(table.came_of, "density").a == number_text(mean(head_metric(a, Metric::density, 129)), 4));
   CHECK_FALSE(CommonOracle::of(a, b));
   CHECK(row(table.came_of, "oracle recall").b == number_text(mean(head_metric(b, Metric::recall, 129)), 4));

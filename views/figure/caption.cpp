@@ -1,6 +1,7 @@
 #include "views/figure/caption.h"
 
 #include "engine/core/policy/density.h"
+#include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::views {
@@ -9,6 +10,8 @@ std::string describe_run(const RunRecord& run) {
   std::string text = run.model.name.empty() ? "model" : run.model.name;
   text += " (" + std::to_string(run.evict_at.n_layers()) + " layers × " + std::to_string(run.evict_at.n_kv_heads()) +
           " KV heads), " + std::to_string(run.n_tokens()) + " tokens, policy " + run.policy.to_string();
+  if (const std::string gate = gate_of(run); !gate.empty()) text += " by gate " + gate;
+  if (run.chunk > 0) text += ", acting after " + describe_chunk(run.chunk);
   if (const int budget = run.policy.budget_tokens(run.n_positions); budget > 0) {
     text += " (" + describe_budget(budget, run.n_positions) + ")";
   }

@@ -26,6 +26,8 @@ struct RunComparison {
 
 /// Tokens from the beginning on that are the same, RunComparison::n_common alone: beyond them no cell-wise comparison is valid.
 int common_prefix(const RunRecord& a, const RunRecord& b);
+/// RunComparison::same_prompt alone.
+bool same_prompt(const RunRecord& a, const RunRecord& b);
 /// Whether both go on after these, with different tokens: RunComparison::diverged alone.
 bool tokens_part(const RunRecord& a, const RunRecord& b);
 

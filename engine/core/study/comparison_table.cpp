@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "engine/core/policy/scorer_text.h"
-#include "engine/core/record/run_chunk.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/common_oracle.h"
 #include "engine/core/study/compare_runs.h"
@@ -37,6 +36,22 @@ ComparisonRow numbers(std::string name, double a, double b, std::string definiti
           .b = number(b),
           .difference = signed_number(b - a),
           .definition = std::move(definition)};
+}
+
+/// How many heads keep everything, of B how many of them are A's as well; the heads themselves are on the board.
+ComparisonRow global_heads(const RunRecord& a, const RunRecord& b) {
+  const auto count = [](const RunRecord& run) {
+    const auto n = std::ranges::count(run.local_heads, std::uint8_t{0});
+    return run.local_heads.empty() ? std::string(kNone)
+                                   : std::to_string(n) + " of " + std::to_string(run.local_heads.size());
+  };
+  std::string of_b = count(b);
+  if (!a.local_heads.empty() && a.local_heads.size() == b.local_heads.size() && a.local_heads != b.local_heads) {
+    int same = 0;
+    for (std::size_t i = 0; i < a.local_heads.size(); ++i) same += a.local_heads[i] + b.local_heads[i] == 0;
+    of_b += ", " + std::to_string(same) + " of them A's";
+  }
+  return words("global heads", count(a), of_b);
 }
 
 /// "name:key=value,key=value" as its pairs, in their order.
@@ -126,8 +141,9 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
   const std::string gate_a = gate_of(a), gate_b = gate_of(b);
   if (gate_a + gate_b != "")
     table.asked.push_back(words("gate", gate_a.empty() ? kNone : gate_a, gate_b.empty() ? kNone : gate_b));
-  if (const int chunk_a = chunk_of(a), chunk_b = chunk_of(b); chunk_a + chunk_b > 0)
-    table.asked.push_back(words("acts after", describe_chunk(chunk_a), describe_chunk(chunk_b)));
+  if (!a.local_heads.empty() || !b.local_heads.empty()) table.asked.push_back(global_heads(a, b));
+  if (a.chunk + b.chunk > 0)
+    table.asked.push_back(words("acts after", describe_chunk(a.chunk), describe_chunk(b.chunk)));
   table.asked.push_back(words("sampling", sampling_text(a.sampling), sampling_text(b.sampling)));
   table.asked.push_back(
       words("prompt", common.same_prompt ? "the same" : "its own", common.same_prompt ? "the same" : "another"));
@@ -138,10 +154,17 @@ ComparisonTable comparison_table(const RunRecord& a, const RunRecord& b, std::in
                      : "The same tokens as far as the shorter goes, " + std::to_string(common.n_common);
   table.came_of.push_back(words("prompt + answer", length_text(a), length_text(b)));
   const std::int32_t last = std::min(q, common.q);
+  const bool is_all = common.n_common == std::max(a.n_tokens(), b.n_tokens()) || common.n_common == 0;
   if (!b_is_preview)
-    table.came_of.push_back(
-        numbers("NLL of all", common.nll_a, common.nll_b,
-                "nats per token, mean over the " + std::to_string(common.n_scored) + " tokens that both have"));
+    table.came_of.push_back(numbers(
+        is_all ? "NLL of all" : "NLL of the first " + std::to_string(common.n_common), common.nll_a, common.nll_b,
+        "nats per token, mean over the " + std::to_string(common.n_scored) + " tokens that both have"));
+  if (last >= 0 && last < std::min(q, a.queries() - 1))
+    table.came_of.push_back({.name = "at query",
+                             .a = std::to_string(last),
+                             .b = std::to_string(last),
+                             .difference = "",
+                             .definition = "the last one behind which both had the same tokens"});
   if (last >= 0) add_kept(table.came_of, a, b, last);
   table.came_of.push_back({.name = "kept by both",
                            .a = number(mean(common.overlap)),
