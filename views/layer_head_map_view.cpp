@@ -8,6 +8,7 @@
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/context_menu.h"
+#include "views/widgets/parted_note.h"
 #include "views/widgets/pin_marks.h"
 
 namespace kvscope::views {
@@ -19,8 +20,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
     return;
   }
   draw_header(context);
-  draw_parted(context);
-  if (refuses(context)) return;
+  draw_parted_note(services_, context);
+  if (refuses_difference(context)) return;
   // Before the room is asked for: what a count said may be what takes it.
   const LayerHeadMapOptions options = options_of(context);
   counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
@@ -155,53 +156,6 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
     context.selection->heads = {};
 }
 
-/// The first token that A and B do not share; none where they share all up to the query.
-std::optional<int> LayerHeadMapView::parted_at(const ViewContext& context) {
-  if (context.set != nullptr || !drawable(context.b) || context.selection->map.compare == MapCompare::none) return {};
-  const RunRecord &a = *context.a->run, &b = *context.b->run;
-  const int common = common_prefix(a, b);
-  return same_shape(a, b) && tokens_part(a, b) && context.q() >= common ? std::optional(common) : std::nullopt;
-}
-
-/// Cells of different texts are not subtracted.
-bool LayerHeadMapView::refuses(const ViewContext& context) {
-  return context.selection->map.compare == MapCompare::difference && parted_at(context);
-}
-
-/// That their texts part, and the two ways to what is the same.
-void LayerHeadMapView::draw_parted(ViewContext& context) {
-  const auto common = parted_at(context);
-  if (!common) return;
-  std::string text = "Different tokens from " + std::to_string(*common) + " on: ";
-  const int shorter = std::min(context.a->run->n_tokens(), context.b->run->n_tokens());
-  if (refuses(context)) {
-    text += "only distributions compare.";
-  } else {
-    text += "each map is of its run's own text.";
-    if (context.q() >= shorter) text += " The shorter is at its last query, " + std::to_string(shorter - 1) + ".";
-  }
-  wrapped_text_in(services_.theme->palette.warn, text);
-  services_.items->add_text(refuses(context) ? "map.refusal" : "map.parted", last_item(), text);
-  draw_ways_together(context, *common);
-}
-
-void LayerHeadMapView::draw_ways_together(ViewContext& context, int common) {
-  const ImGuiStyle& style = ImGui::GetStyle();
-  const auto width_of = [&](const char* label) { return ImGui::CalcTextSize(label).x + 2 * style.FramePadding.x; };
-  const char *whole = "Replay A's tokens under B's policy", *brief = "Replay as B";
-  const bool fits = width_of(whole) <= ImGui::GetContentRegionAvail().x;
-  if (ImGui::Button(fits ? whole : brief) && context.command) context.command("run.replay_as_b");
-  services_.items->add_text("map.replay", last_item(), whole);
-  if (!fits) hint_of(services_, whole);
-  if (common == 0) return;
-  const std::string go_to = "Go to query " + std::to_string(common - 1);
-  const float width = width_of(go_to.c_str());
-  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
-  if (ImGui::GetItemRectMax().x + style.ItemSpacing.x + width < right) ImGui::SameLine();
-  if (ImGui::Button(go_to.c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
-  services_.items->add("map.go_to_common", last_item());
-}
-
 /// What A and B are held against, and the query that both have.
 void LayerHeadMapView::draw_comparison_note(const ViewContext& context) {
   const LayerHeadMapOptions options = options_of(context);
@@ -235,7 +189,7 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
 
 /// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
 void LayerHeadMapView::draw_no_value_note(const ViewContext& context, ImVec2 origin, ImVec2 room) {
-  if (counted_.empty() || drawn_.metric != context.selection->metric || refuses(context)) return;
+  if (counted_.empty() || drawn_.metric != context.selection->metric || refuses_difference(context)) return;
   const MetricInfo& info = metric_info(drawn_.metric);
   const RunRecord& run = *context.a->run;
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) return;  // that was said
@@ -286,7 +240,7 @@ LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) con
 }
 
 std::optional<ViewFigure> LayerHeadMapView::figure(const ViewContext& context) const {
-  if (!drawable(context.a) || refuses(context)) return std::nullopt;
+  if (!drawable(context.a) || refuses_difference(context)) return std::nullopt;
   const LayerHeadMapOptions options = options_of(context);
   return ViewFigure{options, records_of(context.counted_runs(options.compare != MapCompare::none))};
 }

@@ -32,11 +32,6 @@ class LayerHeadMapView final : public View {
     bool dark;
     bool operator==(const Key&) const = default;
   };
-  /// Why A and B cannot be compared cell by cell at this position; empty if they can.
-  static std::optional<int> parted_at(const ViewContext& context);
-  static bool refuses(const ViewContext& context);
-  void draw_parted(ViewContext& context);
-  void draw_ways_together(ViewContext& context, int common);
   LayerHeadMapOptions options_of(const ViewContext& context) const;
   static bool is_compared(const ViewContext& context);
   void draw_header(ViewContext& context);

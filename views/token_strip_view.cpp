@@ -7,10 +7,8 @@
 #include "views/figure/colormap.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_strip_figure.h"
-#include "views/figure/token_text.h"
 #include "views/widgets/context_menu.h"
 #include "views/widgets/imgui_compat.h"
-#include "views/widgets/known_glyphs.h"
 #include "views/widgets/strip_legend.h"
 
 namespace kvscope::views {
@@ -25,7 +23,7 @@ constexpr std::array<std::string_view, 2> kRowHints = {
 constexpr std::array<std::string_view, 4> kModes = {"State", "Score", "Heads keeping", "Oracle"};
 constexpr std::array<std::string_view, 4> kModeHints = {
     "What the token is to this head at the scrub position: sink, window, kept or evicted.",
-    "Raw retention score of the token in this head, from the 2nd to the 98th percentile. Outlined: no score yet.",
+    "Raw retention score of the token in this head, from the 2nd to the 98th percentile. Outlined: no score.",
     "How many KV heads of this layer still see the token. Outlined: sinks and window, which the rule keeps in all.",
     "The policy's choice against that of the run's oracle, which holds as many tokens as this head keeps at the scrub "
     "position, or as many as the run states."};
@@ -127,50 +125,7 @@ void TokenStripView::draw_legend(const ViewContext& context) {
     services_.items->add_text("strip.legend." + swatch.label, last_item(), swatch.label);
 }
 
-void TokenStripView::measure(const ShownRun* shown) {
-  const RunRecord& run = *shown->run;
-  ImFont* font = services_.theme->fonts.mono ? services_.theme->fonts.mono : ImGui::GetFont();
-  if (font == font_ && font_size_ == font_size(font) && measured_ == RunKey(shown)) return;
-  measured_ = RunKey(shown);
-  // A run that grew, or a preview of it, begins with the tokens that were measured: only the new ones cost time.
-  const bool same_text = ids_.size() <= run.ids.size() && std::equal(ids_.begin(), ids_.end(), run.ids.begin()) &&
-                         run.pieces.bytes().starts_with(bytes_);
-  if (!same_text) away_ = live_ = false;
-  other_tokens_ = !same_text || ids_.size() != run.ids.size();
-  const bool grew = font == font_ && font_size_ == font_size(font) && same_text;
-  if (!grew) text_.clear(), advance_.clear(), ids_.clear();
-  if (grew && ids_.size() == run.ids.size()) return;
-  font_ = font, font_size_ = font_size(font), width_ = 0;
-  for (std::size_t t = ids_.size(); t < run.ids.size(); ++t) {
-    text_.push_back(with_known_glyphs(font, token_text(run.pieces[t])));
-    advance_.push_back(text_width(font, text_.back().data(), text_.back().data() + text_.back().size()));
-  }
-  ids_.insert(ids_.end(), run.ids.begin() + static_cast<std::ptrdiff_t>(ids_.size()), run.ids.end());
-  bytes_ = run.pieces.bytes();
-}
-
-void TokenStripView::break_lines(const RunRecord& run, float width) {
-  if (width == width_ && x_.size() == text_.size()) return;
-  width_ = width;
-  const float pad = 2 * services_.theme->px(kChipPad) + services_.theme->px(kChipGap);
-  x_.resize(text_.size());
-  line_start_.assign(1, 0);
-  float x = 0;
-  for (std::size_t t = 0; t < text_.size(); ++t) {
-    const float w = advance_[t] + pad;
-    const bool after_newline = t > 0 && ends_line(run.pieces[t - 1]);
-    if (t > 0 && (after_newline || x + w > width)) {
-      line_start_.push_back(static_cast<int>(t));
-      x = 0;
-    }
-    x_[t] = x;
-    x += w;
-  }
-}
-
-int TokenStripView::line_of(int token) const {
-  return static_cast<int>(std::upper_bound(line_start_.begin(), line_start_.end(), token) - line_start_.begin()) - 1;
-}
+float TokenStripView::line_height() const { return lines_.font_size() + services_.theme->px(kLineGap); }
 
 void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   const Theme& theme = *services_.theme;
@@ -178,20 +133,23 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   ImGui::BeginChild("tokens", {0, 0}, false);
   const ImVec2 pane_min = ImGui::GetWindowPos(), pane{ImGui::GetWindowSize()};
   const float gutter = theme.px(kGutter);
-  measure(context.a);
-  const float line_height = font_size_ + theme.px(kLineGap);
+  const TokenLines::Measured measured = lines_.measure(theme, context.a);
+  if (!measured.same_text) away_ = live_ = false;
+  if (measured.other) other_tokens_ = true;
+  const float line_height = this->line_height();
   const ImVec2 size{ImGui::GetContentRegionAvail().x, pane.y};
   // In a pane of another size the same text is elsewhere: what was looked at stays at its height.
-  const bool resized = (size.x != pane_.x || size.y != pane_.y) && x_.size() == text_.size() && !x_.empty();
+  const bool resized = (size.x != pane_.x || size.y != pane_.y) && lines_.are_broken();
   const int held = resized && !followed_ ? looked_at(context, line_height) : -1;
-  const float height = held >= 0 ? static_cast<float>(line_of(held)) * line_height - scroll_y_ : 0;
-  break_lines(run, std::max(theme.px(60), size.x - gutter - theme.px(12)));
+  const float height = held >= 0 ? static_cast<float>(lines_.line_of(held)) * line_height - scroll_y_ : 0;
+  lines_.break_at(run, std::max(theme.px(60), size.x - gutter - theme.px(12)), 2 * theme.px(kChipPad),
+                  theme.px(kChipGap));
   pane_ = size;
   if (held >= 0) scroll_y_ = ImGui::GetScrollY();  // nobody has scrolled, whatever the new size made of it
   scroll_to_selection(context, line_height);
   if (held >= 0 && !scrolled_ && !followed_) {
     const float least = std::max(0.f, pane.y - 2 * line_height);
-    ImGui::SetScrollY(std::max(0.f, static_cast<float>(line_of(held)) * line_height - std::min(height, least)));
+    ImGui::SetScrollY(std::max(0.f, static_cast<float>(lines_.line_of(held)) * line_height - std::min(height, least)));
     scrolled_ = true;
   }
   const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
@@ -204,8 +162,8 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   const ImVec2 top = ImGui::GetCursorScreenPos(), origin{top.x + gutter, top.y + theme.px(5)};
   const int first = std::max(0, static_cast<int>((pane_min.y - origin.y) / line_height));
   const int last = std::min(n_lines() - 1, static_cast<int>((pane_min.y + pane.y - origin.y) / line_height));
-  shown_first_ = line_start_[std::min(first, n_lines() - 1)];
-  shown_end_ = last + 1 < n_lines() ? line_start_[std::max(last + 1, 0)] : run.n_tokens();
+  shown_first_ = lines_.begin(std::min(first, n_lines() - 1));
+  shown_end_ = last + 1 < n_lines() ? lines_.begin(std::max(last + 1, 0)) : run.n_tokens();
   int hovered = -1;
   if (ImGui::IsWindowHovered()) hovered = token_at(origin, ImGui::GetIO().MousePos);
   for (int line = first; line <= last; ++line) draw_line(context, head, line, origin);
@@ -225,12 +183,12 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
   const Cursor at = context.cursor_in(run);
   const float top = ImGui::GetScrollY(), height = ImGui::GetWindowSize().y;
   const auto is_visible = [&](int token) {
-    const float y = static_cast<float>(line_of(token)) * line_height;
+    const float y = static_cast<float>(lines_.line_of(token)) * line_height;
     return y >= top && y + line_height <= top + height;
   };
   const auto bring = [&](int token) {
     if (token < 0 || is_visible(token)) return false;
-    ImGui::SetScrollY(std::max(0.f, static_cast<float>(line_of(token)) * line_height - height * 0.4f));
+    ImGui::SetScrollY(std::max(0.f, static_cast<float>(lines_.line_of(token)) * line_height - height * 0.4f));
     return scrolled_ = true;
   };
   // Following an end goes down: what goes up meanwhile is a person.
@@ -265,37 +223,28 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
 
 int TokenStripView::looked_at(const ViewContext& context, float line_height) const {
   const Cursor at = context.cursor_in(*context.a->run);
-  const int last = static_cast<int>(text_.size()) - 1;
+  const int last = lines_.n_tokens() - 1;
   for (const int token : {at.token, static_cast<int>(context.selection->q ? at.q : last)}) {
-    const float y = static_cast<float>(line_of(token)) * line_height;
+    const float y = static_cast<float>(lines_.line_of(token)) * line_height;
     if (token >= 0 && y >= scroll_y_ && y + line_height <= scroll_y_ + pane_.y) return token;
   }
   return std::clamp(shown_first_, 0, last);
 }
 
 int TokenStripView::token_at(ImVec2 origin, ImVec2 mouse) const {
-  const float line_height = font_size_ + services_.theme->px(kLineGap);
-  const int line = static_cast<int>(std::floor((mouse.y - origin.y) / line_height));
-  if (line < 0 || line >= n_lines() || mouse.x < origin.x) return -1;
-  const int begin = line_start_[line];
-  const int end = line + 1 < n_lines() ? line_start_[line + 1] : static_cast<int>(text_.size());
-  const auto it = std::upper_bound(x_.begin() + begin, x_.begin() + end, mouse.x - origin.x);
-  const int token = static_cast<int>(it - x_.begin()) - 1;
-  const float right = x_[token] + advance_[token] + 2 * services_.theme->px(kChipPad);
-  return mouse.x - origin.x <= right ? token : -1;
+  return lines_.token_at(static_cast<int>(std::floor((mouse.y - origin.y) / line_height())), mouse.x - origin.x);
 }
 
 void TokenStripView::draw_line(ViewContext& context, const HeadAtQuery& head, int line, ImVec2 origin) {
   const Theme& theme = *services_.theme;
-  const int begin = line_start_[line];
-  const int end = line + 1 < n_lines() ? line_start_[line + 1] : static_cast<int>(text_.size());
-  const float y = origin.y + static_cast<float>(line) * (font_size_ + theme.px(kLineGap));
-  ImFont* small = theme.fonts.small ? theme.fonts.small : font_;
-  const std::string number = std::to_string(begin);
-  const ImVec2 at{origin.x - theme.px(10) - text_width(small, number.c_str()), y + (font_size_ - font_size(small)) / 2};
+  const float y = origin.y + static_cast<float>(line) * line_height();
+  ImFont* small = theme.fonts.small ? theme.fonts.small : lines_.font();
+  const std::string number = std::to_string(lines_.begin(line));
+  const ImVec2 at{origin.x - theme.px(10) - text_width(small, number.c_str()),
+                  y + (lines_.font_size() - font_size(small)) / 2};
   ImGui::GetWindowDrawList()->AddText(small, font_size(small), at, to_imgui(theme.palette.faint), number.c_str());
-  for (int t = begin; t < end; ++t) {
-    draw_token(context, head, t, {origin.x + x_[t], y}, advance_[t] + 2 * theme.px(kChipPad));
+  for (int t = lines_.begin(line); t < lines_.end(line); ++t) {
+    draw_token(context, head, t, {origin.x + lines_.x(t), y});
   }
 }
 
@@ -333,18 +282,19 @@ TokenStripView::Chip TokenStripView::chip(ColourMode mode, const HeadAtQuery& he
   return {fill, ink_on(fill), state == TokenState::evicted};
 }
 
-void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min, float width) {
+void TokenStripView::draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min) {
   const Theme& theme = *services_.theme;
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  const ImVec2 max{min.x + width, min.y + font_size_ + theme.px(1)};
+  const float size = lines_.font_size();
+  const ImVec2 max{min.x + lines_.width(token), min.y + size + theme.px(1)};
   const Chip c = chip(context.selection->colour, head, token);
   if (c.fill.a != 0) list.AddRectFilled(min, max, to_imgui(c.fill), theme.px(2.5f));
   if (c.outlined) list.AddRect(min, max, to_imgui(theme.palette.border), theme.px(2.5f));
-  const std::string& text = text_[token];
-  list.AddText(font_, font_size_, {min.x + theme.px(kChipPad), min.y}, to_imgui(c.ink), text.data(),
+  const std::string& text = lines_.text(token);
+  list.AddText(lines_.font(), size, {min.x + theme.px(kChipPad), min.y}, to_imgui(c.ink), text.data(),
                text.data() + text.size());
   if (c.struck) {
-    const float y = std::floor(min.y + font_size_ * 0.56f);
+    const float y = std::floor(min.y + size * 0.56f);
     list.AddLine({min.x + theme.px(1), y}, {max.x - theme.px(1), y}, to_imgui(with_alpha(c.ink, 120)), theme.px(1));
   }
   if (b_ && token < common_) {  // B's fate of the same token

@@ -14,6 +14,7 @@
 #include "views/widgets/chrome.h"
 #include "views/widgets/pin_marks.h"
 #include "views/widgets/rebuild.h"
+#include "views/widgets/token_lines.h"
 
 namespace kvscope::views {
 
@@ -28,7 +29,7 @@ class TokenStripView final : public View {
 
   /// Lines of text at the last drawn width; for tests.
   const LayerStripPicture& layer_picture() const { return layers_.picture(); }
-  int n_lines() const { return static_cast<int>(line_start_.size()); }
+  int n_lines() const { return lines_.n_lines(); }
 
  private:
   struct Chip {
@@ -42,17 +43,15 @@ class TokenStripView final : public View {
   void draw_legend(const ViewContext& context);
   void draw_tokens(ViewContext& context, const Cursor& at);
   void draw_line(ViewContext& context, const HeadAtQuery& head, int line, ImVec2 origin);
-  void draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min, float width);
+  void draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min);
   void draw_hover_card(const HeadAtQuery& head, int token);
   void scroll_to_selection(const ViewContext& context, float line_height);
   /// The token that somebody looks at, as the lines were in the frame drawn last.
   int looked_at(const ViewContext& context, float line_height) const;
   void handle_mouse(ViewContext& context, int hovered);
 
-  void measure(const ShownRun* shown);
-  void break_lines(const RunRecord& run, float width);
+  float line_height() const;
   int token_at(ImVec2 origin, ImVec2 mouse) const;
-  int line_of(int token) const;
   Chip chip(ColourMode mode, const HeadAtQuery& head, int token) const;
   Chip state_chip(const HeadAtQuery& head, int token) const;
   Chip value_chip(double fraction) const;  // NaN: outlined
@@ -60,15 +59,7 @@ class TokenStripView final : public View {
   ViewServices services_;
   LayerStripPane layers_;
   BrushSummary brush_;
-  // Kept from frame to frame: measured once a token, broken into lines again only when tokens or width change.
-  RunKey measured_;
-  std::string bytes_;  // of the tokens that were measured
-  std::vector<std::int32_t> ids_;
-  ImFont* font_ = nullptr;
-  float font_size_ = 0, width_ = 0;
-  std::vector<std::string> text_;   // as shown
-  std::vector<float> advance_, x_;  // pixels
-  std::vector<int> line_start_;     // first token of each line
+  TokenLines lines_;
   ScoreRange scores_;
   struct ScoresKey {
     RunKey a, b;

@@ -24,6 +24,7 @@ struct NamedFigure {
 NamedFigure figure_on_screen(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
   views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
+  context.attention = &session.attention();
   const std::vector<views::ShownRun> set = runs_of_set(session.run_list(), session.selection());
   if (!set.empty()) context.set = &set;
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
@@ -59,6 +60,7 @@ struct FigureToMake {
   std::vector<std::shared_ptr<const RunRecord>> runs;
   std::shared_ptr<const StudyTable> study;  // in place of runs
   std::string view;
+  std::string name;  // of the preset, or the view
 
   std::vector<std::filesystem::path> inputs() const {
     const auto& files = study ? recipe.studies : recipe.traces;
@@ -77,17 +79,19 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
   NamedFigure shown = figure_on_screen(session, views, arguments);
   views::FigureRecipe recipe;
   recipe.options = shown.figure.options;
+  std::string name = shown.view;
   if (has_argument(arguments, "preset")) {
-    recipe = views::preset_recipe(text_argument(arguments, "preset"));
+    name = text_argument(arguments, "preset");
+    recipe = views::preset_recipe(name);
     if (!shown.figure.study && !recipe.reads_study()) shown.figure.runs = {session.shown_a()->run};
   }
   if (has_argument(arguments, "venue")) recipe.venue = text_argument(arguments, "venue");
   if (shown.figure.study) {
     recipe.studies = {shown.figure.study_path};
-    return {std::move(recipe), {}, std::move(shown.figure.study), std::move(shown.view)};
+    return {std::move(recipe), {}, std::move(shown.figure.study), std::move(shown.view), std::move(name)};
   }
   name_sources(session, shown.figure, recipe);
-  return {std::move(recipe), std::move(shown.figure.runs), nullptr, std::move(shown.view)};
+  return {std::move(recipe), std::move(shown.figure.runs), nullptr, std::move(shown.view), std::move(name)};
 }
 
 void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
@@ -127,7 +131,7 @@ void measure_figure(Session& session, UiState& ui, const views::ViewList& views,
   const FigureToMake figure = figure_to_make(session, views, arguments);
   session.files().in_background("measure " + figure.view, [&session, &ui, figure]() -> Worker::Finish {
     const auto built = std::make_shared<const views::Figure>(figure.build().figure);
-    return [&session, &ui, built, words = size_in_words(*built), view = figure.view] {
+    return [&session, &ui, built, words = size_in_words(*built), view = figure.name] {
       ui.figure_size = words;
       ui.figure_preview = built;
       session.messages().notify(view + " is " + words);

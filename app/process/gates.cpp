@@ -128,6 +128,8 @@ GateFacts read_gate(const KnownGate& known, const fs::path& folder) {
       facts.kind = name_of(gate.config.kind);
       facts.decision = decision_of(gate.config, facts.kind);
       facts.bytes = bytes_of(known.path, gate.format);
+      if (const auto alpha = gate.tensors.find("alpha"); alpha != gate.tensors.end())
+        facts.alpha = alpha->second.values;
       return std::string();
     } catch (const Error& error) {
       return std::string(error.what());

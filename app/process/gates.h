@@ -36,6 +36,7 @@ struct GateFacts {
   std::string misfit;       // why it does not go with the model, in a line; empty: it does
   std::string
       adapter;  // "rank 16": it changes the model's weights, so that it is used when asked for; empty: it does not
+  std::vector<float> alpha;  // [n_layers * n_kv_heads] of a head directory
   bool fits() const { return misfit.empty(); }
 };
 GateFacts read_gate(const KnownGate& gate, const std::filesystem::path& model_folder);

@@ -60,7 +60,7 @@ std::string stop_reason(const RunRecord& run, int before) {
     case RunStatus::running:
       return std::to_string(n) + " of " + count(asked) + " so far";
     case RunStatus::cancelled:
-      return "stopped by hand after " + count(n);
+      return (run.message.empty() ? "stopped by hand after " : "cut off after ") + count(n);
     case RunStatus::failed:
       return "failed after " + count(n);
     case RunStatus::complete:

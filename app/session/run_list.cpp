@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/process/usage.h"
+#include "engine/core/study/compare_runs.h"
 #include "engine/core/support/text.h"
 
 namespace kvscope::app {
@@ -50,7 +51,10 @@ void RunList::take_place() {
   if (place == Place::b && a()) {
     b_id_ = begun_;
   } else {
-    a_id_ = begun_, b_id_ = 0;
+    // B is what A is held against, whichever run is A, as long as both answer one prompt.
+    const RunRecord& run = *find(begun_)->run;
+    if (b() && !(b()->run->model.weights_hash == run.model.weights_hash && same_prompt(run, *b()->run))) b_id_ = 0;
+    a_id_ = begun_;
   }
 }
 

@@ -131,7 +131,6 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command, 
   cut_run_.reset();
   selection_.runs.clear();  // it is to be seen
   runs_.begin(record, place);
-  chunks_[runs_.newest_begun()] = request.chunk;
   engine_.begin_run(request, record);
   update_shown();
 }
@@ -176,6 +175,8 @@ void Session::fork_run(int q) {
   start(next_run_.go_on(*a()->run, q), RunList::Place::b, false);
   // Its prompt has A's text, and its policy may be A's: nothing else says what it is.
   runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
+  if (parameters().sampling.temperature == 0 && is_measured_by(*a()->run, policy_in_effect()))
+    messages_.notify("greedily and under A's policy a fork writes A's text again: change one of them for another");
 }
 
 // Not of a chat that was edited since: its last answer is another run's.
@@ -183,6 +184,22 @@ const RunEntry* Session::chat_run() const {
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
   const bool its_answer = !turns.empty() && turns.back().role == "assistant" && turns.back().content == answered_;
   return answering_ || its_answer ? find_run(chat_run_) : nullptr;
+}
+
+void Session::take_up_chat() {
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  if (parameters().raw || turns.empty() || !a() || answering_) return;
+  const RunRecord& run = *a()->run;
+  const bool answered = turns.back().role == "assistant";
+  if (answered && turns.size() < 2) return;
+  const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
+  const std::string answer = answer_text(run);
+  if (run.prompt_text != asked.content || answer.empty() || (answered && turns.back().content != answer)) return;
+  chat_run_ = a()->id;
+  chat_so_far_.clear();
+  chat_tokens_before_ = 0;
+  answered_ = answer;
+  if (!answered) next_run_.answered(answer);
 }
 
 std::string Session::answer_of(const RunEntry& entry) const {
@@ -222,9 +239,6 @@ void Session::replay(const PolicySpec& policy) {
   if (!a() || a()->run->n_tokens() == 0) usage_error("replay", "no run A");
   RunRequest request = next_run_.replay(*a()->run);
   request.policy = policy;
-  // That of a run without a command line, as of a study's point, is known here alone.
-  if (const auto chunk = chunks_.find(a()->id); request.chunk > 0 && chunk != chunks_.end() && chunk->second > 0)
-    request.chunk = chunk->second;
   start(request, RunList::Place::b, is_of_prompt(*a()->run));
 }
 

@@ -102,6 +102,8 @@ class Session {
   void fork_run(int q);
   /// The run that answers the conversation's last turn, or has answered it; nullptr if none does.
   const RunEntry* chat_run() const;
+  /// Of the session before: A is the answer to the chat's last turn, as far as it came, where it was asked that.
+  void take_up_chat();
   /// The whole of that answer, also where the run only goes on from another one's.
   std::string chat_answer() const;
   /// The answer of a run of the list; of chat_run() the whole of it.
@@ -200,6 +202,8 @@ class Session {
   void take_snapshot(RunAssembler::Snapshot snapshot);
   /// The map opens on a metric that varies over the heads of A, unless somebody chose one.
   void suggest_metric();
+  void show_metric(Metric metric);
+  void show_evicting_head();
   void begin_measuring();
   /// What has been asked of a study's point, as far as it can be done now.
   void go_on_with_point();
@@ -265,6 +269,7 @@ class Session {
   mutable LookedFor model_folder_;  // of has_model_folder()
   int chat_run_ = 0;                // id; 0: none
   bool answering_ = false;          // that run goes on
+  bool head_was_shown_ = false;     // show_evicting_head() has had its turn
   std::string chat_so_far_;         // what the answer began with before that run
   std::string answered_;            // the whole answer, as the chat was given it
   int chat_tokens_before_ = 0;
@@ -275,8 +280,7 @@ class Session {
   bool point_due_ = false;                                  // its run is to be opened once it is known what there is
   std::optional<PointToRun> point_to_run_;                  // once the engine has its gates
   std::optional<std::pair<int, MeasuredPoint>> point_run_;  // id of the run that a point was opened as
-  std::map<int, int> chunks_;  // RunRequest::chunk of runs that were begun here, by their id
-  Worker background_;          // last: its thread ends before what its jobs refer to
+  Worker background_;                                       // last: its thread ends before what its jobs refer to
 };
 
 }  // namespace kvscope::app

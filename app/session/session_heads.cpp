@@ -20,17 +20,42 @@ void Session::suggest_metric() {
   if (!a() || selection_.metric_chosen) return;
   const LifetimeMap& lifetimes = a()->run->evict_at;
   if (lifetimes.n_layers() * lifetimes.n_kv_heads() <= kAtOnce / std::max(1, a()->run->n_tokens())) {
-    selection_.metric = views::varying_metric(*a()->run, selection_.metric);
-    return;
+    show_evicting_head();
+    return show_metric(views::varying_metric(*a()->run, selection_.metric));
   }
   background_.post(
       [this, run = a()->run, now = selection_.metric]() -> Worker::Finish {
         return [this, run, now, metric = views::varying_metric(*run, now)] {
           const bool still = a() && a()->run == run && !selection_.metric_chosen && selection_.metric == now;
-          if (still && metric != now) selection_.metric = metric, revision_.rise();
+          if (still) show_metric(metric);
         };
       },
       [this](const std::string& text) { messages_.log("no metric was looked for: " + text); });
+}
+
+// Under one budget for all heads the first one may keep everything: whoever has looked at none yet, and at no token, sees
+// the policy at work, in the head of the median density among those that evict. Once: the choice is theirs then.
+void Session::show_evicting_head() {
+  if (std::exchange(head_was_shown_, true) || selection_.layer > 0 || selection_.kv_head > 0 || selection_.token >= 0)
+    return;
+  const HeadMap density = head_metric(*a()->run, Metric::density, a()->run->queries() - 1);
+  if (density.values.empty() || !(density.values[0] == 1)) return;
+  std::vector<int> evicting;
+  for (int head = 0; head < static_cast<int>(density.values.size()); ++head)
+    if (density.values[static_cast<std::size_t>(head)] < 1) evicting.push_back(head);
+  if (evicting.empty()) return;
+  std::ranges::stable_sort(evicting, {}, [&](int head) { return density.values[static_cast<std::size_t>(head)]; });
+  const int head = evicting[evicting.size() / 2];
+  selection_.layer = head / density.n_kv_heads, selection_.kv_head = head % density.n_kv_heads;
+  revision_.rise();
+}
+
+// The colour range was that of the metric before.
+void Session::show_metric(Metric metric) {
+  if (metric == selection_.metric) return;
+  views::choose_metric(selection_, metric);
+  selection_.metric_chosen = false;  // by a person
+  revision_.rise();
 }
 
 std::string Session::why_not_measure_heads() const {

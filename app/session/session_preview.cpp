@@ -1,10 +1,12 @@
 // Session: the parameters' policy, and what it would have kept of A.
 
+#include <stdexcept>
 #include <utility>
 
 #include "app/session/session.h"
 #include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/least_budget.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/study/what_if.h"
 
@@ -36,7 +38,18 @@ bool Session::is_measured_by(const RunRecord& run, const PolicySpec& policy) con
   return of_run.empty() || now.empty() || of_run == now;
 }
 
-bool Session::has_parameters_policy(const RunRecord& run) const { return is_measured_by(run, policy_in_effect()); }
+bool Session::has_parameters_policy(const RunRecord& run) const {
+  const PolicySpec policy = policy_in_effect();
+  if (!is_measured_by(run, policy)) return false;
+  const auto local_heads = policy_of(policy).local_heads;
+  const GateFacts* gate = used_gate();
+  if (local_heads == nullptr || run.local_heads.empty() || !gate || gate->alpha.empty()) return true;
+  try {  // another head directory makes it another policy
+    return local_heads(policy, {run.model.n_layers, run.model.n_kv_heads, gate->alpha}) == run.local_heads;
+  } catch (const std::invalid_argument&) {  // of another model
+    return true;
+  }
+}
 
 std::string Session::gate_name_for(const RunRecord& run) const {
   const GateFacts* gate = used_gate();

@@ -44,9 +44,14 @@ void Session::go_on_with_cut_run() {
   const RunEntry entry = *find_run(runs_.newest_begun());
   const bool is_b = b() && b()->id == entry.id;
   const bool of_chat = entry.id == chat_run_;
+  // A turn without a token of an answer had become a draft again.
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  const bool is_draft = of_chat && (turns.empty() || turns.back().role != "user") && answered_.empty() &&
+                        parameters().prompt == begun_.prompt;
   start(rest_of(begun_, *entry.run), is_b ? RunList::Place::b : RunList::Place::a, false, entry.run->command_line);
   cut_run_ = entry.run;
   if (!of_chat) return;
+  if (is_draft) next_run_.sent();
   chat_run_ = runs_.newest_begun();
   answering_ = true;
 }

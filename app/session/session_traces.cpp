@@ -41,8 +41,9 @@ const RunEntry* find_same(const std::vector<RunEntry>& entries, const std::strin
 
 std::string words_of(int n_new, int n_taken, int n_in_file) {
   const std::string n = std::to_string(n_taken), all = n_in_file > n_taken ? n + " of " + std::to_string(n_in_file) : n;
-  if (n_new == 0) return "already open: " + all + " run(s) from ";
-  return n_new == n_taken ? all + " run(s) from " : std::to_string(n_new) + " new of " + all + " run(s) from ";
+  const std::string from = n_in_file == 1 ? " run from " : " runs from ";
+  if (n_new == 0) return "already open: " + all + from;
+  return n_new == n_taken ? all + from : std::to_string(n_new) + " new of " + all + from;
 }
 
 }  // namespace

@@ -88,8 +88,10 @@ void draw_budget_words(Panel& panel, const PolicySpec& policy) {
     draw_words(panel, together ? "Next run, and A" : "Next run", words_of(policy, next), "policy.budget_words",
                "Of the prompt that stands above and the answer up to its length, which Run would decode");
   if (only_a || (of_a > 0 && !together))
-    draw_words(panel, "A", words_of(policy, of_a), "policy.budget_words_a",
-               "Of A's prompt and answer, which the preview and Decode again are about");
+    draw_words(
+        panel, "A", words_of(policy, of_a), "policy.budget_words_a",
+        "Of A's prompt and its answer up to the length that was asked for, which the preview and Decode again are "
+        "about: a share is of these, wherever the answer ended");
 }
 
 // What the slider was moved to, rounded to whole per cent or a tenth.

@@ -19,7 +19,7 @@ namespace {
 constexpr float kGap = 6;  // design pixels between regions; where the splitters are
 constexpr float kBarHeight = 54, kStatusHeight = 28, kTitleHeight = 30;
 constexpr float kCardPadding = 14;  // at the sides
-constexpr float kRoomForAnswer = 820, kAnswerHeight = 150;
+constexpr float kRoomForAnswer = 820, kRoomBesideChat = 1100, kAnswerHeight = 150;
 // One that appears, as views do with the first token and a message at any time, takes no keys from who types.
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
                                      ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
@@ -37,8 +37,10 @@ class Region {
     ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, card ? panel.px(6) : 0);
     ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding,
                         card ? ImVec2{panel.px(kCardPadding), panel.px(10)} : ImVec2{0, 0});
-    // A bar that comes lies in the padding: what it scrolls is laid out as without it.
-    if (scroll) ImGui::SetNextWindowContentSize({std::max(1.f, size.x - 2 * panel.px(kCardPadding)), 0});
+    // A bar that comes lies in the padding: what it scrolls is laid out as without it, and ends where it cuts.
+    const float padding = panel.px(kCardPadding), bar = ImGui::GetStyle().ScrollbarSize;
+    const float width = size.x - 2 * padding - std::max(0.f, bar - std::floor(padding / 2));
+    if (scroll) ImGui::SetNextWindowContentSize({std::max(1.f, width), 0});
     ImGui::PushStyleVar(ImGuiStyleVar_WindowMinSize, {1, 1});  // the default of 32 would let splitters cover the views
     ImGui::Begin(name, nullptr,
                  scroll ? kRegion & ~(ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse) : kRegion);
@@ -142,8 +144,10 @@ void draw_welcome(Panel& panel) {
 }  // namespace
 
 void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
-  // Where there is room the answer stands below, whatever is scrolled above; else it comes after the settings.
-  const bool below = has_answer_panel(panel) && size.y >= panel.px(kRoomForAnswer);
+  // Where there is room the answer stands below, whatever is scrolled above; else it comes after the settings. A chat,
+  // which shows A's answer itself, would leave the policy no more than its title.
+  const float least = panel.session.parameters().raw ? kRoomForAnswer : kRoomBesideChat;
+  const bool below = has_answer_panel(panel) && size.y >= panel.px(least);
   const float gap = panel.px(kGap), answer = below ? panel.px(kAnswerHeight) : 0;
   // The runs are in sight however long the settings are: in what these leave, or else in up to a third of the height.
   const float room = size.y - gap - (below ? answer + gap : 0);

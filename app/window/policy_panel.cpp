@@ -159,8 +159,11 @@ void draw_preview_note(Panel& panel) {
     const std::vector<Obstacle> in_the_way = obstacles(session, RunKind::decode_again);
     const std::string measure = in_the_way.empty() ? " Decode again to measure it." : "";
     const std::string gate = gate_of(preview);
-    std::string text =
-        "Preview: scores" + (gate.empty() ? "" : " of gate " + gate) + " held fixed as A recorded them." + measure;
+    const bool by_future =
+        policy_of(preview.policy).plan(preview.policy, preview.geometry()).source == ScoreSource::future;
+    std::string text = "Preview: " + std::string(by_future ? "the future attention" : "scores") +
+                       (gate.empty() ? "" : " of gate " + gate) + " held fixed as A recorded " +
+                       (by_future ? "it." : "them.") + measure;
     if (by_gates) {
       text = "Preview: " + note + "." + measure;
     } else if (session.run_in_progress()) {
@@ -177,8 +180,12 @@ void draw_preview_note(Panel& panel) {
     text_in(palette.muted,
             session.gate_probe().pending() ? "The gates score A's tokens ..." : "Computing the preview ...");
   } else if (!session.preview().note().empty()) {
-    const std::string& why_not = session.gate_probe().why_not();
-    wrapped_text_in(palette.warn, "No preview: " + (why_not.empty() ? session.preview().note() : why_not));
+    std::string why_not = session.gate_probe().why_not();
+    if (why_not.empty()) why_not = session.preview().note();
+    if (const PolicySpec& policy = session.parameters().policy;
+        !policy_of(policy).plan(policy, {}).follows_from_scores())
+      why_not = "what it evicts follows from the attention under it. Decode again to see that.";
+    wrapped_text_in(palette.warn, "No preview: " + why_not);
   } else if (session.has_parameters_policy(*session.shown_a()->run)) {
     text_in(palette.muted, "A was decoded under this policy.");
   } else if (session.shown_b()) {

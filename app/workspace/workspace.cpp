@@ -114,6 +114,7 @@ void Workspace::damaged(const std::string& text) {
 void Workspace::restored() {
   const int n = restore_.restored();
   if (n == 0) return;
+  session_.take_up_chat();
   session_.messages().notify(n == 1 ? "1 run of the last session is back"
                                     : std::to_string(n) + " runs of the last session are back");
 }

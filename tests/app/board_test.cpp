@@ -180,8 +180,13 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   CHECK(kept(0, 0) == q + 1);
   CHECK(kept(1, 1) == q + 1);
   CHECK(kept(0, 1) == 44);
+  CHECK(session.has_parameters_policy(*first));
   const auto other = measure("0.1");
   CHECK(other->local_heads != first->local_heads);
+  CHECK(session.has_parameters_policy(*other));
+  const auto third = measure("0.1 1.0");  // as many heads as the first, and others
+  CHECK(session.has_parameters_policy(*third));
+  CHECK_FALSE(session.has_parameters_policy(*first));
   const auto again = measure("0.0 1.1");
   CHECK(again->evict_at.row(0, 1) == first->evict_at.row(0, 1));
   CHECK(views::paired_nll(*a, *again).b == Approx(views::paired_nll(*a, *first).b).epsilon(1e-5));
@@ -189,7 +194,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   int folders = 0;
   for (const auto& entry : fs::directory_iterator(program.state / "kvscope/heads"))
     folders += import_duo(entry.path()).n_heads() == model.n_layers * model.n_kv_heads;
-  CHECK(folders == 2);
+  CHECK(folders == 3);
   // The engine has been given the last board alone.
   CHECK(std::ranges::count_if(session.engine().gates_to_load(),
                               [](const std::string& path) { return path.find("board-") != std::string::npos; }) == 1);

@@ -324,6 +324,70 @@ TEST_CASE("What the window exports of several runs is what the command line make
   }
 }
 
+TEST_CASE("The attention that is on show is exported, and none where it is not") {
+  Program program;
+  Session& session = program.session;
+  const test::TemporaryFolder folder;
+  const RunRecord run = test::random_run(3);
+  TraceWriter writer(folder / "t.h5", run.model, {.max_runs = 1, .max_positions = run.n_tokens()});
+  writer.add(run);
+  writer.finish();
+  program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
+  const auto settle = [&] {
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    session.poll();
+  };
+  settle();
+  session.selection().layer = 1, session.selection().token = 30;
+  const nlohmann::json arguments = {{"view", "token_attention"}, {"path", (folder / "a.svg").string()}};
+  CHECK_THROWS_WITH(program.commands.execute("figure.export", arguments), Catch::Contains("view"));
+  TokenAttention attention{.layer = 1, .n_heads = run.model.n_heads, .n_queries = run.n_tokens(), .tokens = {30}};
+  for (int head = 0; head < attention.n_heads; ++head)
+    for (int q = 0; q < attention.n_queries; ++q)
+      attention.probability.push_back(q < 30 ? std::nanf("") : (head + 1.f) / (q + 2.f));
+  session.attention().answer = std::make_shared<const TokenAttention>(attention);
+  program.commands.execute("figure.export", arguments);
+  settle();
+  CHECK(session.messages().banners().empty());
+  CHECK_THAT(test::read_text(folder / "a.svg"), Catch::Contains("query heads"));
+}
+
+TEST_CASE(
+    "The first run is shown in a head that evicts where the first head keeps all, and the choice is a person's then") {
+  Program program;
+  Session& session = program.session;
+  const test::TemporaryFolder folder;
+  RunRecord run = test::random_run(3);
+  for (auto& evict_at : run.evict_at.row(0, 0)) evict_at = kNever;
+  std::erase_if(run.contests, [](const Contest& contest) { return contest.layer == 0 && contest.kv_head == 0; });
+  TraceWriter writer(folder / "t.h5", run.model, {.max_runs = 2, .max_positions = run.n_tokens()});
+  writer.add(run);
+  run.prompt_text = "another";
+  writer.add(run);
+  writer.finish();
+  const auto open = [&] {
+    program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
+    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    session.poll();
+    REQUIRE(session.shown_a());
+  };
+  SECTION("nobody has chosen") {
+    open();
+    const auto& selection = session.selection();
+    CHECK(selection.layer + selection.kv_head > 0);
+    const HeadMap density = head_metric(run, Metric::density, run.queries() - 1);
+    CHECK(density.at(selection.layer, selection.kv_head) < 1);
+    session.selection().layer = session.selection().kv_head = 0;
+    session.show(2, 0);
+    CHECK(session.selection().layer + session.selection().kv_head == 0);
+  }
+  SECTION("a token is selected") {
+    session.selection().token = 7;
+    open();
+    CHECK(session.selection().layer + session.selection().kv_head == 0);
+  }
+}
+
 TEST_CASE("heads.export says what it will write before it asks where to, or why it writes nothing") {
   Program program;
   Session& session = program.session;

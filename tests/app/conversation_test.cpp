@@ -209,6 +209,49 @@ TEST_CASE("A stopped answer is a turn as far as it came, and a run that fails gi
   CHECK(session.parameters().prompt == "Too long.");
 }
 
+TEST_CASE("A question whose engine died before a word of its answer is a turn again when the run goes on") {
+  const test::TemporaryFolder folder;
+  Fixture fixture("--die-at-token 0 --once " + (folder / "died").string());
+  Session& session = fixture.session;
+  session.next_run().set_prompt("How warm is it?");
+  session.start_run();
+  fixture.wait([&] { return session.can_resume() && fixture.chat().turns.empty(); });
+  CHECK(session.parameters().prompt == "How warm is it?");
+  session.resume_run();
+  fixture.wait([&] { return fixture.chat().turns.size() == 2; });
+  CHECK(session.parameters().prompt.empty());
+  CHECK(fixture.chat().turns[0].content == "How warm is it?");
+  CHECK(fixture.chat().turns[1].content == answer_text(*session.a()->run));
+  CHECK_FALSE(fixture.chat().turns[1].content.empty());
+}
+
+TEST_CASE("What A of the session before has answered is the chat's turn again, and Continue goes on from it") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("How warm is it?");
+  fixture.run();
+  const std::string answer = fixture.chat().turns[1].content;
+  // The window ended in mid-answer: the chat had the question alone.
+  Conversation chat = fixture.chat();
+  chat.turns.resize(1);
+  session.next_run().set_chat(chat);
+  CHECK(session.chat_run() == nullptr);
+  session.take_up_chat();
+  REQUIRE(fixture.chat().turns.size() == 2);
+  CHECK(fixture.chat().turns[1].content == answer);
+  CHECK(session.chat_run() == session.a());
+  session.continue_run();
+  fixture.wait([&] { return !session.run_in_progress(); });
+  CHECK(fixture.chat().turns.size() == 2);
+  CHECK(fixture.chat().turns[1].content.starts_with(answer));
+  CHECK(fixture.chat().turns[1].content.size() > answer.size());
+  // Another question is not what A was asked.
+  chat.turns = {{"user", "And there?"}};
+  session.next_run().set_chat(chat);
+  session.take_up_chat();
+  CHECK(fixture.chat().turns.size() == 1);
+}
+
 TEST_CASE("Chat and stop texts are in what the next start takes up, and what is no chat is refused whole") {
   Fixture fixture;
   Session& session = fixture.session;

@@ -165,6 +165,26 @@ TEST_CASE(
   CHECK(runs.find(read)->run->n_tokens() == 3);
 }
 
+TEST_CASE("B stays beside a new A that answers the same prompt, and goes with another prompt or model") {
+  RunList runs;
+  const int one = runs.add(run_of({1, 2, 3}), ""), two = runs.add(run_of({1, 2, 4}), "");
+  const auto begin = [&](const std::shared_ptr<const RunRecord>& run) {
+    runs.show(one, two);
+    runs.begin(RunRecord(), RunList::Place::a);
+    runs.grow({.request_id = 1, .run = run, .revision = 1});
+    CHECK(runs.a()->id == runs.newest_begun());
+    return runs.b() != nullptr;
+  };
+  CHECK(begin(run_of({1, 2})));
+  CHECK_FALSE(begin(run_of({1, 5})));
+  auto shorter = std::make_shared<RunRecord>(*run_of({1, 2, 3}));
+  shorter->prompt_len = 1;
+  CHECK_FALSE(begin(shorter));
+  auto other = std::make_shared<RunRecord>(*run_of({1, 2}));
+  other->model.weights_hash = "of another model";
+  CHECK_FALSE(begin(other));
+}
+
 TEST_CASE("A run that fails before its first fact leaves A and B as they were, unless others were chosen meanwhile") {
   RunList runs;
   const int one = runs.add(run_of({1}), ""), two = runs.add(run_of({2}), ""), three = runs.add(run_of({3}), "");
@@ -265,7 +285,7 @@ TEST_CASE("The next run's requests: of its own prompt, of a run's prompt again, 
   CHECK(whole.prompt_ids == run->ids);
   CHECK_FALSE(whole.draws());
   CHECK(whole.chunk == 1);
-  text.command_line = "kvscope run m --policy full --chunk 16 --prompt 'a --chunk 3'";
+  text.chunk = 16;
   CHECK(next.replay(text).chunk == 16);  // else what the chunks cost would stand for what the policies do
 }
 

@@ -80,7 +80,7 @@ TEST_CASE("The first run of a trace is on show while the others are read, which 
     CHECK(session.files().reading()->n_read == n);
     CHECK(session.files().reading()->n_runs == 5);
   }
-  CHECK(session.messages().notice() == "5 run(s) from " + path);
+  CHECK(session.messages().notice() == "5 runs from " + path);
   CHECK(session.files().recent().front() == path);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("A trace that was closed while it was read is read to its end once the
   fixture.wait_for_files();
   REQUIRE(session.runs().size() == 6);
   for (int i = 0; i < 6; ++i) CHECK(session.runs()[static_cast<std::size_t>(i)].trace_run == i);
-  CHECK(session.messages().notice() == "6 run(s) from " + path);
+  CHECK(session.messages().notice() == "6 runs from " + path);
   CHECK(session.messages().banners().empty());
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("A trace that is open already is not added again, by whatever path it 
   session.open_trace((folder / "x/../a.h5").string());
   fixture.wait_for_files();
   CHECK(session.runs().size() == 3);
-  CHECK(session.messages().notice() == "already open: 3 run(s) from " + path);
+  CHECK(session.messages().notice() == "already open: 3 runs from " + path);
   CHECK(session.a()->id == 2);
   CHECK(session.b()->id == 3);
   CHECK(session.run_list().in_sight().id == 2);
@@ -196,7 +196,7 @@ TEST_CASE("Of a trace whose file has changed since it was opened the runs that a
     session.open_trace(path);
     fixture.wait_for_files();
     CHECK(session.runs().size() == 5);
-    CHECK(session.messages().notice() == "3 new of 5 run(s) from " + path);
+    CHECK(session.messages().notice() == "3 new of 5 runs from " + path);
   }
   SECTION("it is another file") {
     fs::remove(path);

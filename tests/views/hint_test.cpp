@@ -77,3 +77,20 @@ TEST_CASE("No hint of a view or of the time deck covers a control of its row") {
   });
   CHECK(n > 30);
 }
+
+TEST_CASE("Behind a press no hint stands over what is beside the control, until the mouse asks again") {
+  Stage<InspectorView> s(random_run(3));
+  const auto draw = [&] { line_button(s.window.services, "one", "One", "What one is.", false, true); };
+  s.window.frame(draw);
+  const ItemRect one = *s.window.items.find("one");
+  const auto has_hint = [&](float dx) {
+    ImGui::GetIO().MousePos = {one.centre_x() + dx, one.centre_y()};
+    s.window.frame(draw);
+    s.window.frame(draw);
+    return s.window.items.find("hint").has_value();
+  };
+  CHECK(has_hint(0));
+  s.window.click("one", draw);
+  CHECK_FALSE(has_hint(0));
+  CHECK(has_hint(8));
+}

@@ -204,7 +204,7 @@ TEST_CASE("The curves say what a run lacks: an oracle, a measured output error, 
   s.draw();
   s.window.click("curves.quantity.3", draw);
   s.draw();
-  CHECK_THAT(s.text("curves.refusal"), Catch::Contains("No oracle yet"));
+  CHECK_THAT(s.text("curves.refusal"), Catch::Contains("No oracle"));
   s.window.click("curves.quantity.4", draw);
   s.draw();
   CHECK_THAT(s.text("curves.refusal"), Catch::Contains("not measured in this run"));

@@ -180,8 +180,9 @@ double FigureBuilder::legend(Point at, double width, const std::vector<LegendEnt
     if (!dry_run) {
       const Box box{x, y + (row - size) / 2, swatch, size};
       const double middle = box.centre().y;
-      if (entry.mark == LegendEntry::Mark::line) {
-        line({box.x, middle}, {box.right(), middle}, entry.colour, 1, 2);
+      if (entry.mark != LegendEntry::Mark::swatch) {
+        const double dash = entry.mark == LegendEntry::Mark::line ? 2 : 0;
+        line({box.x, middle}, {box.right(), middle}, entry.colour, 1, dash);
       } else {
         add(FillBox{box, entry.colour});
         add(StrokeBox{box, with_alpha(style_.rule, 150), style_.rule_width * 0.8});

@@ -25,8 +25,9 @@ std::vector<double> nice_values(double lo, double hi, int target, bool whole = f
 /// 10 ...
 int tick_stride(int n, double pitch, double need);
 
+/// A line is dashed, a curve is not.
 struct LegendEntry {
-  enum class Mark { swatch, line } mark = Mark::swatch;
+  enum class Mark { swatch, line, curve } mark = Mark::swatch;
   std::string label;
   Colour colour;
 };

@@ -275,7 +275,9 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
     const bool last = i + 1 == values.size();
     if (values.size() > 1)
       b.text(shortened(i == 0 ? o.name_a : o.name_b, FontRole::bold, style.label_size,
-                       last ? style.width - box.x : pitch - 4),
+                       !last            ? pitch - 4
+                       : scales.empty() ? style.width - box.x
+                                        : l.map_w + kBarGap - 2),  // beside it are a thumb and a number of the bar
              {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start, Baseline::alphabetic, 0, FontRole::bold);
     draw_head_map(b, i == 0 ? "map" : "map.b", box, values[i], colours(drawn.scale, o),
                   {.values = o.values,

@@ -185,10 +185,10 @@ BuiltFigure token_attention_figure(std::span<const RunRecord* const> runs, const
   const std::vector<Marked> marks = marks_of(shown, runs, o, s.dark);
   const Colour line = s.ink;
   std::vector<LegendEntry> legend = {
-      {LegendEntry::Mark::line, "mean of " + std::to_string(shown.group) + " query heads", line},
+      {LegendEntry::Mark::curve, "mean of " + std::to_string(shown.group) + " query heads", line},
       {LegendEntry::Mark::swatch, "their range", with_alpha(line, 60)},
       {LegendEntry::Mark::line, "leaves the window", s.muted}};
-  for (const Marked& mark : marks) legend.push_back({LegendEntry::Mark::line, mark.text, mark.colour});
+  for (const Marked& mark : marks) legend.push_back({LegendEntry::Mark::curve, mark.text, mark.colour});
 
   FigureBuilder measure(s.width, 0, s);
   const double left =

@@ -58,10 +58,13 @@ float mass_at(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
   return at_or_nan(run.future_mass, layer, kv_head, t);
 }
 
+bool makes_scores(const RunRecord& run) {
+  return policy_of(run.policy).plan(run.policy, run.geometry()).source != ScoreSource::none;
+}
+
 std::string score_text(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
   if (const float score = score_at(run, layer, kv_head, t); !std::isnan(score)) return format_number(score, 4);
-  const RetentionPlan plan = policy_of(run.policy).plan(run.policy, run.geometry());
-  return plan.source == ScoreSource::none ? "this policy has no score" : "not made yet";
+  return makes_scores(run) ? "not made yet" : "this policy has no score";
 }
 
 ScoreRange score_range(const RunRecord& run, int layer, int kv_head) {
@@ -119,7 +122,10 @@ std::string policy_history(const RunRecord& run) {
 
 std::string why_no_recall(const RunRecord& run, bool is_preview) {
   if (!run.future_mass.empty()) return {};
-  if (!is_preview || run.oracle_horizon == 0) return "No oracle yet: recall needs the future attention of this run.";
+  if (!is_preview || run.oracle_horizon == 0) {
+    if (run.status == RunStatus::running) return "No oracle yet: recall needs the future attention of this run.";
+    return "No oracle: recall needs the future attention, of which this run has none.";
+  }
   return "Recall under a window of " + std::to_string(run.geometry().window) +
          " needs the future attention from there on, which A recorded for its own window alone: decode again to measure it.";
 }

@@ -41,6 +41,8 @@ struct HeadAtQuery {
 /// Raw score; NaN where none was made.
 float score_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 /// "0.31", "not made yet", "this policy has no score".
+/// The run's policy decides by scores of the tokens.
+bool makes_scores(const RunRecord& run);
 std::string score_text(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 /// Future mass, or NaN.
 float mass_at(const RunRecord& run, int layer, int kv_head, std::int32_t t);

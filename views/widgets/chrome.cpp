@@ -85,21 +85,32 @@ void frame_focused_item() {
 
 namespace {
 
-/// Where the mouse would be if it had asked for the hint of this item: the keys ask without it, wherever it lies.
-ImVec2 asked_at(const ItemRect& item) {
+bool asked_by_keys() {
   const ImGuiContext& g = *ImGui::GetCurrentContext();
 #if IMGUI_VERSION_NUM >= 19140
-  const bool by_keys = g.NavHighlightItemUnderNav && g.NavCursorVisible;
+  return g.NavHighlightItemUnderNav && g.NavCursorVisible;
 #else
-  const bool by_keys = g.NavDisableMouseHover && !g.NavDisableHighlight;
+  return g.NavDisableMouseHover && !g.NavDisableHighlight;
 #endif
-  return by_keys ? ImVec2{item.x, item.y + item.h / 2} : ImGui::GetIO().MousePos;
+}
+
+/// Where the mouse would be if it had asked for the hint of this item: the keys ask without it, wherever it lies.
+ImVec2 asked_at(const ItemRect& item) {
+  return asked_by_keys() ? ImVec2{item.x, item.y + item.h / 2} : ImGui::GetIO().MousePos;
+}
+
+/// Whoever has pressed it knows it: the mouse that stays there does not ask. What is disabled still says why.
+bool was_pressed_here() {
+  if (asked_by_keys() || !ImGui::IsItemHovered()) return false;
+  const ImGuiIO& io = ImGui::GetIO();
+  const ImVec2 moved{io.MousePos.x - io.MouseClickedPos[0].x, io.MousePos.y - io.MouseClickedPos[0].y};
+  return moved.x * moved.x + moved.y * moved.y < io.MouseDragThreshold * io.MouseDragThreshold;
 }
 
 }  // namespace
 
 void hint_of(const ViewServices& services, std::string_view hint) {
-  if (hint.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled)) return;
+  if (hint.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) || was_pressed_here()) return;
   const Theme& theme = *services.theme;
   const char *begin = hint.data(), *end = begin + hint.size();
   const float wrap = theme.px(360);

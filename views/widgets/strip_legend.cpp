@@ -4,10 +4,11 @@
 
 #include "views/figure/colormap.h"
 #include "views/figure/figure_builder.h"
+#include "views/figure/token_facts.h"
 
 namespace kvscope::views {
 
-Colour soft(const Theme& theme, Colour colour) { return mix(theme.palette.panel, colour, theme.dark ? 0.62 : 0.5); }
+Colour soft(const Theme& theme, Colour colour) { return mix(theme.palette.panel, colour, theme.dark ? 0.62 : 0.85); }
 
 std::vector<Swatch> strip_swatches(const Theme& theme, const RunRecord& run, ColourMode colour, std::int32_t q,
                                    ScoreRange scores) {
@@ -34,7 +35,7 @@ std::vector<Swatch> strip_swatches(const Theme& theme, const RunRecord& run, Col
       for (double f : {0.0, 0.5, 1.0}) {
         swatches.push_back({sample(Colormap::viridis, f), format_number(scores.lo + f * (scores.hi - scores.lo))});
       }
-      swatches.push_back({{0, 0, 0, 0}, "no score yet", false, true});
+      swatches.push_back({{0, 0, 0, 0}, "no score" + std::string(makes_scores(run) ? " yet" : ""), false, true});
       break;
     case ColourMode::kept_heads: {
       const int n = run.evict_at.n_kv_heads();
