@@ -181,10 +181,10 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   const RunRecord& run = *context.a->run;
   if (!metric_info(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
   const FontScope small(services_.theme->fonts.small);
-  text_in(services_.theme->palette.warn, run.future_mass.empty()
-                                             ? why_no_recall(run, context.a->preview)
-                                             : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) +
-                                                   " of " + std::to_string(run.n_tokens()) + " queries.");
+  wrapped_text_in(services_.theme->palette.warn,
+                  run.future_mass.empty() ? why_no_recall(run, context.a->preview)
+                                          : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) +
+                                                " of " + std::to_string(run.n_tokens()) + " queries.");
 }
 
 /// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
@@ -199,10 +199,13 @@ void LayerHeadMapView::draw_no_value_note(const ViewContext& context, ImVec2 ori
   const FontScope small(services_.theme->fonts.small);
   const std::string text = "No head has a value at this query: " + std::string(info.definition);
   const Palette& p = services_.theme->palette;
-  const float pad = services_.theme->px(6), wrap = std::max(1.f, room.x - 2 * pad);
+  const Panel* last = drawing_.figure().panel("map.b");
+  if (last == nullptr) last = drawing_.figure().panel("map");
+  const float width = last != nullptr ? static_cast<float>(last->box.right()) : room.x;  // the colour bar stays free
+  const float pad = services_.theme->px(6), wrap = std::max(1.f, width - 2 * pad);
   const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, wrap);
   const ImVec2 a{origin.x, origin.y + services_.theme->px(14)};
-  const ImVec2 b{a.x + room.x, std::min(a.y + size.y + 2 * pad, origin.y + room.y)};
+  const ImVec2 b{a.x + width, std::min(a.y + size.y + 2 * pad, origin.y + room.y)};
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(a, b, true);
   list.AddRectFilled(a, b, to_imgui(with_alpha(p.panel, 235)), services_.theme->px(4));

@@ -187,6 +187,20 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   CHECK(b.command_line.empty());
 }
 
+TEST_CASE("A fork under A's policy has A's budget, whatever share of its longer text that is") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.set_policy(PolicySpec::parse("h2o:keep=50%,window=2,sinks=1"));
+  session.next_run().set_prompt("How warm is it there, and how cold is it here, and what is in between?");
+  fixture.run();
+  const RunRecord a = *session.a()->run;
+  session.fork_run(a.prompt_len + 2);
+  fixture.wait([&] { return !session.run_in_progress() && session.b() != nullptr; });
+  const RunRecord& b = *session.b()->run;
+  CHECK(b.n_positions > a.n_positions);
+  CHECK(b.policy.budget_tokens(b.n_positions) == a.policy.budget_tokens(a.n_positions));
+}
+
 TEST_CASE("A stopped answer is a turn as far as it came, and a run that fails gives the question back") {
   Fixture fixture("--slow 20");
   Session& session = fixture.session;

@@ -118,10 +118,9 @@ void draw_plot_axes(FigureBuilder& b, const PlotBox& plot, const std::string& x_
   const double below = box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6;
   if (!x_label.empty()) b.label(x_label, {box.centre().x, below});
   if (y_label.empty()) return;
-  // Beyond the figure it would lie on what is above it.
-  const double room = 2 * std::min(box.centre().y, b.figure().height - box.centre().y);
-  const bool fits = room <= 0 || text_width(y_label, FontRole::text, s.label_size) <= room;
-  b.label(fits ? y_label : shortened(y_label, FontRole::text, s.label_size, std::max(box.h, room / 2)),
+  // Much longer than its axis it would lie on the legend, or on what is above the figure.
+  const double room = box.h + 3 * s.tick_size;
+  b.label(shortened(y_label, FontRole::text, s.label_size, room),
           {box.x - std::max(ticks, tick_room(s)) - s.label_size / 2 - 1, box.centre().y}, Anchor::middle, 90);
 }
 
