@@ -53,6 +53,7 @@ class Fixture {
   }
   std::string finish() {
     wait([&] { return !session.run_in_progress(); });
+    REQUIRE(session.a());
     const RunRecord& run = *session.a()->run;
     REQUIRE(run.status == RunStatus::complete);
     const auto end = run.pieces.offsets()[static_cast<std::size_t>(run.prompt_len)];
@@ -190,7 +191,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
 TEST_CASE("A fork under A's policy has A's budget, whatever share of its longer text that is") {
   Fixture fixture;
   Session& session = fixture.session;
-  session.set_policy(PolicySpec::parse("h2o:keep=50%,window=2,sinks=1"));
+  session.set_policy(PolicySpec::parse("kvpop:keep=50%,sinks=1,window=2"));
   session.next_run().set_prompt("How warm is it there, and how cold is it here, and what is in between?");
   fixture.run();
   const RunRecord a = *session.a()->run;
