@@ -30,10 +30,10 @@ nlohmann::json named_values(const std::vector<Argument>& arguments, const std::s
     const std::size_t end = std::min(line.find(',', at), line.size());
     const std::string part(trim(std::string_view(line).substr(at, end - at)));
     const std::size_t space = std::min(part.find(' '), part.size());
-    auto named = std::ranges::find(arguments, part.substr(0, space), &Argument::name);
+    const std::string name = part.substr(0, space);
+    auto named = std::ranges::find(arguments, name, &Argument::name);
     if (named == arguments.end())  // its last word alone: "head" of kv_head
-      named = std::ranges::find_if(arguments,
-                                   [&](const Argument& a) { return a.name.ends_with("_" + part.substr(0, space)); });
+      named = std::ranges::find_if(arguments, [&](const Argument& a) { return a.name.ends_with("_" + name); });
     if (named != arguments.end()) {
       values.emplace_back(&*named, trim(std::string_view(part).substr(space)));
     } else if (!values.empty()) {

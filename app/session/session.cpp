@@ -173,14 +173,15 @@ void Session::fork_run(int q) {
   if (!a() || q < 0 || q >= a()->run->n_tokens()) usage_error("q", std::to_string(q), "a query of A");
   const std::string from = std::to_string(a()->id);
   RunRequest fork = next_run_.go_on(*a()->run, q);
-  // Under A's policy it is to have A's cache: a share of its longer text would be another budget.
   const RunRecord& of = *a()->run;
-  if (fork.policy.budget && is_measured_by(of, policy_in_effect()))
+  const bool under_its_policy = is_measured_by(of, policy_in_effect());
+  // It is to have A's cache then: a share of its longer text would be another budget.
+  if (fork.policy.budget && under_its_policy)
     fork.policy.budget = {BudgetSpec::Kind::tokens, static_cast<double>(of.policy.budget_tokens(of.n_positions))};
   start(fork, RunList::Place::b, false);
   // Its prompt has A's text, and its policy may be A's: nothing else says what it is.
   runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
-  if (parameters().sampling.temperature == 0 && is_measured_by(*a()->run, policy_in_effect()))
+  if (parameters().sampling.temperature == 0 && under_its_policy)
     messages_.notify("greedily and under A's policy a fork writes A's text again: change one of them for another");
 }
 

@@ -10,6 +10,7 @@
 #include "app/command/layouts.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
 #include "tests/support/random_run.h"
 #include "views/figure/export.h"
@@ -334,7 +335,7 @@ TEST_CASE("The attention that is on show is exported, and none where it is not")
   writer.finish();
   program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
   const auto settle = [&] {
-    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    test::poll_until(session, [&] { return !session.files().busy(); });
     session.poll();
   };
   settle();
@@ -367,7 +368,7 @@ TEST_CASE(
   writer.finish();
   const auto open = [&] {
     program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
-    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    test::poll_until(session, [&] { return !session.files().busy(); });
     session.poll();
     REQUIRE(session.shown_a());
   };
