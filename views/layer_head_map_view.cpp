@@ -61,7 +61,7 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   if (context.set != nullptr) {
     draw_set(context);
   } else if (compared) {
-    constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "A − B"};
+    constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "B − A"};
     int compare = static_cast<int>(context.selection->map.compare);
     if (segmented(services_, "map.compare", kNames, {}, compare)) {
       context.selection->map.compare = static_cast<MapCompare>(compare);
@@ -336,7 +336,7 @@ std::string LayerHeadMapView::value_line(const ViewContext& context, KvHead head
     return std::isnan(v) ? std::string("no value") : format_number(v, 4);
   };
   std::string line = std::string(metric_info(drawn_.metric).title);
-  line += (drawn_.compare == MapCompare::difference ? ", A − B " : " ") + value(0);
+  line += (drawn_.compare == MapCompare::difference ? ", B − A " : " ") + value(0);
   if (drawn_.compare == MapCompare::side_by_side) line += " in A, " + value(1) + " in B";
   return line;
 }

@@ -60,7 +60,7 @@ TEST_CASE("several runs are aggregated head by head") {
   }
 }
 
-TEST_CASE("A minus B is the difference of both maps, and of a run with itself nothing") {
+TEST_CASE("B minus A is the difference of both maps, and of a run with itself nothing") {
   const RunRecord a = random_run(1), b = random_run(1, {.policy = "threshold:threshold=0.1,sinks=4,window=16"});
   const RunRecord* runs[] = {&a, &b};
   LayerHeadMapOptions options;
@@ -70,7 +70,7 @@ TEST_CASE("A minus B is the difference of both maps, and of a run with itself no
   const HeadMap ma = head_metric(a, options.metric, a.n_tokens() - 1),
                 mb = head_metric(b, options.metric, b.n_tokens() - 1);
   const auto& value = column<double>(built.data, "value");
-  for (std::size_t i = 0; i < value.size(); ++i) CHECK(value[i] == Approx(ma.values[i] - mb.values[i]));
+  for (std::size_t i = 0; i < value.size(); ++i) CHECK(value[i] == Approx(mb.values[i] - ma.values[i]));
   const RunRecord* twice[] = {&a, &a};
   const BuiltFigure nothing = layer_head_map_figure(twice, options, {});
   for (double v : column<double>(nothing.data, "value")) CHECK(v == 0);

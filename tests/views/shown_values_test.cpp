@@ -106,7 +106,7 @@ TEST_CASE("the strip underlines B only at queries that both runs made over the s
 }
 
 // W4: each run was judged by an oracle of its own size.
-TEST_CASE("A - B of recall is by one oracle, which the header names with its chance") {
+TEST_CASE("B - A of recall is by one oracle, which the header names with its chance") {
   const RunRecord a = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
   const RunRecord b = random_run(3, {.policy = "kvpop:budget=120,sinks=4,window=16"});
   Stage<LayerHeadMapView> s(a, {.q = 150, .metric = Metric::recall});
@@ -138,7 +138,7 @@ TEST_CASE("A - B of recall is by one oracle, which the header names with its cha
   const auto& value = std::get<std::vector<double>>(built.data.columns[3].values);
   for (int head = 0; head < 6; ++head) {
     const double difference =
-        of_a.counts(head / 3, head % 3, 150).recall() - of_b.counts(head / 3, head % 3, 150).recall();
+        of_b.counts(head / 3, head % 3, 150).recall() - of_a.counts(head / 3, head % 3, 150).recall();
     CHECK(value[static_cast<std::size_t>(head)] == Approx(difference).margin(1e-6));
   }
 }

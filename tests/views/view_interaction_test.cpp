@@ -146,7 +146,7 @@ TEST_CASE("the map's metric buttons set the metric, and B has cells of its own b
   s.window.click("map.b.cell.1.2", draw);
   CHECK(s.selection.layer == 1);
   CHECK(s.selection.kv_head == 2);
-  s.window.click("map.compare.2", draw);  // A - B: one map
+  s.window.click("map.compare.2", draw);  // B - A: one map
   // The picture is made again when what it cost before allows it.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (s.window.items.find("map.b.cell.0.0") && std::chrono::steady_clock::now() < until) s.window.frame(draw);

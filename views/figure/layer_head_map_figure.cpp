@@ -35,7 +35,7 @@ struct Drawn {
 ColourScale colours(const MapScale& scale, const LayerHeadMapOptions& o) {
   const bool is_difference = o.compare == MapCompare::difference;
   std::string label(metric_info(o.metric).title);
-  if (is_difference) label += ", A − B";
+  if (is_difference) label += ", B − A";
   if (o.aggregate == Aggregate::iqr && !is_difference) label += ", spread over runs";
   if (o.by_layer) label += " / largest of layer";
   return {is_difference ? Colormap::diverging : o.colormap, scale.lo, scale.hi, 0, label};
@@ -166,7 +166,7 @@ FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, co
     for (int l = 0; l < m.map.n_layers; ++l) {
       const auto row = order.begin() + static_cast<std::ptrdiff_t>(l) * m.map.n_kv_heads;
       for (int h = 0; h < m.map.n_kv_heads; ++h) {
-        run.push_back(m.name.empty() ? "all" : m.name == "A − B" ? "A-B" : m.name);
+        run.push_back(m.name.empty() ? "all" : m.name == "B − A" ? "B-A" : m.name);
         layer.push_back(l), head.push_back(h);
         value.push_back(m.map.at(l, h));
         n.push_back(m.name.empty() ? static_cast<std::int64_t>(n_runs) : 1);
@@ -211,7 +211,7 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   const MetricInfo& info = metric_info(o.metric);
   std::string text = std::string(info.title) + " of each layer and KV head";
   text += o.q < 0 ? " at the last query position" : " at query position " + std::to_string(o.q);
-  if (o.compare == MapCompare::difference) text += ", A minus B";
+  if (o.compare == MapCompare::difference) text += ", B minus A";
   if (o.compare == MapCompare::none && runs.size() > 1) {
     text += ", " + describe_aggregate(o.aggregate, runs.size());
   }

@@ -42,9 +42,10 @@ float aggregate(std::vector<float> values, Aggregate how) {
   throw Error({ExitCode::bad_input, "", "layer_head_map", found, expected, ""});
 }
 
+/// B - A, as in every other view: what B has more than A.
 HeadMap difference(const HeadMap& a, const HeadMap& b) {
-  HeadMap d = a;
-  for (std::size_t i = 0; i < d.values.size(); ++i) d.values[i] = a.values[i] - b.values[i];
+  HeadMap d = b;
+  for (std::size_t i = 0; i < d.values.size(); ++i) d.values[i] -= a.values[i];
   return d;
 }
 
@@ -73,7 +74,7 @@ std::vector<LayerHeadMaps::Part> parts_of(std::span<const RunRecord* const> runs
       refuse("a difference of runs whose tokens differ from " + std::to_string(common) + " on",
              "the same tokens up to the query, or side_by_side");
   }
-  if (o.compare == MapCompare::difference) return {{"A − B", difference(a, b)}};
+  if (o.compare == MapCompare::difference) return {{"B − A", difference(a, b)}};
   return {{"A", std::move(a)}, {"B", std::move(b)}};
 }
 
