@@ -26,6 +26,16 @@ const std::string& Conversation::asked(const std::string& draft) const {
   return draft;
 }
 
+std::vector<ChatMessage> with_answer(std::vector<ChatMessage> turns, const std::string& text) {
+  if (turns.empty()) return turns;
+  if (turns.back().role == "assistant") {
+    turns.back().content = text;
+  } else {
+    turns.push_back({"assistant", text});
+  }
+  return turns;
+}
+
 nlohmann::json to_json(const Conversation& conversation) {
   nlohmann::json turns = nlohmann::json::array();
   for (const ChatMessage& turn : conversation.turns) turns.push_back({{"role", turn.role}, {"content", turn.content}});

@@ -27,6 +27,9 @@ struct Conversation {
   const std::string& asked(const std::string& draft) const;
 };
 
+/// The turns with `text` as the answer to the last: in the place of the one it has, or behind the user's.
+std::vector<ChatMessage> with_answer(std::vector<ChatMessage> turns, const std::string& text);
+
 nlohmann::json to_json(const Conversation& conversation);
 /// Throws Error for what is not a conversation; a field that is not there keeps its default.
 Conversation conversation_from(const JsonObject& object);

@@ -84,13 +84,7 @@ void NextRun::sent() {
 }
 
 void NextRun::answered(const std::string& text) {
-  std::vector<ChatMessage>& turns = parameters_.chat.turns;
-  if (turns.empty()) return;
-  if (turns.back().role == "assistant") {
-    turns.back().content = text;
-  } else {
-    turns.push_back({"assistant", text});
-  }
+  parameters_.chat.turns = with_answer(std::move(parameters_.chat.turns), text);
   count_prompt();
   revision_.rise();
 }

@@ -60,7 +60,7 @@ bool Session::poll() {
   folders_.poll();
   messages_.poll();
   for (const auto& finish : background_.take_finished()) finish();
-  if (answering_ && !run_in_progress()) take_answer();
+  if (chat_.coming && !run_in_progress()) take_answer();
   begin_measuring();
   studies_.poll(engine_);
   go_on_with_point();
@@ -105,9 +105,12 @@ void Session::restart_engine() {
 }
 
 void Session::take_snapshot(RunAssembler::Snapshot snapshot) {
-  const int a_before = a() ? a()->id : 0;
+  const auto shown = [this] { return ChatListener::Shown(a() ? a()->id : 0, b() ? b()->id : 0); };
+  const ChatListener::Shown before = shown();
   if (runs_.grow(std::move(snapshot))) preview_.clear();
-  if (a() && a()->id != a_before) views::start_over(selection_);
+  if (a() && a()->id != before.first) views::start_over(selection_);
+  const bool takes_place = chat_.coming && a() && a()->id == chat_.run && before.first != chat_.run;
+  if (takes_place && chat_listener_.on_place) chat_listener_.on_place(chat_, before, shown());
   if (a() && a()->id == runs_.newest_begun()) preview_.follow(a()->run);
   update_shown();
 }
@@ -145,30 +148,6 @@ void Session::raise_budget(RunRequest& request) {
   messages_.notify(describe_raised(*raised, n));
 }
 
-void Session::start_run() {
-  start(next_run_.request(), RunList::Place::a);
-  if (parameters().raw) return;
-  chat_run_ = runs_.newest_begun();
-  answering_ = true;
-  chat_so_far_.clear();
-  chat_tokens_before_ = 0;
-  next_run_.sent();
-}
-
-void Session::continue_run() {
-  if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to go on from");
-  if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
-  const bool of_chat = a() == chat_run();
-  const std::string so_far = of_chat ? chat_answer() : "";
-  const int n_so_far = chat_tokens_before_ + a()->run->n_tokens() - a()->run->prompt_len;
-  start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
-  if (!of_chat) return;
-  chat_run_ = runs_.newest_begun();
-  answering_ = true;
-  chat_so_far_ = so_far;
-  chat_tokens_before_ = n_so_far;
-}
-
 void Session::fork_run(int q) {
   if (!a() || q < 0 || q >= a()->run->n_tokens()) usage_error("q", std::to_string(q), "a query of A");
   const std::string from = std::to_string(a()->id);
@@ -183,51 +162,6 @@ void Session::fork_run(int q) {
   runs_.rename(runs_.newest_begun(), "fork of run " + from + " at query " + std::to_string(q));
   if (parameters().sampling.temperature == 0 && under_its_policy)
     messages_.notify("greedily and under A's policy a fork writes A's text again: change one of them for another");
-}
-
-// Not of a chat that was edited since: its last answer is another run's.
-const RunEntry* Session::chat_run() const {
-  const std::vector<ChatMessage>& turns = parameters().chat.turns;
-  const bool its_answer = !turns.empty() && turns.back().role == "assistant" && turns.back().content == answered_;
-  return answering_ || its_answer ? find_run(chat_run_) : nullptr;
-}
-
-void Session::take_up_chat() {
-  const std::vector<ChatMessage>& turns = parameters().chat.turns;
-  if (parameters().raw || turns.empty() || !a() || answering_) return;
-  const RunRecord& run = *a()->run;
-  const bool answered = turns.back().role == "assistant";
-  if (answered && turns.size() < 2) return;
-  const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
-  const std::string answer = answer_text(run);
-  if (run.prompt_text != asked.content || answer.empty() || (answered && turns.back().content != answer)) return;
-  chat_run_ = a()->id;
-  chat_so_far_.clear();
-  chat_tokens_before_ = 0;
-  answered_ = answer;
-  if (!answered) next_run_.answered(answer);
-}
-
-std::string Session::answer_of(const RunEntry& entry) const {
-  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run);
-}
-
-std::string Session::chat_answer() const {
-  const RunEntry* entry = chat_run();
-  return chat_so_far_ + (entry ? answer_text(*entry->run) : "");
-}
-
-// A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again.
-void Session::take_answer() {
-  const RunEntry* run = chat_run();
-  answered_ = run ? chat_answer() : "";
-  answering_ = false;
-  if (!run) return;
-  if (!answered_.empty()) return next_run_.answered(answered_);
-  const std::vector<ChatMessage>& turns = parameters().chat.turns;
-  const bool asked = !turns.empty() && turns.back().role == "user";
-  if (run->run->status == RunStatus::failed && asked && parameters().prompt.empty())
-    next_run_.edit_turn(static_cast<int>(turns.size()) - 1);
 }
 
 void Session::decode_again() {

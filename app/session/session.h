@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "app/session/attention_probe.h"
+#include "app/session/chat_answer.h"
 #include "app/session/engine_link.h"
 #include "app/session/files.h"
 #include "app/session/folder_list.h"
@@ -104,11 +105,13 @@ class Session {
   const RunEntry* chat_run() const;
   /// Of the session before: A is the answer to the chat's last turn, as far as it came, where it was asked that.
   void take_up_chat();
+  /// Told of it as it comes; an empty one: nobody.
+  void on_chat(ChatListener listener) { chat_listener_ = std::move(listener); }
   /// The whole of that answer, also where the run only goes on from another one's.
   std::string chat_answer() const;
   /// The answer of a run of the list; of chat_run() the whole of it.
   std::string answer_of(const RunEntry& entry) const;
-  int chat_tokens_before() const { return chat_tokens_before_; }  // of that answer, which other runs made
+  int chat_tokens_before() const { return chat_.tokens_before; }  // of that answer, which other runs made
   /// The prompt of A under the present parameters; becomes B.
   void decode_again();
   /// The tokens of A, teacher-forced, under the present policy; becomes B: comparable cell by cell to the end.
@@ -198,12 +201,13 @@ class Session {
   void start(RunRequest request, RunList::Place place, bool has_command = true, const std::string& command_line = "");
   void go_on_with_cut_run();
   void compare_with_cut_run(const RunRecord& cut, const RunRecord& run);
+  void begin_answer(std::string so_far, int tokens_before);
   void take_answer();
   void take_snapshot(RunAssembler::Snapshot snapshot);
   /// The map opens on a metric that varies over the heads of A, unless somebody chose one.
   void suggest_metric();
   void show_metric(Metric metric);
-  void show_evicting_head();
+  void show_evicting_head(std::optional<views::KvHead> head);
   void begin_measuring();
   /// What has been asked of a study's point, as far as it can be done now.
   void go_on_with_point();
@@ -267,12 +271,9 @@ class Session {
     bool is_there = false;
   };
   mutable LookedFor model_folder_;  // of has_model_folder()
-  int chat_run_ = 0;                // id; 0: none
-  bool answering_ = false;          // that run goes on
   bool head_was_shown_ = false;     // show_evicting_head() has had its turn
-  std::string chat_so_far_;         // what the answer began with before that run
-  std::string answered_;            // the whole answer, as the chat was given it
-  int chat_tokens_before_ = 0;
+  ChatAnswer chat_;
+  ChatListener chat_listener_;
   bool measuring_ = false;                // a head directory is being read for it
   int measured_run_ = 0;                  // id of A, to be replayed once the engine has the heads; 0: none
   std::map<std::string, int> half_read_;  // traces that were closed meanwhile: which run would have been next

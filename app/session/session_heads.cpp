@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "app/process/usage.h"
 #include "app/session/obstacles.h"
@@ -13,40 +15,53 @@
 
 namespace kvscope::app {
 
+namespace {
+
+// Under one budget for all heads the first one may keep everything: the head of the median density among those that evict,
+// if the first evicts nothing.
+std::optional<views::KvHead> evicting_head(const RunRecord& run) {
+  const HeadMap density = head_metric(run, Metric::density, run.queries() - 1);
+  if (density.values.empty() || !(density.values[0] == 1)) return {};
+  const auto of = [&](int head) { return density.values[static_cast<std::size_t>(head)]; };
+  std::vector<int> evicting;
+  for (int head = 0; head < static_cast<int>(density.values.size()); ++head)
+    if (of(head) < 1) evicting.push_back(head);
+  if (evicting.empty()) return {};
+  std::ranges::stable_sort(evicting, {}, of);
+  const int head = evicting[evicting.size() / 2];
+  return views::KvHead{head / density.n_kv_heads, head % density.n_kv_heads};
+}
+
+}  // namespace
+
 // A run whose recall costs less than a frame is looked at here, so that who waits for its end (a script that exports its
 // map) finds the metric settled; a longer one beside the window.
 void Session::suggest_metric() {
   constexpr int kAtOnce = 1 << 16;  // lifetimes: 1.2 ms on one busy core
-  if (!a() || selection_.metric_chosen) return;
-  const LifetimeMap& lifetimes = a()->run->evict_at;
-  if (lifetimes.n_layers() * lifetimes.n_kv_heads() <= kAtOnce / std::max(1, a()->run->n_tokens())) {
-    show_evicting_head();
-    return show_metric(views::varying_metric(*a()->run, selection_.metric));
-  }
-  background_.post(
-      [this, run = a()->run, now = selection_.metric]() -> Worker::Finish {
-        return [this, run, now, metric = views::varying_metric(*run, now)] {
-          const bool still = a() && a()->run == run && !selection_.metric_chosen && selection_.metric == now;
-          if (still) show_metric(metric);
-        };
-      },
-      [this](const std::string& text) { messages_.log("no metric was looked for: " + text); });
+  if (!a()) return;
+  const auto run = a()->run;
+  const bool wants_head = !head_was_shown_, wants_metric = !selection_.metric_chosen;
+  if (!wants_head && !wants_metric) return;
+  const auto look = [run, wants_head, wants_metric, now = selection_.metric] {
+    return std::pair(wants_head ? evicting_head(*run) : std::nullopt,
+                     wants_metric ? views::varying_metric(*run, now) : now);
+  };
+  const auto show = [this, run, now = selection_.metric](const std::pair<std::optional<views::KvHead>, Metric>& found) {
+    if (!a() || a()->run != run) return;
+    show_evicting_head(found.first);
+    if (!selection_.metric_chosen && selection_.metric == now) show_metric(found.second);
+  };
+  if (run->evict_at.n_layers() * run->evict_at.n_kv_heads() <= kAtOnce / std::max(1, run->n_tokens()))
+    return show(look());
+  background_.post([look, show]() -> Worker::Finish { return [show, found = look()] { show(found); }; },
+                   [this](const std::string& text) { messages_.log("no metric was looked for: " + text); });
 }
 
-// Under one budget for all heads the first one may keep everything: whoever has looked at none yet, and at no token, sees
-// the policy at work, in the head of the median density among those that evict. Once: the choice is theirs then.
-void Session::show_evicting_head() {
-  if (std::exchange(head_was_shown_, true) || selection_.layer > 0 || selection_.kv_head > 0 || selection_.token >= 0)
-    return;
-  const HeadMap density = head_metric(*a()->run, Metric::density, a()->run->queries() - 1);
-  if (density.values.empty() || !(density.values[0] == 1)) return;
-  std::vector<int> evicting;
-  for (int head = 0; head < static_cast<int>(density.values.size()); ++head)
-    if (density.values[static_cast<std::size_t>(head)] < 1) evicting.push_back(head);
-  if (evicting.empty()) return;
-  std::ranges::stable_sort(evicting, {}, [&](int head) { return density.values[static_cast<std::size_t>(head)]; });
-  const int head = evicting[evicting.size() / 2];
-  selection_.layer = head / density.n_kv_heads, selection_.kv_head = head % density.n_kv_heads;
+// Whoever has looked at no head yet, and at no token, sees the policy at work. Once: the choice is theirs then.
+void Session::show_evicting_head(std::optional<views::KvHead> head) {
+  if (std::exchange(head_was_shown_, true) || !head) return;
+  if (selection_.layer > 0 || selection_.kv_head > 0 || selection_.token >= 0) return;
+  selection_.layer = head->layer, selection_.kv_head = head->kv_head;
   revision_.rise();
 }
 

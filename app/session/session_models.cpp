@@ -96,11 +96,15 @@ void Session::fit_policy() {
   const PolicySpec wanted = parameters().policy;
   const PolicyInfo* info = find_policy(wanted.name);
   if (!info || !info->needs_scorer || !engine_.model() || !gates_.known()) return;
+  // Nobody asked for this policy: a B that was put there stays on show, and no preview takes its place.
+  const bool b_stands = shown_b() && !preview_.shown(), due = preview_due_;
   load_missing_gate();
+  if (b_stands) preview_due_ = due;
   if (!engine_.model() || !engine_.model()->scorer.empty()) return;
   const PolicySpec fits = PolicySpec::parse("h2o:keep=25%,window=16");
   messages_.notify(engine_.model()->name + " has no gate for " + std::string(info->title) + ": the policy is now H2O");
-  set_policy(fits);
+  next_run_.set_policy(fits);
+  if (!b_stands) request_preview();
   forced_.wanted = wanted, forced_.taken = fits;
 }
 

@@ -43,17 +43,16 @@ void Session::resume_run() {
 void Session::go_on_with_cut_run() {
   const RunEntry entry = *find_run(runs_.newest_begun());
   const bool is_b = b() && b()->id == entry.id;
-  const bool of_chat = entry.id == chat_run_;
+  const bool of_chat = entry.id == chat_.run;
   // A turn without a token of an answer had become a draft again.
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
-  const bool is_draft = of_chat && (turns.empty() || turns.back().role != "user") && answered_.empty() &&
+  const bool is_draft = of_chat && (turns.empty() || turns.back().role != "user") && chat_.text.empty() &&
                         parameters().prompt == begun_.prompt;
   start(rest_of(begun_, *entry.run), is_b ? RunList::Place::b : RunList::Place::a, false, entry.run->command_line);
   cut_run_ = entry.run;
   if (!of_chat) return;
   if (is_draft) next_run_.sent();
-  chat_run_ = runs_.newest_begun();
-  answering_ = true;
+  begin_answer(chat_.so_far, chat_.tokens_before);
 }
 
 void Session::compare_with_cut_run(const RunRecord& cut, const RunRecord& run) {

@@ -1,5 +1,6 @@
 #include "app/workspace/undo.h"
 
+#include <tuple>
 #include <utility>
 
 #include "engine/core/support/error.h"
@@ -11,7 +12,14 @@ Undo::Undo(Session& session, Layout& layout, Appearance& appearance, Clock clock
       layout_(layout),
       appearance_(appearance),
       clock_(std::move(clock)),
-      history_(capture_state(session, layout, appearance)) {}
+      history_(capture_state(session, layout, appearance)) {
+  session_.on_chat({.on_place = [this](const ChatAnswer& answer, ChatListener::Shown before,
+                                       ChatListener::Shown after) { take_place(answer, before, after); },
+                    .on_answer = [this](const ChatAnswer& answer,
+                                        const std::vector<ChatMessage>& answered) { take_answer(answer, answered); }});
+}
+
+Undo::~Undo() { session_.on_chat({}); }
 
 WorkspaceState Undo::capture() const { return capture_state(session_, layout_, appearance_, &history_.present()); }
 
@@ -59,6 +67,23 @@ void Undo::observe_automatic() {
   history_.end_step();
   step(std::move(now));
   history_.end_step();
+}
+
+// A run that goes on from an answer changes nothing when it begins: its place is the first step of it.
+void Undo::take_place(const ChatAnswer& answer, ChatListener::Shown before, ChatListener::Shown after) {
+  if (answer.goes_on()) return;
+  history_.amend([&](WorkspaceState& state) {
+    if (state.parameters.chat.turns == answer.asked && ChatListener::Shown(state.a, state.b) == before)
+      std::tie(state.a, state.b) = after;
+  });
+}
+
+void Undo::take_answer(const ChatAnswer& answer, const std::vector<ChatMessage>& answered) {
+  bool begun = !answer.goes_on();
+  history_.amend([&](WorkspaceState& state) {
+    begun = begun || state.a == answer.run;
+    if (begun && state.parameters.chat.turns == answer.asked) state.parameters.chat.turns = answered;
+  });
 }
 
 void Undo::amend_selection(const std::function<void(views::Selection&)>& change) {

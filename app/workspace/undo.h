@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "app/session/chat_answer.h"
 #include "app/workspace/undo_history.h"
 
 namespace kvscope::app {
@@ -15,6 +16,9 @@ class Undo {
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
   /// They must outlive it.
   Undo(Session& session, Layout& layout, Appearance& appearance, Clock clock = std::chrono::steady_clock::now);
+  ~Undo();
+  Undo(const Undo&) = delete;
+  Undo& operator=(const Undo&) = delete;
 
   /// What has changed since was done by the person.
   void observe();
@@ -42,6 +46,10 @@ class Undo {
  private:
   WorkspaceState capture() const;
   void step(WorkspaceState state);
+  // The run that answers a chat has taken its place, has answered: that is of the step that asked, not one of its own, and
+  // whoever has undone that meanwhile finds it when he redoes it.
+  void take_place(const ChatAnswer& answer, ChatListener::Shown before, ChatListener::Shown after);
+  void take_answer(const ChatAnswer& answer, const std::vector<ChatMessage>& answered);
   void apply(const WorkspaceState& state);
   void changed();
 

@@ -11,7 +11,7 @@
 #include "app/session/answer.h"
 #include "app/session/session.h"
 #include "app/session/stop_lines.h"
-#include "app/workspace/workspace_state.h"
+#include "app/workspace/undo.h"
 #include "engine/core/support/error.h"
 #include "tests/app/poll_until.h"
 #include "tests/app/process.h"
@@ -238,6 +238,69 @@ TEST_CASE("A question whose engine died before a word of its answer is a turn ag
   CHECK(fixture.chat().turns[0].content == "How warm is it?");
   CHECK(fixture.chat().turns[1].content == answer_text(*session.a()->run));
   CHECK_FALSE(fixture.chat().turns[1].content.empty());
+}
+
+TEST_CASE(
+    "A question, its run and its answer are one step, and whoever undoes it in mid-answer finds the answer again") {
+  Fixture fixture("--slow 20");
+  Session& session = fixture.session;
+  Layout layout;
+  Appearance appearance;
+  Undo undo(session, layout, appearance);
+  const auto wait = [&](auto condition) {
+    fixture.wait([&] {
+      undo.observe_automatic();
+      return condition();
+    });
+    undo.observe_automatic();
+  };
+  const auto ended = [&] {
+    return !session.run_in_progress() && session.runs().back().run->status == RunStatus::complete;
+  };
+  const auto ask = [&](const std::string& question) {
+    session.next_run().set_prompt(question);
+    undo.observe();
+    session.start_run();
+    undo.observe();
+  };
+  undo.start();
+  ask("How warm is it?");
+  wait(ended);
+  CHECK(undo.history().steps() == 2);  // typed, run
+  const std::vector<ChatMessage> first = fixture.chat().turns;
+  REQUIRE(first.size() == 2);
+  undo.undo();
+  CHECK(session.parameters().prompt == "How warm is it?");
+  CHECK(fixture.chat().turns.empty());
+  CHECK(session.a() == nullptr);
+  undo.redo();
+  CHECK(fixture.chat().turns == first);
+  CHECK(session.a()->id == 1);
+
+  ask("And there?");
+  wait([&] { return !session.chat_answer().empty(); });
+  undo.undo();
+  CHECK(session.parameters().prompt == "And there?");
+  CHECK(session.a()->id == 1);
+  CHECK(session.chat_answer().empty());  // of that run, which goes on, this chat knows nothing
+  wait(ended);
+  CHECK(fixture.chat().turns == first);  // its last turn has been taken for the one that was asked
+  undo.redo();
+  REQUIRE(fixture.chat().turns.size() == 4);
+  const RunRecord& second = *session.find_run(2)->run;
+  CHECK(fixture.chat().turns[3].content == answer_text(second));
+  CHECK(session.a()->id == 2);
+  CHECK(session.chat_run() == session.a());
+
+  const std::size_t steps = undo.history().steps();
+  session.continue_run();
+  undo.observe();
+  wait(ended);
+  CHECK(undo.history().steps() == steps + 1);
+  CHECK(fixture.chat().turns[3].content.size() > answer_text(second).size());
+  undo.undo();
+  CHECK(fixture.chat().turns[3].content == answer_text(second));
+  CHECK(session.a()->id == 2);
 }
 
 TEST_CASE("What A of the session before has answered is the chat's turn again, and Continue goes on from it") {

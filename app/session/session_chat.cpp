@@ -1,0 +1,85 @@
+// Session: a chat's runs, and the turns that their answers become.
+
+#include <utility>
+
+#include "app/process/usage.h"
+#include "app/session/answer.h"
+#include "app/session/session.h"
+
+namespace kvscope::app {
+
+void Session::start_run() {
+  start(next_run_.request(), RunList::Place::a);
+  if (parameters().raw) return;
+  next_run_.sent();
+  begin_answer("", 0);
+}
+
+void Session::begin_answer(std::string so_far, int tokens_before) {
+  chat_ = {.run = runs_.newest_begun(),
+           .coming = true,
+           .asked = parameters().chat.turns,
+           .so_far = std::move(so_far),
+           .tokens_before = tokens_before,
+           .text = ""};
+}
+
+void Session::continue_run() {
+  if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to go on from");
+  if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
+  const bool of_chat = a() == chat_run();
+  const std::string so_far = of_chat ? chat_answer() : "";
+  const int n_so_far = chat_.tokens_before + a()->run->n_tokens() - a()->run->prompt_len;
+  start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
+  if (of_chat) begin_answer(so_far, n_so_far);
+}
+
+// Not of a chat that was edited, or undone, since: its last turn is another.
+const RunEntry* Session::chat_run() const {
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  const bool its_answer = !turns.empty() && turns.back().role == "assistant" && turns.back().content == chat_.text;
+  return (chat_.coming ? turns == chat_.asked : its_answer) ? find_run(chat_.run) : nullptr;
+}
+
+void Session::take_up_chat() {
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  if (parameters().raw || turns.empty() || !a() || chat_.coming) return;
+  const RunRecord& run = *a()->run;
+  const bool answered = turns.back().role == "assistant";
+  if (answered && turns.size() < 2) return;
+  const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
+  const std::string answer = answer_text(run);
+  if (run.prompt_text != asked.content || answer.empty() || (answered && turns.back().content != answer)) return;
+  chat_ = {.run = a()->id, .asked = turns, .so_far = "", .text = answer};
+  if (!answered) next_run_.answered(answer);
+}
+
+std::string Session::answer_of(const RunEntry& entry) const {
+  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run);
+}
+
+std::string Session::chat_answer() const {
+  const RunEntry* entry = chat_run();
+  return entry ? chat_.so_far + answer_text(*entry->run) : "";
+}
+
+// A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again. Where the
+// chat is another by now (undone, edited), the answer is its run's alone, and that of the states that asked.
+void Session::take_answer() {
+  const RunEntry* entry = find_run(chat_.run);
+  chat_.coming = false;
+  chat_.text = entry ? chat_.so_far + answer_text(*entry->run) : "";
+  if (!entry) return;
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  const bool on_show = turns == chat_.asked;
+  if (!chat_.text.empty()) {
+    if (chat_listener_.on_answer) chat_listener_.on_answer(chat_, with_answer(chat_.asked, chat_.text));
+    if (on_show) next_run_.answered(chat_.text);
+    return;
+  }
+  const bool asked = !turns.empty() && turns.back().role == "user";
+  if (on_show && entry->run->status == RunStatus::failed && asked && parameters().prompt.empty())
+    next_run_.edit_turn(static_cast<int>(turns.size()) - 1);
+}
+
+}  // namespace kvscope::app
