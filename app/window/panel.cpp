@@ -70,6 +70,19 @@ void section(Panel& panel, const char* title) {
   draw_text(panel.theme().fonts.bold, panel.theme().palette.text, title);
 }
 
+// No frame: a collapsing header's reaches over the left padding and is cut by the panel's edge.
+bool fold(Panel& panel, const std::string& label, const std::string& item, bool open_at_first) {
+  ImGui::PushStyleColor(ImGuiCol_Header, IM_COL32(0, 0, 0, 0));
+  ImGui::SetNextItemOpen(open_at_first, ImGuiCond_Once);
+  const bool open = ImGui::TreeNodeEx(item.c_str(),
+                                      ImGuiTreeNodeFlags_NoTreePushOnOpen | ImGuiTreeNodeFlags_FramePadding |
+                                          ImGuiTreeNodeFlags_AllowItemOverlap | ImGuiTreeNodeFlags_SpanAvailWidth,
+                                      "%s", label.c_str());
+  ImGui::PopStyleColor();
+  panel.services.items->add_text(item, views::last_item(), label);
+  return open;
+}
+
 void setting(Panel& panel, std::string_view name) {
   ImGui::AlignTextToFramePadding();
   views::text_in(panel.theme().palette.muted, name);

@@ -59,6 +59,8 @@ inline constexpr float kLabelWidth = 126;  // of a setting's name, design pixels
 void setting(Panel& panel, std::string_view name);
 /// A heading of the left panel.
 void section(Panel& panel, const char* title);
+/// A line that opens and closes what is below it; whether it is open.
+bool fold(Panel& panel, const std::string& label, const std::string& item, bool open_at_first);
 /// Tooltip of the last item, wrapped.
 void tooltip(Panel& panel, std::string_view text);
 /// "Ctrl+R": a shortcut as it is shown, the first if there are several.

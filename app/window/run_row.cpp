@@ -13,6 +13,7 @@
 #include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "engine/core/support/utf8.h"
 #include "views/figure/token_facts.h"
 #include "views/text/text_editor.h"
 #include "views/widgets/chrome.h"
@@ -72,6 +73,12 @@ std::string detail_of(const RunRecord& run) {
   return text;
 }
 
+/// In the words of the chat.
+std::string status_word(const RunRecord& run) {
+  if (run.status != RunStatus::cancelled) return std::string(to_string(run.status));
+  return run.message.empty() ? "stopped" : "cut off";
+}
+
 /// As much of a line as there is room for, with a mark where it goes on.
 std::string fitted(const std::string& text, float room) {
   const auto width = [](const std::string& line) { return ImGui::CalcTextSize(line.c_str()).x; };
@@ -80,6 +87,24 @@ std::string fitted(const std::string& text, float room) {
   ImGui::GetFont()->CalcTextSizeA(ImGui::GetFontSize(), std::max(0.0f, room - width("...")), 0, text.data(),
                                   text.data() + text.size(), &end);
   return std::string(text.data(), end) + "...";
+}
+
+/// Both ends of a title: runs of one study differ in their last parameter. In one pass from each end.
+std::string fitted_ends(const std::string& text, float room) {
+  constexpr float kHead = 0.55f;
+  if (ImGui::CalcTextSize(text.c_str()).x <= room) return text;
+  const std::string head = fitted(text, kHead * room);
+  const float scale = ImGui::GetFontSize() / ImGui::GetFont()->FontSize;
+  float left = room - ImGui::CalcTextSize(head.c_str()).x;
+  std::size_t tail = text.size();
+  while (tail > 0) {
+    std::size_t at = tail - 1;
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    left -= ImGui::GetFont()->GetCharAdvance(static_cast<ImWchar>(decode_utf8(text, at).code_point)) * scale;
+    if (left < 0) break;
+    tail = at;
+  }
+  return head + text.substr(tail);
 }
 
 /// Of a run in the place of a letter. behind: it is B, and a preview of A is on show there.
@@ -212,7 +237,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   if (panel.ui.renaming == entry.id) {
     draw_name_field(panel, entry, right - at.x);
   } else {
-    text_in(palette.text, fitted(std::to_string(entry.id) + "   " + name, right - at.x));
+    text_in(palette.text, fitted_ends(std::to_string(entry.id) + "   " + name, right - at.x));
     panel.services.items->add_text(item + ".name", views::last_item(), name);
     if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0)) panel.run("run.rename", {{"id", entry.id}});
   }
@@ -230,7 +255,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   std::string detail = detail_of(run);
   if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary, run) + detail;
   if (run.status != RunStatus::complete && run.status != RunStatus::running)
-    detail = std::string(to_string(run.status)) + ", " + detail;  // first: the line may be cut
+    detail = status_word(run) + ", " + detail;  // first: the line may be cut
   text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, fitted(detail, right - at.x));
   panel.services.items->add_text(item + ".detail", views::last_item(), detail);
   tooltip(

@@ -49,19 +49,6 @@ bool is_stillborn(const RunEntry& entry) {
   return entry.run->status == RunStatus::failed && entry.run->n_queries == 0 && entry.trace_path.empty();
 }
 
-/// A line that opens and closes what is below it.
-bool draw_fold(Panel& panel, const std::string& label, const std::string& item, bool open_at_first) {
-  ImGui::PushStyleColor(ImGuiCol_Header, IM_COL32(0, 0, 0, 0));
-  ImGui::SetNextItemOpen(open_at_first, ImGuiCond_Once);
-  const bool open = ImGui::TreeNodeEx(item.c_str(),
-                                      ImGuiTreeNodeFlags_NoTreePushOnOpen | ImGuiTreeNodeFlags_FramePadding |
-                                          ImGuiTreeNodeFlags_AllowItemOverlap | ImGuiTreeNodeFlags_SpanAvailWidth,
-                                      "%s", label.c_str());
-  ImGui::PopStyleColor();
-  panel.services.items->add_text(item, views::last_item(), label);
-  return open;
-}
-
 // The runs of one trace: a line with previous and next, folded as long as nobody asks for them all.
 void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntry>& runs) {
   const int a = panel.session.a() ? panel.session.a()->id : 0;
@@ -74,7 +61,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const bool all = std::ranges::equal(runs, panel.session.selection().runs, {}, &RunEntry::id);
   const float top = ImGui::GetCursorScreenPos().y;
   ImGui::PushID(path.c_str());
-  const bool open = draw_fold(panel, name + "   " + place, item, false);
+  const bool open = fold(panel, name + "   " + place, item, false);
   const float side = panel.px(24), buttons = ImGui::GetContentRegionMax().x - 3 * side - panel.px(54);
   if (ImGui::GetIO().MousePos.x < ImGui::GetWindowPos().x + buttons) tooltip(panel, path);  // they have their own
   ImGui::SameLine(buttons);
@@ -115,7 +102,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
 void draw_failed(Panel& panel, const std::vector<RunEntry>& failed) {
   if (failed.empty()) return;
   const std::string n = std::to_string(failed.size());
-  if (!draw_fold(panel, n + (failed.size() == 1 ? " failed run" : " failed runs"), "runs.failed", false)) return;
+  if (!fold(panel, n + (failed.size() == 1 ? " failed run" : " failed runs"), "runs.failed", false)) return;
   for (const RunEntry& entry : failed) {
     ImGui::PushID(entry.id);
     if (ImGui::SmallButton("Remove")) panel.run("run.remove", {{"id", entry.id}});

@@ -40,11 +40,7 @@ void draw_stop(Panel& panel) {
 }  // namespace
 
 void draw_sampling(Panel& panel) {
-  ImGui::PushStyleColor(ImGuiCol_Header, views::to_imgui(panel.theme().palette.panel));
-  const bool open = ImGui::CollapsingHeader("Sampling");
-  ImGui::PopStyleColor();
-  panel.item("sampling");
-  if (!open || !panel.prompt_editors) return;
+  if (!fold(panel, "Sampling", "sampling", false) || !panel.prompt_editors) return;
   SamplingSpec sampling = panel.session.parameters().sampling;
   const auto take = [&](bool changed) {
     if (changed) panel.session.next_run().set_sampling(sampling);
