@@ -1,22 +1,18 @@
 // The head board's commands: what is exported is the command line's file, and what is measured are exactly those heads.
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "app/command/app_commands.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/app/program.h"
 #include "tests/support/random_run.h"
 #include "tests/support/skip.h"
-#include "tests/support/slowdown.h"
 #include "views/frame/head_choice.h"
-#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -25,37 +21,20 @@ namespace fs = std::filesystem;
 namespace {
 
 /// The program without a window, with a state folder of its own.
-struct Program {
-  explicit Program(const std::string& engine) {
-    ::setenv("XDG_STATE_HOME", state.path().c_str(), 1);
-    session.emplace(Session::Options{.engine_command = engine, .trace_program = "", .wake = [] {}});
-    add_all_commands(commands, *session, ui, views);
-  }
-  ~Program() { before ? ::setenv("XDG_STATE_HOME", before->c_str(), 1) : ::unsetenv("XDG_STATE_HOME"); }
-  template <typename Condition>
-  void wait(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120 * test::kSlowdown);
-    while (!condition()) {
-      session->poll();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      if (std::chrono::steady_clock::now() > deadline) FAIL("timed out; state: " << session->state().dump());
-    }
-  }
-  void settle() {
-    wait([&] { return !session->files().busy(); });
-    session->poll();
-    REQUIRE(session->messages().banners().empty());
-  }
+struct StateHome {
+  StateHome() { ::setenv("XDG_STATE_HOME", state.path().c_str(), 1); }
+  ~StateHome() { before ? ::setenv("XDG_STATE_HOME", before->c_str(), 1) : ::unsetenv("XDG_STATE_HOME"); }
   std::optional<std::string> before =
       std::getenv("XDG_STATE_HOME") ? std::optional<std::string>(std::getenv("XDG_STATE_HOME")) : std::nullopt;
   test::TemporaryFolder state;
-  std::optional<Session> session;
-  UiState ui;
-  CommandRegistry commands;
-  views::NullTextureBackend textures;
-  views::ItemRegistry items;
-  views::Theme theme;
-  views::ViewList views = views::make_views({&textures, &items, &theme});
+};
+
+struct Program : StateHome, test::Program {
+  explicit Program(const std::string& engine) : test::Program(engine) {}
+  template <typename Condition>
+  void wait(Condition condition) {
+    test::poll_until(session, condition, 120);
+  }
 };
 
 /// Name and bytes of every file in a folder.
@@ -75,7 +54,7 @@ TEST_CASE("A strategy on the board is exported as kvscope heads --export exports
   save_trace(trace,
              test::random_run(3, {.policy = "threshold:threshold=0,sinks=4,window=16", .n_layers = 8, .n_kv_heads = 4}),
              false);
-  program.session->open_trace(trace);
+  program.session.open_trace(trace);
   program.settle();
   struct Choice {
     std::string command, words;
@@ -110,17 +89,17 @@ TEST_CASE("A strategy on the board is exported as kvscope heads --export exports
   const fs::path there = folder / "board.d.board";
   const auto before = files_in(there);
   program.commands.execute("board.set", {{"heads", "0.0-3"}});
-  CHECK(program.session->selection().board.rule.empty());
+  CHECK(program.session.selection().board.rule.empty());
   program.commands.execute("board.export", {{"path", there.string()}});
-  program.wait([&] { return !program.session->files().busy(); });
-  program.session->poll();
-  CHECK(program.session->messages().banners().size() == 1);
+  program.wait([&] { return !program.session.files().busy(); });
+  program.session.poll();
+  CHECK(program.session.messages().banners().size() == 1);
   CHECK(files_in(there) == before);
 }
 
 TEST_CASE("What the board cannot do it says, and the board stays as it was") {
   Program program("exit 0");
-  Session& session = *program.session;
+  Session& session = program.session;
   CHECK_THROWS_AS(program.commands.execute("board.d"), Error);  // no run
   const test::TemporaryFolder folder;
   save_trace((folder / "a.h5").string(), test::random_run(3), false);
@@ -141,7 +120,7 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   if (test::real_engine().empty() || !fs::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not there");
   Program program("exec " + test::real_engine().string());
-  Session& session = *program.session;
+  Session& session = program.session;
   session.open_model(test::sample_model().string());
   program.wait([&] { return session.engine().model().has_value() && session.gates().known(); });
   std::string prompt;
@@ -202,22 +181,22 @@ TEST_CASE("Measure replays A's tokens under exactly the heads on the board, twic
   // The next start has the engine load that board with the model; another one takes its place there too.
   Program next("exec " + test::real_engine().string());
   ::setenv("XDG_STATE_HOME", program.state.path().c_str(), 1);
-  next.session->open_model(test::sample_model().string(), session.engine().gates_to_load());
-  next.wait([&] { return next.session->engine().model().has_value() && next.session->gates().known(); });
+  next.session.open_model(test::sample_model().string(), session.engine().gates_to_load());
+  next.wait([&] { return next.session.engine().model().has_value() && next.session.gates().known(); });
   save_trace((next.state / "a.h5").string(), *a, false);
-  next.session->open_trace((next.state / "a.h5").string());
+  next.session.open_trace((next.state / "a.h5").string());
   next.settle();
   next.commands.execute("board.set", {{"heads", "1.0-1"}});
   next.commands.execute("board.measure");
-  next.wait([&] { return next.session->b() && !next.session->run_in_progress(); });
-  CHECK(next.session->b()->run->local_heads ==
+  next.wait([&] { return next.session.b() && !next.session.run_in_progress(); });
+  CHECK(next.session.b()->run->local_heads ==
         views::local_heads_of({{1, 0}, {1, 1}}, model.n_layers, model.n_kv_heads));
 }
 
 TEST_CASE("After a run the map stands on a metric that varies, unless a person chose one") {
   const bool chosen = GENERATE(false, true);
   Program program("exit 0");
-  Session& session = *program.session;
+  Session& session = program.session;
   if (chosen) program.commands.execute("view.metric", {{"metric", "density"}});
   const test::TemporaryFolder folder;
   save_trace((folder / "fixed.h5").string(), test::random_run(3), false);

@@ -3,39 +3,21 @@
 #include <catch2/catch.hpp>
 #include <regex>
 #include <set>
-#include <thread>
 
-#include "app/command/app_commands.h"
 #include "app/command/argument_line.h"
 #include "app/command/layouts.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
-#include "tests/app/poll_until.h"
 #include "tests/app/process.h"
+#include "tests/app/program.h"
 #include "tests/support/random_run.h"
 #include "views/figure/export.h"
-#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
 
-namespace {
-
-struct Program {
-  Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
-  UiState ui;
-  CommandRegistry commands;
-  views::NullTextureBackend textures;
-  views::ItemRegistry items;
-  views::Theme theme;
-  views::ViewList views = views::make_views({&textures, &items, &theme});
-  Program() { add_all_commands(commands, session, ui, views); }
-};
-
-}  // namespace
-
 TEST_CASE("Every command has an id of its own, a title and a group, and its shortcuts find it") {
-  Program program;
+  test::Program program;
   std::set<std::string> ids;
   for (const Command& command : program.commands.all()) {
     INFO(command.id);
@@ -71,7 +53,7 @@ TEST_CASE("A shortcut is parsed with its modifiers, and the plus key is a key") 
 }
 
 TEST_CASE("A command that is unknown or not possible is refused with a reason, and changes nothing") {
-  Program program;
+  test::Program program;
   CHECK_THROWS_WITH(program.commands.execute("run.strat"), Catch::Contains("no such command"));
   CHECK_THROWS_WITH(program.commands.execute("run.start"), Catch::Contains("not possible now"));
   CHECK_THROWS_WITH(program.commands.execute("trace.save", {{"path", "x.h5"}}), Catch::Contains("not possible now"));
@@ -79,7 +61,7 @@ TEST_CASE("A command that is unknown or not possible is refused with a reason, a
 }
 
 TEST_CASE("policy.set takes a text, a parameter or a budget, and refuses what the policy does not have") {
-  Program program;
+  test::Program program;
   const auto set = [&](const nlohmann::json& arguments) {
     return program.commands.execute("policy.set", arguments).get<std::string>();
   };
@@ -94,7 +76,7 @@ TEST_CASE("policy.set takes a text, a parameter or a budget, and refuses what th
 }
 
 TEST_CASE("A command that needs a path asks for one, and goes on with the path that is given") {
-  Program program;
+  test::Program program;
   program.commands.execute("trace.open");
   REQUIRE(program.ui.dialog);
   CHECK(program.ui.dialog->command == "trace.open");
@@ -117,7 +99,7 @@ TEST_CASE("What is typed as a command's arguments is read as their kinds say") {
 }
 
 TEST_CASE("Switches of the window change its state only") {
-  Program program;
+  test::Program program;
   program.commands.execute("view.left");
   CHECK_FALSE(program.ui.left);
   program.commands.execute("palette.open");
@@ -131,7 +113,7 @@ TEST_CASE("Switches of the window change its state only") {
 }
 
 TEST_CASE("A layout says which views stand beside each other, and each can be changed, added and hidden") {
-  Program program;
+  test::Program program;
   const auto row = [&] {
     std::vector<std::string> ids;
     for (const views::View* view : main_row(program.ui, program.views)) ids.emplace_back(view->id());
@@ -159,7 +141,7 @@ TEST_CASE("A layout says which views stand beside each other, and each can be ch
 }
 
 TEST_CASE("A layout of one's own has what was on show when it was saved, and takes the place of one of that name") {
-  Program program;
+  test::Program program;
   const auto& own = program.ui.own_layouts;
   program.commands.execute("layout.save");  // asks for the name
   CHECK(program.ui.layouts);
@@ -194,7 +176,7 @@ TEST_CASE("A layout of one's own has what was on show when it was saved, and tak
 }
 
 TEST_CASE("prompt.copy_command gives the line that does what the panel is set to") {
-  Program program;
+  test::Program program;
   program.commands.execute("prompt.set", {{"text", "it's a\nprompt"}});
   program.commands.execute("policy.set", {{"policy", "streaming:window=60"}});
   const std::string line = program.commands.execute("prompt.copy_command").get<std::string>();
@@ -207,33 +189,27 @@ TEST_CASE("prompt.copy_command gives the line that does what the panel is set to
 
 // W12: it gave the panel's policy while another one had made A.
 TEST_CASE("run.copy_command gives the line that did A, whatever the panel is set to since") {
-  Program program;
+  test::Program program;
   Session& session = program.session;
   CHECK_THROWS_WITH(program.commands.execute("run.copy_command"), Catch::Contains("not possible now"));
   const test::TemporaryFolder folder;
   const std::string trace = (folder / "a.h5").string();
   save_trace(trace, test::random_run(3), false);
   session.open_trace(trace);
-  while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  session.poll();
+  program.settle();
   program.commands.execute("policy.set", {{"policy", "quest:read=128"}});
   CHECK(program.commands.execute("run.copy_command") == "kvscope run models/random-model --seed 3");
   CHECK(program.ui.clipboard == "kvscope run models/random-model --seed 3");
 }
 
 TEST_CASE("What the window exports of each view is the library's figure of what is selected, byte for byte") {
-  Program program;
+  test::Program program;
   Session& session = program.session;
   const test::TemporaryFolder folder;
-  const auto settle = [&] {
-    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    session.poll();
-    REQUIRE(session.messages().banners().empty());
-  };
   const std::string traces[] = {(folder / "a.h5").string(), (folder / "b.h5").string()};
   save_trace(traces[0], test::random_run(3), false);
   save_trace(traces[1], test::random_run(3, {.policy = "streaming:window=60"}), false);
-  for (const std::string& trace : traces) session.open_trace(trace), settle();
+  for (const std::string& trace : traces) session.open_trace(trace), program.settle();
   const bool with_b = GENERATE(false, true);
   session.show(session.runs()[0].id, with_b ? session.runs()[1].id : 0);
   const std::string colour = GENERATE("state", "score", "kept_heads", "oracle");
@@ -279,7 +255,7 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
       const auto exported = (folder / ("window" + ending)).string(),
                  expected = (folder / ("library" + ending)).string();
       program.commands.execute("figure.export", {{"view", id}, {"path", exported}, {"overwrite", true}});
-      settle();
+      program.settle();
       const auto written = views::export_figure(views::build_figure(recipe, runs), recipe, expected, {.replace = true});
       for (const std::filesystem::path& file : written) {
         const auto same_file = folder / ("window" + file.extension().string());
@@ -292,21 +268,16 @@ TEST_CASE("What the window exports of each view is the library's figure of what 
 }
 
 TEST_CASE("What the window exports of several runs is what the command line makes of its recipe, byte for byte") {
-  Program program;
+  test::Program program;
   Session& session = program.session;
   const test::TemporaryFolder folder;
-  const auto settle = [&] {
-    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    session.poll();
-    REQUIRE(session.messages().banners().empty());
-  };
   const auto run = [](std::uint64_t seed) { return test::random_run(seed, {.prompt_len = 70, .n_new = 9}); };
   for (const std::string name : {"a.h5", "b.h5"}) {
     TraceWriter writer(folder / name, run(0).model, {.max_runs = 3, .max_positions = run(0).n_tokens()});
     for (std::uint64_t i = 0; i < 3; ++i) writer.add(run(i + (name == "b.h5" ? 3 : 0)));
     writer.finish();
     program.commands.execute("trace.open", {{"path", (folder / name).string()}});
-    settle();
+    program.settle();
   }
   auto& map = session.selection().map;
   map.aggregate = GENERATE(views::Aggregate::median, views::Aggregate::mean, views::Aggregate::iqr);
@@ -315,7 +286,7 @@ TEST_CASE("What the window exports of several runs is what the command line make
   const std::string first = (folder / "first.pdf").string(), again = (folder / "again.pdf").string();
   for (const char* view : {"layer_head_map", "metric_by_layer", "token_strip"}) {
     program.commands.execute("figure.export", {{"view", view}, {"path", first}, {"overwrite", true}});
-    settle();
+    program.settle();
     const auto made = test::kvscope_run({"figure", (folder / "first.json").string(), "-o", again, "--overwrite"});
     INFO(view << made.err);
     REQUIRE(made.exit_code == 0);
@@ -326,7 +297,7 @@ TEST_CASE("What the window exports of several runs is what the command line make
 }
 
 TEST_CASE("The attention that is on show is exported, and none where it is not") {
-  Program program;
+  test::Program program;
   Session& session = program.session;
   const test::TemporaryFolder folder;
   const RunRecord run = test::random_run(3);
@@ -334,11 +305,7 @@ TEST_CASE("The attention that is on show is exported, and none where it is not")
   writer.add(run);
   writer.finish();
   program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
-  const auto settle = [&] {
-    test::poll_until(session, [&] { return !session.files().busy(); });
-    session.poll();
-  };
-  settle();
+  program.settle();
   session.selection().layer = 1, session.selection().token = 30;
   const nlohmann::json arguments = {{"view", "token_attention"}, {"path", (folder / "a.svg").string()}};
   CHECK_THROWS_WITH(program.commands.execute("figure.export", arguments), Catch::Contains("view"));
@@ -348,14 +315,13 @@ TEST_CASE("The attention that is on show is exported, and none where it is not")
       attention.probability.push_back(q < 30 ? std::nanf("") : (head + 1.f) / (q + 2.f));
   session.attention().answer = std::make_shared<const TokenAttention>(attention);
   program.commands.execute("figure.export", arguments);
-  settle();
-  CHECK(session.messages().banners().empty());
+  program.settle();
   CHECK_THAT(test::read_text(folder / "a.svg"), Catch::Contains("query heads"));
 }
 
 TEST_CASE(
     "The first run is shown in a head that evicts where the first head keeps all, and the choice is a person's then") {
-  Program program;
+  test::Program program;
   Session& session = program.session;
   const test::TemporaryFolder folder;
   RunRecord run = test::random_run(3);
@@ -368,8 +334,7 @@ TEST_CASE(
   writer.finish();
   const auto open = [&] {
     program.commands.execute("trace.open", {{"path", (folder / "t.h5").string()}});
-    test::poll_until(session, [&] { return !session.files().busy(); });
-    session.poll();
+    program.settle();
     REQUIRE(session.shown_a());
   };
   SECTION("nobody has chosen") {
@@ -390,15 +355,14 @@ TEST_CASE(
 }
 
 TEST_CASE("heads.export says what it will write before it asks where to, or why it writes nothing") {
-  Program program;
+  test::Program program;
   Session& session = program.session;
   const test::TemporaryFolder folder;
   const auto show = [&](const std::string& policy, const char* name) {
     const std::string path = (folder / name).string();
     save_trace(path, test::random_run(3, {.policy = policy}), false);
     session.open_trace(path);
-    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    session.poll();
+    program.settle();
     session.show(session.runs().back().id, 0);
   };
   show("kvpop:budget=64,sinks=4,window=16", "fixed.h5");
@@ -412,8 +376,7 @@ TEST_CASE("heads.export says what it will write before it asks where to, or why 
   CHECK(program.ui.dialog->arguments["count"] == 4);
   CHECK_THAT(session.messages().notice(), Catch::Contains("4 of 6 heads global"));
   program.commands.execute("heads.export", {{"count", 4}, {"path", (folder / "heads").string()}});
-  while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  session.poll();
+  program.settle();
   CHECK(nlohmann::json::parse(test::read_text(folder / "heads/config.json"))["full_heads"] == 4);
   CHECK_THROWS_WITH(program.commands.execute("heads.export", {{"strategy", "z"}}), Catch::Contains("a, b, c or d"));
 }

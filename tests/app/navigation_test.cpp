@@ -2,12 +2,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "app/command/app_commands.h"
 #include "engine/core/support/error.h"
 #include "engine/core/trace/trace_file.h"
+#include "tests/app/program.h"
 #include "tests/app/window_driver.h"
 #include "tests/support/random_run.h"
-#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -19,27 +18,15 @@ using views::TokenSpan;
 namespace {
 
 /// The program without a window, with a trace of 180 tokens as A.
-struct Program {
-  Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
-  UiState ui;
-  CommandRegistry commands;
-  views::NullTextureBackend textures;
-  views::ItemRegistry items;
-  views::Theme theme;
-  views::ViewList views = views::make_views({&textures, &items, &theme});
+struct Program : test::Program {
   test::TemporaryFolder folder;
 
   Program() {
-    add_all_commands(commands, session, ui, views);
     const std::string trace = (folder / "a.h5").string();
     save_trace(trace, test::random_run(3), false);
     session.open_trace(trace);
-    while (session.files().busy()) session.poll();
-    session.poll();
+    settle();
     REQUIRE(session.shown_a() != nullptr);
-  }
-  nlohmann::json run(const char* id, const nlohmann::json& arguments = nlohmann::json::object()) {
-    return commands.execute(id, arguments);
   }
   views::Selection& selection() { return session.selection(); }
   TokenSpan shown() { return views::shown_span(selection(), 180); }

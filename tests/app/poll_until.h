@@ -7,13 +7,14 @@
 #include <thread>
 
 #include "app/session/session.h"
+#include "tests/support/slowdown.h"
 
 namespace kvscope::test {
 
-/// Fails the test with the session's state after 25 s.
+/// Fails the test with the session's state after that many seconds, more under a sanitizer.
 template <typename Condition>
-void poll_until(app::Session& session, Condition condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+void poll_until(app::Session& session, Condition condition, int seconds = 25) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds * kSlowdown);
   while (!condition()) {
     session.poll();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

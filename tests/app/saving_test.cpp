@@ -3,15 +3,13 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
-#include <thread>
 
-#include "app/command/app_commands.h"
 #include "app/process/paths.h"
 #include "app/session/obstacles.h"
 #include "engine/core/trace/trace_file.h"
 #include "tests/app/process.h"
+#include "tests/app/program.h"
 #include "tests/support/random_run.h"
-#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -35,22 +33,10 @@ class Variable {
   std::optional<std::string> old_;
 };
 
-struct Program {
-  Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
-  UiState ui;
-  CommandRegistry commands;
-  views::NullTextureBackend textures;
-  views::ItemRegistry items;
-  views::Theme theme;
-  views::ViewList views = views::make_views({&textures, &items, &theme});
+struct Program : test::Program {
   Program() {
-    add_all_commands(commands, session, ui, views);
     session.put_back_run({.id = 1, .run = std::make_shared<RunRecord>(test::random_run(3)), .own = true});
     session.show(1, 0);
-  }
-  void settle() {
-    while (session.files().busy()) session.poll(), std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    session.poll();
   }
   std::string folder_asked(const char* command) {
     commands.execute(command);

@@ -4,14 +4,12 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-#include <thread>
 
-#include "app/command/app_commands.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/random.h"
 #include "tests/app/process.h"
+#include "tests/app/program.h"
 #include "tests/support/random_run.h"
-#include "views/view_list.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -21,27 +19,18 @@ using std::chrono::milliseconds;
 namespace {
 
 /// The program without a window and without a disk, under a clock that stands still unless it is told.
-struct Program {
+struct Program : test::Program {
   std::chrono::steady_clock::time_point now{};
-  Session session{Session::Options{.engine_command = "exit 0", .trace_program = "", .wake = [] {}}};
-  UiState ui;
   Workspace workspace{session, ui, ui, {.trace_program = "", .wake = [] {}, .clock = [this] { return now; }}};
-  CommandRegistry commands;
-  views::NullTextureBackend textures;
-  views::ItemRegistry items;
-  views::Theme theme;
-  views::ViewList views = views::make_views({&textures, &items, &theme});
 
   explicit Program(int n_runs = 0) {
     add_workspace_commands(commands, workspace);
-    add_all_commands(commands, session, ui, views);
     for (int i = 1; i <= n_runs; ++i) {
       auto run = std::make_shared<RunRecord>(test::random_run(static_cast<std::uint64_t>(i)));
       session.put_back_run({.id = i, .run = run, .own = true});
     }
     workspace.begin();
   }
-  void run(const char* id, const json& arguments = json::object()) { commands.execute(id, arguments); }
   const UndoHistory& history() const { return workspace.undo().history(); }
   std::string state() const {
     return to_json(capture_state(session, ui, ui)).dump() + json(ui.zoom).dump() + json(ui.dark).dump();

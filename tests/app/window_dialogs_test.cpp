@@ -6,28 +6,17 @@
 #include "tests/app/window_driver.h"
 
 using namespace kvscope;
+using test::decode_short;
 using test::fake;
 using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
-namespace {
-
-void run_short(WindowDriver& window) {
-  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
-  window.command("run.max_tokens", {{"n", 6}});
-  window.command("policy.set", {{"policy", "full"}});
-  window.command("run.start");
-  window.wait({{"/running", false}, {"/a/status", "complete"}});
-}
-
-}  // namespace
-
 TEST_CASE("Figure and venue of an export are changed by keys alone, to and fro, and what is typed stays the name") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   window.key("ctrl+e");
   window.wait({{"/ui/dialog", "figure.export"}, {"/ui/text_input", true}});
   const std::string path = window.text_soon("dialog.path", ".pdf"), figure = window.text("export.preset");
@@ -59,7 +48,7 @@ TEST_CASE("The hint of a run has its whole name, which the list cuts") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   const std::string name = "a name that is far too long for the list of runs at the left of the window and goes on";
   window.command("run.rename", {{"id", 1}, {"name", name}});
   window.frames(5);

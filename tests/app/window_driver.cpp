@@ -260,4 +260,13 @@ std::string WindowDriver::last_words() {
   return words;
 }
 
+void decode_short(WindowDriver& window, const char* policy) {
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("prompt.set", {{"text", "one two three four five six seven eight nine ten"}});
+  window.command("run.max_tokens", {{"n", 6}});
+  window.command("policy.set", {{"policy", policy}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+}
+
 }  // namespace kvscope::test

@@ -86,4 +86,7 @@ class WindowDriver {
   std::string buffer_;
 };
 
+/// Waits for the fake engine's model; ten words and six tokens become run A.
+void decode_short(WindowDriver& window, const char* policy = "full");
+
 }  // namespace kvscope::test

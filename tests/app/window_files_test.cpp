@@ -13,21 +13,13 @@
 
 using namespace kvscope;
 using nlohmann::json;
+using test::decode_short;
 using test::fake;
 using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
 namespace {
-
-void run_short(WindowDriver& window, const char* policy = "full") {
-  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
-  window.command("prompt.set", {{"text", "one two three four five six seven eight nine ten"}});
-  window.command("run.max_tokens", {{"n", 6}});
-  window.command("policy.set", {{"policy", policy}});
-  window.command("run.start");
-  window.wait({{"/running", false}, {"/a/status", "complete"}});
-}
 
 /// The dialog on a folder with prompts/first.txt and prompts/second.txt.
 void open_on_two_prompts(WindowDriver& window) {
@@ -146,7 +138,7 @@ TEST_CASE("A file is replaced only when the box is ticked, by click and by Enter
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   const auto figure = window.folder() / "mine.pdf", data = window.folder() / "other.csv";
   std::ofstream(figure) << "precious";
   std::ofstream(data) << "precious";
@@ -198,7 +190,7 @@ TEST_CASE("The export says how large the figure will be for the venue that is ch
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   window.command("figure.measure", {{"venue", "icml"}});
   window.wait({{"/notice", {{"contains", "= 3.25 × "}}}});
   window.command("figure.measure", {{"venue", "icml:full"}});
@@ -214,7 +206,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window, "kvpop:budget=6,sinks=1,window=2");
+  decode_short(window, "kvpop:budget=6,sinks=1,window=2");
   window.wait({{"/files_busy", false}});
   const std::string detail = window.text_soon("run.1.detail", "NLL");
   CHECK_THAT(detail, Catch::Contains("recall 0.") || Catch::Contains("recall 1."));
@@ -269,7 +261,7 @@ TEST_CASE("All of a trace that A is not of has its first run as A, and once more
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   const auto trace = window.folder() / "two.h5";
   {
     const RunRecord run = test::random_run(1);
@@ -297,7 +289,7 @@ TEST_CASE("A run that begins, and one that is opened again, is in sight in the l
   if (skip_without_display()) return;
   const Xvfb display(1200, 700);
   WindowDriver window(display, {.engine = fake(), .words = {"--size", "1200x700"}});
-  run_short(window);
+  decode_short(window);
   window.wait({{"/files_busy", false}});
   window.command("trace.save", {{"path", (window.folder() / "first.h5").string()}});
   window.wait({{"/runs/0/trace", (window.folder() / "first.h5").string()}});
@@ -326,7 +318,7 @@ TEST_CASE("Failed runs are folded away with what they said, and each run's own c
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake("--fail run:tova")});
-  run_short(window);
+  decode_short(window);
   window.command("policy.set", {{"policy", "tova:keep=50%,window=4"}});
   window.command("run.start");
   window.wait({{"/running", false}, {"/runs/1/status", "failed"}});
@@ -347,7 +339,7 @@ TEST_CASE("The palette puts what is possible first and says of the rest why it i
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   window.key("ctrl+k");
   window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
   window.type("replay");
@@ -364,7 +356,7 @@ TEST_CASE("A message lies over the corner and moves nothing, and a value can be 
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   window.frames(3);
   const auto before = window.rect("timeline.scrub");
   window.command("file.open", {{"path", "/nowhere"}});
@@ -388,7 +380,7 @@ TEST_CASE("On a small screen the views keep their room, and every control of the
   if (skip_without_display()) return;
   const Xvfb display(800, 600);
   WindowDriver window(display, {.engine = fake("--gate kvpop_mlstm,0,64,64"), .words = {"--size", "800x600"}});
-  run_short(window);
+  decode_short(window);
   window.command("policy.set", {{"policy", "kvpop:budget=3"}});
   window.frames(3);
   for (const char* item : {"button.menu", "button.run.start", "button.run.decode_again", "run.obstacle", "run.remedy.0",
@@ -408,7 +400,7 @@ TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape g
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   window.key("Home");
   window.key("Right");
   CHECK(window.state()["selection"]["q"] == 1);

@@ -7,21 +7,13 @@
 #include "tests/app/window_driver.h"
 
 using namespace kvscope;
+using test::decode_short;
 using test::fake;
 using test::skip_without_display;
 using test::WindowDriver;
 using test::Xvfb;
 
 namespace {
-
-void run_short(WindowDriver& window) {
-  window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
-  window.command("prompt.set", {{"text", "one two three four five six seven eight nine ten"}});
-  window.command("run.max_tokens", {{"n", 6}});
-  window.command("policy.set", {{"policy", "full"}});
-  window.command("run.start");
-  window.wait({{"/running", false}, {"/a/status", "complete"}});
-}
 
 void open_export(WindowDriver& window) {
   window.key("ctrl+e");
@@ -35,7 +27,7 @@ TEST_CASE(
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   const std::string path = "/nowhere/" + std::string(120, 'x') + " " + std::string(120, 'y') + "/";
   for (const char* name : {"first", "second", "third"}) {
     window.command("file.open", {{"path", path + name}});
@@ -67,7 +59,7 @@ TEST_CASE("Of several errors that are shown one is dismissed, by a double click 
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   for (const char* name : {"first", "second", "third"}) {
     window.command("file.open", {{"path", std::string("/nowhere/") + name}});
     window.wait({{"/banners", {{"contains", name}}}});
@@ -98,7 +90,7 @@ TEST_CASE(
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   open_export(window);
   window.click("export.venue");
   window.frames(3);
@@ -124,7 +116,7 @@ TEST_CASE("A name that Enter was refused for keeps the keyboard") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
-  run_short(window);
+  decode_short(window);
   std::ofstream(window.folder() / "mine.pdf") << "precious";
   open_export(window);
   window.type("mine");

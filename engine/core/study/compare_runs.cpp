@@ -61,8 +61,8 @@ RunComparison compare_runs(const RunRecord& a, const RunRecord& b) {
   check_shapes(a.model, b.model);
   RunComparison result;
   result.n_common = common_prefix(a, b);
-  result.diverged = tokens_part(a, b);
-  result.same_prompt = same_prompt(a, b);
+  result.diverged = result.n_common < std::min(a.n_tokens(), b.n_tokens());
+  result.same_prompt = a.prompt_len == b.prompt_len && result.n_common >= a.prompt_len;
   result.q = std::min({result.n_common, a.queries(), b.queries()}) - 1;
   result.overlap = overlap_at(a, b, result.q);
   const std::size_t n = std::min({static_cast<std::size_t>(result.n_common), a.logprobs.size(), b.logprobs.size()});
