@@ -45,7 +45,9 @@ class Oracle {
                            &record_.evict_at);
   }
 
+  bool has_looked() const { return has_looked_; }
   OracleFacts facts(bool final) {
+    has_looked_ = true;
     OracleFacts out{.horizon = teacher_.horizon(), .final = final};
     // On the way only recall is told: where that goes by the mean, the other kinds stay on the device.
     if (final || !by_mean_alone(record_.oracle)) {
@@ -67,6 +69,7 @@ class Oracle {
   const Generation& run_;
   DenseTeacher teacher_;
   RunRecord record_;
+  bool has_looked_ = false;
 };
 
 /// A run whose lifetimes and reads are kept, to be followed when it has ended.
@@ -161,16 +164,23 @@ bool decode_all(Generation& run, Oracle* oracle, const RunSink& sink) {
     if (sink.oracle) sink.oracle(oracle->facts(final));
     return true;
   };
+  // Whoever stops a run wants to know what was kept until then: kOracleStride tokens at most are left to read. A teacher that
+  // has not read the prompt would keep him waiting.
+  const auto stop = [&] {
+    if (oracle != nullptr && oracle->has_looked() && oracle->catch_up({}) && sink.oracle)
+      sink.oracle(oracle->facts(true));
+    return false;
+  };
   if (run.request().chunk > 0) tell_changes_of_text(run.request(), run.prompt_len(), sink);
   tell(run.prefill(sink.hooks, {.logprobs = sink.prompt_logprobs, .greedy = sink.greedy}));
   while (!is_over(run)) {
-    if (sink.hooks.is_cancelled()) return false;
+    if (sink.hooks.is_cancelled()) return stop();
     change_policy(run, sink, tell);
     if (sink.greedy != nullptr) sink.greedy->push_back(run.likeliest());
     tell(next_step(run));
-    if (oracle != nullptr && !is_over(run) && oracle->is_due() && !look(false)) return false;
+    if (oracle != nullptr && !is_over(run) && oracle->is_due() && !look(false)) return stop();
   }
-  return oracle == nullptr || look(true);
+  return oracle == nullptr || look(true) || stop();
 }
 
 }  // namespace

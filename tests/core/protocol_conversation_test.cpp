@@ -13,6 +13,7 @@
 #include "engine/core/protocol/events.h"
 #include "engine/core/protocol/protocol.h"
 #include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/what_if.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
@@ -179,6 +180,11 @@ TEST_CASE("conversation: recall so far is kept until the oracle is final", "[cor
   CHECK(so_far.recall_so_far == head_metric(run, Metric::mean_recall, run.queries() - 1).values);
   CHECK(so_far.oracle_horizon == run.n_tokens() / 2);
   CHECK(so_far.future_mass.empty());
+  // It is the recall of the run's end; of earlier queries there is none as yet.
+  CHECK(head_metric(so_far, Metric::recall, so_far.queries() - 1).values == so_far.recall_so_far);
+  CHECK(head_metric(so_far, Metric::recall, so_far.oracle_horizon - 1).values == so_far.recall_so_far);
+  CHECK(std::isnan(head_metric(so_far, Metric::recall, so_far.oracle_horizon - 2).at(0, 0)));
+  CHECK(what_if(so_far, PolicySpec::parse("kvpop:budget=40,sinks=4,window=16")).recall_so_far.empty());
   CHECK(told(run, n_events - 1).recall_so_far.empty());
 }
 

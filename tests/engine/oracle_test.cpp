@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/record/assemble.h"
 #include "engine/core/study/retention_metrics.h"
 #include "engine/decode/dense_teacher.h"
+#include "engine/decode/run.h"
 #include "engine/model/ops.h"
 #include "engine/model/transformer.h"
 #include "tests/engine/small_model.h"
@@ -129,6 +131,28 @@ TEST_CASE("a run that is told to stop stops at the next token and keeps what it 
   sink.hooks.cancelled = [] { return true; };
   CHECK(execute_run(model, test::request(test::some_ids(20), "full", 100), sink).status == RunStatus::cancelled);
   CHECK(tokens == 5);
+}
+
+TEST_CASE("a run that is told to stop has the oracle of what it decoded", "[engine][generate]") {
+  const LoadedModel model = test::small_model();
+  const std::string policy = "kvpop:budget=40,sinks=4,window=16";
+  RunRequest request = test::request(test::some_ids(80), policy, 21);
+  request.oracle = true;
+  const RunRecord whole = record_run(model, request);
+  request.max_tokens = 100;
+  RunRecord stopped;
+  stopped.model = model.info();
+  RunSink sink;
+  sink.started = [&](RunStarted started) { begin_run(stopped, std::move(started)); };
+  sink.step = [&](const StepFacts& facts) { apply(stopped, facts); };
+  sink.oracle = [&](OracleFacts facts) { apply(stopped, std::move(facts)); };
+  sink.hooks.cancelled = [&] { return stopped.n_tokens() >= 101; };  // neither at a look of the oracle nor at an end
+  end_run(stopped, execute_run(model, request, sink));
+  CHECK(stopped.status == RunStatus::cancelled);
+  CHECK(stopped.ids == whole.ids);
+  CHECK(stopped.oracle_horizon == 101);
+  REQUIRE_FALSE(stopped.future_mass.empty());
+  CHECK(head_metric(stopped, Metric::recall, 99).values == head_metric(whole, Metric::recall, 99).values);
 }
 
 }  // namespace

@@ -122,6 +122,12 @@ std::string policy_history(const RunRecord& run) {
 
 std::string why_no_recall(const RunRecord& run, bool is_preview) {
   if (!run.future_mass.empty()) return {};
+  if (!is_preview && !run.recall_so_far.empty()) {
+    const std::string seen = std::to_string(run.oracle_horizon) + " of " + std::to_string(run.n_tokens()) + " queries";
+    if (run.status == RunStatus::running)
+      return "So far: the oracle has seen " + seen + ". Recall at earlier ones comes with the run's end.";
+    return "So far: the oracle had seen " + seen + " when the run ended. Replay it for recall at earlier ones.";
+  }
   if (!is_preview || run.oracle_horizon == 0) {
     if (run.status == RunStatus::running) return "No oracle yet: recall needs the future attention of this run.";
     return "No oracle: recall needs the future attention, of which this run has none.";

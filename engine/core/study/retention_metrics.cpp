@@ -138,6 +138,12 @@ HeadMap empty_map(const RunRecord& run) {
 }
 
 /// The last query that was made, at most q; -1 if there is none.
+HeadMap reported_recall(const RunRecord& run) {
+  HeadMap map = empty_map(run);
+  if (run.recall_so_far.size() == map.values.size()) map.values = run.recall_so_far;
+  return map;
+}
+
 std::int32_t last_query(const RunRecord& run, std::int32_t q) {
   return run.ids.empty() || run.evict_at.empty() ? -1 : std::min(q, run.queries() - 1);
 }
@@ -174,12 +180,18 @@ const MetricInfo* find_metric(std::string_view name) {
   return nullptr;
 }
 
+bool tells_recall_so_far(const RunRecord& run, std::int32_t q) {
+  return run.future_mass.empty() && !run.recall_so_far.empty() && q >= run.oracle_horizon - 1;
+}
+
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {
   if (metric == Metric::output_error) return output_error_map(run, q).map;
   if (metric == Metric::read_mass) return read_mass_map(run, run.output_error.read_mass, q);
   if (metric == Metric::best_read_mass) return read_mass_map(run, run.output_error.best_read_mass, q);
-  if (std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle)
+  if (std::ranges::find(kMetrics, metric, &MetricInfo::metric)->needs_oracle) {
+    if (metric == Metric::recall && tells_recall_so_far(run, q)) return reported_recall(run);
     return head_metric(Oracle(run), run, metric, q);
+  }
   HeadMap map = empty_map(run);
   q = last_query(run, q);
   if (q < 0) return map;

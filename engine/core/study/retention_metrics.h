@@ -53,10 +53,14 @@ struct HeadMap {
 /// read_share(q)  = |read| / |kept, all|                                     HeadReads
 ///
 /// The others are those of the run's oracle (OracleSpec, Oracle) at the last query up to q that it has seen. While a run
-/// goes on its tokens count as kept until somebody says otherwise; of queries that were not made there is no value.
+/// goes on its tokens count as kept until somebody says otherwise; of queries that were not made there is no value. Before
+/// its attention is here, recall is what the engine reported last (RunRecord::recall_so_far) at the queries from that one
+/// on, and has no value at earlier ones.
 ///
 /// output_error(q), read_mass(q) and best_read_mass(q) are the means of output_error.h over queries up to q.
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
+/// Whether recall at q is such a report.
+bool tells_recall_so_far(const RunRecord& run, std::int32_t q);
 /// Of one head alone, at the cost of one. Not for metrics that need an oracle: NaN.
 float head_value(const RunRecord& run, Metric metric, int layer, int kv_head, std::int32_t q);
 /// The same by another oracle over the run.

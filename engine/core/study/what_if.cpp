@@ -187,6 +187,7 @@ RunRecord preview_of(const RunRecord& run, const PolicySpec& spec) {
   if (policy.local_heads != nullptr)
     result.local_heads = policy.local_heads(spec, {run.model.n_layers, run.model.n_kv_heads, {}});
   result.output_error = OutputError();  // of the recorded lifetimes: a preview measures nothing
+  result.recall_so_far.clear();         // that of the policy which ran
   // The mass of a token is its mean over queries from t + window on: that of another window is not known.
   if (geometry.window != run.geometry().window) {
     result.future_mass = HeadSeries<float>();
