@@ -69,7 +69,7 @@ void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_
     TextField& field = *panel.ui.find;
     std::string& searched = panel.session.selection().find;
     if (field.asks_keyboard == TextField::kAsks) field.text = searched;
-    if (draw_field(panel, field, "text, #id, evicted & oracle:kept & score>2", "find.input", panel.px(100)))
+    if (draw_field(panel, field, "text, /val.e/, #id, evicted & oracle:kept & score>2", "find.input", panel.px(100)))
       searched = field.text;
     const auto button = [&](const char* label, const char* command, const char* item) {
       ImGui::SameLine(0, panel.px(4));
@@ -87,9 +87,11 @@ void draw_find_bar(Panel& panel, const views::TokenFinder& finder, ImVec2 right_
     const views::FontScope font(panel.theme().fonts.small);
     const std::string line = finder.line(panel.session.selection());
     const auto& palette = panel.theme().palette;
-    views::wrapped_text_in(finder.is_wrong() ? palette.warn : palette.muted,
-                           line.empty() ? "Also kept, sink, window, missed, heads>=3, age<100, from:answer; ! is not"
-                                        : escape_for_terminal(line, 300));
+    views::wrapped_text_in(
+        finder.is_wrong() ? palette.warn : palette.muted,
+        line.empty() ? "Also kept, sink, window, missed, heads>=3, age<100, from:answer, class:num (word, space, "
+                       "punct, newline); ! is not"
+                     : escape_for_terminal(line, 300));
     panel.services.items->add_text("find.line", views::last_item(), line);
   }
   ImGui::End();

@@ -107,6 +107,48 @@ TEST_CASE("The oracle's choice, numbers and ids are found, and terms are joined 
         }));
 }
 
+TEST_CASE("A regular expression is looked for in each token's text, beside other terms, and a path is a text") {
+  const RunRecord run = run_of_pieces({" value", " Valve", " vale", "42", "a/b", "a&b", " 7 ", "/usr", "/bin"});
+  CHECK(found(run, "/val.e/", 8) == std::vector<std::int32_t>{0, 1});
+  CHECK(found(run, "/Val.e/", 8) == std::vector<std::int32_t>{1});
+  CHECK(found(run, "/^\\s*\\d+\\s*$/", 8) == std::vector<std::int32_t>{3, 6});
+  CHECK(found(run, "/\\S{6}/", 8).empty());  // \S is no upper letter, and one token at a time
+  CHECK(found(run, "/val.e/ & position>0", 8) == std::vector<std::int32_t>{1});
+  CHECK(found(run, "position>0 & !/val/", 8) == std::vector<std::int32_t>{3, 4, 5, 6, 7, 8});
+  CHECK(found(run, "/a&b/", 8) == std::vector<std::int32_t>{5});
+  CHECK(found(run, "/a\\/b/ & /a/", 8) == std::vector<std::int32_t>{4});
+  CHECK(found(run, "/usr/bin", 8) == std::vector<std::int32_t>{7, 8});
+  CHECK(found(run, "\"/val.e/\"", 8).empty());
+  CHECK_FALSE(TokenQuery::parse("/val.e/ & class:num").depends_on_query());
+}
+
+TEST_CASE("Tokens are found by what their text is: numbers, words, blanks, signs, ends of lines") {
+  const RunRecord run =
+      run_of_pieces({" the", "42", ".\n", "  ", "\u00e9t\u00e9", "a1", "\xe4", " \u201c", "\n\n", "\u0661", ""});
+  const auto of = [&](const char* name) { return found(run, std::string("class:") + name, 10); };
+  CHECK(of("word") == std::vector<std::int32_t>{0, 4, 9});
+  CHECK(of("num") == std::vector<std::int32_t>{1});
+  CHECK(of("space") == std::vector<std::int32_t>{3, 8});
+  CHECK(of("punct") == std::vector<std::int32_t>{2, 7});
+  CHECK(of("newline") == std::vector<std::int32_t>{2, 8});
+  CHECK(found(run, "!class:word & class:newline", 10) == std::vector<std::int32_t>{2, 8});
+}
+
+TEST_CASE("A pattern that would take for ever takes no time, and one that is none is refused in one line") {
+  const RunRecord run = run_of_pieces({std::string(4000, 'a'), "b"});
+  CHECK(found(run, "/^(a*)*$/", 1) == std::vector<std::int32_t>{0});
+  CHECK(found(run, "/(a|a)*(a|a)*(aa?)*c/", 1).empty());
+  CHECK(refusal("/" + std::string(200, 'a') + "/").empty());
+  CHECK(refusal("/" + std::string(201, 'a') + "/").find("200 bytes") != std::string::npos);
+  CHECK(refusal("/(((a{50}){50}){50}){50}/").find("fewer repetitions") != std::string::npos);
+  CHECK(refusal("class:noun").find("one of num, word, space, punct, newline") != std::string::npos);
+  for (const char* text : {"/(/", "/[z-a]/", "/a{2,1}/", "/*/", "/(a)\\1/"}) {
+    INFO(text);
+    CHECK(refusal(text).find("a regular expression") != std::string::npos);
+    CHECK(refusal(text).find('\n') == std::string::npos);
+  }
+}
+
 TEST_CASE("A search that makes no sense is refused in one line that says what does") {
   CHECK(refusal("score>abc").find("a number after \"score>\"") != std::string::npos);
   CHECK(refusal("speed>2").find("one of score, mass") != std::string::npos);

@@ -4,22 +4,26 @@
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <optional>
+#include <unordered_map>
 
 #include "engine/core/study/oracle.h"
 #include "engine/core/study/read_metrics.h"
 #include "engine/core/study/retention_metrics.h"
+#include "engine/core/study/token_pattern.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/trim.h"
 
 namespace kvscope {
 
 struct TokenQuery::Term {
-  enum class Kind : std::uint8_t { text, id, state, origin, oracle, number } kind = Kind::text;
+  enum class Kind : std::uint8_t { text, pattern, kind_of_text, id, state, origin, oracle, number } kind = Kind::text;
   bool negated = false;
   std::string text;  // of a text what is searched for, else the word
   bool any_case = false;
   double value = 0;
   std::string op;
+  std::optional<TokenPattern> pattern = {};
 };
 
 namespace {
@@ -50,12 +54,30 @@ std::string join(std::span<const std::string_view> words) {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-/// Cut at "&" outside of quotes.
+/// Where the pattern ends that begins at text[at], a slash: at the slash behind which nothing of the term stands. npos: it is
+/// none, as "/usr/bin".
+std::size_t end_of_pattern(std::string_view text, std::size_t at) {
+  for (std::size_t i = at + 1; i < text.size(); ++i) {
+    if (text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '/' && i > at + 1) {
+      const std::string_view rest = trim(text.substr(i + 1));
+      if (rest.empty() || rest.starts_with('&')) return i;
+    }
+  }
+  return std::string_view::npos;
+}
+
+/// Cut at "&" outside of quotes and patterns.
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> parts;
   bool quoted = false;
   std::size_t from = 0;
   for (std::size_t i = 0; i <= text.size(); ++i) {
+    const bool begins = text.substr(from, i - from).find_first_not_of(" \t!") == std::string_view::npos;
+    if (begins && i < text.size() && text[i] == '/') {
+      if (const std::size_t end = end_of_pattern(text, i); end != std::string_view::npos) i = end + 1;
+    }
     if (i < text.size() && text[i] == '"') quoted = !quoted;
     if (i < text.size() && (text[i] != '&' || quoted)) continue;
     parts.push_back(trim(text.substr(from, i - from)));
@@ -98,6 +120,15 @@ std::shared_ptr<Term> parse_term(std::string_view text) {
   if (text.starts_with('"')) {
     if (text.size() < 3 || text.back() != '"') refuse(text, "text between two quotes");
     return std::make_shared<Term>(text_term(text.substr(1, text.size() - 2)));
+  }
+  if (text.starts_with('/') && end_of_pattern(text, 0) == text.size() - 1)
+    return std::make_shared<Term>(
+        Term{.kind = Kind::pattern, .pattern = TokenPattern(text.substr(1, text.size() - 2))});
+  if (text.starts_with("class:")) {
+    const std::string_view name = text.substr(6);
+    if (!among(kTokenClasses, name))
+      refuse(text, "class: with one of " + join(kTokenClasses) + ", or the text in quotes");
+    return std::make_shared<Term>(Term{.kind = Kind::kind_of_text, .text = std::string(name)});
   }
   if (text.starts_with('#') && text.size() > 1) {
     const std::string_view digits = text.substr(1);
@@ -159,6 +190,12 @@ class Matcher {
 
   std::function<bool(std::int32_t)> matcher(const Term& term) const {
     switch (term.kind) {
+      case Kind::pattern:
+        return of_text([&term](std::string_view piece) { return term.pattern->matches(piece); });
+      case Kind::kind_of_text: {
+        const auto at = std::ranges::find(kTokenClasses, term.text) - std::begin(kTokenClasses);
+        return of_text([wanted = static_cast<TokenClass>(at)](auto piece) { return is_of_class(piece, wanted); });
+      }
       case Kind::id:
         return [this, id = term.value](std::int32_t t) { return run_.ids[static_cast<std::size_t>(t)] == id; };
       case Kind::state:
@@ -172,6 +209,16 @@ class Matcher {
         break;
     }
     return [value = number(term.text), &term](std::int32_t t) { return compare(value(t), term.op, term.value); };
+  }
+
+  /// Asked once of each text: a run has few of them.
+  std::function<bool(std::int32_t)> of_text(std::function<bool(std::string_view)> matches) const {
+    const auto known = std::make_shared<std::unordered_map<std::string_view, bool>>();
+    return [this, matches = std::move(matches), known](std::int32_t t) {
+      const std::string_view piece = run_.pieces[static_cast<std::size_t>(t)];
+      const auto found = known->find(piece);
+      return found != known->end() ? found->second : known->emplace(piece, matches(piece)).first->second;
+    };
   }
 
   std::int32_t lifetime(int kv_head, std::int32_t t) const {

@@ -20,6 +20,8 @@ struct TokenHits {
 /// A search as a person writes it. Terms joined by "&", each with "!" in front for its opposite:
 ///
 ///     the answer  "a & b"        text, over the borders of tokens; upper and lower case alike unless one is upper
+///     /val.e/                    a regular expression in the text of one token
+///     class:num                  what one token's text is: num, word, space, punct, newline (token_pattern.h)
 ///     #1234                      the token's id
 ///     sink window kept evicted unread undecided future      what it is to the head at the query, as the strip has it
 ///     cached                     sink, window, kept or unread: the query's head has it
