@@ -79,7 +79,8 @@ std::string general_help() {
 
 std::string command_help(const CommandSpec& spec) {
   std::string text = wrapped("usage: kvscope " + std::string(spec.name) + " " + std::string(spec.synopsis), 2) + "\n";
-  text += wrapped(spec.details) + "\noptions:\n";
+  if (!spec.details.empty()) text += wrapped(spec.details) + "\n";
+  text += "options:\n";
   const auto add = [&](const OptionSpec& option) {
     std::string left = "  " + dashed(option.name);
     if (!option.value.empty()) left += " " + std::string(option.value);

@@ -1,6 +1,7 @@
 // kvscope run: decode a prompt, stream the answer, keep the trace.
 
 #include <array>
+#include <charconv>
 #include <cstdio>
 
 #include "app/cli/arguments.h"
@@ -24,6 +25,8 @@ constexpr auto kPromptOptions = std::to_array<OptionSpec>({
     {"prompt", "TEXT", "the prompt"},
     {"prompt-file", "FILE", "the prompt from a file; - is stdin"},
     {"messages", "JSON", "a conversation instead: [{\"role\": \"user\", \"content\": TEXT}, ...]"},
+    {"prompt-ids", "N,N,...", "the prompt's tokens; --prompt is what it is called then"},
+    {"answer-ids", "N,N,...", "the answer's tokens, given instead of drawn (teacher forcing)"},
 });
 constexpr auto kTemplateOptions = std::to_array<OptionSpec>({
     {"raw", "", "take the prompt as text even if the model has a chat template"},
@@ -119,12 +122,37 @@ nlohmann::ordered_json result_object(const RunRecord& run, const std::string& te
             {"instrumented", run.timings.instrumented}}}};
 }
 
-RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
-  if (!arguments.has("messages")) {
-    const std::string file = arguments.text("prompt-file", "--prompt");
-    return run_request(arguments, model_path, as_text(arguments.text_or_file("prompt"), file));
+std::vector<std::int32_t> token_ids(const Arguments& arguments, const char* name) {
+  std::vector<std::int32_t> ids;
+  const std::string text = arguments.text(name);
+  for (const char *at = text.data(), *end = at + text.size(); ids.empty() || at != end;) {
+    if (!ids.empty() && *at++ != ',') at = end;  // then no number follows
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || id < 0) usage_error(dashed(name), in_quotes(text), "numbers of tokens, as in 1,15,3");
+    ids.push_back(id);
+    at = next;
   }
-  for (const char* name : {"prompt", "prompt-file"}) {
+  return ids;
+}
+
+RunRequest request_of_prompt(const Arguments& arguments, const std::string& model_path) {
+  const std::string file = arguments.text("prompt-file", "--prompt");
+  const bool named = arguments.has("prompt") || arguments.has("prompt-file");
+  const bool by_ids = arguments.has("prompt-ids");
+  RunRequest request = run_request(arguments, model_path,
+                                   named || !by_ids ? as_text(arguments.text_or_file("prompt"), file) : std::string());
+  if (by_ids) request.prompt_ids = token_ids(arguments, "prompt-ids"), request.messages.clear();
+  if (!arguments.has("answer-ids")) return request;
+  if (request.chunk > 0) usage_error("--answer-ids and --chunk", "both given", "one of them");
+  request.answer_ids = token_ids(arguments, "answer-ids");
+  if (!arguments.has("max-tokens")) request.max_tokens = static_cast<int>(request.answer_ids->size());
+  return request;
+}
+
+RunRequest request_of(const Arguments& arguments, const std::string& model_path) {
+  if (!arguments.has("messages")) return request_of_prompt(arguments, model_path);
+  for (const char* name : {"prompt", "prompt-file", "prompt-ids", "answer-ids"}) {
     if (!arguments.has(name)) continue;
     usage_error("--messages and " + dashed(name), "both given", "one of them");
   }
@@ -188,9 +216,9 @@ int run(const Arguments& arguments) {
 
 extern const CommandSpec run_command = {
     "run",
-    "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON [options]",
+    "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON | --prompt-ids N,... [options]",
     "decode a prompt under a policy and stream the answer",
-    "The answer goes to stdout, progress to stderr; --trace keeps what was recorded.",
+    "",  // 40 lines of options are a screen
     "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",
     {1, 1},
     kOptions,

@@ -92,7 +92,7 @@ int what_if(const Arguments& arguments) {
     if (!note.empty()) result["note"] = note;
     write_json_line(result);
   } else {
-    std::printf("recorded  %s\npreview   %s  (scores held fixed)\n", recorded.policy.to_string().c_str(),
+    std::printf("recorded  %s\npreview   %s  (not decoded again)\n", recorded.policy.to_string().c_str(),
                 preview.policy.to_string().c_str());
     if (!note.empty()) std::printf("note      %s\n", note.c_str());
     std::printf("\n");

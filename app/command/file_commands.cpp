@@ -7,6 +7,8 @@
 #include "app/command/command_arguments.h"
 #include "app/process/models.h"
 #include "app/process/path_kind.h"
+#include "app/process/paths.h"
+#include "app/process/prompt_lines.h"
 #include "app/process/study_source.h"
 
 namespace kvscope::app {
@@ -16,8 +18,30 @@ namespace fs = std::filesystem;
 
 /// A model's name may have a point too: "Qwen2.5-0.5B".
 bool has_ending_of_file(const fs::path& path) {
-  static constexpr std::string_view kEndings[] = {".h5", ".csv", ".txt", ".md", ".json", ".safetensors", ".pt", ".pth"};
+  static constexpr std::string_view kEndings[] = {".h5",    ".csv", ".txt",         ".md", ".json",
+                                                  ".jsonl", ".tsv", ".safetensors", ".pt", ".pth"};
   return std::ranges::count(kEndings, path.extension().string()) > 0;
+}
+
+void open_prompt(Session& session, const CommandRegistry& registry, const std::string& path,
+                 const nlohmann::json& prompt) {
+  registry.execute("prompt.set", prompt);
+  session.files().remember_place(path);
+  session.files().remember(path);
+}
+
+// There is one prompt here, and the file may be long: it is counted elsewhere.
+void read_first_prompt(Session& session, const CommandRegistry& registry, const std::string& path) {
+  session.files().in_background("open " + path, [&session, &registry, path]() -> Worker::Finish {
+    const PromptLines lines = read_prompt_lines(path);
+    return [&session, &registry, path, lines] {
+      open_prompt(session, registry, path, {{"text", lines.first}});
+      const std::string name = fs::path(path).filename().string();
+      session.messages().notify(lines.n == 1 ? "the prompt is the one line of " + name
+                                             : "the prompt is the first of " + std::to_string(lines.n) + " lines of " +
+                                                   name + "; kvscope capture reads all of them");
+    };
+  });
 }
 
 void open_as(PathKind kind, Session& session, const CommandRegistry& registry, const std::string& path,
@@ -30,9 +54,14 @@ void open_as(PathKind kind, Session& session, const CommandRegistry& registry, c
     case PathKind::trace:
       return session.studies().open(path, show_study, [&session, path] { session.open_trace(path); });
     case PathKind::prompt:
-      registry.execute("prompt.set", {{"path", path}});
-      session.files().remember_place(path);
-      return session.files().remember(path);
+      return open_prompt(session, registry, path, {{"path", path}});
+    case PathKind::prompts:
+      return read_first_prompt(session, registry, path);
+    case PathKind::recipe:
+      throw Error({.file = path,
+                   .found = "the recipe of a figure, which has no points",
+                   .expected = "a study, as sweep and hybrid write it, or a table",
+                   .hint = "kvscope figure " + shell_quote(path) + " -o FIGURE.pdf draws it"});
     case PathKind::unknown:
       throw Error({.file = path,
                    .found = "a folder with neither a model nor a gate, nor the curve of a training",
@@ -120,6 +149,12 @@ void add_file_commands(CommandRegistry& registry, Session& session, UiState& ui,
       {"gate.use", "Decide by a gate of this model", "Policy", "", "name: name",
        [&session] { return !session.gates().found().empty() && !session.run_in_progress(); },
        [&session](const nlohmann::json& arguments) { session.choose_gate(text_argument(arguments, "name")); }});
+  registry.add({"gate.drop", "Let go of a gate", "Policy", "", "name: name", nullptr,
+                [&session](const nlohmann::json& arguments) { session.drop_gate(text_argument(arguments, "name")); },
+                [&session]() -> std::string {
+                  if (session.run_in_progress()) return "a run is in progress: cancel it first";
+                  return session.engine().gates_to_load().empty() ? "no gate is loaded but those beside the model" : "";
+                }});
   registry.add({"models.show", "Models and gates", "File", "Ctrl+M", "", nullptr, [&ui] { ui.models = true; }});
 }
 

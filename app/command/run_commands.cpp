@@ -141,7 +141,8 @@ void add_preview_commands(CommandRegistry& registry, Session& session, UiState& 
                   const RunEntry* entry = session.find_run(id);
                   if (!entry) usage_error("id", "no run " + std::to_string(id));
                   if (entry->run->command_line.empty())
-                    usage_error("run", "it has no command: it was replayed, or its trace does not tell");
+                    usage_error("run",
+                                "it has no command: its trace does not tell, or its tokens are too many for one line");
                   ui.clipboard = entry->run->command_line;
                   session.messages().notify("copied the command that did run " + std::to_string(id));
                   return ui.clipboard;

@@ -3,12 +3,33 @@
 #include <system_error>
 
 #include "app/process/models.h"
+#include "app/process/prompt_lines.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/files/weights/lora_file.h"
+#include "engine/core/support/error.h"
+#include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMostOfRecipe = 1u << 20;
+
+/// What kvscope figure takes and every export writes beside its figure.
+bool is_recipe(const fs::path& path) {
+  if (path.extension() != ".json") return false;
+  try {
+    const nlohmann::json root = read_json(path, {.max_bytes = kMostOfRecipe});
+    const auto is_text = [&](const char* key) { return root.contains(key) && root[key].is_string(); };
+    return root.is_object() && (is_text("figure") || is_text("preset"));
+  } catch (const Error&) {
+    return false;  // damaged, or a table that is larger: its reader says so
+  }
+}
+
+}  // namespace
 
 PathKind kind_of_path(const fs::path& path) {
   std::error_code error;
@@ -19,6 +40,8 @@ PathKind kind_of_path(const fs::path& path) {
   // Heads of DuoAttention have a config.json of their own: a gate goes before a model without a tokenizer.
   if (gate_format(path) || LoraFile::is_there(path)) return PathKind::gate;
   if (folder) return fs::exists(path / "config.json", error) ? PathKind::model : PathKind::unknown;
+  if (has_prompt_lines(path)) return PathKind::prompts;
+  if (is_recipe(path)) return PathKind::recipe;
   return path.extension() == ".txt" || path.extension() == ".md" ? PathKind::prompt : PathKind::trace;
 }
 

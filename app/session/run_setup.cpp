@@ -15,7 +15,17 @@ std::string messages_text(const std::vector<ChatMessage>& messages) {
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string numbers(const std::vector<std::int32_t>& ids) {
+  std::string text;
+  for (const std::int32_t id : ids) text += (text.empty() ? "" : ",") + std::to_string(id);
+  return text;
+}
+
 }  // namespace
+
+std::string change_option(const PolicyChange& change) {
+  return " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.written());
+}
 
 std::string option_line(const RunRequest& request) {
   std::string line = "--policy " + shell_quote(request.policy.written());
@@ -33,9 +43,7 @@ std::string option_line(const RunRequest& request) {
   if (request.chat.thinking) line += *request.chat.thinking ? " --thinking on" : " --thinking off";
   if (!request.chat.date.empty()) line += " --date " + shell_quote(request.chat.date);
   for (const std::string& stop : request.stop) line += " --stop " + shell_quote(stop);
-  for (const PolicyChange& change : request.changes) {
-    line += " --change " + shell_quote(std::to_string(change.q) + ":" + change.policy.written());
-  }
+  for (const PolicyChange& change : request.changes) line += change_option(change);
   if (request.chunk > 0) line += " --chunk " + std::to_string(request.chunk);
   if (!request.oracle) line += " --no-oracle";
   if (!(request.oracle_spec == OracleSpec())) line += " --oracle " + request.oracle_spec.to_string();
@@ -48,6 +56,18 @@ std::string run_command_line(const std::string& model, const RunRequest& request
   const std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request);
   if (!request.messages.empty()) return line + " --messages " + shell_quote(messages_text(request.messages));
   return line + " --prompt " + shell_quote(request.prompt);
+}
+
+std::string tokens_command_line(const std::string& model, RunRequest request) {
+  constexpr std::size_t kMost = 100'000;  // bytes; Linux takes 131,072 in one argument
+  if (request.prompt_ids.empty()) return "";
+  request.raw = true, request.chat = {};  // no template is written: the tokens are said
+  const std::string prompt = numbers(request.prompt_ids);
+  const std::string answer = request.answer_ids ? numbers(*request.answer_ids) : "";
+  if (prompt.size() > kMost || answer.size() > kMost) return "";
+  std::string line = "kvscope run " + shell_quote(model) + " " + option_line(request) + " --prompt-ids " + prompt;
+  if (!answer.empty()) line += " --answer-ids " + answer;
+  return request.prompt.empty() ? line : line + " --prompt " + shell_quote(request.prompt);
 }
 
 RunRecord start_record(const ModelInfo& model, const RunRequest& request) {

@@ -16,7 +16,9 @@ namespace {
 
 /// Its tokens are those of its prompt's text: a command with that text does it again.
 bool is_of_prompt(const RunRecord& run) {
-  return !run.command_line.empty() && run.command_line.find(" --messages ") == std::string::npos;
+  const std::string& line = run.command_line;
+  return !line.empty() && line.find(" --messages ") == std::string::npos &&
+         line.find(" --prompt-ids ") == std::string::npos;
 }
 
 }  // namespace
@@ -126,9 +128,8 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command, 
     usage_error("prompt", "nothing in it", "at least one token");
   raise_budget(request);
   RunRecord record = start_record(*engine_.model(), request);
-  // Tokens that were given instead of drawn cannot be written as a command; without one the run says that it has none.
-  if (request.answer_ids || !has_command) record.command_line.clear();
-  if (!record.command_line.empty()) record.command_line += gate_options();
+  if (request.answer_ids || !has_command) record.command_line = tokens_command_line(record.model.path, request);
+  if (!record.command_line.empty()) record.command_line += gate_options(request.policy);
   if (!command_line.empty()) record.command_line = command_line;
   begun_ = request;
   cut_run_.reset();
@@ -153,7 +154,7 @@ void Session::fork_run(int q) {
   const std::string from = std::to_string(a()->id);
   RunRequest fork = next_run_.go_on(*a()->run, q);
   const RunRecord& of = *a()->run;
-  const bool under_its_policy = is_measured_by(of, policy_in_effect());
+  const bool under_its_policy = is_measured_by(of, with_least_budget(policy_in_effect(), of.n_positions));
   // It is to have A's cache then: a share of its longer text would be another budget.
   if (fork.policy.budget && under_its_policy)
     fork.policy.budget = {BudgetSpec::Kind::tokens, static_cast<double>(of.policy.budget_tokens(of.n_positions))};
@@ -274,12 +275,18 @@ int Session::n_positions() const {
 
 std::string Session::command_line() const {
   const std::string& model = engine_.model_path();
-  return run_command_line(model.empty() ? "MODEL" : model, next_run_.request()) + gate_options();
+  return run_command_line(model.empty() ? "MODEL" : model, next_run_.request()) + gate_options(parameters().policy);
 }
 
-std::string Session::gate_options() const {
+std::string Session::gate_options(const PolicySpec& policy) const {
   std::string options;
-  for (const std::string& gate : engine_.gates_to_load()) options += " --gate " + shell_quote(gate);
+  for (const std::string& path : engine_.gates_to_load()) {
+    const auto& found = gates_.found();
+    const auto facts = std::ranges::find_if(found, [&](const GateFacts& gate) { return gate.gate.path == path; });
+    // One that changes the weights counts under every policy; what another machine has is not known here.
+    const bool counts = facts == found.end() || facts->kind == "lora" || !facts->adapter.empty();
+    if (counts || reads_gate(policy, facts->kind)) options += " --gate " + shell_quote(path);
+  }
   return options;
 }
 

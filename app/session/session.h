@@ -85,6 +85,9 @@ class Session {
   void add_gate(const std::string& path);
   /// The same, and sets a policy that reads it unless the present one does.
   void choose_gate(const std::string& name);
+  /// The model is loaded again without that gate, which stays among those that were found. Throws Error (usage) for one that
+  /// is not loaded, lies beside the model (the engine reads those in any case) or decides now, and while a run is in progress.
+  void drop_gate(const std::string& name);
   /// The gate by which the present policy decides; nullptr if it reads none, or none that was found.
   const GateFacts* used_gate() const;
   bool is_used(const GateFacts& gate) const { return used_gate() == &gate; }
@@ -197,7 +200,7 @@ class Session {
   void take_gate(const GateFacts& facts);
   /// Those that were given for every model, and before them those added to this one.
   std::vector<std::string> gates_beside() const;
-  /// has_command: the command line that the request makes does the same run. command_line: that does, if it is another one.
+  /// has_command: the prompt's text makes the same run; else its tokens are said. command_line: that does, if it is another.
   void start(RunRequest request, RunList::Place place, bool has_command = true, const std::string& command_line = "");
   void go_on_with_cut_run();
   void compare_with_cut_run(const RunRecord& cut, const RunRecord& run);
@@ -215,8 +218,8 @@ class Session {
   void begin_point_run();
   void compare_with_study();
   void raise_budget(RunRequest& request);
-  /// " --gate ..." of each that the engine was given.
-  std::string gate_options() const;
+  /// " --gate ..." of those that the engine was given and that a run by the policy depends on.
+  std::string gate_options(const PolicySpec& policy) const;
   PolicySpec policy_on_model(const PolicySpec& asked) const;
   bool is_measured_by(const RunRecord& run, const PolicySpec& policy) const;
   /// Of the gate that would decide now, on this run's model; empty: not known, or the model's own.

@@ -70,4 +70,20 @@ void Session::choose_gate(const std::string& name) {
   set_policy(policy_for(gate->kind));
 }
 
+void Session::drop_gate(const std::string& name) {
+  engine_.check_idle();
+  const GateFacts* gate = gates_.find(name);
+  std::vector<std::string> rest = engine_.gates_to_load();
+  if (!gate || std::erase(rest, gate->gate.path.string()) == 0) {
+    const bool beside = gate && gate->gate.origin == KnownGate::Origin::model && gate->adapter.empty();
+    usage_error("gate", beside ? name + " lies beside the model, which is read with it" : name + " is not loaded");
+  }
+  // A policy that has lost its gate would take it again at once.
+  if (is_used(*gate)) usage_error("gate", name + " decides now", "", "choose another policy or another gate first");
+  const std::string model = engine_.model_path();
+  engine_.set_gates(std::move(rest));
+  engine_.load(model);
+  messages_.notify("let go of the gate " + name);
+}
+
 }  // namespace kvscope::app

@@ -39,7 +39,8 @@ bool Session::is_measured_by(const RunRecord& run, const PolicySpec& policy) con
 }
 
 bool Session::has_parameters_policy(const RunRecord& run) const {
-  const PolicySpec policy = policy_in_effect();
+  // A share that is less than sinks and window take was raised when the run began.
+  const PolicySpec policy = with_least_budget(policy_in_effect(), run.n_positions);
   if (!is_measured_by(run, policy)) return false;
   const auto local_heads = policy_of(policy).local_heads;
   const GateFacts* gate = used_gate();

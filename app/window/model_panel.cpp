@@ -16,7 +16,7 @@ namespace {
 
 using views::text_in;
 
-constexpr float kNoteColumn = 250;  // design pixels
+constexpr float kNoteColumn = 250, kDropColumn = 500;  // design pixels
 
 /// Which line the arrows are at, counted over models, gates and buttons; Enter takes it.
 struct KeyedRows {
@@ -104,6 +104,23 @@ void draw_models(Panel& panel) {
   if (button(panel, "Open a folder ...", "models.open")) panel.run("model.open");
 }
 
+/// At the end of a gate's line.
+bool drop_button(Panel& panel, const std::string& name, bool used) {
+  const bool running = panel.session.run_in_progress();
+  ImGui::SameLine(panel.px(kDropColumn));
+  ImGui::PushID(name.c_str());
+  ImGui::BeginDisabled(used || running);
+  const bool clicked = ImGui::SmallButton("×");
+  ImGui::EndDisabled();
+  ImGui::PopID();
+  const bool keyed = is_keyed(panel);
+  panel.item("gate." + name + ".drop");
+  tooltip(panel, running ? "A run is in progress: cancel it first."
+                 : used  ? "It decides now: choose another policy or another gate first."
+                         : "Lets go of this gate: the model is loaded again without it");
+  return clicked || (keyed && rows.enter && !used && !running);
+}
+
 void draw_gates(Panel& panel) {
   Session& session = panel.session;
   if (session.engine().model_path().empty()) return;
@@ -115,15 +132,18 @@ void draw_gates(Panel& panel) {
   const auto& loaded = session.engine().gates_to_load();
   for (const GateFacts& gate : gates) {
     const bool used = session.is_used(gate);
-    const bool read = gate.gate.origin == KnownGate::Origin::model ||
-                      std::find(loaded.begin(), loaded.end(), gate.gate.path.string()) != loaded.end();
+    // What changes the weights the engine never takes unasked.
+    const bool beside = gate.gate.origin == KnownGate::Origin::model && gate.adapter.empty();
+    const bool given = std::find(loaded.begin(), loaded.end(), gate.gate.path.string()) != loaded.end();
     std::string note = !gate.fits()
                            ? "does not fit this model"
                            : scorer_title(gate.kind) + ", " + (gate.decision.empty() ? gate.adapter : gate.decision);
-    if (gate.fits()) note += used ? ": decides now" : read ? ": loaded" : "";
+    if (gate.fits()) note += used ? ": decides now" : beside || given ? ": loaded" : "";
     if (row(panel, gate.gate.name, note, used, gate.fits() && !session.run_in_progress(), "gate." + gate.gate.name))
       panel.run("gate.use", {{"name", gate.gate.name}});
     tooltip(panel, gate.fits() ? gate.gate.path.string() : gate.misfit);
+    if (given && !beside && drop_button(panel, gate.gate.name, used))
+      panel.run("gate.drop", {{"name", gate.gate.name}});
   }
   if (button(panel, "Load a gate ...", "models.load_gate")) panel.run("gate.open");
 }

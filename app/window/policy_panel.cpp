@@ -159,12 +159,15 @@ void draw_preview_note(Panel& panel) {
     const std::vector<Obstacle> in_the_way = obstacles(session, RunKind::decode_again);
     const std::string measure = in_the_way.empty() ? " Decode again to measure it." : "";
     const std::string gate = gate_of(preview);
-    const bool by_future =
-        policy_of(preview.policy).plan(preview.policy, preview.geometry()).source == ScoreSource::future;
+    const ScoreSource source = policy_of(preview.policy).plan(preview.policy, preview.geometry()).source;
+    const bool by_future = source == ScoreSource::future;
     std::string text = "Preview: " + std::string(by_future ? "the future attention" : "scores") +
                        (gate.empty() ? "" : " of gate " + gate) + " held fixed as A recorded " +
                        (by_future ? "it." : "them.") + measure;
-    if (by_gates) {
+    if (source == ScoreSource::none) {
+      text = session.run_in_progress() ? "Preview: what this policy would have kept so far. It follows A."
+                                       : "Preview: what it keeps depends on no score." + measure;
+    } else if (by_gates) {
       text = "Preview: " + note + "." + measure;
     } else if (session.run_in_progress()) {
       text =

@@ -301,6 +301,26 @@ TEST_CASE("run --json ends with one object that says all of the run") {
   CHECK(object["text"] == text);
 }
 
+TEST_CASE("run reads the tokens that are given, as prompt and as answer, and says what is no list of them") {
+  const auto run = [](std::vector<std::string> words) {
+    words.emplace_back("--json");
+    return kvscope_run(run_words(words));
+  };
+  auto result = run({"--prompt-ids", "5,6,7", "--answer-ids", "8,9"});
+  REQUIRE(result.exit_code == 0);
+  CHECK(last_json_line(result.out)["prompt_ids"] == json{5, 6, 7});
+  CHECK(last_json_line(result.out)["ids"] == json{8, 9});
+  for (const char* wrong : {"", "5,", ",5", "5;6", "5,-6", "5, 6", "five", "5,99999999999"}) {
+    CAPTURE(wrong);
+    result = run({"--prompt-ids", wrong});
+    CHECK(result.exit_code == 1);
+    CHECK_THAT(result.err, Catch::Contains("--prompt-ids") && Catch::Contains("1,15,3"));
+  }
+  CHECK_THAT(run({"--messages", "[]", "--answer-ids", "1"}).err, Catch::Contains("--messages and --answer-ids"));
+  CHECK_THAT(run({"--prompt", "a", "--chunk", "2", "--answer-ids", "1"}).err,
+             Catch::Contains("--answer-ids and --chunk"));
+}
+
 TEST_CASE("Ctrl+C cancels a run, keeps its trace and exits with 130") {
   const TemporaryFolder folder;
   const auto trace = folder / "cut.h5";

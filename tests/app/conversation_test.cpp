@@ -157,7 +157,7 @@ TEST_CASE("Continue goes on from the answer's tokens, and the turn is the whole 
   const RunRecord& more = *session.a()->run;
   CHECK(more.prompt_len == first.n_tokens());
   CHECK(std::equal(first.ids.begin(), first.ids.end(), more.ids.begin()));
-  CHECK(more.command_line.empty());  // no command gives these tokens
+  CHECK(more.command_line.find(" --prompt-ids " + std::to_string(first.ids[0]) + ",") != std::string::npos);
   REQUIRE(fixture.chat().turns.size() == 2);
   CHECK(fixture.chat().turns.back().content == begun + answer_text(more));
   CHECK(session.answer_of(*session.a()) == begun + answer_text(more));  // what is copied
@@ -185,7 +185,7 @@ TEST_CASE("A fork decodes another way from a query of A, beside it") {
   CHECK(b.prompt_len == q + 1);
   CHECK(std::equal(b.ids.begin(), b.ids.begin() + q + 1, a->ids.begin()));
   CHECK(b.n_tokens() == q + 1 + 6);
-  CHECK(b.command_line.empty());
+  CHECK(b.command_line.find(" --prompt-ids " + std::to_string(a->ids[0]) + ",") != std::string::npos);
 }
 
 TEST_CASE("A fork under A's policy has A's budget, whatever share of its longer text that is") {

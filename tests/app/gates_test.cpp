@@ -251,6 +251,72 @@ TEST_CASE("in a session a gate is chosen by name, and goes before the others of 
   CHECK(session.used_gate() == nullptr);
 }
 
+TEST_CASE("a loaded gate is let go of unless it decides, and a run's command names the gates that its policy reads",
+          "[gates]") {
+  const TemporaryFolder folder, others;
+  write_model_with_gates(folder);
+  save_gate(others / "more", random_gate(4, 0.4));
+  const std::string more = (others / "more").string(), second = (folder / "gates/b-most").string();
+  app::Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = {}, .wake = [] {}});
+  const auto loaded = [&] { return session.engine().model() && session.gates().known(); };
+  const auto refusal = [&](const std::string& name) { return test::error_of([&] { session.drop_gate(name); }); };
+  session.open_model(folder.path().string());
+  test::poll_until(session, loaded);
+  CHECK(refusal("a-half").find("lies beside the model") != std::string::npos);
+  CHECK(refusal("none").find("none is not loaded") != std::string::npos);
+
+  session.add_gate(more);  // and takes a policy that reads it
+  test::poll_until(session, [&] { return session.used_gate() && session.used_gate()->gate.name == "more"; });
+  test::poll_until(session, loaded);
+  REQUIRE(session.engine().gates_to_load() == std::vector{more});
+  CHECK(session.command_line().find(" --gate ") != std::string::npos);
+  CHECK(refusal("more").find("decides now") != std::string::npos);
+  CHECK(session.engine().gates_to_load() == std::vector{more});
+
+  session.set_policy(PolicySpec::parse("streaming:sinks=4,window=32"));
+  CHECK(session.command_line().find(" --gate ") == std::string::npos);
+  session.next_run().set_prompt("one two three four five six seven eight nine ten");
+  session.next_run().set_max_tokens(6);
+  session.start_run();
+  CHECK(refusal("more").find("a run is in progress") != std::string::npos);
+  test::poll_until(session, [&] { return !session.run_in_progress(); });
+  REQUIRE(session.a());
+  CHECK(session.a()->run->command_line.find("streaming") != std::string::npos);
+  CHECK(session.a()->run->command_line.find(" --gate ") == std::string::npos);
+
+  session.drop_gate("more");
+  CHECK(session.engine().gates_to_load().empty());
+  test::poll_until(session, loaded);
+  CHECK(session.gates().find("more"));  // can be chosen again
+  CHECK(session.parameters().policy.name == "streaming");
+  CHECK(session.state()["banners"].empty());
+}
+
+TEST_CASE("the line of a loaded gate has a cross that lets go of it", "[gates]") {
+  if (test::skip_without_display()) return;
+  const TemporaryFolder folder, others;
+  write_model_with_gates(folder);
+  save_gate(others / "more", random_gate(4, 0.4));
+  const test::Xvfb display;
+  test::WindowDriver window(display, {.engine = test::fake(), .words = {folder.path().string()}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/gates/1", "b-most"}});
+  window.command("gate.open", {{"path", (others / "more").string()}});
+  window.wait({{"/gate", "more"}, {"/engine", "ready"}, {"/model", {{"not", nullptr}}}});
+  window.command("models.show");
+  CHECK_THAT(window.text_soon("gate.more", ": decides now"), Catch::EndsWith(": decides now"));
+  window.click("gate.more.drop");  // dead
+  window.frames(2);
+  CHECK(window.state()["gate"] == "more");
+  window.command("policy.set", {{"policy", "h2o:keep=25%"}});
+  CHECK_THAT(window.text_soon("gate.more", ": loaded"), Catch::EndsWith(": loaded"));
+  window.click("gate.more.drop");
+  const auto note = [&] { return window.text("gate.more"); };
+  for (int i = 0; i < 100 && note().ends_with(": loaded"); ++i) window.frames(2);
+  CHECK_FALSE(note().ends_with(": loaded"));
+  window.wait({{"/engine", "ready"}, {"/model", {{"not", nullptr}}}});
+  CHECK(window.state()["banners"].empty());
+}
+
 TEST_CASE("a run by one gate of a kind is previewed and told by the name of the other that is chosen", "[gates]") {
   if (test::real_engine().empty()) return test::skip("kvscope-engine is not built");
   const TemporaryFolder folder;

@@ -93,6 +93,8 @@ TEST_CASE("heads refuses what cannot be said, read or written in one line, and w
   const auto at = [&](const std::string& name) { return (folder / name).string(); };
   std::filesystem::create_directory(folder / "w");
   std::ofstream(folder / "w/adapter_weights.tsv") << "0.1\t0.2\n0.3\t0.4\n";
+  std::filesystem::create_directory(folder / "lone");
+  std::ofstream(folder / "lone/full_attention_heads.tsv") << "0.1\t0.2\n0.3\t0.4\n";
   const int n = files_in(folder.path());
   check_error_line(
       kvscope_run({"heads", trace, "--count", "7", "--export", "duo:" + at("duo"), "--export", "hf:" + at("hf.json")}),
@@ -104,6 +106,8 @@ TEST_CASE("heads refuses what cannot be said, read or written in one line, and w
   check_error_line(kvscope_run({"heads", "--import", "rlkv:" + at("w"), model}), 2, "2 x 2 heads; expected 6 x 4");
   check_error_line(kvscope_run({"heads", "--import", "json:" + trace, model}), 2, "a.h5");
   check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), model}), 2, "config.json");
+  check_error_line(kvscope_run({"heads", "--import", "duo:" + at("lone"), model}), 2,
+                   "full_attention_heads.tsv: no config.json beside it; expected one with the tokens that its local");
   check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), model, trace}), 1, "MODEL alone");
   check_error_line(kvscope_run({"heads", "--import", "duo:" + at("none"), at("no-model")}), 2, "no-model");
   check_error_line(kvscope_run({"heads", trace, "--strategy", "b", "--export", "json:" + trace, "--overwrite"}), 2,

@@ -164,6 +164,49 @@ TEST_CASE("A damaged study, a trace and a stranger's file are one banner each, a
   refused("study.open", "none.h5", "");
 }
 
+// Each was a table of so many points.
+TEST_CASE("Prompts of capture give the first as the prompt, and the recipe of a figure is refused by its name",
+          "[study]") {
+  const test::TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  Program program((folder / "state").string());
+  const auto prompt = [&] { return program.session.parameters().prompt; };
+  const auto notice = [&] { return program.session.messages().notice(); };
+
+  program.run("file.open", {{"path", file("p.jsonl", "\n{\"prompt\": \"first of all\"}\n\n{\"prompt\": \"b\"}\n")}});
+  CHECK(program.banners().empty());
+  CHECK(prompt() == "first of all");
+  CHECK_THAT(notice(), Catch::Contains("first of 2 lines of p.jsonl") && Catch::Contains("kvscope capture"));
+  CHECK(program.session.files().recent().front() == (folder / "p.jsonl").string());
+  program.run("file.open", {{"path", file("m.jsonl", R"({"messages": [{"role": "system", "content": "be brief"},
+ )")}});
+  CHECK(program.banners().size() == 1);  // half a line is no prompt, nor a table
+  program.run("banner.dismiss");
+  program.run("file.open", {{"path", file("m.jsonl", R"({"messages": [{"role": "system", "content": "be brief"}, )"
+                                                     R"({"role": "user", "content": "why?"}]})")}});
+  CHECK(prompt() == "why?");
+  CHECK_THAT(notice(), Catch::Contains("the one line of m.jsonl"));
+  program.run("file.open", {{"path", file("bad.jsonl", R"({"prompt": 7})")}});
+  REQUIRE(program.banners().size() == 1);
+  CHECK_THAT(program.banners()[0], Catch::Contains("bad.jsonl: first line"));
+  CHECK(prompt() == "why?");
+
+  program.run("banner.dismiss");
+  program.run("file.open", {{"path", file("fig.json", R"({"figure": "token_strip", "traces": ["a.h5"]})")}});
+  REQUIRE(program.banners().size() == 1);
+  CHECK_THAT(program.banners()[0], Catch::Contains("fig.json: the recipe of a figure") &&
+                                       Catch::Contains("kvscope figure ") && !Catch::Contains("\n"));
+  CHECK(program.studies()["open"].empty());
+  // What measures is a table as before.
+  program.run("file.open",
+              {{"path", file("t.jsonl", "{\"density\": 0.5, \"nll\": 2}\n{\"density\": 1, \"nll\": 1}\n")}});
+  REQUIRE(program.studies()["open"].size() == 1);
+  CHECK(program.studies()["open"][0]["points"] == 2);
+}
+
 TEST_CASE("The axes of a study, its rows and its point are set by commands, refused where wrong, and undone",
           "[study]") {
   const test::TemporaryFolder folder;

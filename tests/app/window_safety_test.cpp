@@ -248,23 +248,32 @@ TEST_CASE("The command that is copied of a run does the same run again, by the g
   window.wait({{"/gate", "sp-kv-0.02"}, {"/engine", "ready"}});
   window.command("policy.set", {{"policy", "sp-kv:threshold=0.4,window=4"}});
   run_to_end(window);
-  const std::string line = window.command("run.copy_command");
-  CHECK_THAT(line, Catch::Contains(" --gate "));
-  const std::string saved = (window.folder() / "a.h5").string(), again = (window.folder() / "again.h5").string();
-  window.command("trace.save", {{"path", saved}});
-  window.wait({{"/files_busy", false}, {"/runs", {{"contains", "a.h5"}}}});
-  const std::string script =
-      test::kvscope().string() + line.substr(std::string("kvscope").size()) + " --trace " + again;
-  const auto result = test::run({.argv = {"/bin/sh", "-c", script}});
-  CAPTURE(script, result.err);
-  REQUIRE(result.exit_code == 0);
-  const RunRecord a = TraceReader("", saved).load(0), b = TraceReader("", again).load(0);
-  CHECK(a.ids == b.ids);
-  CHECK(a.policy == b.policy);
-  CHECK(a.evict_at == b.evict_at);
-  CHECK(a.command_line == b.command_line);
-  // A replay's tokens were given, and no command gives them.
+  const auto makes_it_again = [&](int id) {
+    const std::string line = window.command("run.copy_command", {{"id", id}});
+    CHECK_THAT(line, Catch::Contains(" --gate "));
+    const std::string name = "run" + std::to_string(id) + ".h5";
+    const std::string saved = (window.folder() / name).string(), again = (window.folder() / ("again-" + name)).string();
+    window.command("trace.save", {{"id", id}, {"path", saved}});
+    window.wait({{"/files_busy", false}, {"/runs", {{"contains", name}}}});
+    const std::string script =
+        test::kvscope().string() + line.substr(std::string("kvscope").size()) + " --trace " + again;
+    const auto result = test::run({.argv = {"/bin/sh", "-c", script}});
+    CAPTURE(script, result.err);
+    REQUIRE(result.exit_code == 0);
+    const RunRecord a = TraceReader("", saved).load(0), b = TraceReader("", again).load(0);
+    CHECK(a.ids == b.ids);
+    CHECK(a.prompt_len == b.prompt_len);
+    CHECK(a.prompt_text == b.prompt_text);
+    CHECK(a.policy == b.policy);
+    CHECK(a.evict_at == b.evict_at);
+    CHECK(a.changes == b.changes);
+    return line;
+  };
+  makes_it_again(1);
   window.command("run.replay");
-  window.wait({{"/running", false}, {"/b/status", "complete"}});
-  CHECK_THROWS_WITH(window.command("run.copy_command", {{"id", 2}}), Catch::Contains("it was replayed"));
+  window.wait({{"/running", false}, {"/b/id", 2}, {"/b/status", "complete"}});
+  CHECK_THAT(makes_it_again(2), Catch::Contains(" --answer-ids "));
+  window.command("run.fork", {{"q", 10}});
+  window.wait({{"/running", false}, {"/b/id", 3}, {"/b/status", "complete"}});
+  makes_it_again(3);
 }

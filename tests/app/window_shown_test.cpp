@@ -82,6 +82,11 @@ TEST_CASE("The panel and the strip say of a preview that its run goes on and how
   CHECK(preview_reaches(window) == -1);  // of all of A
   CHECK(window.text("policy.preview_note") ==
         "Preview: scores held fixed as A recorded them. Decode again to measure it.");
+  window.command("policy.set", {{"policy", "streaming:sinks=4,window=50"}});
+  window.wait({{"/preview/shown", true}, {"/preview/pending", false}});
+  window.frames(3);
+  CHECK(window.text("policy.preview_note") ==
+        "Preview: what it keeps depends on no score. Decode again to measure it.");
   window.click("button.preview.discard");
   CHECK(window.text("policy.preview_note").empty());
   CHECK(preview_reaches(window) == -2);
@@ -122,7 +127,7 @@ TEST_CASE("A run whose policy changed has both in its name, a flag where it did,
   for (const int at : {q - 1, q}) {
     window.command("scrub.to", {{"q", at}});
     window.frames(3);
-    CHECK(window.text("inspector.policy") == (at < q ? run.policy : run.changes[0].policy).to_string());
+    CHECK(window.text("inspector.policy.budget") == tokens(at < q ? run.policy : run.changes[0].policy) + " tokens");
   }
 }
 

@@ -87,7 +87,14 @@ std::vector<std::string> duo_losses(const HeadChoice& choice) {
           " of each layer; ask it for none, so that it takes the threshold of config.json"};
 }
 
-DuoConfig read_duo_config(const std::filesystem::path& folder) { return read_config(folder / kConfig); }
+DuoConfig read_duo_config(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder / kConfig, error) && std::filesystem::exists(folder / kTable, error))
+    throw Error({.file = (folder / kTable).string(),
+                 .found = "no config.json beside it",
+                 .expected = R"(one with the tokens that its local heads see, {"sink_size": 64, "recent_size": 256})"});
+  return read_config(folder / kConfig);
+}
 
 HeadSelection import_duo(const std::filesystem::path& folder) {
   const DuoConfig config = read_duo_config(folder);
