@@ -13,9 +13,9 @@
 #include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
-#include "engine/core/support/utf8.h"
 #include "views/figure/token_facts.h"
 #include "views/text/text_editor.h"
+#include "views/text/text_line.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/input_undo.h"
 
@@ -33,8 +33,6 @@ struct NameEditor {
 };
 
 namespace {
-
-using views::text_in;
 
 constexpr std::size_t kExcerpt = 80;  // bytes
 
@@ -77,34 +75,6 @@ std::string detail_of(const RunRecord& run) {
 std::string status_word(const RunRecord& run) {
   if (run.status != RunStatus::cancelled) return std::string(to_string(run.status));
   return run.message.empty() ? "stopped" : "cut off";
-}
-
-/// As much of a line as there is room for, with a mark where it goes on.
-std::string fitted(const std::string& text, float room) {
-  const auto width = [](const std::string& line) { return ImGui::CalcTextSize(line.c_str()).x; };
-  if (width(text) <= room) return text;
-  const char* end = text.data();  // in one pass: every row asks in every frame
-  ImGui::GetFont()->CalcTextSizeA(ImGui::GetFontSize(), std::max(0.0f, room - width("...")), 0, text.data(),
-                                  text.data() + text.size(), &end);
-  return std::string(text.data(), end) + "...";
-}
-
-/// Both ends of a title: runs of one study differ in their last parameter. In one pass from each end.
-std::string fitted_ends(const std::string& text, float room) {
-  constexpr float kHead = 0.55f;
-  if (ImGui::CalcTextSize(text.c_str()).x <= room) return text;
-  const std::string head = fitted(text, kHead * room);
-  const float scale = ImGui::GetFontSize() / ImGui::GetFont()->FontSize;
-  float left = room - ImGui::CalcTextSize(head.c_str()).x;
-  std::size_t tail = text.size();
-  while (tail > 0) {
-    std::size_t at = tail - 1;
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-    left -= ImGui::GetFont()->GetCharAdvance(static_cast<ImWchar>(decode_utf8(text, at).code_point)) * scale;
-    if (left < 0) break;
-    tail = at;
-  }
-  return head + text.substr(tail);
 }
 
 /// Of a run in the place of a letter. behind: it is B, and a preview of A is on show there.
@@ -153,12 +123,13 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
 
 // The beginning of the prompt in one line.
 std::string excerpt(const RunRecord& run) {
-  std::string text = run.prompt_text.substr(0, kExcerpt);
+  std::size_t end = std::min(run.prompt_text.size(), kExcerpt);
+  if (end < run.prompt_text.size()) {  // not in the middle of a character
+    while (end > 0 && (static_cast<unsigned char>(run.prompt_text[end]) & 0xC0) == 0x80) --end;
+  }
+  std::string text = run.prompt_text.substr(0, end);
   for (char& c : text) c = c == '\n' || c == '\t' || c == '\r' ? ' ' : c;
-  // Not in the middle of a character.
-  while (text.size() == kExcerpt && (static_cast<unsigned char>(run.prompt_text[text.size()]) & 0xC0) == 0x80)
-    text.pop_back();
-  return escape_for_terminal(text, 2 * kExcerpt);
+  return text;
 }
 
 std::string numbers_of(const RunSummary& summary, const RunRecord& run) {
@@ -181,7 +152,11 @@ void draw_run_menu(Panel& panel, const RunEntry& entry) {
     panel.run("run.rename", {{"id", entry.id}, {"name", name}});
   views::forget_input_undo();
   panel.item("run." + std::to_string(entry.id) + ".rename");
+  const bool has_command = !entry.run->command_line.empty();
+  ImGui::BeginDisabled(!has_command);
   choice("Copy as command", "run.copy_command", ".copy");
+  ImGui::EndDisabled();
+  if (!has_command) tooltip(panel, "Its trace does not tell, or its tokens are too many for one line.");
   choice("Save as trace ...", "trace.save", ".save");
   choice("Remove from the list", "run.remove", ".remove");
 }
@@ -237,7 +212,9 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   if (panel.ui.renaming == entry.id) {
     draw_name_field(panel, entry, right - at.x);
   } else {
-    text_in(palette.text, fitted_ends(std::to_string(entry.id) + "   " + name, right - at.x));
+    // Both ends: runs of one study differ in their last parameter.
+    views::text_line(panel.services, palette.text, std::to_string(entry.id) + "   " + name, right - at.x,
+                     views::Cut::middle);
     panel.services.items->add_text(item + ".name", views::last_item(), name);
     if (ImGui::IsItemHovered() && ImGui::IsMouseDoubleClicked(0)) panel.run("run.rename", {{"id", entry.id}});
   }
@@ -249,14 +226,15 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const views::FontScope small(panel.theme().fonts.small);
   const float closer = panel.px(5);
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
-  text_in(palette.faint, fitted(excerpt(run), right - at.x));
-  panel.services.items->add_text(item + ".prompt", views::last_item(), excerpt(run));
+  const std::string prompt = excerpt(run);
+  views::text_line(panel.services, palette.faint, prompt, right - at.x);
+  panel.services.items->add_text(item + ".prompt", views::last_item(), escape_for_terminal(prompt, 2 * kExcerpt));
   ImGui::SetCursorPosY(ImGui::GetCursorPosY() - closer);
   std::string detail = detail_of(run);
   if (const RunSummary* summary = panel.session.summaries().of(entry)) detail = numbers_of(*summary, run) + detail;
   if (run.status != RunStatus::complete && run.status != RunStatus::running)
     detail = status_word(run) + ", " + detail;  // first: the line may be cut
-  text_in(run.status == RunStatus::failed ? palette.bad : palette.muted, fitted(detail, right - at.x));
+  views::text_line(panel.services, run.status == RunStatus::failed ? palette.bad : palette.muted, detail, right - at.x);
   panel.services.items->add_text(item + ".detail", views::last_item(), detail);
   tooltip(
       panel,

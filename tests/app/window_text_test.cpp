@@ -117,3 +117,31 @@ TEST_CASE("The answer stands there as text, says why it ends, and is copied") {
   window.click("answer.of.1");
   CHECK(window.text("answer.reason") == "stopped at 5 tokens");
 }
+
+// They were replacement marks there until the run was shown: of one width all.
+TEST_CASE("After a restart the list has the prompts of all runs in their scripts, and an emoji by its number") {
+  if (test::skip_without_display()) return;
+  const Xvfb display;
+  const test::TemporaryFolder state;
+  const auto repeated = [](const std::string& text) { return text + text + text + text + text + text; };
+  {
+    WindowDriver window(display, {.engine = fake(), .state = state.path()});
+    for (const std::string& letter : {std::string("\u05d5"), std::string("\u05e9"), std::string("\U0001F600")}) {
+      test::decode_short(window);
+      window.command("prompt.set", {{"text", repeated(letter)}});
+      window.command("run.start");
+      window.wait({{"/running", false}, {"/a/status", "complete"}});
+      window.command("run.remove", {{"id", window.state()["a"]["id"].get<int>() - 1}});
+    }
+    test::decode_short(window);
+    window.command("app.quit");
+    REQUIRE(window.exit_code() == 0);
+  }
+  WindowDriver window(display, {.engine = fake(), .state = state.path()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/workspace/restoring", false}});
+  REQUIRE(window.state()["runs"].size() == 4);
+  const auto width = [&](int run) { return window.rect("run." + std::to_string(2 * run) + ".prompt")[2]; };
+  for (int i = 0; i < 100 && width(1) >= width(2); ++i) window.frames(2);  // they come one after the other
+  CHECK(width(1) < width(2));                                              // vav and shin
+  CHECK(width(3) > 2 * width(2));                                          // "U+1F600" in a frame
+}
