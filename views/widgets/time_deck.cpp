@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "views/figure/figure_builder.h"
-#include "views/figure/state_colours.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/deck_picture.h"
 #include "views/widgets/hit_marks.h"
 #include "views/widgets/imgui_compat.h"
 #include "views/widgets/pin_marks.h"
@@ -13,37 +14,9 @@
 namespace kvscope::views {
 namespace {
 
-constexpr int kRows = 32;
-constexpr int kSpeeds[] = {8, 30, 120, 500};                             // queries a second
-constexpr float kControls = 28, kLane = 12, kAxis = 16, kLeastMap = 24;  // design pixels
-
-/// Occupancy as a picture: sinks, long range and window stacked, one column a bin of queries, which has their mean.
-Image occupancy_image(const RunRecord& run, int layer, int kv_head, int max_columns, bool dark) {
-  const Occupancy occ = occupancy(run, layer, kv_head);
-  const int n = static_cast<int>(occ.sinks.size());
-  int highest = 1;
-  for (int q = 0; q < n; ++q) highest = std::max(highest, occ.sinks[q] + occ.long_range[q] + occ.window[q]);
-  const SpanCells cells({0, n}, max_columns);
-  Image image{
-      {}, cells.cells, kRows, std::vector<Colour>(static_cast<std::size_t>(cells.cells) * kRows, Colour{0, 0, 0, 0})};
-  for (int c = 0; c < cells.cells && n > 0; ++c) {
-    const TokenSpan bin = cells.tokens(c);
-    double sinks = 0, kept = 0, all = 0;
-    for (int q = bin.begin; q < bin.end; ++q) {
-      sinks += occ.sinks[q];
-      kept += occ.sinks[q] + occ.long_range[q];
-      all += occ.sinks[q] + occ.long_range[q] + occ.window[q];
-    }
-    const auto level = [&](double sum) { return static_cast<int>(std::lround(sum / bin.size() / highest * kRows)); };
-    for (int h = 0; h < level(all); ++h) {
-      const TokenState state = h < level(sinks)  ? TokenState::sink
-                               : h < level(kept) ? TokenState::kept
-                                                 : TokenState::window;
-      image.pixels[static_cast<std::size_t>(kRows - 1 - h) * cells.cells + c] = state_colour(state, dark);
-    }
-  }
-  return image;
-}
+constexpr int kSpeeds[] = {8, 30, 120, 500};  // queries a second
+constexpr float kControls = 28, kLane = 12, kAxis = 16, kLeastMap = 24,
+                kLeastLabelled = 56;  // design pixels
 
 }  // namespace
 
@@ -163,15 +136,40 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
   const Cursor cursor = context.cursor_in(run);
   const int columns = std::max(1, static_cast<int>(map.width()));
   if (rebuild_.due({RunKey(context.a), cursor.layer, cursor.kv_head, columns, services_.theme->dark})) {
-    map_.set(occupancy_image(run, cursor.layer, cursor.kv_head, columns, services_.theme->dark));
+    DeckPicture picture = deck_picture(run, cursor.layer, cursor.kv_head, columns, services_.theme->dark);
+    most_cached_ = picture.most_cached, most_evicted_ = picture.most_evicted;
+    map_.set(std::move(picture.image));
     rebuild_.done();
   }
   map_.draw(*ImGui::GetWindowDrawList(), {map.min.x, map.min.y + 2}, {map.max.x, map.max.y - 1});
+  draw_scales(map);
   for (std::size_t i = 0; i < run.changes.size(); ++i) draw_flag(context, static_cast<int>(i), map);
   if (run.prompt_len > 0 && run.prompt_len < run.n_tokens()) {  // where the answer begins
     const float x = std::floor(map.x(run.prompt_len));
     ImGui::GetWindowDrawList()->AddLine({x, map.min.y}, {x, map.max.y}, to_imgui(services_.theme->palette.muted));
   }
+}
+
+/// What the heights are, at the left where a cache is still low; nothing where both would not fit.
+void TimeDeck::draw_scales(const Area& map) {
+  const Theme& theme = *services_.theme;
+  const float height = map.max.y - map.min.y;
+  if (height < theme.px(kLeastLabelled)) return;
+  ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
+  const auto label = [&](const char* item, const std::string& text, float y) {
+    const ImVec2 at{map.min.x + theme.px(5), y};
+    const float width = text_width(font, text.c_str());
+    ImDrawList& list = *ImGui::GetWindowDrawList();
+    list.AddRectFilled({at.x - theme.px(2), at.y}, {at.x + width, at.y + font_size(font)},
+                       to_imgui(with_alpha(theme.palette.panel, 190)), theme.px(3));
+    list.AddText(font, font_size(font) * 0.9f, at, to_imgui(theme.palette.muted), text.c_str());
+    services_.items->add_text(item, item_rect(at, {at.x + width, at.y + font_size(font)}), text);
+  };
+  label("timeline.cached", "tokens in the cache, at most " + std::to_string(most_cached_), map.min.y + theme.px(3));
+  label(
+      "timeline.evicted",
+      most_evicted_ == 0 ? "nothing is evicted" : "evictions, at most " + std::to_string(most_evicted_) + " at a query",
+      map.max.y - kEvictionShare * height - font_size(font));
 }
 
 /// Where the policy was changed.

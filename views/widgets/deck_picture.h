@@ -1,0 +1,22 @@
+#pragma once
+// What the time deck shows of a head: tokens in its cache, and under it how many it evicts.
+
+#include "engine/core/record/run_record.h"
+#include "views/figure/figure.h"
+
+namespace kvscope::views {
+
+struct DeckPicture {
+  Image image;           // one column a bin of queries, which has their mean
+  int most_cached = 0;   // tokens in the cache at one query: the height of the upper part
+  int most_evicted = 0;  // tokens evicted at one query: the height of the lower part
+};
+
+/// The lower part's share of the height.
+inline constexpr float kEvictionShare = 0.25f;
+
+/// At most so many columns; occupancy (retention_metrics.h) of sinks, long range and window stacked, evictions upwards from
+/// the lower edge, a row of them wherever there is one.
+DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, bool dark);
+
+}  // namespace kvscope::views
