@@ -150,10 +150,11 @@ void CacheTimelineView::handle_mouse(ViewContext& context, ImVec2 origin) {
     context.selection->hovered_token = t;
     context.selection->hover_told = true;
     const Cursor cursor = context.cursor_in(run);
-    ImGui::BeginTooltip();
-    ImGui::TextUnformatted(identity_line(run, cursor.layer, cursor.kv_head, t).c_str());
-    text_in(services_.theme->palette.muted, life_line(run, cursor.layer, cursor.kv_head, t));
-    ImGui::EndTooltip();
+    {
+      const HoverCard card(services_);
+      ImGui::TextUnformatted(identity_line(run, cursor.layer, cursor.kv_head, t).c_str());
+      text_in(services_.theme->palette.muted, life_line(run, cursor.layer, cursor.kv_head, t));
+    }
     if (ImGui::IsMouseClicked(ImGuiMouseButton_Left)) context.selection->token = t;
   }
 }

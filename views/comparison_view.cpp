@@ -4,14 +4,61 @@
 #include <array>
 #include <numeric>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "engine/core/support/minus.h"
+#include "views/figure/policy_words.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 namespace {
+
+constexpr char kNone[] = "–";
+
+bool is_budget(std::string_view name) { return name == "budget" || name == "keep" || name == "compression"; }
+
+/// "50 % (116 tokens)" where the other one is of another kind, so that they can be compared.
+std::string budget_text(const RunRecord& run, const std::string& text, bool in_tokens) {
+  if (!in_tokens || !run.policy.budget || run.policy.budget->kind == BudgetSpec::Kind::tokens) return text;
+  return text + " (" + std::to_string(run.geometry().budget()) + " tokens)";
+}
+
+/// What was asked of both, parameters with the titles and values that they have in the panel. However a budget was
+/// written, there is one row for it.
+std::vector<ComparisonRow> asked_in_words(const std::vector<ComparisonRow>& rows, const RunRecord& a,
+                                          const RunRecord& b) {
+  const std::vector<ParameterLine> lines[] = {parameter_lines(a.policy), parameter_lines(b.policy)};
+  const auto line = [&](int of, std::string_view name) {
+    const auto found = std::ranges::find(lines[of], name, &ParameterLine::name);
+    return found == lines[of].end() ? nullptr : &*found;
+  };
+  const auto& budget_a = a.policy.budget;
+  const auto& budget_b = b.policy.budget;
+  const bool kinds_differ = budget_a && budget_b && budget_a->kind != budget_b->kind;
+  std::vector<ComparisonRow> shown;
+  bool has_budget = false;
+  for (ComparisonRow row : rows) {
+    const bool budget = is_budget(row.name);
+    if (budget && std::exchange(has_budget, true)) continue;
+    const std::string_view name = budget ? "budget" : std::string_view(row.name);
+    const ParameterLine *of_a = line(0, name), *of_b = line(1, name);
+    if (of_a == nullptr && of_b == nullptr) {
+      shown.push_back(std::move(row));
+      continue;
+    }
+    ComparisonRow in_words = row;
+    in_words.name = (of_a != nullptr ? of_a : of_b)->title;
+    in_words.a = of_a == nullptr ? kNone : budget ? budget_text(a, of_a->value, kinds_differ) : of_a->value;
+    in_words.b = of_b == nullptr ? kNone : budget ? budget_text(b, of_b->value, kinds_differ) : of_b->value;
+    // What differs in digits that the panel leaves out has all of them.
+    if (row.differs() && !in_words.differs()) in_words.a = row.a, in_words.b = row.b;
+    shown.push_back(std::move(in_words));
+  }
+  return shown;
+}
 
 std::vector<ComparisonRow> differing(const std::vector<ComparisonRow>& rows) {
   std::vector<ComparisonRow> some;
@@ -59,8 +106,12 @@ void ComparisonView::draw(ViewContext& context) {
     services_.items->add_text("comparison.note", last_item(), text);
   };
   if (context.a->preview || (drawable(context.b) && context.b->preview)) preview_badge(services_);
-  if (!drawable(context.b))
-    return say("There is no B: change the policy for a preview, decode again, or press B beside a run.");
+  if (!drawable(context.b)) {
+    say("There is no B: change the policy for a preview, decode again, or press B beside a run.");
+    if (ImGui::Button("Decode again") && context.command) context.command("run.decode_again");
+    services_.items->add("empty.comparison_b", last_item());
+    return hint_of(services_, "Decode A's tokens again with the policy of the panel: that run is B.");
+  }
   const ModelInfo &a = context.a->run->model, &b = context.b->run->model;
   if (!same_shape(*context.a->run, *context.b->run) || a.vocab_size != b.vocab_size)
     return say("A and B are runs of different models: they cannot be compared head by head.");
@@ -80,7 +131,9 @@ void ComparisonView::draw(ViewContext& context) {
 void ComparisonView::update(const ViewContext& context) {
   const Key key{RunKey(context.a), RunKey(context.b), context.q()};
   auto table = aside_.of(key, [a = context.a->run, b = context.b->run, q = key.q, preview = context.b->preview] {
-    return comparison_table(*a, *b, q, preview);
+    ComparisonTable counted = comparison_table(*a, *b, q, preview);
+    counted.asked = asked_in_words(counted.asked, *a, *b);
+    return counted;
   });
   if (table) table_ = std::move(table);
 }

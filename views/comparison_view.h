@@ -34,7 +34,7 @@ class ComparisonView final : public View {
 
   ViewServices services_;
   Aside<Key, ComparisonTable> aside_;
-  std::optional<ComparisonTable> table_;
+  std::optional<ComparisonTable> table_;  // what was asked in the words of the panel
 };
 
 }  // namespace kvscope::views

@@ -286,6 +286,7 @@ void HeadBoardView::draw_measured(const ViewContext& context) {
 LayerHeadMapOptions HeadBoardView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
   options.metric = context.selection->metric;
+  options.colormap = services_.theme->maps;
   options.q = context.q();
   options.preview = context.a->preview;
   options.fit = context.selection->map.fit;

@@ -3,13 +3,27 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/core/policy/policy.h"
+#include "engine/core/study/compare_runs.h"
 #include "engine/core/study/retention_metrics.h"
 #include "views/figure/figure_builder.h"
+#include "views/figure/policy_words.h"
 #include "views/figure/token_strip_figure.h"
 #include "views/figure/token_text.h"
+#include "views/widgets/paired_oracle.h"
 #include "views/widgets/pin_list.h"
 
 namespace kvscope::views {
+namespace {
+
+/// B where its heads are A's: else a head of it is not the same one.
+const ShownRun* shown_beside(const ViewContext& context) {
+  return drawable(context.b) && same_shape(*context.a->run, *context.b->run) ? context.b : nullptr;
+}
+
+std::string metric_text(float value) { return std::isnan(value) ? "–" : format_number(value, 3); }
+
+}  // namespace
 
 void InspectorView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
@@ -54,20 +68,29 @@ void InspectorView::section(const std::string& title) {
 }
 
 /// Columns sized by their contents would lay a wrapping text out one letter a line, until they have seen it.
-bool InspectorView::begin_rows(const char* name) {
-  if (!ImGui::BeginTable(name, 2, ImGuiTableFlags_None)) return false;
+bool InspectorView::begin_rows(const char* name, bool with_b) {
+  if (!ImGui::BeginTable(with_b ? (std::string(name) + ".pair").c_str() : name, with_b ? 3 : 2, ImGuiTableFlags_None))
+    return false;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthStretch, 2);
-  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, 3);
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, with_b ? 1.5f : 3);
+  if (with_b) ImGui::TableSetupColumn("b", ImGuiTableColumnFlags_WidthStretch, 1.5f);
   return true;
 }
 
-void InspectorView::row(const char* name, const std::string& value) {
+void InspectorView::row(const char* name, const std::string& value) { row(name, value, std::nullopt); }
+
+void InspectorView::row(const char* name, const std::string& value, const std::optional<std::string>& of_b) {
+  const std::string item = std::string("inspector.") + name;
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.muted, name);
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.text, value);
-  services_.items->add_text(std::string("inspector.") + name, last_item(), value);
+  services_.items->add_text(item, last_item(), value);
+  if (!of_b) return;
+  ImGui::TableNextColumn();
+  wrapped_text_in(services_.theme->palette.text, *of_b);
+  services_.items->add_text(item + ".b", last_item(), *of_b);
 }
 
 void InspectorView::draw_token(ViewContext& context, const Cursor& at) {
@@ -80,10 +103,10 @@ void InspectorView::draw_token(ViewContext& context, const Cursor& at) {
                  at);  // above the sentence, which is longer in one head than in another: no cell moves by a click
   wrapped_text_in(services_.theme->palette.text, why_.of(*context.a, at));
   services_.items->add_text("inspector.why", last_item(), why_.of(*context.a, at));
-  draw_token_rows(HeadAtQuery(run, at.layer, at.kv_head, at.q), at.token);
+  draw_token_rows(context, HeadAtQuery(run, at.layer, at.kv_head, at.q), at.token);
 }
 
-void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
+void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuery& head, int token) {
   const RunRecord& run = *head.run;
   const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
   const auto number = [](float v, const char* none) { return std::isnan(v) ? std::string(none) : format_number(v, 4); };
@@ -99,6 +122,9 @@ void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
   const TokenState state = head.state(token);
   row("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
   row("lifetime", life_line(run, head.layer, head.kv_head, token));
+  // Later B has another token there.
+  if (const ShownRun* b = shown_beside(context); b != nullptr && token < common_prefix(run, *b->run))
+    row(("in " + b->label).c_str(), life_line(*b->run, head.layer, head.kv_head, token));
   row("score", score_text(run, head.layer, head.kv_head, token));
   if (head.reads().selects()) {
     row("read by this query", (!head.reads().tells_tokens()   ? "not known: slots were used again; "
@@ -119,10 +145,9 @@ void InspectorView::draw_token_rows(const HeadAtQuery& head, int token) {
 void InspectorView::draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const {
   const std::string text = "Layer " + std::to_string(head.layer) + " · KV head " + std::to_string(head.kv_head) + ": " +
                            std::string(state_name(HeadAtQuery(run, head.layer, head.kv_head, at.q).state(at.token)));
-  ImGui::BeginTooltip();
+  const HoverCard card(services_);
   draw_text(services_.theme->fonts.bold, services_.theme->palette.text, text);
   text_in(services_.theme->palette.text, life_line(run, head.layer, head.kv_head, at.token));
-  ImGui::EndTooltip();
   services_.items->add_text("inspector.head_card", last_item(), text);
 }
 
@@ -168,24 +193,40 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
 }
 
 /// At q at once; what needs all queries up to q when it is known.
-void InspectorView::draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers) {
+void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b,
+                                     const OracleAnswers* answers) {
   const auto number = [](double value) { return std::isnan(value) ? std::string("–") : format_number(value, 3); };
-  const RunRecord& run = *context.a->run;
+  const auto both = [&](const char* name, const auto& text, const auto& a, const auto& b) {
+    row(name, text(a), with_b ? std::optional<std::string>(text(b)) : std::nullopt);
+  };
+  const auto at_q = [&](const char* name, const auto& value) {
+    both(
+        name, [&](const OracleCounts& counts) { return number(value(counts)); }, counts_, counts_b_);
+  };
   if (at.q < run.prompt_len && dense_prompt_)
     row("oracle at q", "– dense prefill, compressed at " + std::to_string(run.prompt_len));
-  row("recall at q", number(counts_.recall()));
-  row("chance", number(counts_.chance()));
-  row("k / eligible", counts_.eligible == 0
-                          ? std::string("–")  // nothing to choose from, or no oracle yet
-                          : std::to_string(counts_.capacity) + " / " + std::to_string(counts_.eligible));
-  row("mass kept", number(counts_.mass_kept()));
-  row("mass recall", number(counts_.mass_recall()));
-  const auto of_mean = [&](double value) { return answers == nullptr ? std::string("...") : number(value); };
-  const OracleMean mean = answers == nullptr ? OracleMean{} : answers->mean;
-  row("mean recall",
-      of_mean(mean.recall) + (answers != nullptr && mean.n > 0 ? " over " + std::to_string(mean.n) + " queries" : ""));
-  row("mean chance", of_mean(mean.chance));
-  row("recall above chance", of_mean(mean.above_chance()));
+  at_q("recall at q", [](const OracleCounts& counts) { return counts.recall(); });
+  at_q("chance", [](const OracleCounts& counts) { return counts.chance(); });
+  both(
+      "k / eligible",
+      [](const OracleCounts& counts) {
+        if (counts.eligible == 0) return std::string("–");  // nothing to choose from, or no oracle yet
+        return std::to_string(counts.capacity) + " / " + std::to_string(counts.eligible);
+      },
+      counts_, counts_b_);
+  at_q("mass kept", [](const OracleCounts& counts) { return counts.mass_kept(); });
+  at_q("mass recall", [](const OracleCounts& counts) { return counts.mass_recall(); });
+  const OracleMean none, &a = answers != nullptr ? answers->mean : none,
+                         &b = answers != nullptr ? answers->mean_b : none;
+  const auto of_mean = [&](const char* name, const auto& value) {
+    both(
+        name, [&](const OracleMean& mean) { return answers == nullptr ? std::string("...") : value(mean); }, a, b);
+  };
+  of_mean("mean recall", [&](const OracleMean& mean) {
+    return number(mean.recall) + (mean.n > 0 ? " over " + std::to_string(mean.n) + " queries" : "");
+  });
+  of_mean("mean chance", [&](const OracleMean& mean) { return number(mean.chance); });
+  of_mean("recall above chance", [&](const OracleMean& mean) { return number(mean.above_chance()); });
 }
 
 /// Of the heads that were marked on the map.
@@ -200,31 +241,83 @@ void InspectorView::draw_marked(const ViewContext& context) {
   ImGui::EndTable();
 }
 
-void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
+void InspectorView::count_head(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b) {
+  if (!rebuild_metrics_.due({RunKey(context.a), RunKey(b), at.layer, at.kv_head, at.q, at_b.q})) return;
   const RunRecord& run = *context.a->run;
-  if (rebuild_metrics_.due({RunKey(context.a), at.layer, at.kv_head, at.q})) {
-    metrics_.clear();
-    for (const MetricInfo& info : metric_list()) {
-      if (info.needs_oracle) continue;
-      const float v = head_value(run, info.metric, at.layer, at.kv_head, at.q);
-      metrics_.emplace_back(info.title, std::isnan(v) ? "–" : format_number(v, 3));
-    }
-    const Oracle oracle(run);
-    counts_ = oracle.n_queries() > 0 ? oracle.counts(at.layer, at.kv_head, std::min(at.q, oracle.n_queries() - 1))
-                                     : OracleCounts{};
-    rebuild_metrics_.done();
+  metrics_.clear();
+  for (const MetricInfo& info : metric_list()) {
+    if (info.needs_oracle) continue;
+    const auto value = [&](const RunRecord& of, const Cursor& where) {
+      return metric_text(head_value(of, info.metric, where.layer, where.kv_head, where.q));
+    };
+    metrics_.push_back({info.title, value(run, at), b != nullptr ? value(*b->run, at_b) : std::string()});
   }
+  const PairedOracle judge(run, b != nullptr ? b->run.get() : nullptr);
+  counts_ = counts_at(judge.of(run), at.layer, at.kv_head, at.q);
+  if (b != nullptr) counts_b_ = counts_at(judge.of(*b->run), at_b.layer, at_b.kv_head, at_b.q);
+  rebuild_metrics_.done();
+}
+
+/// In words, a line a parameter; the text that a command line takes is the hint.
+void InspectorView::draw_policy(const RunRecord& run, std::int32_t q) {
+  const PolicySpec& policy = run.policy_at(q);
+  if (!begin_rows("policy")) return;
+  row("policy", std::string(policy_of(policy).info.title));
+  hint_of(services_, policy.to_string());
+  for (const ParameterLine& line : parameter_lines(policy)) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    wrapped_text_in(services_.theme->palette.muted, line.title);
+    ImGui::TableNextColumn();
+    wrapped_text_in(services_.theme->palette.text, line.value);
+    services_.items->add_text("inspector.policy." + line.name, last_item(), line.value);
+  }
+  if (!run.changes.empty()) row("changes", policy_history(run));
+  ImGui::EndTable();
+}
+
+void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, const ShownRun* b,
+                                 const OracleAnswers* answers) {
+  if (!begin_rows("head", b != nullptr)) return;
+  const RunRecord& run = *context.a->run;
+  const auto query = [](const RunRecord& of, std::int32_t q) {
+    return std::to_string(q) + " of " + std::to_string(of.n_tokens() - 1);
+  };
+  const auto of_b = [&](std::string text) {
+    return b != nullptr ? std::optional<std::string>(std::move(text)) : std::nullopt;
+  };
+  if (b != nullptr) {
+    const FontScope bold(services_.theme->fonts.bold);
+    row("of", context.a->label, b->label);
+  }
+  row("query", query(run, at.q), b != nullptr ? of_b(query(*b->run, context.cursor_in(*b->run).q)) : std::nullopt);
+  for (const MetricRow& metric : metrics_) row(std::string(metric.title).c_str(), metric.a, of_b(metric.b));
+  draw_oracle_rows(run, at, b != nullptr, answers);
+  ImGui::EndTable();
+}
+
+/// Two numbers beside each other are no comparison before one knows what each is held against.
+void InspectorView::draw_judge(const ViewContext& context, const OracleAnswers& answers) {
+  const bool none = context.a->run->future_mass.empty() && context.b->run->future_mass.empty();
+  if (none) return;
+  const std::string text = answers.common.empty() ? "Each by the oracle of its own run: their texts part."
+                                                  : "Both by one " + answers.common + ".";
+  const FontScope small(services_.theme->fonts.small);
+  wrapped_text_in(services_.theme->palette.muted, text);
+  services_.items->add_text("inspector.judge", last_item(), text);
+}
+
+void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
+  const ShownRun* b = shown_beside(context);
+  const Cursor at_b = b != nullptr ? context.cursor_in(*b->run) : Cursor();
+  count_head(context, at, b, at_b);
   section("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
-  const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at);
-  if (begin_rows("head")) {
-    row("policy", run.policy_at(at.q).brief());
-    if (!run.changes.empty()) row("changes", policy_history(run));
-    row("query", std::to_string(at.q) + " of " + std::to_string(run.n_tokens() - 1));
-    for (const auto& [title, value] : metrics_) row(std::string(title).c_str(), value);
-    draw_oracle_rows(context, at, answers ? &*answers : nullptr);
-    ImGui::EndTable();
-  }
-  if (answers) oracles_.draw(*answers);
+  draw_policy(*context.a->run, at.q);
+  const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at, b, at_b);
+  draw_numbers(context, at, b, answers ? &*answers : nullptr);
+  if (!answers) return;
+  if (b != nullptr) draw_judge(context, *answers);
+  oracles_.draw(*answers, b != nullptr);
 }
 
 }  // namespace kvscope::views

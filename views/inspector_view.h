@@ -1,7 +1,10 @@
 #pragma once
 // Everything about the selected token and head, in words and numbers.
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "views/figure/token_facts.h"
 #include "views/frame/view.h"
@@ -26,9 +29,9 @@ class InspectorView final : public View {
 
  private:
   struct HeadKey {
-    RunKey run;
+    RunKey a, b;
     int layer, kv_head;
-    std::int32_t q;
+    std::int32_t q, q_b;
     bool operator==(const HeadKey&) const = default;
   };
   struct TokenKey {
@@ -39,14 +42,20 @@ class InspectorView final : public View {
     bool operator==(const TokenKey&) const = default;
   };
   void draw_token(ViewContext& context, const Cursor& at);
-  void draw_token_rows(const HeadAtQuery& head, int token);
+  void draw_token_rows(const ViewContext& context, const HeadAtQuery& head, int token);
   void draw_all_heads(ViewContext& context, const Cursor& at);
   void draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const;
   void draw_head(const ViewContext& context, const Cursor& at);
-  void draw_oracle_rows(const ViewContext& context, const Cursor& at, const OracleAnswers* answers);
+  void count_head(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b);
+  void draw_policy(const RunRecord& run, std::int32_t q);
+  void draw_numbers(const ViewContext& context, const Cursor& at, const ShownRun* b, const OracleAnswers* answers);
+  void draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers);
+  void draw_judge(const ViewContext& context, const OracleAnswers& answers);
   void draw_marked(const ViewContext& context);
-  bool begin_rows(const char* name);
+  bool begin_rows(const char* name, bool with_b = false);
   void row(const char* name, const std::string& value);
+  /// The same with B's value in a column of its own, if there is one: item "inspector.<name>.b".
+  void row(const char* name, const std::string& value, const std::optional<std::string>& of_b);
   void section(const std::string& title);
 
   ViewServices services_;
@@ -57,8 +66,12 @@ class InspectorView final : public View {
   Rebuild<HeadKey> rebuild_metrics_;
   Rebuild<RunKey> rebuild_prompt_;
   bool dense_prompt_ = false;
-  std::vector<std::pair<std::string_view, std::string>> metrics_;  // title, value
-  OracleCounts counts_;                                            // of the run's oracle at q
+  struct MetricRow {
+    std::string_view title;
+    std::string a, b;
+  };
+  std::vector<MetricRow> metrics_;
+  OracleCounts counts_, counts_b_;  // at the query, as PairedOracle judges
   OracleTable oracles_;
   MarkedHeads marked_;
 };

@@ -8,8 +8,10 @@
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/context_menu.h"
+#include "views/widgets/map_look_buttons.h"
 #include "views/widgets/parted_note.h"
 #include "views/widgets/pin_marks.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 void LayerHeadMapView::draw(ViewContext& context) {
@@ -19,8 +21,11 @@ void LayerHeadMapView::draw(ViewContext& context) {
                 "Run", "run.start");
     return;
   }
+  little_room_ = ImGui::GetContentRegionAvail().y < services_.theme->px(kLittleRoom);
   draw_header(context);
-  draw_parted_note(services_, context);
+  const bool needs_oracle = metric_info(context.selection->metric).needs_oracle;
+  draw_pair_notes(services_, context,
+                  {needs_oracle, counted_.empty() ? std::string_view() : counted_.maps().common_oracle, little_room_});
   if (refuses_difference(context)) return;
   // Before the room is asked for: what a count said may be what takes it.
   const LayerHeadMapOptions options = options_of(context);
@@ -63,17 +68,18 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   } else if (compared) {
     constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "B − A"};
     int compare = static_cast<int>(context.selection->map.compare);
-    if (segmented(services_, "map.compare", kNames, {}, compare)) {
+    if (segmented(services_, "map.compare", kNames, {}, compare, little_room_ ? 1 : 2)) {
       context.selection->map.compare = static_cast<MapCompare>(compare);
       context.selection->map.clip = context.selection->map.clip_b = {};  // they were of another axis
     }
   } else if (drawable(context.b)) {
-    text_in(services_.theme->palette.warn, "B has other layers and heads: it cannot be compared cell by cell.");
+    cut_text_in(services_, services_.theme->palette.warn,
+                "B has other layers and heads: it cannot be compared cell by cell.");
   }
-  draw_look(context, compared);
+  MapLook& look = context.selection->map;
+  draw_look_buttons(services_, look, compared && look.compare == MapCompare::side_by_side, little_room_);
   draw_marked(context);
   draw_oracle_note(context);
-  draw_comparison_note(context);
 }
 
 bool LayerHeadMapView::is_compared(const ViewContext& context) {
@@ -95,41 +101,9 @@ void LayerHeadMapView::draw_set(ViewContext& context) {
       describe_aggregate(look.aggregate, context.set->size()) +
       (context.selection->q ? ", at query " + std::to_string(*context.selection->q) + " or its last"
                             : ", each at its last query");
-  wrapped_text_in(services_.theme->palette.accent, text);
+  draw_note(services_.theme->palette.accent, text);
   services_.items->add_text("map.set", last_item(), text);
   if (line_button(services_, "map.run_a", "A alone", "No set of runs", false, true)) context.selection->runs.clear();
-}
-
-void LayerHeadMapView::draw_look(ViewContext& context, bool compared) {
-  const FontScope small(services_.theme->fonts.small);
-  MapLook& look = context.selection->map;
-  const bool thumbs = look.clip.on || look.clip_b.on;
-  const auto scale = [&](bool fit) {
-    look.fit = fit;
-    look.clip = look.clip_b = {};
-  };
-  if (line_button(services_, "map.full", "100 %", "The colours go over the whole axis, of a share from 0 to 1",
-                  !look.fit && !thumbs, true))
-    scale(false);
-  if (line_button(
-          services_, "map.fit", "Fit",
-          "The colours go from the least value to the greatest. The thumbs at the colour bar narrow them further",
-          look.fit))
-    scale(true);
-  if (compared && look.compare == MapCompare::side_by_side &&
-      line_button(services_, "map.lock", "Lock", "A and B by one scale; else each by its own", look.lock)) {
-    look.lock = !look.lock;
-    if (!look.lock) look.fit = true;  // what two scales are for
-    look.clip = look.clip_b = {};
-  }
-  if (line_button(services_, "map.sort", "Sort",
-                  "The heads of each layer by value, the greatest at the left (of A, where two are shown)", look.sort))
-    look.sort = !look.sort;
-  if (line_button(services_, "map.by_layer", "By layer",
-                  "Each layer divided by its largest value: what its heads are beside each other", look.by_layer)) {
-    look.by_layer = !look.by_layer;
-    look.clip = look.clip_b = {};
-  }
 }
 
 /// How many heads are marked, and the way back to all.
@@ -156,35 +130,19 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
     context.selection->heads = {};
 }
 
-/// What A and B are held against, and the query that both have.
-void LayerHeadMapView::draw_comparison_note(const ViewContext& context) {
-  const LayerHeadMapOptions options = options_of(context);
-  if (options.compare == MapCompare::none || parted_at(context)) return;
-  const FontScope small(services_.theme->fonts.small);
-  if (options.q != context.q()) {
-    const std::string text = "Both at query " + std::to_string(options.q) + ": one of them has no more tokens.";
-    wrapped_text_in(services_.theme->palette.warn, text);
-    services_.items->add_text("map.both_at", last_item(), text);
-  }
-  if (counted_.empty() || !metric_info(options.metric).needs_oracle) return;
-  if (tokens_part(*context.a->run, *context.b->run)) {
-    const std::string text = "Each by the oracle of its own run: later their texts part.";
-    wrapped_text_in(services_.theme->palette.muted, text);
-    services_.items->add_text("map.own_oracles", last_item(), text);
-  }
-  if (counted_.maps().common_oracle.empty()) return;
-  wrapped_text_in(services_.theme->palette.muted, counted_.maps().common_oracle);
-  services_.items->add_text("map.common_oracle", last_item(), counted_.maps().common_oracle);
+void LayerHeadMapView::draw_note(Colour colour, const std::string& text) const {
+  if (little_room_) return cut_text_in(services_, colour, text);
+  wrapped_text_in(colour, text);
 }
 
 void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
   const RunRecord& run = *context.a->run;
   if (!metric_info(context.selection->metric).needs_oracle || run.oracle_horizon >= run.n_tokens()) return;
   const FontScope small(services_.theme->fonts.small);
-  wrapped_text_in(services_.theme->palette.warn,
-                  run.future_mass.empty() ? why_no_recall(run, context.a->preview)
-                                          : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) +
-                                                " of " + std::to_string(run.n_tokens()) + " queries.");
+  draw_note(services_.theme->palette.warn, run.future_mass.empty()
+                                               ? why_no_recall(run, context.a->preview)
+                                               : "So far: the oracle has seen " + std::to_string(run.oracle_horizon) +
+                                                     " of " + std::to_string(run.n_tokens()) + " queries.");
 }
 
 /// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
@@ -218,6 +176,7 @@ void LayerHeadMapView::draw_no_value_note(const ViewContext& context, ImVec2 ori
 LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {
   LayerHeadMapOptions options;
   options.metric = context.selection->metric;
+  options.colormap = services_.theme->maps;
   options.q = context.counted_q();
   options.preview = context.a->preview && context.set == nullptr;
   const MapLook& look = context.selection->map;
@@ -345,7 +304,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   const auto [layer, kv_head] = head;
   const Palette& p = services_.theme->palette;
   const MetricInfo& info = metric_info(context.selection->metric);
-  ImGui::BeginTooltip();
+  const HoverCard card(services_);
   ImGui::PushTextWrapPos(services_.theme->px(380));
   draw_text(services_.theme->fonts.bold, p.text,
             "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
@@ -363,7 +322,6 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
     text_in(p.muted, "Here A and B by one " + counted_.maps().common_oracle + ".");
   services_.items->add_text("map.hover_definition", last_item(), std::string(info.definition));
   ImGui::PopTextWrapPos();
-  ImGui::EndTooltip();
 }
 
 }  // namespace kvscope::views

@@ -24,7 +24,7 @@ class LayerHeadMapView final : public View {
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
  private:
-  static constexpr float kRoomForHint = 300;  // design pixels
+  static constexpr float kRoomForHint = 300, kLittleRoom = 320;  // design pixels
   struct Key {
     std::uint64_t counted;
     LayerHeadMapOptions options;
@@ -36,11 +36,10 @@ class LayerHeadMapView final : public View {
   static bool is_compared(const ViewContext& context);
   void draw_header(ViewContext& context);
   void draw_set(ViewContext& context);
-  void draw_look(ViewContext& context, bool compared);
   void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
   void draw_no_value_note(const ViewContext& context, ImVec2 origin, ImVec2 room);
-  void draw_comparison_note(const ViewContext& context);
+  void draw_note(Colour colour, const std::string& text) const;
   void make_picture(const LayerHeadMapOptions& options, ImVec2 room);
   void draw_bars(ViewContext& context, ImVec2 origin, bool hovered);
   void draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown, ImVec2 origin,
@@ -58,6 +57,7 @@ class LayerHeadMapView final : public View {
   HeadBrush brush_a_, brush_b_;
   RangeThumbs thumbs_, thumbs_b_;
   bool on_bar_ = false;
+  bool little_room_ = false;  // a line for each note and a row for each kind of button
   bool marked_line_ = false;  // how many heads are marked stands there
 };
 

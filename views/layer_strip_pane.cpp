@@ -36,6 +36,7 @@ TokenStripOptions LayerStripPane::figure(const ViewContext& context, const Curso
   options.evictable_only = false;
   options.bands = 1;
   options.labels = labels_;
+  options.colormap = services_.theme->maps;
   options.preview = context.a->preview;
   return options;
 }
@@ -183,7 +184,7 @@ void LayerStripPane::draw_card(const RunRecord& run, std::int32_t q, int layer, 
   } else {
     text += format_number(heads, 3) + of + (tokens.size() > 1 ? "them in the mean" : "it");
   }
-  ImGui::BeginTooltip();
+  const HoverCard card(services_);
   if (tokens.size() == 1) {
     draw_text(services_.theme->fonts.bold, p.text,
               "token " + std::to_string(tokens.begin) + " \"" + token_label(run.pieces[tokens.begin], 40) + "\"");
@@ -193,7 +194,6 @@ void LayerStripPane::draw_card(const RunRecord& run, std::int32_t q, int layer, 
   }
   text_in(p.text, text);
   services_.items->add_text("layers.card", last_item(), text);
-  ImGui::EndTooltip();
 }
 
 }  // namespace kvscope::views

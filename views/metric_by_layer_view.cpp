@@ -140,7 +140,7 @@ void MetricByLayerView::handle_mouse(ViewContext& context, ImVec2 origin) {
 
 void MetricByLayerView::draw_hover_card(int layer) const {
   const Palette& p = services_.theme->palette;
-  ImGui::BeginTooltip();
+  const HoverCard card(services_);
   draw_text(services_.theme->fonts.bold, p.text, "Layer " + std::to_string(layer));
   for (const LayerSeries& series : shown_.distributions.series) {
     std::vector<double> values;
@@ -156,7 +156,6 @@ void MetricByLayerView::draw_hover_card(int layer) const {
     services_.items->add_text("by_layer.hover", last_item(), line);
   }
   text_in(p.muted, metric_info(shown_.options.metric).definition);
-  ImGui::EndTooltip();
 }
 
 }  // namespace kvscope::views

@@ -67,13 +67,21 @@ CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
   options.preview = context.a->preview;
   options.name_a = context.a->label;
   options.heads = context.marked_heads();
-  if (!drawable(context.b) || !same_shape(*context.a->run, *context.b->run)) return options;
-  options.compare = static_cast<MapCompare>(compare_);
-  if (!why_no_curve_of_b(context).empty()) options.compare = MapCompare::none;  // A's stands alone
+  if (drawable(context.b) && same_shape(*context.a->run, *context.b->run) && why_no_curve_of_b(context).empty())
+    options.compare = static_cast<MapCompare>(compare_);  // else A's stands alone
+  take_span(context, options);
   if (options.compare == MapCompare::none) return options;
   options.preview_b = context.b->preview;
   options.name_b = context.b->label;
   return options;
+}
+
+void RunCurvesView::take_span(const ViewContext& context, CurvesOptions& options) const {
+  const int n = context.a->run->n_tokens();
+  const TokenSpan span = shown_span(*context.selection, n);
+  if (span.size() == n) return;
+  options.first = span.begin;
+  options.count = std::min(span.end, std::max(span.begin + 1, axis_length(context, options.compare))) - span.begin;
 }
 
 /// A preview has no likelihood of its own, and under another window no recall.
@@ -95,6 +103,8 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
     return "Output error was not measured in this run: the command line does it with --output-error.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
     return "A and B have no token in common: there is no difference to take.";
+  if (options.first >= axis_length(context, options.compare))
+    return "A and B have no token in common in the part that is shown: there is no difference to take.";
   return {};
 }
 
@@ -117,43 +127,52 @@ bool RunCurvesView::build(const ViewContext& context, const Key& key) {
     return curves_figure(pointers, options, style).figure;
   };
   if (cost > kCheap) {
-    if (std::optional<Figure> figure = aside_.of(key, make); figure && rebuild_.due(key)) {
-      drawing_.set(std::move(*figure));
-      rebuild_.done();
-      drawn_ = true;
-    }
-  } else if (rebuild_.due(key)) {
-    drawing_.set(make());
-    rebuild_.done();
-    drawn_ = true;
+    if (std::optional<Figure> figure = aside_.of(key, make); figure && rebuild_.due(key)) take(std::move(*figure), key);
+  } else if (rebuild_.due(key, key.options != drawn_options_)) {  // where a person zooms or pans it follows at once
+    take(make(), key);
   }
   return drawn_;
 }
 
+void RunCurvesView::take(Figure figure, const Key& key) {
+  drawing_.set(std::move(figure));
+  rebuild_.done();
+  drawn_options_ = key.options;
+  drawn_ = true;
+}
+
 /// Positions that the axis goes over: of two lines those of the longer run, of a difference those in common.
-int RunCurvesView::axis_length(const ViewContext& context) const {
+int RunCurvesView::axis_length(const ViewContext& context, MapCompare compare) const {
   const RunRecord& a = *context.a->run;
-  const MapCompare compare = options_of(context).compare;
   if (compare == MapCompare::none) return a.n_tokens();
   const RunRecord& b = *context.b->run;
   return compare == MapCompare::difference ? common_prefix(a, b) : std::max(a.n_tokens(), b.n_tokens());
 }
 
-/// Dragging scrubs; the position of the selection is a line.
-void RunCurvesView::handle_mouse(ViewContext& context, ImVec2 origin) const {
+/// Dragging scrubs, what else the mouse does is the timeline's; the position of the selection is a line.
+void RunCurvesView::handle_mouse(ViewContext& context, ImVec2 origin) {
   const Panel* panel = drawing_.figure().panel("curves");
   if (panel == nullptr) return;
-  const int n = context.a->run->n_tokens(), axis = axis_length(context);
+  // As the picture has it, which may be a frame older than the selection.
+  const TokenSpan drawn = drawn_options_.count > 0
+                              ? TokenSpan{drawn_options_.first, drawn_options_.first + drawn_options_.count}
+                              : TokenSpan{0, axis_length(context, options_of(context).compare)};
   const ImVec2 a{origin.x + static_cast<float>(panel->box.x), origin.y + static_cast<float>(panel->box.y)};
   const ImVec2 b{origin.x + static_cast<float>(panel->box.right()), origin.y + static_cast<float>(panel->box.bottom())};
   services_.items->add("curves.plot", item_rect(a, b));
-  const float at = std::min(1.f, (static_cast<float>(context.q()) + 0.5f) / static_cast<float>(axis));
-  const float x = std::floor(a.x + at * (b.x - a.x));
-  ImGui::GetWindowDrawList()->AddLine({x, a.y}, {x, b.y}, to_imgui(services_.theme->palette.accent),
-                                      services_.theme->px(1.5f));
-  if (!ImGui::IsItemActive() || b.x <= a.x) return;
-  const float share = (ImGui::GetIO().MousePos.x - a.x) / (b.x - a.x);
-  context.selection->q = std::clamp(static_cast<int>(share * static_cast<float>(axis)), 0, n - 1);
+  const bool active = ImGui::IsItemActive();
+  const float at = (static_cast<float>(context.q() - drawn.begin) + 0.5f) / static_cast<float>(drawn.size());
+  if (at >= 0 && (at <= 1 || drawn_options_.count == 0)) {
+    const float x = std::floor(a.x + std::min(1.f, at) * (b.x - a.x));
+    ImGui::GetWindowDrawList()->AddLine({x, a.y}, {x, b.y}, to_imgui(services_.theme->palette.accent),
+                                        services_.theme->px(1.5f));
+  }
+  mouse_.handle_part(context, a, b, ImGui::IsItemHovered(), drawn);
+  if (!active || b.x <= a.x) return;
+  const float share = std::clamp((ImGui::GetIO().MousePos.x - a.x) / (b.x - a.x), 0.f, 1.f);
+  const int last = std::min(drawn.end, context.a->run->n_tokens()) - 1;
+  context.selection->q =
+      std::clamp(drawn.begin + static_cast<int>(share * static_cast<float>(drawn.size())), 0, std::max(0, last));
 }
 
 }  // namespace kvscope::views

@@ -9,6 +9,7 @@
 #include "views/imgui_renderer.h"
 #include "views/widgets/aside.h"
 #include "views/widgets/rebuild.h"
+#include "views/widgets/span_mouse.h"
 
 namespace kvscope::views {
 
@@ -37,14 +38,19 @@ class RunCurvesView final : public View {
   std::string refusal(const ViewContext& context) const;
   /// Whether a picture is there: a long one is made on a thread of its own.
   bool build(const ViewContext& context, const Key& key);
-  int axis_length(const ViewContext& context) const;
-  void handle_mouse(ViewContext& context, ImVec2 origin) const;
+  int axis_length(const ViewContext& context, MapCompare compare) const;
+  /// The part that is shown elsewhere is shown here.
+  void take_span(const ViewContext& context, CurvesOptions& options) const;
+  void take(Figure figure, const Key& key);
+  void handle_mouse(ViewContext& context, ImVec2 origin);
 
   ViewServices services_;
   FigureDrawing drawing_;
   Rebuild<Key> rebuild_;
   Aside<Key, Figure> aside_;
   int quantity_ = 0, compare_ = static_cast<int>(MapCompare::side_by_side);
+  SpanMouse mouse_;
+  CurvesOptions drawn_options_;
   bool drawn_ = false;
 };
 

@@ -174,7 +174,10 @@ void StudyView::handle_mouse(ViewContext& context, ImVec2 origin) {
   ring(origin, *nearest, theme.px(1));
   const std::string text = describe(*context.study()->table, *nearest);
   services_.items->add_text("study.hover", item_rect(mouse, mouse), text);
-  ImGui::SetTooltip("%s", text.c_str());
+  {
+    const HoverCard card(services_);
+    ImGui::TextUnformatted(text.c_str());
+  }
   if (clicked) look.point = nearest->point.row, look.piece = 0;
 }
 

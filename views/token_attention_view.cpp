@@ -94,8 +94,8 @@ void TokenAttentionView::draw_plot(ViewContext& context, const TokenAttentionOpt
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
 
-/// Dragging scrubs; the position of the selection is a line.
-void TokenAttentionView::handle_mouse(ViewContext& context, const TokenAttentionOptions& options, ImVec2 origin) const {
+/// Dragging scrubs, what else the mouse does is the timeline's; the position of the selection is a line.
+void TokenAttentionView::handle_mouse(ViewContext& context, const TokenAttentionOptions& options, ImVec2 origin) {
   const Panel* panel = drawing_.figure().panel("attention");
   if (panel == nullptr) return;
   const int begin = options.count > 0 ? options.first : options.attention->tokens[0];
@@ -109,7 +109,9 @@ void TokenAttentionView::handle_mouse(ViewContext& context, const TokenAttention
     ImGui::GetWindowDrawList()->AddLine({x, a.y}, {x, b.y}, to_imgui(services_.theme->palette.accent),
                                         services_.theme->px(1.5f));
   }
-  if (!ImGui::IsItemActive() || b.x <= a.x) return;
+  const bool active = ImGui::IsItemActive();
+  mouse_.handle_part(context, a, b, ImGui::IsItemHovered(), {begin, end});
+  if (!active || b.x <= a.x) return;
   const float share = (ImGui::GetIO().MousePos.x - a.x) / (b.x - a.x);
   const int q = begin + static_cast<int>(share * static_cast<float>(end - begin));
   context.selection->q = std::clamp(q, 0, context.a->run->n_tokens() - 1);

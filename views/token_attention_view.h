@@ -8,6 +8,7 @@
 #include "views/frame/view_services.h"
 #include "views/imgui_renderer.h"
 #include "views/widgets/rebuild.h"
+#include "views/widgets/span_mouse.h"
 
 namespace kvscope::views {
 
@@ -35,11 +36,12 @@ class TokenAttentionView final : public View {
   const ShownRun* b_of(const ViewContext& context) const;
   void note(const ViewContext& context, const std::string& text) const;
   void draw_plot(ViewContext& context, const TokenAttentionOptions& options, ImVec2 room);
-  void handle_mouse(ViewContext& context, const TokenAttentionOptions& options, ImVec2 origin) const;
+  void handle_mouse(ViewContext& context, const TokenAttentionOptions& options, ImVec2 origin);
 
   ViewServices services_;
   FigureDrawing drawing_;
   Rebuild<Key> rebuild_;
+  SpanMouse mouse_;
   int scale_ = 0;  // logarithmic, linear
 };
 

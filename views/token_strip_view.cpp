@@ -67,6 +67,7 @@ std::optional<ViewFigure> TokenStripView::figure(const ViewContext& context) con
   options.layer = at.layer;
   options.kv_head = at.kv_head;
   options.colour = context.selection->colour;
+  options.colormap = services_.theme->maps;
   options.preview = context.a->preview;
   if (!b_comparable(context) || !same_shape(run, *context.b->run)) return ViewFigure{options, {context.a->run}};
   options.with_b = true;
@@ -260,7 +261,7 @@ TokenStripView::Chip TokenStripView::state_chip(const HeadAtQuery& head, int tok
 
 TokenStripView::Chip TokenStripView::value_chip(double fraction) const {
   if (std::isnan(fraction)) return {{0, 0, 0, 0}, services_.theme->palette.muted, false, true};
-  const Colour fill = sample(Colormap::viridis, fraction);
+  const Colour fill = sample(services_.theme->maps, fraction);
   return {fill, ink_on(fill)};
 }
 
@@ -354,7 +355,7 @@ void TokenStripView::handle_mouse(ViewContext& context, int hovered) {
 void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   const Palette& p = services_.theme->palette;
   const RunRecord& run = *head.run;
-  ImGui::BeginTooltip();
+  const HoverCard card(services_);
   draw_text(services_.theme->fonts.bold, p.text, identity_line(run, head.layer, head.kv_head, token));
   text_in(p.text, std::string(state_name(head.state(token))) + "; " + life_line(run, head.layer, head.kv_head, token));
   const float mass = mass_at(run, head.layer, head.kv_head, token);
@@ -365,7 +366,6 @@ void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   if (verdict != Verdict::none) text_in(verdict == Verdict::missed ? p.bad : p.muted, verdict_name(verdict));
   text_in(p.muted, std::to_string(kept_heads(run, head.layer, token, head.q)) + " of " +
                        std::to_string(run.evict_at.n_kv_heads()) + " KV heads of this layer see it");
-  ImGui::EndTooltip();
 }
 
 }  // namespace kvscope::views

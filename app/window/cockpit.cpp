@@ -12,6 +12,7 @@
 #include "app/window/view_title.h"
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/scrolled.h"
 
 namespace kvscope::app {
 namespace {
@@ -50,24 +51,6 @@ class Region {
   ~Region() { ImGui::End(); }
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
-};
-
-// What of a card is below its title, where that can be more than there is room for. The bar lies in the card's padding.
-class Scrolled {
- public:
-  Scrolled(Panel& panel, const char* name, ImVec2 card) {
-    // A frame around the content is not cut off; the card cuts at half of its padding, and the bar is before that.
-    const float around = panel.px(kCardPadding), frame = panel.px(6), width = card.x - 1.5f * around + frame;
-    ImGui::SetCursorPosX(around - frame);
-    ImGui::SetNextWindowContentSize({std::max(1.f, width - frame - ImGui::GetStyle().ScrollbarSize), 0});
-    ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, {frame, frame});
-    ImGui::BeginChild((std::string(name) + ".scrolled").c_str(), {std::max(1.f, width), 0}, false,
-                      ImGuiWindowFlags_AlwaysUseWindowPadding | ImGuiWindowFlags_NavFlattened);
-    ImGui::PopStyleVar();
-  }
-  ~Scrolled() { ImGui::EndChild(); }
-  Scrolled(const Scrolled&) = delete;
-  Scrolled& operator=(const Scrolled&) = delete;
 };
 
 // Drags `value` (design pixels, or a share if `whole` is given). Vertical: moves left and right.
@@ -176,9 +159,8 @@ void Cockpit::draw_view(Panel& panel, views::ViewContext& context, const views::
     draw_view_title(panel, context, views, view, size.x);
     ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
     // What is beside the canvas has as many lines as there is to say, and its title stays where it is.
-    const std::optional<Scrolled> scrolled = view.place() == views::Place::side
-                                                 ? std::optional<Scrolled>(std::in_place, panel, view.id(), size)
-                                                 : std::nullopt;
+    std::optional<views::Scrolled> scrolled;
+    if (view.place() == views::Place::side) scrolled.emplace(panel.theme(), view.id(), size.x, panel.px(kCardPadding));
     view.draw(context);
   } catch (const std::exception& error) {  // one panel's fault; the others go on
     views::wrapped_text_in(panel.theme().palette.bad, std::string("This view cannot be drawn: ") + error.what());

@@ -108,9 +108,21 @@ TEST_CASE("text in both themes reads with at least 4.5 : 1") {
   const bool dark = GENERATE(true, false);
   const Palette p = make_theme(dark, 1).palette;
   for (Colour background : {p.background, p.panel, p.raised}) {
-    for (Colour ink : {p.text, p.muted, p.accent, p.good, p.warn, p.bad}) CHECK(contrast(ink, background) >= 4.5);
+    for (Colour ink : {p.text, p.muted, p.faint, p.accent, p.good, p.warn, p.bad}) {
+      CHECK(contrast(ink, background) >= 4.5);
+    }
+    CHECK(contrast(p.line, background) >= 2.5);  // seen beside its text, and never read alone
   }
+  // A chosen row or tab has the accent behind its text.
+  for (double share : {0.22, 0.30, 0.38}) CHECK(contrast(p.text, mix(p.panel, p.accent, share)) >= 4.5);
   CHECK(contrast(ink_on(p.preview), p.preview) >= 4.5);
+}
+
+TEST_CASE("muted text is told from plain text, and faint text from muted") {
+  const bool dark = GENERATE(true, false);
+  const Palette p = make_theme(dark, 1).palette;
+  CHECK(contrast(p.muted, p.panel) >= 1.3 * contrast(p.faint, p.panel));
+  CHECK(contrast(p.text, p.panel) >= 1.5 * contrast(p.muted, p.panel));
 }
 
 TEST_CASE("an unknown colour map is refused with the list of those that exist") {

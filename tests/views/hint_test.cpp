@@ -1,4 +1,6 @@
 // Where hints stand: a control's row, and the lines above and below one of a list, stay in sight.
+#include <imgui_internal.h>  // the corners of a window that is drawn
+
 #include <catch2/catch.hpp>
 
 #include "tests/support/random_run.h"
@@ -25,6 +27,13 @@ ItemRect hint_at(const ItemRect& item, const ItemRect& window, ImVec2 mouse) {
 
 bool meet(const ItemRect& a, const ItemRect& b) {
   return a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+}
+
+/// Corners of the tooltip that is drawn; less than 0: none is.
+float corners_of_tooltip() {
+  for (const ImGuiWindow* window : ImGui::GetCurrentContext()->Windows)
+    if ((window->Flags & ImGuiWindowFlags_Tooltip) != 0 && window->Active) return window->WindowRounding;
+  return -1;
 }
 
 }  // namespace
@@ -93,4 +102,31 @@ TEST_CASE("Behind a press no hint stands over what is beside the control, until 
   s.window.click("one", draw);
   CHECK_FALSE(has_hint(0));
   CHECK(has_hint(8));
+}
+
+TEST_CASE("Hints and the cards of views have the round corners of menus") {
+  Stage<InspectorView> s(random_run(3), {.token = 20});
+  const std::function<void()> hint = [&] { line_button(s.window.services, "one", "One", "What one is.", false, true); };
+  const auto over = [&](const std::string& id, const std::function<void()>& draw) {
+    s.window.frame(draw);
+    s.window.frame(draw);
+    const auto item = s.window.items.find(id);
+    INFO(id);
+    REQUIRE(item);
+    ImGui::GetIO().MousePos = {item->centre_x(), item->centre_y()};
+    s.window.frame(draw);
+    s.window.frame(draw);
+    CHECK(corners_of_tooltip() == s.window.theme.px(6));
+    ImGui::GetIO().MousePos = {-1, -1};
+    s.window.frame(draw);
+  };
+  over("one", hint);
+  const std::pair<std::string, std::string> cards[] = {{"layer_head_map", "map.cell.1.1"},
+                                                       {"token_strip", "strip.token.20"}};
+  int n = 0;
+  for (const auto& view : make_views(s.window.services)) {
+    for (const auto& [id, item] : cards)
+      if (view->id() == id) over(item, [&] { view->draw(s.context); }), ++n;
+  }
+  CHECK(n == 2);
 }

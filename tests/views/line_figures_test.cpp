@@ -257,6 +257,8 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
   Stage<ComparisonView> s(random_run(3));
   s.draw();
   CHECK_THAT(s.text("comparison.note"), Catch::Contains("There is no B"));
+  s.window.click("empty.comparison_b", [&] { s.view.draw(s.context); });
+  CHECK(s.command == "run.decode_again");
   s.compare_with(random_run(3, {.policy = "streaming:sinks=4,window=60"}));
   for (int i = 0; i < 2000 && !s.has("comparison.density"); ++i) {
     s.draw(1);
@@ -271,11 +273,29 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
   }
   CHECK(has_minus);
   CHECK(s.text("comparison.policy") == "KVpop | StreamingLLM");
-  CHECK_FALSE(s.has("comparison.sinks"));
-  CHECK_THAT(s.text("comparison.alike"), Catch::Contains("sinks 4"));
+  CHECK(s.text("comparison.Budget") == "64 tokens | –");
+  CHECK(s.text("comparison.Recent window") == "16 tokens | 60 tokens");
+  CHECK_FALSE(s.has("comparison.Sinks"));
+  CHECK_THAT(s.text("comparison.alike"), Catch::Contains("Sinks 4 tokens"));
   s.compare_with(random_run(3, {.n_layers = 5}));
   s.draw();
   CHECK_THAT(s.text("comparison.note"), Catch::Contains("different models"));
+}
+
+TEST_CASE("Budgets of two kinds stand in one row of the table of A and B, both in tokens") {
+  const auto budgets = [](const std::string& a, const std::string& b) {
+    Stage<ComparisonView> s(random_run(3, {.policy = "kvpop:" + a + ",sinks=4,window=16"}));
+    s.compare_with(random_run(3, {.policy = "kvpop:" + b + ",sinks=4,window=16"}));
+    for (int i = 0; i < 2000 && !s.has("comparison.density"); ++i) {
+      s.draw(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    CHECK_FALSE(s.has("comparison.Keep"));
+    return s.text("comparison.Budget");
+  };
+  CHECK(budgets("keep=50%", "budget=100") == "50 % (90 tokens) | 100 tokens");  // of 180
+  CHECK(budgets("budget=100", "compression=4") == "100 tokens | 4× (45 tokens)");
+  CHECK(budgets("keep=50%", "keep=25%") == "50 % | 25 %");
 }
 
 TEST_CASE("The numbers of the table of A and B are whole in a narrow view: it is the names that are wrapped") {

@@ -15,10 +15,12 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/metric_by_layer_figure.h"
 #include "views/figure/recipe.h"
+#include "views/head_board_view.h"
 #include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
 #include "views/metric_by_layer_view.h"
 #include "views/run_curves_view.h"
+#include "views/token_strip_view.h"
 #include "views/widgets/counted_maps.h"
 
 using namespace kvscope;
@@ -456,4 +458,38 @@ TEST_CASE("a map without a value in any head says so, with what the metric is of
   s.selection.metric = Metric::density;
   s.draw(6);
   CHECK_FALSE(s.has("map.no_value"));
+}
+
+TEST_CASE("The maps on screen and the figures of them have the colours that the window is set to") {
+  Stage<LayerHeadMapView> map(uneven());
+  map.draw(4);
+  const std::int64_t uploaded = map.window.textures.n_pixels();
+  map.draw(4);
+  CHECK(map.window.textures.n_pixels() == uploaded);
+  map.window.theme.maps = Colormap::cividis;
+  map.draw(4);
+  CHECK(map.window.textures.n_pixels() > uploaded);  // the picture is made again
+  CHECK(std::get<LayerHeadMapOptions>(map.view.figure(map.context)->options).colormap == Colormap::cividis);
+  Stage<HeadBoardView> board(uneven());
+  board.window.theme.maps = Colormap::cividis;
+  CHECK(std::get<LayerHeadMapOptions>(board.view.figure(board.context)->options).colormap == Colormap::cividis);
+
+  Stage<TokenStripView> strip(random_run(3), {.q = 150, .colour = ColourMode::kept_heads});
+  strip.window.theme.maps = Colormap::cividis;
+  strip.draw();
+  CHECK(std::get<TokenStripOptions>(strip.view.figure(strip.context)->options).colormap == Colormap::cividis);
+  std::set<std::uint32_t> scale, painted;
+  for (int k = 0; k <= 3; ++k) scale.insert(to_imgui(sample(Colormap::cividis, k / 3.0)));
+  for (int t = 4; t <= 150 - 16; ++t) {
+    CAPTURE(t);
+    painted = strip.window.colours_in("strip.token." + std::to_string(t));
+    CHECK(std::ranges::any_of(painted, [&](std::uint32_t colour) { return scale.contains(colour); }));
+  }
+  strip.selection.layers = true;
+  strip.draw();
+  const auto looked_at = strip.view.layer_picture().n_looked_at();
+  strip.window.theme.maps = Colormap::viridis;
+  strip.draw();
+  CHECK(strip.view.layer_picture().n_looked_at() > looked_at);  // the picture is made again
+  CHECK(std::get<TokenStripOptions>(strip.view.figure(strip.context)->options).colormap == Colormap::viridis);
 }

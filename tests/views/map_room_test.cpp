@@ -1,11 +1,14 @@
 // What is written in the layer x head map has its room: no number, caption or badge lies over another.
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "tests/support/random_run.h"
+#include "tests/views/view_stage.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/fonts.h"
 #include "views/figure/layer_head_map_figure.h"
+#include "views/layer_head_map_view.h"
 
 using namespace kvscope;
 using namespace kvscope::views;
@@ -48,6 +51,42 @@ Figure map_of(const std::vector<RunRecord>& runs, const LayerHeadMapOptions& opt
   style.tick_size = 11, style.label_size = 12;  // as in the window
   return layer_head_map_figure(pointers, options, style).figure;
 }
+
+constexpr const char* kPolicy = "kvpop:budget=40,sinks=4,window=16";
+
+RunRecord parting_at(int first) {
+  RunRecord run = random_run(3, {.policy = "streaming:sinks=4,window=40"});
+  for (auto t = static_cast<std::size_t>(first); t < run.ids.size(); ++t) run.ids[t] += 1;
+  return run;
+}
+
+/// The map view where it has this room.
+struct Room {
+  Room(RunRecord b, ImVec2 room, Selection selection) : s(random_run(3, {.policy = kPolicy}), selection), size(room) {
+    s.compare_with(std::move(b));
+  }
+  void draw(int frames = 4) {
+    for (int i = 0; i < frames; ++i) s.window.frame([&] { draw_child(); });
+  }
+  void draw_child() {
+    ImGui::BeginChild("room", size);
+    s.view.draw(s.context);
+    ImGui::EndChild();
+  }
+  /// From the first cell of A to the last.
+  ItemRect map() {
+    const auto first = s.window.items.find("map.cell.0.0"), last = s.window.items.find("map.cell.1.2");
+    if (!first || !last) return {};
+    return {first->x, std::min(first->y, last->y), last->x + last->w - first->x,
+            std::abs(last->y - first->y) + first->h};
+  }
+  Stage<LayerHeadMapView> s;
+  ImVec2 size;
+};
+
+// What the layouts leave at 1280 x 720: Explore, and one of the three views of Compare; then windows that are larger.
+const ImVec2 kRooms[] = {{232, 260}, {162, 260}, {300, 500}, {700, 700}};
+const ImVec2 kExplore = kRooms[0], kCompare = kRooms[1];
 
 }  // namespace
 
@@ -95,4 +134,77 @@ TEST_CASE("the axis by layer has two numbers where there is room for them, and o
     CAPTURE(width);
     check_apart(map_of(shown, {.metric = Metric::recall, .compare = compare, .fit = true}, width));
   }
+}
+
+TEST_CASE("where the window is small the map of A and B whose tokens part has room for its cells") {
+  const ImVec2 size = kRooms[GENERATE(0, 1)];
+  const Metric metric = GENERATE(Metric::density, Metric::recall);
+  const std::int32_t q = GENERATE(90, 150);
+  CAPTURE(size.x, static_cast<int>(metric), q);
+  Room room(parting_at(100), size, {.q = q, .metric = metric});
+  room.draw();
+  CHECK(room.map().h > 30);
+  CHECK(room.s.has("map.replay"));
+  CHECK(room.s.has("map.go_to_common"));
+  std::set<int> rows;  // of buttons for mode, scale and order
+  for (const std::string& id : room.s.window.items.ids()) {
+    for (const char* item :
+         {"map.compare", "map.full", "map.fit", "map.lock", "map.sort", "map.by_layer", "map.more"}) {
+      if (id.starts_with(item)) rows.insert(static_cast<int>(room.s.window.items.find(id)->centre_y()));
+    }
+  }
+  CHECK(rows.size() <= 2);
+  for (const std::string& id : room.s.window.items.ids()) {
+    if (!id.starts_with("map.") || id.starts_with("map.cell") || id.starts_with("map.b.cell")) continue;
+    CAPTURE(id);
+    const ItemRect item = *room.s.window.items.find(id);
+    CHECK(item.x + item.w <= room.size.x + 16);
+  }
+}
+
+TEST_CASE("in little room a note is one line that is cut, its item and its hint have the whole of it") {
+  Room room(parting_at(100), kExplore, {.q = 150, .metric = Metric::recall});
+  room.draw();
+  const std::string whole = "Different tokens from 100 on: each map is of its run's own text.";
+  CHECK(room.s.text("map.parted") == whole);
+  const ItemRect line = *room.s.window.items.find("map.parted");
+  CHECK(line.h < 20);
+  CHECK_THAT(room.s.window.written_in("map.parted"), Catch::StartsWith("Differenttokens") && Catch::EndsWith("…"));
+  ImGui::GetIO().MousePos = {line.centre_x(), line.centre_y()};
+  room.draw();
+  CHECK(room.s.text("hint") == whole);
+}
+
+TEST_CASE("scrubbing over the first token that differs, or over the end of the shorter run, does not move the map") {
+  const ImVec2 size = kRooms[GENERATE(0, 1, 2, 3)];
+  const Metric metric = GENERATE(Metric::density, Metric::recall);
+  const RunRecord b =
+      GENERATE(parting_at(100), random_run(3, {.policy = "kvpop:budget=80,sinks=4,window=16", .n_new = 20}));
+  CAPTURE(size.x, size.y, static_cast<int>(metric), b.n_tokens());
+  Room room(b, size, {.q = 90, .metric = metric});
+  room.draw();
+  const ItemRect before = room.map();
+  CHECK(before.h > 30);
+  for (const std::int32_t q : {0, 99, 100, 139, 140, 179}) {
+    CAPTURE(q);
+    room.s.selection.q = q;
+    room.draw();
+    const ItemRect now = room.map();
+    CHECK((now.x == before.x && now.y == before.y && now.h == before.h));
+  }
+}
+
+TEST_CASE("buttons of the map that have no room in their row open from the one at its end, and work there") {
+  Room room(parting_at(100), kCompare, {.q = 90});
+  room.draw();
+  REQUIRE(room.s.has("map.more"));
+  CHECK_FALSE(room.s.has("map.by_layer"));
+  room.s.window.click("map.more", [&] { room.draw_child(); });
+  REQUIRE(room.s.has("map.by_layer"));
+  room.s.window.click("map.by_layer", [&] { room.draw_child(); });
+  CHECK(room.s.selection.map.by_layer);
+  room.size = {700, 700};
+  room.draw();
+  CHECK_FALSE(room.s.has("map.more"));
+  CHECK(room.s.text("map.by_layer") == "on");
 }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "engine/core/study/common_oracle.h"
+#include "engine/core/support/text.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
 #include "views/cache_timeline_view.h"
@@ -174,10 +175,11 @@ TEST_CASE("a change in mid-run is flagged, and the inspector has the policy that
   CHECK(policy_history(run) == "64 tokens > " + budget + " tokens @ 120");
   Stage<InspectorView> inspector(run, {.q = 119});
   inspector.draw();
-  CHECK(inspector.text("inspector.policy") == run.policy.to_string());
+  const auto tokens = [](const PolicySpec& policy) { return number_text(policy.budget->value) + " tokens"; };
+  CHECK(inspector.text("inspector.policy.budget") == tokens(run.policy));
   inspector.selection.q = 120;
   inspector.draw();
-  CHECK(inspector.text("inspector.policy") == run.changes[0].policy.to_string());
+  CHECK(inspector.text("inspector.policy.budget") == tokens(run.changes[0].policy));
 
   Stage<TokenStripView> deck_stage(run);
   TimeDeck deck(deck_stage.window.services);

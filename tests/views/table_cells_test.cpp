@@ -63,3 +63,54 @@ TEST_CASE(
   draw(3);
   CHECK(s.text("hint") == cells[1]);
 }
+
+TEST_CASE("In a timeline of three in a row the log has query, token and oracle whole, and its hint the other columns") {
+  const std::string policy = GENERATE("kvpop:budget=40,sinks=4,window=16", "threshold:threshold=0.2,sinks=4,window=16",
+                                      "kvpop:budget=40,sinks=4,window=16,capacity=pooled");
+  INFO(policy);
+  const RunRecord run = random_run(3, {.policy = policy});
+  Stage<CacheTimelineView> s(run, {.layer = 1, .kv_head = 2, .q = 120});
+  const auto draw = [&](float width) {
+    for (int i = 0; i < 4; ++i) {
+      s.window.frame([&] {
+        ImGui::BeginChild("narrow", {width, 700});
+        s.view.draw(s.context);
+        ImGui::EndChild();
+      });
+    }
+    const auto ids = s.window.items.ids();
+    const auto row =
+        std::ranges::find_if(ids, [](const std::string& id) { return id.starts_with("timeline.contest."); });
+    REQUIRE(row != ids.end());
+    return *row;
+  };
+  const std::size_t n_wide = cells_of(s.text(draw(1200))).size();
+  CHECK(n_wide >= 4);
+  const std::string id = draw(213);
+  const ItemRect row = *s.window.items.find(id);
+  const std::vector<std::string> cells = cells_of(s.text(id));
+  REQUIRE(cells.size() == 3);
+  const std::string written = s.window.written_in(row);
+  CHECK_THAT(written, Contains(without_blanks(cells[0])) && Contains(without_blanks(cells[2])));
+  CHECK_THAT(written, Contains(without_blanks(cells[1])) || Contains("…"));
+  ImGui::GetIO().MousePos = {row.x + 0.5f * row.w, row.centre_y()};
+  draw(213);
+  CHECK_THAT(s.text("hint"), Contains(policy.starts_with("threshold") ? "decision: " : "evicted: "));
+}
+
+TEST_CASE("Lines are broken at spaces: a number stays whole") {
+  Stage<CacheTimelineView> s(random_run(3));
+  const std::string text =
+      "Token 7 left layer 0 head 1 at query 90: it scored 1.52 and 11.25 was the least, 0.75 more.";
+  s.window.frame([&] {
+    for (float room = 60; room < 400; room += 7) {
+      std::string lines = in_lines(text, room, 100);
+      CHECK(std::ranges::count(lines, '\n') > 0);
+      std::ranges::replace(lines, '\n', ' ');
+      CHECK(lines == text);
+    }
+    CHECK_THAT(in_lines(text, 100, 2), Catch::EndsWith("…"));
+    CHECK(in_lines(text, 100, 2).find('\n') != std::string::npos);
+    CHECK(in_lines("", 100, 2).empty());
+  });
+}

@@ -5,6 +5,7 @@
 #include "tests/views/view_stage.h"
 #include "tests/views/view_support.h"
 #include "views/cache_timeline_view.h"
+#include "views/figure/figure_builder.h"
 #include "views/figure/lifeline_image.h"
 #include "views/figure/recipe.h"
 #include "views/widgets/time_deck.h"
@@ -49,15 +50,6 @@ struct DeckStage {
   std::string command;
   TimeDeck deck;
 };
-
-template <typename Draw>
-void turn_wheel(ImVec2 at, float notches, const Draw& draw) {
-  ImGui::GetIO().MousePos = at;
-  draw();
-  ImGui::GetIO().MouseWheel = notches;
-  draw();
-  ImGui::GetIO().MouseWheel = 0;
-}
 
 }  // namespace
 

@@ -36,4 +36,14 @@ struct Stage {
   ViewType view;
 };
 
+/// The mouse is there, and its wheel turns by so many notches.
+template <typename Draw>
+void turn_wheel(ImVec2 at, float notches, const Draw& draw) {
+  ImGui::GetIO().MousePos = at;
+  draw();
+  ImGui::GetIO().MouseWheel = notches;
+  draw();
+  ImGui::GetIO().MouseWheel = 0;
+}
+
 }  // namespace kvscope::test

@@ -23,7 +23,10 @@ std::string describe_run(const RunRecord& run) {
 }
 
 std::string describe_preview(bool preview) {
-  return preview ? " Preview: lifetimes recomputed from recorded scores, which were held fixed; not re-decoded." : "";
+  return preview
+             ? " Preview: lifetimes recomputed over the recorded run, the scores that they follow from held fixed; not "
+               "decoded again."
+             : "";
 }
 
 std::int32_t resolve_query(const RunRecord& run, std::int32_t q) {

@@ -24,7 +24,19 @@ struct Line {
   RunCurve curve;
 };
 
-void check(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
+/// That the whole axis goes over.
+int n_positions(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
+  if (o.compare == MapCompare::difference) return common_prefix(*runs[0], *runs[1]);
+  const int a = runs[0]->n_tokens();
+  return o.compare == MapCompare::none ? a : std::max(a, runs[1]->n_tokens());
+}
+
+void check_part(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
+  if (o.first < 0 || o.count < 0 || (o.count > 0 && o.first >= n_positions(runs, o)))
+    refuse("positions from " + std::to_string(o.first) + " on", "positions of the runs");
+}
+
+void check_runs(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
   if (runs.empty()) refuse("no run", "at least one");
   for (const RunRecord* run : runs) resolve_query(*run, -1);
   if (o.compare == MapCompare::none) return;
@@ -43,14 +55,39 @@ std::vector<int> counted_heads(const RunRecord& run, const CurvesOptions& o) {
   return heads;
 }
 
-std::vector<Line> lines_of(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
+/// For as many points in the part that is shown as there are in the whole: every point stays a mean over its positions.
+int points_of_run(const RunRecord& run, const CurvesOptions& o) {
+  constexpr std::int64_t kMostValues = 4'000'000;  // points times heads that are held at once
+  if (o.count <= 0) return o.points;
+  const std::int64_t heads =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(run.model.n_layers) * run.model.n_kv_heads);
+  const std::int64_t wanted = (static_cast<std::int64_t>(o.points) * run.n_tokens() + o.count - 1) / o.count;
+  return static_cast<int>(std::max<std::int64_t>(o.points, std::min(wanted, kMostValues / heads)));
+}
+
+void leave_out_unseen(RunCurve& curve, const CurvesOptions& o) {
+  if (o.count <= 0) return;
+  std::erase_if(curve.points, [&](const CurvePoint& point) {
+    const double middle = (point.first + point.last + 1) / 2.0;
+    return middle < o.first || middle > static_cast<double>(o.first) + o.count;
+  });
+}
+
+std::vector<Line> whole_lines(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
   const std::vector<int> heads = counted_heads(*runs[0], o);
   const Colour a = series_colour(0, dark), b = series_colour(1, dark);
   if (o.compare == MapCompare::difference)
-    return {{o.name_b + " − " + o.name_a, b, run_curve_difference(*runs[0], *runs[1], o.quantity, o.points, heads)}};
-  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, o.points, heads)}};
+    return {{o.name_b + " − " + o.name_a, b,
+             run_curve_difference(*runs[0], *runs[1], o.quantity, points_of_run(*runs[0], o), heads)}};
+  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, points_of_run(*runs[0], o), heads)}};
   if (o.compare == MapCompare::side_by_side)
-    lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, o.points, heads)});
+    lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, points_of_run(*runs[1], o), heads)});
+  return lines;
+}
+
+std::vector<Line> lines_of(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
+  std::vector<Line> lines = whole_lines(runs, o, dark);
+  for (Line& line : lines) leave_out_unseen(line.curve, o);
   return lines;
 }
 
@@ -68,8 +105,8 @@ void leave_out_previews(std::vector<Line>& lines, const CurvesOptions& o) {
 /// The data's axes.
 struct Axes {
   Box box;
-  double n = 1, lo = 0, hi = 1;
-  double x(double position) const { return box.x + position / n * box.w; }
+  double begin = 0, end = 1, lo = 0, hi = 1;
+  double x(double position) const { return box.x + (position - begin) / (end - begin) * box.w; }
   double y(double v) const { return box.bottom() - (v - lo) / (hi - lo) * box.h; }
   Point at(const CurvePoint& point, double v) const { return {x((point.first + point.last + 1) / 2.0), y(v)}; }
 };
@@ -126,14 +163,15 @@ void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const Curve
 void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const CurvesOptions& o) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  for (double v : nice_values(0, axes.n, std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6))), true))
+  for (double v :
+       nice_values(axes.begin, axes.end, std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6))), true))
     x.push_back({axes.x(v), std::to_string(std::lround(v))});
   for (double v : nice_values(axes.lo, axes.hi, std::max(2, static_cast<int>(axes.box.h / (s.tick_size * 2.5))))) {
     b.line({axes.box.x, axes.y(v)}, {axes.box.right(), axes.y(v)}, mix(s.paper, s.rule, v == 0 ? 0.8 : 0.25),
            s.rule_width * 0.8);
     y.push_back({axes.y(v), format_number(v)});
   }
-  if (run.prompt_len > 0 && run.prompt_len < axes.n) {  // where the answer begins
+  if (run.prompt_len > axes.begin && run.prompt_len < axes.end) {  // where the answer begins
     b.line({axes.x(run.prompt_len), axes.box.y}, {axes.x(run.prompt_len), axes.box.bottom()}, s.muted, 0.7, 2);
   }
   b.x_ticks(axes.box, x);
@@ -152,7 +190,9 @@ std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const Cu
   std::vector<LegendEntry> entries;
   for (const Line& line : lines) {
     const std::string name = o.compare == MapCompare::none ? "" : line.name + ", ";
-    entries.push_back({LegendEntry::Mark::swatch, name + "mean " + format_number(line.curve.mean, 4), line.colour});
+    entries.push_back({LegendEntry::Mark::swatch,
+                       name + (o.count > 0 ? "mean of the run " : "mean ") + format_number(line.curve.mean, 4),
+                       line.colour});
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
     entries.push_back({LegendEntry::Mark::swatch,
@@ -186,6 +226,8 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<L
     text += ", each point a mean over " + std::to_string(points.back().last - points.back().first + 1) + " positions";
   if (!info.spread_of.empty()) text += ", mean over " + std::string(info.spread_of);
   if (!o.heads.empty() && !info.spread_of.empty()) text += " (of the heads " + to_text(o.heads) + ")";
+  if (o.count > 0)
+    text += ", positions " + std::to_string(o.first) + " to " + std::to_string(o.first + o.count - 1) + " of the run";
   text += ". Definition: " + std::string(info.definition) + ". ";
   if (o.compare == MapCompare::none) {
     text += describe_run(*runs[0]);
@@ -204,15 +246,17 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<L
 bool previews(RunQuantity quantity) { return quantity != RunQuantity::nll && quantity != RunQuantity::output_error; }
 
 BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOptions& o, const FigureStyle& s) {
-  check(runs, o);
+  check_runs(runs, o);
+  check_part(runs, o);
   std::vector<Line> lines = lines_of(runs, o, s.dark);
   leave_out_previews(lines, o);
   const bool preview = o.preview || o.preview_b;
   Axes axes;
-  axes.n = lines[0].curve.points.back().last + 1;
-  for (const Line& line : lines) axes.n = std::max<double>(axes.n, line.curve.points.back().last + 1);
+  axes.end = n_positions(runs, o);
+  if (o.count > 0) axes.begin = o.first, axes.end = std::min(axes.end, static_cast<double>(o.first) + o.count);
   fit(axes, lines, o);
-  const auto legend = legend_entries(lines, o, s.muted, runs[0]->prompt_len > 0 && runs[0]->prompt_len < axes.n);
+  const auto legend =
+      legend_entries(lines, o, s.muted, runs[0]->prompt_len > axes.begin && runs[0]->prompt_len < axes.end);
 
   FigureBuilder measure(s.width, 0, s);
   const double left =

@@ -18,7 +18,8 @@ struct CurvesOptions {
   bool band = true;
   bool preview = false, preview_b = false;
   std::string name_a = "A", name_b = "B";
-  HeadSet heads;  // that count; empty: all
+  HeadSet heads;             // that count; empty: all
+  int first = 0, count = 0;  // positions shown; count 0: all
   bool operator==(const CurvesOptions&) const = default;
 };
 inline constexpr int kMaxCurvePoints = 4096;

@@ -77,7 +77,7 @@ class FigureBuilder {
   Figure figure_;
 };
 
-inline constexpr std::string_view kPreviewBadge = "preview: scores held fixed";
+inline constexpr std::string_view kPreviewBadge = "preview: not decoded again";
 Colour preview_colour(bool dark);
 
 }  // namespace kvscope::views

@@ -10,10 +10,14 @@ namespace {
 constexpr double kInch = 72;
 // Widths as the venues' style files set them; labels and ticks as authors set them beside 10 pt body text.
 constexpr std::array kVenues = {
-    Venue{"neurips", 5.5 * kInch, 5.5 * kInch, 9, 7}, Venue{"iclr", 5.5 * kInch, 5.5 * kInch, 9, 7},
-    Venue{"icml", 3.25 * kInch, 6.75 * kInch, 8, 6},  Venue{"aistats", 3.25 * kInch, 6.75 * kInch, 8, 6},
-    Venue{"aaai", 3.3 * kInch, 6.975 * kInch, 8, 6},  Venue{"cvpr", 3.25 * kInch, 6.875 * kInch, 8, 6},
-    Venue{"jmlr", 6.0 * kInch, 6.0 * kInch, 9, 7},    Venue{"tmlr", 6.5 * kInch, 6.5 * kInch, 9, 7},
+    Venue{"neurips", "NeurIPS", 5.5 * kInch, 5.5 * kInch, 9, 7},
+    Venue{"iclr", "ICLR", 5.5 * kInch, 5.5 * kInch, 9, 7},
+    Venue{"icml", "ICML", 3.25 * kInch, 6.75 * kInch, 8, 6},
+    Venue{"aistats", "AISTATS", 3.25 * kInch, 6.75 * kInch, 8, 6},
+    Venue{"aaai", "AAAI", 3.3 * kInch, 6.975 * kInch, 8, 6},
+    Venue{"cvpr", "CVPR", 3.25 * kInch, 6.875 * kInch, 8, 6},
+    Venue{"jmlr", "JMLR", 6.0 * kInch, 6.0 * kInch, 9, 7},
+    Venue{"tmlr", "TMLR", 6.5 * kInch, 6.5 * kInch, 9, 7},
 };
 
 }  // namespace

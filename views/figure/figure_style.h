@@ -24,8 +24,9 @@ struct FigureStyle {
 
 /// Text widths of a venue's style file, in points.
 struct Venue {
-  std::string_view name;  // "icml"
-  double column, full;    // pt
+  std::string_view name;   // "icml": in commands and recipes
+  std::string_view title;  // "ICML": for people
+  double column, full;     // pt
   double label_size, tick_size;
 };
 std::span<const Venue> venues();

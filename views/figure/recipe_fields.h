@@ -103,6 +103,7 @@ void visit_fields(CurvesOptions& o, V& v) {
   v("name_a", o.name_a);
   v("name_b", o.name_b);
   if (V::kReads || !o.heads.empty()) v("heads", o.heads);
+  if (V::kReads || o.count > 0) v("first", o.first), v("count", o.count);
 }
 
 template <typename V>

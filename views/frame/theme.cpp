@@ -20,8 +20,9 @@ Palette make_palette(bool dark) {
           .raised = of(0x262a30, 0xe9ecef),
           .border = of(0x353b43, 0xd0d5da),
           .text = of(0xe6e8eb, 0x1b1e22),
-          .muted = of(0xa0a8b2, 0x56606a),
-          .faint = of(0x69727c, 0x8d969f),
+          .muted = of(0xadb5be, 0x4a545e),
+          .faint = of(0x8a939d, 0x626b74),
+          .line = of(0x69727c, 0x8d969f),
           .accent = of(0x5aacec, 0x0b64ab),
           .good = of(0x55bd93, 0x14704e),
           .warn = of(0xe8ad45, 0x8a5b00),
@@ -74,7 +75,7 @@ FigureStyle Theme::figure_style(double width, double height) const {
   style.paper = palette.panel;
   style.ink = palette.text;
   style.muted = palette.muted;
-  style.rule = palette.faint;
+  style.rule = palette.line;
   style.rule_width = 1;
   return style;
 }
@@ -116,7 +117,7 @@ void apply_theme(const Theme& theme) {
   set(ImGuiCol_MenuBarBg, p.background);
   set(ImGuiCol_ScrollbarBg, p.panel, 0);
   set(ImGuiCol_ScrollbarGrab, p.border);
-  set(ImGuiCol_ScrollbarGrabHovered, p.faint);
+  set(ImGuiCol_ScrollbarGrabHovered, p.line);
   set(ImGuiCol_ScrollbarGrabActive, p.muted);
   set(ImGuiCol_CheckMark, p.accent);
   set(ImGuiCol_SliderGrab, p.accent);

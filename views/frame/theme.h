@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "views/figure/colormap.h"
 #include "views/figure/figure_style.h"
 
 namespace kvscope::views {
@@ -19,16 +20,18 @@ struct Fonts {
 
 struct Palette {
   Colour background, panel, raised, border;  // from the far to the near
-  Colour text, muted, faint;
-  Colour accent;           // selection, primary button
-  Colour good, warn, bad;  // never alone: always beside a word
-  Colour preview;          // dashed frames and badge of what was not measured
+  Colour text, muted, faint;                 // each reads as text on all three
+  Colour line;                               // of axes and outlines: no text, which needs more contrast
+  Colour accent;                             // selection, primary button
+  Colour good, warn, bad;                    // never alone: always beside a word
+  Colour preview;                            // dashed frames and badge of what was not measured
 };
 
 struct Theme {
   bool dark = true;
   float scale = 1;  // pixels per point of the design: content scale x the user's zoom
   Palette palette;
+  Colormap maps = Colormap::viridis;  // of counts, shares and scores; of differences it is always the diverging one
   Fonts fonts;
 
   float px(float design_pixels) const { return design_pixels * scale; }

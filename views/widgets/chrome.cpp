@@ -60,6 +60,12 @@ void wrapped_text_in(Colour colour, std::string_view text) {
   ImGui::PopTextWrapPos();
 }
 
+float wrapped_height(std::string_view text) {
+  const float room = ImGui::GetContentRegionAvail().x;
+  const std::string broken = broken_at_spaces(text, room);
+  return ImGui::CalcTextSize(broken.data(), broken.data() + broken.size(), false, room).y;
+}
+
 ItemRect last_item() { return item_rect(ImGui::GetItemRectMin(), ImGui::GetItemRectMax()); }
 
 ImVec2 hint_place(const ItemRect& item, const ItemRect& window, ImVec2 size, ImVec2 mouse, ImVec2 screen, float gap) {
@@ -109,31 +115,40 @@ bool was_pressed_here() {
 
 }  // namespace
 
+namespace {
+
+ImVec2 card_padding(const Theme& theme) { return {theme.px(12), theme.px(10)}; }
+
+}  // namespace
+
+HoverCard::HoverCard(const ViewServices& services) {
+  // ImGui draws a tooltip with the corners of a window, which are square, not with those of a popup.
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, services.theme->px(6));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, card_padding(*services.theme));
+  ImGui::BeginTooltip();
+  ImGui::PopStyleVar(2);
+}
+HoverCard::~HoverCard() { ImGui::EndTooltip(); }
+
 void hint_of(const ViewServices& services, std::string_view hint) {
   if (hint.empty() || !ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) || was_pressed_here()) return;
   const Theme& theme = *services.theme;
   const char *begin = hint.data(), *end = begin + hint.size();
   const float wrap = theme.px(360);
-  const ImVec2 padding{theme.px(12), theme.px(10)}, text = ImGui::CalcTextSize(begin, end, false, wrap);
+  const ImVec2 padding = card_padding(theme), text = ImGui::CalcTextSize(begin, end, false, wrap);
   const ImVec2 size{text.x + 2 * padding.x, text.y + 2 * padding.y};
   const ImVec2 corner = ImGui::GetWindowPos(), window = ImGui::GetWindowSize();
   const ImVec2 at = hint_place(last_item(), {corner.x, corner.y, window.x, window.y}, size, asked_at(last_item()),
                                ImGui::GetIO().DisplaySize, theme.px(5));
   ImGui::SetNextWindowPos(at);
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, padding);
-  ImGui::PushStyleVar(ImGuiStyleVar_PopupRounding, theme.px(6));
-  ImGui::BeginTooltip();
+  const HoverCard card(services);
   ImGui::PushTextWrapPos(padding.x + wrap);
   ImGui::TextUnformatted(begin, end);
   ImGui::PopTextWrapPos();
-  ImGui::EndTooltip();
-  ImGui::PopStyleVar(2);
   services.items->add_text("hint", item_rect(at, {at.x + size.x, at.y + size.y}), std::string(hint));
 }
 
 namespace {
-
-constexpr int kMostRows = 2;  // of tabs; more would take the picture's room
 
 float tab_width(std::string_view name) {
   return ImGui::CalcTextSize(name.data(), name.data() + name.size()).x + 2 * ImGui::GetStyle().FramePadding.x;
@@ -171,11 +186,11 @@ bool drop_down(const ViewServices& services, const char* prefix, std::span<const
 }
 
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
-               std::span<const std::string_view> hints, int& chosen) {
+               std::span<const std::string_view> hints, int& chosen, int most_rows) {
   bool changed = false;
   const Palette& p = services.theme->palette;
   ImGui::PushID(prefix);
-  if (rows_of_tabs(services, names) > kMostRows) {
+  if (rows_of_tabs(services, names) > most_rows) {  // they would take the picture's room
     changed = drop_down(services, prefix, names, hints, chosen, 220);
     ImGui::PopID();
     return changed;
@@ -226,7 +241,7 @@ void legend(const ViewServices& services, std::span<const Swatch> swatches) {
     const ImVec2 at = ImGui::GetCursorScreenPos();
     const ImVec2 a{at.x, at.y + (h - side) / 2}, b{at.x + side * 1.4f, at.y + (h + side) / 2};
     if (s.colour.a != 0) list.AddRectFilled(a, b, to_imgui(s.colour), 2);
-    if (s.outline) list.AddRect(a, b, to_imgui(theme.palette.faint), 2);
+    if (s.outline) list.AddRect(a, b, to_imgui(theme.palette.line), 2);
     if (s.struck) list.AddLine({a.x + 1, (a.y + b.y) / 2}, {b.x - 1, (a.y + b.y) / 2}, to_imgui(theme.palette.muted));
     ImGui::Dummy({side * 1.4f, h});
     ImGui::SameLine(0, theme.px(5));

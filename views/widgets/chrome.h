@@ -28,6 +28,8 @@ class FontScope {
 void text_in(Colour colour, std::string_view text);  // one line
 void draw_text(ImFont* font, Colour colour, std::string_view text);
 void wrapped_text_in(Colour colour, std::string_view text);  // as wide as the region
+/// The height that it takes here.
+float wrapped_height(std::string_view text);
 /// The item's rectangle under `id` in the registry.
 ItemRect last_item();
 inline ItemRect item_rect(ImVec2 min, ImVec2 max) { return {min.x, min.y, max.x - min.x, max.y - min.y}; }
@@ -36,16 +38,24 @@ inline ItemRect item_rect(ImVec2 min, ImVec2 max) { return {min.x, min.y, max.x 
 /// that (a list's line, whose neighbours are above and below), else below the row, or above it where there is no room.
 /// `gap` is left between them; of an item higher than a control the row is where the mouse is.
 ImVec2 hint_place(const ItemRect& item, const ItemRect& window, ImVec2 size, ImVec2 mouse, ImVec2 screen, float gap);
+/// A tooltip for a scope, with the corners and paddings of menus and popups.
+class HoverCard {
+ public:
+  explicit HoverCard(const ViewServices& services);
+  ~HoverCard();
+  HoverCard(const HoverCard&) = delete;
+  HoverCard& operator=(const HoverCard&) = delete;
+};
 /// The tooltip of the item drawn last, wrapped; an empty one is none. Item "hint".
 void hint_of(const ViewServices& services, std::string_view hint);
 
 /// Frames the item drawn last while the keyboard is at it: for items that ImGui draws nothing of, as an InvisibleButton.
 void frame_focused_item();
 
-/// One of several, side by side; true when it changed. Items "prefix.0", "prefix.1" ... `hints` (may be empty) are
-/// tooltips.
+/// One of several, side by side in `most_rows` rows at most, else as a drop_down(); true when it changed. Items "prefix.0",
+/// "prefix.1" ... `hints` (may be empty) are tooltips.
 bool segmented(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,
-               std::span<const std::string_view> hints, int& chosen);
+               std::span<const std::string_view> hints, int& chosen, int most_rows = 2);
 
 /// The same as a list that opens: item "prefix", its entries "prefix.0" ... while it is open. `width` in design pixels at most.
 bool drop_down(const ViewServices& services, const char* prefix, std::span<const std::string_view> names,

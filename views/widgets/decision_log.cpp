@@ -81,18 +81,56 @@ std::vector<const char*> DecisionLogTable::columns() const {
 /// What the columns need, from rows all over the log: widths that followed the rows in sight would jump.
 const std::vector<float>& DecisionLogTable::needs(const HeadAtQuery& head, const std::vector<const char*>& columns) {
   if (!needs_.empty() && needs_font_size_ == ImGui::GetFontSize()) return needs_;
-  needs_.clear(), needs_font_size_ = ImGui::GetFontSize();
+  needs_font_size_ = ImGui::GetFontSize();
   const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
-  for (const char* title : columns) needs_.push_back(width(title));
-  needs_.back() = std::max(needs_.back(), width(kWrong));
+  texts_.assign(columns.size(), 0);
+  texts_.back() = width(kWrong);
+  need_of_brief_ = width(brief_column());
+  const auto need = [&](float& widest, const std::string& text) { widest = std::max(widest, width(text)); };
   constexpr int kMeasured = 100;
   for (int i = 0; i < n_rows(); i += std::max(1, n_rows() / kMeasured)) {
     const Row measured = row(head, i);
-    needs_[0] = std::max(needs_[0], width(std::to_string(measured.q)));
-    for (std::size_t k = 0; k < measured.cells.size(); ++k)
-      needs_[k + 1] = std::max(needs_[k + 1], width(measured.cells[k]));
+    need(texts_[0], std::to_string(measured.q));
+    for (std::size_t k = 0; k < measured.cells.size(); ++k) need(texts_[k + 1], measured.cells[k]);
+    need(need_of_brief_, brief_cell(*head.run, measured));
   }
+  needs_ = texts_;
+  for (std::size_t k = 0; k < columns.size(); ++k) need(needs_[k], columns[k]);
   return needs_;
+}
+
+/// A token's name may be cut, what else stands there may not.
+bool DecisionLogTable::has_names(std::size_t column) const {
+  const bool two = words_->log.rows == DecisionLog::Rows::contests || words_->log.rows == DecisionLog::Rows::least;
+  return column == 1 || (two && column == 2);
+}
+
+const char* DecisionLogTable::brief_column() const {
+  return words_->log.rows == DecisionLog::Rows::thresholds ? "decision" : "evicted";
+}
+
+std::string DecisionLogTable::brief_cell(const RunRecord& run, const Row& row) const {
+  if (words_->log.rows == DecisionLog::Rows::thresholds)
+    return (row.evicted < 0 ? "keep " : "drop ") + token_name(run, row.token);
+  return row.evicted < 0 ? "none" : token_name(run, row.evicted);
+}
+
+/// Where numbers would be cut (a title may be) only query, token and oracle are shown: the hint of a row has the others.
+DecisionLogTable::Layout DecisionLogTable::layout(const HeadAtQuery& head) {
+  Layout all{false, columns(), {}};
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const auto room = [&](std::size_t n) {
+    return ImGui::GetContentRegionAvail().x - 2 * style.CellPadding.x * static_cast<float>(n) - style.ScrollbarSize;
+  };
+  const std::vector<float>& need = needs(head, all.titles);
+  all.widths = share_room(need, room(need.size()));
+  for (std::size_t i = 0; i < need.size(); ++i) {
+    if (has_names(i) || all.widths[i] + 1 > texts_[i]) continue;  // but for rounding
+    return {true,
+            {all.titles.front(), brief_column(), all.titles.back()},
+            share_room({need.front(), need_of_brief_, need.back()}, room(3))};
+  }
+  return all;
 }
 
 void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
@@ -104,20 +142,17 @@ void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
   }
   const ImGuiTableFlags flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
                                 ImGuiTableFlags_SizingStretchProp | ImGuiTableFlags_PadOuterX;
-  const std::vector<const char*> shown = columns();
   const HeadAtQuery head(*context.a->run, at.layer, at.kv_head, at.q);
-  const ImGuiStyle& style = ImGui::GetStyle();
-  const float padding = 2 * style.CellPadding.x * static_cast<float>(shown.size()) + style.ScrollbarSize;
-  const std::vector<float> widths = share_room(needs(head, shown), ImGui::GetContentRegionAvail().x - padding);
-  if (!ImGui::BeginTable("contests", static_cast<int>(shown.size()), flags)) return;
+  const auto [brief, titles, widths] = layout(head);
+  if (!ImGui::BeginTable(brief ? "contests.brief" : "contests", static_cast<int>(titles.size()), flags)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (std::size_t i = 0; i < shown.size(); ++i)
-    ImGui::TableSetupColumn(shown[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
+  for (std::size_t i = 0; i < titles.size(); ++i)
+    ImGui::TableSetupColumn(titles[i], ImGuiTableColumnFlags_WidthStretch, widths[i]);
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
   clipper.Begin(n_rows());
   while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_row(context, head, i);
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_row(context, head, i, brief);
   }
   follow(head, clipper.ItemsHeight);
   ImGui::EndTable();
@@ -195,7 +230,16 @@ DecisionLogTable::Row DecisionLogTable::row(const HeadAtQuery& head, int index) 
   return words_->log.rows == DecisionLog::Rows::least ? least_row(head, contest) : contest_row(*head.run, contest);
 }
 
-void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, int index) {
+/// What the columns would say that a narrow table leaves out.
+std::string DecisionLogTable::hint_of_row(const Row& row) const {
+  const std::vector<const char*> titles = columns();
+  std::string hint;
+  for (std::size_t i = 0; i < row.cells.size(); ++i)
+    hint += (i > 0 ? "\n" : "") + std::string(titles[i + 1]) + ": " + row.cells[i];
+  return hint;
+}
+
+void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, int index, bool brief) {
   const Row r = row(head, index);
   const Palette& p = services_.theme->palette;
   ImGui::TableNextRow();
@@ -206,14 +250,19 @@ void DecisionLogTable::draw_row(ViewContext& context, const HeadAtQuery& head, i
     context.selection->token = r.token;
   }
   const ItemRect rect = last_item();
+  if (brief) hint_of(services_, hint_of_row(r));
   ImGui::PopID();
   std::string all = std::to_string(r.q);
   const auto cell = [&](Colour colour, const std::string& text) {
     ImGui::TableNextColumn();
-    cut_text_in(services_, colour, text);
+    brief ? text_in(colour, cut_to(text, ImGui::GetContentRegionAvail().x)) : cut_text_in(services_, colour, text);
     all += " | " + text;
   };
-  for (const std::string& text : r.cells) cell(p.text, text);
+  if (brief) {
+    cell(p.text, brief_cell(*head.run, r));
+  } else {
+    for (const std::string& text : r.cells) cell(p.text, text);
+  }
   auto found = verdicts_.find(r.evicted);
   if (found == verdicts_.end()) {
     const EvictionVerdict verdict = r.evicted < 0

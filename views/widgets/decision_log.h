@@ -29,9 +29,16 @@ class DecisionLogTable {
     int layer, kv_head;
     bool operator==(const Key&) const = default;
   };
-  void draw_row(ViewContext& context, const HeadAtQuery& head, int index);
+  void draw_row(ViewContext& context, const HeadAtQuery& head, int index, bool brief);
   std::vector<const char*> columns() const;
   const std::vector<float>& needs(const HeadAtQuery& head, const std::vector<const char*>& columns);
+  bool has_names(std::size_t column) const;
+  struct Layout {
+    bool brief;
+    std::vector<const char*> titles;
+    std::vector<float> widths;
+  };
+  Layout layout(const HeadAtQuery& head);
   std::int32_t query_of(const HeadAtQuery& head, std::int32_t row) const;
   void follow(const HeadAtQuery& head, float row_height);
   /// Position, evicted token and cells of a row, but for query and oracle.
@@ -44,14 +51,19 @@ class DecisionLogTable {
   Row least_row(const HeadAtQuery& head, const Contest& contest) const;
   Row pool_row(const HeadAtQuery& head, const Contest& contest) const;
   Row threshold_row(const HeadAtQuery& head, std::int32_t t) const;
+  /// Of the narrow table: its one column between query and oracle.
+  const char* brief_column() const;
+  std::string brief_cell(const RunRecord& run, const Row& row) const;
+  std::string hint_of_row(const Row& row) const;
 
   ViewServices services_;
   Rebuild<Key> rebuild_;
   struct Words;  // the policy's, and its plan
   std::shared_ptr<const Words> words_;
   std::vector<std::int32_t> rows_;  // of contests and least: into the run's contests; of thresholds: tokens
-  std::vector<float> needs_;        // widths of the columns' texts, for rows_ and this size of the font
-  float needs_font_size_ = 0;
+  std::vector<float> texts_;        // widths of the columns' texts, for rows_ and this size of the font
+  std::vector<float> needs_;        // those of their titles too
+  float need_of_brief_ = 0, needs_font_size_ = 0;
   struct Followed {
     int layer = -1, kv_head = -1;
     std::int32_t q = -1;

@@ -25,7 +25,7 @@ std::int64_t LayerStripPicture::cost(const RunRecord& run, TokenSpan span) {
 Image LayerStripPicture::make(const Job& job, const std::atomic<bool>* stop) {
   const SpanCells cells(job.key.span, job.key.columns);
   return layer_strip_image(layer_strip(*job.run, job.key.q, cells, stop), job.run->evict_at.n_kv_heads(),
-                           Colormap::viridis);
+                           job.key.colours);
 }
 
 void LayerStripPicture::show(Layer& layer, const Key& key, const Image& image) {
@@ -36,7 +36,7 @@ void LayerStripPicture::show(Layer& layer, const Key& key, const Image& image) {
 void LayerStripPicture::ask(const ShownRun& shown, std::int32_t q, TokenSpan span, int columns) {
   take_done();
   const bool other_run = detail_.key.run.run.owner_before(shown.run) || shown.run.owner_before(detail_.key.run.run);
-  wanted_ = {RunKey(&shown), q, span, columns};
+  wanted_ = {RunKey(&shown), q, span, columns, services_.theme->maps};
   if (other_run && !detail_.map.empty() && shown.run->status != RunStatus::running) {
     overview_.map.clear();  // of a run that is not on show any more
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "views/figure/colormap.h"
 #include "views/figure/token_span.h"
 #include "views/frame/view_services.h"
 #include "views/widgets/heat_map.h"
@@ -44,6 +45,7 @@ class LayerStripPicture {
     std::int32_t q = -1;
     TokenSpan span;
     int columns = 0;
+    Colormap colours = Colormap::viridis;
     bool operator==(const Key&) const = default;
   };
   struct Job {

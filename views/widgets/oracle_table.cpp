@@ -1,11 +1,10 @@
 #include "views/widgets/oracle_table.h"
 
-#include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "views/figure/figure_builder.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/paired_oracle.h"
 
 namespace kvscope::views {
 namespace {
@@ -17,14 +16,13 @@ std::string number(double value) { return std::isnan(value) ? "–" : format_num
 
 }  // namespace
 
-OracleAnswers oracle_answers(const RunRecord& run, int layer, int kv_head, std::int32_t q) {
+OracleAnswers oracle_answers(const RunRecord& run, const Cursor& at, const RunRecord* b, const Cursor& at_b) {
+  const auto [layer, kv_head, token, q] = at;
+  const PairedOracle judge(run, b);
   OracleAnswers answers;
-  answers.mean = mean_of(std::span<const OracleCounts>());
-  if (const Oracle own(run); own.is_known() && own.n_queries() > 0) {
-    const std::vector<OracleCounts> curve = own.curve(layer, kv_head);
-    const std::size_t n = std::min(curve.size(), static_cast<std::size_t>(q) + 1);
-    answers.mean = mean_of(std::span(curve).first(n));
-  }
+  answers.mean = mean_up_to(judge.of(run), layer, kv_head, q);
+  if (b != nullptr) answers.mean_b = mean_up_to(judge.of(*b), at_b.layer, at_b.kv_head, at_b.q);
+  if (judge.common()) answers.common = judge.common()->note(run, *b, q);
   for (const OracleMass mass : kMasses) {
     for (const OracleWeight weight : kWeights) {
       const auto recall = [&](bool pooled) {
@@ -32,7 +30,7 @@ OracleAnswers oracle_answers(const RunRecord& run, int layer, int kv_head, std::
         spec.mass = mass, spec.weight = weight, spec.pooled = pooled;
         const Oracle oracle(run, spec);
         if (!oracle.is_known() || oracle.n_queries() == 0) return std::nan("");
-        return oracle.counts(layer, kv_head, std::min(q, oracle.n_queries() - 1)).recall();
+        return counts_at(oracle, layer, kv_head, q).recall();
       };
       OracleSpec spec = run.oracle;
       spec.mass = mass, spec.weight = weight;
@@ -44,16 +42,19 @@ OracleAnswers oracle_answers(const RunRecord& run, int layer, int kv_head, std::
   return answers;
 }
 
-std::optional<OracleAnswers> OracleTable::answers(const ShownRun& shown, const Cursor& at) {
-  return aside_.of({RunKey(&shown), at.layer, at.kv_head, at.q},
-                   [run = shown.run, at] { return oracle_answers(*run, at.layer, at.kv_head, at.q); });
+std::optional<OracleAnswers> OracleTable::answers(const ShownRun& a, const Cursor& at, const ShownRun* b,
+                                                  const Cursor& at_b) {
+  return aside_.of({RunKey(&a), RunKey(b), at.layer, at.kv_head, at.q, at_b.q},
+                   [run = a.run, other = b != nullptr ? b->run : nullptr, at, at_b] {
+                     return oracle_answers(*run, at, other.get(), at_b);
+                   });
 }
 
-void OracleTable::draw(const OracleAnswers& answers) {
+void OracleTable::draw(const OracleAnswers& answers, bool beside_b) {
   if (answers.rows.empty()) return;
   const Palette& p = services_.theme->palette;
   const FontScope small(services_.theme->fonts.small);
-  text_in(p.muted, "recall at this query under each recorded oracle");
+  text_in(p.muted, std::string("recall at this query under each recorded oracle") + (beside_b ? ", of A" : ""));
   if (!ImGui::BeginTable("oracles", 3, ImGuiTableFlags_RowBg)) return;
   // Widths of their own: columns sized by their contents have none in the first frame, a letter a line.
   ImGui::TableSetupColumn("oracle", ImGuiTableColumnFlags_WidthStretch, 3);

@@ -1,7 +1,10 @@
 #pragma once
-// What the map says where the texts of A and B part, and the two ways to what is the same.
+// What stands above a map of A and B: by what they are judged, where their texts part, and the two ways to what is the
+// same. It takes as much room at one query as at every other, so that scrubbing does not move the map.
 
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "views/frame/view.h"
 #include "views/frame/view_services.h"
@@ -12,7 +15,15 @@ namespace kvscope::views {
 std::optional<int> parted_at(const ViewContext& context);
 /// Cells of different texts are not subtracted.
 bool refuses_difference(const ViewContext& context);
-/// Nothing where they have not parted.
-void draw_parted_note(const ViewServices& services, ViewContext& context);
+
+/// Where there is little room the notes are one line, cut, with all of them as its hint, and the ways are one row.
+struct PairNotes {
+  bool needs_oracle = false;         // the map's metric
+  std::string_view common_oracle{};  // what was counted by; empty: nothing yet, or each by its own
+  bool little_room = false;
+};
+/// Nothing where no B is compared. Items "map.refusal", "map.parted", "map.both_at", "map.own_oracles",
+/// "map.common_oracle", each with its whole text, and "map.replay", "map.go_to_common".
+void draw_pair_notes(const ViewServices& services, ViewContext& context, const PairNotes& about);
 
 }  // namespace kvscope::views

@@ -27,6 +27,15 @@ void SpanMouse::handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovere
   }
 }
 
+void SpanMouse::handle_part(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, TokenSpan drawn) {
+  if (!drawable(context.a) || drawn.empty()) return;
+  const TokenSpan span = shown_span(*context.selection, context.a->run->n_tokens());
+  const float token = (max.x - min.x) / static_cast<float>(drawn.size());
+  min.x -= static_cast<float>(drawn.begin - span.begin) * token;
+  max.x = min.x + static_cast<float>(span.size()) * token;
+  handle(context, min, max, hovered);
+}
+
 bool drag_brush(Selection& selection, std::int32_t token, bool hovered) {
   static std::int32_t from = -1;  // one mouse, one drag
   if (!ImGui::IsMouseDown(ImGuiMouseButton_Left)) from = -1;

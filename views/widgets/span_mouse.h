@@ -23,6 +23,8 @@ class SpanMouse {
   /// `hovered`: the mouse is over the area and nothing lies on it.
   void handle(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, Shows shows = Shows::view,
               bool with_rows = false);
+  /// The same where the area shows `drawn`: a part of the selection's span, or more than the run has.
+  void handle_part(ViewContext& context, ImVec2 min, ImVec2 max, bool hovered, TokenSpan drawn);
 
  private:
   void wheel(ViewContext& context, ImVec2 min, ImVec2 max, Shows shows, bool with_rows);

@@ -33,7 +33,7 @@ std::vector<Swatch> strip_swatches(const Theme& theme, const RunRecord& run, Col
       break;
     case ColourMode::score:
       for (double f : {0.0, 0.5, 1.0}) {
-        swatches.push_back({sample(Colormap::viridis, f), format_number(scores.lo + f * (scores.hi - scores.lo))});
+        swatches.push_back({sample(theme.maps, f), format_number(scores.lo + f * (scores.hi - scores.lo))});
       }
       swatches.push_back({{0, 0, 0, 0}, "no score" + std::string(makes_scores(run) ? " yet" : ""), false, true});
       break;
@@ -41,7 +41,7 @@ std::vector<Swatch> strip_swatches(const Theme& theme, const RunRecord& run, Col
       const int n = run.evict_at.n_kv_heads();
       for (int k = 0; k <= n; k += std::max(1, n / 4)) {
         swatches.push_back(
-            {sample(Colormap::viridis, static_cast<double>(k) / n), std::to_string(k) + " of " + std::to_string(n)});
+            {sample(theme.maps, static_cast<double>(k) / n), std::to_string(k) + " of " + std::to_string(n)});
       }
       swatches.push_back({{0, 0, 0, 0}, "kept by rule: sinks and window", false, true});
       break;

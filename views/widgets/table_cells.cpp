@@ -14,6 +14,20 @@ namespace {
 
 float width_of(std::string_view text) { return ImGui::CalcTextSize(text.data(), text.data() + text.size()).x; }
 
+/// How much of the text a line has: ImGui would break "1.52" behind its point.
+std::size_t end_of_line(std::string_view text, float room) {
+  std::size_t fits = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    at = std::min(text.find(' ', at + 1), text.size());
+    if (width_of(text.substr(0, at)) > room) break;
+    fits = at;
+  }
+  if (fits > 0) return fits;
+  const char* end = ImGui::GetFont()->CalcWordWrapPositionA(ImGui::GetFontSize() / ImGui::GetFont()->FontSize,
+                                                            text.data(), text.data() + text.size(), room);
+  return static_cast<std::size_t>(end - text.data());
+}
+
 }  // namespace
 
 std::string cut_to(const std::string& text, float room) {
@@ -47,19 +61,22 @@ void cut_text_in(const ViewServices& services, Colour colour, const std::string&
   if (fits != text) hint_of(services, text);
 }
 
-void lines_of_text(const ViewServices& services, Colour colour, const std::string& text, int n) {
-  const float room = ImGui::GetContentRegionAvail().x;
-  const ImVec2 at = ImGui::GetCursorPos();
-  const ImFont& font = *ImGui::GetFont();
-  const char *from = text.data(), *end = from + text.size();
-  std::string shown;
-  for (int i = 0; i < n && from < end; ++i) {
-    const char* to = font.CalcWordWrapPositionA(ImGui::GetFontSize() / font.FontSize, from, end, room);
-    if (i + 1 == n || to <= from) to = end;
-    if (i > 0) shown += '\n';
-    shown += cut_to({from, to}, room);
-    for (from = to; from < end && *from == ' ';) ++from;
+std::string in_lines(const std::string& text, float room, int n) {
+  std::string lines;
+  std::string_view left = text;
+  for (int i = 0; i < n && !left.empty(); ++i) {
+    std::size_t end = end_of_line(left, room);
+    if (i + 1 == n || end == 0) end = left.size();
+    if (i > 0) lines += '\n';
+    lines += cut_to(std::string(left.substr(0, end)), room);
+    left.remove_prefix(std::min(left.find_first_not_of(' ', end), left.size()));
   }
+  return lines;
+}
+
+void lines_of_text(const ViewServices& services, Colour colour, const std::string& text, int n) {
+  const ImVec2 at = ImGui::GetCursorPos();
+  const std::string shown = in_lines(text, ImGui::GetContentRegionAvail().x, n);
   text_in(colour, shown);
   if (shown.ends_with("…") && !text.ends_with("…")) hint_of(services, text);
   const float height = ImGui::GetTextLineHeight() * static_cast<float>(n);

@@ -17,6 +17,9 @@ std::vector<float> share_room(const std::vector<float>& needs, float room);
 std::string cut_to(const std::string& text, float room);
 /// In one line; where the room of the column ends before it with an ellipsis, and the whole text as its hint.
 void cut_text_in(const ViewServices& services, Colour colour, const std::string& text);
+/// In `n` lines at most, broken at spaces alone: a number stays whole. A word that is wider than the room is broken where it
+/// is full; the last line ends in "…" where it is cut.
+std::string in_lines(const std::string& text, float room, int n);
 /// In `n` lines, whether it needs them or not: the last one ends in "…" where it is cut, and then a hint has the whole.
 void lines_of_text(const ViewServices& services, Colour colour, const std::string& text, int n);
 

@@ -21,8 +21,9 @@ class CommonOracle {
   static std::optional<CommonOracle> of(const RunRecord& a, const RunRecord& b);
   /// `run`: a or b.
   HeadMap metric(const RunRecord& run, Metric metric, std::int32_t q) const {
-    return head_metric(Oracle(run, spec_, *teacher_, n_sink_, window_), run, metric, q);
+    return head_metric(oracle(run), run, metric, q);
   }
+  Oracle oracle(const RunRecord& run) const { return Oracle(run, spec_, *teacher_, n_sink_, window_); }
   const OracleSpec& spec() const { return spec_; }
   int tokens() const { return tokens_; }  // of the capacity, sinks and window included
   /// "common oracle: 88 of 180 tokens a head, chance A 0.01, B 0.23": means over the heads at q.

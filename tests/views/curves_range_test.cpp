@@ -1,0 +1,104 @@
+// The part of a run that Curves and Attention show: the one that all views show, moved by the mouse in them too.
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/random_run.h"
+#include "tests/views/view_stage.h"
+#include "tests/views/view_support.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/recipe.h"
+#include "views/run_curves_view.h"
+#include "views/token_attention_view.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+
+namespace {
+
+RunRecord run_of(int n_tokens) { return random_run(3, {.prompt_len = n_tokens - 60, .n_new = 60}); }
+
+CurvesOptions curves_of(Stage<RunCurvesView>& s) { return std::get<CurvesOptions>(s.view.figure(s.context)->options); }
+
+const std::vector<std::int64_t>& whole_column(const BuiltFigure& built, const std::string& name) {
+  return std::get<std::vector<std::int64_t>>(std::ranges::find(built.data.columns, name, &FigureColumn::name)->values);
+}
+
+std::shared_ptr<const TokenAttention> attention_of(const RunRecord& run, int token) {
+  TokenAttention answer;
+  answer.layer = 0, answer.n_heads = run.model.n_heads, answer.n_queries = run.n_tokens();
+  answer.tokens = {token};
+  answer.probability.assign(static_cast<std::size_t>(answer.n_heads) * static_cast<std::size_t>(answer.n_queries),
+                            0.01f);
+  return std::make_shared<const TokenAttention>(answer);
+}
+
+}  // namespace
+
+TEST_CASE("the wheel over Curves zooms the part that all views show, the right button moves it, the export has it") {
+  Stage<RunCurvesView> s(run_of(400), {.q = 200});
+  s.draw();
+  CHECK(curves_of(s).count == 0);
+  const ItemRect plot = *s.window.items.find("curves.plot");
+  turn_wheel({plot.x + plot.w / 4, plot.centre_y()}, 3, [&] { s.draw(1); });
+  s.draw();
+  const TokenSpan span = s.selection.view;
+  CHECK(span.size() == Approx(400 * std::pow(kZoomStep, 3)).margin(1));
+  CHECK((100 - span.begin) / static_cast<double>(span.size()) == Approx(0.25).margin(0.02));
+  CHECK(curves_of(s).first == span.begin);
+  CHECK(curves_of(s).count == span.size());
+  const RunRecord* runs[] = {s.a.run.get()};
+  const BuiltFigure built = curves_figure(runs, curves_of(s), {});
+  CHECK(whole_column(built, "first").front() >= span.begin - 2);
+  CHECK(whole_column(built, "last").back() < span.end + 2);
+  CHECK(whole_column(built, "first").size() > 80);  // as many points as of the whole
+  ImGuiIO& io = ImGui::GetIO();
+  for (const auto& [share, down] : {std::pair{0.5f, false}, {0.5f, true}, {0.75f, true}, {0.75f, false}}) {
+    io.MousePos = {plot.x + share * plot.w, plot.centre_y()};
+    io.MouseDown[1] = down;
+    s.draw(1);
+  }
+  CHECK(s.selection.view.begin == Approx(std::max(0.0, span.begin - 0.25 * span.size())).margin(1));
+  CHECK(s.selection.view.size() == span.size());
+}
+
+TEST_CASE("zoomed, a drag over Curves goes to the query under the mouse") {
+  Stage<RunCurvesView> s(run_of(400), {.q = 200, .view = {100, 300}});
+  s.draw();
+  const ItemRect plot = *s.window.items.find("curves.plot");
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = {plot.x + 0.75f * plot.w, plot.centre_y()};
+  for (const bool down : {false, true, true, false}) {
+    io.MouseDown[0] = down;
+    s.draw(1);
+  }
+  CHECK(*s.selection.q == Approx(250).margin(1));
+}
+
+TEST_CASE("a recipe of curves has the part that is shown where there is one, and reads it back") {
+  FigureRecipe recipe{.traces = {"a.h5"}, .options = CurvesOptions{}};
+  CHECK_FALSE(to_json(recipe).contains("first"));
+  recipe.options = CurvesOptions{.first = 40, .count = 80};
+  CHECK(std::get<CurvesOptions>(parse_recipe(to_json(recipe), "recipe.json").options) ==
+        CurvesOptions{.first = 40, .count = 80});
+  const RunRecord run = run_of(180);
+  const RunRecord* runs[] = {&run};
+  CHECK_THROWS_WITH(curves_figure(runs, {.first = 180, .count = 5}, {}), Catch::Contains("positions from 180 on"));
+  CHECK_THAT(curves_figure(runs, {.first = 40, .count = 80}, {}).caption, Catch::Contains("positions 40 to 119"));
+}
+
+TEST_CASE("the wheel over Attention zooms the part that all views show, at the query under the mouse") {
+  AskedAttention asked;
+  Stage<TokenAttentionView> s(run_of(400), {.token = 200, .q = 300});
+  asked.answer = attention_of(*s.a.run, 200);
+  s.context.attention = &asked;
+  s.draw();
+  const ItemRect plot = *s.window.items.find("attention.plot");  // queries 200 to 399
+  turn_wheel({plot.centre_x(), plot.centre_y()}, 3, [&] { s.draw(1); });
+  const TokenSpan span = s.selection.view;
+  CHECK(span.size() == Approx(400 * std::pow(kZoomStep, 3)).margin(1));
+  CHECK((300 - span.begin) / static_cast<double>(span.size()) == Approx(0.75).margin(0.02));
+  const auto options = std::get<TokenAttentionOptions>(s.view.figure(s.context)->options);
+  CHECK(options.first == std::max(200, span.begin));
+  CHECK(options.first + options.count == span.end);
+}

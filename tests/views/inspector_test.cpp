@@ -1,0 +1,166 @@
+// The inspector: a policy in words, A beside B by one yardstick, and nothing that its scroll bar cuts off.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "engine/core/study/common_oracle.h"
+#include "tests/support/random_run.h"
+#include "tests/views/view_stage.h"
+#include "views/figure/figure_builder.h"
+#include "views/figure/token_facts.h"
+#include "views/inspector_view.h"
+#include "views/widgets/scrolled.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+using Catch::Contains;
+using Catch::StartsWith;
+
+namespace {
+
+constexpr int kLayer = 1, kHead = 2, kToken = 30, kQuery = 150;
+
+struct Pair {
+  RunRecord a = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  RunRecord b = random_run(3, {.policy = "kvpop:budget=120,sinks=4,window=16"});
+};
+
+std::string number(double value) { return std::isnan(value) ? "–" : format_number(value, 3); }
+
+/// Until what is computed beside the window has come.
+void wait(Stage<InspectorView>& s) {
+  for (int i = 0; i < 1000 && (!s.has("inspector.mean recall") || s.text("inspector.mean recall") == "..."); ++i) {
+    s.draw(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  s.draw();
+}
+
+RunRecord with_other_tokens_from(RunRecord run, int first) {
+  for (auto t = static_cast<std::size_t>(first); t < run.ids.size(); ++t) run.ids[t] += 1;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("The inspector says a policy by its title and a line a parameter, its text is the hint") {
+  Stage<InspectorView> s(random_run(3, {.policy = "kvpop:keep=0.6,sinks=4,window=16"}), {.token = kToken});
+  s.draw();
+  CHECK(s.text("inspector.policy") == find_policy("kvpop")->title);
+  CHECK(s.text("inspector.policy.budget") == "60 %");
+  CHECK(s.text("inspector.policy.sinks") == "4 tokens");
+  CHECK(s.text("inspector.policy.window") == "16 tokens");
+  const ItemRect row = *s.window.items.find("inspector.policy");
+  ImGui::GetIO().MousePos = {row.centre_x(), row.centre_y()};
+  s.draw();
+  CHECK(s.text("hint") == s.a.run->policy.to_string());
+  const ItemRect window = *s.window.items.find("inspector.policy.window");
+  CHECK(s.window.written_in(ItemRect{0, window.y, window.x - 1, window.h}) == "Recentwindow");
+}
+
+TEST_CASE("Beside B the inspector's numbers have a second column, both by the oracle that the map judges them by") {
+  const Pair runs;
+  Stage<InspectorView> s(runs.a, {.layer = kLayer, .kv_head = kHead, .token = kToken, .q = kQuery});
+  s.draw();
+  CHECK_FALSE(s.has("inspector.Density.b"));
+  s.compare_with(runs.b);
+  wait(s);
+  CHECK(s.text("inspector.of") == "A");
+  CHECK(s.text("inspector.of.b") == "B");
+  int n = 0;
+  for (const MetricInfo& info : metric_list()) {
+    if (info.needs_oracle) continue;
+    CAPTURE(info.title);
+    const std::string item = "inspector." + std::string(info.title);
+    CHECK(s.text(item) == number(head_value(runs.a, info.metric, kLayer, kHead, kQuery)));
+    CHECK(s.text(item + ".b") == number(head_value(runs.b, info.metric, kLayer, kHead, kQuery)));
+    ++n;
+  }
+  CHECK(n > 3);
+  CHECK(s.text("inspector.Density") != s.text("inspector.Density.b"));
+  const auto common = CommonOracle::of(runs.a, runs.b);
+  REQUIRE(common);
+  const std::pair<const char*, Metric> judged[] = {
+      {"recall at q", Metric::recall},      {"chance", Metric::chance},
+      {"mass kept", Metric::mass_kept},     {"mass recall", Metric::mass_recall},
+      {"mean recall", Metric::mean_recall}, {"recall above chance", Metric::above_chance}};
+  for (const auto& [name, metric] : judged) {
+    CAPTURE(name);
+    const auto value = [&](const RunRecord& run) {
+      return number(common->metric(run, metric, kQuery).at(kLayer, kHead));
+    };
+    const std::string item = std::string("inspector.") + name;
+    CHECK_THAT(s.text(item), StartsWith(value(runs.a)));
+    CHECK_THAT(s.text(item + ".b"), StartsWith(value(runs.b)));
+  }
+  CHECK(s.text("inspector.recall at q.b") != number(Oracle(runs.b).counts(kLayer, kHead, kQuery).recall()));
+  CHECK(s.text("inspector.judge") == "Both by one " + common->note(runs.a, runs.b, kQuery) + ".");
+}
+
+TEST_CASE("The common oracle of the inspector is the map's whichever of the two is the teacher") {
+  const RunRecord narrow = random_run(3, {.policy = "streaming:sinks=4,window=40"});
+  const RunRecord wide = random_run(3, {.policy = "kvpop:budget=90,sinks=8,window=24"});
+  RunRecord without = wide;
+  without.future_mass = {}, without.oracle_horizon = 0;
+  for (const auto& [a, b] : {std::pair{narrow, wide}, {wide, narrow}, {without, narrow}, {narrow, without}}) {
+    Stage<InspectorView> s(a, {.layer = kLayer, .kv_head = kHead, .q = kQuery});
+    s.compare_with(b);
+    s.draw();
+    const auto common = CommonOracle::of(a, b);
+    REQUIRE(common);
+    for (const auto& [name, metric] : {std::pair{"recall at q", Metric::recall}, {"mass kept", Metric::mass_kept}}) {
+      CAPTURE(name, a.policy.to_string(), b.policy.to_string());
+      const std::string item = std::string("inspector.") + name;
+      CHECK(s.text(item) == number(common->metric(a, metric, kQuery).at(kLayer, kHead)));
+      CHECK(s.text(item + ".b") == number(common->metric(b, metric, kQuery).at(kLayer, kHead)));
+    }
+  }
+}
+
+TEST_CASE("The inspector says what became of the token in B, where B has the same one") {
+  const Pair runs;
+  Stage<InspectorView> s(runs.a, {.layer = kLayer, .kv_head = kHead, .token = kToken, .q = kQuery});
+  s.compare_with(with_other_tokens_from(runs.b, 100));
+  wait(s);
+  CHECK(s.text("inspector.in B") == life_line(runs.b, kLayer, kHead, kToken));
+  CHECK(s.text("inspector.judge") == "Each by the oracle of its own run: their texts part.");
+  CHECK(s.text("inspector.recall at q.b") == number(Oracle(*s.b.run).counts(kLayer, kHead, kQuery).recall()));
+  s.selection.token = 100;
+  s.draw();
+  CHECK_FALSE(s.has("inspector.in B"));
+}
+
+TEST_CASE("Of a B with other heads the inspector has no column") {
+  const Pair runs;
+  Stage<InspectorView> s(runs.a, {.token = kToken});
+  s.compare_with(random_run(3, {.n_layers = 3}));
+  s.draw();
+  CHECK_FALSE(s.has("inspector.Density.b"));
+  CHECK_FALSE(s.has("inspector.in B"));
+}
+
+TEST_CASE("What is scrolled in a card ends before the bar, and so does a frame around it") {
+  HeadlessWindow window;
+  const Theme& theme = window.theme;
+  float right = 0, clip = 0, frame = 0;
+  for (int i = 0; i < 4; ++i) {
+    window.frame([&] {
+      ImGui::BeginChild("card", {294, 400});
+      {
+        const Scrolled scrolled(theme, "inspector", 294, theme.px(14));
+        ImGui::Dummy({1, 1000});
+        right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+        clip = ImGui::GetWindowDrawList()->GetClipRectMax().x;
+        frame = right + theme.px(5 + 1.5f / 2);
+        CHECK((i == 0 || ImGui::GetScrollMaxY() > 0));
+      }
+      ImGui::EndChild();
+    });
+  }
+  CHECK(right <= clip);
+  CHECK(frame <= clip);
+  CHECK(clip - right < theme.px(10));
+}

@@ -1,0 +1,88 @@
+#include "views/widgets/map_look_buttons.h"
+
+#include <imgui.h>
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "views/widgets/chrome.h"
+
+namespace kvscope::views {
+namespace {
+
+constexpr std::string_view kMore = "...";
+
+struct LookButton {
+  const char* item;
+  std::string_view label, hint;
+  bool on;
+  std::function<void(MapLook&)> press;
+};
+
+void forget_thumbs(MapLook& look) { look.clip = look.clip_b = {}; }
+
+std::vector<LookButton> buttons_of(const MapLook& look, bool beside) {
+  const bool thumbs = look.clip.on || look.clip_b.on;
+  std::vector<LookButton> buttons = {
+      {"map.full", "100 %", "The colours go over the whole axis, of a share from 0 to 1", !look.fit && !thumbs,
+       [](MapLook& now) { now.fit = false, forget_thumbs(now); }},
+      {"map.fit", "Fit",
+       "The colours go from the least value to the greatest. The thumbs at the colour bar narrow them further",
+       look.fit, [](MapLook& now) { now.fit = true, forget_thumbs(now); }}};
+  if (beside)
+    buttons.push_back({"map.lock", "Lock", "A and B by one scale; else each by its own", look.lock, [](MapLook& now) {
+                         now.lock = !now.lock;
+                         if (!now.lock) now.fit = true;  // what two scales are for
+                         forget_thumbs(now);
+                       }});
+  buttons.push_back({"map.sort", "Sort",
+                     "The heads of each layer by value, the greatest at the left (of A, where two are shown)",
+                     look.sort, [](MapLook& now) { now.sort = !now.sort; }});
+  buttons.push_back({"map.by_layer", "By layer",
+                     "Each layer divided by its largest value: what its heads are beside each other", look.by_layer,
+                     [](MapLook& now) { now.by_layer = !now.by_layer, forget_thumbs(now); }});
+  return buttons;
+}
+
+/// How many of them stand in one row, with room for what opens the others.
+std::size_t n_in_row(const ViewServices& services, const std::vector<LookButton>& buttons) {
+  const float gap = services.theme->px(2), room = ImGui::GetContentRegionAvail().x;
+  const auto width_of = [&](std::string_view label) {
+    return ImGui::CalcTextSize(label.data(), label.data() + label.size()).x + 2 * ImGui::GetStyle().FramePadding.x +
+           gap;
+  };
+  float all = 0, used = width_of(kMore) + 2;
+  for (const LookButton& button : buttons) all += width_of(button.label);
+  if (all + 2 < room) return buttons.size();
+  std::size_t n = 0;
+  while (n < buttons.size() && used + width_of(buttons[n].label) < room) used += width_of(buttons[n++].label);
+  return n;
+}
+
+bool draw_button(const ViewServices& services, const LookButton& button, MapLook& look, bool first) {
+  const bool pressed = line_button(services, button.item, button.label, button.hint, button.on, first);
+  if (pressed) button.press(look);
+  return pressed;
+}
+
+}  // namespace
+
+void draw_look_buttons(const ViewServices& services, MapLook& look, bool beside, bool one_row) {
+  const FontScope small(services.theme->fonts.small);
+  const std::vector<LookButton> buttons = buttons_of(look, beside);
+  const std::size_t n = one_row ? n_in_row(services, buttons) : buttons.size();
+  for (std::size_t i = 0; i < n; ++i) draw_button(services, buttons[i], look, i == 0);
+  if (n == buttons.size()) return;
+  bool on = false;  // one of those that are not in sight
+  for (std::size_t i = n; i < buttons.size(); ++i) on = on || buttons[i].on;
+  if (line_button(services, "map.more", kMore, "More of how the map is looked at", on, n == 0))
+    ImGui::OpenPopup("map.more");
+  if (!ImGui::BeginPopup("map.more")) return;
+  for (std::size_t i = n; i < buttons.size(); ++i) {
+    if (draw_button(services, buttons[i], look, true)) ImGui::CloseCurrentPopup();
+  }
+  ImGui::EndPopup();
+}
+
+}  // namespace kvscope::views
