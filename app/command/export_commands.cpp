@@ -16,7 +16,7 @@ namespace kvscope::app {
 namespace {
 
 struct NamedFigure {
-  std::string view;
+  std::string view, title;
   views::ViewFigure figure;
 };
 
@@ -34,7 +34,7 @@ NamedFigure figure_on_screen(Session& session, const views::ViewList& views, con
     if (!figure) continue;
     if (wanted.empty() ? view->place() == views::Place::main
                        : wanted == view->id() || wanted == views::figure_name(figure->options)) {
-      return {view->id(), std::move(*figure)};
+      return {view->id(), view->title(), std::move(*figure)};
     }
     all += (all.empty() ? "" : ", ") + std::string(view->id());
   }
@@ -59,7 +59,7 @@ struct FigureToMake {
   views::FigureRecipe recipe;
   std::vector<std::shared_ptr<const RunRecord>> runs;
   std::shared_ptr<const StudyTable> study;  // in place of runs
-  std::string view;
+  std::string view, view_title;
   std::string name;  // of the preset, or the view
 
   std::vector<std::filesystem::path> inputs() const {
@@ -88,24 +88,27 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
   if (has_argument(arguments, "venue")) recipe.venue = text_argument(arguments, "venue");
   if (shown.figure.study) {
     recipe.studies = {shown.figure.study_path};
-    return {std::move(recipe), {}, std::move(shown.figure.study), std::move(shown.view), std::move(name)};
+    return {std::move(recipe), {}, std::move(shown.figure.study), std::move(shown.view), std::move(shown.title),
+            std::move(name)};
   }
   name_sources(session, shown.figure, recipe);
-  return {std::move(recipe), std::move(shown.figure.runs), nullptr, std::move(shown.view), std::move(name)};
+  return {std::move(recipe),     std::move(shown.figure.runs), nullptr,
+          std::move(shown.view), std::move(shown.title),       std::move(name)};
 }
 
 void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   const FigureToMake figure = figure_to_make(session, views, arguments);
   if (!has_argument(arguments, "path")) ui.figure_size.clear(), ui.figure_preview.reset();
   if (ask_for_path(ui, arguments,
-                   {.title = "Export figure: " + figure.view,
+                   {.title = "Export figure: " + figure.view_title,
                     .command = "figure.export",
                     .path = figure.view + ".pdf",
                     .folder = session.files().save_folder(),
                     .hint = ".pdf, .svg or .png; data (.csv, .npz), recipe (.json) and .tex are written beside it",
                     .save = true,
                     .figure = true,
-                    .shown = figure.view}))
+                    .shown = figure.view,
+                    .shown_title = figure.view_title}))
     return;
   const std::string path = text_argument(arguments, "path");
   const views::ExportOptions options{.replace = flag_argument(arguments, "overwrite", false),

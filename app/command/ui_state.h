@@ -25,6 +25,7 @@ struct FileDialog {
   bool save = false;
   bool figure = false;                                  // asks how it is exported, too
   std::string shown = {};                               // the figure that is on screen; a preset has a name of its own
+  std::string shown_title = {};                         // of its view
   nlohmann::json arguments = nlohmann::json::object();  // of the command, besides the path
 };
 

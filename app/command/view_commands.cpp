@@ -122,6 +122,19 @@ void add_row_commands(CommandRegistry& registry, UiState& ui, const views::ViewL
   }
 }
 
+// Viridis or cividis, by name; without one the other of the two.
+void choose_colours(UiState& ui, const nlohmann::json& arguments) {
+  constexpr views::Colormap kChoices[] = {views::Colormap::viridis, views::Colormap::cividis};
+  if (!has_argument(arguments, "name")) {
+    ui.colours = ui.colours == kChoices[0] ? kChoices[1] : kChoices[0];
+    return;
+  }
+  const std::string name = text_argument(arguments, "name");
+  const auto found = std::ranges::find(kChoices, name, [](views::Colormap map) { return views::to_string(map); });
+  if (found == std::end(kChoices)) bad_argument("name", "viridis or cividis");
+  ui.colours = *found;
+}
+
 // What of the window is there, and how large.
 void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   const auto add = [&](const char* id, const char* title, const char* shortcut, Action action) {
@@ -134,6 +147,9 @@ void add_layout_commands(CommandRegistry& registry, UiState& ui) {
   add("policy.all_parameters", "Show or fold away parameters that few change", "",
       [&ui] { ui.all_parameters = !ui.all_parameters; });
   add("view.theme", "Light or dark theme", "", [&ui] { ui.dark = !ui.dark; });
+  registry.add(command(
+      "view.colours", "Colours of the maps: viridis or cividis", "View", "",
+      [&ui](const nlohmann::json& arguments) { choose_colours(ui, arguments); }, "name: name (the other one)"));
   add("view.larger", "Larger", "Ctrl+= Ctrl++", [&ui] { ui.zoom = std::min(3.0f, ui.zoom * 1.1f); });
   add("view.smaller", "Smaller", "Ctrl+-", [&ui] { ui.zoom = std::max(0.5f, ui.zoom / 1.1f); });
   add("view.normal_size", "Normal size", "Ctrl+0", [&ui] { ui.zoom = 1; });

@@ -118,12 +118,13 @@ void AppWindow::set_up_imgui() {
 
 // Fonts are made anew when their size changes.
 void AppWindow::apply_scale_and_theme() {
+  theme_.maps = ui_.colours;
   const float scale = (options_.scale > 0 ? options_.scale : window_.content_scale()) * ui_.zoom;
   const bool new_fonts = scale != applied_scale_;
   if (!new_fonts && ui_.dark == applied_dark_) return;
   const views::Fonts fonts = theme_.fonts;
   theme_ = views::make_theme(ui_.dark, scale);
-  theme_.fonts = fonts;
+  theme_.fonts = fonts, theme_.maps = ui_.colours;
   if (new_fonts) {
     frame_times_.pause();  // glyphs are rasterised, 95 ms: apart, as all rasterising is
     if (frame_ > 0) ImGui_ImplOpenGL3_DestroyFontsTexture();

@@ -46,13 +46,20 @@ std::vector<Choice> presets() {
   return all;
 }
 
+/// The chosen preset's, or that of the view on screen.
+std::string title_of_choice(const FileDialog& dialog) {
+  const std::vector<Choice> all = presets();
+  const auto preset = std::ranges::find(all, dialog.arguments.value("preset", ""), &Choice::value);
+  return preset == all.end() || preset->value.empty() ? dialog.shown_title : preset->label;
+}
+
 std::vector<Choice> venues() {
   std::vector<Choice> all;
   for (const views::Venue& venue : views::venues()) {
-    const std::string name(venue.name);
+    const std::string name(venue.name), title(venue.title);
     const bool columns = venue.column != venue.full;
-    all.push_back({name, name + (columns ? ", column" : "")});
-    if (columns) all.push_back({name + ":full", name + ", full width"});
+    all.push_back({name, title + (columns ? ", column" : "")});
+    if (columns) all.push_back({name + ":full", title + ", full width"});
   }
   return all;
 }
@@ -112,7 +119,7 @@ void draw_export_options(Panel& panel) {
   setting(panel, "Figure (Alt+F)");
   const std::string before = dialog.arguments.value("preset", dialog.shown);
   bool changed = draw_list(panel, "preset", "f", presets(), "");
-  if (changed) suggest_name(dialog, before, dialog.arguments.value("preset", dialog.shown));
+  if (changed) suggest_name(dialog, before, dialog.arguments.value("preset", dialog.shown), title_of_choice(dialog));
   setting(panel, "Venue (Alt+V)");
   changed |= draw_list(panel, "venue", "v", venues(), "neurips");
   if (changed || panel.ui.figure_size.empty()) {

@@ -14,6 +14,7 @@
 #include "engine/core/support/error.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/input_undo.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::app {
 namespace {
@@ -49,6 +50,10 @@ std::string_view word(PathKind kind) {
       return "gate";
     case PathKind::prompt:
       return "prompt";
+    case PathKind::prompts:
+      return "prompts";
+    case PathKind::recipe:
+      return "recipe of a figure";
     case PathKind::trace:
     case PathKind::unknown:
     case PathKind::missing:
@@ -136,8 +141,8 @@ void take(FileDialog& dialog, const std::string& path) {
 
 }  // namespace
 
-void suggest_name(FileDialog& dialog, const std::string& before, const std::string& now) {
-  dialog.title = "Export figure: " + now;
+void suggest_name(FileDialog& dialog, const std::string& before, const std::string& now, const std::string& title) {
+  dialog.title = "Export figure: " + title;
   const TypedPath typed = split_path(dialog.path);
   if (!typed.name.starts_with(before + ".")) return;  // a name of the person's own
   ImGui::ClearActiveID();                             // the field would give its own text back
@@ -330,7 +335,11 @@ void draw_file_dialog(Panel& panel) {
     panel.session.folders().forget();
   }
   if (begin_popup(panel, "dialog", 680, 0)) {
-    draw_text(panel.theme().fonts.bold, panel.theme().palette.text, dialog.title);
+    {
+      const views::FontScope bold(panel.theme().fonts.bold);
+      views::cut_text_in(panel.services, panel.theme().palette.text, dialog.title);  // a preset's is long
+    }
+    panel.services.items->add_text("dialog.title", views::last_item(), dialog.title);
     if (dialog.figure) draw_export_options(panel);
     draw_field(panel, dialog);
     const TypedPath typed = split_path(dialog.path);

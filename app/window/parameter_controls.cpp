@@ -13,6 +13,7 @@
 #include "engine/core/policy/run_problems.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "views/figure/policy_words.h"
 #include "views/widgets/chrome.h"
 
 namespace kvscope::app {
@@ -20,25 +21,6 @@ namespace {
 
 using views::text_in;
 using views::wrapped_text_in;
-
-// What a key of a policy's text says to someone who reads a label. One that is not here speaks for itself.
-constexpr std::pair<std::string_view, std::string_view> kTitles[] = {
-    {"window", "Recent window"},  {"decay", "Decay by age"},   {"stride", "Decay every"},
-    {"strict", "Strictly above"}, {"density", "Kept density"}, {"density_over", "Density of each"},
-    {"read", "Read per query"},   {"pool", "Pool limit"},      {"drop", "Share dropped"},
-    {"observe", "Observed last"}, {"full", "Share global"},    {"count", "Heads global"},
-    {"heads", "Heads chosen by"}, {"on", "Global heads"},      {"prefill", "During prompt"},
-    {"seed", "Policy seed"}};
-
-std::string parameter_title(const ParameterInfo& info) {
-  for (const auto& [name, title] : kTitles) {
-    if (name == info.name) return std::string(title);
-  }
-  std::string title(info.name);
-  title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-  std::replace(title.begin(), title.end(), '_', ' ');
-  return title;
-}
 
 bool is_share(const ParameterInfo& info, double value) { return info.may_be_share && value > 0 && value < 1; }
 
@@ -164,7 +146,7 @@ void draw_gates_own(Panel& panel, const ParameterInfo& info) {
 
 void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo& info) {
   ImGui::AlignTextToFramePadding();
-  text_in(panel.theme().palette.muted, parameter_title(info));
+  text_in(panel.theme().palette.muted, views::parameter_title(info.name));
   tooltip(panel, info.definition);
   ImGui::SameLine(panel.px(kLabelWidth));
   double value = policy.value(info.name);

@@ -22,6 +22,6 @@ void draw_file_dialog(Panel& panel);
 /// The part of it that says how a figure is exported, preset, venue, size, and shows it.
 void draw_export_options(Panel& panel);
 /// The name in the field becomes that of another figure, where it still is the one that was suggested for the last.
-void suggest_name(FileDialog& dialog, const std::string& before, const std::string& now);
+void suggest_name(FileDialog& dialog, const std::string& before, const std::string& now, const std::string& title);
 
 }  // namespace kvscope::app

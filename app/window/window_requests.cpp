@@ -26,6 +26,7 @@ nlohmann::json AppWindow::state() const {
                  {"bottom", ui_.bottom},
                  {"log", ui_.log},
                  {"dark", ui_.dark},
+                 {"colours", views::to_string(ui_.colours)},
                  {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
                  {"zoom", ui_.zoom},
                  {"text_input", ImGui::GetIO().WantTextInput}};
@@ -37,7 +38,9 @@ Requests::Host AppWindow::request_host() {
   host.execute = [this](const std::string& id, const nlohmann::json& args) {
     last_touch_ = std::chrono::steady_clock::now();
     frames_due_ = kFramesAfterInput;
-    return commands_.execute(id, args);
+    nlohmann::json answer = commands_.execute(id, args);
+    theme_.maps = ui_.colours;  // the next one may export a figure before there is a frame
+    return answer;
   };
   host.state = [this] { return state(); };
   host.item = [this](const std::string& id) -> nlohmann::json {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "views/figure/colormap.h"
+
 namespace kvscope::app {
 
 /// Sizes that splitters change, in design pixels and shares; a double click on a splitter restores its default.
@@ -38,8 +40,9 @@ inline constexpr std::size_t kMaxLayoutName = 60;  // bytes
 /// The person's taste: it holds for every workspace and is kept with the settings.
 struct Appearance {
   bool dark = true;
-  float zoom = 1;                      // on top of the display's scale
-  std::vector<OwnLayout> own_layouts;  // in the order in which they were saved
+  views::Colormap colours = views::Colormap::viridis;  // of the maps, on screen and in figures of it; or cividis
+  float zoom = 1;                                      // on top of the display's scale
+  std::vector<OwnLayout> own_layouts;                  // in the order in which they were saved
   bool operator==(const Appearance&) const = default;
 };
 

@@ -79,6 +79,7 @@ std::string title_of(const std::string& name) {
   if (name == "max_tokens") return "answer length";
   if (name == "raw") return "chat";
   if (name == "dark") return "theme";
+  if (name == "colours") return "colours of the maps";
   if (name == "zoom") return "size";
   if (name == "main_row") return "views";
   if (name == "own_layouts") return "layouts of your own";

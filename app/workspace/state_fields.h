@@ -18,6 +18,8 @@ inline constexpr std::string_view kColourNames[] = {"state", "score", "kept_head
 inline constexpr std::string_view kAggregateNames[] = {"median", "mean", "min", "max", "iqr"};
 inline constexpr std::string_view kCompareNames[] = {"none", "side_by_side", "difference"};
 inline constexpr std::string_view kIntervalNames[] = {"none", "whiskers", "band"};
+/// Of views::Colormap, those that a person chooses from.
+inline constexpr std::string_view kMapColourNames[] = {"viridis", "cividis"};
 /// In the order of the enumeration.
 std::span<const std::string_view> metric_names();
 
@@ -51,6 +53,7 @@ template <typename T, typename Visit>
 requires std::is_same_v<std::remove_const_t<T>, Appearance>
 void visit_fields(T& a, Visit&& visit) {
   visit("dark", a.dark, AnyValue{});
+  visit("colours", a.colours, Named{kMapColourNames});
   visit("zoom", a.zoom, FieldRange{0.5, 3});
   visit("own_layouts", a.own_layouts, AnyValue{});
 }

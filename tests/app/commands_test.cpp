@@ -140,6 +140,18 @@ TEST_CASE("A layout says which views stand beside each other, and each can be ch
   }
 }
 
+TEST_CASE("The colours of the maps are chosen by name, or are the other ones") {
+  test::Program program;
+  program.commands.execute("view.colours");
+  CHECK(program.ui.colours == views::Colormap::cividis);
+  program.commands.execute("view.colours", {{"name", "cividis"}});
+  CHECK(program.ui.colours == views::Colormap::cividis);
+  CHECK_THROWS_WITH(program.commands.execute("view.colours", {{"name", "diverging"}}),
+                    Catch::Contains("viridis or cividis"));
+  program.commands.execute("view.colours");
+  CHECK(program.ui.colours == views::Colormap::viridis);
+}
+
 TEST_CASE("A layout of one's own has what was on show when it was saved, and takes the place of one of that name") {
   test::Program program;
   const auto& own = program.ui.own_layouts;

@@ -33,7 +33,8 @@ struct Program : test::Program {
   }
   const UndoHistory& history() const { return workspace.undo().history(); }
   std::string state() const {
-    return to_json(capture_state(session, ui, ui)).dump() + json(ui.zoom).dump() + json(ui.dark).dump();
+    return to_json(capture_state(session, ui, ui)).dump() + json(ui.zoom).dump() + json(ui.dark).dump() +
+           std::string(views::to_string(ui.colours));
   }
   std::string title(const char* id) const { return commands.find(id)->title; }
   void pause() { now += std::chrono::seconds(5); }
@@ -71,6 +72,7 @@ void do_something(Program& program, Random& random) {
       {"view.left", {}},
       {"view.bottom", {}},
       {"view.theme", {}},
+      {"view.colours", {}},
       {"view.zoom_in", {}},
       {"view.maximise", {}},
       {"view.metric", {}},
@@ -148,6 +150,8 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   CHECK(program.title("edit.undo") == "Undo removal of run 2");
   program.run("view.left");
   CHECK(program.title("edit.undo") == "Undo left panel");
+  program.run("view.colours");
+  CHECK(program.title("edit.undo") == "Undo colours of the maps viridis to cividis");
   program.run("view.theme");
   CHECK(program.title("edit.undo") == "Undo theme");
   program.run("session.new");
@@ -155,7 +159,7 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   program.run("edit.undo");
   CHECK(program.title("edit.redo") == "Redo new workspace");
   CHECK(program.title("edit.undo") == "Undo theme");
-  for (int i = 0; i < 12; ++i) program.run("edit.undo");
+  for (int i = 0; i < 13; ++i) program.run("edit.undo");
   CHECK(program.title("edit.redo") == "Redo window 64 to 12");
   CHECK(program.session.parameters().policy.to_string() == PolicySpec::parse("kvpop:keep=40%").to_string());
 }

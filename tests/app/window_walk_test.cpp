@@ -204,7 +204,7 @@ class Walk {
 /// What Undo answers for.
 json undone_part(const json& state) {
   json part = {{"parameters", state["parameters"]}, {"selection", state["selection"]}, {"pins", state["pins"]}};
-  for (const char* name : {"maximised", "main_row", "left", "right", "bottom", "log", "dark", "zoom"})
+  for (const char* name : {"maximised", "main_row", "left", "right", "bottom", "log", "dark", "colours", "zoom"})
     part["ui"][name] = state["ui"][name];
   return part;
 }

@@ -400,12 +400,13 @@ TEST_CASE("A trace that was open is open again, unless another run stands in its
   CHECK(last.log().find("u.h5") != std::string::npos);
 }
 
-TEST_CASE("Theme and size are settings: they outlive the workspace, and a damaged file of them is kept aside") {
+TEST_CASE(
+    "Theme, size and colours of the maps are settings: they outlive the workspace, and a damaged file of them is kept aside") {
   const test::TemporaryFolder folder;
   {
     Start first(folder.path());
     CHECK_FALSE(fs::exists(folder / "settings.json"));  // nobody has set anything
-    first.ui.dark = false, first.ui.zoom = 1.25f;
+    first.ui.dark = false, first.ui.zoom = 1.25f, first.ui.colours = views::Colormap::cividis;
     first.save();
   }
   fs::remove_all(folder / "workspace");
@@ -413,6 +414,7 @@ TEST_CASE("Theme and size are settings: they outlive the workspace, and a damage
     Start next(folder.path());
     CHECK_FALSE(next.ui.dark);
     CHECK(next.ui.zoom == 1.25f);
+    CHECK(next.ui.colours == views::Colormap::cividis);
   }
   overwrite(folder / "settings.json", R"({"version": 1, "zoom": 900})");
   Start last(folder.path());
@@ -420,6 +422,8 @@ TEST_CASE("Theme and size are settings: they outlive the workspace, and a damage
   CHECK(last.ui.zoom == 1);
   CHECK(last.log().find("the settings begin afresh") != std::string::npos);
   CHECK(fs::exists(folder / "settings.damaged-1.json"));
+  overwrite(folder / "settings.json", R"({"version": 1, "colours": "diverging"})");  // a map, but none of values
+  CHECK(Start(folder.path()).ui.colours == views::Colormap::viridis);
 }
 
 TEST_CASE(

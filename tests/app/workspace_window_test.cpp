@@ -46,7 +46,8 @@ json found(const json& state) {
   json parameters = state["parameters"];
   parameters.erase("prompt_tokens");
   json ui;
-  for (const char* key : {"left", "right", "bottom", "log", "dark", "zoom", "maximised"}) ui[key] = state["ui"][key];
+  for (const char* key : {"left", "right", "bottom", "log", "dark", "colours", "zoom", "maximised"})
+    ui[key] = state["ui"][key];
   const auto id = [](const json& run) { return run.is_null() ? json() : run["id"]; };
   return {{"parameters", parameters},
           {"selection", state["selection"]},
@@ -298,7 +299,7 @@ class Kills {
     }
     const auto but_runs = [](json state) {
       for (const char* key : {"runs", "a", "b", "selection"}) state.erase(key);
-      state["ui"].erase("dark");  // a file of its own
+      state["ui"].erase("dark"), state["ui"].erase("colours");  // a file of its own
       return state;
     };
     CAPTURE(now.dump(), states_.back().dump());

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Makes the pictures of the window in README and docs/window.md, of the real model, each by a script of commands.
+
+    samples/recipes/window_pictures.py [NAME ...]     (all; Python's standard library, xvfb-run, build/release/bin/kvscope or $KVSCOPE)
+
+They are looked at, not compared: what the model answers may differ from one machine to another. Two minutes on two cores.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gallery import PROGRAM, ROOT, read_png, write_png
+
+COLOURS = 110
+NEEDLE = "The secret code of the amber falcon is 48213."
+QUESTION = {"path": "samples/prompts/chat/1-question.txt", "chat": True}
+
+
+def needle_prompt():
+    """Half a page of documentation with a code in it, and the question for it behind."""
+    lines = (ROOT / "samples/prompts/heldout.txt").read_text().splitlines()[39:84]
+    return "\n".join([*lines[:27], NEEDLE, "", *lines[27:], "", "What is the secret code of the amber falcon?"])
+
+
+def ready(**more):
+    return {"query": "wait", "until": {"/model": {"not": None}, "/engine": "ready", **more}, "timeout": 300}
+
+
+def done(run):
+    return {"query": "wait", "until": {f"/{run}/status": "complete", "/running": False}, "timeout": 600}
+
+
+def command(name, **arguments):
+    return {"command": name, "args": arguments}
+
+
+def answered(prompt, policy, metric, layer, kv_head, token, length=64):
+    return [ready(), command("prompt.set", **prompt), command("run.max_tokens", n=length),
+            command("policy.set", policy=policy), ready(), command("run.start"), done("a"), ready(),
+            command("view.metric", metric=metric),
+            command("selection.set", layer=layer, kv_head=kv_head, token=token)]
+
+
+def narrow(steps):
+    """Without the inspector."""
+    return [*steps, command("view.right")]
+
+
+FALCON = {"text": needle_prompt(), "chat": True}
+# name -> size of the window, what is done; of a part of the window: the view that is cut out
+PICTURES = {
+    "window": ("1440x900", answered(QUESTION, "h2o:keep=25%", "recall", 12, 1, 70)),
+    "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
+    "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%", "recall", 12, 1, 70))),
+    "smollm2-snapkv": ("1100x900", narrow(answered(QUESTION, "snapkv:keep=25%", "recall", 12, 1, 70))),
+    "smollm2-kvpop": ("1100x900", answered(FALCON, "kvpop:keep=25%", "density", 20, 1, 374)),
+    "smollm2-sp-kv": ("1100x900", narrow(answered(FALCON, "sp-kv", "density", 12, 1, 200))),
+    "smollm2-wg-kv": ("1100x900", narrow(answered(FALCON, "wg-kv", "density", 12, 1, 200))),
+    "smollm2-dms": ("1100x900", narrow(answered(FALCON, "dms", "density", 12, 1, 200))),
+    "head-board": ("1400x900", answered(FALCON, "sp-kv", "density", 12, 1, 200, 40) + [
+        command("layout.allocate"), command("view.show", row=["head_board", "comparison"]), command("view.left"),
+        command("view.right"), command("board.d", share=0.25), command("board.measure"),
+        {"query": "wait", "until": {"/b/status": "complete", "/running": False}, "timeout": 600}, ready()]),
+}
+
+
+def make(name, folder):
+    size, steps = PICTURES[name]
+    picture = folder / f"{name}.png"
+    script = folder / f"{name}.json"
+    settle = [{"query": "wait", "until": {"/files_busy": False}, "timeout": 60}] * 40  # frames in which its pictures are made
+    script.write_text(json.dumps([*steps, *settle, command("app.screenshot", path=str(picture))]))
+    home = {f"XDG_{kind}_HOME": str(folder / name / kind.lower()) for kind in ("CONFIG", "STATE")}
+    subprocess.run(["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", PROGRAM, "--size", size, "--script", str(script), "--exit"],
+                   cwd=ROOT, env={**os.environ, **home}, check=True)
+    rows = read_png(picture.read_bytes())
+    write_png(ROOT / "docs" / f"{name}.png", rows, COLOURS)
+
+
+def main():
+    names = sys.argv[1:] or list(PICTURES)
+    if unknown := [name for name in names if name not in PICTURES]:
+        sys.exit(f"window_pictures: {unknown[0]} is none of {', '.join(PICTURES)}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            print(name, flush=True)
+            make(name, Path(folder))
+
+
+if __name__ == "__main__":
+    main()
