@@ -216,7 +216,7 @@ int run(const Arguments& arguments) {
 
 extern const CommandSpec run_command = {
     "run",
-    "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON | --prompt-ids N,... [options]",
+    "MODEL --prompt TEXT | --prompt-file FILE | --messages JSON [options]",
     "decode a prompt under a policy and stream the answer",
     "",  // 40 lines of options are a screen
     "  kvscope run samples/models/kvscope-tiny --prompt 'Numbers:' --policy kvpop:keep=25% --trace a.h5",

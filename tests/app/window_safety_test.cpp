@@ -170,7 +170,7 @@ TEST_CASE("Beside Decode again stands that the open model is not A's, and one cl
   window.frames(2);
   CHECK(window.text("run.obstacle") == why);
   CHECK(window.text("policy.refusal") == why);
-  CHECK(window.text("policy.preview_note") == "Preview: scores held fixed as A recorded them.");
+  CHECK(window.text("policy.preview_note") == "Preview: what it keeps depends on no score.");
   window.click("run.remedy.0");
   window.wait({{"/model", "kvscope-tiny"}, {"/engine", "ready"}});
   CHECK(command_of(window, "run.decode_again")["enabled"].get<bool>());
