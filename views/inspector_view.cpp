@@ -71,7 +71,10 @@ void InspectorView::section(const std::string& title) {
 bool InspectorView::begin_rows(const char* name, bool with_b) {
   if (!ImGui::BeginTable(with_b ? (std::string(name) + ".pair").c_str() : name, with_b ? 3 : 2, ImGuiTableFlags_None))
     return false;
-  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthStretch, 2);
+  // No word of a name is broken, however narrow the inspector is.
+  const float word = ImGui::CalcTextSize("log-probability").x + ImGui::GetStyle().CellPadding.x;
+  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed,
+                          std::max(word, 0.4f * ImGui::GetContentRegionAvail().x));
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, with_b ? 1.5f : 3);
   if (with_b) ImGui::TableSetupColumn("b", ImGuiTableColumnFlags_WidthStretch, 1.5f);
   return true;

@@ -36,11 +36,11 @@ namespace {
 
 constexpr std::size_t kExcerpt = 80;  // bytes
 
-// "kvpop (kvpop-mlstm) 25 %, window 32": the name, the gate, the budget and what is not the default.
+// "KVpop 25 % (kvpop-mlstm), window 32": the name, the budget, the gate and what is not the default.
 std::string short_policy(const RunRecord& run) {
   const PolicySpec& policy = run.policy;
   const std::string gate = gate_of(run);
-  std::string text = method_name(policy.name) + (gate.empty() ? "" : " (" + gate + ")");
+  std::string text = method_name(policy.name);
   char number[48];
   if (policy.budget) {
     const char* format = policy.budget->kind == BudgetSpec::Kind::tokens ? " %.0f tokens"
@@ -51,6 +51,7 @@ std::string short_policy(const RunRecord& run) {
     std::snprintf(number, sizeof number, format, value);
     text += number;
   }
+  if (!gate.empty()) text += " (" + gate + ")";
   const PolicyInfo* info = find_policy(policy.name);
   for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
     const auto it = policy.values.find(parameter.name);

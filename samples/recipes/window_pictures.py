@@ -52,11 +52,11 @@ def narrow(steps):
 FALCON = {"text": needle_prompt(), "chat": True}
 # name -> size of the window, what is done; of a part of the window: the view that is cut out
 PICTURES = {
-    "window": ("1440x900", answered(QUESTION, "h2o:keep=25%", "recall", 12, 1, 70)),
+    "window": ("1440x900", answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70)),
     "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
-    "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%", "recall", 12, 1, 70))),
-    "smollm2-snapkv": ("1100x900", narrow(answered(QUESTION, "snapkv:keep=25%", "recall", 12, 1, 70))),
-    "smollm2-kvpop": ("1100x900", answered(FALCON, "kvpop:keep=25%", "density", 20, 1, 374)),
+    "smollm2-h2o": ("1100x900", narrow(answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70))),
+    "smollm2-snapkv": ("1100x900", narrow(answered(QUESTION, "snapkv:keep=25%,window=16", "recall", 12, 1, 70))),
+    "smollm2-kvpop": ("1100x900", answered(FALCON, "kvpop:keep=25%", "density", 20, 1, 361)),
     "smollm2-sp-kv": ("1100x900", narrow(answered(FALCON, "sp-kv", "density", 12, 1, 200))),
     "smollm2-wg-kv": ("1100x900", narrow(answered(FALCON, "wg-kv", "density", 12, 1, 200))),
     "smollm2-dms": ("1100x900", narrow(answered(FALCON, "dms", "density", 12, 1, 200))),

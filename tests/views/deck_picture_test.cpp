@@ -8,7 +8,6 @@
 #include "engine/core/study/retention_metrics.h"
 #include "tests/support/random_run.h"
 #include "tests/views/view_stage.h"
-#include "views/figure/state_colours.h"
 #include "views/token_strip_view.h"
 #include "views/widgets/time_deck.h"
 
@@ -19,10 +18,11 @@ using namespace kvscope::test;
 TEST_CASE("the deck's picture has a column for each query, as high as its cache, and a mark where tokens are evicted") {
   const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
   const int n = run.n_tokens();
-  const DeckPicture picture = deck_picture(run, 1, 2, n, true);
+  const Theme theme;
+  const DeckPicture picture = deck_picture(run, 1, 2, n, theme);
   REQUIRE(picture.image.columns == n);
   const Occupancy occ = occupancy(run, 1, 2);
-  const Colour evicted = state_colour(TokenState::evicted, true);
+  const Colour evicted = theme.palette.muted;
   int most_cached = 0, most_evicted = 0;
   for (int q = 0; q < n; ++q) {
     CAPTURE(q);
@@ -42,13 +42,13 @@ TEST_CASE("the deck's picture has a column for each query, as high as its cache,
   s.selection.layer = 1, s.selection.kv_head = 2;
   TimeDeck deck(s.window.services);
   s.window.frame([&] { deck.draw(s.context, 160); });
-  CHECK(s.text("timeline.cached") == "tokens in the cache, at most " + std::to_string(most_cached));
-  CHECK(s.text("timeline.evicted") == "evictions, at most " + std::to_string(most_evicted) + " at a query");
+  CHECK(s.text("timeline.heights") ==
+        "at most " + std::to_string(most_cached) + " in cache, " + std::to_string(most_evicted) + " evicted a query");
 }
 
 TEST_CASE("a full cache evicts nothing, and the deck says so") {
   Stage<TokenStripView> s(random_run(3, {.policy = "full"}));
   TimeDeck deck(s.window.services);
   s.window.frame([&] { deck.draw(s.context, 160); });
-  CHECK(s.text("timeline.evicted") == "nothing is evicted");
+  CHECK_THAT(s.text("timeline.heights"), Catch::EndsWith(", no evictions"));
 }

@@ -43,7 +43,7 @@ struct Column {
 
 }  // namespace
 
-DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, bool dark) {
+DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, const Theme& theme) {
   const Occupancy occ = occupancy(run, layer, kv_head);
   const std::vector<int> left = evictions(run, layer, kv_head);
   const int n = static_cast<int>(occ.sinks.size());
@@ -68,12 +68,12 @@ DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_c
     };
     const auto cached = [&](double sum) { return kRows - kCacheRows + level(sum, picture.most_cached, kCacheRows); };
     Column column{picture.image, c};
-    column.fill(kRows - kCacheRows, cached(sinks), state_colour(TokenState::sink, dark));
-    column.fill(cached(sinks), cached(kept), state_colour(TokenState::kept, dark));
-    column.fill(cached(kept), cached(all), state_colour(TokenState::window, dark));
+    column.fill(kRows - kCacheRows, cached(sinks), state_colour(TokenState::sink, theme.dark));
+    column.fill(cached(sinks), cached(kept), state_colour(TokenState::kept, theme.dark));
+    column.fill(cached(kept), cached(all), state_colour(TokenState::window, theme.dark));
     if (evicted > 0)
       column.fill(0, std::max(1, level(evicted, picture.most_evicted, kEvictionRows)),
-                  state_colour(TokenState::evicted, dark));
+                  theme.palette.muted);  // the state's own colour is to be overlooked
   }
   return picture;
 }

@@ -3,6 +3,7 @@
 
 #include "engine/core/record/run_record.h"
 #include "views/figure/figure.h"
+#include "views/frame/theme.h"
 
 namespace kvscope::views {
 
@@ -17,6 +18,6 @@ inline constexpr float kEvictionShare = 0.25f;
 
 /// At most so many columns; occupancy (retention_metrics.h) of sinks, long range and window stacked, evictions upwards from
 /// the lower edge, a row of them wherever there is one.
-DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, bool dark);
+DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, const Theme& theme);
 
 }  // namespace kvscope::views

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kSpeeds[] = {8, 30, 120, 500};  // queries a second
 constexpr float kControls = 28, kLane = 12, kAxis = 16, kLeastMap = 24,
-                kLeastLabelled = 56;  // design pixels
+                kLeastLabelled = 40;  // design pixels
 
 }  // namespace
 
@@ -136,13 +136,13 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
   const Cursor cursor = context.cursor_in(run);
   const int columns = std::max(1, static_cast<int>(map.width()));
   if (rebuild_.due({RunKey(context.a), cursor.layer, cursor.kv_head, columns, services_.theme->dark})) {
-    DeckPicture picture = deck_picture(run, cursor.layer, cursor.kv_head, columns, services_.theme->dark);
+    DeckPicture picture = deck_picture(run, cursor.layer, cursor.kv_head, columns, *services_.theme);
     most_cached_ = picture.most_cached, most_evicted_ = picture.most_evicted;
     map_.set(std::move(picture.image));
     rebuild_.done();
   }
   map_.draw(*ImGui::GetWindowDrawList(), {map.min.x, map.min.y + 2}, {map.max.x, map.max.y - 1});
-  draw_scales(map);
+  draw_heights(map);
   for (std::size_t i = 0; i < run.changes.size(); ++i) draw_flag(context, static_cast<int>(i), map);
   if (run.prompt_len > 0 && run.prompt_len < run.n_tokens()) {  // where the answer begins
     const float x = std::floor(map.x(run.prompt_len));
@@ -150,26 +150,19 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
   }
 }
 
-/// What the heights are, at the left where a cache is still low; nothing where both would not fit.
-void TimeDeck::draw_scales(const Area& map) {
+/// What the heights are, at the left where a cache is still low; nothing where it would cover the picture.
+void TimeDeck::draw_heights(const Area& map) {
   const Theme& theme = *services_.theme;
-  const float height = map.max.y - map.min.y;
-  if (height < theme.px(kLeastLabelled)) return;
+  if (map.max.y - map.min.y < theme.px(kLeastLabelled)) return;
   ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
-  const auto label = [&](const char* item, const std::string& text, float y) {
-    const ImVec2 at{map.min.x + theme.px(5), y};
-    const float width = text_width(font, text.c_str());
-    ImDrawList& list = *ImGui::GetWindowDrawList();
-    list.AddRectFilled({at.x - theme.px(2), at.y}, {at.x + width, at.y + font_size(font)},
-                       to_imgui(with_alpha(theme.palette.panel, 190)), theme.px(3));
-    list.AddText(font, font_size(font) * 0.9f, at, to_imgui(theme.palette.muted), text.c_str());
-    services_.items->add_text(item, item_rect(at, {at.x + width, at.y + font_size(font)}), text);
-  };
-  label("timeline.cached", "tokens in the cache, at most " + std::to_string(most_cached_), map.min.y + theme.px(3));
-  label(
-      "timeline.evicted",
-      most_evicted_ == 0 ? "nothing is evicted" : "evictions, at most " + std::to_string(most_evicted_) + " at a query",
-      map.max.y - kEvictionShare * height - font_size(font));
+  const std::string text =
+      "at most " + std::to_string(most_cached_) + " in cache" +
+      (most_evicted_ == 0 ? ", no evictions" : ", " + std::to_string(most_evicted_) + " evicted a query");
+  const ImVec2 at{map.min.x + theme.px(5), map.min.y + theme.px(3)};
+  const float width = text_width(font, text.c_str());
+  if (width > map.width() / 2) return;
+  ImGui::GetWindowDrawList()->AddText(font, font_size(font) * 0.9f, at, to_imgui(theme.palette.muted), text.c_str());
+  services_.items->add_text("timeline.heights", item_rect(at, {at.x + width, at.y + font_size(font)}), text);
 }
 
 /// Where the policy was changed.

@@ -13,7 +13,7 @@ namespace kvscope::views {
 /// Clicking or dragging the map scrubs; the bar above it is the part that the views show: dragged it pans, at its ends
 /// it is resized. Wheel, right drag and double click as in the views.
 /// Items: "timeline.scrub" (the map), "timeline.viewport" (the bar's thumb), "timeline.playhead", "timeline.live", and
-/// the buttons "timeline.play", ".back", ".on", ".speed", ".loop", ".go_to", ".find", ".fit"; "timeline.range", ".cached" and ".evicted" are text.
+/// the buttons "timeline.play", ".back", ".on", ".speed", ".loop", ".go_to", ".find", ".fit"; "timeline.range" and ".heights" are text.
 class TimeDeck {
  public:
   explicit TimeDeck(const ViewServices& services);
@@ -42,7 +42,7 @@ class TimeDeck {
   void drag_viewport(ViewContext& context, const Area& lane);
   void draw_map(ViewContext& context, const Area& map);
   void draw_mini_map(ViewContext& context, const Area& map);
-  void draw_scales(const Area& map);
+  void draw_heights(const Area& map);
   void draw_axis(const ViewContext& context, const Area& map);
   void draw_flag(const ViewContext& context, int index, const Area& map);
   void draw_playhead(ViewContext& context, const Area& map);
