@@ -50,7 +50,8 @@ def narrow(steps):
 
 
 FALCON = {"text": needle_prompt(), "chat": True}
-# name -> size of the window, what is done; of a part of the window: the view that is cut out
+# name -> size of the window, what is done
+PARTS = {"head-board": (6, 369, 1394, 735)}  # left, top, right, bottom, of the main row
 PICTURES = {
     "window": ("1440x900", answered(QUESTION, "h2o:keep=25%,window=32", "recall", 12, 1, 70)),
     "smollm2-streaming": ("1100x900", narrow(answered(QUESTION, "streaming:sinks=4,window=54", "recall", 12, 1, 70))),
@@ -61,8 +62,8 @@ PICTURES = {
     "smollm2-wg-kv": ("1100x900", narrow(answered(FALCON, "wg-kv", "density", 12, 1, 200))),
     "smollm2-dms": ("1100x900", narrow(answered(FALCON, "dms", "density", 12, 1, 200))),
     "head-board": ("1400x900", answered(FALCON, "sp-kv", "density", 12, 1, 200, 40) + [
-        command("layout.allocate"), command("view.show", row=["head_board", "comparison"]), command("view.left"),
-        command("view.right"), command("board.d", share=0.25), command("board.measure"),
+        command("layout.allocate"), command("view.toggle_study"), command("view.left"),
+        command("board.d", share=0.25), command("board.measure"),
         {"query": "wait", "until": {"/b/status": "complete", "/running": False}, "timeout": 600}, ready()]),
 }
 
@@ -71,12 +72,14 @@ def make(name, folder):
     size, steps = PICTURES[name]
     picture = folder / f"{name}.png"
     script = folder / f"{name}.json"
-    settle = [{"query": "wait", "until": {"/files_busy": False}, "timeout": 60}] * 40  # frames in which its pictures are made
-    script.write_text(json.dumps([*steps, *settle, command("app.screenshot", path=str(picture))]))
+    script.write_text(json.dumps([*steps, command("app.screenshot", path=str(picture))]))
     home = {f"XDG_{kind}_HOME": str(folder / name / kind.lower()) for kind in ("CONFIG", "STATE")}
     subprocess.run(["xvfb-run", "-a", "-s", "-screen 0 1600x1000x24", PROGRAM, "--size", size, "--script", str(script), "--exit"],
                    cwd=ROOT, env={**os.environ, **home}, check=True)
     rows = read_png(picture.read_bytes())
+    if name in PARTS:
+        left, top, right, bottom = PARTS[name]
+        rows = [row[left:right] for row in rows[top:bottom]]
     write_png(ROOT / "docs" / f"{name}.png", rows, COLOURS)
 
 

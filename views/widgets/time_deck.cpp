@@ -161,7 +161,10 @@ void TimeDeck::draw_heights(const Area& map) {
   const ImVec2 at{map.min.x + theme.px(5), map.min.y + theme.px(3)};
   const float width = text_width(font, text.c_str());
   if (width > map.width() / 2) return;
-  ImGui::GetWindowDrawList()->AddText(font, font_size(font) * 0.9f, at, to_imgui(theme.palette.muted), text.c_str());
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.AddRectFilled({at.x - theme.px(3), at.y - theme.px(1)}, {at.x + width, at.y + font_size(font)},
+                     to_imgui(with_alpha(theme.palette.raised, 215)), theme.px(3));
+  list.AddText(font, font_size(font) * 0.9f, at, to_imgui(theme.palette.muted), text.c_str());
   services_.items->add_text("timeline.heights", item_rect(at, {at.x + width, at.y + font_size(font)}), text);
 }
 
