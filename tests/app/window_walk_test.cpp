@@ -149,6 +149,23 @@ class Walk {
     }
   }
 
+  json rect_of(const std::string& item) {
+    return window_.request({{"query", "item"}, {"id", item}}).value("rect", json());
+  }
+  std::optional<std::pair<int, int>> middle_of(const std::string& item) {
+    const json rect = rect_of(item);
+    if (!rect.is_array()) return {};
+    const auto middle = [&](int i) { return static_cast<int>(rect[i].get<double>() + rect[i + 2].get<double>() / 2); };
+    return std::pair(middle(0), middle(1));
+  }
+  bool lies_over(const std::string& item, std::pair<int, int> at) {
+    const json rect = rect_of(item);
+    const auto in = [&](int i, int x) {
+      return x >= rect[i].get<double>() && x <= rect[i].get<double>() + rect[i + 2].get<double>();
+    };
+    return rect.is_array() && in(0, at.first) && in(1, at.second);
+  }
+
   /// The middle of something that is drawn.
   template <typename Do>
   void at_item(Do act) {
@@ -159,12 +176,12 @@ class Walk {
     if (items.empty()) return;
     const std::string item = pick(items);
     did("at " + item);
-    const json rect = window_.request({{"query", "item"}, {"id", item}}).value("rect", json());
-    if (!rect.is_array()) return;
-    const auto middle = [&](int i) {
-      return std::to_string(static_cast<int>(rect[i].get<double>() + rect[i + 2].get<double>() / 2));
-    };
-    act(middle(0), middle(1));
+    const auto middle = middle_of(item);
+    if (!middle) return;
+    // A menu may lie over it: Quit at the end of File lies over the list of runs.
+    for (const json& other : answer["items"])
+      if (is_left_out(other) && lies_over(other, *middle)) return;
+    act(std::to_string(middle->first), std::to_string(middle->second));
   }
 
   void click() {
