@@ -134,7 +134,8 @@ void measure_figure(Session& session, UiState& ui, const views::ViewList& views,
   const FigureToMake figure = figure_to_make(session, views, arguments);
   session.files().in_background("measure " + figure.view, [&session, &ui, figure]() -> Worker::Finish {
     const auto built = std::make_shared<const views::Figure>(figure.build().figure);
-    return [&session, &ui, built, words = size_in_words(*built), name = figure.name] {
+    return [&session, &ui, built, words = size_in_words(*built),
+            name = figure.name == figure.view ? figure.view_title : figure.name] {
       ui.figure_size = words;
       ui.figure_preview = built;
       session.messages().notify(name + " is " + words);

@@ -44,7 +44,8 @@ std::string answer_text(const RunRecord& run) {
   const int last = run.n_tokens() - (has_end_mark(run) ? 1 : 0);
   const auto end = static_cast<std::size_t>(offsets[static_cast<std::size_t>(last)]);
   std::string_view bytes = std::string_view(run.pieces.bytes()).substr(begin, end - begin);
-  if (run.status == RunStatus::running) bytes.remove_suffix(unfinished(bytes));
+  bytes.remove_suffix(
+      unfinished(bytes));  // of an answer that ends there too: half a character would be asked as another
   std::string text;
   for (std::size_t at = 0; at < bytes.size();) {
     const Utf8Char c = decode_utf8(bytes, at);

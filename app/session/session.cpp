@@ -7,8 +7,10 @@
 #include "app/process/usage.h"
 #include "app/session/answer.h"
 #include "app/session/run_setup.h"
+#include "engine/core/files/gate/gate_file.h"
 #include "engine/core/policy/gates_of_model.h"
 #include "engine/core/policy/least_budget.h"
+#include "engine/core/policy/policy.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -194,7 +196,8 @@ void Session::run_done() {
     compare_with_study();
   }
   suggest_metric();
-  request_preview();
+  // Whoever had a run decoded beside A is to see it; a preview comes with the next change of the policy.
+  if (!b() || b()->id != runs_.newest_begun()) request_preview();
 }
 
 void Session::show(int a_id, int b_id) {
@@ -278,14 +281,21 @@ std::string Session::command_line() const {
   return run_command_line(model.empty() ? "MODEL" : model, next_run_.request()) + gate_options(parameters().policy);
 }
 
+// A head directory is read by hybrids alone; the board's own is on no other machine.
+static bool is_head_directory(const std::string& path) {
+  return gate_format(path) == std::optional<std::string>("duo");
+}
+
 std::string Session::gate_options(const PolicySpec& policy) const {
   std::string options;
   for (const std::string& path : engine_.gates_to_load()) {
     const auto& found = gates_.found();
     const auto facts = std::ranges::find_if(found, [&](const GateFacts& gate) { return gate.gate.path == path; });
     // One that changes the weights counts under every policy; what another machine has is not known here.
-    const bool counts = facts == found.end() || facts->kind == "lora" || !facts->adapter.empty();
-    if (counts || reads_gate(policy, facts->kind)) options += " --gate " + shell_quote(path);
+    const bool counts = facts == found.end()
+                            ? !is_head_directory(path) || policy_of(policy).reads_heads(policy)
+                            : facts->kind == "lora" || !facts->adapter.empty() || reads_gate(policy, facts->kind);
+    if (counts) options += " --gate " + shell_quote(path);
   }
   return options;
 }

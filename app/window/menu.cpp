@@ -35,7 +35,7 @@ void draw_group(Panel& panel, const std::string& group) {
 void draw_menu(Panel& panel) {
   if (ImGui::Button("Menu", {panel.px(64), panel.px(32)})) ImGui::OpenPopup("menu");
   panel.item("button.menu");
-  anchor_popup_below();
+  anchor_popup();
   const PopupStyle style(panel);
   if (!ImGui::BeginPopup("menu")) return;
   for (const std::string& group : groups(panel.commands)) {

@@ -30,9 +30,11 @@ PopupStyle::~PopupStyle() {
   ImGui::PopStyleColor();
 }
 
-void anchor_popup_below() {
-  ImGui::SetNextWindowPos(
-      {ImGui::GetItemRectMin().x, ImGui::GetItemRectMax().y + ImGui::GetStyle().ItemInnerSpacing.y});
+void anchor_popup(float height) {
+  const float gap = ImGui::GetStyle().ItemInnerSpacing.y, below = ImGui::GetItemRectMax().y + gap;
+  const bool fits = below + height <= ImGui::GetIO().DisplaySize.y;
+  ImGui::SetNextWindowPos({ImGui::GetItemRectMin().x, fits ? below : ImGui::GetItemRectMin().y - gap}, 0,
+                          {0, fits ? 0.f : 1.f});
 }
 
 std::string first_shortcut(const Command& command) { return command.shortcut.substr(0, command.shortcut.find(' ')); }

@@ -49,8 +49,8 @@ class PopupStyle {
   PopupStyle(const PopupStyle&) = delete;
   PopupStyle& operator=(const PopupStyle&) = delete;
 };
-/// The popup that is begun next opens below the item drawn last, at its left edge.
-void anchor_popup_below();
+/// The popup that is begun next opens below the item drawn last, at its left edge; above it where a `height` does not fit.
+void anchor_popup(float height = 0);
 
 /// A button for a command: its title (or `label`), greyed where it is not possible, with its keys in the tooltip.
 bool command_button(Panel& panel, const char* label, const char* command, ImVec2 size = {0, 0}, bool primary = false);

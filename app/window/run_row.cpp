@@ -183,7 +183,7 @@ void draw_menu_button(Panel& panel, const RunEntry& entry) {
   if (ImGui::Button("...", {panel.px(26), panel.px(24)})) ImGui::OpenPopup("run_menu");
   ImGui::PopStyleColor();
   panel.item("run." + std::to_string(entry.id) + ".menu");
-  anchor_popup_below();
+  anchor_popup(panel.px(140));
   const PopupStyle style(panel);
   if (!ImGui::BeginPopup("run_menu")) return;
   draw_run_menu(panel, entry);

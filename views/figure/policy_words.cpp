@@ -19,6 +19,10 @@ constexpr std::pair<std::string_view, std::string_view> kTitles[] = {
     {"heads", "Heads chosen by"}, {"on", "Global heads"},      {"prefill", "During prompt"},
     {"seed", "Policy seed"},      {"dense", "Dense layers"}};
 
+// What 0 is of a number that is off then, or left to another parameter.
+constexpr std::pair<std::string_view, std::string_view> kZeros[] = {
+    {"count", "by their share"}, {"read", "all"}, {"pool", "none"}};
+
 std::string per_cent(double share) { return brief_number(100 * share) + " %"; }
 
 std::string budget_value(const BudgetSpec& budget) {
@@ -35,7 +39,13 @@ std::string budget_value(const BudgetSpec& budget) {
 
 std::string value_with_unit(const ParameterInfo& parameter, double value) {
   if (parameter.may_be_share && value > 0 && value < 1) return per_cent(value);
+  if (parameter.name == "strict") return value != 0 ? "yes" : "no";
+  for (const auto& [name, word] : kZeros) {
+    if (name == parameter.name && value == 0) return std::string(word);
+  }
   const std::string text = brief_value(parameter, value);
+  if (text == "1" && parameter.unit.ends_with('s'))
+    return "1 " + std::string(parameter.unit.substr(0, parameter.unit.size() - 1));
   const bool is_word = text != brief_number(value);
   return is_word || parameter.unit.empty() ? text : text + " " + std::string(parameter.unit);
 }
