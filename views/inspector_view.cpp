@@ -303,8 +303,10 @@ void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, c
 void InspectorView::draw_judge(const ViewContext& context, const OracleAnswers& answers) {
   const bool none = context.a->run->future_mass.empty() && context.b->run->future_mass.empty();
   if (none) return;
-  const std::string text = answers.common.empty() ? "Each by the oracle of its own run: their texts part."
-                                                  : "Both by one " + answers.common + ".";
+  std::string text = answers.common.empty() ? "Each by the oracle of its own run: their texts part."
+                                            : "Both by one " + answers.common + " in the mean of the heads.";
+  if (!answers.common.empty() && (counts_.mass_recall() > 1 || counts_b_.mass_recall() > 1))
+    text += " A head that keeps more tokens than that oracle may have more than all of its mass.";
   const FontScope small(services_.theme->fonts.small);
   wrapped_text_in(services_.theme->palette.muted, text);
   services_.items->add_text("inspector.judge", last_item(), text);

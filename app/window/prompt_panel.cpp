@@ -48,6 +48,14 @@ void draw_chat_choice(Panel& panel) {
   ImGui::SameLine();
 }
 
+// Behind Ctrl+Enter the keyboard is in a draft that is empty: what its keys would undo is the question that was sent.
+void go_beyond(Panel& panel, const views::TextEditor& editor) {
+  using Beyond = views::TextEditor::Beyond;
+  if (editor.beyond() == Beyond::nothing) return;
+  const char* id = editor.beyond() == Beyond::undo ? "edit.undo" : "edit.redo";
+  if (const Command* command = panel.commands.find(id); command && panel.commands.enabled(*command)) panel.run(id);
+}
+
 void draw_text(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
   views::TextEditor& editor = panel.prompt_editors->prompt;
@@ -61,6 +69,7 @@ void draw_text(Panel& panel) {
                    .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
                    .focus = std::exchange(panel.ui.focus_prompt, false)}))
     panel.run("prompt.set", {{"text", editor.text()}});
+  go_beyond(panel, editor);
   if (editor.right_to_left())
     views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");
 }

@@ -49,6 +49,28 @@ TEST_CASE("A chat's answer is copied while it comes, from a button that no answe
   window.wait({{"/running", false}});
 }
 
+TEST_CASE("Ctrl+Z behind Ctrl+Enter gives the question back, and Ctrl+Shift+Z brings it with its answer") {
+  if (test::skip_without_display()) return;
+  const test::TemporaryFolder folder;
+  write_chat_model(folder.path());
+  const test::Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {folder.path().string()}});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/parameters/raw", false}});
+  window.command("policy.set", {{"policy", "full"}});
+  window.command("run.max_tokens", {{"n", 6}});
+  window.command("prompt.set", {{"text", ""}});
+  window.frames(3);
+  window.click("prompt.text");
+  window.type("Why is it");
+  window.wait({{"/parameters/prompt", "Why is it"}});
+  window.key("ctrl+Return");
+  window.wait({{"/running", false}, {"/a/status", "complete"}, {"/parameters/prompt", ""}});
+  window.key("ctrl+z");
+  window.wait({{"/parameters/prompt", "Why is it"}, {"/a", nullptr}});
+  window.key("ctrl+shift+z");
+  window.wait({{"/parameters/prompt", ""}, {"/a/id", 1}});
+}
+
 TEST_CASE("While a preview stands in B's place the run that is B says so, and a click shows it again") {
   if (test::skip_without_display()) return;
   const test::Xvfb display;

@@ -97,7 +97,8 @@ TEST_CASE("Beside B the inspector's numbers have a second column, both by the or
     CHECK_THAT(s.text(item + ".b"), StartsWith(value(runs.b)));
   }
   CHECK(s.text("inspector.recall at q.b") != number(Oracle(runs.b).counts(kLayer, kHead, kQuery).recall()));
-  CHECK(s.text("inspector.judge") == "Both by one " + common->note(runs.a, runs.b, kQuery) + ".");
+  CHECK(s.text("inspector.judge") ==
+        "Both by one " + common->note(runs.a, runs.b, kQuery) + " in the mean of the heads.");
 }
 
 TEST_CASE("The common oracle of the inspector is the map's whichever of the two is the teacher") {

@@ -24,6 +24,8 @@ class TextEditing {
   const TextLayout& layout() const { return layout_; }
   const std::string& text() const { return model_.text(); }
   void set_text(std::string text);
+  bool can_undo() const { return model_.can_undo(); }
+  bool can_redo() const { return model_.can_redo(); }
   /// The width of lines, and whether characters have other widths than before.
   void set_width(float width, bool new_advances);
   void reach_line(std::size_t line) { layout_.reach_line(text(), line); }

@@ -166,11 +166,16 @@ bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRec
 }
 
 bool TextEditor::take_keys(const TextEditorLook& look, int page) {
+  beyond_ = Beyond::nothing;
   if (!focused_ || services_.typed == nullptr) return false;
   bool changed = false;
   for (const TextEvent& event : std::exchange(services_.typed->events, {})) {
     // Who reads goes on steering the window with all other keys.
     if (look.read_only && !(event.ctrl && (event.key == "c" || event.key == "a"))) continue;
+    if (!look.read_only && event.ctrl && event.key == "z") {
+      if (!event.shift && text().empty() && !editing_.can_undo()) beyond_ = Beyond::undo;
+      if (event.shift && !editing_.can_redo()) beyond_ = Beyond::redo;
+    }
     const auto heard = editing_.hear(event, page, look.read_only, clipboard());
     if (heard == TextEditing::Heard::nothing) continue;
     active_at_ = ImGui::GetTime();

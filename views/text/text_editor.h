@@ -42,6 +42,10 @@ class TextEditor {
   /// The next item. True: a hand changed the text.
   bool draw(const TextEditorLook& look);
   bool focused() const { return focused_; }
+  /// While it was drawn last undo was pressed in an empty text, redo in any, and it had nothing of its own: what lies around
+  /// it may have.
+  enum class Beyond : std::uint8_t { nothing, undo, redo };
+  Beyond beyond() const { return beyond_; }
   /// Holds characters that are written from right to left among the lines in sight.
   bool right_to_left() const { return right_to_left_; }
   /// Lines as they were drawn last, as far as they are known.
@@ -63,6 +67,7 @@ class TextEditor {
   TextModel::Lines lines_;
   TextFont font_;
   TextEditing editing_;
+  Beyond beyond_ = Beyond::nothing;
   bool focused_ = false, pressed_ = false, caret_moved_ = false, right_to_left_ = false;
   std::size_t drawn_lines_ = 1;
   float scroll_x_ = 0;    // of one line

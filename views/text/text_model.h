@@ -45,6 +45,8 @@ class TextModel {
   void erase_word_right();
   bool undo();
   bool redo();
+  bool can_undo() const { return !undo_.empty(); }
+  bool can_redo() const { return !redo_.empty(); }
 
   void place(std::size_t at, bool select);  // at: brought to the character that it falls in
   void move_left(bool select);              // from a selection to its end, unless `select`
