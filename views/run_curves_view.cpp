@@ -141,12 +141,8 @@ void RunCurvesView::take(Figure figure, const Key& key) {
   drawn_ = true;
 }
 
-/// Positions that the axis goes over: of two lines those of the longer run, of a difference those in common.
 int RunCurvesView::axis_length(const ViewContext& context, MapCompare compare) const {
-  const RunRecord& a = *context.a->run;
-  if (compare == MapCompare::none) return a.n_tokens();
-  const RunRecord& b = *context.b->run;
-  return compare == MapCompare::difference ? common_prefix(a, b) : std::max(a.n_tokens(), b.n_tokens());
+  return curve_positions(*context.a->run, context.b != nullptr ? context.b->run.get() : nullptr, compare);
 }
 
 /// Dragging scrubs, what else the mouse does is the timeline's; the position of the selection is a line.

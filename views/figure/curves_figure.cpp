@@ -24,11 +24,8 @@ struct Line {
   RunCurve curve;
 };
 
-/// That the whole axis goes over.
 int n_positions(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
-  if (o.compare == MapCompare::difference) return common_prefix(*runs[0], *runs[1]);
-  const int a = runs[0]->n_tokens();
-  return o.compare == MapCompare::none ? a : std::max(a, runs[1]->n_tokens());
+  return curve_positions(*runs[0], o.compare == MapCompare::none ? nullptr : runs[1], o.compare);
 }
 
 void check_part(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
@@ -242,6 +239,11 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<L
 }
 
 }  // namespace
+
+int curve_positions(const RunRecord& a, const RunRecord* b, MapCompare compare) {
+  if (compare == MapCompare::none) return a.n_tokens();
+  return compare == MapCompare::difference ? common_prefix(a, *b) : std::max(a.n_tokens(), b->n_tokens());
+}
 
 bool previews(RunQuantity quantity) { return quantity != RunQuantity::nll && quantity != RunQuantity::output_error; }
 

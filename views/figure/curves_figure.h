@@ -24,6 +24,10 @@ struct CurvesOptions {
 };
 inline constexpr int kMaxCurvePoints = 4096;
 
+/// Positions that the whole axis goes over: of two lines those of the longer run, of a difference those in common. b: null
+/// where nothing is compared.
+int curve_positions(const RunRecord& a, const RunRecord* b, MapCompare compare);
+
 /// A preview decodes nothing, so that it has neither NLL nor output error of its own, and no line of them.
 bool previews(RunQuantity quantity);
 
