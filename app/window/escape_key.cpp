@@ -9,6 +9,8 @@ void press_escape(UiState& ui, views::Selection& selection, bool typing) {
     ui.close_popup = !ui.keyboard;                         // else ImGui closes it
   } else if (ui.has_popup()) {
     ui.close_popups();
+  } else if (typing && ui.keyboard && !ui.find && !ui.go_to) {
+    return;  // the field gives the keys back to what is around it
   } else if (ui.keyboard) {
     ui.keyboard = false;
   } else if (ui.find || ui.go_to) {

@@ -92,13 +92,27 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions) {
 }
 
 void close_popup_if_asked(UiState& ui) {
-  const int open = ImGui::GetCurrentContext()->OpenPopupStack.Size;
-  if (std::exchange(ui.close_popup, false) && open > 0) ImGui::ClosePopupToLevel(open - 1, true);
+  const auto& open = ImGui::GetCurrentContext()->OpenPopupStack;
+  if (!std::exchange(ui.close_popup, false) || open.empty()) return;
+  // A menu goes with the whole list that it is an entry of: under the mouse it would be open again at once.
+  const auto is_menu = [&](int at) {
+    return open[at].Window && (open[at].Window->Flags & ImGuiWindowFlags_ChildMenu) != 0;
+  };
+  int level = open.Size - 1;
+  while (level > 0 && is_menu(level)) --level;
+  ImGui::ClosePopupToLevel(level, true);
 }
 
 std::string keyboard_region(const UiState& ui) {
   const ImGuiWindow* window = ImGui::GetCurrentContext()->NavWindow;
   return ui.keyboard && window ? window->RootWindow->Name : "";
+}
+
+std::array<float, 4> keyboard_frame(const UiState& ui) {
+  const ImGuiContext& g = *ImGui::GetCurrentContext();
+  if (!ui.keyboard || !g.NavWindow || g.NavId == 0) return {};
+  const ImRect at = ImGui::WindowRectRelToAbs(g.NavWindow, g.NavWindow->NavRectRel[g.NavLayer]);
+  return {at.Min.x, at.Min.y, at.GetWidth(), at.GetHeight()};
 }
 
 }  // namespace kvscope::app

@@ -2,6 +2,7 @@
 // Controls by the keyboard alone. Arrows and space belong to the views until Tab or F6 gives them to the controls; then
 // the control that has them is framed, arrows walk, Enter or space presses. Escape or a click gives them back.
 
+#include <array>
 #include <span>
 #include <string>
 
@@ -25,5 +26,7 @@ void move_keyboard_focus(UiState& ui, std::span<const std::string> regions);
 void close_popup_if_asked(UiState& ui);
 /// The region that has them; empty if none does.
 std::string keyboard_region(const UiState& ui);
+/// Position and size of the control that Enter presses, in pixels; zeros without one.
+std::array<float, 4> keyboard_frame(const UiState& ui);
 
 }  // namespace kvscope::app

@@ -28,6 +28,7 @@ nlohmann::json AppWindow::state() const {
                  {"dark", ui_.dark},
                  {"colours", views::to_string(ui_.colours)},
                  {"keyboard", ui_.keyboard ? nlohmann::json(keyboard_region(ui_)) : nlohmann::json()},
+                 {"keyboard_frame", keyboard_frame(ui_)},
                  {"zoom", ui_.zoom},
                  {"text_input", ImGui::GetIO().WantTextInput}};
   return state;

@@ -396,41 +396,13 @@ TEST_CASE("On a small screen the views keep their room, and every control of the
   CHECK(canvas[2] > 200);
 }
 
-TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape gives them back to the views") {
+TEST_CASE("The next run of a trace is not possible where no run is of one, and the refusal says why") {
   if (skip_without_display()) return;
   const Xvfb display;
   WindowDriver window(display, {.engine = fake()});
   decode_short(window);
-  window.key("Home");
-  window.key("Right");
-  CHECK(window.state()["selection"]["q"] == 1);
-  CHECK(window.state()["ui"]["keyboard"].is_null());
-  window.key("Tab");
-  window.wait({{"/ui/keyboard", "left"}});
-  window.key("F6");
-  window.wait({{"/ui/keyboard", "command_bar"}});
-  window.frames(3);      // ImGui answers which control is the first with the next frame
-  window.key("Return");  // its first control has the keys at once, without an arrow
-  CHECK(!window.rect("menu.View").empty());
-  window.key("Escape");
-  window.key("Shift+F6");
-  window.wait({{"/ui/keyboard", "left"}});
-  window.key("Down");
-  window.key("Right");
-  CHECK(window.state()["selection"]["q"] == 1);  // they walk through the controls now
-  window.key("F6");
-  window.wait({{"/ui/keyboard", "command_bar"}});
-  window.key("Shift+F6");
-  window.wait({{"/ui/keyboard", "left"}});
-  window.key("Escape");
-  window.wait({{"/ui/keyboard", nullptr}});
-  window.key("Right");
-  CHECK(window.state()["selection"]["q"] == 2);
-  // With nothing open Escape ends a set of runs.
-  window.command("runs.choose", {{"id", window.state()["a"]["id"]}});
-  CHECK(window.state()["selection"]["runs"].size() == 1);
-  window.key("Escape");
-  window.wait({{"/selection/runs", nlohmann::json::array()}});
+  for (const char* id : {"run.next_in_trace", "run.previous_in_trace"})
+    CHECK_THROWS_WITH(window.command(id), Catch::Contains("No run of a trace is in the list."));
 }
 
 TEST_CASE("The models and gates are a click or Ctrl+M away, and Escape closes what was opened, one after the other") {

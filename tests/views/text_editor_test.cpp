@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "engine/core/support/utf8.h"
@@ -31,7 +32,10 @@ struct Desk {
     for (int i = 0; i < frames; ++i) {
       glyphs.add_ready();
       typed.begin_frame();
-      window.frame([&] { changed |= editor.draw(look); });
+      window.frame([&] {
+        if (above) above();
+        changed |= editor.draw(look);
+      });
       typed.events.clear();
       look.focus = false;
       glyphs.send();
@@ -84,6 +88,7 @@ struct Desk {
   GlyphSupply glyphs{window.textures, {}};
   TextEditor editor;
   TextEditorLook look{.item = "text", .size = {300, 200}};
+  std::function<void()> above;  // controls that are drawn before it
 };
 
 const std::string kText = "The cache keeps what later tokens attend to, and a policy decides what else may go from it.";
@@ -117,7 +122,7 @@ TEST_CASE("A text that grows has the lines that it was drawn with until it is dr
   const std::size_t lines = desk.editor.n_lines();
   REQUIRE(lines >= 3);
   for (int i = 0; i < 3; ++i) {
-    desk.editor.set_text(std::string(kText) + kText);
+    desk.editor.set_text(kText + std::string(kText));
     CHECK(desk.editor.n_lines() == lines);
     desk.draw();
     CHECK(desk.editor.n_lines() > lines);
@@ -215,6 +220,54 @@ TEST_CASE("Escape gives the keyboard back, and what is typed then is nobody's he
   CHECK_FALSE(ImGui::GetIO().WantTextInput);
   desk.type("c");
   CHECK(desk.editor.text() == "a");
+}
+
+TEST_CASE("Who walks by keys enters the text with Enter or the blank, which are no part of it, and Escape walks on") {
+  Desk desk(GENERATE(TextModel::Lines::one, TextModel::Lines::many));
+  ImGuiIO& io = ImGui::GetIO();
+  io.KeyMap[ImGuiKey_Space] = ' ';
+  io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
+  const bool by_blank = GENERATE(false, true);
+  const auto press = [&](ImGuiNavInput input) {
+    for (const float down : {1.f, 0.f}) {
+      // As the window does it: ImGui's own Enter presses nothing.
+      io.NavInputs[input] = down, desk.draw();
+      io.NavInputs[input] = 0;
+    }
+  };
+  const auto around = [&] {
+    ImGui::Button("before");
+    ImGui::Button("between");
+  };
+  desk.above = around;
+  desk.draw(3);
+  ImGui::SetWindowFocus("test");
+  desk.draw(2);
+  press(ImGuiNavInput_KeyDown_);
+  press(ImGuiNavInput_KeyDown_);
+  press(ImGuiNavInput_KeyDown_);
+  CHECK_FALSE(desk.editor.focused());
+
+  if (by_blank) {
+    desk.typed.events.push_back({.key = "", .character = ' '});
+  } else {
+    desk.key("enter");
+  }
+  press(ImGuiNavInput_Activate);
+  desk.draw(2);
+  REQUIRE(desk.editor.focused());
+  CHECK(desk.editor.text().empty());
+  desk.type("a b");
+  CHECK(desk.editor.text() == "a b");
+  desk.draw(3);
+  CHECK(desk.editor.focused());
+
+  desk.key("escape");
+  desk.draw(2);
+  CHECK_FALSE(desk.editor.focused());
+  press(ImGuiNavInput_Activate);  // the frame is still there
+  desk.draw(2);
+  CHECK(desk.editor.focused());
 }
 
 TEST_CASE("One line stays one line, its end is in sight while one types, and Enter leaves it") {

@@ -26,6 +26,29 @@ bool chosen_by_keys(ImGuiID id) {
 #endif
 }
 
+/// ... or for the child window that is the editor: ImGui would go into it, and finds nothing there that keys could choose.
+bool entered_by_keys(const TextEditorLook& look) {
+  return ImGui::GetCurrentContext()->NavActivateId == ImGui::GetID(look.item);
+}
+
+bool pressing_key_is_down() {
+  const ImGuiIO& io = ImGui::GetIO();
+  const auto is_down = [&](ImGuiKey key) { return ImGui::IsKeyDown(ImGui::GetKeyIndex(key)); };
+  return is_down(ImGuiKey_Enter) || is_down(ImGuiKey_KeyPadEnter) || is_down(ImGuiKey_Space) ||
+         io.NavInputs[ImGuiNavInput_Activate] > 0;
+}
+
+/// Arrows walk on from the editor's own frame.
+void give_keys_back() {
+  ImGui::ClearActiveID();
+  ImGuiWindow* window = ImGui::GetCurrentWindow();
+  if ((ImGui::GetIO().ConfigFlags & ImGuiConfigFlags_NavEnableKeyboard) == 0 || window->ParentWindow == nullptr) return;
+  ImGui::FocusWindow(window->ParentWindow);
+  ImGui::SetNavID(window->ChildId, ImGuiNavLayer_Main, 0,
+                  ImGui::WindowRectAbsToRel(window->ParentWindow, window->Rect()));
+  ImGui::GetCurrentContext()->NavDisableHighlight = false;
+}
+
 /// A dialog is open, or a menu that is not an editor's.
 bool other_popup() {
   return ImGui::IsPopupOpen(static_cast<const char*>(nullptr),
@@ -82,6 +105,7 @@ bool TextEditor::draw(const TextEditorLook& look) {
   ImVec2 size = look.size;
   if (size.y == 0) size.y = font_.line_height() + 2 * style.FramePadding.y;
   bool changed = false;
+  const bool entered = entered_by_keys(look);
   {
     const EditorChild child(services_, look, size, many);
     const ImGuiWindow& window = *ImGui::GetCurrentWindow();
@@ -94,7 +118,7 @@ bool TextEditor::draw(const TextEditorLook& look) {
     if (!ImGui::ItemAdd(box, ImGui::GetCurrentWindow()->GetID("text"), nullptr, ImGuiItemFlags_Inputable)) {
       focused_ = false;
     } else {
-      changed = take_focus(look, ImGui::GetItemID(), box);
+      changed = take_focus(look, ImGui::GetItemID(), box, entered);
       changed |= take_keys(look, page);
       take_mouse(box);
       changed |= draw_menu(look);
@@ -123,13 +147,13 @@ bool TextEditor::draw(const TextEditorLook& look) {
 }
 
 // Keys that came before a click are older than it: they are the old owner's, so this only takes or gives up the keyboard.
-bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRect& box) {
+bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRect& box, bool entered) {
   ImGuiContext& g = *ImGui::GetCurrentContext();
   ImGuiWindow* window = ImGui::GetCurrentWindow();
   const bool hovered = ImGui::ItemHoverable(box, id);
   if (hovered) ImGui::SetMouseCursor(ImGuiMouseCursor_TextInput);
   if (g.ActiveId == id && other_popup()) ImGui::ClearActiveID();
-  const bool clicked = ImGui::GetIO().MouseClicked[0], by_keys = look.focus || chosen_by_keys(id);
+  const bool clicked = ImGui::GetIO().MouseClicked[0], by_keys = look.focus || entered || chosen_by_keys(id);
   bool changed = false;
   if (g.ActiveId == id && clicked && !hovered) {
     changed = take_keys(look, 1);
@@ -143,12 +167,13 @@ bool TextEditor::take_focus(const TextEditorLook& look, unsigned id, const ImRec
     pressed_ = hovered && clicked;
     active_at_ = ImGui::GetTime();
   }
+  entering_ = (entering_ || entered) && g.ActiveId == id && pressing_key_is_down();
   const bool was_focused = std::exchange(focused_, g.ActiveId == id);
   if (focused_ && !was_focused && services_.typed != nullptr) {
     // What was typed before it had the keyboard, the shortcut that gave it last, was not meant for it.
     auto& events = services_.typed->events;
     const auto last = std::find_if(events.rbegin(), events.rend(), [](const TextEvent& e) { return e.ctrl; });
-    events.erase(events.begin(), pressed_ ? events.end() : last.base());
+    events.erase(events.begin(), pressed_ || entered ? events.end() : last.base());
   }
   if (!focused_) return pressed_ = false, changed;
   g.ActiveIdAllowOverlap = !ImGui::GetIO().MouseDown[0];
@@ -170,6 +195,8 @@ bool TextEditor::take_keys(const TextEditorLook& look, int page) {
   if (!focused_ || services_.typed == nullptr) return false;
   bool changed = false;
   for (const TextEvent& event : std::exchange(services_.typed->events, {})) {
+    if (entering_ && (event.key == "enter" || event.character == ' '))
+      continue;  // that let one in, not a part of the text
     // Who reads goes on steering the window with all other keys.
     if (look.read_only && !(event.ctrl && (event.key == "c" || event.key == "a"))) continue;
     if (!look.read_only && event.ctrl && event.key == "z") {
@@ -182,7 +209,7 @@ bool TextEditor::take_keys(const TextEditorLook& look, int page) {
     caret_moved_ = !look.read_only;
     changed |= heard == TextEditing::Heard::changed;
     if (heard != TextEditing::Heard::left) continue;
-    ImGui::ClearActiveID();
+    give_keys_back();
     focused_ = false;
     break;
   }

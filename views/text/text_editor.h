@@ -53,7 +53,7 @@ class TextEditor {
   float line_height() const { return font_.line_height(); }
 
  private:
-  bool take_focus(const TextEditorLook& look, unsigned id, const ImRect& box);
+  bool take_focus(const TextEditorLook& look, unsigned id, const ImRect& box, bool entered);
   bool take_keys(const TextEditorLook& look, int page);
   void take_mouse(const ImRect& box);
   bool draw_menu(const TextEditorLook& look);
@@ -69,6 +69,7 @@ class TextEditor {
   TextEditing editing_;
   Beyond beyond_ = Beyond::nothing;
   bool focused_ = false, pressed_ = false, caret_moved_ = false, right_to_left_ = false;
+  bool entering_ = false;  // the key that gave it the keyboard is still down
   std::size_t drawn_lines_ = 1;
   float scroll_x_ = 0;    // of one line
   double active_at_ = 0;  // when the caret was last moved, of ImGui's clock

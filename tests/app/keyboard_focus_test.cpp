@@ -1,0 +1,100 @@
+// Who has the keyboard: the views, the controls, a text field or a menu.
+
+#include "app/window/keyboard_focus.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "tests/app/window_driver.h"
+
+using namespace kvscope;
+using test::decode_short;
+using test::fake;
+using test::skip_without_display;
+using test::WindowDriver;
+using test::Xvfb;
+
+TEST_CASE("Tab gives arrows and space to the controls, F6 moves on, and Escape gives them back to the views") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.key("Home");
+  window.key("Right");
+  CHECK(window.state()["selection"]["q"] == 1);
+  CHECK(window.state()["ui"]["keyboard"].is_null());
+  window.key("Tab");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.key("F6");
+  window.wait({{"/ui/keyboard", "command_bar"}});
+  window.frames(3);      // ImGui answers which control is the first with the next frame
+  window.key("Return");  // its first control has the keys at once, without an arrow
+  CHECK(!window.rect("menu.View").empty());
+  window.key("Escape");
+  window.key("Shift+F6");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.key("Down");
+  window.key("Right");
+  CHECK(window.state()["selection"]["q"] == 1);  // they walk through the controls now
+  window.key("F6");
+  window.wait({{"/ui/keyboard", "command_bar"}});
+  window.key("Shift+F6");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.key("Escape");
+  window.wait({{"/ui/keyboard", nullptr}});
+  window.key("Right");
+  CHECK(window.state()["selection"]["q"] == 2);
+  // With nothing open Escape ends a set of runs.
+  window.command("runs.choose", {{"id", window.state()["a"]["id"]}});
+  CHECK(window.state()["selection"]["runs"].size() == 1);
+  window.key("Escape");
+  window.wait({{"/selection/runs", nlohmann::json::array()}});
+}
+
+TEST_CASE("The prompt is entered by Tab, Down and Enter, and Escape goes on from it") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.command("prompt.set", {{"text", ""}});
+  window.key("Escape");
+  window.key("Tab");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.frames(3);
+  const auto is_typing = [&] { return window.state()["ui"]["text_input"] == true; };
+  for (int i = 0; i < 40 && !is_typing(); ++i) {
+    window.key("Down");
+    window.frames(3);
+    const auto field = window.rect("prompt.text");
+    const auto framed = window.state()["ui"]["keyboard_frame"].get<std::vector<float>>();
+    const bool there = !field.empty() && std::abs(framed[1] - field[1]) < 6 && std::abs(framed[3] - field[3]) < 12;
+    if (!there) continue;
+    window.key("Return");
+    window.frames(3);
+  }
+  REQUIRE(is_typing());
+  window.key("x");
+  CHECK(window.state()["parameters"]["prompt"] == "x");
+  window.key("Escape");
+  CHECK_FALSE(is_typing());
+  CHECK(window.state()["ui"]["keyboard"] == "left");  // arrows walk on
+}
+
+TEST_CASE("Escape closes the menu also while the mouse is over the entry that opened a part of it") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.click("button.menu");
+  window.frames(3);
+  window.click("menu.View");
+  window.frames(4);
+  REQUIRE(!window.rect("menu.view.theme").empty());
+  window.key("Escape");
+  window.frames(6);
+  const nlohmann::json answer = window.request({{"query", "items"}});
+  for (const auto& item : answer["items"]) {
+    CAPTURE(item);
+    CHECK_FALSE(item.get<std::string>().starts_with("menu."));
+  }
+}

@@ -1,0 +1,30 @@
+// How the main row divides its width while nobody has moved a splitter.
+
+#include "app/command/layouts.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "tests/app/program.h"
+
+using namespace kvscope;
+using namespace kvscope::app;
+
+// Two maps beside each other had 38 pixels each, in Compare 20.
+TEST_CASE(
+    "At 1280 x 720 the map's part of the row at first has the room of two maps, and the last view no less than another") {
+  test::Program program;
+  const auto width = [&](const char* layout, std::size_t i) {  // of view i of the row
+    program.commands.execute(std::string("layout.") + layout);
+    const auto row = main_row(program.ui, program.views);
+    const float room = 590 - 6 * static_cast<float>(row.size() - 1);
+    CHECK(end_at_first(row, row.size() - 1) == 1);
+    return room * (end_at_first(row, i) - (i > 0 ? end_at_first(row, i - 1) : 0));
+  };
+  CHECK(width("explore", 0) > 279);
+  CHECK(width("explore", 1) > 279);
+  CHECK(width("compare", 0) > 241);
+  CHECK(width("compare", 1) == Approx(578 * 0.28));
+  CHECK(width("compare", 2) > width("compare", 1));
+  CHECK(width("allocate", 0) == Approx(578 * 0.28));  // without the map
+}
