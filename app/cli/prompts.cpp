@@ -10,7 +10,6 @@ namespace kvscope::app {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1u << 30;
-constexpr std::size_t kMaxPromptBytes = 64u << 20;
 
 std::vector<Prompt> prompts_of_folder(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
@@ -23,34 +22,7 @@ std::vector<Prompt> prompts_of_folder(const std::filesystem::path& folder) {
   return prompts;
 }
 
-std::vector<ChatMessage> messages_of(const nlohmann::json& list, const std::string& file) {
-  if (!list.is_array() || list.empty()) {
-    throw Error({.file = file, .where = "messages", .found = "no message", .expected = "a list of {role, content}"});
-  }
-  std::vector<ChatMessage> messages;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const JsonObject message(list[i], file, "messages[" + std::to_string(i) + "]");
-    messages.push_back({message.text("role"), message.text("content")});
-  }
-  return messages;
-}
-
-Prompt prompt_of_line(std::string_view line, const std::string& where) {
-  const auto object = parse_json(line, where, {.max_bytes = kMaxPromptBytes});
-  if (!object.is_object()) {
-    throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\" or \"messages\""});
-  }
-  if (!object.contains("messages")) return {JsonObject(object, where).text("prompt"), {}, where};
-  std::vector<ChatMessage> messages = messages_of(object["messages"], where);
-  std::string text = messages.back().content;
-  return {std::move(text), std::move(messages), where};
-}
-
 }  // namespace
-
-std::vector<ChatMessage> read_messages(std::string_view json, const std::string& file) {
-  return messages_of(parse_json(json, file, {.max_bytes = kMaxPromptBytes}), file);
-}
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
   std::error_code error;

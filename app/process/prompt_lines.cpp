@@ -27,15 +27,34 @@ bool next_line(std::istream& in, std::string& line) {
   return !is_empty(line);
 }
 
-std::string text_of(const nlohmann::json& object, const std::string& where) {
-  if (!object.contains("messages")) return JsonObject(object, where).text("prompt");
-  const nlohmann::json& messages = object["messages"];
-  if (!messages.is_array() || messages.empty())
-    throw Error({.file = where, .where = "messages", .found = "no message", .expected = "a list of {role, content}"});
-  return JsonObject(messages.back(), where, "messages").text("content");
+std::vector<ChatMessage> messages_of(const nlohmann::json& list, const std::string& file) {
+  if (!list.is_array() || list.empty()) {
+    throw Error({.file = file, .where = "messages", .found = "no message", .expected = "a list of {role, content}"});
+  }
+  std::vector<ChatMessage> messages;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonObject message(list[i], file, "messages[" + std::to_string(i) + "]");
+    messages.push_back({message.text("role"), message.text("content")});
+  }
+  return messages;
 }
 
 }  // namespace
+
+std::vector<ChatMessage> read_messages(std::string_view json, const std::string& file) {
+  return messages_of(parse_json(json, file, {.max_bytes = kMaxPromptBytes}), file);
+}
+
+Prompt prompt_of_line(std::string_view line, const std::string& where) {
+  const auto object = parse_json(line, where, {.max_bytes = kMaxPromptBytes});
+  if (!object.is_object()) {
+    throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\" or \"messages\""});
+  }
+  if (!object.contains("messages")) return {JsonObject(object, where).text("prompt"), {}, where};
+  std::vector<ChatMessage> messages = messages_of(object["messages"], where);
+  std::string text = messages.back().content;
+  return {std::move(text), std::move(messages), where};
+}
 
 bool has_prompt_lines(const std::filesystem::path& path) {
   std::error_code error;
@@ -53,7 +72,7 @@ PromptLines read_prompt_lines(const std::filesystem::path& path) {
   for (std::string line; next_line(in, line); ++lines.n) {
     if (lines.n > 0) continue;
     const std::string where = path.string() + ": first line";
-    lines.first = text_of(parse_json(line, where, {.max_bytes = kMaxLine}), where);
+    lines.first = prompt_of_line(line, where).text;
   }
   return lines;
 }

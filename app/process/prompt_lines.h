@@ -1,11 +1,28 @@
 #pragma once
-// Prompts of many runs (.jsonl, what capture and eval read) where one of them is wanted: the window has one prompt.
+// Prompts of many runs (.jsonl, what capture and eval read): a line of them, and the first one where one is wanted, since
+// the window has one prompt.
 
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/files/tokenizer/chat.h"
 
 namespace kvscope::app {
+
+struct Prompt {
+  std::string text;                   // of a conversation, its last message
+  std::vector<ChatMessage> messages;  // of a conversation; else empty
+  std::string where;                  // file and line: "prompts.jsonl:7"; of a folder, the file
+};
+
+inline constexpr std::size_t kMaxPromptBytes = 64u << 20;
+
+/// A conversation: a JSON list of {"role", "content"}. Throws Error naming `file`.
+std::vector<ChatMessage> read_messages(std::string_view json, const std::string& file);
+/// An object with "prompt" or "messages". Throws Error naming `where`.
+Prompt prompt_of_line(std::string_view line, const std::string& where);
 
 struct PromptLines {
   std::string first;  // of a conversation its last message
