@@ -104,7 +104,8 @@ class Session {
   bool can_resume() const;
   /// Another way from query q of A on, its tokens up to there being the prompt; becomes B.
   void fork_run(int q);
-  /// The run that answers the conversation's last turn, or has answered it; nullptr if none does.
+  /// The run that answers the conversation's last turn, or has answered it; nullptr if none does. After an undo that turn is
+  /// an earlier one.
   const RunEntry* chat_run() const;
   /// Of the session before: A is the answer to the chat's last turn, as far as it came, where it was asked that.
   void take_up_chat();
@@ -114,7 +115,7 @@ class Session {
   std::string chat_answer() const;
   /// The answer of a run of the list; of chat_run() the whole of it.
   std::string answer_of(const RunEntry& entry) const;
-  int chat_tokens_before() const { return chat_.tokens_before; }  // of that answer, which other runs made
+  int chat_tokens_before() const;  // of that answer, which other runs made
   /// The prompt of A under the present parameters; becomes B.
   void decode_again();
   /// The tokens of A, teacher-forced, under the present policy; becomes B: comparable cell by cell to the end.
@@ -204,6 +205,7 @@ class Session {
   void start(RunRequest request, RunList::Place place, bool has_command = true, const std::string& command_line = "");
   void go_on_with_cut_run();
   void compare_with_cut_run(const RunRecord& cut, const RunRecord& run);
+  const ChatAnswer* answer_on_show() const;
   void begin_answer(std::string so_far, int tokens_before);
   void take_answer();
   void take_snapshot(RunAssembler::Snapshot snapshot);
@@ -276,6 +278,7 @@ class Session {
   mutable LookedFor model_folder_;  // of has_model_folder()
   bool head_was_shown_ = false;     // show_evicting_head() has had its turn
   ChatAnswer chat_;
+  std::vector<ChatAnswer> earlier_answers_;  // an undo shows them again; oldest first
   ChatListener chat_listener_;
   bool measuring_ = false;                // a head directory is being read for it
   int measured_run_ = 0;                  // id of A, to be replayed once the engine has the heads; 0: none

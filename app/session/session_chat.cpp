@@ -1,5 +1,6 @@
 // Session: a chat's runs, and the turns that their answers become.
 
+#include <algorithm>
 #include <utility>
 
 #include "app/process/usage.h"
@@ -7,6 +8,18 @@
 #include "app/session/session.h"
 
 namespace kvscope::app {
+namespace {
+
+constexpr std::size_t kEarlierAnswers = 200;  // as many as there are steps that lead back to one
+
+/// The last turn is this answer, to the question that it was asked. What was said before may have been edited since.
+bool ends_with(const std::vector<ChatMessage>& turns, const ChatAnswer& answer) {
+  const std::size_t n = answer.asked.size() - (answer.goes_on() ? 1 : 0);
+  return turns.size() == n + 1 && turns.back().content == answer.text &&
+         (n == 0 || turns[n - 1] == answer.asked[n - 1]);
+}
+
+}  // namespace
 
 void Session::start_run() {
   start(next_run_.request(), RunList::Place::a);
@@ -16,6 +29,10 @@ void Session::start_run() {
 }
 
 void Session::begin_answer(std::string so_far, int tokens_before) {
+  if (!chat_.coming && !chat_.text.empty()) {
+    if (earlier_answers_.size() == kEarlierAnswers) earlier_answers_.erase(earlier_answers_.begin());
+    earlier_answers_.push_back(std::move(chat_));
+  }
   chat_ = {.run = runs_.newest_begun(),
            .coming = true,
            .asked = parameters().chat.turns,
@@ -29,16 +46,33 @@ void Session::continue_run() {
   if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
   const bool of_chat = a() == chat_run();
   const std::string so_far = of_chat ? chat_answer() : "";
-  const int n_so_far = chat_.tokens_before + a()->run->n_tokens() - a()->run->prompt_len;
+  const int n_so_far = chat_tokens_before() + a()->run->n_tokens() - a()->run->prompt_len;
   start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
   if (of_chat) begin_answer(so_far, n_so_far);
 }
 
-// Not of a chat that was edited, or undone, since: its last turn is another.
-const RunEntry* Session::chat_run() const {
+// Of a chat that was edited, or undone, since, the last turn is another: an earlier one's answer, or nobody's. Of two runs
+// that said the same it is the one that is shown as A.
+const ChatAnswer* Session::answer_on_show() const {
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
-  const bool its_answer = !turns.empty() && turns.back().role == "assistant" && turns.back().content == chat_.text;
-  return (chat_.coming ? turns == chat_.asked : its_answer) ? find_run(chat_.run) : nullptr;
+  if (chat_.coming && turns == chat_.asked) return &chat_;
+  if (turns.empty() || turns.back().role != "assistant") return nullptr;
+  const ChatAnswer* found = !chat_.coming && ends_with(turns, chat_) ? &chat_ : nullptr;
+  for (auto answer = earlier_answers_.rbegin(); answer != earlier_answers_.rend(); ++answer) {
+    if (found && a() && found->run == a()->id) break;
+    if (ends_with(turns, *answer) && (!found || (a() && answer->run == a()->id))) found = &*answer;
+  }
+  return found;
+}
+
+const RunEntry* Session::chat_run() const {
+  const ChatAnswer* answer = answer_on_show();
+  return answer ? find_run(answer->run) : nullptr;
+}
+
+int Session::chat_tokens_before() const {
+  const ChatAnswer* answer = answer_on_show();
+  return answer ? answer->tokens_before : 0;
 }
 
 void Session::take_up_chat() {
@@ -60,7 +94,7 @@ std::string Session::answer_of(const RunEntry& entry) const {
 
 std::string Session::chat_answer() const {
   const RunEntry* entry = chat_run();
-  return entry ? chat_.so_far + answer_text(*entry->run) : "";
+  return entry ? answer_on_show()->so_far + answer_text(*entry->run) : "";
 }
 
 // A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again. Where the

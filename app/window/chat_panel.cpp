@@ -56,6 +56,14 @@ nlohmann::json answer_of_turn(const Session& session, int index) {
   return comes ? nlohmann::json{{"id", session.chat_run()->id}} : nlohmann::json{{"turn", index}};
 }
 
+/// The views are of another run than the answer: A was chosen in the list.
+void draw_show_run(Panel& panel, const RunEntry& run) {
+  ImGui::SameLine();
+  if (ImGui::SmallButton("Show it")) panel.run("run.show", {{"id", run.id}});
+  panel.item("chat.show_run");
+  tooltip(panel, "The views show another run. This shows the one that answered here.");
+}
+
 void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last) {
   const bool user = turn.role == "user";
   const auto& palette = panel.theme().palette;
@@ -66,6 +74,7 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
     const std::string reason = stop_reason(*run->run, panel.session.chat_tokens_before());
     views::text_in(palette.muted, reason);
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
+    if (run != panel.session.a()) draw_show_run(panel, *run);
   }
   if (user) {
     draw_turn_button(panel, index,

@@ -121,6 +121,25 @@ TEST_CASE("Without a draft the last turn is answered anew, under whatever policy
   CHECK(session.runs().size() == 2);
 }
 
+TEST_CASE("Who takes a turn back sees the answer before it with the run that made it") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("One, two?");
+  fixture.run();
+  const Conversation first = fixture.chat();
+  const int id = session.a()->id;
+  session.next_run().set_prompt("Three?");
+  fixture.run();
+  REQUIRE(session.chat_run() == session.a());
+  REQUIRE(session.a()->id != id);
+  session.next_run().set_chat(first);  // as an undo does
+  REQUIRE(session.chat_run() != nullptr);
+  CHECK(session.chat_run()->id == id);
+  CHECK(session.chat_run() != session.a());  // which the chat has a button for
+  session.next_run().set_chat({.turns = {first.turns[0], {"assistant", "nobody's"}}});
+  CHECK(session.chat_run() == nullptr);
+}
+
 TEST_CASE("A turn that is edited takes all behind it out of the chat") {
   Fixture fixture;
   Session& session = fixture.session;
@@ -282,7 +301,8 @@ TEST_CASE(
   undo.undo();
   CHECK(session.parameters().prompt == "And there?");
   CHECK(session.a()->id == 1);
-  CHECK(session.chat_answer().empty());  // of that run, which goes on, this chat knows nothing
+  CHECK(session.chat_answer() == first.back().content);  // of the run that goes on this chat knows nothing
+  CHECK(session.chat_run() == session.a());
   wait(ended);
   CHECK(fixture.chat().turns == first);  // its last turn has been taken for the one that was asked
   undo.redo();
