@@ -169,6 +169,11 @@ void accumulate(std::vector<std::int32_t>& steps) {
   steps.pop_back();
 }
 
+/// Recall at q is what the engine reported last: the run has no attention to the future yet.
+bool tells_recall_so_far(const RunRecord& run, std::int32_t q) {
+  return run.future_mass.empty() && !run.recall_so_far.empty() && q >= run.oracle_horizon - 1;
+}
+
 }  // namespace
 
 std::span<const MetricInfo> metric_list() { return kMetrics; }
@@ -178,10 +183,6 @@ const MetricInfo* find_metric(std::string_view name) {
     if (info.name == name) return &info;
   }
   return nullptr;
-}
-
-bool tells_recall_so_far(const RunRecord& run, std::int32_t q) {
-  return run.future_mass.empty() && !run.recall_so_far.empty() && q >= run.oracle_horizon - 1;
 }
 
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q) {

@@ -59,8 +59,6 @@ struct HeadMap {
 ///
 /// output_error(q), read_mass(q) and best_read_mass(q) are the means of output_error.h over queries up to q.
 HeadMap head_metric(const RunRecord& run, Metric metric, std::int32_t q);
-/// Whether recall at q is such a report.
-bool tells_recall_so_far(const RunRecord& run, std::int32_t q);
 /// Of one head alone, at the cost of one. Not for metrics that need an oracle: NaN.
 float head_value(const RunRecord& run, Metric metric, int layer, int kv_head, std::int32_t q);
 /// The same by another oracle over the run.
