@@ -7,7 +7,11 @@
 namespace kvscope::app {
 namespace {
 
-constexpr std::size_t kAtFirst = 2;  // views beside each other
+constexpr std::size_t kAtFirst = 2;   // views beside each other
+constexpr std::size_t kWithRoom = 3;  // of more than so many none has room to give
+constexpr float kOfLast = 0.16f;      // what the last has more than an equal share of the rest
+constexpr float kLeastOfMap = 0.42f;  // of the row: at 1280 x 720 two maps beside each other are no slivers
+constexpr float kMapOfPair = 0.48f;   // where there are two views
 
 std::vector<std::string> names_of(const std::vector<views::View*>& row) {
   std::vector<std::string> names;
@@ -81,6 +85,15 @@ std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& vie
   }
   if (row.empty()) row.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kAtFirst)));
   return row;
+}
+
+float end_at_first(const std::vector<views::View*>& row, std::size_t i) {
+  if (i + 1 >= row.size()) return 1;
+  const auto n = static_cast<float>(row.size());
+  const float each = (1 - kOfLast) / n, wanted = row.size() == 2 ? kMapOfPair : kLeastOfMap;
+  const auto map = std::ranges::find(row, std::string_view("layer_head_map"), &views::View::id) - row.begin();
+  const float more = row.size() > kWithRoom ? 0 : std::clamp(wanted - each, 0.f, kOfLast);
+  return each * static_cast<float>(i + 1) + (static_cast<std::size_t>(map) <= i ? more : 0);
 }
 
 void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of) {

@@ -27,6 +27,9 @@ void save_layout(UiState& ui, const views::ViewList& views, const std::string& n
 /// The main row as it stands, left to right: what `ui` names and is there, else the first two. Never empty where a view of
 /// that place is there.
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views);
+/// Where view i of a row of so many ends while no splitter was moved, as a share of the row. The last has more than the
+/// others, as time runs along it, and among three at most gives some of that to a layer x head map, which may be two.
+float end_at_first(const std::vector<views::View*>& row, std::size_t i);
 /// Puts a view into the row: in the place of another, or at its end. Nothing for one that is in it.
 void show_in_row(UiState& ui, const views::ViewList& views, std::string_view view, std::string_view instead_of = {});
 /// Takes it out, unless it is the last.

@@ -318,7 +318,7 @@ void AppWindow::draw_frame() {
   session_.ask_attention();
   redraw_at_ = std::exchange(views::redraw_at, views::kNoRedraw);
   if (redraw_at_ <= std::chrono::steady_clock::now()) frames_due_ = std::max(frames_due_, 1);
-  draw_frame_times(panel_, frame_times_);
+  draw_frame_times(panel_, frame_times_, ImGui::GetIO().DisplaySize.y - panel_.px(kStatusHeight));
   workspace_.undo().observe();
   if (!button_down_) workspace_.undo().set_gesture(0);
   if (!ui_.clipboard.empty()) ImGui::SetClipboardText(std::exchange(ui_.clipboard, "").c_str());

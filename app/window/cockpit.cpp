@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/command/layouts.h"
+#include "app/window/frame_times.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/view_title.h"
 #include "engine/core/support/error.h"
@@ -18,7 +19,7 @@ namespace kvscope::app {
 namespace {
 
 constexpr float kGap = 6;  // design pixels between regions; where the splitters are
-constexpr float kBarHeight = 54, kStatusHeight = 28, kTitleHeight = 30;
+constexpr float kBarHeight = 54, kTitleHeight = 30;
 constexpr float kCardPadding = 14;  // at the sides
 constexpr float kRoomForAnswer = 820, kRoomBesideChat = 1100, kAnswerHeight = 150;
 // One that appears, as views do with the first token and a message at any time, takes no keys from who types.
@@ -132,9 +133,10 @@ void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
   const float least = panel.session.parameters().raw ? kRoomForAnswer : kRoomBesideChat;
   const bool below = has_answer_panel(panel) && size.y >= panel.px(least);
   const float gap = panel.px(kGap), answer = below ? panel.px(kAnswerHeight) : 0;
-  // The runs are in sight however long the settings are: in what these leave, or else in up to a third of the height.
+  // The runs are in sight however long the settings are: in what these leave, or else in up to a quarter of the height,
+  // which of 720 pixels leaves the policy some eight lines below the prompt.
   const float room = size.y - gap - (below ? answer + gap : 0);
-  const float settings = std::floor(std::min(settings_height_, room - std::min(runs_height_, room / 3)));
+  const float settings = std::floor(std::min(settings_height_, room - std::min(runs_height_, room / 4)));
   {
     const Region region(panel, "left", at, {size.x, settings}, true, true);
     draw_prompt_panel(panel);
@@ -178,9 +180,8 @@ void Cockpit::draw_place(Panel& panel, views::ViewContext& context, const views:
   if (here.empty()) return;
   const bool across = place != views::Place::side;
   const std::size_t n = here.size();
-  // The last of the main views has somewhat more room: time runs along it.
   const auto initial = [&](std::size_t i) {
-    return static_cast<float>(i + 1) / static_cast<float>(n) * (place == views::Place::main ? 0.84f : 1.f);
+    return place == views::Place::main ? end_at_first(here, i) : static_cast<float>(i + 1) / static_cast<float>(n);
   };
   std::vector<float>& kept = cuts_of(panel.ui.sizes, place);
   std::vector<float> cuts = kept;
@@ -257,7 +258,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     const Region region(panel, "status_bar", {0, screen.y - status}, {screen.x, status}, false);
     message_end_ = draw_status_bar(panel, is_message_line(panel) ? message_width(panel) : 0);
   }
-  float x = gap, right = screen.x - gap, y = bar, bottom = screen.y - status;
+  float x = gap, right = screen.x - gap, y = bar, bottom = screen.y - status - frame_times_height(panel);
   if (ui.left) {
     const float width = std::max(panel.px(260), std::min(0.29f * screen.x, panel.px(sizes.left)));
     draw_left(panel, {x, y}, {width, bottom - y});

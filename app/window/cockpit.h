@@ -10,6 +10,8 @@
 
 namespace kvscope::app {
 
+inline constexpr float kStatusHeight = 28;  // design pixels
+
 class Cockpit {
  public:
   /// Fills the window: command bar, left rail, banners, canvas, inspector, time deck, status line, popups.

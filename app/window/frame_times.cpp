@@ -86,23 +86,26 @@ nlohmann::json FrameTimes::state() const {
           {"longest_ever_parts", parts}};
 }
 
-void draw_frame_times(Panel& panel, const FrameTimes& times) {
+float frame_times_height(const Panel& panel) { return panel.ui.frame_times ? panel.px(26) : 0; }
+
+void draw_frame_times(Panel& panel, const FrameTimes& times, float bottom) {
   const FrameTimes::Summary last = times.summary();
   if (!panel.ui.frame_times || last.n == 0) return;
   const auto ms = [](double value) { return fixed_text(value, 1); };
+  const std::string most = std::string(FrameTimes::kParts[static_cast<std::size_t>(times.longest_part())]);
   const std::string text = "own work a frame, last " + std::to_string(last.n) + ": median " + ms(last.p50) +
                            " ms, 95 % " + ms(last.p95) + ", 99 % " + ms(last.p99) + ", longest " + ms(last.longest) +
-                           " (since the start " + ms(times.longest_ever()) + ", most of it " +
-                           std::string(FrameTimes::kParts[static_cast<std::size_t>(times.longest_part())]) + "); " +
+                           " (since the start " + ms(times.longest_ever()) + ", most of it " + most + "); " +
                            fixed_text(static_cast<double>(ImGui::GetIO().Framerate), 0) + " frames a second";
-  const ImVec2 size = ImGui::CalcTextSize(text.c_str());
-  const float pad = panel.px(8);
-  const ImVec2 b{ImGui::GetIO().DisplaySize.x - panel.px(12), panel.px(54) + size.y + 2 * pad};
-  const ImVec2 a{b.x - size.x - 2 * pad, b.y - size.y - 2 * pad};
-  ImDrawList& list = *ImGui::GetForegroundDrawList();
-  list.AddRectFilled(a, b, views::to_imgui(with_alpha(panel.theme().palette.raised, 235)), panel.px(4));
-  list.AddText({a.x + pad, a.y + pad}, views::to_imgui(panel.theme().palette.text), text.c_str());
-  panel.services.items->add_text("frame_times", {a.x, a.y, b.x - a.x, b.y - a.y}, text);
+  const std::string shorter = "own work: median " + ms(last.p50) + " ms, 99 % " + ms(last.p99) + ", longest " +
+                              ms(times.longest_ever()) + " (" + most + ")";
+  const ImVec2 screen = ImGui::GetIO().DisplaySize;
+  const float pad = panel.px(12), height = frame_times_height(panel);
+  const std::string& shown = ImGui::CalcTextSize(text.c_str()).x <= screen.x - 2 * pad ? text : shorter;
+  const ImVec2 size = ImGui::CalcTextSize(shown.c_str());
+  const ImVec2 at{screen.x - pad - size.x, bottom - height + (height - size.y) / 2};
+  ImGui::GetBackgroundDrawList()->AddText(at, views::to_imgui(panel.theme().palette.text), shown.c_str());
+  panel.services.items->add_text("frame_times", {at.x, at.y, size.x, size.y}, text);
 }
 
 }  // namespace kvscope::app

@@ -52,7 +52,9 @@ class FrameTimes {
   Parts parts_{}, longest_parts_{};
 };
 
-/// The overlay (F3), in the upper right corner of the views.
-void draw_frame_times(Panel& panel, const FrameTimes& times);
+/// Of the line under the views (F3), which covers nothing; 0 while it is not asked for. Pixels.
+float frame_times_height(const Panel& panel);
+/// That line, over the status bar's top at `bottom`. In little room it has the half of the numbers.
+void draw_frame_times(Panel& panel, const FrameTimes& times, float bottom);
 
 }  // namespace kvscope::app

@@ -236,4 +236,6 @@ TEST_CASE("Views over a view puts another in its place or beside it, and a narro
   window.key("F3");
   window.frames(3);
   CHECK(window.text("frame_times").starts_with("own work a frame, last "));
+  const auto line = window.rect("frame_times"), views = window.rect("split.right");
+  CHECK(line[1] >= views[1] + views[3]);  // it covers nothing
 }
