@@ -6,6 +6,7 @@
 #include "engine/core/policy/policy.h"
 #include "engine/core/study/compare_runs.h"
 #include "engine/core/study/retention_metrics.h"
+#include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/policy_words.h"
 #include "views/figure/token_strip_figure.h"
@@ -20,6 +21,9 @@ namespace {
 const ShownRun* shown_beside(const ViewContext& context) {
   return drawable(context.b) && same_shape(*context.a->run, *context.b->run) ? context.b : nullptr;
 }
+
+/// In both columns where there are two, each by the name of its run.
+std::string of_run(const ShownRun& run, const std::string& text) { return run.label + ": " + text; }
 
 std::string metric_text(float value) { return std::isnan(value) ? "–" : format_number(value, 3); }
 
@@ -37,7 +41,7 @@ void InspectorView::draw(ViewContext& context) {
     rebuild_prompt_.done();
   }
   draw_pin_list(services_, context);
-  section("Token");
+  section(shown_beside(context) != nullptr ? "Token, in " + context.a->label : "Token");
   const auto button = [&](const char* item, const char* label, const char* hint, const char* command, bool first) {
     if (!first) ImGui::SameLine();
     if (ImGui::SmallButton(label) && context.command) context.command(command);
@@ -83,7 +87,12 @@ bool InspectorView::begin_rows(const char* name, bool with_b) {
 void InspectorView::row(const char* name, const std::string& value) { row(name, value, std::nullopt); }
 
 void InspectorView::row(const char* name, const std::string& value, const std::optional<std::string>& of_b) {
-  const std::string item = std::string("inspector.") + name;
+  row(name, name, value, of_b);
+}
+
+void InspectorView::row(const char* name, const std::string& id, const std::string& value,
+                        const std::optional<std::string>& of_b) {
+  const std::string item = "inspector." + id;
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.muted, name);
@@ -139,9 +148,28 @@ void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuer
   }
   const float mass = mass_at(run, head.layer, head.kv_head, token);
   row("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
-  const Verdict verdict = head.verdict(token);
-  row("oracle", verdict == Verdict::none ? "no choice to judge" : std::string(verdict_name(verdict)) + so_far);
+  row("oracle", oracle_line(*context.a, head, token) + (oracle_judges_ ? so_far : ""));
   ImGui::EndTable();
+}
+
+/// At the query, and of an evicted token at its eviction too: two questions, which may have two answers.
+const std::string& InspectorView::oracle_line(const ShownRun& shown, const HeadAtQuery& head, int token) {
+  if (!rebuild_oracle_.due({RunKey(&shown), head.layer, head.kv_head, token, head.q})) return oracle_line_;
+  const Verdict verdict = head.verdict(token);
+  const std::string at_query = " at query " + std::to_string(head.q);
+  oracle_line_ =
+      verdict == Verdict::none ? "no choice to judge" + at_query : std::string(verdict_name(verdict)) + at_query;
+  const std::int32_t evict_at = lifetime_of(*head.run, head.layer, head.kv_head, token);
+  VerdictOfEviction of_eviction;
+  if (evict_at <= head.q) of_eviction = eviction_verdict(*head.run, head.layer, head.kv_head, token);
+  if (of_eviction.verdict != EvictionVerdict::unknown) {
+    oracle_line_ += "; at its eviction, query " + std::to_string(evict_at) + ", " +
+                    (of_eviction.by_quarter ? "an oracle of 25 % of the run" : "it") +
+                    (of_eviction.verdict == EvictionVerdict::wrong ? " would have kept it" : " would not have kept it");
+  }
+  oracle_judges_ = verdict != Verdict::none || of_eviction.verdict != EvictionVerdict::unknown;
+  rebuild_oracle_.done();
+  return oracle_line_;
 }
 
 /// What became of the selected token in the head under the mouse.
@@ -261,21 +289,36 @@ void InspectorView::count_head(const ViewContext& context, const Cursor& at, con
   rebuild_metrics_.done();
 }
 
-/// In words, a line a parameter; the text that a command line takes is the hint.
-void InspectorView::draw_policy(const RunRecord& run, std::int32_t q) {
-  const PolicySpec& policy = run.policy_at(q);
-  if (!begin_rows("policy")) return;
-  row("policy", std::string(policy_of(policy).info.title));
-  hint_of(services_, policy.to_string());
-  for (const ParameterLine& line : parameter_lines(policy)) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    wrapped_text_in(services_.theme->palette.muted, line.title);
-    ImGui::TableNextColumn();
-    wrapped_text_in(services_.theme->palette.text, line.value);
-    services_.items->add_text("inspector.policy." + line.name, last_item(), line.value);
+/// In words, a line a parameter, of both runs where there are two; the text that a command line takes is the hint.
+void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b) {
+  const RunRecord& run = *context.a->run;
+  const PolicySpec &policy = run.policy_at(at.q), &other = b != nullptr ? b->run->policy_at(at_b.q) : policy;
+  const auto of_b = [&](std::string text) {
+    return b != nullptr ? std::optional<std::string>(std::move(text)) : std::nullopt;
+  };
+  if (!begin_rows("policy", b != nullptr)) return;
+  const std::string title(policy_of(policy).info.title);
+  if (b == nullptr) {
+    row("policy", title);
+    hint_of(services_, policy.to_string());
+  } else {
+    row("policy", of_run(*context.a, title), of_run(*b, std::string(policy_of(other).info.title)));
+    hint_of(services_, of_run(*context.a, policy.to_string()) + "\n" + of_run(*b, other.to_string()));
   }
-  if (!run.changes.empty()) row("changes", policy_history(run));
+  const std::vector<ParameterLine> lines = parameter_lines(policy), lines_b = parameter_lines(other);
+  const auto value_in = [](const std::vector<ParameterLine>& of, const std::string& name) {
+    const auto line = std::ranges::find(of, name, &ParameterLine::name);
+    return line == of.end() ? std::string("–") : line->value;
+  };
+  const auto parameter = [&](const ParameterLine& line) {
+    row(line.title.c_str(), "policy." + line.name, value_in(lines, line.name), of_b(value_in(lines_b, line.name)));
+  };
+  for (const ParameterLine& line : lines) parameter(line);
+  for (const ParameterLine& line : lines_b)  // what A's has not
+    if (std::ranges::find(lines, line.name, &ParameterLine::name) == lines.end()) parameter(line);
+  const auto history = [](const RunRecord& of) { return of.changes.empty() ? std::string("–") : policy_history(of); };
+  if (!run.changes.empty() || (b != nullptr && !b->run->changes.empty()))
+    row("changes", history(run), b != nullptr ? of_b(history(*b->run)) : std::nullopt);
   ImGui::EndTable();
 }
 
@@ -317,7 +360,7 @@ void InspectorView::draw_head(const ViewContext& context, const Cursor& at) {
   const Cursor at_b = b != nullptr ? context.cursor_in(*b->run) : Cursor();
   count_head(context, at, b, at_b);
   section("Layer " + std::to_string(at.layer) + " · KV head " + std::to_string(at.kv_head));
-  draw_policy(*context.a->run, at.q);
+  draw_policy(context, at, b, at_b);
   const std::optional<OracleAnswers> answers = oracles_.answers(*context.a, at, b, at_b);
   draw_numbers(context, at, b, answers ? &*answers : nullptr);
   if (!answers) return;

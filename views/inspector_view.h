@@ -41,13 +41,20 @@ class InspectorView final : public View {
     bool dark;
     bool operator==(const TokenKey&) const = default;
   };
+  struct OracleKey {
+    RunKey run;
+    int layer, kv_head, token;
+    std::int32_t q;
+    bool operator==(const OracleKey&) const = default;
+  };
   void draw_token(ViewContext& context, const Cursor& at);
   void draw_token_rows(const ViewContext& context, const HeadAtQuery& head, int token);
   void draw_all_heads(ViewContext& context, const Cursor& at);
   void draw_head_card(const RunRecord& run, const Cursor& at, KvHead head) const;
   void draw_head(const ViewContext& context, const Cursor& at);
   void count_head(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b);
-  void draw_policy(const RunRecord& run, std::int32_t q);
+  void draw_policy(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b);
+  const std::string& oracle_line(const ShownRun& shown, const HeadAtQuery& head, int token);
   void draw_numbers(const ViewContext& context, const Cursor& at, const ShownRun* b, const OracleAnswers* answers);
   void draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers);
   void draw_judge(const ViewContext& context, const OracleAnswers& answers);
@@ -56,6 +63,7 @@ class InspectorView final : public View {
   void row(const char* name, const std::string& value);
   /// The same with B's value in a column of its own, if there is one: item "inspector.<name>.b".
   void row(const char* name, const std::string& value, const std::optional<std::string>& of_b);
+  void row(const char* name, const std::string& id, const std::string& value, const std::optional<std::string>& of_b);
   void section(const std::string& title);
 
   ViewServices services_;
@@ -65,6 +73,9 @@ class InspectorView final : public View {
   Rebuild<TokenKey> rebuild_heads_;
   Rebuild<HeadKey> rebuild_metrics_;
   Rebuild<RunKey> rebuild_prompt_;
+  Rebuild<OracleKey> rebuild_oracle_;  // a verdict on an eviction costs a look at every head
+  std::string oracle_line_;
+  bool oracle_judges_ = false;
   bool dense_prompt_ = false;
   struct MetricRow {
     std::string_view title;

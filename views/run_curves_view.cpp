@@ -51,14 +51,37 @@ void RunCurvesView::draw_header(ViewContext& context) {
   std::vector<std::string_view> names, hints;
   for (const RunQuantityInfo& info : run_quantities()) names.push_back(info.title), hints.push_back(info.definition);
   segmented(services_, "curves.quantity", names, hints, quantity_);
-  if (!drawable(context.b)) return;
+  if (!drawable(context.b)) return draw_mark(context);
   constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "B − A"};
   segmented(services_, "curves.compare", kNames, {}, compare_);
+  draw_mark(context);
   const std::string why = why_no_curve_of_b(context);
   if (why.empty() || compare_ == 0) return;
   const FontScope small(services_.theme->fonts.small);
   wrapped_text_in(services_.theme->palette.warn, "No curve of B: " + why);
   services_.items->add_text("curves.no_b", last_item(), why);
+}
+
+/// Behind the buttons where there is room: how many positions a point of the line stands for. Nothing where it is one.
+void RunCurvesView::draw_mark(const ViewContext& context) {
+  if (!refusal(context).empty()) return;
+  const CurvesOptions options = options_of(context);
+  const std::string positions = positions_of_a_point(n_shown(context, options), options.points);
+  if (positions.empty()) return;
+  const std::string text = "mean of " + positions + " a point";
+  const FontScope small(services_.theme->fonts.small);
+  const float gap = services_.theme->px(10), right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  if (ImGui::GetItemRectMax().x + gap + ImGui::CalcTextSize(text.c_str()).x <= right) {
+    ImGui::SameLine(0, gap);
+    ImGui::AlignTextToFramePadding();
+  }
+  text_in(services_.theme->palette.muted, text);
+  services_.items->add_text("curves.mean_of", last_item(), text);
+  const std::string band = info_of(options.quantity).spread_of.empty() ? "The band" : "The darker band";
+  hint_of(services_, "The line goes through at most " + std::to_string(options.points) +
+                         " points, each the mean of positions that follow each other. " + band +
+                         " goes from the least to the greatest of these positions, so that no peak is lost. Zoomed in "
+                         "far enough (wheel) every position has a point of its own.");
 }
 
 CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
@@ -67,7 +90,7 @@ CurvesOptions RunCurvesView::options_of(const ViewContext& context) const {
   options.preview = context.a->preview;
   options.name_a = context.a->label;
   options.heads = context.marked_heads();
-  if (drawable(context.b) && same_shape(*context.a->run, *context.b->run) && why_no_curve_of_b(context).empty())
+  if (drawable(context.b) && why_no_curve_of_b(context).empty())
     options.compare = static_cast<MapCompare>(compare_);  // else A's stands alone
   take_span(context, options);
   if (options.compare == MapCompare::none) return options;
@@ -84,9 +107,10 @@ void RunCurvesView::take_span(const ViewContext& context, CurvesOptions& options
   options.count = std::min(span.end, std::max(span.begin + 1, axis_length(context, options.compare))) - span.begin;
 }
 
-/// A preview has no likelihood of its own, and under another window no recall.
+/// Another model has no curve beside A's; a preview has no likelihood of its own, and under another window no recall.
 std::string RunCurvesView::why_no_curve_of_b(const ViewContext& context) const {
   if (!drawable(context.b)) return {};
+  if (!same_shape(*context.a->run, *context.b->run)) return "its model has other layers or KV heads.";
   const RunQuantity quantity = run_quantities()[static_cast<std::size_t>(quantity_)].quantity;
   if (context.b->preview && !previews(quantity)) return "nothing was decoded for a preview.";
   return quantity == RunQuantity::recall ? why_no_recall(*context.b->run, context.b->preview) : std::string();
@@ -102,9 +126,9 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
     return "Output error was not measured in this run: the command line does it with --output-error.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
-    return "A and B have no token in common: there is no difference to take.";
+    return "The texts of A and B differ from the first token on: there is no difference to take.";
   if (options.first >= axis_length(context, options.compare))
-    return "A and B have no token in common in the part that is shown: there is no difference to take.";
+    return "The texts of A and B differ before the part that is shown: there is no difference to take.";
   return {};
 }
 
@@ -120,7 +144,8 @@ bool RunCurvesView::build(const ViewContext& context, const Key& key) {
   std::vector<std::shared_ptr<const RunRecord>> runs = {context.a->run};
   if (key.options.compare != MapCompare::none) runs.push_back(context.b->run);
   std::int64_t cost = 0;
-  for (const auto& run : runs) cost += run_curve_cost(*run, key.options.quantity);
+  for (const auto& run : runs)
+    cost += run_curve_cost(*run, key.options.quantity, {key.options.first, key.options.count});
   const auto make = [runs, options = key.options, style = services_.theme->figure_style(key.width, key.height)] {
     std::vector<const RunRecord*> pointers;
     for (const auto& run : runs) pointers.push_back(run.get());
@@ -145,14 +170,17 @@ int RunCurvesView::axis_length(const ViewContext& context, MapCompare compare) c
   return curve_positions(*context.a->run, context.b != nullptr ? context.b->run.get() : nullptr, compare);
 }
 
+int RunCurvesView::n_shown(const ViewContext& context, const CurvesOptions& options) const {
+  return options.count > 0 ? options.count : axis_length(context, options.compare);
+}
+
 /// Dragging scrubs, what else the mouse does is the timeline's; the position of the selection is a line.
 void RunCurvesView::handle_mouse(ViewContext& context, ImVec2 origin) {
   const Panel* panel = drawing_.figure().panel("curves");
   if (panel == nullptr) return;
   // As the picture has it, which may be a frame older than the selection.
-  const TokenSpan drawn = drawn_options_.count > 0
-                              ? TokenSpan{drawn_options_.first, drawn_options_.first + drawn_options_.count}
-                              : TokenSpan{0, axis_length(context, options_of(context).compare)};
+  const int n = drawn_options_.count > 0 ? drawn_options_.count : axis_length(context, options_of(context).compare);
+  const TokenSpan drawn{drawn_options_.first, drawn_options_.first + n};
   const ImVec2 a{origin.x + static_cast<float>(panel->box.x), origin.y + static_cast<float>(panel->box.y)};
   const ImVec2 b{origin.x + static_cast<float>(panel->box.right()), origin.y + static_cast<float>(panel->box.bottom())};
   services_.items->add("curves.plot", item_rect(a, b));

@@ -33,12 +33,15 @@ class RunCurvesView final : public View {
   };
   CurvesOptions options_of(const ViewContext& context) const;
   void draw_header(ViewContext& context);
+  void draw_mark(const ViewContext& context);
   /// Why there is nothing to draw; empty if there is.
   std::string why_no_curve_of_b(const ViewContext& context) const;
   std::string refusal(const ViewContext& context) const;
   /// Whether a picture is there: a long one is made on a thread of its own.
   bool build(const ViewContext& context, const Key& key);
   int axis_length(const ViewContext& context, MapCompare compare) const;
+  /// Positions that the picture goes over.
+  int n_shown(const ViewContext& context, const CurvesOptions& options) const;
   /// The part that is shown elsewhere is shown here.
   void take_span(const ViewContext& context, CurvesOptions& options) const;
   void take(Figure figure, const Key& key);

@@ -363,7 +363,9 @@ void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   text_in(p.muted, "score: " + score_text(run, head.layer, head.kv_head, token) + " · future attention mass " +
                        (std::isnan(mass) ? "unknown" : format_number(mass, 3) + so_far));
   const Verdict verdict = head.verdict(token);
-  if (verdict != Verdict::none) text_in(verdict == Verdict::missed ? p.bad : p.muted, verdict_name(verdict));
+  if (verdict != Verdict::none)
+    text_in(verdict == Verdict::missed ? p.bad : p.muted,
+            "at query " + std::to_string(head.q) + ": " + std::string(verdict_name(verdict)));
   text_in(p.muted, std::to_string(kept_heads(run, head.layer, token, head.q)) + " of " +
                        std::to_string(run.evict_at.n_kv_heads()) + " KV heads of this layer see it");
 }

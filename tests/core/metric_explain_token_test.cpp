@@ -67,20 +67,21 @@ TEST_CASE("explain_token: a token displaced by a newcomer", "[core][explain]") {
   const RunRecord run = hand_run();
   const std::string sentence =
       "Token 1 \" the\" left layer 0 head 0 at query 6: it was the weakest of 2 kept tokens (effective score −1.00) "
-      "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. An oracle of 2 tokens, as many "
-      "as this head keeps at query 6, would have kept token 1: wrong eviction.";
+      "when token 4 \"\\xE2\\x82\" (0.50) left the window; margin 1.50. At its eviction, query 6, an "
+      "oracle of 2 tokens, as many as this head keeps then, would have kept token 1: wrong eviction.";
   CHECK(explain(run, 1, 6) == sentence);
   CHECK(explain(run, 1, 8) == sentence);  // at any later query too
   CHECK_THAT(explain(run, 2, 8),
-             Catch::Matchers::EndsWith("at query 8, would not have kept token 2 either: right eviction."));
+             Catch::Matchers::EndsWith(" At its eviction, query 8, an oracle of 2 tokens, as many as this head keeps "
+                                       "then, would not have kept token 2 either: right eviction."));
 }
 
 TEST_CASE("explain_token: a newcomer that loses", "[core][explain]") {
   CHECK(
       explain(hand_run(), 3, 5) ==
       "Token 3 \" \\\"x\\\"\\t\" left layer 0 head 0 at query 5, on leaving the window: its effective score −2.00 was "
-      "below that of token 1 \" the\" (−1.00), the weakest of 2 kept tokens; margin 1.00. An oracle of 2 tokens, as many "
-      "as this head keeps at query 5, would have kept token 3: wrong eviction.");
+      "below that of token 1 \" the\" (−1.00), the weakest of 2 kept tokens; margin 1.00. At its eviction, query 5, an "
+      "oracle of 2 tokens, as many as this head keeps then, would have kept token 3: wrong eviction.");
 }
 
 TEST_CASE("explain_token: a newcomer that ties loses to the older token", "[core][explain]") {
@@ -108,8 +109,8 @@ TEST_CASE("explain_token: kept tokens, by contest and by a free place", "[core][
   const RunRecord run = hand_run();
   CHECK(explain(run, 6, 8) ==
         "Token 6 \"7\" is kept by layer 0 head 0 at query 8: on leaving the window at query 8 its effective score 0.70 "
-        "beat token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. An oracle of 2 tokens, as many as "
-        "this head keeps at query 8, keeps token 6 too: rightly kept.");
+        "beat token 2 \"\\n\" (0.50), the weakest of 2 kept tokens; margin 0.20. At query 8 an oracle of 2 tokens, "
+        "as many as this head keeps then, keeps token 6 too: rightly kept.");
   CHECK(explain(run, 2, 4) ==
         "Token 2 \"\\n\" is kept by layer 0 head 0 at query 4: on leaving the window at query 4 it found a free place "
         "among 2. It leaves at query 8. Nothing had to be chosen at query 4: the oracle does not judge that.");
@@ -176,6 +177,17 @@ TEST_CASE("explain_token: a pool that is cut at times was not full, it was cut t
         "is room until the next cut, every 2 queries.");
   CHECK_THAT(note("kvpop:budget=5,sinks=1,window=2,capacity=pooled"),
              Catch::Matchers::EndsWith("nothing competes before the prompt ends."));
+  const auto in_answer = [](const char* policy) {  // nothing is dense there
+    const PolicySpec spec = PolicySpec::parse(policy);
+    RetentionPlan plan = policy_of(spec).plan(spec, spec.geometry(9));
+    plan.dense_prefill = false;
+    return policy_of(spec).log({.spec = spec, .geometry = spec.geometry(9), .plan = plan, .local = false}).note;
+  };
+  CHECK(in_answer("kvpop:budget=5,sinks=1,window=2,capacity=pooled") ==
+        "This head has lost nothing yet: all heads share 2 places a head in the mean.");
+  CHECK(note("h2o:budget=5,window=2") ==
+        "Nothing has left yet: the head holds up to 5 tokens; nothing competes before the prompt ends.");
+  CHECK(in_answer("h2o:budget=5,window=2") == "Nothing has left yet: the head holds up to 5 tokens.");
 }
 
 TEST_CASE("explain_token: a threshold compares the score with the threshold", "[core][explain]") {

@@ -119,6 +119,79 @@ TEST_CASE("run_curve_difference: B - A over the tokens in common, nothing of a r
   CHECK_THROWS_AS(run_curve_difference(a, random_run(4, {.n_layers = 3}), RunQuantity::nll, 4), Error);
 }
 
+TEST_CASE("run_curve: of a part it has the values that the whole has there", "[core][metric]") {
+  const std::string policy = GENERATE("kvpop:budget=64,sinks=4,window=16,decay=0.9999", "streaming:sinks=4,window=60");
+  const RunRecord run = random_run(5, {.policy = policy, .output_error = true, .last_token_fed = false});
+  const RunRecord other = random_run(5, {.policy = "streaming:sinks=4,window=30", .output_error = true});
+  const int n = run.n_tokens();
+  for (const RunQuantityInfo& info : run_quantities()) {
+    const RunCurve whole = run_curve(run, info.quantity, n);
+    const RunCurve difference = run_curve_difference(run, other, info.quantity, n);
+    for (const CurvePart part : {CurvePart{0, 30}, {37, 50}, {n - 20, 40}, {n - 5, 0}, {90, 1}}) {
+      CAPTURE(policy, info.name, part.first, part.count);
+      const RunCurve some = run_curve(run, info.quantity, n, {}, part);
+      const RunCurve some_of_both = run_curve_difference(run, other, info.quantity, n, {}, part);
+      const int end = part.count > 0 ? std::min(n, part.first + part.count) : n;
+      REQUIRE(some.points.size() == static_cast<std::size_t>(end - part.first));
+      REQUIRE(some_of_both.points.size() == some.points.size());
+      double sum = 0;
+      int n_values = 0;
+      for (std::size_t i = 0; i < some.points.size(); ++i) {
+        const auto at = static_cast<std::size_t>(part.first) + i;
+        CHECK(some.points[i].first == whole.points[at].first);
+        CHECK(some.points[i].last == whole.points[at].last);
+        CHECK(some.points[i].n == whole.points[at].n);
+        check_same(some.points[i].mean, whole.points[at].mean);
+        check_same(some.points[i].low, whole.points[at].low);
+        check_same(some.points[i].high, whole.points[at].high);
+        check_same(some_of_both.points[i].mean, difference.points[at].mean);
+        if (!std::isnan(some.points[i].mean)) sum += some.points[i].mean, ++n_values;
+      }
+      if (info.quantity == RunQuantity::nll || info.quantity == RunQuantity::cached)  // every head has every position
+        check_same(some.mean, n_values > 0 ? sum / n_values : std::nan(""));
+    }
+  }
+  CHECK(run_curve_cost(run, RunQuantity::cached, {10, 20}) < run_curve_cost(run, RunQuantity::cached));
+}
+
+TEST_CASE("run_curve: a part over the run's end is divided as if the run went on, so that two runs share their points",
+          "[core][metric]") {
+  const RunRecord longer = random_run(2), shorter = random_run(2, {.n_new = 10});
+  const CurvePart all{0, longer.n_tokens()};
+  REQUIRE(shorter.n_tokens() < longer.n_tokens());
+  const RunCurve a = run_curve(longer, RunQuantity::nll, 20, {}, all),
+                 b = run_curve(shorter, RunQuantity::nll, 20, {}, all);
+  REQUIRE(b.points.size() < a.points.size());
+  for (std::size_t i = 0; i < b.points.size(); ++i) {
+    CHECK(b.points[i].first == a.points[i].first);
+    CHECK(b.points[i].last == std::min(a.points[i].last, shorter.n_tokens() - 1));
+  }
+  CHECK(b.points.back().last == shorter.n_tokens() - 1);
+  CHECK(run_curve(shorter, RunQuantity::nll, 20, {}, {shorter.n_tokens() + 3, 5}).points.empty());
+}
+
+TEST_CASE("run_curve: a point has the least and the greatest of its positions", "[core][metric]") {
+  const RunRecord run = random_run(3);
+  const int n = run.n_tokens();
+  for (const RunQuantity quantity : {RunQuantity::nll, RunQuantity::cached}) {
+    const RunCurve fine = run_curve(run, quantity, n);
+    for (const CurvePoint& point : run_curve(run, quantity, 11).points) {
+      double least = INFINITY, greatest = -INFINITY;
+      for (std::int32_t p = point.first; p <= point.last; ++p) {
+        const double v = fine.points[static_cast<std::size_t>(p)].mean;
+        if (!std::isnan(v)) least = std::min(least, v), greatest = std::max(greatest, v);
+      }
+      CHECK(point.least == Approx(least));
+      CHECK(point.greatest == Approx(greatest));
+      CHECK(point.least <= point.greatest);
+    }
+    for (const CurvePoint& point : fine.points) {
+      check_same(point.least, point.mean);
+      check_same(point.greatest, point.mean);
+    }
+  }
+}
+
 TEST_CASE("run_curve: of nothing it is nothing", "[core][metric]") {
   const RunRecord empty;
   for (const RunQuantityInfo& info : run_quantities()) {

@@ -1,8 +1,10 @@
 // The part of a run that Curves and Attention show: the one that all views show, moved by the mouse in them too.
 
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "tests/support/random_run.h"
+#include "tests/views/figure_column.h"
 #include "tests/views/view_stage.h"
 #include "tests/views/view_support.h"
 #include "views/figure/figure_builder.h"
@@ -62,6 +64,86 @@ TEST_CASE("the wheel over Curves zooms the part that all views show, the right b
   CHECK(s.selection.view.size() == span.size());
 }
 
+// Peaks changed with the zoom without a word.
+TEST_CASE("Curves say how many positions a point is the mean of, and nothing where each has its own") {
+  Stage<RunCurvesView> s(run_of(400), {.q = 200});
+  s.draw();
+  CHECK(s.text("curves.mean_of") == "mean of 4 or 5 positions a point");  // 400 over 96 points
+  const ItemRect mark = *s.window.items.find("curves.mean_of"), plot = *s.window.items.find("curves.plot");
+  CHECK(mark.y + mark.h <= plot.y);
+  ImGui::GetIO().MousePos = {mark.centre_x(), mark.centre_y()};
+  s.draw();
+  CHECK_THAT(s.text("hint"), Catch::Contains("at most 96 points") && Catch::Contains("no peak is lost"));
+  s.selection.view = {100, 292};
+  s.draw();
+  CHECK(s.text("curves.mean_of") == "mean of 2 positions a point");
+  s.selection.view = {100, 196};
+  s.draw();
+  CHECK_FALSE(s.has("curves.mean_of"));
+  CHECK(positions_of_a_point(97, 96) == "1 or 2 positions");
+  CHECK(positions_of_a_point(0, 96).empty());
+}
+
+TEST_CASE("a peak of a position stays within the curve's range at every zoom, in the picture and in the export") {
+  RunRecord run = run_of(400);
+  for (float& v : run.logprobs) v = -1;
+  run.logprobs[201] = -9;
+  const RunRecord* runs[] = {&run};
+  for (const CurvesOptions& options : {CurvesOptions{}, CurvesOptions{.first = 100, .count = 200}}) {
+    const BuiltFigure built = curves_figure(runs, options, {});
+    const auto &mean = column<double>(built.data, "mean"), &greatest = column<double>(built.data, "greatest");
+    CHECK(*std::ranges::max_element(greatest) == 9);
+    CHECK(*std::ranges::max_element(mean) < 6);
+    CHECK_THAT(built.caption, Catch::Contains(" positions, the least to the greatest of these as a band"));
+    double highest = 1e9, lowest_line = 1e9;  // the axis goes down
+    for (const Primitive& item : built.figure.items) {
+      if (const auto* area = std::get_if<Polygon>(&item))
+        for (const Point& p : area->points) highest = std::min(highest, p.y);
+      if (const auto* line = std::get_if<Polyline>(&item); line && line->points.size() > 20)
+        for (const Point& p : line->points) lowest_line = std::min(lowest_line, p.y);
+    }
+    CHECK(highest < lowest_line - 5);
+  }
+  const BuiltFigure each = curves_figure(runs, {.first = 180, .count = 40}, {});
+  CHECK_THAT(each.caption, !Catch::Contains("band") && !Catch::Contains("each point"));
+  CHECK(column<double>(each.data, "mean")[21] == 9);
+  CHECK(column<double>(each.data, "greatest")[21] == 9);
+}
+
+TEST_CASE("the axis of Curves names whole positions, each where its value is drawn") {
+  const RunRecord run = run_of(400);
+  const RunRecord* runs[] = {&run};
+  const BuiltFigure built = curves_figure(runs, {.first = 12, .count = 6}, {});
+  const Polyline* line = nullptr;
+  std::map<std::string, double> ticks;
+  for (const Primitive& item : built.figure.items) {
+    if (const auto* of_values = std::get_if<Polyline>(&item); of_values && of_values->points.size() == 6)
+      line = of_values;
+    if (const auto* text = std::get_if<Text>(&item)) ticks[text->utf8] = text->at.x;
+  }
+  REQUIRE(line != nullptr);
+  for (int position = 12; position < 18; ++position) {
+    CAPTURE(position);
+    REQUIRE(ticks.contains(std::to_string(position)));
+    CHECK(ticks[std::to_string(position)] == Approx(line->points[static_cast<std::size_t>(position - 12)].x));
+  }
+  CHECK_FALSE(ticks.contains("18"));  // not shown: it comes after the last
+}
+
+TEST_CASE("lines of two lengths are drawn through points of the same positions") {
+  const RunRecord a = run_of(400), b = run_of(300);
+  const RunRecord* runs[] = {&a, &b};
+  const BuiltFigure built = curves_figure(runs, {.compare = MapCompare::side_by_side}, {});
+  const auto& name = column<std::string>(built.data, "run");
+  const auto &first = whole_column(built, "first"), &last = whole_column(built, "last");
+  const auto of_b = static_cast<std::size_t>(std::ranges::find(name, "B") - name.begin());
+  REQUIRE(of_b == 96);
+  for (std::size_t i = of_b; i < first.size(); ++i) {
+    CHECK(first[i] == first[i - of_b]);
+    CHECK(last[i] == std::min<std::int64_t>(last[i - of_b], 299));
+  }
+}
+
 TEST_CASE("zoomed, a drag over Curves goes to the query under the mouse") {
   Stage<RunCurvesView> s(run_of(400), {.q = 200, .view = {100, 300}});
   s.draw();
@@ -85,6 +167,24 @@ TEST_CASE("a recipe of curves has the part that is shown where there is one, and
   const RunRecord* runs[] = {&run};
   CHECK_THROWS_WITH(curves_figure(runs, {.first = 180, .count = 5}, {}), Catch::Contains("positions from 180 on"));
   CHECK_THAT(curves_figure(runs, {.first = 40, .count = 80}, {}).caption, Catch::Contains("positions 40 to 119"));
+}
+
+TEST_CASE("the axis of Attention names whole queries, each where its value is drawn") {
+  const RunRecord run = run_of(400);
+  const RunRecord* runs[] = {&run};
+  const BuiltFigure built =
+      token_attention_figure(runs, {.attention = attention_of(run, 200), .first = 212, .count = 6}, {});
+  std::vector<double> values;
+  std::map<std::string, double> ticks;
+  for (const Primitive& item : built.figure.items) {
+    if (const auto* line = std::get_if<Polyline>(&item); line && line->points.size() == 6)
+      for (const Point& p : line->points) values.push_back(p.x);
+    if (const auto* text = std::get_if<Text>(&item)) ticks[text->utf8] = text->at.x;
+  }
+  REQUIRE(values.size() == 6);
+  CHECK(ticks["212"] == Approx(values[0]));
+  CHECK(ticks["217"] == Approx(values[5]));
+  CHECK_FALSE(ticks.contains("218"));
 }
 
 TEST_CASE("the wheel over Attention zooms the part that all views show, at the query under the mouse") {

@@ -102,6 +102,53 @@ TEST_CASE("Beside B the inspector's numbers have a second column, both by the or
   CHECK_THAT(s.text("inspector.judge"), Contains("more than all of its mass"));  // B keeps 120 tokens, the oracle 40
 }
 
+TEST_CASE("Beside B the inspector's policy is A's by name, B's in a column of its own, and so is what A's has not") {
+  Stage<InspectorView> s(random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"}),
+                         {.layer = kLayer, .kv_head = kHead, .token = kToken, .q = kQuery});
+  s.compare_with(random_run(3, {.policy = "threshold:threshold=0.2,sinks=2,window=8"}));
+  s.draw();
+  CHECK(s.text("inspector.policy") == "A: " + std::string(find_policy("kvpop")->title));
+  CHECK(s.text("inspector.policy.b") == "B: " + std::string(find_policy("threshold")->title));
+  CHECK(s.text("inspector.policy.window") == "16 tokens");
+  CHECK(s.text("inspector.policy.window.b") == "8 tokens");
+  CHECK(s.text("inspector.policy.budget") == "40 tokens");
+  CHECK(s.text("inspector.policy.budget.b") == "–");
+  CHECK(s.text("inspector.policy.threshold") == "–");
+  CHECK_FALSE(s.text("inspector.policy.threshold.b") == "(not drawn)");
+  CHECK_THAT(s.window.written_in(ItemRect{0, 0, 1600, 900}), Contains("Token,inA"));
+  const ItemRect row = *s.window.items.find("inspector.policy.b");
+  ImGui::GetIO().MousePos = {row.centre_x(), row.centre_y()};
+  s.draw();
+  CHECK(s.text("hint") == "A: " + s.a.run->policy.to_string() + "\nB: " + s.b.run->policy.to_string());
+}
+
+// "oracle: dropped" beside "the oracle would have kept it" read like a contradiction.
+TEST_CASE("Each verdict of the oracle comes with the query that it is about: the one shown, and that of the eviction") {
+  const RunRecord run = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  int n_two = 0, n_apart = 0;
+  for (int t = 4; t < 120; ++t) {
+    const std::int32_t at = run.evict_at.row(kLayer, kHead)[static_cast<std::size_t>(t)];
+    if (at >= kQuery) continue;
+    const VerdictOfEviction found = eviction_verdict(run, kLayer, kHead, t);
+    const Verdict now = HeadAtQuery(run, kLayer, kHead, kQuery).verdict(t);
+    if (found.verdict == EvictionVerdict::unknown || now == Verdict::none) continue;
+    const bool would_have = found.verdict == EvictionVerdict::wrong;
+    ++n_two, n_apart += would_have != (now == Verdict::missed);
+    Stage<InspectorView> s(run, {.layer = kLayer, .kv_head = kHead, .token = t, .q = kQuery});
+    s.draw();
+    const std::string eviction = "at its eviction, query " + std::to_string(at) + ", ";
+    CHECK(s.text("inspector.oracle") == std::string(verdict_name(now)) + " at query 150; " + eviction +
+                                            (would_have ? "it would have kept it" : "it would not have kept it"));
+    CHECK_THAT(s.text("inspector.why"), Contains("A" + eviction.substr(1)));
+    if (n_apart > 2) break;
+  }
+  CHECK(n_two > 2);
+  CHECK(n_apart > 0);
+  Stage<InspectorView> kept(run, {.layer = kLayer, .kv_head = kHead, .token = kQuery - 2, .q = kQuery});
+  kept.draw();
+  CHECK(kept.text("inspector.oracle") == "no choice to judge at query 150");
+}
+
 TEST_CASE("The common oracle of the inspector is the map's whichever of the two is the teacher") {
   const RunRecord narrow = random_run(3, {.policy = "streaming:sinks=4,window=40"});
   const RunRecord wide = random_run(3, {.policy = "kvpop:budget=90,sinks=8,window=24"});

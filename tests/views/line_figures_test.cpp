@@ -129,9 +129,11 @@ TEST_CASE("curves: the numbers are the run's, and a line breaks where there is n
     CHECK((mean[i] == curve.points[i].mean || std::isnan(mean[i])));
     CHECK((low[i] == curve.points[i].low || std::isnan(low[i])));
   }
-  CHECK(std::isnan(mean[0]));  // nothing was chosen at the first queries
-  CHECK(count<Polygon>(built.figure) == 1);
-  CHECK_THAT(built.caption, Catch::Contains("each point a mean over 5 positions"));
+  CHECK(std::isnan(mean[0]));                // nothing was chosen at the first queries
+  CHECK(count<Polygon>(built.figure) == 2);  // over the heads, and over the positions of a point
+  CHECK_THAT(built.caption,
+             Catch::Contains(
+                 "each point a mean over 4 or 5 positions, the least to the greatest of these as the darker band"));
 }
 
 TEST_CASE("curves: a difference is B - A, and what has none is refused") {
@@ -170,7 +172,7 @@ TEST_CASE("The view by layer follows the map's metric, and a click selects the l
   CHECK_THAT(hovered, Catch::Contains("over 3 heads, chance 0."));
   s.selection.metric = Metric::density;
   s.draw(40);
-  CHECK(s.text("by_layer.note") == "Density at query 150");
+  CHECK_THAT(s.text("by_layer.note"), Catch::StartsWith("Density at query 150. All heads have the same value: "));
 }
 
 TEST_CASE("The view by layer says that no oracle had to choose, rather than showing an empty plot") {
@@ -238,6 +240,24 @@ TEST_CASE("A preview under another window than the run's says in the curves and 
   by_layer.b.preview = true;
   by_layer.draw(4);
   CHECK_THAT(by_layer.text("by_layer.note"), Catch::Contains(". B: " + why));
+}
+
+TEST_CASE("The curves say why a B of another model has none, and where a difference has nothing to take") {
+  Stage<RunCurvesView> s(random_run(2));
+  s.compare_with(random_run(2, {.n_layers = 3}));
+  s.draw();
+  CHECK(s.text("curves.no_b") == "its model has other layers or KV heads.");
+  CHECK(s.has("curves.plot"));
+  CHECK(s.view.figure(s.context)->runs.size() == 1);
+  RunRecord elsewhere = random_run(2);
+  elsewhere.ids[0] += 1;
+  s.compare_with(elsewhere);
+  s.draw();
+  s.window.click("curves.compare.2", [&] { s.view.draw(s.context); });
+  s.draw();
+  CHECK(s.text("curves.refusal") ==
+        "The texts of A and B differ from the first token on: there is no difference to take.");
+  CHECK_FALSE(s.has("curves.mean_of"));
 }
 
 TEST_CASE("A long run's curve is counted aside, and drawn when it is known") {

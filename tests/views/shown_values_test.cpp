@@ -248,6 +248,20 @@ TEST_CASE("the log says in the policy's own words why it lists no contest") {
   CHECK_THAT(note(hybrid), StartsWith("This head keeps the newest 32 tokens"));
 }
 
+// "nothing competes before the prompt ends" stood there in the middle of the answer.
+TEST_CASE("what the log says of the prompt's end depends on whether the query comes before it") {
+  RunRecord run = random_run(3, {.policy = "full"});
+  run.policy = PolicySpec::parse("h2o:budget=180,window=32");
+  run.contests.clear();
+  Stage<CacheTimelineView> s(run, {.q = run.prompt_len - 1});
+  s.draw();
+  CHECK(s.text("timeline.log_note") ==
+        "Nothing has left yet: the head holds up to 180 tokens; nothing competes before the prompt ends.");
+  s.selection.q = run.prompt_len;
+  s.draw();
+  CHECK(s.text("timeline.log_note") == "Nothing has left yet: the head holds up to 180 tokens.");
+}
+
 TEST_CASE("the log of a threshold has a row for each token with its score and what came of it") {
   const RunRecord run = random_run(3, {.policy = "sp-kv:threshold=0.25,window=16"});
   Stage<CacheTimelineView> s(run, {.q = 16});

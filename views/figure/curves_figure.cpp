@@ -28,6 +28,11 @@ int n_positions(std::span<const RunRecord* const> runs, const CurvesOptions& o) 
   return curve_positions(*runs[0], o.compare == MapCompare::none ? nullptr : runs[1], o.compare);
 }
 
+CurvePart curve_part(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
+  const int n = n_positions(runs, o);
+  return o.count > 0 ? CurvePart{o.first, std::min(o.count, n - o.first)} : CurvePart{0, n};
+}
+
 void check_part(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
   if (o.first < 0 || o.count < 0 || (o.count > 0 && o.first >= n_positions(runs, o)))
     refuse("positions from " + std::to_string(o.first) + " on", "positions of the runs");
@@ -52,39 +57,16 @@ std::vector<int> counted_heads(const RunRecord& run, const CurvesOptions& o) {
   return heads;
 }
 
-/// For as many points in the part that is shown as there are in the whole: every point stays a mean over its positions.
-int points_of_run(const RunRecord& run, const CurvesOptions& o) {
-  constexpr std::int64_t kMostValues = 4'000'000;  // points times heads that are held at once
-  if (o.count <= 0) return o.points;
-  const std::int64_t heads =
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(run.model.n_layers) * run.model.n_kv_heads);
-  const std::int64_t wanted = (static_cast<std::int64_t>(o.points) * run.n_tokens() + o.count - 1) / o.count;
-  return static_cast<int>(std::max<std::int64_t>(o.points, std::min(wanted, kMostValues / heads)));
-}
-
-void leave_out_unseen(RunCurve& curve, const CurvesOptions& o) {
-  if (o.count <= 0) return;
-  std::erase_if(curve.points, [&](const CurvePoint& point) {
-    const double middle = (point.first + point.last + 1) / 2.0;
-    return middle < o.first || middle > static_cast<double>(o.first) + o.count;
-  });
-}
-
-std::vector<Line> whole_lines(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
+std::vector<Line> lines_of(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
   const std::vector<int> heads = counted_heads(*runs[0], o);
   const Colour a = series_colour(0, dark), b = series_colour(1, dark);
+  const CurvePart part = curve_part(runs, o);  // the same points of both lines
   if (o.compare == MapCompare::difference)
-    return {{o.name_b + " − " + o.name_a, b,
-             run_curve_difference(*runs[0], *runs[1], o.quantity, points_of_run(*runs[0], o), heads)}};
-  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, points_of_run(*runs[0], o), heads)}};
+    return {
+        {o.name_b + " − " + o.name_a, b, run_curve_difference(*runs[0], *runs[1], o.quantity, o.points, heads, part)}};
+  std::vector<Line> lines = {{o.name_a, a, run_curve(*runs[0], o.quantity, o.points, heads, part)}};
   if (o.compare == MapCompare::side_by_side)
-    lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, points_of_run(*runs[1], o), heads)});
-  return lines;
-}
-
-std::vector<Line> lines_of(std::span<const RunRecord* const> runs, const CurvesOptions& o, bool dark) {
-  std::vector<Line> lines = whole_lines(runs, o, dark);
-  for (Line& line : lines) leave_out_unseen(line.curve, o);
+    lines.push_back({o.name_b, b, run_curve(*runs[1], o.quantity, o.points, heads, part)});
   return lines;
 }
 
@@ -94,7 +76,7 @@ void leave_out_previews(std::vector<Line>& lines, const CurvesOptions& o) {
   const bool both = o.compare == MapCompare::difference;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!(both ? o.preview || o.preview_b : i == 0 ? o.preview : o.preview_b)) continue;
-    for (CurvePoint& point : lines[i].curve.points) point = {point.first, point.last, 0, NAN, NAN, NAN};
+    for (CurvePoint& point : lines[i].curve.points) point = {point.first, point.last, 0, NAN, NAN, NAN, NAN, NAN};
     lines[i].curve.mean = NAN;
   }
 }
@@ -104,6 +86,7 @@ struct Axes {
   Box box;
   double begin = 0, end = 1, lo = 0, hi = 1;
   double x(double position) const { return box.x + (position - begin) / (end - begin) * box.w; }
+  double middle(double position) const { return x(position + 0.5); }  // of its cell, where its value stands
   double y(double v) const { return box.bottom() - (v - lo) / (hi - lo) * box.h; }
   Point at(const CurvePoint& point, double v) const { return {x((point.first + point.last + 1) / 2.0), y(v)}; }
 };
@@ -113,8 +96,8 @@ void fit(Axes& axes, const std::vector<Line>& lines, const CurvesOptions& o) {
   for (const Line& line : lines) {
     for (const CurvePoint& point : line.curve.points) {
       if (std::isnan(point.mean)) continue;
-      lo = std::min(lo, o.band ? std::min(point.low, point.mean) : point.mean);
-      hi = std::max(hi, o.band ? std::max(point.high, point.mean) : point.mean);
+      lo = std::min(lo, o.band ? std::min({point.low, point.least, point.mean}) : point.mean);
+      hi = std::max(hi, o.band ? std::max({point.high, point.greatest, point.mean}) : point.mean);
     }
   }
   const bool difference = o.compare == MapCompare::difference;
@@ -142,14 +125,30 @@ void each_stretch(const RunCurve& curve, Draw draw) {
   if (!stretch.empty()) draw(stretch);
 }
 
-void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const CurvesOptions& o) {
+constexpr std::uint8_t kSpreadAlpha = 30, kRangeAlpha = 62;  // faint: two runs' lie on each other
+
+/// Over the heads, from the middle of a point to that of the next, as the line goes.
+Polygon spread_of(const Axes& axes, const std::vector<CurvePoint>& points, Colour colour) {
+  Polygon area{{}, with_alpha(colour, kSpreadAlpha)};
+  for (const CurvePoint& p : points) area.points.push_back(axes.at(p, p.high));
+  for (auto p = points.rbegin(); p != points.rend(); ++p) area.points.push_back(axes.at(*p, p->low));
+  return area;
+}
+
+/// Of the positions of each point, as wide as they are: a peak is within it however many share a point.
+Polygon range_of(const Axes& axes, const std::vector<CurvePoint>& points, Colour colour) {
+  Polygon area{{}, with_alpha(colour, kRangeAlpha)};
+  for (const CurvePoint& p : points)
+    for (const double x : {axes.x(p.first), axes.x(p.last + 1)}) area.points.push_back({x, axes.y(p.greatest)});
+  for (auto p = points.rbegin(); p != points.rend(); ++p)
+    for (const double x : {axes.x(p->last + 1), axes.x(p->first)}) area.points.push_back({x, axes.y(p->least)});
+  return area;
+}
+
+void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const CurvesOptions& o, bool ranges) {
   each_stretch(line.curve, [&](const std::vector<CurvePoint>& points) {
-    if (o.band && line.curve.n_parts > 1 && points.size() > 1) {
-      Polygon area{{}, with_alpha(line.colour, 60)};
-      for (const CurvePoint& p : points) area.points.push_back(axes.at(p, p.high));
-      for (auto p = points.rbegin(); p != points.rend(); ++p) area.points.push_back(axes.at(*p, p->low));
-      b.add(std::move(area));
-    }
+    if (o.band && line.curve.n_parts > 1 && points.size() > 1) b.add(spread_of(axes, points, line.colour));
+    if (ranges) b.add(range_of(axes, points, line.colour));
     Polyline mean{{}, line.colour, 1.1, 0};
     for (const CurvePoint& p : points) mean.points.push_back(axes.at(p, p.mean));
     if (mean.points.size() > 1) return b.add(std::move(mean));
@@ -160,10 +159,12 @@ void draw_line(FigureBuilder& b, const Axes& axes, const Line& line, const Curve
 void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const CurvesOptions& o) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  for (double v :
-       nice_values(axes.begin, axes.end, std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6))), true))
-    x.push_back({axes.x(v), std::to_string(std::lround(v))});
-  for (double v : nice_values(axes.lo, axes.hi, std::max(2, static_cast<int>(axes.box.h / (s.tick_size * 2.5))))) {
+  // Of positions, which are whole: the last is end - 1, and a tick stands where the position's value does.
+  const int n_x = std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6)));
+  for (double v : nice_values(axes.begin, axes.end - 1, n_x, true))
+    x.push_back({axes.middle(v), std::to_string(std::lround(v))});
+  const int n_y = std::max(2, static_cast<int>(axes.box.h / (s.tick_size * 2.5)));
+  for (double v : nice_values(axes.lo, axes.hi, n_y, o.quantity == RunQuantity::cached)) {
     b.line({axes.box.x, axes.y(v)}, {axes.box.right(), axes.y(v)}, mix(s.paper, s.rule, v == 0 ? 0.8 : 0.25),
            s.rule_width * 0.8);
     y.push_back({axes.y(v), format_number(v)});
@@ -183,12 +184,12 @@ void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const C
 }
 
 std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const CurvesOptions& o, Colour muted,
-                                        bool has_answer) {
+                                        const std::string& of_a_point, bool has_answer) {
   std::vector<LegendEntry> entries;
   for (const Line& line : lines) {
     const std::string name = o.compare == MapCompare::none ? "" : line.name + ", ";
     entries.push_back({LegendEntry::Mark::swatch,
-                       name + (o.count > 0 ? "mean of the run " : "mean ") + format_number(line.curve.mean, 4),
+                       name + (o.count > 0 ? "mean of the part shown " : "mean ") + format_number(line.curve.mean, 4),
                        line.colour});
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
@@ -196,7 +197,10 @@ std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const Cu
                        "middle half of the " +
                            (o.heads.empty() ? "" : std::to_string(lines[0].curve.n_parts) + " marked ") +
                            std::string(spread),
-                       with_alpha(lines[0].colour, 60)});
+                       with_alpha(lines[0].colour, kSpreadAlpha)});
+  if (o.band && !of_a_point.empty())
+    entries.push_back({LegendEntry::Mark::swatch, "least to greatest of the " + of_a_point + " of a point",
+                       with_alpha(lines[0].colour, kRangeAlpha)});
   if (has_answer) entries.push_back({LegendEntry::Mark::line, "answer begins", muted});
   return entries;
 }
@@ -204,23 +208,36 @@ std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const Cu
 FigureData tidy(const std::vector<Line>& lines, const CurvesOptions& o) {
   std::vector<std::string> run;
   std::vector<std::int64_t> first, last, n;
-  std::vector<double> mean, low, high;
+  std::vector<double> mean, low, high, least, greatest;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     for (const CurvePoint& p : lines[i].curve.points) {
       run.emplace_back(o.compare == MapCompare::difference ? "B-A" : i == 0 ? "A" : "B");
       first.push_back(p.first), last.push_back(p.last), n.push_back(p.n);
       mean.push_back(p.mean), low.push_back(p.low), high.push_back(p.high);
+      least.push_back(p.least), greatest.push_back(p.greatest);
     }
   }
-  return {{{"run", run}, {"first", first}, {"last", last}, {"n", n}, {"mean", mean}, {"low", low}, {"high", high}}};
+  return {{{"run", run},
+           {"first", first},
+           {"last", last},
+           {"n", n},
+           {"mean", mean},
+           {"low", low},
+           {"high", high},
+           {"least", least},
+           {"greatest", greatest}}};
 }
 
-std::string describe(std::span<const RunRecord* const> runs, const std::vector<Line>& lines, const CurvesOptions& o) {
+std::string describe(std::span<const RunRecord* const> runs, const CurvesOptions& o) {
   const RunQuantityInfo& info = info_of(o.quantity);
-  const auto& points = lines[0].curve.points;
+  const std::string of_a_point = positions_of_a_point(curve_part(runs, o).count, o.points);
   std::string text = std::string(info.title) + " from position to position";
-  if (!points.empty() && points.back().last > points.back().first)
-    text += ", each point a mean over " + std::to_string(points.back().last - points.back().first + 1) + " positions";
+  if (!of_a_point.empty()) {
+    text += ", each point a mean over " + of_a_point;
+    if (o.band)
+      text += std::string(", the least to the greatest of these as ") + (info.spread_of.empty() ? "a" : "the darker") +
+              " band";
+  }
   if (!info.spread_of.empty()) text += ", mean over " + std::string(info.spread_of);
   if (!o.heads.empty() && !info.spread_of.empty()) text += " (of the heads " + to_text(o.heads) + ")";
   if (o.count > 0)
@@ -245,6 +262,12 @@ int curve_positions(const RunRecord& a, const RunRecord* b, MapCompare compare) 
   return compare == MapCompare::difference ? common_prefix(a, *b) : std::max(a.n_tokens(), b->n_tokens());
 }
 
+std::string positions_of_a_point(int n, int points) {
+  if (n <= points || points < 1) return {};
+  const int least = n / points;
+  return std::to_string(least) + (n % points > 0 ? " or " + std::to_string(least + 1) : "") + " positions";
+}
+
 bool previews(RunQuantity quantity) { return quantity != RunQuantity::nll && quantity != RunQuantity::output_error; }
 
 BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOptions& o, const FigureStyle& s) {
@@ -257,8 +280,9 @@ BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOp
   axes.end = n_positions(runs, o);
   if (o.count > 0) axes.begin = o.first, axes.end = std::min(axes.end, static_cast<double>(o.first) + o.count);
   fit(axes, lines, o);
+  const std::string of_a_point = positions_of_a_point(curve_part(runs, o).count, o.points);
   const auto legend =
-      legend_entries(lines, o, s.muted, runs[0]->prompt_len > axes.begin && runs[0]->prompt_len < axes.end);
+      legend_entries(lines, o, s.muted, of_a_point, runs[0]->prompt_len > axes.begin && runs[0]->prompt_len < axes.end);
 
   FigureBuilder measure(s.width, 0, s);
   const double left =
@@ -272,7 +296,7 @@ BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOp
   b.legend({left, 0}, width, legend);
   axes.box = {left, top, width, height};
   draw_axes(b, axes, *runs[0], o);
-  for (const Line& line : lines) draw_line(b, axes, line, o);
+  for (const Line& line : lines) draw_line(b, axes, line, o, o.band && !of_a_point.empty());
   b.frame(axes.box);
   b.figure().panels.push_back({"curves", axes.box, 0, 0});
   if (preview) {
@@ -280,7 +304,7 @@ BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOp
     b.preview_badge(left + width + 2, top - 4);
   }
   b.figure().title = std::string(info_of(o.quantity).title) + " by position";
-  return {std::move(b.figure()), tidy(lines, o), describe(runs, lines, o)};
+  return {std::move(b.figure()), tidy(lines, o), describe(runs, o)};
 }
 
 }  // namespace kvscope::views

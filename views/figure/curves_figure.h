@@ -1,8 +1,9 @@
 #pragma once
 // What a run is from position to position: NLL, tokens in the cache, density, recall, output error, as a line with the
-// quartiles over heads as a band; A and B together, or B - A.
+// quartiles over heads as a band, and a second one of what the positions of a point range over; A and B together, or B - A.
 
 #include <span>
+#include <string>
 
 #include "engine/core/study/run_curve.h"
 #include "views/figure/figure_style.h"
@@ -15,7 +16,7 @@ struct CurvesOptions {
   RunQuantity quantity = RunQuantity::nll;
   int points = 96;                        // at most; each is a mean over the positions that it stands for
   MapCompare compare = MapCompare::none;  // exactly two runs: both lines, or B - A
-  bool band = true;
+  bool band = true;                       // the quartiles over heads, and the range of what a point is the mean of
   bool preview = false, preview_b = false;
   std::string name_a = "A", name_b = "B";
   HeadSet heads;             // that count; empty: all
@@ -28,10 +29,15 @@ inline constexpr int kMaxCurvePoints = 4096;
 /// where nothing is compared.
 int curve_positions(const RunRecord& a, const RunRecord* b, MapCompare compare);
 
+/// "4 or 5 positions", of which each of at most `points` points is the mean where n positions are shown; empty where each
+/// position has a point.
+std::string positions_of_a_point(int n, int points);
+
 /// A preview decodes nothing, so that it has neither NLL nor output error of its own, and no line of them.
 bool previews(RunQuantity quantity);
 
-/// Panels: "curves" (continuous). Data: run ("A", "B", "B-A"), first, last, n, mean, low, high. Throws Error (bad
+/// Panels: "curves" (continuous). Data: run ("A", "B", "B-A"), first, last, n, mean, low, high (quartiles over heads), least,
+/// greatest (of the point's positions). Throws Error (bad
 /// input): no run, an empty one, compare without exactly two runs of a shape, a difference of runs without a common token.
 BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOptions& options,
                           const FigureStyle& style);

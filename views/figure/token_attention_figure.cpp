@@ -93,9 +93,10 @@ struct Axes {
 void draw_axes(FigureBuilder& b, const Axes& axes) {
   const FigureStyle& s = b.style();
   std::vector<Tick> x, y;
-  for (double v :
-       nice_values(axes.begin, axes.end, std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6))), true))
-    x.push_back({axes.x(v), std::to_string(std::lround(v))});
+  // Of queries, which are whole: the last is end - 1, and a tick stands where the query's value does.
+  const int n_x = std::max(2, static_cast<int>(axes.box.w / (s.tick_size * 6)));
+  for (double v : nice_values(axes.begin, axes.end - 1, n_x, true))
+    x.push_back({axes.x(v + 0.5), std::to_string(std::lround(v))});
   std::vector<double> levels;
   if (axes.logarithmic) {
     for (double v = kLeastAttention; v <= axes.hi * 1.0001; v *= 10) levels.push_back(v);
@@ -128,7 +129,7 @@ void draw_band(FigureBuilder& b, const Axes& axes, const std::vector<AttentionPo
 
 /// "A evicts it at 512, and loses 12 % of what it gets behind the window"
 std::string loss_text(const Shown& s, const RunRecord& run, const std::string& name, std::int32_t evict_at) {
-  if (evict_at >= kUndecided) return name + (evict_at == kNever ? " keeps it" : " has not decided yet");
+  if (evict_at >= kUndecided) return name + (evict_at == kNever ? " keeps it" : " has it in the window still");
   const AttentionLoss loss = attention_loss(*s.attention, 0, s.first_head, s.group, run.geometry().window, evict_at);
   return name + " evicts it at " + std::to_string(evict_at) + ", losing " + number_text(100 * loss.share(), 3) +
          " % of what it gets behind the window";
@@ -211,9 +212,8 @@ BuiltFigure token_attention_figure(std::span<const RunRecord* const> runs, const
   draw_axes(b, axes);
   draw_band(b, axes, points, line);
   const auto mark_at = [&](std::int64_t q, Colour colour, double stroke, double dash) {
-    if (q >= shown.begin && q < shown.end)
-      b.line({axes.x(static_cast<double>(q)), axes.box.y}, {axes.x(static_cast<double>(q)), axes.box.bottom()}, colour,
-             stroke, dash);
+    const double x = axes.x(static_cast<double>(q) + 0.5);  // of that query, as its tick
+    if (q >= shown.begin && q < shown.end) b.line({x, axes.box.y}, {x, axes.box.bottom()}, colour, stroke, dash);
   };
   mark_at(static_cast<std::int64_t>(shown.token) + runs[0]->geometry().window, s.muted, 0.7, 2);
   for (const Marked& mark : marks) mark_at(mark.evict_at, mark.colour, 1.2, 0);

@@ -43,14 +43,17 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
       words_->log.rows != DecisionLog::Rows::thresholds && words_->log.rows != DecisionLog::Rows::none;
   const std::size_t n = of_contests ? run.contests.size() : run.ids.size();
   const bool outdated = !rows_.empty() && static_cast<std::size_t>(rows_.back()) >= n;
-  if (!rebuild_.due({RunKey(&shown), at.layer, at.kv_head}, outdated)) return;
+  const bool in_answer = at.q >= run.prompt_len;
+  if (!rebuild_.due({RunKey(&shown), at.layer, at.kv_head, in_answer}, outdated)) return;
   const RetentionGeometry geometry = run.geometry();
   const Policy& policy = policy_of(run.policy);
   const RetentionPlan plan = run.plan(at.layer, at.kv_head);
   const auto head = static_cast<std::size_t>(at.layer * run.evict_at.n_kv_heads() + at.kv_head);
   const bool local = head < run.local_heads.size() && run.local_heads[head] != 0;
+  RetentionPlan at_query = plan;  // what is said of the prompt is not said behind it
+  at_query.dense_prefill = plan.dense_prefill && !in_answer;
   words_ = std::make_shared<const Words>(
-      Words{policy.log({run.policy, geometry, plan, local, at.layer, run.n_tokens()}), plan});
+      Words{policy.log({run.policy, geometry, at_query, local, at.layer, run.n_tokens()}), plan});
   rows_.clear(), verdicts_.clear(), needs_.clear();
   if (words_->log.rows == DecisionLog::Rows::thresholds) {
     rows_ = judged_tokens(run, geometry);

@@ -27,6 +27,7 @@ class DecisionLogTable {
   struct Key {
     RunKey run;
     int layer, kv_head;
+    bool in_answer;  // the words of the log speak of the prompt no more
     bool operator==(const Key&) const = default;
   };
   void draw_row(ViewContext& context, const HeadAtQuery& head, int index, bool brief);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/core/study/retention_metrics.h"
+#include "views/figure/colormap.h"
 #include "views/figure/state_colours.h"
 #include "views/figure/token_span.h"
 
@@ -43,6 +44,8 @@ struct Column {
 
 }  // namespace
 
+Colour eviction_colour(bool dark) { return dark ? Colour{214, 133, 178, 255} : Colour{163, 61, 120, 255}; }
+
 DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, const Theme& theme) {
   const Occupancy occ = occupancy(run, layer, kv_head);
   const std::vector<int> left = evictions(run, layer, kv_head);
@@ -71,9 +74,9 @@ DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_c
     column.fill(kRows - kCacheRows, cached(sinks), state_colour(TokenState::sink, theme.dark));
     column.fill(cached(sinks), cached(kept), state_colour(TokenState::kept, theme.dark));
     column.fill(cached(kept), cached(all), state_colour(TokenState::window, theme.dark));
+    column.fill(0, kEvictionRows, mix(theme.palette.panel, state_colour(TokenState::evicted, theme.dark), 0.6));
     if (evicted > 0)
-      column.fill(0, std::max(1, level(evicted, picture.most_evicted, kEvictionRows)),
-                  theme.palette.muted);  // the state's own colour is to be overlooked
+      column.fill(0, std::max(1, level(evicted, picture.most_evicted, kEvictionRows)), eviction_colour(theme.dark));
   }
   return picture;
 }

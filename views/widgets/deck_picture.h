@@ -15,9 +15,11 @@ struct DeckPicture {
 
 /// The lower part's share of the height.
 inline constexpr float kEvictionShare = 0.25f;
+/// Of evictions as events. That of an evicted token is pale, to be overlooked.
+Colour eviction_colour(bool dark);
 
 /// At most so many columns; occupancy (retention_metrics.h) of sinks, long range and window stacked, evictions upwards from
-/// the lower edge, a row of them wherever there is one.
+/// the lower edge on a ground of their own, a row of them wherever there is one.
 DeckPicture deck_picture(const RunRecord& run, int layer, int kv_head, int max_columns, const Theme& theme);
 
 }  // namespace kvscope::views

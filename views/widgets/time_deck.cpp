@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "views/figure/figure_builder.h"
+#include "views/figure/state_colours.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/deck_picture.h"
 #include "views/widgets/hit_marks.h"
@@ -15,8 +17,32 @@ namespace kvscope::views {
 namespace {
 
 constexpr int kSpeeds[] = {8, 30, 120, 500};  // queries a second
-constexpr float kControls = 28, kLane = 12, kAxis = 16, kLeastMap = 24,
+constexpr float kControls = 28, kStrip = 16, kLane = 12, kAxis = 16, kLeastMap = 24,
                 kLeastLabelled = 40;  // design pixels
+
+/// A word of the strip, behind its colour if it has one.
+struct Entry {
+  std::string text;
+  Colour colour{0, 0, 0, 0};
+};
+
+/// What the map's colours and heights are.
+std::vector<Entry> entries_of(const RunRecord& run, int most_cached, int most_evicted, bool dark, bool with_states) {
+  if (most_cached == 0) return {{"nothing in the cache yet"}};
+  std::vector<Entry> entries;
+  if (with_states) {
+    entries = {{"sinks", state_colour(TokenState::sink, dark)},
+               {"kept", state_colour(TokenState::kept, dark)},
+               {"window", state_colour(TokenState::window, dark)}};
+  }
+  entries.push_back({"at most " + std::to_string(most_cached) + " in cache"});
+  if (most_evicted == 0) {
+    entries.push_back({run.status == RunStatus::running ? "no evictions so far" : "no evictions"});
+  } else {
+    entries.push_back({"at most " + std::to_string(most_evicted) + " evicted at a query", eviction_colour(dark)});
+  }
+  return entries;
+}
 
 }  // namespace
 
@@ -27,7 +53,8 @@ void TimeDeck::draw(ViewContext& context, float height) {
   const bool full = drawable(context.a) && height >= theme.px(kControls + kLane + kLeastMap + kAxis);
   const ImVec2 top = ImGui::GetCursorScreenPos();
   if (full) draw_controls(context, theme.px(kControls - 4));
-  const float y = top.y + (full ? theme.px(kControls) : 0), lane = full ? theme.px(kLane) : 0;
+  const float strip = strip_height(height, full), lane = full ? theme.px(kLane) : 0;
+  const float y = top.y + (full ? theme.px(kControls) : 0) + strip;
   const float right = top.x + std::max(theme.px(40), ImGui::GetContentRegionAvail().x);
   const int n = drawable(context.a) ? context.a->run->n_tokens() : 1;
   const Area map{{top.x, y + lane}, {right, top.y + height - (full ? theme.px(kAxis) : 0)}, n};
@@ -43,9 +70,7 @@ void TimeDeck::draw(ViewContext& context, float height) {
   draw_hit_marks(*services_.theme, context.hits, {0, n}, {map.min.x, map.min.y + theme.px(1)},
                  {map.max.x, map.min.y + theme.px(8)});
   PinMarks(services_, context, "deck").columns({0, n}, map.min, map.max);
-  const float line = ImGui::GetTextLineHeight();
-  tokens_per_pixel_mark(services_, "timeline.deck_tokens_per_pixel", {0, n}, map.width(),
-                        {map.max.x - theme.px(3), map.max.y - line - theme.px(3)});
+  if (strip > 0) draw_strip(context, {top.x, y - strip}, right);
   draw_playhead(context, map);
 }
 
@@ -64,7 +89,9 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
     return pressed;
   };
   const std::int32_t q = context.q();
-  if (button(selection.play.on ? "Pause" : "Play", "timeline.play", "Space", selection.play.on))
+  if (button(selection.play.on ? "Pause" : "Play", "timeline.play",
+             selection.play.on ? "Stops at this query (Space)" : "Goes on from query to query (Space)",
+             selection.play.on))
     selection.play.on = !selection.play.on, selection.play.carry = 0;
   if (button("<", "timeline.back", "One query back (,)")) scrub_to(selection, q - 1, run);
   if (button(">", "timeline.on", "One query on (.)")) scrub_to(selection, q + 1, run);
@@ -94,6 +121,8 @@ void TimeDeck::draw_controls(ViewContext& context, float height) {
   if (ImGui::Button(label, {width, height})) follow_end(selection, run);
   ImGui::PopStyleColor();
   services_.items->add("timeline.live", last_item());
+  hint_of(services_, live ? "The newest query is on show, and stays so while the run goes on"
+                          : "Back to the newest query, and along with the run while it goes on");
 }
 
 /// What the views show, where there is room for it.
@@ -142,7 +171,6 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
     rebuild_.done();
   }
   map_.draw(*ImGui::GetWindowDrawList(), {map.min.x, map.min.y + 2}, {map.max.x, map.max.y - 1});
-  draw_heights(map);
   for (std::size_t i = 0; i < run.changes.size(); ++i) draw_flag(context, static_cast<int>(i), map);
   if (run.prompt_len > 0 && run.prompt_len < run.n_tokens()) {  // where the answer begins
     const float x = std::floor(map.x(run.prompt_len));
@@ -150,22 +178,49 @@ void TimeDeck::draw_mini_map(ViewContext& context, const Area& map) {
   }
 }
 
-/// What the heights are, at the left where a cache is still low; nothing where it would cover the picture.
-void TimeDeck::draw_heights(const Area& map) {
+/// None where it would take the map's room.
+float TimeDeck::strip_height(float height, bool full) const {
   const Theme& theme = *services_.theme;
-  if (map.max.y - map.min.y < theme.px(kLeastLabelled)) return;
+  return full && height >= theme.px(kControls + kStrip + kLane + kLeastLabelled + kAxis) ? theme.px(kStrip) : 0;
+}
+
+/// Over the map, so that nothing of it is covered: its colours and heights, and at the right how many queries share a pixel.
+void TimeDeck::draw_strip(const ViewContext& context, ImVec2 min, float right) {
+  const Theme& theme = *services_.theme;
+  const RunRecord& run = *context.a->run;
   ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
-  const std::string text =
-      "at most " + std::to_string(most_cached_) + " in cache" +
-      (most_evicted_ == 0 ? ", no evictions" : ", " + std::to_string(most_evicted_) + " evicted a query");
-  const ImVec2 at{map.min.x + theme.px(5), map.min.y + theme.px(3)};
-  const float width = text_width(font, text.c_str());
-  if (width > map.width() / 2) return;
+  const float size = font_size(font) * 0.9f, side = size * 0.7f, gap = theme.px(12);
   ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.AddRectFilled({at.x - theme.px(3), at.y - theme.px(1)}, {at.x + width, at.y + font_size(font)},
-                     to_imgui(with_alpha(theme.palette.raised, 215)), theme.px(3));
-  list.AddText(font, font_size(font) * 0.9f, at, to_imgui(theme.palette.muted), text.c_str());
-  services_.items->add_text("timeline.heights", item_rect(at, {at.x + width, at.y + font_size(font)}), text);
+  const auto width_of = [&](const std::string& text) { return text_width(font, text.c_str()) * 0.9f; };
+  const std::string per_pixel = tokens_per_pixel({0, run.n_tokens()}, right - min.x);
+  const float free_to = right - (per_pixel.empty() ? 0 : width_of(per_pixel) + gap);
+  const auto write = [&](float x, const std::string& text) {
+    list.AddText(font, size, {x, min.y}, to_imgui(theme.palette.muted), text.c_str());
+  };
+  if (!per_pixel.empty()) {
+    const float x = right - width_of(per_pixel);
+    write(x, per_pixel);
+    services_.items->add_text("timeline.deck_tokens_per_pixel", item_rect({x, min.y}, {right, min.y + size}),
+                              per_pixel);
+  }
+  for (const bool with_states : {true, false}) {  // without the states where all do not fit
+    const std::vector<Entry> entries = entries_of(run, most_cached_, most_evicted_, theme.dark, with_states);
+    const auto swatch = [&](const Entry& entry) { return entry.colour.a > 0 ? side + theme.px(4) : 0; };
+    float width = -gap;
+    for (const Entry& entry : entries) width += swatch(entry) + width_of(entry.text) + gap;
+    if (min.x + width > free_to) continue;
+    float x = min.x;
+    std::string all;
+    for (const Entry& entry : entries) {
+      const ImVec2 a{x, min.y + (size - side) / 2};
+      if (entry.colour.a > 0) list.AddRectFilled(a, {a.x + side, a.y + side}, to_imgui(entry.colour));
+      write(x + swatch(entry), entry.text);
+      x += swatch(entry) + width_of(entry.text) + gap;
+      all += (all.empty() ? "" : ", ") + entry.text;
+    }
+    services_.items->add_text("timeline.heights", item_rect(min, {x - gap, min.y + size}), all);
+    return;
+  }
 }
 
 /// Where the policy was changed.

@@ -42,7 +42,8 @@ class TimeDeck {
   void drag_viewport(ViewContext& context, const Area& lane);
   void draw_map(ViewContext& context, const Area& map);
   void draw_mini_map(ViewContext& context, const Area& map);
-  void draw_heights(const Area& map);
+  float strip_height(float height, bool full) const;
+  void draw_strip(const ViewContext& context, ImVec2 min, float right);
   void draw_axis(const ViewContext& context, const Area& map);
   void draw_flag(const ViewContext& context, int index, const Area& map);
   void draw_playhead(ViewContext& context, const Area& map);

@@ -63,9 +63,10 @@ std::string why_pool_was_cut(const RetentionPlan& plan, std::int32_t q) {
          " queries, to have room until the next time";
 }
 
+/// Of the plan as it is at the query that is asked about: behind the prompt none is dense.
 std::string until_pool_is_cut(const RetentionPlan& plan) {
-  if (plan.cut_interval == 0) return "before the prompt ends";
-  return "while there is room until the next cut" +
+  if (plan.cut_interval == 0) return plan.dense_prefill ? ", and nothing competes before the prompt ends" : "";
+  return ", and nothing competes while there is room until the next cut" +
          (plan.cut_interval > 1 ? ", every " + std::to_string(plan.cut_interval) + " queries" : std::string());
 }
 
@@ -153,7 +154,7 @@ DecisionLog log_by_rule(const LogQuestion& question) {
     case Admission::pooled:
       return {.rows = DecisionLog::Rows::pool,
               .note = "This head has lost nothing yet: all heads share " + counted(question.geometry.top_k, "place") +
-                      " a head in the mean, and nothing competes " + until_pool_is_cut(question.plan) + "."};
+                      " a head in the mean" + until_pool_is_cut(question.plan) + "."};
     case Admission::keep:
     case Admission::drop:
       break;

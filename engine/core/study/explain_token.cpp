@@ -64,13 +64,13 @@ struct Question {
   }
 };
 
-/// "An oracle of 416 tokens, as many as this head keeps at query 981," or how else its capacity came about.
-std::string oracle_name(const RunRecord& run, int capacity, std::int32_t q, bool by_quarter) {
-  if (by_quarter) return "This head keeps nothing at query " + std::to_string(q) + "; an oracle of 25 % of the run";
-  if (run.oracle.budget) return "The oracle (" + run.oracle.title() + ")";
+/// "an oracle of 416 tokens, as many as this head keeps then," or how else its capacity came about. The query is said before
+/// it: an eviction is judged at its own query, whatever query is on show.
+std::string oracle_name(const RunRecord& run, int capacity, bool by_quarter) {
+  if (by_quarter) return "this head keeps nothing; an oracle of 25 % of the run";
+  if (run.oracle.budget) return "the oracle (" + run.oracle.title() + ")";
   const std::string whose = run.oracle.pooled ? "all heads keep" : "this head keeps";
-  return "An oracle of " + counted(capacity, "token") + ", as many as " + whose + " at query " + std::to_string(q) +
-         ",";
+  return "an oracle of " + counted(capacity, "token") + ", as many as " + whose + " then,";
 }
 
 std::string verdict_on_evicted(const Question& question) {
@@ -83,7 +83,8 @@ std::string verdict_on_evicted(const Question& question) {
                                                               std::to_string(question.evict_at) + ", and judges none.";
   }
   const OracleCounts counts = Oracle(run).counts(question.layer, question.kv_head, question.evict_at);
-  const std::string name = " " + oracle_name(run, counts.pool, question.evict_at, found.by_quarter);
+  const std::string name = " At its eviction, query " + std::to_string(question.evict_at) + ", " +
+                           oracle_name(run, counts.pool, found.by_quarter);
   const std::string token = "token " + std::to_string(question.t);
   return found.verdict == EvictionVerdict::wrong ? name + " would have kept " + token + ": wrong eviction."
                                                  : name + " would not have kept " + token + " either: right eviction.";
@@ -99,7 +100,7 @@ std::string verdict_on_kept(const Question& question) {
   }
   const bool keeps = oracle.keeps(question.layer, question.kv_head, q)[static_cast<std::size_t>(question.t)] != 0;
   const std::string token = "token " + std::to_string(question.t);
-  return " " + oracle_name(question.run, counts.pool, q, false) +
+  return " At query " + std::to_string(q) + " " + oracle_name(question.run, counts.pool, false) +
          (keeps ? " keeps " + token + " too: rightly kept." : " does not keep " + token + ": wrongly kept.");
 }
 

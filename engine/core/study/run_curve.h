@@ -27,26 +27,35 @@ const RunQuantityInfo& info_of(RunQuantity quantity);
 /// Positions first ... last as one point.
 struct CurvePoint {
   std::int32_t first = 0, last = 0;
-  int n = 0;                 // positions of these that have a value
-  double mean = 0;           // over parts, of each part's mean over these positions; NaN without a value
-  double low = 0, high = 0;  // quartiles over the parts of the same
+  int n = 0;                       // positions of these that have a value
+  double mean = 0;                 // over parts, of each part's mean over these positions; NaN without a value
+  double low = 0, high = 0;        // quartiles over the parts of the same
+  double least = 0, greatest = 0;  // of these positions, each its mean over the parts: what `mean` hides
 };
 struct RunCurve {
   std::vector<CurvePoint> points;  // ascending, without gaps
-  double mean = 0;                 // over parts, of each part's mean over all positions; NaN without a value
+  double mean = 0;                 // over parts, of each part's mean over these positions; NaN without a value
   int n_parts = 0;                 // heads, layers, or 1
 };
 
-/// At most `n_points` points over positions 0 ... n_tokens - 1, as even as they go. Of a position whose query was not made, or that has
-/// no value, there is none. O(parts * n log n) for recall, O(parts * n) else.
+/// Positions first ... first + count - 1; count 0: to the run's end.
+struct CurvePart {
+  std::int32_t first = 0, count = 0;
+};
+
+/// At most `n_points` points over the part's positions, as even as they go. A part that reaches over the run's end is divided
+/// as if the run went on, and ends with the run: runs of two lengths have the same points as far as both go. Of a position
+/// whose query was not made, or that has no value, there is none. O(parts * n log n) for recall, whatever the part, O(parts * n)
+/// else, n up to the part's end.
 /// `heads`: layer * n_kv_heads + kv_head of those that count, ascending; empty: all. Output error, which layers have, is that
 /// of the layers of these heads; the NLL is the run's.
-RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points, std::span<const int> heads = {});
+RunCurve run_curve(const RunRecord& run, RunQuantity quantity, int n_points, std::span<const int> heads = {},
+                   CurvePart part = {});
 /// B - A, part by part and position by position, over the tokens that both have in common from the start. Throws Error
 /// (bad input) for runs of different shapes.
 RunCurve run_curve_difference(const RunRecord& a, const RunRecord& b, RunQuantity quantity, int n_points,
-                              std::span<const int> heads = {});
+                              std::span<const int> heads = {}, CurvePart part = {});
 /// What it will cost, in values looked at.
-std::int64_t run_curve_cost(const RunRecord& run, RunQuantity quantity);
+std::int64_t run_curve_cost(const RunRecord& run, RunQuantity quantity, CurvePart part = {});
 
 }  // namespace kvscope
