@@ -9,12 +9,14 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 namespace {
 
 constexpr std::int64_t kAtOnce = 1 << 20;               // lifetimes
 constexpr float kBriefWidth = 560, kBriefHeight = 300;  // design pixels
+constexpr float kTinyHeight = 190;                      // below the buttons, design pixels
 constexpr float kLeastMap = 0.55f;                      // share of the room that sentences leave to the map
 
 struct StrategyButton {
@@ -70,19 +72,28 @@ void HeadBoardView::draw(ViewContext& context) {
 }
 
 /// What is said of the choice never takes the map's room: in a small region it is brief, the whole sentence is the tooltip,
-/// and what does not fit all the same is scrolled.
+/// and what does not fit all the same is scrolled; in a very small one it is two lines, whose tooltip has all of it.
 void HeadBoardView::draw_sentences(ViewContext& context) {
   const Theme& theme = *services_.theme;
   const ImVec2 room = ImGui::GetContentRegionAvail();
   brief_ = room.x < theme.px(kBriefWidth) || room.y < theme.px(kBriefHeight);
+  tiny_ = room.y < theme.px(kTinyHeight);
+  const auto say_all = [&] {
+    if (!refused_.empty())
+      say("board.refused", theme.palette.warn, refused_, refused_.substr(0, refused_.find_first_of(",;")));
+    draw_facts(context);
+    draw_predicted(context);
+    draw_measured(context);
+  };
+  if (tiny_) {
+    said_.clear();
+    say_all();
+    return draw_in_two_lines();
+  }
   const float likely = sentences_ > 0 ? sentences_ : 4 * ImGui::GetTextLineHeightWithSpacing();
   const float height = std::min(likely, std::max(theme.px(32), room.y * (1 - kLeastMap)));
   ImGui::BeginChild("sentences", {0, height});
-  if (!refused_.empty())
-    say("board.refused", theme.palette.warn, refused_, refused_.substr(0, refused_.find_first_of(",;")));
-  draw_facts(context);
-  draw_predicted(context);
-  draw_measured(context);
+  say_all();
   // Known when they were drawn: the next frame has the room that they take.
   const float taken = ImGui::GetCursorPosY();
   ImGui::EndChild();
@@ -90,10 +101,26 @@ void HeadBoardView::draw_sentences(ViewContext& context) {
 }
 
 void HeadBoardView::say(const char* item, Colour colour, const std::string& text, const std::string& brief) {
+  if (tiny_) return said_.push_back({item, colour, text, brief.empty() ? text : brief});
   const bool shortened = brief_ && !brief.empty() && brief != text;
   wrapped_text_in(colour, shortened ? brief : text);
   services_.items->add_text(item, last_item(), text);
   if (shortened) hint_of(services_, text);
+}
+
+/// The first that is said, which is a refusal or the choice, and the last, which is what it costs.
+void HeadBoardView::draw_in_two_lines() {
+  std::string all;
+  for (const Said& said : said_) all += (all.empty() ? "" : "\n") + said.text;
+  const auto line = [&](const Said& said) {
+    text_in(said.colour, cut_to(said.brief, ImGui::GetContentRegionAvail().x));
+    services_.items->add_text(said.item, last_item(), said.text);
+    hint_of(services_, all);
+  };
+  line(said_.front());
+  for (std::size_t i = 1; i + 1 < said_.size(); ++i)
+    services_.items->add_text(said_[i].item, last_item(), said_[i].text);
+  if (said_.size() > 1) line(said_.back());
 }
 
 bool HeadBoardView::count_entries(const ViewContext& context) {

@@ -54,6 +54,11 @@ class HeadBoardView final : public View {
     std::vector<std::int64_t> of_heads;
     std::shared_ptr<const RunRecord> run;
   };
+  struct Said {
+    const char* item;
+    Colour colour;
+    std::string text, brief;
+  };
   LayerHeadMapOptions options_of(const ViewContext& context) const;
   /// Counts the long-range entries of the run on show; false until they are known.
   bool count_entries(const ViewContext& context);
@@ -66,6 +71,7 @@ class HeadBoardView final : public View {
   void draw_predicted(const ViewContext& context);
   void draw_board(ViewContext& context);
   void say(const char* item, Colour colour, const std::string& text, const std::string& brief = {});
+  void draw_in_two_lines();
 
   ViewServices services_;
   FigureDrawing drawing_;
@@ -82,6 +88,8 @@ class HeadBoardView final : public View {
   HeadBrush brush_;
   std::string refused_;  // why a strategy chose nothing
   bool brief_ = false;   // there is no room for whole sentences
+  bool tiny_ = false;    // nor for more than two lines of them
+  std::vector<Said> said_;
   float sentences_ = 0;  // height that they took last, pixels
 };
 

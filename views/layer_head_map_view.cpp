@@ -9,11 +9,23 @@
 #include "views/widgets/chrome.h"
 #include "views/widgets/context_menu.h"
 #include "views/widgets/map_look_buttons.h"
+#include "views/widgets/no_value_note.h"
 #include "views/widgets/parted_note.h"
 #include "views/widgets/pin_marks.h"
 #include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
+namespace {
+
+bool has_text(const Figure& figure, const std::string& utf8) {
+  return std::ranges::any_of(figure.items, [&](const Primitive& item) {
+    const auto* text = std::get_if<Text>(&item);
+    return text != nullptr && text->utf8 == utf8;
+  });
+}
+
+}  // namespace
+
 void LayerHeadMapView::draw(ViewContext& context) {
   if (!drawable(context.a)) {
     empty_state(services_, context, "empty.layer_head_map", "No heads yet",
@@ -44,7 +56,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   if (drawn_.compare == MapCompare::side_by_side && drawable(context.b) && context.set == nullptr)
     draw_panel(context, "map.b", "map.b.cell", *context.b, origin, brush_b_);
   draw_head_menu(services_, context, value_line(context, {context.selection->layer, context.selection->kv_head}));
-  draw_no_value_note(context, origin, room);
+  draw_no_value_notes(context, origin);
   if (options.preview || options.preview_b)
     services_.items->add("preview.badge", item_rect(origin, {origin.x + room.x, origin.y + room.y}));
 }
@@ -77,7 +89,7 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
                 "B has other layers and heads: it cannot be compared cell by cell.");
   }
   MapLook& look = context.selection->map;
-  draw_look_buttons(services_, look, compared && look.compare == MapCompare::side_by_side, little_room_);
+  draw_look_buttons(services_, look, {.compared = compared, .one_row = little_room_});
   draw_marked(context);
   draw_oracle_note(context);
 }
@@ -145,32 +157,49 @@ void LayerHeadMapView::draw_oracle_note(const ViewContext& context) {
                                                      " of " + std::to_string(run.n_tokens()) + " queries.");
 }
 
-/// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
-void LayerHeadMapView::draw_no_value_note(const ViewContext& context, ImVec2 origin, ImVec2 room) {
-  if (counted_.empty() || drawn_.metric != context.selection->metric || refuses_difference(context)) return;
-  const MetricInfo& info = metric_info(drawn_.metric);
-  const RunRecord& run = *context.a->run;
-  if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) return;  // that was said
-  for (const auto& part : counted_.maps().parts) {
-    if (!std::ranges::all_of(part.map.values, [](float v) { return std::isnan(v); })) return;
+/// Once for each count: it looks at every lifetime.
+void LayerHeadMapView::say_why_none(const ViewContext& context) {
+  if (counted_.empty() || why_of_ == counted_.n()) return;
+  why_of_ = counted_.n();
+  why_none_.clear();
+  const LayerHeadMapOptions of = counted_.with_look({});
+  const std::vector<const RunRecord*> runs = counted_.runs();
+  const auto why = [&](std::size_t i) {
+    if (!counted_.maps().common_oracle.empty()) return std::string("The common oracle has room for every token here.");
+    const bool is_preview = i == 0 ? context.a->preview : context.b != nullptr && context.b->preview;
+    const bool no_oracle = metric_info(of.metric).needs_oracle && runs[i]->future_mass.empty();
+    return no_oracle ? why_no_recall(*runs[i], is_preview) : why_no_value(*runs[i], of.metric, of.q);
+  };
+  for (std::size_t part = 0; part < counted_.maps().parts.size(); ++part) {
+    why_none_.emplace_back();
+    if (std::ranges::any_of(counted_.maps().parts[part].map.values, [](float v) { return !std::isnan(v); })) continue;
+    std::string text = why(part);
+    // A difference needs both, a set one of them.
+    const bool together = of.compare == MapCompare::difference || context.set != nullptr;
+    for (std::size_t i = 1; together && i < runs.size(); ++i) {
+      const std::string other = why(i);
+      if (of.compare == MapCompare::difference && text != other)
+        text = (text.empty() ? "" : "A: " + text + " ") + (other.empty() ? "" : "B: " + other);
+      if (of.compare != MapCompare::difference && text != other) text.clear();
+    }
+    why_none_.back() = text.empty() ? "No head has a value at this query." : text;
   }
-  const FontScope small(services_.theme->fonts.small);
-  const std::string text = "No head has a value at this query: " + std::string(info.definition);
-  const Palette& p = services_.theme->palette;
-  const Panel* last = drawing_.figure().panel("map.b");
-  if (last == nullptr) last = drawing_.figure().panel("map");
-  const float width = last != nullptr ? static_cast<float>(last->box.right()) : room.x;  // the colour bar stays free
-  const float pad = services_.theme->px(6), wrap = std::max(1.f, width - 2 * pad);
-  const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, wrap);
-  const ImVec2 a{origin.x, origin.y + services_.theme->px(14)};
-  const ImVec2 b{a.x + width, std::min(a.y + size.y + 2 * pad, origin.y + room.y)};
-  ImDrawList& list = *ImGui::GetWindowDrawList();
-  list.PushClipRect(a, b, true);
-  list.AddRectFilled(a, b, to_imgui(with_alpha(p.panel, 235)), services_.theme->px(4));
-  list.AddText(ImGui::GetFont(), ImGui::GetFontSize(), {a.x + pad, a.y + pad}, to_imgui(p.muted), text.data(),
-               text.data() + text.size(), wrap);
-  list.PopClipRect();
-  services_.items->add_text("map.no_value", item_rect(a, b), text);
+}
+
+/// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
+void LayerHeadMapView::draw_no_value_notes(const ViewContext& context, ImVec2 origin) {
+  if (counted_.empty() || drawn_.metric != context.selection->metric) return;
+  say_why_none(context);
+  for (std::size_t part = 0; part < why_none_.size(); ++part) {
+    const Panel* panel = drawing_.figure().panel(part == 0 ? "map" : "map.b");
+    if (why_none_[part].empty() || panel == nullptr) continue;
+    const bool was_said = part == 0 && metric_info(drawn_.metric).needs_oracle && context.a->run->future_mass.empty();
+    const Box& box = panel->box;
+    const ItemRect map{origin.x + static_cast<float>(box.x), origin.y + static_cast<float>(box.y),
+                       static_cast<float>(box.w), static_cast<float>(box.h)};
+    if (!was_said)
+      views::draw_no_value_note(services_, part == 0 ? "map.no_value" : "map.b.no_value", map, why_none_[part]);
+  }
 }
 
 LayerHeadMapOptions LayerHeadMapView::options_of(const ViewContext& context) const {
@@ -217,6 +246,7 @@ void LayerHeadMapView::make_picture(const LayerHeadMapOptions& options, ImVec2 r
   scales_.clear();
   for (std::size_t i = 0; i < values.size(); ++i) scales_.push_back(map_scale(values, i, options));
   drawn_ = options;
+  bar_title_cut_ = !has_text(drawing_.figure(), colour_bar_title(options));
   rebuild_.done();
 }
 
@@ -229,6 +259,7 @@ void LayerHeadMapView::draw_bars(ViewContext& context, ImVec2 origin, bool hover
   if (const Panel* bar = drawing_.figure().panel("bar.b"))
     on_bar_ |=
         thumbs_b_.handle(services_, "map.bar.b", *bar, origin, scales_.back(), around_zero, hovered, look.clip_b);
+  if (on_bar_ && bar_title_cut_ && !ImGui::IsMouseDown(0)) hint_of(services_, colour_bar_title(drawn_));
 }
 
 void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown,
@@ -279,7 +310,8 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
   outline(cell->first, cell->second, p.accent, 2);
   if (ImGui::IsMouseClicked(ImGuiMouseButton_Right))
     open_head_menu(*context.selection, head_at(cell->first, cell->second));
-  draw_hover_card(context, *shown.run, head_at(cell->first, cell->second));
+  draw_hover_card(context, *shown.run, head_at(cell->first, cell->second),
+                  panel_id == std::string_view("map.b") ? 1 : 0);
 }
 
 /// What the map says of a head; empty where it has no such head.
@@ -300,7 +332,8 @@ std::string LayerHeadMapView::value_line(const ViewContext& context, KvHead head
   return line;
 }
 
-void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head) {
+void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head,
+                                       std::size_t part) {
   const auto [layer, kv_head] = head;
   const Palette& p = services_.theme->palette;
   const MetricInfo& info = metric_info(context.selection->metric);
@@ -311,6 +344,7 @@ void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunReco
   const std::string line = value_line(context, head);
   text_in(p.text, line);
   services_.items->add_text("map.hover", last_item(), line);
+  if (part < why_none_.size() && !why_none_[part].empty()) text_in(p.text, why_none_[part]);
   if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");
   const int group = run.model.n_kv_heads > 0 ? run.model.n_heads / run.model.n_kv_heads : 0;
   if (group > 1) {

@@ -38,14 +38,15 @@ class LayerHeadMapView final : public View {
   void draw_set(ViewContext& context);
   void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
-  void draw_no_value_note(const ViewContext& context, ImVec2 origin, ImVec2 room);
+  void draw_no_value_notes(const ViewContext& context, ImVec2 origin);
+  void say_why_none(const ViewContext& context);
   void draw_note(Colour colour, const std::string& text) const;
   void make_picture(const LayerHeadMapOptions& options, ImVec2 room);
   void draw_bars(ViewContext& context, ImVec2 origin, bool hovered);
   void draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown, ImVec2 origin,
                   HeadBrush& brush);
   std::string value_line(const ViewContext& context, KvHead head) const;
-  void draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head);
+  void draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head, std::size_t part);
 
   ViewServices services_;
   FigureDrawing drawing_;
@@ -54,11 +55,14 @@ class LayerHeadMapView final : public View {
   LayerHeadMapOptions drawn_;  // as the picture has them
   std::vector<int> order_;     // head at each place of it
   std::vector<MapScale> scales_;
+  std::vector<std::string> why_none_;  // of each map that was counted; empty where a head has a value
+  std::uint64_t why_of_ = 0;           // counted_.n() of it
   HeadBrush brush_a_, brush_b_;
   RangeThumbs thumbs_, thumbs_b_;
   bool on_bar_ = false;
-  bool little_room_ = false;  // a line for each note and a row for each kind of button
-  bool marked_line_ = false;  // how many heads are marked stands there
+  bool bar_title_cut_ = false;  // what the colours are of is the bar's hint then
+  bool little_room_ = false;    // a line for each note and a row for each kind of button
+  bool marked_line_ = false;    // how many heads are marked stands there
 };
 
 }  // namespace kvscope::views

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/token_facts.h"
@@ -13,6 +15,37 @@ namespace kvscope::views {
 namespace {
 
 constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
+
+/// The one value that all heads have, if they do: their dots are a line then.
+std::optional<double> common_value(const LayerSeries& series) {
+  std::optional<double> common;
+  for (const auto& layer : series.layers) {
+    for (const LayerSeries::Value& v : layer) {
+      if (std::isnan(v.value)) continue;
+      if (common && std::abs(*common - v.value) > 1e-6) return {};
+      common = v.value;
+    }
+  }
+  return common;
+}
+
+/// Which series are a line, and at what; empty where each shows a distribution.
+std::string lines_of(const std::vector<LayerSeries>& all) {
+  std::string text;
+  for (const LayerSeries& series : all) {
+    if (const auto value = common_value(series))
+      text += (text.empty() ? ". All heads have the same value: " : ", ") +
+              (series.name.empty() ? "" : series.name + " ") + format_number(*value);
+  }
+  return text;
+}
+
+/// Where the map has no difference: what is drawn of A and of B all the same.
+std::string parted_words(const RunRecord& a, const RunRecord& b, std::int32_t q) {
+  const int common = common_prefix(a, b);
+  if (!tokens_part(a, b) || resolve_query(a, q) < common) return {};
+  return ". The texts differ from " + std::to_string(common) + " on: A and B beside each other, each of its own";
+}
 
 /// Metrics that are shares; of the others the axis goes over the values.
 bool is_share(Metric metric) { return metric != Metric::output_error && metric != Metric::above_chance; }
@@ -32,7 +65,8 @@ void MetricByLayerView::draw(ViewContext& context) {
   count(context, options);
   draw_note(shown_.distributions.series.empty() ? options : shown_.options);  // the query that the picture is of
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70))
+    return wrapped_text_in(services_.theme->palette.muted, "Too little room for the layers: maximise it.");
   if (n_counted_ > 0 && rebuild_.due({n_counted_, room.x, room.y, services_.theme->scale, services_.theme->dark})) {
     drawing_.set(metric_by_layer_figure(shown_.distributions, pointers_to(shown_.runs), shown_.options,
                                         services_.theme->figure_style(room.x, room.y))
@@ -76,6 +110,8 @@ void MetricByLayerView::draw_note(const MetricByLayerOptions& options) const {
   const bool none = !series.empty() && shown_.options.metric == options.metric &&
                     std::ranges::all_of(series, [](const LayerSeries& s) { return std::isnan(s.mean); });
   if (none) text += info.needs_oracle ? ": no value, as no oracle had to choose here" : ": no value here";
+  if (shown_.options.metric == options.metric) text += lines_of(series);
+  if (shown_.options.with_b && options.with_b) text += parted_words(*shown_.runs[0], *shown_.runs[1], options.q);
   const bool no_b = options.with_b && info.needs_oracle && shown_.runs.size() == 2;
   const std::string why = no_b ? why_no_recall(*shown_.runs[1], options.preview_b) : "";
   if (!why.empty()) text += ". B: " + why;

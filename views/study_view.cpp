@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kAtOnce = 20'000;  // rows, some 10 ms; more are for another thread
 constexpr float kPanelWidth = 290, kRoomBeside = 640, kPanelShare = 0.42f, kReach = 10;
+constexpr float kLeastPicture = 130,
+                kLeastPanel = 26;  // what is said of a point is scrolled before its plot is a strip
 
 }  // namespace
 
@@ -34,8 +36,11 @@ void StudyView::draw(ViewContext& context) {
   const bool beside = room.x >= theme.px(kRoomBeside);
   // Before a point is chosen as well: the one that is clicked stays under the pointer.
   const float gap = theme.px(8);
-  const float panel = beside ? theme.px(kPanelWidth) : std::max(theme.px(52), std::floor(room.y * kPanelShare));
-  draw_picture(context, beside ? ImVec2{room.x - panel - gap, room.y} : ImVec2{room.x, room.y - panel - gap});
+  const float below = std::max(theme.px(kLeastPanel),
+                               std::min(std::floor(room.y * kPanelShare), room.y - gap - theme.px(kLeastPicture)));
+  const float panel = beside ? theme.px(kPanelWidth) : below;
+  draw_picture(context,
+               beside ? ImVec2{room.x - panel - gap, room.y} : ImVec2{room.x, std::max(1.f, room.y - panel - gap)});
   if (beside) ImGui::SameLine(0, gap);
   ImGui::BeginChild("point", beside ? ImVec2{panel, room.y} : ImVec2{room.x, panel});
   {

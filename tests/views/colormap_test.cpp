@@ -3,6 +3,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <memory>
 
 #include "engine/core/support/error.h"
 #include "views/figure/state_colours.h"
@@ -129,4 +130,35 @@ TEST_CASE("an unknown colour map is refused with the list of those that exist") 
   CHECK(parse_colormap("cividis") == Colormap::cividis);
   CHECK_THROWS_WITH(parse_colormap("jet"),
                     Catch::Contains("jet") && Catch::Contains("viridis, cividis, diverging, grey"));
+}
+
+// "All", while it was on: white on the pale blue of what is hovered.
+TEST_CASE("text on buttons reads with at least 4.5 : 1, hovered and pressed too") {
+  const bool dark = GENERATE(true, false);
+  CAPTURE(dark);
+  const Theme theme = make_theme(dark, 1);
+  const ButtonColours plain = plain_button(theme), accent = accent_button(theme);
+  for (Colour fill : {plain.fill, plain.hovered, plain.active}) {
+    for (Colour ink : {plain.ink, theme.palette.muted, theme.palette.accent}) CHECK(contrast(ink, fill) >= 4.5);
+  }
+  for (Colour fill : {accent.fill, accent.hovered, accent.active}) CHECK(contrast(accent.ink, fill) >= 4.5);
+  CHECK(contrast(plain.hovered, plain.fill) > 1.05);  // and what is hovered is seen
+}
+
+TEST_CASE("A button's own colours end with what it was drawn in, and the others' are the theme's") {
+  const std::unique_ptr<ImGuiContext, decltype(&ImGui::DestroyContext)> context(ImGui::CreateContext(),
+                                                                                &ImGui::DestroyContext);
+  const Theme theme = make_theme(false, 1);
+  apply_theme(theme);
+  const auto now = [](ImGuiCol which) { return ImGui::GetColorU32(which); };
+  CHECK(now(ImGuiCol_ButtonHovered) == to_imgui(plain_button(theme).hovered));
+  {
+    const ButtonStyle style(accent_button(theme));
+    CHECK(now(ImGuiCol_ButtonHovered) == to_imgui(accent_button(theme).hovered));
+    CHECK(now(ImGuiCol_Text) == to_imgui(accent_button(theme).ink));
+    const ButtonStyle off(plain_button(theme), false);
+    CHECK(now(ImGuiCol_Button) == to_imgui(accent_button(theme).fill));
+  }
+  CHECK(now(ImGuiCol_Button) == to_imgui(plain_button(theme).fill));
+  CHECK(now(ImGuiCol_Text) == to_imgui(theme.palette.text));
 }

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
@@ -137,6 +138,12 @@ TEST_CASE("one head's strip has what colours it, and B's fate of the tokens that
   options.colour = GENERATE(ColourMode::state, ColourMode::score, ColourMode::kept_heads, ColourMode::oracle);
   options.with_b = true;
   const BuiltFigure built = token_strip_figure(a, options, {}, &b);
+  std::set<std::string> words;  // the rows are runs, not heads
+  for (const Primitive& item : built.figure.items) {
+    if (const auto* text = std::get_if<Text>(&item)) words.insert(text->utf8);
+  }
+  CHECK(words.contains("Run"));
+  CHECK_FALSE(words.contains("KV head"));
   const auto& position = column<std::int64_t>(built.data, "position");
   const auto& kept = column<std::int64_t>(built.data, "kept");
   const auto& name = column<std::string>(built.data, "run");

@@ -96,6 +96,23 @@ TEST_CASE("in a small region the board's sentences are brief and leave the map m
   CHECK(window.items.text("board.facts").value_or("").ends_with("long-range entries retained"));  // whole, if cut
 }
 
+// Layout Allocate at 1280 x 720: the map was 30 pixels high.
+TEST_CASE("in a very small region the board says two lines, whose hint has all of it, and its map can be read") {
+  Stage<HeadBoardView> s(uneven(), {}, {234, 237});  // with the padding of the window
+  s.draw();
+  const auto first = s.window.items.find("board.cell.0.0"), last = s.window.items.find("board.cell.5.3");
+  REQUIRE((first && last));
+  CHECK(last->y + last->h - first->y > 60);
+  const ItemRect facts = *s.window.items.find("board.facts"), nll = *s.window.items.find("board.nll");
+  CHECK(facts.h < 20);
+  CHECK(nll.y > facts.y);
+  CHECK(nll.y < facts.y + 24);
+  ImGui::GetIO().MousePos = {facts.x + 5, facts.centre_y()};
+  s.draw();
+  for (const char* item : {"board.facts", "board.bytes", "board.nll"})
+    CHECK_THAT(s.text("hint"), Catch::Contains(s.text(item)));
+}
+
 TEST_CASE("a click or a drag makes heads global or local as the first of them was not, and what follows follows") {
   Stage<HeadBoardView> s(uneven());
   s.draw();

@@ -1,25 +1,20 @@
-// How the layer x head map is looked at: its scale and thumbs, its order, the heads that are marked on it, and that what is
-// exported is that.
+// How the layer x head map is looked at: its scale and thumbs, its order, its colours, and that what is exported is that.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
+#include <set>
 #include <thread>
 
-#include "engine/core/study/run_curve.h"
-#include "engine/core/support/error.h"
-#include "tests/support/random_run.h"
+#include "tests/views/map_support.h"
 #include "tests/views/view_stage.h"
-#include "views/figure/curves_figure.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/metric_by_layer_figure.h"
 #include "views/figure/recipe.h"
 #include "views/head_board_view.h"
-#include "views/inspector_view.h"
 #include "views/layer_head_map_view.h"
 #include "views/metric_by_layer_view.h"
-#include "views/run_curves_view.h"
 #include "views/token_strip_view.h"
 #include "views/widgets/counted_maps.h"
 
@@ -29,11 +24,6 @@ using namespace kvscope::test;
 
 namespace {
 
-/// Heads keep what their scores are worth: their densities differ.
-RunRecord uneven(std::uint64_t seed = 3) {
-  return random_run(seed, {.policy = "threshold:threshold=0,sinks=4,window=16", .n_layers = 3, .n_kv_heads = 4});
-}
-
 LayerHeadMaps maps_of(std::vector<std::vector<float>> values, int n_layers) {
   LayerHeadMaps maps;
   for (auto& list : values) {
@@ -42,39 +32,6 @@ LayerHeadMaps maps_of(std::vector<std::vector<float>> values, int n_layers) {
         {values.size() > 1 ? (maps.parts.empty() ? "A" : "B") : "", {n_layers, heads, std::move(list)}});
   }
   return maps;
-}
-
-const std::vector<double>& column(const BuiltFigure& built, const std::string& name) {
-  for (const FigureColumn& c : built.data.columns) {
-    if (c.name == name) return std::get<std::vector<double>>(c.values);
-  }
-  throw std::runtime_error("no column " + name);
-}
-std::vector<std::int64_t> whole(const BuiltFigure& built, const std::string& name) {
-  for (const FigureColumn& c : built.data.columns) {
-    if (c.name == name) return std::get<std::vector<std::int64_t>>(c.values);
-  }
-  return {};
-}
-
-/// From the middle of one item to that of another with the button held, one frame a step.
-template <typename Stage>
-void drag(Stage& s, const std::string& from, const std::string& to, float dy = 0) {
-  const auto a = s.window.items.find(from), b = s.window.items.find(to);
-  REQUIRE(a.has_value());
-  REQUIRE(b.has_value());
-  ImGuiIO& io = ImGui::GetIO();
-  const auto step = [&](float x, float y, bool down) {
-    io.MousePos = {x, y};
-    io.MouseDown[0] = down;
-    s.draw(1);
-  };
-  step(a->centre_x(), a->centre_y(), false);
-  step(a->centre_x(), a->centre_y(), true);
-  step((a->centre_x() + b->centre_x()) / 2, (a->centre_y() + b->centre_y() + dy) / 2, true);
-  step(b->centre_x(), b->centre_y() + dy, true);
-  step(b->centre_x(), b->centre_y() + dy, false);
-  step(b->centre_x(), b->centre_y() + dy, false);
 }
 
 /// A picture is made again when a few times its cost has passed.
@@ -87,31 +44,6 @@ void settle(Stage& s) {
 }
 
 }  // namespace
-
-TEST_CASE("a set of heads is read from the text that it writes, and no other text is one") {
-  HeadSet heads{{0, 1}, {0, 2}, {0, 3}, {5, 0}, {0, 1}};
-  CHECK(heads.size() == 4);
-  CHECK(to_text(heads) == "0.1-3 5.0");
-  CHECK(parse_heads(" 5.0  0.1-3 ", "f", "w") == heads);
-  CHECK(to_text(HeadSet()).empty());
-  CHECK(parse_heads("", "f", "w").empty());
-  heads.remove(HeadSet{{0, 2}, {9, 9}});
-  CHECK(to_text(heads) == "0.1 0.3 5.0");
-  CHECK(to_text(heads.within(5, 3)) == "0.1");
-  CHECK(local_heads_of(heads, 1, 4) == std::vector<std::uint8_t>{1, 0, 1, 0});
-  CHECK(global_heads_of({1, 0, 1, 0}, 4) == HeadSet{{0, 1}, {0, 3}});
-  for (const char* text : {"0", "0.", "a.1", "0.3-1", "0.1,2", "0.1-", "-1.0", "0.70000", "0.1x",
-                           "0.0-65535 1.0-65535 2.0-65535 "
-                           "3.0-65535 4.0-65535 5.0-65535 "
-                           "6.0-65535 7.0-65535 8.0-65535 "
-                           "9.0-65535 10.0-65535 11.0-65535 "
-                           "12.0-65535 13.0-65535 14.0-65535 "
-                           "15.0-65535 16.0-65535"}) {
-    INFO(text);
-    CHECK_THROWS_WITH(parse_heads(text, "recipe.json", "heads"),
-                      Catch::Contains("recipe.json") && Catch::Contains("layer.head"));
-  }
-}
 
 TEST_CASE("sorted, each layer's heads stand by value, equal ones by index, those without a value last") {
   const float none = std::nanf("");
@@ -221,54 +153,6 @@ TEST_CASE("on a board the global heads have their colour and the local ones are 
   CHECK_THAT(board.caption, Catch::Contains("4 of 12 heads that are global; hatched: local ones"));
 }
 
-TEST_CASE("a drag over the map marks its heads, Shift adds, Ctrl and Alt take away, and a click alone selects") {
-  const bool sorted = GENERATE(false, true);
-  Stage<LayerHeadMapView> s(uneven());
-  s.selection.map.sort = sorted;
-  s.draw();
-  // Cells go by their heads: sorted, the rectangle is of the heads that stand in it.
-  const HeadMap map = head_metric(*s.a.run, Metric::density, s.context.q());
-  const std::vector<int> order = head_order(map, sorted);
-  const auto head = [&](int row, int place) { return KvHead{row, order[static_cast<std::size_t>(4 * row + place)]}; };
-  const auto cell = [&](int row, int place) {
-    const KvHead at = head(row, place);
-    return "map.cell." + std::to_string(at.layer) + "." + std::to_string(at.kv_head);
-  };
-  ImGuiIO& io = ImGui::GetIO();
-  drag(s, cell(0, 1), cell(1, 2));
-  CHECK(s.selection.heads == HeadSet{head(0, 1), head(0, 2), head(1, 1), head(1, 2)});
-  CHECK(s.text("map.marked") == "4 of 12 heads marked");
-  io.KeyShift = true;
-  drag(s, cell(2, 3), cell(2, 3));
-  io.KeyShift = false;
-  CHECK(s.selection.heads.size() == 5);
-  CHECK(s.selection.heads.contains(head(2, 3)));
-  (GENERATE(false, true) ? io.KeyCtrl : io.KeyAlt) = true;
-  drag(s, cell(0, 0), cell(0, 3));
-  io.KeyCtrl = io.KeyAlt = false;
-  CHECK(s.selection.heads == HeadSet{head(1, 1), head(1, 2), head(2, 3)});
-  const HeadSet before = s.selection.heads;
-  drag(s, cell(2, 0), cell(2, 0));
-  CHECK(s.selection.heads == before);
-  CHECK(s.selection.layer == 2);
-  CHECK(s.selection.kv_head == head(2, 0).kv_head);
-  drag(s, cell(1, 3), cell(1, 3), 3000);  // past the lower edge: down to the last layer
-  CHECK(s.selection.heads == HeadSet{head(1, 3), head(2, 3)});
-  CHECK(std::get<LayerHeadMapOptions>(s.view.figure(s.context)->options).heads == s.selection.heads);
-  s.window.click("map.unmark", [&] { s.view.draw(s.context); });
-  CHECK(s.selection.heads.empty());
-}
-
-// The line of the marked heads came with the release, and the brush's end was another head's.
-TEST_CASE("in little room a drag marks the heads under the pointer, to the last one") {
-  Stage<LayerHeadMapView> s(uneven(), {}, {300, 300});
-  s.draw();
-  const float top = s.window.items.find("map.cell.0.0")->y;
-  drag(s, "map.cell.0.1", "map.cell.2.2");
-  CHECK(s.selection.heads.size() == 6);
-  CHECK(s.window.items.find("map.cell.0.0")->y > top);  // its line is there now
-}
-
 TEST_CASE("the thumbs narrow the colours, a double click gives the axis back, and the figure is of what is on screen") {
   Stage<LayerHeadMapView> s(uneven());
   s.draw();
@@ -359,85 +243,6 @@ TEST_CASE("of a set the map is its median, mean or spread, By layer its distribu
   CHECK(s.text("by_layer.note") == "Density at query 90, over 3 runs");
 }
 
-// The line that counts marked heads pushed the map down under the mouse: a drag to layer 10 marked up to layer 8.
-TEST_CASE("The map stays where it is while heads are marked by a drag, in much room and in little") {
-  const ImVec2 room = GENERATE(ImVec2{1600, 900}, ImVec2{500, 300});
-  CAPTURE(room.y);
-  Stage<LayerHeadMapView> s(uneven(1), {}, room);
-  s.draw();
-  const auto first = s.window.items.find("map.cell.0.0"), last = s.window.items.find("map.cell.2.3");
-  REQUIRE((first && last));
-  ImGuiIO& io = ImGui::GetIO();
-  io.MousePos = {first->centre_x(), first->centre_y()};
-  s.draw(2);
-  io.MouseDown[0] = true;
-  s.draw(2);
-  io.MousePos = {last->centre_x(), last->centre_y()};
-  s.draw(3);
-  CHECK(s.selection.heads.size() == 12);
-  CHECK(s.window.items.find("map.cell.2.3")->y == last->y);
-  CHECK(s.window.items.find("map.cell.2.3")->h == last->h);
-  io.MouseDown[0] = false;
-  s.draw(3);
-  CHECK(s.selection.heads.size() == 12);
-  CHECK(s.text("map.marked") == "12 of 12 heads marked");
-}
-
-TEST_CASE("By layer, Curves and the inspector are about the marked heads") {
-  const RunRecord run = uneven();
-  const Selection marked{.q = 150, .heads = {{0, 1}, {2, 0}, {2, 3}}};
-  Stage<MetricByLayerView> by_layer(run, marked);
-  by_layer.draw();
-  CHECK(by_layer.text("by_layer.note") == "Density at query 150, 3 marked heads");
-  const auto figure = by_layer.view.figure(by_layer.context);
-  const RunRecord* runs[] = {&run};
-  const BuiltFigure built = metric_by_layer_figure(runs, std::get<MetricByLayerOptions>(figure->options), {});
-  CHECK(whole(built, "layer") == std::vector<std::int64_t>{0, 2, 2});
-  CHECK(whole(built, "kv_head") == std::vector<std::int64_t>{1, 0, 3});
-
-  Stage<RunCurvesView> curves(run, marked);
-  const auto options = std::get<CurvesOptions>(curves.view.figure(curves.context)->options);
-  CHECK(options.heads == marked.heads);
-
-  Stage<InspectorView> inspector(run, marked);
-  const HeadMap map = head_metric(run, Metric::density, 150);
-  double all = 0;
-  for (const float v : map.values) all += v;
-  const double mean_marked = (static_cast<double>(map.at(0, 1)) + map.at(2, 0) + map.at(2, 3)) / 3;
-  for (int i = 0; i < 400 && !inspector.has("inspector.marked Density"); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    inspector.draw(1);
-  }
-  CHECK(inspector.text("inspector.marked Density") ==
-        format_number(mean_marked, 3) + " (all heads " + format_number(all / 12, 3) + ")");
-}
-
-TEST_CASE("a curve of some heads is the mean of theirs, and of output error that of their layers") {
-  const RunRecord run = random_run(7, {.n_layers = 3, .n_kv_heads = 2, .output_error = true});
-  const std::vector<int> heads = {1, 4};
-  const RunCurve some = run_curve(run, RunQuantity::cached, 5, heads);
-  CHECK(some.n_parts == 2);
-  for (const CurvePoint& point : some.points) {
-    double sum = 0;
-    for (const int head : heads) {
-      for (int q = point.first; q <= point.last; ++q) {
-        for (int t = 0; t <= q; ++t) {
-          const std::int32_t e = run.evict_at.row(head / 2, head % 2)[static_cast<std::size_t>(t)];
-          sum += e > q;
-        }
-      }
-    }
-    CHECK(point.mean == Approx(sum / 2 / (point.last - point.first + 1)));
-  }
-  const RunCurve of_layers = run_curve(run, RunQuantity::output_error, 3, std::vector<int>{0, 1, 5});
-  CHECK(of_layers.n_parts == 2);
-  CHECK(run_curve(run, RunQuantity::output_error, 3, {}).n_parts == 3);
-  CHECK(run_curve(run, RunQuantity::nll, 3, heads).mean == run_curve(run, RunQuantity::nll, 3).mean);
-  const RunRecord* runs[] = {&run};
-  CHECK_THROWS_WITH(curves_figure(runs, {.quantity = RunQuantity::cached, .heads = {{9, 0}}}, {}),
-                    Catch::Contains("heads of the run's model"));
-}
-
 TEST_CASE("a metric that tells no head from another gives way to the first that does") {
   const RunRecord fixed = random_run(3), open = uneven();
   CHECK_FALSE(varies(head_metric(fixed, Metric::density, fixed.n_tokens() - 1)));
@@ -448,16 +253,6 @@ TEST_CASE("a metric that tells no head from another gives way to the first that 
   CHECK(varying_metric(open, Metric::mass_recall) == Metric::mass_recall);
   const RunRecord dense = random_run(3, {.policy = "full", .oracle = false});
   CHECK(varying_metric(dense, Metric::density) == Metric::density);  // none does
-}
-
-TEST_CASE("a map without a value in any head says so, with what the metric is of") {
-  Stage<LayerHeadMapView> s(uneven());
-  s.selection.metric = Metric::read_share;  // of policies that read a part alone
-  s.draw(6);
-  CHECK(s.text("map.no_value").find(std::string(metric_info(Metric::read_share).definition)) != std::string::npos);
-  s.selection.metric = Metric::density;
-  s.draw(6);
-  CHECK_FALSE(s.has("map.no_value"));
 }
 
 TEST_CASE("The maps on screen and the figures of them have the colours that the window is set to") {

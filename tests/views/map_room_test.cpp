@@ -1,6 +1,7 @@
 // What is written in the layer x head map has its room: no number, caption or badge lies over another.
 
 #include <catch2/catch.hpp>
+#include <map>
 #include <set>
 
 #include "tests/support/random_run.h"
@@ -43,11 +44,35 @@ void check_apart(const Figure& figure) {
   }
 }
 
-Figure map_of(const std::vector<RunRecord>& runs, const LayerHeadMapOptions& options, double width) {
+/// Standing words among them, all inside the figure.
+void check_all_apart(const Figure& figure) {
+  std::vector<std::pair<Box, std::string>> texts;
+  for (const Primitive& item : figure.items) {
+    const auto* text = std::get_if<Text>(&item);
+    if (text == nullptr) continue;
+    const Box lying = box_of(*text), standing{text->at.x - lying.h / 2, text->at.y - lying.w / 2, lying.h, lying.w};
+    texts.emplace_back(text->angle == 0 ? lying : standing, text->utf8);
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto& [box, words] = texts[i];
+    CAPTURE(words);
+    CHECK(box.x >= -0.5);
+    CHECK(box.y >= -0.5);
+    CHECK(box.right() <= figure.width + 0.5);
+    CHECK(box.bottom() <= figure.height + 0.5);
+    for (std::size_t k = 0; k < i; ++k) {
+      CAPTURE(texts[k].second);
+      CHECK_FALSE(overlap(box, texts[k].first));
+    }
+  }
+}
+
+Figure map_of(const std::vector<RunRecord>& runs, const LayerHeadMapOptions& options, double width,
+              double height = 260) {
   std::vector<const RunRecord*> pointers;
   for (const RunRecord& run : runs) pointers.push_back(&run);
   FigureStyle style;
-  style.width = width, style.height = 260;
+  style.width = width, style.height = height;
   style.tick_size = 11, style.label_size = 12;  // as in the window
   return layer_head_map_figure(pointers, options, style).figure;
 }
@@ -80,12 +105,16 @@ struct Room {
     return {first->x, std::min(first->y, last->y), last->x + last->w - first->x,
             std::abs(last->y - first->y) + first->h};
   }
+  float width_of(const std::string& cells) {
+    const auto first = s.window.items.find(cells + ".0.0"), last = s.window.items.find(cells + ".0.2");
+    return first && last ? last->x + last->w - first->x : 0;
+  }
   Stage<LayerHeadMapView> s;
   ImVec2 size;
 };
 
 // What the layouts leave at 1280 x 720: Explore, and one of the three views of Compare; then windows that are larger.
-const ImVec2 kRooms[] = {{232, 260}, {162, 260}, {300, 500}, {700, 700}};
+const ImVec2 kRooms[] = {{252, 221}, {214, 221}, {300, 500}, {700, 700}};
 const ImVec2 kExplore = kRooms[0], kCompare = kRooms[1];
 
 }  // namespace
@@ -159,6 +188,96 @@ TEST_CASE("where the window is small the map of A and B whose tokens part has ro
     CAPTURE(id);
     const ItemRect item = *room.s.window.items.find(id);
     CHECK(item.x + item.w <= room.size.x + 16);
+  }
+}
+
+// They were 38 and 20 pixels wide, their titles lay over each other, and the bar's over the next view.
+TEST_CASE(
+    "at 1280 x 720 the maps of A and B can be told apart in Explore and in Compare, and nothing lies on anything") {
+  const int which = GENERATE(0, 1);
+  Room room(parting_at(100), kRooms[which], {.q = 150});
+  room.draw();
+  for (const char* cells : {"map.cell", "map.b.cell"}) {
+    CAPTURE(which, cells);
+    CHECK(room.width_of(cells) >= (which == 0 ? 90 : 70));
+    CHECK(room.map().h >= 70);
+  }
+  std::vector<std::pair<std::string, ItemRect>> items;
+  for (const std::string& id : room.s.window.items.ids()) {
+    if (id.starts_with("map.bar") || !id.starts_with("map")) continue;  // a thumb is at its bar
+    items.emplace_back(id, *room.s.window.items.find(id));
+  }
+  CHECK(items.size() > 12);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const ItemRect& a = items[i].second;
+    CAPTURE(items[i].first);
+    CHECK(a.y + a.h <= room.size.y + 16);
+    for (std::size_t k = 0; k < i; ++k) {
+      const ItemRect& b = items[k].second;
+      CAPTURE(items[k].first);
+      CHECK_FALSE(
+          (a.x + 0.5f < b.x + b.w && b.x + 0.5f < a.x + a.w && a.y + 0.5f < b.y + b.h && b.y + 0.5f < a.y + a.h));
+    }
+  }
+}
+
+TEST_CASE(
+    "in a picture of any size no word of the maps lies on another or leaves it, and KV head stands once or apart") {
+  const std::vector<RunRecord> runs = {random_run(3), random_run(3, {.policy = "streaming:window=60"})};
+  const MapCompare compare = GENERATE(MapCompare::side_by_side, MapCompare::difference);
+  const bool sort = GENERATE(false, true), by_layer = GENERATE(false, true);
+  for (double width = 120; width < 420; width += 20) {
+    for (double height = 80; height < 280; height += 40) {
+      CAPTURE(width, height, sort, by_layer);
+      LayerHeadMapOptions options{.metric = Metric::mean_recall, .compare = compare, .sort = sort};
+      options.by_layer = by_layer, options.histogram = true;
+      const Figure figure = map_of(runs, options, width, height);
+      check_all_apart(figure);
+      if (width >= 200) CHECK(figure.panel("map")->box.w >= (compare == MapCompare::difference ? 90 : 60));
+    }
+  }
+}
+
+TEST_CASE("what the colours are of is the hint of a bar that has no room for its title") {
+  Room room(parting_at(100), kExplore, {.q = 90, .metric = Metric::mass_kept});
+  room.draw();
+  const ItemRect bar = *room.s.window.items.find("map.bar");
+  ImGui::GetIO().MousePos = {bar.centre_x(), bar.centre_y()};
+  room.draw();
+  CHECK(room.s.text("hint") == metric_info(Metric::mass_kept).title);
+  room.size = {700, 700};
+  room.draw(30);
+  const ItemRect titled = *room.s.window.items.find("map.bar");
+  ImGui::GetIO().MousePos = {titled.centre_x(), titled.centre_y()};
+  room.draw();
+  CHECK_FALSE(room.s.has("hint"));
+}
+
+TEST_CASE("the look buttons stay where they are from A | B to B - A") {
+  for (float width = 180; width < 760; width += 20) {
+    for (const float height : {221.f, 500.f}) {
+      CAPTURE(width, height);
+      Room room(random_run(3, {.policy = "streaming:sinks=4,window=40"}), {width, height}, {.q = 90});
+      room.draw();
+      std::map<std::string, ItemRect> before;
+      const auto look = [&] {
+        std::map<std::string, ItemRect> now;
+        for (const char* id : {"map.full", "map.fit", "map.lock", "map.sort", "map.by_layer", "map.more"}) {
+          if (const auto item = room.s.window.items.find(id)) now[id] = *item;
+        }
+        return now;
+      };
+      before = look();
+      CHECK(before.size() >= 1);
+      room.s.selection.map.compare = MapCompare::difference;
+      room.draw();
+      const auto after = look();
+      CHECK(after.size() == before.size());
+      for (const auto& [id, item] : after) {
+        CAPTURE(id);
+        CHECK((item.x == before[id].x && item.y == before[id].y && item.w == before[id].w));
+      }
+    }
   }
 }
 

@@ -170,6 +170,14 @@ TEST_CASE("study: where there is little room the choosers are behind a button, a
   CHECK(stage.window.items.find("study.plot")->h > 150);
 }
 
+// Layout Allocate at 1280 x 720: the plot was 20 pixels high.
+TEST_CASE("study: in a very small region what is said of a point gives way to the plot") {
+  Stage stage(preset_study(), {234, 237});
+  stage.draw();
+  CHECK(stage.window.items.find("study.plot")->h >= 110);
+  CHECK(stage.has("study.next"));
+}
+
 TEST_CASE("study: the Pareto front is shown along the axes that it is of, and switched off") {
   Stage stage(preset_study());
   stage.draw();

@@ -140,9 +140,9 @@ std::vector<std::pair<double, std::string>> FigureBuilder::bar_ticks(const Colou
   return ticks;
 }
 
-double FigureBuilder::colour_bar_width(const ColourScale& scale) const {
+double FigureBuilder::colour_bar_width(const ColourScale& scale, double height) const {
   double widest = 0;
-  for (const auto& [at, label] : bar_ticks(scale, 100))
+  for (const auto& [at, label] : bar_ticks(scale, height))
     widest = std::max(widest, text_width(label, FontRole::text, style_.tick_size));
   return style_.tick_size + kTickLength + 2 + widest + (scale.label.empty() ? 1 : 4 + style_.label_size);
 }

@@ -55,10 +55,10 @@ class FigureBuilder {
   void x_ticks(Box box, const std::vector<Tick>& ticks);
   void y_ticks(Box box, const std::vector<Tick>& ticks);
 
-  /// A vertical bar with ticks and a rotated label at the right; the width it needs is colour_bar_width(). `colour`, if
-  /// given, is what the values of the scale have instead of its own colours.
+  /// A vertical bar with ticks and a rotated label at the right; the width it needs is colour_bar_width() of its height, which
+  /// its numbers follow from. `colour`, if given, is what the values of the scale have instead of its own colours.
   void colour_bar(Box bar, const ColourScale& scale, const std::function<Colour(double)>& colour = {});
-  double colour_bar_width(const ColourScale& scale) const;
+  double colour_bar_width(const ColourScale& scale, double height = 100) const;
 
   /// Entries in a line that wraps at `width`; returns the height. A dry run draws nothing.
   double legend(Point at, double width, const std::vector<LegendEntry>& entries, bool dry_run = false);

@@ -102,14 +102,22 @@ void draw_axes(FigureBuilder& b, const Box& box, const HeadMap& map, const HeadM
     y.push_back({box.y + ((look.layer_zero_on_top ? l : map.n_layers - 1 - l) + 0.5) * ch, std::to_string(l)});
   }
   b.x_ticks(box, x);
-  b.y_ticks(box, y);
-  const bool wide = text_width("KV heads by value", FontRole::text, s.label_size) < box.w + s.label_size;
-  const char* sorted = wide ? "KV heads by value" : "by value";
-  b.label(look.order != nullptr ? sorted : "KV head",
+  if (look.layer_numbers) b.y_ticks(box, y);
+  const std::string title(head_axis_title(s, look.order != nullptr, box.w, look.title_room));
+  if (title.empty()) return;
+  b.label(title,
           {box.centre().x, box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6});
 }
 
 }  // namespace
+
+std::string_view head_axis_title(const FigureStyle& s, bool sorted, double box_width, double room) {
+  const auto width = [&](std::string_view title) { return text_width(title, FontRole::text, s.label_size); };
+  constexpr std::string_view kLong = "KV heads by value";
+  if (sorted && width(kLong) < std::min(box_width + s.label_size, room)) return kLong;
+  const std::string_view title = sorted ? "by value" : "KV head";
+  return width(title) <= room ? title : std::string_view();
+}
 
 void draw_head_map(FigureBuilder& b, const std::string& id, const Box& box, const HeadMap& map,
                    const ColourScale& scale, const HeadMapLook& look) {

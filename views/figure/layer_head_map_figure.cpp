@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "engine/core/study/compare_runs.h"
@@ -33,12 +34,8 @@ struct Drawn {
 };
 
 ColourScale colours(const MapScale& scale, const LayerHeadMapOptions& o) {
-  const bool is_difference = o.compare == MapCompare::difference;
-  std::string label(metric_info(o.metric).title);
-  if (is_difference) label += ", B − A";
-  if (o.aggregate == Aggregate::iqr && !is_difference) label += ", spread over runs";
-  if (o.by_layer) label += " / largest of layer";
-  return {is_difference ? Colormap::diverging : o.colormap, scale.lo, scale.hi, 0, label};
+  return {o.compare == MapCompare::difference ? Colormap::diverging : o.colormap, scale.lo, scale.hi, 0,
+          colour_bar_title(o)};
 }
 
 ColourScale axis_of(const MapScale& scale, const LayerHeadMapOptions& o) {
@@ -49,30 +46,59 @@ ColourScale axis_of(const MapScale& scale, const LayerHeadMapOptions& o) {
 
 /// Where everything goes; all of it follows from the style, the shape and the colour bars' width.
 struct Layout {
-  double left, top, map_w, map_h, gap, marginal_w, height;
+  double left, top, map_w, map_h, gap, marginal_w, bar_w, height;
+  bool heads_title;  // there is height for it
 };
 struct Content {
-  int n_maps, n_layers, n_heads, n_bars;
-  double bar_w;  // histogram included
-  bool marginal, preview;
+  int n_maps, n_layers, n_heads;
+  std::span<const MapScale> scales;  // a bar each
 };
+/// What goes, in this order, before the maps are slivers: the metric's name stands above them as well, and B's layers are A's.
+struct Extras {
+  bool bar_title = true, histogram = true, layers_of_b = true, layer_title = true;
+};
+constexpr bool Extras::*kInOrder[] = {&Extras::bar_title, &Extras::histogram, &Extras::layers_of_b,
+                                      &Extras::layer_title};
 
 constexpr double kMarginalGap = 6, kBarGap = 9;
+// Of a map that has all of them beside it, and its heads' title below, in sizes of a tick's number.
+constexpr double kLeastMap = 9, kLeastHeight = 7;
+constexpr std::string_view kByLayer = "by layer";
 
-double histogram_width(const FigureStyle& s, const LayerHeadMapOptions& o) {
-  return o.histogram ? 2.4 * s.tick_size : 0;
+double histogram_width(const FigureStyle& s, const LayerHeadMapOptions& o, const Extras& extras) {
+  return o.histogram && extras.histogram ? 2.4 * s.tick_size : 0;
 }
 
 double caption_height(const FigureStyle& s, int n_maps) { return n_maps > 1 ? s.label_size * 1.5 : 0; }
 
-Layout lay_out(const FigureStyle& s, const Content& c) {
+/// Histogram included.
+double bar_width(const FigureStyle& s, const Content& c, const LayerHeadMapOptions& o, const Extras& extras,
+                 double height) {
+  double width = 0;
+  for (const MapScale& scale : c.scales) {
+    ColourScale axis = axis_of(scale, o);
+    if (!extras.bar_title) axis.label.clear();
+    width = std::max(width, FigureBuilder(s.width, 0, s).colour_bar_width(axis, height));
+  }
+  return width + histogram_width(s, o, extras);
+}
+
+/// `bar_h`: the bars' height, as far as it is known.
+Layout lay_out_for(const FigureStyle& s, const Content& c, const LayerHeadMapOptions& o, const Extras& extras,
+                   double bar_h) {
   Layout l{};
-  l.left = s.label_size + 4 + text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
-  l.top = std::max(s.tick_size * 0.5 + 1, caption_height(s, c.n_maps) + (c.preview ? s.tick_size * 1.5 + 6 : 0));
-  const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
-  l.gap = c.n_maps > 1 ? l.left - s.label_size + 2 : 0;
-  const double available = s.width - l.left - c.n_bars * (kBarGap + c.bar_w) - 2;
-  l.marginal_w = c.marginal && c.n_maps == 1 && available > 110 ? std::clamp(available * 0.16, 22.0, 46.0) : 0;
+  l.bar_w = bar_width(s, c, o, extras, bar_h);
+  const double title = extras.layer_title ? s.label_size + 4 : 0;
+  const double numbers = text_width("00", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
+  l.left = title + numbers;
+  const bool preview = o.preview || o.preview_b;
+  l.top = std::max(s.tick_size * 0.5 + 1, caption_height(s, c.n_maps) + (preview ? s.tick_size * 1.5 + 6 : 0));
+  double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
+  l.heads_title = s.height <= 0 || s.height - l.top - bottom >= kLeastHeight * s.tick_size;
+  if (!l.heads_title) bottom -= s.label_size * 1.3 - 2;
+  if (c.n_maps > 1) l.gap = extras.layers_of_b ? numbers + 6 : s.tick_size * 0.8;
+  const double available = s.width - l.left - static_cast<double>(c.scales.size()) * (kBarGap + l.bar_w) - 2;
+  l.marginal_w = o.marginal && c.n_maps == 1 && available > 110 ? std::clamp(available * 0.16, 22.0, 46.0) : 0;
   const double maps_w = available - (l.marginal_w > 0 ? l.marginal_w + kMarginalGap : 0);
   l.map_w = std::max(20.0, (maps_w - (c.n_maps - 1) * l.gap) / c.n_maps);
   const double natural =
@@ -80,6 +106,16 @@ Layout lay_out(const FigureStyle& s, const Content& c) {
   l.map_h = s.height > 0 ? std::max(20.0, s.height - l.top - bottom) : std::max(natural, 2.0) * c.n_layers;
   l.height = l.top + l.map_h + bottom;
   return l;
+}
+
+Layout lay_out(const FigureStyle& s, const Content& c, const LayerHeadMapOptions& o, const Extras& extras) {
+  return lay_out_for(s, c, o, extras, lay_out_for(s, c, o, extras, 100).map_h);
+}
+
+/// Of the map's title, whose middle is the map's, beside "by layer" under the means; 0 where one of the two has to go.
+double room_beside_marginal(const FigureStyle& s, const Layout& l) {
+  const double word = text_width(kByLayer, FontRole::text, s.label_size);
+  return 2 * (l.map_w / 2 + kMarginalGap + l.marginal_w / 2 - word / 2 - 4);
 }
 
 /// Both ends of the axis where there is room for two numbers, else its zero or its upper end: the colour bar has them all.
@@ -102,7 +138,7 @@ void draw_marginal_numbers(FigureBuilder& b, const Box& box, const MapScale& sca
 }
 
 /// The mean of each layer as a dot, the range over its heads as a line.
-void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn) {
+void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn, bool titled) {
   const FigureStyle& s = b.style();
   const MapScale& scale = drawn.scale;
   const auto x_of = [&](double v) {
@@ -114,8 +150,9 @@ void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn) {
     b.line({x_of(v), box.bottom()}, {x_of(v), box.bottom() + FigureBuilder::kTickLength}, s.rule, s.rule_width);
   }
   draw_marginal_numbers(b, box, scale);
-  b.label("by layer",
-          {box.centre().x, box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6});
+  if (titled)
+    b.label(std::string(kByLayer),
+            {box.centre().x, box.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6});
   const double ch = box.h / drawn.n_layers(), dot = std::clamp(ch * 0.16, 0.9, 1.8);
   for (int r = 0; r < drawn.n_layers(); ++r) {
     std::vector<float> row;
@@ -132,13 +169,22 @@ void draw_marginal(FigureBuilder& b, const Box& box, const Drawn& drawn) {
   }
 }
 
+/// As much of the bar's title as stands beside it inside the figure, which may be the bar of a few layers alone.
+std::string title_in(const FigureStyle& s, const std::string& title, double room) {
+  constexpr double kWorth = 4;  // sizes; less than that is a letter and dots
+  if (text_width(title, FontRole::text, s.label_size) <= room) return title;
+  return room < kWorth * s.label_size ? "" : shortened(title, FontRole::text, s.label_size, room);
+}
+
 /// Bar, ticks and, at its left, how many heads have which value; the longest of these is as long as there is room.
-void draw_bar(FigureBuilder& b, const std::string& id, Box bar, std::span<const HeadMap> maps, const Drawn& drawn) {
+void draw_bar(FigureBuilder& b, const std::string& id, Box bar, std::span<const HeadMap> maps, const Drawn& drawn,
+              const Extras& extras) {
   const FigureStyle& s = b.style();
   const LayerHeadMapOptions& o = *drawn.o;
-  const ColourScale axis = axis_of(drawn.scale, o), colour = colours(drawn.scale, o);
-  const double room = histogram_width(s, o);
-  if (o.histogram) {
+  ColourScale axis = axis_of(drawn.scale, o);
+  const ColourScale colour = colours(drawn.scale, o);
+  const double room = histogram_width(s, o, extras);
+  if (room > 0) {
     const std::vector<int> bins = value_histogram(maps, axis.lo, axis.hi);
     const double most = std::max(1, *std::ranges::max_element(bins)), h = bar.h / kHistogramBins;
     for (int i = 0; i < kHistogramBins; ++i) {
@@ -148,12 +194,23 @@ void draw_bar(FigureBuilder& b, const std::string& id, Box bar, std::span<const 
     }
   }
   bar.x += room;
+  const double middle = bar.centre().y,
+               above = o.preview || o.preview_b ? middle - bar.y : middle;  // the badge is there
+  axis.label = extras.bar_title ? title_in(s, axis.label, 2 * std::min(above, b.figure().height - middle)) : "";
   if (o.clip.on || o.clip_b.on) {
     b.colour_bar(bar, axis, [&](double v) { return colour(v); });
   } else {
     b.colour_bar(bar, axis);
   }
   b.figure().panels.push_back({id, {bar.x, bar.y, s.tick_size, bar.h}, 0, 0});
+}
+
+/// Below two maps that are `width` wide together.
+void draw_shared_title(FigureBuilder& b, const Layout& l, double width, const LayerHeadMapOptions& o) {
+  const FigureStyle& s = b.style();
+  b.label(
+      std::string(head_axis_title(s, o.sort, width, width)),
+      {l.left + width / 2, l.top + l.map_h + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 0.6});
 }
 
 FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, const std::vector<int>& order,
@@ -244,6 +301,15 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
 
 }  // namespace
 
+std::string colour_bar_title(const LayerHeadMapOptions& o) {
+  const bool is_difference = o.compare == MapCompare::difference;
+  std::string title(metric_info(o.metric).title);
+  if (is_difference) title += ", B − A";
+  if (o.aggregate == Aggregate::iqr && !is_difference) title += ", spread over runs";
+  if (o.by_layer) title += " / largest of layer";
+  return title;
+}
+
 BuiltFigure layer_head_map_figure(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o,
                                   const FigureStyle& style) {
   return layer_head_map_figure(layer_head_maps(runs, o), runs, o, style);
@@ -256,19 +322,26 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
   const bool own_bars = values.size() > 1 && !o.lock;
   std::vector<MapScale> scales;
   for (std::size_t i = 0; i < (own_bars ? values.size() : 1); ++i) scales.push_back(map_scale(values, i, o));
-  double bar_w = 0;
-  for (const MapScale& scale : scales)
-    bar_w = std::max(bar_w, FigureBuilder(style.width, 0, style).colour_bar_width(axis_of(scale, o)));
-  bar_w += histogram_width(style, o);
-  const Layout l = lay_out(style, {static_cast<int>(values.size()), values[0].n_layers, values[0].n_kv_heads,
-                                   static_cast<int>(scales.size()), bar_w, o.marginal, o.preview || o.preview_b});
+  const Content content{static_cast<int>(values.size()), values[0].n_layers, values[0].n_kv_heads, scales};
+  Extras extras;
+  Layout l = lay_out(style, content, o, extras);
+  for (const auto extra : kInOrder) {
+    if (l.map_w >= kLeastMap * style.tick_size) break;
+    extras.*extra = false;
+    l = lay_out(style, content, o, extras);
+  }
 
   FigureBuilder b(style.width, l.height, style);
   double x = l.left;
   const double pitch =
-      l.map_w + (l.marginal_w > 0 ? kMarginalGap + l.marginal_w : 0) + (own_bars ? kBarGap + bar_w : 0) + l.gap;
+      l.map_w + (l.marginal_w > 0 ? kMarginalGap + l.marginal_w : 0) + (own_bars ? kBarGap + l.bar_w : 0) + l.gap;
   double badge_right = 0;
-  b.label("Layer", {style.label_size / 2 + 1, l.top + l.map_h / 2}, Anchor::middle, 90);
+  if (extras.layer_title) b.label("Layer", {style.label_size / 2 + 1, l.top + l.map_h / 2}, Anchor::middle, 90);
+  // Two titles that would touch are one, under both; that of the means goes before the map's.
+  const double beside = values.size() > 1  ? pitch - 4
+                        : l.marginal_w > 0 ? room_beside_marginal(style, l)
+                                           : std::numeric_limits<double>::infinity();
+  const bool each = !head_axis_title(style, o.sort, l.map_w, beside).empty();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Box box{x, l.top, l.map_w, l.map_h};
     const Drawn drawn{&values[i], &order, scales[own_bars ? i : 0], &o};
@@ -279,12 +352,15 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
                        : scales.empty() ? style.width - box.x
                                         : l.map_w + kBarGap - 2),  // beside it are a thumb and a number of the bar
              {box.x, box.y - 4}, style.label_size, style.ink, Anchor::start, Baseline::alphabetic, 0, FontRole::bold);
-    draw_head_map(b, i == 0 ? "map" : "map.b", box, values[i], colours(drawn.scale, o),
-                  {.values = o.values,
-                   .layer_zero_on_top = o.layer_zero_on_top,
-                   .order = o.sort ? &order : nullptr,
-                   .marked = o.heads.empty() && !o.board ? nullptr : &o.heads,
-                   .board = o.board});
+    HeadMapLook look{.values = o.values,
+                     .layer_zero_on_top = o.layer_zero_on_top,
+                     .order = o.sort ? &order : nullptr,
+                     .marked = o.heads.empty() && !o.board ? nullptr : &o.heads,
+                     .board = o.board,
+                     .layer_numbers = i == 0 || extras.layers_of_b};
+    if (each) look.title_room = beside;
+    if (!l.heads_title || (!each && values.size() > 1)) look.title_room = 0;
+    draw_head_map(b, i == 0 ? "map" : "map.b", box, values[i], colours(drawn.scale, o), look);
     const bool preview = i == 1 ? o.preview_b : o.preview || (o.compare == MapCompare::difference && o.preview_b);
     if (preview) {
       b.preview_frame(box);
@@ -292,15 +368,16 @@ BuiltFigure layer_head_map_figure(const LayerHeadMaps& maps, std::span<const Run
     }
     x += l.map_w;
     if (l.marginal_w > 0) {
-      draw_marginal(b, {x + kMarginalGap, l.top, l.marginal_w, l.map_h}, drawn);
+      draw_marginal(b, {x + kMarginalGap, l.top, l.marginal_w, l.map_h}, drawn, each && l.heads_title);
       x += kMarginalGap + l.marginal_w;
     }
     if (own_bars || last)
       draw_bar(b, i == 1 && own_bars ? "bar.b" : "bar", {x + kBarGap, l.top, 0, l.map_h},
-               own_bars ? std::span(values).subspan(i, 1) : std::span(values), drawn);
-    if (own_bars) x += kBarGap + bar_w;
+               own_bars ? std::span(values).subspan(i, 1) : std::span(values), drawn, extras);
+    if (own_bars) x += kBarGap + l.bar_w;
     x += l.gap;
   }
+  if (l.heads_title && !each && values.size() > 1) draw_shared_title(b, l, pitch + l.map_w, o);
   if (badge_right > 0) b.preview_badge(badge_right, l.top - 4 - caption_height(style, static_cast<int>(values.size())));
   b.figure().title = std::string(metric_info(o.metric).title) + " by layer and KV head";
   return {std::move(b.figure()), tidy(maps, values, order, runs.size(), o), describe(runs, maps, scales, o)};

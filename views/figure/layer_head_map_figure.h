@@ -95,6 +95,12 @@ inline constexpr int kHistogramBins = 24;
 /// Heads by value in so many equal parts of [lo, hi]; values beyond it count for the first and the last.
 std::vector<int> value_histogram(std::span<const HeadMap> maps, double lo, double hi);
 
+/// What the colours are of, at the bar; a small figure has the beginning of it, or nothing.
+std::string colour_bar_title(const LayerHeadMapOptions& options);
+
+/// Where two maps would be narrow the bar's title and histogram, B's layer numbers and the word at A's are left out, in this
+/// order, and the heads' title stands once under both.
+///
 /// Panels: "map" (rows = layers, columns = KV heads or, sorted, places), "map.b" beside it for side_by_side; "bar", and
 /// "bar.b" where B has its own (continuous). Data: run ("all", "A", "B", "A-B"), layer, kv_head, value, n; then, where the
 /// options ask for them, place, drawn (the value that the colour shows), marked. Throws like layer_head_maps().

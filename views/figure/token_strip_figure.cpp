@@ -221,7 +221,10 @@ void draw_band(FigureBuilder& b, const RunRecord& run, const TokenStripOptions& 
   const int stride = tick_stride(rows.n(), row, s.tick_size * 1.2);
   for (int r = 0; r < rows.n(); r += stride) y.push_back({box.y + (r + 0.5) * row, rows.rows[r].label});
   b.y_ticks(box, y);
-  b.label(rows.heads ? "KV head" : "Layer", {s.label_size / 2 + 1, box.centre().y}, Anchor::middle, 90);
+  b.label(rows.with_b  ? "Run"
+          : rows.heads ? "KV head"
+                       : "Layer",
+          {s.label_size / 2 + 1, box.centre().y}, Anchor::middle, 90);
 
   const double position = text_width(std::to_string(range.end), FontRole::text, s.tick_size) + 6;
   const int every = tick_stride(end - begin, column, position);

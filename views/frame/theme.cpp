@@ -65,6 +65,34 @@ Theme make_theme(bool dark, float scale) {
   return theme;
 }
 
+// As much of the accent as leaves text in the accent readable; pressed, a button sinks into what is behind it.
+ButtonColours plain_button(const Theme& theme) {
+  const Palette& p = theme.palette;
+  return {.fill = p.raised,
+          .hovered = mix(p.raised, p.accent, theme.dark ? 0.12 : 0.08),
+          .active = theme.dark ? p.background : p.panel,
+          .ink = p.text};
+}
+
+ButtonColours accent_button(const Theme& theme) {
+  const Colour accent = theme.palette.accent, black{0, 0, 0, 255}, white{255, 255, 255, 255};
+  return {.fill = accent,
+          .hovered = mix(accent, white, 0.1),
+          .active = mix(accent, black, 0.15),
+          .ink = theme.dark ? Colour{12, 20, 28, 255} : white};
+}
+
+ButtonStyle::ButtonStyle(const ButtonColours& colours, bool on) : on_(on) {
+  if (!on_) return;
+  ImGui::PushStyleColor(ImGuiCol_Button, to_imgui(colours.fill));
+  ImGui::PushStyleColor(ImGuiCol_ButtonHovered, to_imgui(colours.hovered));
+  ImGui::PushStyleColor(ImGuiCol_ButtonActive, to_imgui(colours.active));
+  ImGui::PushStyleColor(ImGuiCol_Text, to_imgui(colours.ink));
+}
+ButtonStyle::~ButtonStyle() {
+  if (on_) ImGui::PopStyleColor(4);
+}
+
 FigureStyle Theme::figure_style(double width, double height) const {
   FigureStyle style;
   style.width = width;
@@ -123,8 +151,8 @@ void apply_theme(const Theme& theme) {
   set(ImGuiCol_SliderGrab, p.accent);
   set(ImGuiCol_SliderGrabActive, p.accent);
   set(ImGuiCol_Button, p.raised);
-  set(ImGuiCol_ButtonHovered, mix(p.raised, p.accent, 0.25));
-  set(ImGuiCol_ButtonActive, mix(p.raised, p.accent, 0.40));
+  set(ImGuiCol_ButtonHovered, plain_button(theme).hovered);
+  set(ImGuiCol_ButtonActive, plain_button(theme).active);
   set(ImGuiCol_Header, mix(p.panel, p.accent, 0.22));
   set(ImGuiCol_HeaderHovered, mix(p.panel, p.accent, 0.30));
   set(ImGuiCol_HeaderActive, mix(p.panel, p.accent, 0.38));

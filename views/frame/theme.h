@@ -43,6 +43,26 @@ Theme make_theme(bool dark, float scale);
 /// Colours, roundings and paddings of ImGui's current context.
 void apply_theme(const Theme& theme);
 
+/// Ink reads on all three fills.
+struct ButtonColours {
+  Colour fill, hovered, active, ink;
+};
+/// As apply_theme() has them; muted text and the accent read on them too.
+ButtonColours plain_button(const Theme& theme);
+/// Of a button that is the first to press, or is on.
+ButtonColours accent_button(const Theme& theme);
+/// While it lives, buttons have these colours; unless `on`, those of the theme.
+class ButtonStyle {
+ public:
+  ButtonStyle(const ButtonColours& colours, bool on = true);
+  ~ButtonStyle();
+  ButtonStyle(const ButtonStyle&) = delete;
+  ButtonStyle& operator=(const ButtonStyle&) = delete;
+
+ private:
+  bool on_;
+};
+
 /// Fills ImGui's atlas (cleared first) from the installed fonts and stores the handles in `theme`; Inter, JetBrains
 /// Mono and DejaVu are looked up at run time, ImGui's own font stands in for what is missing. They have Latin, Greek,
 /// Cyrillic and symbols; other characters come when they are seen (views/text/glyph_supply.h). The renderer back end's font

@@ -18,11 +18,13 @@ struct LookButton {
   std::string_view label, hint;
   bool on;
   std::function<void(MapLook&)> press;
+  bool dead = false;
 };
 
 void forget_thumbs(MapLook& look) { look.clip = look.clip_b = {}; }
 
-std::vector<LookButton> buttons_of(const MapLook& look, bool beside) {
+std::vector<LookButton> buttons_of(const MapLook& look, bool compared) {
+  const bool beside = look.compare == MapCompare::side_by_side;
   const bool thumbs = look.clip.on || look.clip_b.on;
   std::vector<LookButton> buttons = {
       {"map.full", "100 %", "The colours go over the whole axis, of a share from 0 to 1", !look.fit && !thumbs,
@@ -30,12 +32,16 @@ std::vector<LookButton> buttons_of(const MapLook& look, bool beside) {
       {"map.fit", "Fit",
        "The colours go from the least value to the greatest. The thumbs at the colour bar narrow them further",
        look.fit, [](MapLook& now) { now.fit = true, forget_thumbs(now); }}};
-  if (beside)
-    buttons.push_back({"map.lock", "Lock", "A and B by one scale; else each by its own", look.lock, [](MapLook& now) {
+  if (compared)
+    buttons.push_back({"map.lock", "Lock",
+                       beside ? "A and B by one scale; else each by its own" : "One map has one scale",
+                       beside && look.lock,
+                       [](MapLook& now) {
                          now.lock = !now.lock;
                          if (!now.lock) now.fit = true;  // what two scales are for
                          forget_thumbs(now);
-                       }});
+                       },
+                       !beside});
   buttons.push_back({"map.sort", "Sort",
                      "The heads of each layer by value, the greatest at the left (of A, where two are shown)",
                      look.sort, [](MapLook& now) { now.sort = !now.sort; }});
@@ -46,8 +52,8 @@ std::vector<LookButton> buttons_of(const MapLook& look, bool beside) {
 }
 
 /// How many of them stand in one row, with room for what opens the others.
-std::size_t n_in_row(const ViewServices& services, const std::vector<LookButton>& buttons) {
-  const float gap = services.theme->px(2), room = ImGui::GetContentRegionAvail().x;
+std::size_t n_in_row(const ViewServices& services, const std::vector<LookButton>& buttons, float room) {
+  const float gap = services.theme->px(2);
   const auto width_of = [&](std::string_view label) {
     return ImGui::CalcTextSize(label.data(), label.data() + label.size()).x + 2 * ImGui::GetStyle().FramePadding.x +
            gap;
@@ -61,22 +67,36 @@ std::size_t n_in_row(const ViewServices& services, const std::vector<LookButton>
 }
 
 bool draw_button(const ViewServices& services, const LookButton& button, MapLook& look, bool first) {
+  ImGui::BeginDisabled(button.dead);
   const bool pressed = line_button(services, button.item, button.label, button.hint, button.on, first);
+  ImGui::EndDisabled();
   if (pressed) button.press(look);
   return pressed;
 }
 
+/// From here to the right edge on the line of the item before, if that leaves as much as `...` and one button more.
+float room_beside(const ViewServices& services) {
+  const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  const float room = right - ImGui::GetItemRectMax().x - services.theme->px(2);
+  const float least =
+      ImGui::CalcTextSize(kMore.data()).x + 2 * ImGui::GetStyle().FramePadding.x + services.theme->px(4);
+  return room > least ? room : 0;
+}
+
 }  // namespace
 
-void draw_look_buttons(const ViewServices& services, MapLook& look, bool beside, bool one_row) {
+void draw_look_buttons(const ViewServices& services, MapLook& look, const LookRow& row) {
   const FontScope small(services.theme->fonts.small);
-  const std::vector<LookButton> buttons = buttons_of(look, beside);
-  const std::size_t n = one_row ? n_in_row(services, buttons) : buttons.size();
-  for (std::size_t i = 0; i < n; ++i) draw_button(services, buttons[i], look, i == 0);
+  const std::vector<LookButton> buttons = buttons_of(look, row.compared);
+  const float beside = row.one_row && row.compared ? room_beside(services) : 0;
+  const float room = beside > 0 ? beside : ImGui::GetContentRegionAvail().x;
+  const std::size_t n = row.one_row ? n_in_row(services, buttons, room) : buttons.size();
+  const bool first = beside == 0;
+  for (std::size_t i = 0; i < n; ++i) draw_button(services, buttons[i], look, first && i == 0);
   if (n == buttons.size()) return;
   bool on = false;  // one of those that are not in sight
   for (std::size_t i = n; i < buttons.size(); ++i) on = on || buttons[i].on;
-  if (line_button(services, "map.more", kMore, "More of how the map is looked at", on, n == 0))
+  if (line_button(services, "map.more", kMore, "More of how the map is looked at", on, first && n == 0))
     ImGui::OpenPopup("map.more");
   if (!ImGui::BeginPopup("map.more")) return;
   for (std::size_t i = n; i < buttons.size(); ++i) {

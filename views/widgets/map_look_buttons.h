@@ -6,8 +6,13 @@
 
 namespace kvscope::views {
 
-/// Items "map.full", "map.fit", "map.lock" (where A and B stand beside each other), "map.sort", "map.by_layer". one_row:
-/// what does not fit in the row opens from the button "..." at its end, item "map.more".
-void draw_look_buttons(const ViewServices& services, MapLook& look, bool beside, bool one_row);
+struct LookRow {
+  bool compared = false;  // there is an A | B to choose, whose scales "Lock" is about
+  bool one_row = false;   // there is little room
+};
+/// Items "map.full", "map.fit", "map.lock" (where A and B are compared; dead where they do not stand beside each other, so
+/// that the others stay where they are), "map.sort", "map.by_layer". In one row they go on with the row of A | B, and what
+/// does not fit opens from the button "..." at its end, item "map.more".
+void draw_look_buttons(const ViewServices& services, MapLook& look, const LookRow& row);
 
 }  // namespace kvscope::views

@@ -11,6 +11,8 @@
 namespace kvscope::views {
 namespace {
 
+constexpr float kLeastNote = 60;  // design pixels, in which its first words can be read
+
 struct Note {
   const char* item;
   std::string text;
@@ -59,12 +61,15 @@ Colour colour_of(const ViewServices& services, const Note& note) {
   return note.warns ? services.theme->palette.warn : services.theme->palette.muted;
 }
 
-void draw_in_one_line(const ViewServices& services, const std::vector<Note>& notes) {
+/// Cut at `width`.
+void draw_in_one_line(const ViewServices& services, const std::vector<Note>& notes, float width) {
   if (notes.empty()) return ImGui::Dummy({0, ImGui::GetTextLineHeight()});
   std::string text;
   for (const Note& note : notes) text += (text.empty() ? "" : " ") + note.text;
-  cut_text_in(services, colour_of(services, notes[0]), text);
+  const std::string fits = cut_to(text, width);
+  text_in(colour_of(services, notes[0]), fits);
   for (const Note& note : notes) services.items->add_text(note.item, last_item(), note.text);
+  if (fits != text) hint_of(services, text);
 }
 
 /// As much room as the longest that is said at any query.
@@ -77,30 +82,62 @@ void draw_in_lines(const ViewServices& services, const std::vector<Note>& notes,
   ImGui::SetCursorPosY(std::max(top + height, ImGui::GetCursorPosY()));
 }
 
+/// What the two ways are called, and whether they stand in a row.
+struct Ways {
+  std::string whole, replay, go_to;
+  bool in_a_row;
+};
+
+float width_of(const Ways& ways) {
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const auto button = [&](const std::string& label) {
+    return ImGui::CalcTextSize(label.c_str()).x + 2 * style.FramePadding.x;
+  };
+  return button(ways.replay) + (ways.go_to.empty() ? 0 : style.ItemSpacing.x + button(ways.go_to));
+}
+
 /// The longest labels that stand in one row; where there are none the shortest in little room, else two rows.
-void draw_ways_together(const ViewServices& services, ViewContext& context, int common, bool little_room) {
+Ways ways_together(int common, float room, bool little_room) {
   const std::string whole = "Replay A's tokens under B's policy", query = std::to_string(common - 1);
   const std::array<std::array<std::string, 2>, 3> labels = {
       {{whole, "Go to query " + query}, {"Replay as B", "Go to query " + query}, {"Replay", "Go to " + query}}};
-  const ImGuiStyle& style = ImGui::GetStyle();
-  const float room = ImGui::GetContentRegionAvail().x;
-  const auto width_of = [&](const std::string& label) {
-    return ImGui::CalcTextSize(label.c_str()).x + 2 * style.FramePadding.x;
-  };
-  const auto in_a_row = [&](const std::array<std::string, 2>& row) {
-    return width_of(row[0]) + (common > 0 ? style.ItemSpacing.x + width_of(row[1]) : 0) <= room;
-  };
-  const auto* chosen = std::ranges::find_if(labels, in_a_row);
-  const bool fits = chosen != labels.end();
-  const auto& [replay, go_to] = fits ? *chosen : labels.back();
-  if (ImGui::Button((replay + "##replay").c_str()) && context.command) context.command("run.replay_as_b");
-  services.items->add_text("map.replay", last_item(), whole);
-  if (replay != whole) hint_of(services, whole);
-  if (common == 0) return;
-  if (fits || little_room) ImGui::SameLine();
-  if (ImGui::Button((go_to + "##go_to").c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
+  Ways ways;
+  for (const auto& [replay, go_to] : labels) {
+    ways = {whole, replay, common > 0 ? go_to : "", true};
+    if (width_of(ways) <= room) return ways;
+  }
+  ways.in_a_row = little_room;
+  return ways;
+}
+
+void draw_ways(const ViewServices& services, ViewContext& context, int common, const Ways& ways) {
+  if (ImGui::Button((ways.replay + "##replay").c_str()) && context.command) context.command("run.replay_as_b");
+  services.items->add_text("map.replay", last_item(), ways.whole);
+  if (ways.replay != ways.whole) hint_of(services, ways.whole);
+  if (ways.go_to.empty()) return;
+  if (ways.in_a_row) ImGui::SameLine();
+  if (ImGui::Button((ways.go_to + "##go_to").c_str())) scrub_to(*context.selection, common - 1, *context.a->run);
   services.items->add("map.go_to_common", last_item());
   hint_of(services, "The last query at which A and B have the same tokens");
+}
+
+/// The note and behind it the ways, which stand where they stand whatever the note says; in two lines where one is too short.
+void draw_briefly(const ViewServices& services, ViewContext& context, const std::vector<Note>& now, bool ever) {
+  const RunRecord &a = *context.a->run, &b = *context.b->run;
+  const float room = ImGui::GetContentRegionAvail().x, left = ImGui::GetCursorPosX();
+  const float gap = ImGui::GetStyle().ItemSpacing.x;
+  if (!tokens_part(a, b)) {
+    if (ever) draw_in_one_line(services, now, room);
+    return;
+  }
+  const int common = common_prefix(a, b);
+  const Ways shortest = ways_together(common, 0, true);
+  const float rest = room - width_of(shortest) - gap;
+  const bool beside = rest >= services.theme->px(kLeastNote);
+  if (beside) ImGui::AlignTextToFramePadding();
+  draw_in_one_line(services, now, beside ? rest : room);
+  if (beside) ImGui::SameLine(left + rest + gap);
+  draw_ways(services, context, common, beside ? shortest : ways_together(common, room, true));
 }
 
 }  // namespace
@@ -123,12 +160,11 @@ void draw_pair_notes(const ViewServices& services, ViewContext& context, const P
   const std::vector<Note> now = notes_at(context, about, context.q());
   // The longest are those of the first query and of the last.
   const std::vector<Note> first = notes_at(context, about, 0), last = notes_at(context, about, a.n_tokens() - 1);
-  if (!about.little_room) {
-    draw_in_lines(services, now, std::max(height_of(first), height_of(last)));
-  } else if (!first.empty() || !last.empty()) {
-    draw_in_one_line(services, now);
-  }
-  if (tokens_part(a, b)) draw_ways_together(services, context, common_prefix(a, b), about.little_room);
+  if (about.little_room) return draw_briefly(services, context, now, !first.empty() || !last.empty());
+  draw_in_lines(services, now, std::max(height_of(first), height_of(last)));
+  if (!tokens_part(a, b)) return;
+  const int common = common_prefix(a, b);
+  draw_ways(services, context, common, ways_together(common, ImGui::GetContentRegionAvail().x, false));
 }
 
 }  // namespace kvscope::views

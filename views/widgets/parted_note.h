@@ -16,7 +16,7 @@ std::optional<int> parted_at(const ViewContext& context);
 /// Cells of different texts are not subtracted.
 bool refuses_difference(const ViewContext& context);
 
-/// Where there is little room the notes are one line, cut, with all of them as its hint, and the ways are one row.
+/// Where there is little room the notes are one line, cut, with all of them as its hint, and the ways stand behind it.
 struct PairNotes {
   bool needs_oracle = false;         // the map's metric
   std::string_view common_oracle{};  // what was counted by; empty: nothing yet, or each by its own

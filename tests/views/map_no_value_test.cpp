@@ -1,0 +1,108 @@
+// A layer x head map, or a picture by layer, in which there is nothing to see says why.
+
+#include <catch2/catch.hpp>
+
+#include "engine/core/study/output_error.h"
+#include "tests/views/map_support.h"
+#include "tests/views/view_stage.h"
+#include "views/figure/layer_head_map_figure.h"
+#include "views/layer_head_map_view.h"
+#include "views/metric_by_layer_view.h"
+#include "views/widgets/no_value_note.h"
+
+using namespace kvscope;
+using namespace kvscope::views;
+using namespace kvscope::test;
+using Catch::Contains;
+
+namespace {
+
+RunRecord dense_in_prompt() {
+  RunRecord run = random_run(3, {.policy = "full"});
+  run.policy = PolicySpec::parse("h2o:budget=80,window=32");
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 3; ++head) run.evict_at.row(layer, head)[40] = 130;
+  }
+  return run;
+}
+
+bool inside(const ItemRect& in, const ItemRect& out) {
+  return in.x >= out.x && in.y >= out.y && in.x + in.w <= out.x + out.w && in.y + in.h <= out.y + out.h;
+}
+
+/// From the first cell to the last.
+ItemRect map_of(Stage<LayerHeadMapView>& s, const std::string& cells, const std::string& end) {
+  const ItemRect first = *s.window.items.find(cells + ".0.0"), last = *s.window.items.find(cells + end);
+  return {first.x, std::min(first.y, last.y), last.x + last.w - first.x, std::abs(last.y - first.y) + first.h};
+}
+
+}  // namespace
+
+TEST_CASE("Why no head has a value is said as the cause that it has") {
+  const RunRecord run = random_run(3, {.policy = "kvpop:budget=64,sinks=4,window=16"});
+  CHECK(why_no_value(run, Metric::density, 3) == "At query 3 all tokens are in the window of 16.");
+  CHECK(why_no_value(run, Metric::evict_ratio, 3) == "At query 3 all tokens are sinks or in the window of 16.");
+  CHECK(why_no_value(run, Metric::recall, 3) == "At query 3 all tokens are sinks or in the window of 16.");
+  CHECK(why_no_value(run, Metric::recall, 30) == "Nothing was evicted up to query 30.");
+  CHECK(why_no_value(run, Metric::read_share, 150) ==
+        "No head of this run reads pages: a query reads all that is kept.");
+  CHECK(why_no_value(run, Metric::read_mass, 150) == "No head of this run reads pages.");
+  CHECK_THAT(why_no_value(random_run(3, {.page_reads = true}), Metric::read_mass, 150), Contains("--output-error"));
+  CHECK(why_no_value(run, Metric::output_error, 150) == output_error_note(run, 150));
+  CHECK(why_no_value(dense_in_prompt(), Metric::recall, 100) ==
+        "Query 100 is of the prompt, which saw everything: nothing was evicted yet.");
+  CHECK_THAT(why_no_value(random_run(3, {.policy = "full"}), Metric::recall, 150), Contains("evicts nothing"));
+  CHECK_THAT(why_no_value(random_run(3, {.policy = "streaming:sinks=4,window=16"}), Metric::recall, 150),
+             Contains("keeps sinks and window alone"));
+  CHECK_THAT(why_no_value(random_run(3, {.oracle = false}), Metric::recall, 150), Contains("No oracle"));
+}
+
+TEST_CASE("A map without a value in any head says why inside itself, the definition is on the card under the mouse") {
+  const float width = GENERATE(230.f, 700.f);
+  Stage<LayerHeadMapView> s(uneven(), {}, {width, 400});
+  s.selection.metric = Metric::read_share;
+  s.draw(6);
+  CHECK(s.text("map.no_value") == why_no_value(*s.a.run, Metric::read_share, 150));
+  CHECK_THAT(s.text("map.no_value"), !Contains(std::string(metric_info(Metric::read_share).definition)));
+  CHECK(inside(*s.window.items.find("map.no_value"), map_of(s, "map.cell", ".2.3")));
+  const ItemRect cell = *s.window.items.find("map.cell.0.0");
+  ImGui::GetIO().MousePos = {cell.centre_x(), cell.centre_y()};
+  s.draw(4);
+  CHECK(s.text("map.hover_definition") == metric_info(Metric::read_share).definition);
+  ImGui::GetIO().MousePos = {-1, -1};
+  s.selection.metric = Metric::density;
+  s.draw(6);
+  CHECK_FALSE(s.has("map.no_value"));
+}
+
+TEST_CASE("Of A and B beside each other the one that has no value says why on its own map") {
+  Stage<LayerHeadMapView> s(random_run(3, {.page_reads = true}), {.q = 150, .metric = Metric::read_share});
+  s.compare_with(random_run(3));
+  s.draw(6);
+  CHECK_FALSE(s.has("map.no_value"));
+  CHECK_THAT(s.text("map.b.no_value"), Contains("No head of this run reads pages"));
+  CHECK(inside(*s.window.items.find("map.b.no_value"), map_of(s, "map.b.cell", ".1.2")));
+  s.selection.map.compare = MapCompare::difference;
+  s.draw(30);
+  CHECK_THAT(s.text("map.no_value"), Catch::StartsWith("B: No head of this run reads pages"));
+}
+
+// Equal heads were a line, which looked as if there were no heads.
+TEST_CASE("By layer says where all heads have one value, and from where on A and B are of different texts") {
+  RunRecord b = random_run(3, {.policy = "streaming:sinks=4,window=40"});
+  for (std::size_t t = 100; t < b.ids.size(); ++t) b.ids[t] += 1;
+  Stage<MetricByLayerView> s(random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"}), {.q = 90});
+  s.compare_with(b);
+  s.selection.map.compare = MapCompare::difference;
+  s.draw(6);
+  CHECK_THAT(s.text("by_layer.note"), Contains(". All heads have the same value: A ") && Contains(", B "));
+  CHECK_THAT(s.text("by_layer.note"), !Contains("The texts differ"));
+  s.selection.q = 150;
+  s.draw(40);
+  CHECK_THAT(s.text("by_layer.note"), Contains("The texts differ from 100 on: A and B beside each other"));
+  CHECK(s.has("by_layer.layer.1"));
+
+  Stage<MetricByLayerView> apart(uneven(), {.q = 150});
+  apart.draw(6);
+  CHECK(apart.text("by_layer.note") == "Density at query 150");
+}
