@@ -6,6 +6,7 @@
 #include "app/command/command_arguments.h"
 #include "app/command/head_export.h"
 #include "app/process/paths.h"
+#include "app/session/gate_title.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/support/hash.h"
 #include "views/frame/head_choice.h"
@@ -59,7 +60,7 @@ std::filesystem::path folder_of(const BoardHeads& heads) {
        {heads.selection.n_layers, heads.selection.n_kv_heads, heads.sizes.n_sink, heads.sizes.window})
     hash.add_word(static_cast<std::uint64_t>(number));
   for (const float value : heads.selection.full) hash.add_word(value >= 0.5f ? 1 : 0);
-  return state_folder() / "heads" / ("board-" + hash.hex());
+  return state_folder() / "heads" / (std::string(kBoardFolder) + hash.hex());
 }
 
 void measure_board(Session& session) {

@@ -104,6 +104,12 @@ void choose_runs(Session& session, const nlohmann::json& arguments) {
 
 void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto any = [&session] { return !session.runs().empty(); };
+  // Not of A alone: a trace's line in the list says which trace it means.
+  const auto no_trace = [&session]() -> std::string {
+    const bool is_there =
+        std::ranges::any_of(session.runs(), [](const RunEntry& run) { return !run.trace_path.empty(); });
+    return is_there ? "" : "No run of a trace is in the list.";
+  };
   registry.add({"run.compare", "Compare two runs", "Run", "", "a: run id, b: run id", any,
                 [&session](const nlohmann::json& arguments) { compare_runs(session, arguments); }});
   registry.add(
@@ -114,9 +120,9 @@ void add_list_commands(CommandRegistry& registry, Session& session, UiState& ui)
   registry.add({"run.swap", "Swap A and B", "Run", "X", "", [&session] { return session.b() != nullptr; },
                 [&session] { session.swap(); }});
   registry.add({"run.next_in_trace", "Next run of A's trace", "Run", "", "trace: path (A's)", any,
-                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }});
+                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, 1); }, no_trace});
   registry.add({"run.previous_in_trace", "Previous run of A's trace", "Run", "", "trace: path (A's)", any,
-                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }});
+                [&session](const nlohmann::json& arguments) { step_in_trace(session, arguments, -1); }, no_trace});
   registry.add({"run.rename", "Name a run", "Run", "F2", "id: run id (A), name: text (asks)", any,
                 [&session, &ui](const nlohmann::json& arguments) {
                   const int id = integer_argument(arguments, "id", session.a() ? session.a()->id : 0);

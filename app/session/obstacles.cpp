@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "app/session/gate_title.h"
 #include "app/session/session.h"
 #include "engine/core/policy/run_problems.h"
 
@@ -67,7 +68,7 @@ std::vector<Remedy> gates_for(const Session& session, const PolicySpec& policy) 
   for (const GateFacts& gate : session.gates().found()) {
     if (!gate.fits() || !reads_gate(policy, gate.kind) || remedies.size() == 2) continue;
     remedies.push_back(
-        {"Load " + gate.gate.name, "policy.set", {{"policy", policy.written()}, {"gate", gate.gate.name}}});
+        {"Load " + gate_title(gate), "policy.set", {{"policy", policy.written()}, {"gate", gate.gate.name}}});
   }
   remedies.push_back({"Load a gate ...", "gate.open"});
   return remedies;

@@ -7,6 +7,7 @@
 #include "app/process/models.h"
 #include "app/process/paths.h"
 #include "app/session/engine_link.h"  // has_weights_of
+#include "app/session/gate_title.h"
 #include "app/session/study_point.h"
 #include "engine/core/files/gate/duo_directory.h"
 #include "engine/core/files/tokenizer/text_pieces.h"
@@ -186,7 +187,7 @@ PointToRun prepare_point(const MeasuredPoint& point, const PointSources& sources
     for (const int number : {point.n_layers, point.n_kv_heads, point.n_sink, point.window})
       hash.add_word(static_cast<std::uint64_t>(number));
     for (const float value : point.heads) hash.add_word(value >= 0.5f ? 1 : 0);
-    const fs::path folder = fs::path(heads_folder) / ("board-" + hash.hex());
+    const fs::path folder = fs::path(heads_folder) / (std::string(kBoardFolder) + hash.hex());
     fs::create_directories(folder);
     export_duo(heads, point.n_sink, point.window, folder, true);
     paths.push_back(folder.string());

@@ -58,9 +58,13 @@ void Session::take_gate(const GateFacts& facts) {
     engine_.set_gates(wanted);
     engine_.load(model);
   }
-  if (!is_read && facts.kind != "lora") set_policy(policy_for(facts.kind));
+  const bool changes = !is_read && facts.kind != "lora";
+  if (changes) set_policy(policy_for(facts.kind));
   // While the model is loaded with it the status line says so; what is said here stays true behind that.
-  messages_.notify("opened the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")");
+  messages_.notify(
+      "opened the gate " + facts.gate.name + " (" + scorer_title(facts.kind) + ")" +
+      (changes ? ": policy is now " + method_name(parameters().policy.name) + ", which reads it; Ctrl+Z takes it back"
+               : ""));
 }
 
 void Session::choose_gate(const std::string& name) {

@@ -94,21 +94,22 @@ void draw_budget_words(Panel& panel, const PolicySpec& policy) {
         "about: a share is of these, wherever the answer ended");
 }
 
-// What the slider was moved to, rounded to whole per cent or a tenth.
-std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy, int n_positions) {
-  const double value = policy.budget->value, n = n_positions;
-  const double least = n_positions > 0 ? least_budget(policy, n_positions).value_or(1) : 1;
+// What the slider was moved to, rounded to whole per cent or a tenth. What is too little for the run is raised, and said to
+// be: an end that followed the run's length would move the knob while the prompt is typed.
+std::optional<double> budget_slider(Panel& panel, const PolicySpec& policy) {
+  const int reach = slider_reach(panel);
+  const double value = policy.budget->value, n = reach, least = least_budget(policy, reach).value_or(1);
   ValueSlider slider{.item = "policy.budget", .value = value, .told = budget_text(*policy.budget)};
   switch (policy.budget->kind) {
     case BudgetSpec::Kind::tokens:
-      slider.min = least, slider.max = n > 0 ? std::max(least + 1, n) : 4096, slider.unit = " tok";
+      slider.min = least, slider.max = std::max(least + 1, n), slider.unit = " tok";
       break;
     case BudgetSpec::Kind::keep:
       slider.value = 100 * value, slider.unit = " %", slider.decimals = share_decimals(value);
-      slider.min = n > 0 ? std::clamp(std::ceil(100 * least / n), 1.0, 99.0) : 1, slider.max = 100;
+      slider.min = std::clamp(std::ceil(100 * least / n), 1.0, 99.0), slider.max = 100;
       break;
     case BudgetSpec::Kind::compression:
-      slider.min = 1, slider.max = n > 0 ? std::max(1.5, n / least) : 32, slider.by_ratio = true;
+      slider.min = 1, slider.max = std::max(1.5, n / least), slider.by_ratio = true;
       slider.unit = "×", slider.decimals = factor_decimals(value), slider.drag_decimals = 1;
       break;
   }
@@ -135,7 +136,7 @@ void draw_budget(Panel& panel) {
               {{"budget", converted(*policy.budget, chosen, tokens, n_positions)}, {"kind", name_of(chosen)}});
   }
 
-  const std::optional<double> chosen = budget_slider(panel, policy, n_positions);
+  const std::optional<double> chosen = budget_slider(panel, policy);
   if (chosen) panel.run("policy.set", {{"budget", *chosen}});
   draw_budget_words(panel, policy);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/session/gate_title.h"
 #include "app/window/panel.h"
 #include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/error.h"
@@ -16,7 +17,7 @@ namespace {
 
 using views::text_in;
 
-constexpr float kNoteColumn = 250, kDropColumn = 500;  // design pixels
+constexpr float kNoteColumn = 290, kDropColumn = 540;  // design pixels
 
 /// Which line the arrows are at, counted over models, gates and buttons; Enter takes it.
 struct KeyedRows {
@@ -67,10 +68,11 @@ bool row(Panel& panel, const std::string& name, const std::string& note, bool ch
          const std::string& item) {
   ImGui::PushID(item.c_str());
   const bool clicked = ImGui::Selectable(escape_for_terminal(name).c_str(), chosen || rows.n == rows.at,
-                                         possible ? 0 : ImGuiSelectableFlags_Disabled, {panel.px(480), 0});
+                                         possible ? 0 : ImGuiSelectableFlags_Disabled, {panel.px(520), 0});
   ImGui::PopID();
   const bool keyed = is_keyed(panel);
   panel.services.items->add_text(item, views::last_item(), note);
+  panel.services.items->add_text(item + ".title", views::last_item(), name);
   ImGui::SameLine(panel.px(kNoteColumn));
   const views::FontScope small(panel.theme().fonts.small);
   text_in(panel.theme().palette.muted, note);
@@ -121,6 +123,17 @@ bool drop_button(Panel& panel, const std::string& name, bool used) {
   return clicked || (keyed && rows.enter && !used && !running);
 }
 
+// Where the policy reads no such gate it becomes one that does, which is said: the panel that shows it may be hidden.
+void use_gate(Panel& panel, const std::string& name) {
+  const std::string before = panel.session.parameters().policy.name;
+  if (!panel.run("gate.use", {{"name", name}})) return;
+  const std::string now = panel.session.parameters().policy.name;
+  if (now == before) return;
+  const auto holds = [&session = panel.session, now] { return session.parameters().policy.name == now; };
+  panel.session.messages().notify(
+      "policy is now " + method_name(now) + ", which reads this gate: Ctrl+Z takes back both", holds);
+}
+
 void draw_gates(Panel& panel) {
   Session& session = panel.session;
   if (session.engine().model_path().empty()) return;
@@ -139,8 +152,8 @@ void draw_gates(Panel& panel) {
                            ? "does not fit this model"
                            : scorer_title(gate.kind) + ", " + (gate.decision.empty() ? gate.adapter : gate.decision);
     if (gate.fits()) note += used ? ": decides now" : beside || given ? ": loaded" : "";
-    if (row(panel, gate.gate.name, note, used, gate.fits() && !session.run_in_progress(), "gate." + gate.gate.name))
-      panel.run("gate.use", {{"name", gate.gate.name}});
+    if (row(panel, gate_title(gate), note, used, gate.fits() && !session.run_in_progress(), "gate." + gate.gate.name))
+      use_gate(panel, gate.gate.name);
     tooltip(panel, gate.fits() ? gate.gate.path.string() : gate.misfit);
     if (given && !beside && drop_button(panel, gate.gate.name, used))
       panel.run("gate.drop", {{"name", gate.gate.name}});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/command/argument_line.h"
+#include "app/window/argument_words.h"
 #include "app/window/panel.h"
 #include "app/window/popup.h"
 #include "engine/core/support/error.h"
@@ -81,7 +82,7 @@ void take_command(Panel& panel, const Command& command) {
 void run_asked(Panel& panel, const Command& command) {
   const std::string id = command.id;
   try {
-    const nlohmann::json arguments = parse_arguments(command, palette_state.value);
+    const nlohmann::json arguments = parse_arguments(command, with_names(command.arguments, palette_state.value));
     panel.ui.palette = false;
     panel.commands.execute(id, arguments);
   } catch (const Error& error) {
@@ -97,13 +98,14 @@ void draw_arguments(Panel& panel, const Command& command) {
   if (!state.was_open) ImGui::SetKeyboardFocusHere(), ImGui::SetWindowFocus();
   state.was_open = true;
   ImGui::SetNextItemWidth(-1);
-  if (ImGui::InputTextWithHint("##value", command.arguments.c_str(), &state.value)) state.refused.clear();
+  const std::string asked = argument_words(command.arguments);
+  if (ImGui::InputTextWithHint("##value", asked.c_str(), &state.value)) state.refused.clear();
   views::forget_input_undo();
   panel.item("palette.input");
   const views::Palette& palette = panel.theme().palette;
   draw_text(panel.theme().fonts.bold, palette.text, command.title);
   const bool several = arguments_of(command.arguments).size() > 1;
-  const std::string hint = command.arguments + (several ? "; written as: name value, name value" : "");
+  const std::string hint = asked + (several ? "; written as: name value, name value" : "");
   views::wrapped_text_in(palette.muted, hint);
   panel.services.items->add_text("palette.asks", views::last_item(), hint);
   views::wrapped_text_in(palette.faint, "Enter runs it, Esc goes back to the list.");
@@ -129,7 +131,7 @@ void draw_palette_row(Panel& panel, const Found& one, bool chosen) {
   ImGui::SameLine(panel.px(10));
   text_in(one.enabled ? palette.text : palette.faint, command.title);
   const views::FontScope font(panel.theme().fonts.small);
-  const std::string keys = first_shortcut(command), note = one.enabled   ? command.arguments
+  const std::string keys = first_shortcut(command), note = one.enabled   ? argument_words(command.arguments)
                                                            : why.empty() ? "not possible now"
                                                                          : why;
   ImGui::SameLine(std::max(width * 0.54f, panel.px(180)));
@@ -167,7 +169,7 @@ void draw_palette(Panel& panel) {
     ImGui::SetNextItemWidth(-1);
     if (ImGui::InputTextWithHint("##query", "Type a command", &state.query)) state.chosen = 0;
     views::forget_input_undo();
-    panel.item("palette.input");
+    panel.services.items->add_text("palette.input", views::last_item(), state.query);
     const std::vector<Found> found = found_commands(panel, state.query);
     state.chosen = std::clamp(state.chosen, 0, std::max(0, static_cast<int>(found.size()) - 1));
     ImGui::BeginChild("rows");
@@ -182,7 +184,9 @@ void draw_palette(Panel& panel) {
     for (const std::string& key : panel.ui.popup_keys) {
       if (key == "down") ++state.chosen;
       if (key == "up") state.chosen = std::max(0, state.chosen - 1);
-      if (key != "enter" || found.empty()) continue;
+      if (key != "enter") continue;
+      state.was_open = false;  // where the list stays: ImGui takes the keyboard from a field at Enter
+      if (found.empty()) continue;
       const Found& chosen =
           found[static_cast<std::size_t>(std::min<int>(state.chosen, static_cast<int>(found.size()) - 1))];
       if (!chosen.enabled) continue;  // it says why

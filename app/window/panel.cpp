@@ -45,20 +45,15 @@ bool command_button(Panel& panel, const char* label, const char* id, ImVec2 size
   const Command* command = panel.commands.find(id);
   if (!command) return false;
   const bool enabled = panel.commands.enabled(*command);
-  const views::Palette& palette = panel.theme().palette;
-  if (primary) {
-    const ImVec4 accent = views::to_imvec4(palette.accent);
-    ImGui::PushStyleColor(ImGuiCol_Button, accent);
-    ImGui::PushStyleColor(ImGuiCol_ButtonHovered, {accent.x * 1.1f, accent.y * 1.1f, accent.z * 1.1f, 1});
-    ImGui::PushStyleColor(ImGuiCol_ButtonActive, {accent.x * 0.85f, accent.y * 0.85f, accent.z * 0.85f, 1});
-    ImGui::PushStyleColor(ImGuiCol_Text, panel.theme().dark ? IM_COL32(12, 20, 28, 255) : IM_COL32(255, 255, 255, 255));
+  bool pressed = false;
+  {
+    const views::ButtonStyle style(views::accent_button(panel.theme()), primary);
+    ImGui::BeginDisabled(!enabled);
+    ImGui::PushID(id);
+    pressed = ImGui::Button(label ? label : command->title.c_str(), size);
+    ImGui::PopID();
+    ImGui::EndDisabled();
   }
-  ImGui::BeginDisabled(!enabled);
-  ImGui::PushID(id);
-  const bool pressed = ImGui::Button(label ? label : command->title.c_str(), size);
-  ImGui::PopID();
-  ImGui::EndDisabled();
-  if (primary) ImGui::PopStyleColor(4);
   panel.item(std::string("button.") + id);
   const std::string keys = first_shortcut(*command), why = panel.commands.refusal(*command);
   tooltip(panel, (keys.empty() ? command->title : command->title + "   " + keys) + (why.empty() ? "" : "\n" + why));

@@ -31,6 +31,7 @@ struct Panel {
   std::shared_ptr<NotesEditors> notes_editors = nullptr;    // of draw_notes(), made when it is shown first
   std::shared_ptr<LayoutEditor> layout_editor = nullptr;    // of draw_layouts(); none while it is not open
   std::shared_ptr<ExportPreview> export_preview = nullptr;  // of draw_export_options(); none while no dialog is open
+  int slider_reach = 1024;                                  // as slider_reach() found it last
   bool all_messages = false;  // are shown, in full, until they are folded or gone; else the foremost in one line
 
   const views::Theme& theme() const { return *services.theme; }

@@ -38,11 +38,11 @@ bool draw_choice(const ParameterInfo& info, const std::string& label, double& va
 }
 
 // What stands in the control.
-std::string value_text(const ParameterInfo& info, double value, int n_positions) {
+std::string value_text(const ParameterInfo& info, double value, int reach) {
   if (info.kind == ParameterKind::choice) return std::string(info.choices[static_cast<std::size_t>(value)]);
   if (!info.word.empty() && value == kWordValue) return std::string(info.word);
   if (is_share(info, value)) return fixed_text(100 * value, share_decimals(value)) + " %";
-  return fixed_text(value, shown_decimals(value, std::min(3, info.slider_of(n_positions).decimals)));
+  return fixed_text(value, shown_decimals(value, std::min(3, info.slider_of(reach).decimals)));
 }
 
 // A share, moved in whole per cent.
@@ -72,7 +72,7 @@ bool draw_switch(Panel& panel, const ParameterInfo& info, const ValueSlider& sli
 bool draw_value(Panel& panel, const ParameterInfo& info, ValueSlider slider, double& value) {
   if (is_switch(info)) return draw_switch(panel, info, slider, value);
   if (is_share(info, value)) return draw_share(panel, slider, value);
-  const ParameterSlider way = info.slider_of(panel.session.n_positions());
+  const ParameterSlider way = info.slider_of(slider_reach(panel));
   slider.value = value, slider.min = way.min, slider.max = way.max, slider.by_ratio = way.by_ratio;
   slider.decimals = shown_decimals(value, std::min(3, way.decimals)), slider.drag_decimals = way.decimals;
   if (!info.word.empty() && value == kWordValue) slider.word = info.word;
@@ -154,7 +154,7 @@ void draw_parameter(Panel& panel, const PolicySpec& policy, const ParameterInfo&
   const bool used = policy_of(policy).uses(policy, info.name);
   ImGui::BeginDisabled(!used);
   const std::string item = "policy." + std::string(info.name);
-  const std::string text = (used ? "" : "disabled ") + value_text(info, value, panel.session.n_positions());
+  const std::string text = (used ? "" : "disabled ") + value_text(info, value, slider_reach(panel));
   const std::string hint =
       (used ? "" : "Without effect while the other parameters are as they are.\n") + std::string(info.definition);
   bool changed = false;

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "app/process/gates.h"
+#include "app/session/gate_title.h"
 #include "app/window/budget_control.h"
 #include "app/window/obstacle_note.h"
 #include "app/window/panel.h"
 #include "app/window/parameter_controls.h"
-#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/run_problems.h"
 #include "engine/core/record/run_gate.h"
@@ -56,7 +56,7 @@ void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
   for (const GateFacts& gate : panel.session.gates().found()) {
     if (!reads_gate(plain, gate.kind)) continue;
     const bool used = policy.name == panel.session.parameters().policy.name && panel.session.is_used(gate);
-    const std::string label = "      " + gate.gate.name + "  (" + gate.decision + ")##" + gate.gate.path.string();
+    const std::string label = "      " + gate_title(gate) + "  (" + gate.decision + ")##" + gate.gate.path.string();
     if (ImGui::Selectable(label.c_str(), used, gate.fits() ? 0 : ImGuiSelectableFlags_Disabled))
       panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}, {"gate", gate.gate.name}});
     panel.item("policy.choice." + std::string(policy.name) + "." + gate.gate.name);
@@ -67,7 +67,7 @@ void draw_gate_choices(Panel& panel, const PolicyInfo& policy) {
 std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   std::string title(policy.title);
   const GateFacts* gate = panel.session.used_gate();
-  if (gate) return title + ": " + gate->gate.name;
+  if (gate) return title + ": " + gate_title(*gate);
   // A directory of heads that a study left is not among the gates that were found for the model.
   const EngineLink& engine = panel.session.engine();
   const PolicySpec& spec = panel.session.parameters().policy;
@@ -75,7 +75,7 @@ std::string title_with_gate(const Panel& panel, const PolicyInfo& policy) {
   const auto& found = panel.session.gates().found();
   for (const std::string& path : engine.gates_to_load()) {
     if (std::ranges::none_of(found, [&](const GateFacts& facts) { return facts.gate.path == path; }))
-      return title + ": " + gate_name(path);
+      return title + ": " + gate_title(std::filesystem::path(path));
   }
   return title;
 }
@@ -124,8 +124,8 @@ void draw_policy_choice(Panel& panel) {
   const PolicyInfo* info = find_policy(now.name);
   ImGui::SetNextItemWidth(-1);
   const PopupStyle style(panel);
-  if (ImGui::BeginCombo("##policy", info ? title_with_gate(panel, *info).c_str() : now.name.c_str(),
-                        ImGuiComboFlags_HeightLargest)) {
+  const std::string title = info ? title_with_gate(panel, *info) : now.name;
+  if (ImGui::BeginCombo("##policy", title.c_str(), ImGuiComboFlags_HeightLargest)) {
     for (const PolicyGroup group :
          {PolicyGroup::nothing, PolicyGroup::attention, PolicyGroup::gate_here, PolicyGroup::gate_missing})
       draw_policy_group(panel, group);
@@ -134,8 +134,8 @@ void draw_policy_choice(Panel& panel) {
     panel.item("policy.load_gate");
     ImGui::EndCombo();
   }
-  panel.item("policy.combo");
-  if (info) tooltip(panel, info->definition);
+  panel.services.items->add_text("policy.combo", views::last_item(), title);
+  if (info) tooltip(panel, title + "\n" + std::string(info->definition));  // the gate's part of it may be cut
 }
 
 // What the change means for what is on show: measured, preview, or why there is none.

@@ -9,11 +9,8 @@
 #include <string>
 
 #include "app/window/panel.h"
-#include "engine/core/policy/scorer_text.h"
-#include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
-#include "views/figure/token_facts.h"
 #include "views/text/text_editor.h"
 #include "views/text/text_line.h"
 #include "views/widgets/chrome.h"
@@ -35,31 +32,6 @@ struct NameEditor {
 namespace {
 
 constexpr std::size_t kExcerpt = 80;  // bytes
-
-// "KVpop 25 % (kvpop-mlstm), window 32": the name, the budget, the gate and what is not the default.
-std::string short_policy(const RunRecord& run) {
-  const PolicySpec& policy = run.policy;
-  const std::string gate = gate_of(run);
-  std::string text = method_name(policy.name);
-  char number[48];
-  if (policy.budget) {
-    const char* format = policy.budget->kind == BudgetSpec::Kind::tokens ? " %.0f tokens"
-                         : policy.budget->kind == BudgetSpec::Kind::keep ? " %.4g %%"
-                                                                         : " %.4g×";
-    const double value =
-        policy.budget->kind == BudgetSpec::Kind::keep ? 100 * policy.budget->value : policy.budget->value;
-    std::snprintf(number, sizeof number, format, value);
-    text += number;
-  }
-  if (!gate.empty()) text += " (" + gate + ")";
-  const PolicyInfo* info = find_policy(policy.name);
-  for (const ParameterInfo& parameter : info ? info->parameters : std::span<const ParameterInfo>()) {
-    const auto it = policy.values.find(parameter.name);
-    if (it == policy.values.end() || it->second == parameter.default_value) continue;
-    text += ", " + std::string(parameter.name) + " " + brief_value(parameter, it->second);
-  }
-  return text;
-}
 
 std::string detail_of(const RunRecord& run) {
   std::string text =
@@ -92,20 +64,18 @@ std::string slot_hint(Slot slot, bool is_a) {
 void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool is_a) {
   const auto& palette = panel.theme().palette;
   const bool on = slot == Slot::on;
-  ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(on ? palette.accent : palette.raised));
-  ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(on                     ? palette.background
-                                                       : slot == Slot::behind ? palette.accent
-                                                                              : palette.muted));
-  if (on) {  // its dark letter on the theme's dark blue of what is hovered or has the keys could not be read
-    ImGui::PushStyleColor(ImGuiCol_ButtonHovered, views::to_imgui(palette.accent));
-    ImGui::PushStyleColor(ImGuiCol_ButtonActive, views::to_imgui(palette.accent));
-  }
+  views::ButtonColours colours = on ? views::accent_button(panel.theme()) : views::plain_button(panel.theme());
+  if (!on) colours.ink = slot == Slot::behind ? palette.accent : palette.muted;
   ImGui::PushID(letter);
   // A run beside itself shows nothing.
   const bool itself = !is_a && panel.session.a() && panel.session.a()->id == run_id;
-  ImGui::BeginDisabled(itself);
-  const bool pressed = ImGui::Button(letter, {panel.px(26), panel.px(24)});
-  ImGui::EndDisabled();
+  bool pressed = false;
+  {
+    const views::ButtonStyle style(colours);
+    ImGui::BeginDisabled(itself);
+    pressed = ImGui::Button(letter, {panel.px(26), panel.px(24)});
+    ImGui::EndDisabled();
+  }
   if (itself) tooltip(panel, "This run is A; X swaps A and B");
   if (pressed) {
     const int a = panel.session.a() ? panel.session.a()->id : 0, b = panel.session.b() ? panel.session.b()->id : 0;
@@ -116,7 +86,6 @@ void slot_button(Panel& panel, const char* letter, Slot slot, int run_id, bool i
     }
   }
   ImGui::PopID();
-  ImGui::PopStyleColor(on ? 4 : 2);
   const std::string hint = slot_hint(slot, is_a);
   panel.services.items->add_text("run." + std::to_string(run_id) + (is_a ? ".a" : ".b"), views::last_item(), hint);
   tooltip(panel, hint);
@@ -192,7 +161,7 @@ void draw_menu_button(Panel& panel, const RunEntry& entry) {
 
 }  // namespace
 
-void draw_run_row(Panel& panel, const RunEntry& entry) {
+void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title) {
   const auto& palette = panel.theme().palette;
   const RunRecord& run = *entry.run;
   const std::string item = "run." + std::to_string(entry.id);
@@ -207,9 +176,7 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float right = ImGui::GetWindowPos().x + ImGui::GetContentRegionMax().x - panel.px(30);
   ImGui::PushClipRect(at, {right, at.y + panel.px(60)}, true);
-  std::string policy = short_policy(run);
-  if (!run.changes.empty()) policy = method_name(run.policy.name) + " " + views::policy_history(run);
-  const std::string name = entry.name.empty() ? policy : entry.name + ": " + policy;
+  const std::string& name = title.text;
   if (panel.ui.renaming == entry.id) {
     draw_name_field(panel, entry, right - at.x);
   } else {
@@ -222,7 +189,8 @@ void draw_run_row(Panel& panel, const RunEntry& entry) {
   const auto& notes = panel.session.selection().run_notes;
   const auto note = notes.find(entry.id);
   if (ImGui::IsItemHovered())
-    tooltip(panel, name + "\n" + run.policy.brief() + (run.message.empty() ? "" : "\n" + run.message) +
+    tooltip(panel, name + "\n" + run.policy.brief() + (title.hint.empty() ? "" : "\n" + title.hint) +
+                       (run.message.empty() ? "" : "\n" + run.message) +
                        (note == notes.end() ? "" : "\n\n" + note->second));
   const views::FontScope small(panel.theme().fonts.small);
   const float closer = panel.px(5);

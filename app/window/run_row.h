@@ -2,12 +2,13 @@
 // One run in the list: where it is on show, what it is, what came of it.
 
 #include "app/session/run_list.h"
+#include "app/session/run_titles.h"
 
 namespace kvscope::app {
 
 struct Panel;
 
 /// Items run.ID.a, run.ID.b, run.ID.name, run.ID.prompt, run.ID.detail, run.ID.menu.
-void draw_run_row(Panel& panel, const RunEntry& entry);
+void draw_run_row(Panel& panel, const RunEntry& entry, const RunTitle& title);
 
 }  // namespace kvscope::app

@@ -1,9 +1,12 @@
 // The runs: which is A, which is B. Runs of one trace are one entry, and what failed at once is out of the way.
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/window/panel.h"
@@ -20,13 +23,43 @@ using views::text_in;
 /// The run that the list scrolls to. Over some frames: the list gets its room as it is seen how long it is.
 struct Reveal {
   int seen = 0, id = 0, frames = 0;
+  float height = 0;  // of the list
 };
 Reveal reveal;
 
-void look_for_reveal(const RunList& runs) {
-  if (runs.in_sight().n == reveal.seen) return;
-  reveal = {.seen = runs.in_sight().n, .id = runs.in_sight().id, .frames = 4};
+// Where the list loses room, as settings above it come, the run on show must not go with it.
+void look_for_reveal(const Session& session) {
+  const RunList::InSight& now = session.run_list().in_sight();
+  const bool shrank = std::exchange(reveal.height, ImGui::GetWindowHeight()) > ImGui::GetWindowHeight();
+  if (now.n != reveal.seen) {
+    reveal.seen = now.n, reveal.id = now.id, reveal.frames = 4;
+  } else if (shrank && reveal.id == 0 && session.a()) {
+    reveal.id = session.a()->id, reveal.frames = 4;
+  }
 }
+
+/// Refused or failed before anything of it could be seen.
+bool is_stillborn(const RunEntry& entry) {
+  return entry.run->status == RunStatus::failed && entry.run->n_queries == 0 && entry.trace_path.empty();
+}
+
+/// Of the runs that have rows, made anew when there is something new.
+class Titles {
+ public:
+  void update(const Session& session) {
+    if (revision_ == session.revision()) return;
+    revision_ = session.revision();
+    std::vector<RunEntry> runs = session.runs();
+    std::erase_if(runs, is_stillborn);
+    titles_ = run_titles(runs);
+  }
+  const RunTitle& of(const RunEntry& entry) { return titles_[entry.id]; }
+
+ private:
+  std::uint64_t revision_ = 0;
+  std::map<int, RunTitle> titles_;
+};
+Titles titles;
 
 /// What stands between `top` and the cursor, of the run that is to be seen.
 void scroll_to(float top) {
@@ -40,13 +73,8 @@ void scroll_to(float top) {
 void draw_row(Panel& panel, const RunEntry& entry) {
   const bool revealed = entry.id == reveal.id;
   const float top = ImGui::GetCursorScreenPos().y;
-  draw_run_row(panel, entry);
+  draw_run_row(panel, entry, titles.of(entry));
   if (revealed) scroll_to(top);
-}
-
-/// Refused or failed before anything of it could be seen.
-bool is_stillborn(const RunEntry& entry) {
-  return entry.run->status == RunStatus::failed && entry.run->n_queries == 0 && entry.trace_path.empty();
 }
 
 // The runs of one trace: a line with previous and next, folded as long as nobody asks for them all.
@@ -65,10 +93,10 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   const float side = panel.px(24), buttons = ImGui::GetContentRegionMax().x - 3 * side - panel.px(54);
   if (ImGui::GetIO().MousePos.x < ImGui::GetWindowPos().x + buttons) tooltip(panel, path);  // they have their own
   ImGui::SameLine(buttons);
-  if (all) ImGui::PushStyleColor(ImGuiCol_Button, views::to_imgui(panel.theme().palette.accent));
-  if (all) ImGui::PushStyleColor(ImGuiCol_Text, views::to_imgui(panel.theme().palette.background));
-  if (ImGui::Button("All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
-  if (all) ImGui::PopStyleColor(2);
+  {
+    const views::ButtonStyle style(views::accent_button(panel.theme()), all);
+    if (ImGui::Button("All", {panel.px(42), 0})) panel.run("runs.choose", {{"trace", path}});
+  }
   panel.services.items->add_text(item + ".all", views::last_item(), all ? "on" : "off");
   tooltip(panel, all ? "On: maps are over all runs of this trace. A click: of A alone"
                      : "Maps over all runs of this trace; Ctrl+click on a run adds it");
@@ -93,7 +121,7 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
       if (const RunEntry* entry = panel.session.find_run(run.id)) draw_row(panel, *entry);
     }
   } else if (const RunEntry* entry = panel.session.find_run(a); at > 0 && entry) {
-    draw_run_row(panel, *entry);  // unless its trace was closed just now
+    draw_run_row(panel, *entry, titles.of(*entry));  // unless its trace was closed just now
   }
   if (!open && std::ranges::count(runs, reveal.id, &RunEntry::id) > 0) scroll_to(top);
   ImGui::PopID();
@@ -129,7 +157,8 @@ void draw_runs_panel(Panel& panel) {
     views::wrapped_text_in(panel.theme().palette.muted, "None yet. Run the prompt, or open a trace with Ctrl+O.");
     return;
   }
-  look_for_reveal(panel.session.run_list());
+  look_for_reveal(panel.session);
+  titles.update(panel.session);
   std::set<std::string> drawn;
   std::vector<RunEntry> failed;
   for (auto it = entries.rbegin(); it != entries.rend(); ++it) {

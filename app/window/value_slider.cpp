@@ -1,6 +1,7 @@
 #include "app/window/value_slider.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "app/window/panel.h"
@@ -49,6 +50,12 @@ std::optional<double> draw_field(Panel& panel, const ValueSlider& slider, const 
 
 }  // namespace
 
+int slider_reach(Panel& panel) {
+  if (const int n = panel.session.n_positions(); n > 0)
+    panel.slider_reach = static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::clamp(n, 1024, 1 << 24))));
+  return panel.slider_reach;
+}
+
 std::optional<double> value_slider(Panel& panel, const ValueSlider& slider) {
   const std::string shown = slider.word.empty() ? fixed_text(slider.value, slider.decimals) + slider.unit : slider.word;
   const float gap = ImGui::GetStyle().ItemInnerSpacing.x;
@@ -63,6 +70,8 @@ std::optional<double> value_slider(Panel& panel, const ValueSlider& slider) {
   const auto hi = static_cast<float>(std::max({slider.max, slider.value, slider.min + 1e-6}));
   const bool moved = ImGui::SliderFloat("##slider", &x, lo, hi, "", flags);
   panel.services.items->add_text(slider.item, views::last_item(), slider.told.empty() ? shown : slider.told);
+  panel.services.items->add_text(slider.item + ".range", views::last_item(),
+                                 number_text(static_cast<double>(lo), 6) + " to " + number_text(hi, 6));
   tooltip(panel, slider.hint);
   ImGui::SameLine(0, gap);
   const std::optional<double> entered = draw_field(panel, slider, shown, field);

@@ -9,8 +9,13 @@ namespace kvscope::app {
 
 struct Panel;
 
+/// How far sliders of tokens go: to a power of two, at least 1024, that the run's positions fit in. An end that followed the
+/// prompt's length would move the knobs while it is typed; while that is being counted they stay as they are.
+int slider_reach(Panel& panel);
+
 struct ValueSlider {
-  std::string item;  // "policy.sinks"; its rectangle is the slider's, "policy.sinks.field" that of the field
+  std::string item;  // "policy.sinks"; its rectangle is the slider's, "policy.sinks.field" that of the field;
+                     // "policy.sinks.range" says "0 to 1024"
   double value = 0, min = 0, max = 1;
   int decimals = 0;       // in the field
   int drag_decimals = 0;  // that the knob moves in; what is typed is taken as it is

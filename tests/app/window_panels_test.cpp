@@ -55,3 +55,34 @@ TEST_CASE("A number with no end of digits has four of them wherever it is shown,
   CHECK_THAT(window.command("run.copy_command", {{"id", 1}}).get<std::string>(),
              Catch::Contains("full=0.8666666666666667"));
 }
+
+// Their ends followed the prompt's length, letter by letter.
+TEST_CASE("The knobs of sinks, window and budget stay where they are while a prompt is typed") {
+  if (skip_without_display()) return;
+  const char* kind = GENERATE("tokens", "keep", "compression");
+  CAPTURE(kind);
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}});
+  window.command("policy.set", {{"policy", "kvpop:keep=50%,sinks=4,window=16"}});
+  const nlohmann::json budgets = {{"tokens", 60}, {"keep", 0.5}, {"compression", 2}};
+  window.command("policy.set", {{"budget", budgets[kind]}, {"kind", kind}});
+  std::string words;
+  const auto ranges = [&](int n_words) {
+    words.clear();
+    for (int i = 0; i < n_words; ++i) words += " word";
+    window.command("prompt.set", {{"text", words}});
+    window.wait({{"/parameters/prompt_tokens", {{"at_least", 1}}}});
+    window.frames(3);
+    std::string all;
+    for (const char* item : {"policy.sinks", "policy.window", "policy.budget"})
+      all += window.text(std::string(item) + ".range") + "; ";
+    return all;
+  };
+  const std::string at_first = ranges(100);
+  CHECK(at_first.find(" to 1024; ") != std::string::npos);
+  CHECK(ranges(101) == at_first);
+  CHECK(ranges(600) == at_first);
+  CHECK(ranges(1100) != at_first);  // what it holds is reached all the same
+  CHECK(ranges(1101) == ranges(1500));
+}

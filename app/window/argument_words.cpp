@@ -1,0 +1,108 @@
+#include "app/window/argument_words.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+#include <utility>
+
+#include "app/command/argument_line.h"
+#include "engine/core/support/trim.h"
+
+namespace kvscope::app {
+namespace {
+
+struct Word {
+  std::string_view name, word;
+};
+
+// Where a control has a name for it. A name that is not here is read with spaces.
+constexpr Word kWords[] = {{"kv_head", "KV head"},
+                           {"q", "query"},
+                           {"n", "answer up to"},
+                           {"a", "A"},
+                           {"b", "B"},
+                           {"kind", "budget as"},
+                           {"begin", "from"},
+                           {"end", "up to"},
+                           {"repetition_penalty", "repetition"}};
+// Of `kind`: the buttons over the budget.
+constexpr Word kBudgets[] = {{"keep", "kept share"}, {"compression", "factor"}};
+
+std::string word_of(const Argument& argument) {
+  if (argument.name == "id" && argument.kind.starts_with("run id")) return "run";
+  for (const auto& [known, word] : kWords) {
+    if (known == argument.name) return std::string(word);
+  }
+  std::string spaced = argument.name;
+  std::ranges::replace(spaced, '_', ' ');
+  return spaced;
+}
+
+bool begins_with_word(std::string_view text, std::string_view word) {
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return text.size() >= word.size() && std::equal(word.begin(), word.end(), text.begin(), same) &&
+         (text.size() == word.size() || text[word.size()] == ' ');
+}
+
+std::string budget_name(std::string value) {
+  for (const auto& [name, word] : kBudgets) {
+    if (begins_with_word(value, word)) return std::string(name);
+  }
+  return value;
+}
+
+// "KV head 3" as "kv_head 3"; what begins with no argument's name or word as it is. The longest counts: "budget as factor" is
+// no budget.
+std::string named_part(const std::vector<Argument>& arguments, const std::string& part) {
+  const std::string_view text = trim(part);
+  const Argument* found = nullptr;
+  std::size_t length = 0;
+  for (const Argument& argument : arguments) {
+    for (const std::string& said : {argument.name, word_of(argument)}) {
+      if (said.size() > length && begins_with_word(text, said)) found = &argument, length = said.size();
+    }
+  }
+  if (found == nullptr) return part;
+  std::string value(trim(text.substr(length)));
+  if (found->name == "kind") value = budget_name(value);
+  return " " + found->name + (value.empty() ? "" : " " + value);
+}
+
+}  // namespace
+
+std::string argument_words(const std::string& description) {
+  std::string text;
+  // Names stand before a colon, separated by commas; what is behind it says what they are, up to the next name.
+  for (std::size_t at = 0; at < description.size();) {
+    const std::size_t end = std::min(description.find_first_of(",|", at), description.size());
+    const std::string part = description.substr(at, end - at), trimmed(trim(part));
+    const std::vector<Argument> one = arguments_of(trimmed);
+    const bool named = !one.empty() && trimmed.starts_with(one[0].name);
+    const std::size_t blank = part.find_first_not_of(' ');
+    if (named) {
+      text += part.substr(0, blank) + word_of(one[0]) + part.substr(blank + one[0].name.size());
+    } else {
+      text += part;
+    }
+    if (end < description.size()) text += description[end];
+    at = end + 1;
+  }
+  if (const auto kinds = text.find("tokens|keep|compression"); kinds != std::string::npos)
+    text.replace(kinds, std::string_view("tokens|keep|compression").size(), "tokens, kept share or factor");
+  return text;
+}
+
+std::string with_names(const std::string& description, const std::string& typed) {
+  const std::vector<Argument> arguments = arguments_of(description);
+  if (arguments.size() < 2) return typed;
+  std::string line;
+  for (std::size_t at = 0; at < typed.size();) {
+    const std::size_t end = std::min(typed.find(',', at), typed.size());
+    const std::string part = typed.substr(at, end - at);
+    line += (at > 0 ? "," : "") + named_part(arguments, part);
+    at = end + 1;
+  }
+  return line;
+}
+
+}  // namespace kvscope::app

@@ -1,0 +1,76 @@
+// The palette: the words it asks in, and its field.
+
+#include <catch2/catch.hpp>
+
+#include "app/window/argument_words.h"
+#include "tests/app/window_driver.h"
+
+using namespace kvscope;
+using test::fake;
+using test::skip_without_display;
+using test::WindowDriver;
+using test::Xvfb;
+
+TEST_CASE("A command's arguments are asked for in the controls' words, and taken in these or by their names") {
+  using app::argument_words, app::with_names;
+  const std::string head = "layer, kv_head, token: numbers";
+  CHECK(argument_words(head) == "layer, KV head, token: numbers");
+  CHECK(with_names(head, "KV head 3, layer 1") == " kv_head 3, layer 1");
+  CHECK(with_names(head, "kv head 3") == " kv_head 3");
+  CHECK(with_names(head, "kv_head 3") == " kv_head 3");
+  CHECK(with_names(head, "nothing 3") == "nothing 3");
+  const std::string policy =
+      "policy: text, gate: name | parameter: name, value: number | budget: number, kind: tokens|keep|compression";
+  CHECK(argument_words(policy) ==
+        "policy: text, gate: name | parameter: name, value: number | budget: number, budget as: tokens, kept share or "
+        "factor");
+  CHECK(with_names(policy, "budget 4, budget as factor") == " budget 4, kind compression");
+  CHECK(with_names(policy, "budget 0.5, budget as kept share") == " budget 0.5, kind keep");
+  CHECK(with_names(policy, "policy kvpop:budget=4,sinks=2") == " policy kvpop:budget=4,sinks=2");
+  CHECK(argument_words("a: run id, b: run id") == "A: run id, B: run id");
+  CHECK(argument_words("id: run id, or trace: path") == "run: run id, or trace: path");
+  CHECK(argument_words("id: number") == "id: number");  // of whatever
+  CHECK(argument_words("heads: text, such as \"0.1\"") == "heads: text, such as \"0.1\"");
+  CHECK(with_names("turn: number", "3") == "3");
+}
+
+TEST_CASE("The palette keeps the keyboard where Enter has nothing to run") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.key("ctrl+k");
+  window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+  window.type("swap a and b");  // there is no B
+  window.key("Return");
+  window.frames(4);
+  CHECK(window.state()["ui"]["text_input"] == true);
+  CHECK_THAT(window.text("palette.run.swap"), Catch::StartsWith("not possible now"));
+  window.type(" zzz");
+  CHECK_THAT(window.text("palette.input"), Catch::EndsWith(" zzz"));
+  window.key("Return");
+  window.frames(4);
+  CHECK(window.state()["ui"]["text_input"] == true);
+  CHECK(window.state()["ui"]["palette"] == true);
+  window.type("q");
+  CHECK_THAT(window.text("palette.input"), Catch::EndsWith("q"));
+}
+
+TEST_CASE("The palette takes a head by the words that it asks in") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.key("ctrl+k");
+  window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+  window.type("select layer, head and token");
+  window.key("Return");
+  CHECK_THAT(window.text_soon("palette.asks", "numbers"), Catch::StartsWith("layer, KV head, token: numbers"));
+  window.frames(4);
+  window.wait({{"/ui/text_input", true}});
+  window.type("layer 1, KV head 2");
+  window.key("Return");
+  window.wait({{"/ui/palette", false}, {"/selection/layer", 1}, {"/selection/kv_head", 2}});
+}
