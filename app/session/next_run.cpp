@@ -105,6 +105,7 @@ const std::string& NextRun::asked() const {
 
 void NextRun::read_tokenizer(const std::string& model_path, std::function<void()> no_chat) {
   tokenizer_path_ = model_path;
+  reads_tokenizer_ = true;
   background_.post(
       [this, model_path, no_chat = std::move(no_chat)]() -> Worker::Finish {
         auto words =
@@ -117,6 +118,7 @@ void NextRun::read_tokenizer(const std::string& model_path, std::function<void()
         return [this, model_path, words, no_chat] {
           if (model_path != tokenizer_path_) return;
           words_ = words;
+          reads_tokenizer_ = false;
           const bool had_chat = !parameters_.raw;
           if (!words->has_template) parameters_.raw = true;
           if (had_chat && parameters_.raw && no_chat) no_chat();
@@ -124,7 +126,11 @@ void NextRun::read_tokenizer(const std::string& model_path, std::function<void()
           revision_.rise();
         };
       },
-      [](const std::string&) {});  // the engine reads it too and says what is wrong
+      [this, model_path](const std::string&) {  // the engine reads it too and says what is wrong
+        if (model_path != tokenizer_path_) return;
+        reads_tokenizer_ = false;
+        revision_.rise();
+      });
 }
 
 std::size_t NextRun::prompt_bytes() const {

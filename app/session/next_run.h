@@ -59,6 +59,8 @@ class NextRun {
   /// Counts the prompt with the tokenizer of the model's folder from now on, if it can be read from here. A model that has
   /// no chat template gets the prompt as it is; no_chat is called where that was not so before.
   void read_tokenizer(const std::string& model_path, std::function<void()> no_chat = nullptr);
+  /// It has not come to its end yet: nobody knows how long the prompt is, and so not which budget a share of it would be.
+  bool reads_tokenizer() const { return reads_tokenizer_; }
   /// The model has a chat template, known to us or not. False while that is not known.
   bool has_chat() const { return words_ && words_->has_template; }
   /// And it leaves the choice whether the model thinks.
@@ -94,6 +96,7 @@ class NextRun {
   std::string tokenizer_path_;
   std::shared_ptr<const Words> words_;
   int prompt_tokens_ = -1;
+  bool reads_tokenizer_ = false;
   bool counting_ = false;       // in the background
   std::uint64_t to_count_ = 0;  // rises with every change that is to be counted
 };

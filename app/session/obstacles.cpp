@@ -15,10 +15,11 @@ namespace {
 std::optional<Obstacle> of_engine(const Session& session) {
   const EngineLink& engine = session.engine();
   if (engine.run_in_progress()) return Obstacle{.text = "A run goes on.", .remedies = {}, .passes = true};
+  const Obstacle loading{.text = "The model is being loaded.", .remedies = {}, .passes = true};
   switch (engine.state()) {
     case EngineState::starting:
     case EngineState::loading:
-      return Obstacle{.text = "The model is being loaded.", .remedies = {}, .passes = true};
+      return loading;
     case EngineState::dead:
       return Obstacle{.text = "The engine has stopped.", .remedies = {{"Restart engine", "engine.restart"}}};
     case EngineState::none:
@@ -26,6 +27,8 @@ std::optional<Obstacle> of_engine(const Session& session) {
     case EngineState::running:
       break;
   }
+  // The engine may be ready before it: a share of a prompt that is not counted yet could not be raised to its floor.
+  if (session.next_run().reads_tokenizer()) return loading;
   if (engine.model() && engine.state() == EngineState::ready) return std::nullopt;
   return Obstacle{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
 }

@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "app/session/answer.h"
+#include "app/session/obstacles.h"
+#include "app/session/obstacles.h"
 #include "app/session/session.h"
 #include "app/session/stop_lines.h"
 #include "app/workspace/undo.h"
@@ -119,6 +121,22 @@ TEST_CASE("Without a draft the last turn is answered anew, under whatever policy
   CHECK(session.a()->run->policy.name == "streaming");
   CHECK(fixture.chat().turns.size() == 2);
   CHECK(session.runs().size() == 2);
+}
+
+// The engine was ready first, and a share of a prompt that nobody had counted went to it below its floor.
+TEST_CASE("No run begins before its prompt can be counted, and one does where nobody can count it") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("One, two?");
+  const std::string model = session.engine().model_path();
+  for (const std::string& tokenizer : {model, model + "/no such folder"}) {
+    session.next_run().read_tokenizer(tokenizer);
+    CHECK(why_not(session, RunKind::start) == "The model is being loaded.");
+    CHECK(session.state()["engine"] == "loading");
+    fixture.wait([&] { return !session.next_run().reads_tokenizer(); });
+    CHECK(why_not(session, RunKind::start).empty());
+    CHECK(session.state()["engine"] == "ready");
+  }
 }
 
 TEST_CASE("Who takes a turn back sees the answer before it with the run that made it") {
