@@ -225,7 +225,8 @@ void AppWindow::take_input() {
   for (const KeyPress& press : window_.take_keys()) {
     frames_due_ = kFramesAfterInput;
     const auto asks = [](const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; };
-    const bool typing = ImGui::GetIO().WantTextInput || text_->typed().focused || asks(ui_.find) || asks(ui_.go_to);
+    const bool typing =
+        has_text_field() || text_->typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
     if (press.key == "escape") {
       press_escape(ui_, session_.selection(), typing);
       continue;

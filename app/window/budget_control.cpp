@@ -41,6 +41,12 @@ std::string budget_text(const BudgetSpec& budget) {
   return fixed_text(budget.value, factor_decimals(budget.value)) + "×";
 }
 
+/// A share is of the length that was asked for, which no run has that came to its end before.
+std::string ended_early(const RunRecord& run) {
+  if (run.status == RunStatus::running || run.n_tokens() >= run.n_positions) return "";
+  return ", the length asked for; A has " + std::to_string(run.n_tokens());
+}
+
 struct BudgetWords {
   std::string text;
   bool to_be_seen = false;  // it is not what was asked for, or does nothing
@@ -48,7 +54,7 @@ struct BudgetWords {
 
 // What it comes to in a run of that length. The field has a share as it was asked for: that of whole tokens beside it would
 // be another.
-BudgetWords words_of(const PolicySpec& policy, int n_positions) {
+BudgetWords words_of(const PolicySpec& policy, int n_positions, const std::string& ended) {
   const BudgetSpec& budget = *policy.budget;
   if (n_positions <= 0)
     return {budget.kind == BudgetSpec::Kind::tokens ? budget_text(budget) : "the prompt is not counted yet"};
@@ -63,6 +69,7 @@ BudgetWords words_of(const PolicySpec& policy, int n_positions) {
   } else {
     words.text = describe_budget(tokens, n_positions);
   }
+  words.text += ended;
   if (tokens < n_positions) return words;
   return {words.text + ". Nothing will be evicted: all " + std::to_string(n_positions) + " tokens fit in " +
               std::to_string(tokens),
@@ -84,12 +91,14 @@ void draw_budget_words(Panel& panel, const PolicySpec& policy) {
   const int of_a = panel.session.shown_a() ? panel.session.shown_a()->run->n_positions : 0;
   const bool together = of_a > 0 && next == of_a;
   const bool only_a = of_a > 0 && !panel.session.engine().model();
+  const std::string ended = of_a > 0 ? ended_early(*panel.session.shown_a()->run) : "";
   if (!only_a)
-    draw_words(panel, together ? "Next run, and A" : "Next run", words_of(policy, next), "policy.budget_words",
+    draw_words(panel, together ? "Next run, and A" : "Next run", words_of(policy, next, together ? ended : ""),
+               "policy.budget_words",
                "Of the prompt that stands above and the answer up to its length, which Run would decode");
   if (only_a || (of_a > 0 && !together))
     draw_words(
-        panel, "A", words_of(policy, of_a), "policy.budget_words_a",
+        panel, "A", words_of(policy, of_a, ended), "policy.budget_words_a",
         "Of A's prompt and its answer up to the length that was asked for, which the preview and Decode again are "
         "about: a share is of these, wherever the answer ended");
 }

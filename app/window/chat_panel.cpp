@@ -94,8 +94,9 @@ void draw_turns(Panel& panel, const std::vector<ChatMessage>& turns) {
   const float room = chat_room(panel) - chat_draft_height(panel) - ImGui::GetStyle().ItemSpacing.y;
   ImGui::BeginChild("turns", {-1, room});
   ImGui::PopStyleVar();
-  const bool at_end = ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
   auto& editors = panel.prompt_editors->turns;
+  const bool asked = turns.size() > editors.size();  // whoever asks wants to see the answer
+  const bool at_end = asked || ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1;
   while (editors.size() > turns.size()) editors.pop_back();
   while (editors.size() < turns.size()) editors.emplace_back(panel.services);
   for (std::size_t i = 0; i < turns.size(); ++i) {

@@ -18,7 +18,8 @@
 namespace kvscope::app {
 namespace {
 
-constexpr float kGap = 6;  // design pixels between regions; where the splitters are
+constexpr float kGap = 6;                                  // design pixels between regions; where the splitters are
+constexpr float kLeastOfViews = 360, kLeastOfThree = 640;  // widths beside which the inspector has a place
 constexpr float kBarHeight = 54, kTitleHeight = 30;
 constexpr float kCardPadding = 14;  // at the sides
 constexpr float kRoomForAnswer = 820, kRoomBesideChat = 1100, kAnswerHeight = 150;
@@ -274,7 +275,8 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
   }
   const ImVec2 rail_size{std::max(panel.px(220), std::min(0.23f * screen.x, panel.px(sizes.right))), bottom - y};
   // Where there is no room for all, what the run shows goes before what is said of one token of it.
-  const bool rail = ui.right && context.a && right - x - rail_size.x > panel.px(360);
+  const float least = panel.px(ui.maximised.empty() && main_row(ui, views).size() > 2 ? kLeastOfThree : kLeastOfViews);
+  const bool rail = ui.right && context.a && right - x - rail_size.x > least;
   if (rail) right -= rail_size.x + gap;
   if (ui.bottom && context.a) {
     const float height = panel.px(sizes.bottom);

@@ -53,7 +53,7 @@ std::string_view word(PathKind kind) {
     case PathKind::prompts:
       return "prompts";
     case PathKind::recipe:
-      return "recipe of a figure";
+      return "recipe";
     case PathKind::trace:
     case PathKind::unknown:
     case PathKind::missing:

@@ -21,6 +21,7 @@ struct KeyPress {
   bool ctrl = false, shift = false, alt = false;
   std::uint64_t clicks = 0;      // of all buttons before it
   std::uint64_t characters = 0;  // typed before it
+  std::uint64_t presses = 0;     // of Enter and space before it, which may give a field the keyboard
 };
 
 class GlfwWindow {
@@ -73,6 +74,7 @@ class GlfwWindow {
   InputQueue input_;
   std::vector<KeyPress> keys_;
   std::uint64_t clicks_ = 0, clicks_delivered_ = 0, characters_ = 0, characters_delivered_ = 0;
+  std::uint64_t presses_ = 0, presses_delivered_ = 0;
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

@@ -41,6 +41,10 @@ void apply_keyboard_focus(const UiState& ui) {
     io.NavInputs[ImGuiNavInput_Activate] = 1;
 }
 
+bool has_text_field() {
+  return ImGui::GetIO().WantTextInput || ImGui::GetCurrentContext()->WantTextInputNextFrame == 1;
+}
+
 std::string key_of_popup(const UiState& ui, const KeyPress& press) {
   const std::string& key = press.key;
   if (press.ctrl) return "";

@@ -13,6 +13,8 @@ namespace kvscope::app {
 
 /// Before ImGui::NewFrame(), after those of its back ends, which clear what it sets: controls are walked through only while the keyboard has them.
 void apply_keyboard_focus(const UiState& ui);
+/// A field of ImGui's has the keyboard, as it was drawn last: io.WantTextInput knows of it a frame later.
+bool has_text_field();
 /// Whether a key without modifiers belongs to the controls now.
 bool is_key_of_controls(const UiState& ui, const std::string& key);
 /// What a key means to the list or dialog that lies over the views, as UiState::popup_keys has it; empty: nothing.

@@ -111,6 +111,7 @@ void draw_policy_group(Panel& panel, PolicyGroup group) {
     const bool chosen = policy.name == panel.session.parameters().policy.name;
     const std::string label = "  " + std::string(policy.title);
     if (ImGui::Selectable(label.c_str(), chosen)) panel.run("policy.set", {{"policy", spec_of_choice(panel, policy)}});
+    if (chosen) ImGui::SetItemDefaultFocus();  // arrows go on from it
     if (chosen && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
     panel.services.items->add_text("policy.choice." + std::string(policy.name), views::last_item(),
                                    std::string(kGroups[static_cast<std::size_t>(group)]));

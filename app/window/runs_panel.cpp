@@ -103,7 +103,11 @@ void draw_trace(Panel& panel, const std::string& path, const std::vector<RunEntr
   ImGui::SameLine(0, panel.px(4));
   const auto step = [&](const char* label, const char* command, const char* suffix) {
     ImGui::BeginDisabled(at == 0 && n == 0);
-    if (ImGui::Button(label, {side, 0})) panel.run(command, {{"trace", path}});
+    if (ImGui::Button(label, {side, 0})) {
+      panel.run(command, {{"trace", path}});
+      reveal.seen =
+          panel.session.run_list().in_sight().n;  // the list stays: the button is under the mouse for the next one
+    }
     ImGui::EndDisabled();
     panel.item(item + suffix);
   };

@@ -98,3 +98,49 @@ TEST_CASE("Escape closes the menu also while the mouse is over the entry that op
     CHECK_FALSE(item.get<std::string>().starts_with("menu."));
   }
 }
+
+// Enter opens the number's field, and the digits were shortcuts of the strip as well.
+TEST_CASE("Digits that are typed at once behind the Enter that opens a number's field are its alone") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window, "kvpop:budget=6,sinks=1,window=2");
+  window.key("Escape");
+  const auto colour = window.state()["selection"]["colour"];
+  window.key("Tab");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.frames(3);
+  const auto is_framed = [&] {
+    const auto field = window.rect("policy.sinks.field");
+    const auto framed = window.state()["ui"]["keyboard_frame"].get<std::vector<float>>();
+    return std::abs(framed[0] - field[0]) < 3 && std::abs(framed[1] - field[1]) < 3;
+  };
+  for (int i = 0; i < 60 && !is_framed(); ++i) {
+    window.key(
+        std::abs(window.state()["ui"]["keyboard_frame"][1].get<double>() - window.rect("policy.sinks.field")[1]) < 3
+            ? "Right"
+            : "Down");
+    window.frames(3);
+  }
+  REQUIRE(is_framed());
+  REQUIRE(window.inputs({"key", "--delay", "4", "Return", "ctrl+a", "2", "Return"}));
+  window.frames(6);
+  CHECK_THAT(window.state()["parameters"]["policy"].get<std::string>(), Catch::Contains("sinks=2"));
+  CHECK(window.state()["selection"]["colour"] == colour);
+}
+
+TEST_CASE("What is typed at once behind Ctrl+P or Ctrl+G is no shortcut") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.command("prompt.set", {{"text", ""}});
+  window.key("Escape");
+  const auto colour = window.state()["selection"]["colour"];
+  for (int i = 0; i < 8; ++i) {
+    REQUIRE(window.inputs({"key", "--delay", "4", "ctrl+g", "2", "3", "Escape", "ctrl+p", "4", "2", "Escape"}));
+    window.frames(4);
+    CHECK(window.state()["selection"]["colour"] == colour);
+  }
+  CHECK(window.state()["parameters"]["prompt"].get<std::string>().size() == 16);
+}

@@ -1,5 +1,6 @@
 // The controls of the policy and the status line, as they stand in the window.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -494,6 +495,25 @@ TEST_CASE("A command of the palette that needs arguments asks for them in its fi
   CHECK(window.text("palette.asks").empty());
   window.key("Escape");
   window.wait({{"/ui/palette", false}});
+}
+
+TEST_CASE("At 1280 x 720 three views have the inspector's room, and two leave it its own") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "1280x720"}});
+  decode_short(window);
+  window.command("run.decode_again");
+  window.wait({{"/running", false}, {"/b", {{"not", nullptr}}}});
+  const auto has_inspector = [&] {
+    window.frames(4);
+    const auto answer = window.request({{"query", "items"}});
+    return std::ranges::any_of(answer["items"], [](const auto& item) { return item == "inspector.pin"; });
+  };
+  window.command("layout.explore");
+  CHECK(has_inspector());
+  window.command("layout.compare");
+  CHECK_FALSE(has_inspector());
+  CHECK(window.state()["ui"]["right"] == true);  // a wider window has it again
 }
 
 TEST_CASE("The first Tab of a new window goes to a part of it that has a control") {
