@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <sstream>
 #include <string_view>
@@ -68,10 +69,36 @@ std::vector<ComparisonRow> differing(const std::vector<ComparisonRow>& rows) {
   return some;
 }
 
+/// In as many lines as it needs, broken between words alone; a word that is wider than the column is cut.
+void words_in(const ViewServices& services, Colour colour, const std::string& text, std::string_view hint = {}) {
+  const float room = ImGui::GetContentRegionAvail().x;
+  const auto fits = [&](const std::string& line) { return ImGui::CalcTextSize(line.c_str()).x <= room; };
+  std::string lines, line;
+  bool cut = false;
+  const auto end_line = [&] {
+    cut = cut || !fits(line);
+    lines += (lines.empty() ? "" : "\n") + cut_to(line, room);
+  };
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::string longer = line.empty() ? word : line + " " + word;
+    if (!line.empty() && !fits(longer)) {
+      end_line();
+      line = word;
+    } else {
+      line = longer;
+    }
+  }
+  end_line();
+  text_in(colour, lines);
+  hint_of(services, cut ? text + (hint.empty() ? "" : ": ") + std::string(hint) : std::string(hint));
+}
+
 /// What the columns need: numbers stay in one piece, words are wrapped.
 std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std::vector<ComparisonRow>& rows,
                             bool brief) {
-  const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
+  // The table gives a column whole pixels.
+  const auto width = [](const std::string& text) { return std::ceil(ImGui::CalcTextSize(text.c_str()).x) + 1; };
   const auto widest_word = [&](const std::string& text) {
     float widest = 0;
     std::istringstream words(text);
@@ -89,6 +116,24 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
     need(3, width(with_minus(row.difference)));
   }
   return needs;
+}
+
+/// Of the columns in `room` pixels, `padding` at both sides of each: three where four have too little, as a difference can
+/// be reckoned from A and B. A name can be wrapped, and cut, a number cannot.
+std::vector<float> widths_of(const std::array<const char*, 4>& titles, const std::vector<ComparisonRow>& rows,
+                             float room, float padding, float least) {
+  const auto sum = [](const std::vector<float>& needs) { return std::accumulate(needs.begin(), needs.end(), 0.f); };
+  const float four = std::max(4.f, room - 8 * padding), three = std::max(3.f, room - 6 * padding);
+  for (const bool brief : {false, true}) {
+    const std::vector<float> needs = needs_of(titles, rows, brief);
+    if (sum(needs) <= four) return share_room(needs, four);
+  }
+  std::vector<float> needs = needs_of(titles, rows, true);
+  needs.resize(3);
+  if (sum(needs) <= three) return share_room(needs, three);
+  const float name = std::min(needs[0], std::max({1.f, std::min(least, three / 3), three - needs[1] - needs[2]}));
+  const std::vector<float> numbers = share_room({needs[1], needs[2]}, three - name);
+  return {name, numbers[0], numbers[1]};
 }
 
 }  // namespace
@@ -153,21 +198,9 @@ void ComparisonView::draw_rows(const char* heading, const std::vector<Comparison
   if (rows.empty()) return;
   const std::array<const char*, 4> titles = {heading, "A", "B", "B − A"};
   const float padding = services_.theme->px(3), room = ImGui::GetContentRegionAvail().x;
-  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line. What can be
-  // reckoned from the others goes first.
-  const bool brief = room < services_.theme->px(180);
-  const std::size_t n = brief ? 3 : 4;
-  const float free = room - 2 * static_cast<float>(n) * padding;
-  std::vector<float> widths = needs_of(titles, rows, brief);
-  // A name can be wrapped, a number cannot.
-  if (std::accumulate(widths.begin(), widths.end(), 0.f) > free) widths = needs_of(titles, rows, true);
-  widths.resize(n);
-  if (brief) {
-    const std::vector<float> numbers = share_room({widths[1], widths[2]}, std::max(1.f, free - widths[0]));
-    widths = {widths[0], numbers[0], numbers[1]};
-  } else {
-    widths = share_room(widths, free);
-  }
+  // Widths of their own: columns sized by their contents would lay a wrapping text out one letter a line.
+  const std::vector<float> widths = widths_of(titles, rows, room, padding, services_.theme->px(24));
+  const std::size_t n = widths.size();
   ImGui::PushStyleVar(ImGuiStyleVar_CellPadding, {padding, ImGui::GetStyle().CellPadding.y});
   const bool open = ImGui::BeginTable(heading, static_cast<int>(n), ImGuiTableFlags_RowBg);
   ImGui::PopStyleVar();
@@ -183,13 +216,12 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
   const Palette& p = services_.theme->palette;
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  wrapped_text_in(p.muted, row.name);
+  words_in(services_, p.muted, row.name, row.definition);
   const ItemRect name = last_item();
-  hint_of(services_, row.definition);
   for (const std::string* cell : {&row.a, &row.b}) {
     ImGui::TableNextColumn();
     const Colour colour = row.differs() ? p.text : p.muted;
-    row.definition.empty() ? wrapped_text_in(colour, *cell) : cut_text_in(services_, colour, *cell);
+    row.definition.empty() ? words_in(services_, colour, *cell) : cut_text_in(services_, colour, *cell);
   }
   const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
   if (ImGui::TableGetColumnCount() == 4) {

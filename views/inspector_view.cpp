@@ -234,7 +234,8 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
     both(
         name, [&](const OracleCounts& counts) { return number(value(counts)); }, counts_, counts_b_);
   };
-  if (at.q < run.prompt_len && dense_prompt_)
+  // Beside a run that chose within the prompt both are judged there.
+  if (at.q < run.prompt_len && dense_prompt_ && std::isnan(counts_.recall()))
     row("oracle at q", "– dense prefill, compressed at " + std::to_string(run.prompt_len));
   at_q("recall at q", [](const OracleCounts& counts) { return counts.recall(); });
   at_q("chance", [](const OracleCounts& counts) { return counts.chance(); });
@@ -254,7 +255,8 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
         name, [&](const OracleMean& mean) { return answers == nullptr ? std::string("...") : value(mean); }, a, b);
   };
   of_mean("mean recall", [&](const OracleMean& mean) {
-    return number(mean.recall) + (mean.n > 0 ? " over " + std::to_string(mean.n) + " queries" : "");
+    return number(mean.recall) +
+           (mean.n > 0 ? " over " + std::to_string(mean.n) + (mean.n == 1 ? " query" : " queries") : "");
   });
   of_mean("mean chance", [&](const OracleMean& mean) { return number(mean.chance); });
   of_mean("recall above chance", [&](const OracleMean& mean) { return number(mean.above_chance()); });

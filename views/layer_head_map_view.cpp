@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "engine/core/study/common_oracle.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
@@ -39,11 +40,12 @@ void LayerHeadMapView::draw(ViewContext& context) {
   draw_pair_notes(services_, context,
                   {needs_oracle, counted_.empty() ? std::string_view() : counted_.maps().common_oracle, little_room_});
   if (refuses_difference(context)) return;
+  draw_unsaid();
   // Before the room is asked for: what a count said may be what takes it.
   const LayerHeadMapOptions options = options_of(context);
   counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70))
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(kLeastHeight))
     return wrapped_text_in(services_.theme->palette.muted, "Too little room for the map: maximise it.");
   if (!counted_.empty()) make_picture(counted_.with_look(options), room);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
@@ -109,10 +111,14 @@ void LayerHeadMapView::draw_set(ViewContext& context) {
     look.clip = look.clip_b = {};
   }
   const FontScope small(services_.theme->fonts.small);
-  const std::string text =
-      describe_aggregate(look.aggregate, context.set->size()) +
-      (context.selection->q ? ", at query " + std::to_string(*context.selection->q) + " or its last"
-                            : ", each at its last query");
+  const std::string at = context.selection->q ? ", at query " + std::to_string(*context.selection->q) + " or its last"
+                                              : ", each at its last query";
+  // What was counted may be a query or a metric behind: then no run is said to have no value.
+  const LayerHeadMapOptions now = options_of(context), of = counted_.empty() ? now : counted_.with_look(now);
+  const bool is_now = !counted_.empty() && of.metric == now.metric && of.q == now.q && of.compare == MapCompare::none &&
+                      counted_.maps().counts.all == static_cast<int>(context.set->size());
+  const std::string text = is_now ? describe_aggregate(look.aggregate, counted_.maps().counts, at)
+                                  : describe_aggregate(look.aggregate, context.set->size()) + at;
   draw_note(services_.theme->palette.accent, text);
   services_.items->add_text("map.set", last_item(), text);
   if (line_button(services_, "map.run_a", "A alone", "No set of runs", false, true)) context.selection->runs.clear();
@@ -165,7 +171,8 @@ void LayerHeadMapView::say_why_none(const ViewContext& context) {
   const LayerHeadMapOptions of = counted_.with_look({});
   const std::vector<const RunRecord*> runs = counted_.runs();
   const auto why = [&](std::size_t i) {
-    if (!counted_.maps().common_oracle.empty()) return std::string("The common oracle has room for every token here.");
+    if (!counted_.maps().common_oracle.empty() && CommonOracle::of(*runs[0], *runs[1])->asks(of.q))
+      return std::string("The common oracle has room for every token here.");
     const bool is_preview = i == 0 ? context.a->preview : context.b != nullptr && context.b->preview;
     const bool no_oracle = metric_info(of.metric).needs_oracle && runs[i]->future_mass.empty();
     return no_oracle ? why_no_recall(*runs[i], is_preview) : why_no_value(*runs[i], of.metric, of.q);
@@ -186,8 +193,23 @@ void LayerHeadMapView::say_why_none(const ViewContext& context) {
   }
 }
 
+/// What maps too small for it had to say in the frame before, in a line above them.
+void LayerHeadMapView::draw_unsaid() const {
+  std::string text = unsaid_[0].empty() ? unsaid_[1] : unsaid_[0];
+  if (drawn_.compare == MapCompare::side_by_side && unsaid_[0] != unsaid_[1])
+    text = (unsaid_[0].empty() ? "" : "A: " + unsaid_[0]) + (unsaid_[0].empty() || unsaid_[1].empty() ? "" : " ") +
+           (unsaid_[1].empty() ? "" : "B: " + unsaid_[1]);
+  const FontScope small(services_.theme->fonts.small);
+  const float line = ImGui::GetTextLineHeightWithSpacing();
+  // The line must not take the room without which there is no map.
+  if (text.empty() || ImGui::GetContentRegionAvail().y - line < services_.theme->px(kLeastHeight)) return;
+  cut_text_in(services_, services_.theme->palette.muted, text);
+  services_.items->add_text("map.why_none", last_item(), text);
+}
+
 /// A map that is hatched all over says why, on itself: above it the sentence would move the map while one scrubs.
 void LayerHeadMapView::draw_no_value_notes(const ViewContext& context, ImVec2 origin) {
+  unsaid_ = {};
   if (counted_.empty() || drawn_.metric != context.selection->metric) return;
   say_why_none(context);
   for (std::size_t part = 0; part < why_none_.size(); ++part) {
@@ -197,8 +219,10 @@ void LayerHeadMapView::draw_no_value_notes(const ViewContext& context, ImVec2 or
     const Box& box = panel->box;
     const ItemRect map{origin.x + static_cast<float>(box.x), origin.y + static_cast<float>(box.y),
                        static_cast<float>(box.w), static_cast<float>(box.h)};
-    if (!was_said)
-      views::draw_no_value_note(services_, part == 0 ? "map.no_value" : "map.b.no_value", map, why_none_[part]);
+    if (was_said) continue;
+    const char* item = part == 0 ? "map.no_value" : "map.b.no_value";
+    views::draw_no_value_note(services_, item, map, why_none_[part]);
+    if (part < unsaid_.size() && !services_.items->find(item)) unsaid_[part] = why_none_[part];
   }
 }
 
@@ -241,10 +265,10 @@ void LayerHeadMapView::make_picture(const LayerHeadMapOptions& options, ImVec2 r
   if (!rebuild_.due({counted_.n(), options, room.x, room.y, theme.scale, theme.dark})) return;
   drawing_.set(
       layer_head_map_figure(counted_.maps(), counted_.runs(), options, theme.figure_style(room.x, room.y)).figure);
-  const std::vector<HeadMap> values = drawn_values(counted_.maps(), options);
-  order_ = head_order(values[0], options.sort);
+  drawn_values_ = drawn_values(counted_.maps(), options);
+  order_ = head_order(drawn_values_[0], options.sort);
   scales_.clear();
-  for (std::size_t i = 0; i < values.size(); ++i) scales_.push_back(map_scale(values, i, options));
+  for (std::size_t i = 0; i < drawn_values_.size(); ++i) scales_.push_back(map_scale(drawn_values_, i, options));
   drawn_ = options;
   bar_title_cut_ = !has_text(drawing_.figure(), colour_bar_title(options));
   rebuild_.done();
@@ -282,7 +306,11 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const auto outline = [&](int layer, int place, Colour colour, float width) {
     const ItemRect r = screen(panel->cell(layer, place));
-    list.AddRect({r.x, r.y}, {r.x + r.w, r.y + r.h}, to_imgui(colour), 0, 0, services_.theme->px(width));
+    const float w = services_.theme->px(width);
+    // Of a low cell a frame on its edge would leave no colour in sight: it goes around, past the wider one of the two.
+    const float out = std::min(r.w, r.h) < services_.theme->px(8) ? services_.theme->px(2) + 0.5f : 0;
+    list.AddRect({r.x - out, r.y - out}, {r.x + r.w + out, r.y + r.h + out}, to_imgui(colour), 0, 0, w);
+    return item_rect({r.x - out, r.y - out}, {r.x + r.w + out, r.y + r.h + out});
   };
   for (int layer = 0; layer < panel->rows && context.pins != nullptr; ++layer) {
     for (int place = 0; place < panel->columns; ++place) {
@@ -295,7 +323,7 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
   for (int place = 0; at.layer < panel->rows && place < panel->columns; ++place) {
     if (head_at(at.layer, place).kv_head != at.kv_head) continue;
     outline(at.layer, place, p.panel, 4);  // a light edge under a dark one stands out on every colour
-    outline(at.layer, place, p.text, 2);
+    services_.items->add("selected.head", outline(at.layer, place, p.text, 2));
   }
   const bool hovered = ImGui::IsItemHovered() && !on_bar_;
   if (const auto clicked =
@@ -312,50 +340,6 @@ void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, co
     open_head_menu(*context.selection, head_at(cell->first, cell->second));
   draw_hover_card(context, *shown.run, head_at(cell->first, cell->second),
                   panel_id == std::string_view("map.b") ? 1 : 0);
-}
-
-/// What the map says of a head; empty where it has no such head.
-std::string LayerHeadMapView::value_line(const ViewContext& context, KvHead head) const {
-  const RunRecord& run = *context.a->run;
-  if (counted_.empty() || head.layer >= run.evict_at.n_layers() || head.kv_head >= run.evict_at.n_kv_heads()) return {};
-  const auto value = [&](std::size_t part) {
-    const auto& parts = counted_.maps().parts;
-    // What is drawn may be a frame older than what was counted.
-    if (part >= parts.size() || head.layer >= parts[part].map.n_layers || head.kv_head >= parts[part].map.n_kv_heads)
-      return std::string("no value");
-    const float v = parts[part].map.at(head.layer, head.kv_head);
-    return std::isnan(v) ? std::string("no value") : format_number(v, 4);
-  };
-  std::string line = std::string(metric_info(drawn_.metric).title);
-  line += (drawn_.compare == MapCompare::difference ? ", B − A " : " ") + value(0);
-  if (drawn_.compare == MapCompare::side_by_side) line += " in A, " + value(1) + " in B";
-  return line;
-}
-
-void LayerHeadMapView::draw_hover_card(const ViewContext& context, const RunRecord& run, KvHead head,
-                                       std::size_t part) {
-  const auto [layer, kv_head] = head;
-  const Palette& p = services_.theme->palette;
-  const MetricInfo& info = metric_info(context.selection->metric);
-  const HoverCard card(services_);
-  ImGui::PushTextWrapPos(services_.theme->px(380));
-  draw_text(services_.theme->fonts.bold, p.text,
-            "Layer " + std::to_string(layer) + " · KV head " + std::to_string(kv_head));
-  const std::string line = value_line(context, head);
-  text_in(p.text, line);
-  services_.items->add_text("map.hover", last_item(), line);
-  if (part < why_none_.size() && !why_none_[part].empty()) text_in(p.text, why_none_[part]);
-  if (info.needs_oracle && run.oracle_horizon < run.n_tokens()) text_in(p.warn, "so far");
-  const int group = run.model.n_kv_heads > 0 ? run.model.n_heads / run.model.n_kv_heads : 0;
-  if (group > 1) {
-    text_in(p.muted,
-            "query heads " + std::to_string(kv_head * group) + "–" + std::to_string(kv_head * group + group - 1));
-  }
-  text_in(p.muted, info.definition);
-  if (info.needs_oracle && drawn_.compare != MapCompare::none && !counted_.maps().common_oracle.empty())
-    text_in(p.muted, "Here A and B by one " + counted_.maps().common_oracle + ".");
-  services_.items->add_text("map.hover_definition", last_item(), std::string(info.definition));
-  ImGui::PopTextWrapPos();
 }
 
 }  // namespace kvscope::views

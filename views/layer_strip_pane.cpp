@@ -66,6 +66,21 @@ void LayerStripPane::draw(ViewContext& context, const Cursor& at) {
   if (context.a->preview) preview_frame(services_, {min.x - 2, min.y - 2}, {max.x + 2, max.y + 2});
 }
 
+void LayerStripPane::hatch_swatch() const {
+  const Theme& theme = *services_.theme;
+  const FontScope small(theme.fonts.small);
+  // Where legend() put it: before the label, lower than a line.
+  const ItemRect label = last_item();
+  const float h = ImGui::GetTextLineHeight(), side = h * 0.72f, right = label.x - theme.px(5);
+  const ImVec2 a{std::floor(right - side * 1.4f), label.y + (h - side) / 2}, b{right, a.y + side};
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.PushClipRect(a, b, true);
+  for (float x = a.x - side; x < b.x; x += theme.px(4))
+    list.AddLine({x, b.y}, {x + side, a.y}, to_imgui(theme.palette.muted), theme.px(1));
+  list.PopClipRect();
+  services_.items->add("layers.swatch", item_rect(a, b));
+}
+
 Figure LayerStripPane::make_axes(const ViewContext& context, const Cursor& at, TokenSpan span, float width,
                                  float height) {
   const RunRecord& run = *context.a->run;

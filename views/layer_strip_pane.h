@@ -20,6 +20,9 @@ class LayerStripPane {
       : services_(services), axes_(*services.textures), picture_(services) {}
   /// Fills the region. The run must be drawable.
   void draw(ViewContext& context, const Cursor& at);
+  /// Hatches the swatch of the legend whose label is the item drawn last, as the picture has what the rule keeps. Item
+  /// "layers.swatch".
+  void hatch_swatch() const;
   /// The figure of the tokens that are shown.
   TokenStripOptions figure(const ViewContext& context, const Cursor& at) const;
   const LayerStripPicture& picture() const { return picture_; }

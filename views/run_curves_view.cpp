@@ -6,6 +6,7 @@
 
 #include "views/figure/token_facts.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 namespace {
@@ -62,7 +63,8 @@ void RunCurvesView::draw_header(ViewContext& context) {
   services_.items->add_text("curves.no_b", last_item(), why);
 }
 
-/// Behind the buttons where there is room: how many positions a point of the line stands for. Nothing where it is one.
+/// Behind the buttons where there is room, else below them and cut at the edge: how many positions a point of the line
+/// stands for. Nothing where it is one.
 void RunCurvesView::draw_mark(const ViewContext& context) {
   if (!refusal(context).empty()) return;
   const CurvesOptions options = options_of(context);
@@ -75,10 +77,10 @@ void RunCurvesView::draw_mark(const ViewContext& context) {
     ImGui::SameLine(0, gap);
     ImGui::AlignTextToFramePadding();
   }
-  text_in(services_.theme->palette.muted, text);
+  text_in(services_.theme->palette.muted, cut_to(text, right - ImGui::GetCursorScreenPos().x));
   services_.items->add_text("curves.mean_of", last_item(), text);
   const std::string band = info_of(options.quantity).spread_of.empty() ? "The band" : "The darker band";
-  hint_of(services_, "The line goes through at most " + std::to_string(options.points) +
+  hint_of(services_, "M" + text.substr(1) + ". The line goes through at most " + std::to_string(options.points) +
                          " points, each the mean of positions that follow each other. " + band +
                          " goes from the least to the greatest of these positions, so that no peak is lost. Zoomed in "
                          "far enough (wheel) every position has a point of its own.");

@@ -28,6 +28,12 @@ constexpr std::array<std::string_view, 4> kModeHints = {
     "The policy's choice against that of the run's oracle, which holds as many tokens as this head keeps at the scrub "
     "position, or as many as the run states."};
 
+/// "window; evicted at 2391, 64 queries old", and once where what it is and what becomes of it are the same.
+std::string state_line(const HeadAtQuery& head, std::int32_t t) {
+  const std::string state(state_name(head.state(t))), life = life_line(*head.run, head.layer, head.kv_head, t);
+  return life.starts_with(state) ? life : state + "; " + life;
+}
+
 }  // namespace
 
 void TokenStripView::draw(ViewContext& context) {
@@ -124,6 +130,7 @@ void TokenStripView::draw_legend(const ViewContext& context) {
   legend(services_, swatches);
   for (const Swatch& swatch : swatches)
     services_.items->add_text("strip.legend." + swatch.label, last_item(), swatch.label);
+  if (context.selection->layers) layers_.hatch_swatch();  // the last is what the rule keeps
 }
 
 float TokenStripView::line_height() const { return lines_.font_size() + services_.theme->px(kLineGap); }
@@ -357,7 +364,9 @@ void TokenStripView::draw_hover_card(const HeadAtQuery& head, int token) {
   const RunRecord& run = *head.run;
   const HoverCard card(services_);
   draw_text(services_.theme->fonts.bold, p.text, identity_line(run, head.layer, head.kv_head, token));
-  text_in(p.text, std::string(state_name(head.state(token))) + "; " + life_line(run, head.layer, head.kv_head, token));
+  const std::string state = state_line(head, token);
+  text_in(p.text, state);
+  services_.items->add_text("strip.card", last_item(), state);
   const float mass = mass_at(run, head.layer, head.kv_head, token);
   const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
   text_in(p.muted, "score: " + score_text(run, head.layer, head.kv_head, token) + " · future attention mass " +

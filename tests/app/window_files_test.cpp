@@ -241,6 +241,12 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.click("trace.many.h5.next");
   window.wait({{"/a/id", 3}});
   CHECK(window.text("trace.many.h5") == "many.h5   2 of 3");
+  const auto button = window.rect("trace.many.h5.next");
+  window.inputs({"click", "1"});  // where the mouse is
+  window.wait({{"/a/id", 4}});
+  window.frames(6);
+  CHECK(window.rect("trace.many.h5.next") == button);
+  window.command("run.previous_in_trace");
   window.command("run.next_in_trace");
   window.command("run.next_in_trace");
   CHECK(window.state()["a"]["id"] == 4);

@@ -8,9 +8,11 @@
 #include "engine/core/study/retention_metrics.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/text.h"
+#include "tests/support/cut_run.h"
 #include "tests/support/random_run.h"
 
 using namespace kvscope;
+using kvscope::test::cut_run;
 using kvscope::test::random_run;
 
 namespace {
@@ -160,4 +162,54 @@ TEST_CASE(
              Catch::StartsWith("common oracle: 45 of 180 tokens a head, chance A "));
   const auto common = CommonOracle::of(wide, open);
   CHECK_FALSE(std::isnan(mean(common->metric(wide, Metric::recall, 179))));
+}
+
+// Beside itself a run had a mean recall over its prompt as well, where every token is visible.
+TEST_CASE("common oracle: a run beside itself has the numbers that it has alone, whatever its policy",
+          "[core][metric]") {
+  const auto same = [](double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  int n_chosen = 0;
+  for (const RunRecord& run :
+       {cut_run("h2o:budget=60,window=16"), cut_run("tova:budget=60"), random_run(3, {.policy = "full"}),
+        random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16,decay=0.99"}),
+        random_run(3, {.policy = "threshold:threshold=0.2,sinks=4,window=16"})}) {
+    CAPTURE(run.policy.to_string());
+    const auto common = CommonOracle::of(run, run);
+    REQUIRE(common);
+    const auto alone = Oracle(run).curves(), beside = common->oracle(run).curves();
+    REQUIRE(alone.size() == beside.size());
+    for (std::size_t head = 0; head < alone.size(); ++head) {
+      const OracleMean a = mean_of(alone[head]), b = mean_of(beside[head]);
+      CHECK(a.n == b.n);
+      n_chosen += a.n > 0;
+      CHECK((same(a.recall, b.recall) && same(a.chance, b.chance) && same(a.mass_recall, b.mass_recall)));
+      CHECK(same(a.mass_kept, b.mass_kept));
+    }
+    CHECK_THAT(common->note(run, run, 150), Catch::StartsWith("common oracle: as many tokens as both keep, chance A "));
+  }
+  CHECK(n_chosen > 12);
+}
+
+TEST_CASE("common oracle: where neither run has lost a token of a head, as in a dense prompt, nothing was chosen",
+          "[core][metric]") {
+  const RunRecord small = cut_run("h2o:budget=60,window=16"), large = cut_run("h2o:budget=90,window=16"),
+                  chooses = random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"});
+  const auto common = CommonOracle::of(small, large);
+  REQUIRE(common);
+  CHECK_FALSE(common->asks(119));
+  CHECK(common->asks(120));
+  for (const RunRecord* run : {&small, &large}) {
+    const Oracle oracle = common->oracle(*run);
+    const std::vector<OracleCounts> curve = oracle.curve(1, 2);
+    for (const std::int32_t q : {0, 100, 119, 120, 150}) {
+      CAPTURE(q);
+      CHECK(oracle.counts(1, 2, q).chosen == (q >= 120));
+      CHECK(curve[static_cast<std::size_t>(q)].chosen == (q >= 120));
+    }
+    CHECK(mean_of(curve).n == Oracle(*run).n_queries() - 120);
+    CHECK(std::isnan(common->metric(*run, Metric::mass_recall, 100).at(1, 2)));
+    CHECK(oracle.counts(1, 2, 100).mass_kept() == 1);
+  }
+  // Beside one that chose within the prompt both are asked there.
+  CHECK(CommonOracle::of(small, chooses)->oracle(small).counts(1, 2, 100).recall() == 1);
 }

@@ -2,12 +2,14 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <set>
 
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"
 #include "tests/views/view_stage.h"
 #include "tests/views/view_support.h"
 #include "views/figure/figure_builder.h"
+#include "views/figure/fonts.h"
 #include "views/figure/recipe.h"
 #include "views/run_curves_view.h"
 #include "views/token_attention_view.h"
@@ -82,6 +84,43 @@ TEST_CASE("Curves say how many positions a point is the mean of, and nothing whe
   CHECK_FALSE(s.has("curves.mean_of"));
   CHECK(positions_of_a_point(97, 96) == "1 or 2 positions");
   CHECK(positions_of_a_point(0, 96).empty());
+}
+
+TEST_CASE("In a narrow pane the note of Curves is cut with an ellipsis and its hint begins with the whole of it") {
+  Stage<RunCurvesView> s(run_of(400), {.q = 200}, {150, 500});
+  s.draw();
+  CHECK(s.text("curves.mean_of") == "mean of 4 or 5 positions a point");
+  CHECK_THAT(s.window.written_in("curves.mean_of"), Catch::StartsWith("meanof") && Catch::EndsWith("…"));
+  const ItemRect mark = *s.window.items.find("curves.mean_of");
+  CHECK(mark.x + mark.w <= 150);
+  ImGui::GetIO().MousePos = {mark.centre_x(), mark.centre_y()};
+  s.draw();
+  CHECK_THAT(s.text("hint"), Catch::StartsWith("Mean of 4 or 5 positions a point. The line goes through at most 96"));
+}
+
+TEST_CASE("No word of a legend of curves is cut, and half of a figure's height is the plot's") {
+  const RunRecord a = run_of(400), b = run_of(300);
+  const RunRecord* runs[] = {&a, &b};
+  std::set<std::string> seen;
+  for (double width = 100; width < 700; width += 50) {
+    for (const double height : {120.0, 180.0, 300.0}) {
+      CAPTURE(width, height);
+      FigureStyle style;
+      style.width = width, style.height = height;
+      style.tick_size = 11, style.label_size = 12;  // as in the window
+      const Figure figure =
+          curves_figure(runs, {.quantity = RunQuantity::density, .compare = MapCompare::side_by_side}, style).figure;
+      CHECK(figure.panel("curves")->box.h >= height / 2);
+      for (const Primitive& item : figure.items) {
+        const auto* text = std::get_if<Text>(&item);
+        if (text == nullptr || text->anchor != Anchor::start) continue;
+        CAPTURE(text->utf8);
+        CHECK(text->at.x + text_width(text->utf8, text->role, text->size) <= width);
+        seen.insert(text->utf8);
+      }
+    }
+  }
+  for (const char* label : {"middle half", "middle half of the KV heads", "answer begins"}) CHECK(seen.contains(label));
 }
 
 TEST_CASE("a peak of a position stays within the curve's range at every zoom, in the picture and in the export") {

@@ -288,3 +288,43 @@ TEST_CASE("The maps on screen and the figures of them have the colours that the 
   CHECK(strip.view.layer_picture().n_looked_at() > looked_at);  // the picture is made again
   CHECK(std::get<TokenStripOptions>(strip.view.figure(strip.context)->options).colormap == Colormap::viridis);
 }
+
+TEST_CASE("By layer the card has the share of the layer's largest that the colour shows behind the value") {
+  Stage<LayerHeadMapView> s(uneven(), {.q = 150});
+  s.selection.map.by_layer = true;
+  s.draw(6);
+  const HeadMap values = aggregate_metric(std::vector<const RunRecord*>{s.a.run.get()}, Metric::density, 150, {});
+  float largest = 0;
+  for (int head = 0; head < values.n_kv_heads; ++head) largest = std::max(largest, values.at(1, head));
+  const auto said = [&](const char* cell) {
+    const ItemRect rect = *s.window.items.find(cell);
+    ImGui::GetIO().MousePos = {rect.centre_x(), rect.centre_y()};
+    s.draw(4);
+    return s.text("map.hover");
+  };
+  for (int head = 0; head < values.n_kv_heads; ++head) {
+    const std::string cell = "map.cell.1." + std::to_string(head), value = format_number(values.at(1, head), 4);
+    CHECK(said(cell.c_str()) ==
+          "Density " + value + ", " + format_number(values.at(1, head) / largest, 2) + " of the layer's largest");
+  }
+  s.selection.map.by_layer = false;
+  s.draw(30);
+  CHECK_THAT(said("map.cell.1.0"), !Catch::Contains("largest"));
+  s.selection.map.by_layer = true;
+  s.compare_with(uneven(4));
+  s.draw(30);
+  CHECK_THAT(said("map.b.cell.1.0"),
+             Catch::Contains(" in A, ") && Catch::Contains(" of the layer's largest; ") && Catch::Contains(" in B, "));
+}
+
+TEST_CASE("The frame of the selected head goes around a cell that is low, and its colour stays in sight") {
+  Stage<LayerHeadMapView> low(random_run(3, {.n_layers = 60}), {.layer = 20}, {600, 400});
+  low.draw(6);
+  const ItemRect cell = *low.window.items.find("map.cell.20.0"), frame = *low.window.items.find("selected.head");
+  REQUIRE(cell.h < 8);
+  CHECK(frame.y <= cell.y - 2);
+  CHECK(frame.y + frame.h >= cell.y + cell.h + 2);
+  Stage<LayerHeadMapView> high(random_run(3), {.layer = 1}, {600, 400});
+  high.draw(6);
+  CHECK(high.window.items.find("selected.head")->y == high.window.items.find("map.cell.1.0")->y);
+}

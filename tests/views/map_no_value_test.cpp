@@ -87,6 +87,51 @@ TEST_CASE("Of A and B beside each other the one that has no value says why on it
   CHECK_THAT(s.text("map.no_value"), Catch::StartsWith("B: No head of this run reads pages"));
 }
 
+TEST_CASE("The card of a head of A | B names the run that has no value, that of a run alone does not") {
+  Stage<LayerHeadMapView> s(random_run(3, {.page_reads = true}), {.q = 150, .metric = Metric::read_share});
+  const auto why_at = [&](const char* cell) {
+    s.draw(30);
+    const ItemRect rect = *s.window.items.find(cell);
+    ImGui::GetIO().MousePos = {rect.centre_x(), rect.centre_y()};
+    s.draw(4);
+    return s.text("map.hover_why");
+  };
+  s.compare_with(random_run(3));
+  CHECK_THAT(why_at("map.b.cell.0.0"), Catch::StartsWith("B: No head of this run reads pages"));
+  CHECK(why_at("map.cell.0.0") == "(not drawn)");
+  s.selection.map.compare = MapCompare::none;
+  s.selection.metric = Metric::read_mass;
+  CHECK_THAT(why_at("map.cell.0.0"), Catch::StartsWith("It was not measured"));
+}
+
+TEST_CASE("A map too small for its note says in the line above why it has no value") {
+  const std::string why = why_no_value(uneven(), Metric::read_share, 150);
+  bool above = false, inside_map = false;
+  for (float width = 100; width < 260; width += 20) {
+    for (float height = 120; height < 260; height += 20) {
+      CAPTURE(width, height);
+      Stage<LayerHeadMapView> s(uneven(), {}, {width, height});
+      s.selection.metric = Metric::read_share;
+      s.draw(6);
+      CHECK_FALSE((s.has("map.no_value") && s.has("map.why_none")));
+      inside_map |= s.has("map.no_value");
+      if (!s.has("map.why_none")) continue;
+      above = true;
+      CHECK(s.has("map.cell.0.0"));
+      CHECK(s.text("map.why_none") == why);
+      const ItemRect line = *s.window.items.find("map.why_none");
+      ImGui::GetIO().MousePos = {line.centre_x(), line.centre_y()};
+      s.draw(4);
+      CHECK(s.text("hint") == why);
+      s.selection.metric = Metric::density;
+      s.draw(6);
+      CHECK_FALSE(s.has("map.why_none"));
+    }
+  }
+  CHECK(above);
+  CHECK(inside_map);
+}
+
 // Equal heads were a line, which looked as if there were no heads.
 TEST_CASE("By layer says where all heads have one value, and from where on A and B are of different texts") {
   RunRecord b = random_run(3, {.policy = "streaming:sinks=4,window=40"});

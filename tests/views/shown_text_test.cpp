@@ -298,3 +298,44 @@ TEST_CASE("the caption of a figure of a run that was changed names the policy th
   const BuiltFigure built = timeline_figure(run, {}, {});
   CHECK_THAT(built.caption, Contains(", from query 120 on " + run.changes[0].policy.to_string()));
 }
+
+TEST_CASE(
+    "The card of a token says once that it was evicted, and both where what it is and what becomes of it differ") {
+  Stage<TokenStripView> s(random_run(3), {.q = 150});
+  s.draw();
+  const HeadAtQuery head(*s.a.run, 0, 0, 150);
+  int n_evicted = 0, n_others = 0;
+  for (int token = 0; token < 150 && n_evicted + n_others < 40; token += 3) {
+    const ItemRect rect = *s.window.items.find("strip.token." + std::to_string(token));
+    ImGui::GetIO().MousePos = {rect.centre_x(), rect.centre_y()};
+    s.draw(2);
+    const std::string life = life_line(*s.a.run, 0, 0, token), said = s.text("strip.card");
+    CAPTURE(token);
+    if (head.state(token) == TokenState::evicted) {
+      CHECK(said == life);
+      CHECK_THAT(said, Catch::StartsWith("evicted at "));
+      ++n_evicted;
+    } else {
+      CHECK_THAT(said, Catch::EndsWith(life));
+      ++n_others;
+    }
+  }
+  CHECK(n_evicted > 0);
+  CHECK(n_others > 0);
+}
+
+TEST_CASE("The legend of the layers has what the rule keeps hatched, as the picture has it") {
+  Stage<TokenStripView> s(random_run(3), {.q = 150});
+  s.draw();
+  CHECK_FALSE(s.has("layers.swatch"));
+  s.selection.layers = true;
+  s.draw();
+  const ItemRect label = *s.window.items.find("strip.legend.kept by rule: sinks and window");
+  const auto swatch = s.window.items.find("layers.swatch");
+  REQUIRE(swatch);
+  CHECK(swatch->x + swatch->w <= label.x);
+  CHECK(swatch->x + swatch->w >= label.x - 10);
+  CHECK(swatch->y >= label.y);
+  CHECK(swatch->y + swatch->h <= label.y + label.h);
+  CHECK(s.window.colours_in("layers.swatch").contains(to_imgui(s.window.theme.palette.muted)));
+}

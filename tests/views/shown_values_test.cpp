@@ -262,6 +262,26 @@ TEST_CASE("what the log says of the prompt's end depends on whether the query co
   CHECK(s.text("timeline.log_note") == "Nothing has left yet: the head holds up to 180 tokens.");
 }
 
+TEST_CASE("a log without rows says what left at once at the end of a dense prompt, not that nothing did") {
+  RunRecord run = random_run(3, {.policy = "full"});
+  run.policy = PolicySpec::parse("h2o:budget=90,window=32");
+  run.contests.clear();
+  for (int t = 0; t < 31; ++t) run.evict_at.row(0, 0)[static_cast<std::size_t>(t)] = run.prompt_len;
+  run.evict_at.row(0, 1)[7] = run.prompt_len;
+  run.evict_at.row(0, 2)[7] = run.prompt_len + 3, run.evict_at.row(0, 2)[8] = run.prompt_len + 5;
+  const auto note = [&](int kv_head, std::int32_t q) {
+    Stage<CacheTimelineView> s(run, {.kv_head = kv_head, .q = q});
+    s.draw();
+    return s.text("timeline.log_note");
+  };
+  const std::string cut =
+      " left at query 120, when the prompt, which was dense, was cut to the budget: what leaves then has no row.";
+  CHECK(note(0, 130) == "31 tokens" + cut);
+  CHECK(note(0, 60) == "31 tokens" + cut);
+  CHECK(note(1, 130) == "1 token" + cut);
+  CHECK(note(2, 130) == "2 tokens left at queries 123 to 125: no decision was recorded.");
+}
+
 TEST_CASE("the log of a threshold has a row for each token with its score and what came of it") {
   const RunRecord run = random_run(3, {.policy = "sp-kv:threshold=0.25,window=16"});
   Stage<CacheTimelineView> s(run, {.q = 16});
@@ -311,12 +331,10 @@ TEST_CASE("the log of a pooled budget has what the head lost, its score, and the
                                                         format_number(first->boundary_effective, 4) + " | " +
                                                         format_number(first->newcomer_effective, 4)));
   CHECK(first->boundary_effective <= first->newcomer_effective);
-  RunRecord early = random_run(3, {.policy = "kvpop:budget=160,sinks=4,window=16,capacity=pooled"});
-  early.contests.clear();
-  Stage<CacheTimelineView> none(early);
+  Stage<CacheTimelineView> none(random_run(3, {.policy = "kvpop:budget=180,sinks=4,window=16,capacity=pooled"}));
   none.draw();
   CHECK_THAT(none.text("timeline.log_note"),
-             StartsWith("This head has lost nothing yet: all heads share 140 places a head"));
+             StartsWith("This head has lost nothing yet: all heads share 160 places a head"));
 }
 
 // W11: "other tokens had less attention" while nothing competed.

@@ -1,5 +1,8 @@
 #include "views/figure/caption.h"
 
+#include <algorithm>
+#include <set>
+
 #include "engine/core/policy/density.h"
 #include "engine/core/record/run_gate.h"
 #include "engine/core/support/error.h"
@@ -20,6 +23,26 @@ std::string describe_run(const RunRecord& run) {
   for (const PolicyChange& change : run.changes)
     text += ", from query " + std::to_string(change.q) + " on " + change.policy.to_string();
   return text + ".";
+}
+
+std::string describe_runs(std::span<const RunRecord* const> runs) {
+  const auto same = [&](const auto& text_of) {
+    return std::ranges::all_of(runs, [&](const RunRecord* run) { return text_of(*run) == text_of(*runs[0]); });
+  };
+  if (same(describe_run)) return describe_run(*runs[0]);
+  const RunRecord& first = *runs[0];
+  const auto [least, most] = std::ranges::minmax(runs, {}, &RunRecord::n_tokens);
+  const std::string name = first.model.name.empty() ? "model" : first.model.name;
+  const bool one_model = same([](const RunRecord& run) { return run.model.name; });
+  std::string text = name + (one_model ? "" : " and others") + " (" + std::to_string(first.evict_at.n_layers()) +
+                     " layers × " + std::to_string(first.evict_at.n_kv_heads()) + " KV heads), " +
+                     std::to_string(least->n_tokens());
+  if (least->n_tokens() < most->n_tokens()) text += " to " + std::to_string(most->n_tokens());
+  std::set<std::string> policies;
+  for (const RunRecord* run : runs) policies.insert(run->policy.to_string());
+  text += " tokens, ";
+  text += policies.size() == 1 ? "policy " : std::to_string(policies.size()) + " policies, the first ";
+  return text + first.policy.to_string() + ".";
 }
 
 std::string describe_preview(bool preview) {

@@ -1,6 +1,7 @@
 #pragma once
 // The sentences every caption draft has in common.
 
+#include <span>
 #include <string>
 
 #include "engine/core/record/run_record.h"
@@ -9,6 +10,8 @@ namespace kvscope::views {
 
 /// "kvscope-tiny (6 layers x 4 KV heads); policy kvpop:budget=..., budget 512 tokens."
 std::string describe_run(const RunRecord& run);
+/// The same of several runs of one shape, as far as they have it in common: "92 to 113 tokens", "3 policies, the first ...".
+std::string describe_runs(std::span<const RunRecord* const> runs);
 /// Said of every figure of a preview; empty for a measured one.
 std::string describe_preview(bool preview);
 /// The query position a request for `q` means: the last if q is -1 or beyond. Throws Error (bad input) for an empty

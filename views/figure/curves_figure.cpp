@@ -183,25 +183,56 @@ void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const C
   b.label(label, {s.label_size / 2 + 1, axes.box.centre().y}, Anchor::middle, 90);
 }
 
-std::vector<LegendEntry> legend_entries(const std::vector<Line>& lines, const CurvesOptions& o, Colour muted,
-                                        const std::string& of_a_point, bool has_answer) {
-  std::vector<LegendEntry> entries;
+/// An entry, and what it is called in little room.
+struct Named {
+  LegendEntry entry;
+  std::string brief;
+};
+
+std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOptions& o, Colour muted,
+                                  const std::string& of_a_point, bool has_answer) {
+  using Mark = LegendEntry::Mark;
+  std::vector<Named> entries;
+  const auto add = [&](Mark mark, const std::string& label, const std::string& brief, Colour colour) {
+    Named& named = entries.emplace_back();
+    named.entry.mark = mark, named.entry.label = label, named.entry.colour = colour;
+    named.brief = brief;
+  };
   for (const Line& line : lines) {
     const std::string name = o.compare == MapCompare::none ? "" : line.name + ", ";
-    entries.push_back({LegendEntry::Mark::swatch,
-                       name + (o.count > 0 ? "mean of the part shown " : "mean ") + format_number(line.curve.mean, 4),
-                       line.colour});
+    const std::string mean = format_number(line.curve.mean, 4);
+    add(Mark::swatch, name + (o.count > 0 ? "mean of the part shown " : "mean ") + mean, name + mean, line.colour);
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
-    entries.push_back({LegendEntry::Mark::swatch,
-                       "middle half of the " +
-                           (o.heads.empty() ? "" : std::to_string(lines[0].curve.n_parts) + " marked ") +
-                           std::string(spread),
-                       with_alpha(lines[0].colour, kSpreadAlpha)});
+    add(Mark::swatch,
+        "middle half of the " + (o.heads.empty() ? "" : std::to_string(lines[0].curve.n_parts) + " marked ") +
+            std::string(spread),
+        "middle half", with_alpha(lines[0].colour, kSpreadAlpha));
   if (o.band && !of_a_point.empty())
-    entries.push_back({LegendEntry::Mark::swatch, "least to greatest of the " + of_a_point + " of a point",
-                       with_alpha(lines[0].colour, kRangeAlpha)});
-  if (has_answer) entries.push_back({LegendEntry::Mark::line, "answer begins", muted});
+    add(Mark::swatch, "least to greatest of the " + of_a_point + " of a point", "least to greatest",
+        with_alpha(lines[0].colour, kRangeAlpha));
+  if (has_answer) add(Mark::line, "answer begins", "answer", muted);
+  return entries;
+}
+
+/// What `width` and `height` have room for: no word of a legend is cut. Brief names go first, then the last entries; what
+/// is wider than a row even so is left out.
+std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named>& all, double width, double height) {
+  const double size = b.style().tick_size;  // a swatch and a gap stand before the label: two of these
+  const auto fits = [&](const std::string& label) {
+    return 2 * size + text_width(label, FontRole::text, size) <= width;
+  };
+  std::vector<LegendEntry> entries;
+  for (const bool brief : {false, true}) {
+    entries.clear();
+    for (const Named& named : all) {
+      entries.push_back(named.entry);
+      if (brief || !fits(named.entry.label)) entries.back().label = named.brief;
+      if (!fits(entries.back().label)) entries.pop_back();
+    }
+    if (entries.empty() || b.legend({0, 0}, width, entries, true) <= height) return entries;
+  }
+  while (!entries.empty() && b.legend({0, 0}, width, entries, true) > height) entries.pop_back();
   return entries;
 }
 
@@ -281,15 +312,18 @@ BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOp
   if (o.count > 0) axes.begin = o.first, axes.end = std::min(axes.end, static_cast<double>(o.first) + o.count);
   fit(axes, lines, o);
   const std::string of_a_point = positions_of_a_point(curve_part(runs, o).count, o.points);
-  const auto legend =
-      legend_entries(lines, o, s.muted, of_a_point, runs[0]->prompt_len > axes.begin && runs[0]->prompt_len < axes.end);
 
   FigureBuilder measure(s.width, 0, s);
   const double left =
       s.label_size + 4 + text_width("−0.000", FontRole::text, s.tick_size) + 2 + FigureBuilder::kTickLength + 1;
   const double width = std::max(20.0, s.width - left - text_width("00", FontRole::text, s.tick_size));
-  const double top = measure.legend({0, 0}, width, legend, true) + 3 + (preview ? measure.preview_height() + 2 : 0);
+  const double above = 3 + (preview ? measure.preview_height() + 2 : 0);
   const double bottom = FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 + s.label_size * 1.3;
+  // Half of a figure of a given height is the plot's.
+  const double room = s.height > 0 ? s.height / 2 - above - bottom : std::numeric_limits<double>::infinity();
+  const bool has_answer = runs[0]->prompt_len > axes.begin && runs[0]->prompt_len < axes.end;
+  const auto legend = legend_within(measure, legend_entries(lines, o, s.muted, of_a_point, has_answer), width, room);
+  const double top = above + (legend.empty() ? 0 : measure.legend({0, 0}, width, legend, true));
   const double height = s.height > 0 ? std::max(20.0, s.height - top - bottom) : s.width * 0.42;
 
   FigureBuilder b(s.width, top + height + bottom, s);

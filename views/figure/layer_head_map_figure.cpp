@@ -215,6 +215,7 @@ void draw_shared_title(FigureBuilder& b, const Layout& l, double width, const La
 
 FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, const std::vector<int>& order,
                 std::size_t n_runs, const LayerHeadMapOptions& o) {
+  const std::vector<int>& counts = maps.counts.of_head;
   std::vector<std::string> run;
   std::vector<std::int64_t> layer, head, n, place, marked;
   std::vector<double> value, shown;
@@ -226,7 +227,9 @@ FigureData tidy(const LayerHeadMaps& maps, const std::vector<HeadMap>& drawn, co
         run.push_back(m.name.empty() ? "all" : m.name == "B − A" ? "B-A" : m.name);
         layer.push_back(l), head.push_back(h);
         value.push_back(m.map.at(l, h));
-        n.push_back(m.name.empty() ? static_cast<std::int64_t>(n_runs) : 1);
+        n.push_back(n_runs == 1 || !m.name.empty() ? 1
+                    : counts.empty()               ? static_cast<std::int64_t>(n_runs)
+                                                   : counts[static_cast<std::size_t>(l * m.map.n_kv_heads + h)]);
         place.push_back(std::find(row, row + m.map.n_kv_heads, h) - row);
         shown.push_back(drawn[i].at(l, h));
         marked.push_back(o.heads.contains({l, h}));
@@ -270,11 +273,11 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   text += o.q < 0 ? " at the last query position" : " at query position " + std::to_string(o.q);
   if (o.compare == MapCompare::difference) text += ", B minus A";
   if (o.compare == MapCompare::none && runs.size() > 1) {
-    text += ", " + describe_aggregate(o.aggregate, runs.size());
+    text += ", " + describe_aggregate(o.aggregate, maps.counts, "");
   }
   text += ". Definition: " + std::string(info.definition) + ". ";
   if (o.compare == MapCompare::none) {
-    text += describe_run(*runs[0]);
+    text += describe_runs(runs);
     text += " Mean over heads " + format_number(mean(maps.parts[0].map)) + ".";
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);

@@ -58,6 +58,15 @@ std::string describe_aggregate(Aggregate aggregate, std::size_t n_runs);
 /// The numbers of the map: head_metric() of each run at q, aggregated over the runs that have a value (NaN if none).
 /// Throws Error (bad input) if there is no run or their shapes differ.
 HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q, Aggregate aggregate);
+/// Of how many runs each of these values is, and how many runs have one in any head.
+struct RunCounts {
+  std::vector<int> of_head;  // [n_layers * n_kv_heads]
+  int of_any = 0, all = 0;
+};
+/// "median of 12 runs", `at` behind it; "median of 11 of 12 runs<at>: 1 has no value there" where one has none in any head.
+std::string describe_aggregate(Aggregate aggregate, const RunCounts& counts, const std::string& at);
+/// Of a head that n of `all` runs have a value of: "median of 11 of 12 runs", "spread over 12 runs".
+std::string describe_aggregate_of_head(Aggregate aggregate, int n, int all);
 
 /// What two runs of the same tokens are held against: CommonOracle::note(); empty where it is no metric of an oracle or
 /// each run has its own.
@@ -71,6 +80,7 @@ struct LayerHeadMaps {
   };
   std::vector<Part> parts;
   std::string common_oracle;  // common_oracle_note()
+  RunCounts counts;           // of what is made of several runs
 };
 /// Depends on metric, q, aggregate, compare and common_oracle of the options alone. Throws Error (bad input): no run, shapes
 /// differ, compare without exactly two runs, a difference of runs whose tokens differ at q.

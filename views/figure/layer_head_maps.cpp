@@ -42,6 +42,54 @@ float aggregate(std::vector<float> values, Aggregate how) {
   throw Error({ExitCode::bad_input, "", "layer_head_map", found, expected, ""});
 }
 
+/// Of each run at q, or at its last query.
+std::vector<HeadMap> maps_of(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q) {
+  if (runs.empty()) refuse("no run", "at least one");
+  std::vector<HeadMap> maps;
+  for (const RunRecord* run : runs) {
+    maps.push_back(head_metric(*run, metric, resolve_query(*run, q)));
+    if (maps.back().n_layers != maps[0].n_layers || maps.back().n_kv_heads != maps[0].n_kv_heads) {
+      refuse("runs of different shapes", "the same number of layers and KV heads");
+    }
+  }
+  return maps;
+}
+
+HeadMap aggregate_of(const std::vector<HeadMap>& maps, Aggregate how) {
+  HeadMap result = maps[0];
+  for (std::size_t i = 0; i < result.values.size(); ++i) {
+    std::vector<float> values;
+    for (const HeadMap& m : maps) {
+      if (!std::isnan(m.values[i])) values.push_back(m.values[i]);
+    }
+    result.values[i] = aggregate(std::move(values), how);
+  }
+  return result;
+}
+
+RunCounts counts_of(const std::vector<HeadMap>& maps) {
+  RunCounts counts{std::vector<int>(maps[0].values.size()), 0, static_cast<int>(maps.size())};
+  for (const HeadMap& map : maps) {
+    bool any = false;
+    for (std::size_t i = 0; i < map.values.size(); ++i) {
+      const bool has = !std::isnan(map.values[i]);
+      counts.of_head[i] += has;
+      any |= has;
+    }
+    counts.of_any += any;
+  }
+  return counts;
+}
+
+constexpr std::string_view kAggregateNames[] = {"median", "mean", "minimum", "maximum", "interquartile range"};
+
+std::string counted_runs(std::size_t n) { return std::to_string(n) + (n == 1 ? " run" : " runs"); }
+
+/// "12 runs", "11 of 12 runs".
+std::string counted_of(int n, int all) {
+  return (n == all ? "" : std::to_string(n) + " of ") + counted_runs(static_cast<std::size_t>(all));
+}
+
 /// B - A, as in every other view: what B has more than A.
 HeadMap difference(const HeadMap& a, const HeadMap& b) {
   HeadMap d = b;
@@ -61,8 +109,8 @@ HeadMap map_of_pair(std::span<const RunRecord* const> runs, std::size_t i, const
   return aggregate_metric(runs.subspan(i, 1), o.metric, o.q, o.aggregate);
 }
 
+/// Of two runs.
 std::vector<LayerHeadMaps::Part> parts_of(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
-  if (o.compare == MapCompare::none) return {{"", aggregate_metric(runs, o.metric, o.q, o.aggregate)}};
   if (runs.size() != 2) refuse(std::to_string(runs.size()) + " runs to compare", "exactly two");
   HeadMap a = map_of_pair(runs, 0, o);
   HeadMap b = map_of_pair(runs, 1, o);
@@ -141,33 +189,30 @@ std::string common_oracle_note(std::span<const RunRecord* const> runs, const Lay
 }
 
 std::string describe_aggregate(Aggregate how, std::size_t n_runs) {
-  constexpr std::string_view kNames[] = {"median", "mean", "minimum", "maximum", "interquartile range"};
-  return std::string(kNames[static_cast<int>(how)]) + " of " + std::to_string(n_runs) +
-         (n_runs == 1 ? " run" : " runs");
+  return std::string(kAggregateNames[static_cast<int>(how)]) + " of " + counted_runs(n_runs);
+}
+
+std::string describe_aggregate(Aggregate how, const RunCounts& counts, const std::string& at) {
+  const int without = counts.all - counts.of_any;
+  if (without == 0) return describe_aggregate(how, static_cast<std::size_t>(counts.all)) + at;
+  return std::string(kAggregateNames[static_cast<int>(how)]) + " of " + counted_of(counts.of_any, counts.all) + at +
+         ": " + std::to_string(without) + (without == 1 ? " has" : " have") + " no value there";
+}
+
+std::string describe_aggregate_of_head(Aggregate how, int n, int all) {
+  const std::string name =
+      how == Aggregate::iqr ? "spread over " : std::string(kAggregateNames[static_cast<int>(how)]) + " of ";
+  return name + counted_of(n, all);
 }
 
 HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, std::int32_t q, Aggregate how) {
-  if (runs.empty()) refuse("no run", "at least one");
-  std::vector<HeadMap> maps;
-  for (const RunRecord* run : runs) {
-    maps.push_back(head_metric(*run, metric, resolve_query(*run, q)));
-    if (maps.back().n_layers != maps[0].n_layers || maps.back().n_kv_heads != maps[0].n_kv_heads) {
-      refuse("runs of different shapes", "the same number of layers and KV heads");
-    }
-  }
-  HeadMap result = maps[0];
-  for (std::size_t i = 0; i < result.values.size(); ++i) {
-    std::vector<float> values;
-    for (const HeadMap& m : maps) {
-      if (!std::isnan(m.values[i])) values.push_back(m.values[i]);
-    }
-    result.values[i] = aggregate(std::move(values), how);
-  }
-  return result;
+  return aggregate_of(maps_of(runs, metric, q), how);
 }
 
 LayerHeadMaps layer_head_maps(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
-  return {parts_of(runs, o), common_oracle_note(runs, o)};
+  if (o.compare != MapCompare::none) return {parts_of(runs, o), common_oracle_note(runs, o), {}};
+  const std::vector<HeadMap> maps = maps_of(runs, o.metric, o.q);
+  return {{{"", aggregate_of(maps, o.aggregate)}}, {}, counts_of(maps)};
 }
 
 std::vector<HeadMap> drawn_values(const LayerHeadMaps& maps, const LayerHeadMapOptions& o) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/core/policy/policy.h"
+#include "engine/core/study/retention_metrics.h"
 #include "views/figure/caption.h"
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_text.h"
@@ -25,6 +26,23 @@ std::vector<std::int32_t> judged_tokens(const RunRecord& run, const RetentionGeo
   std::vector<std::int32_t> tokens;
   for (std::int32_t t = geometry.n_sink; t < run.queries() - geometry.window; ++t) tokens.push_back(t);
   return tokens;
+}
+
+/// What a head lost without a row that tells of it, as where a dense prompt is cut at its end; empty where it lost nothing.
+std::string note_of_unlisted(const RunRecord& run, int layer, int kv_head) {
+  std::int32_t n = 0, first = kUndecided, last = 0;
+  for (const std::int32_t at : run.evict_at.row(layer, kv_head)) {
+    if (at >= kUndecided) continue;
+    ++n, first = std::min(first, at), last = std::max(last, at);
+  }
+  if (n == 0) return {};
+  const std::string left = counted(n, "token") + " left ";
+  if (first < last)
+    return left + "at queries " + std::to_string(first) + " to " + std::to_string(last) + ": no decision was recorded.";
+  const bool cut = first == run.prompt_len && prompt_was_dense(run);
+  return left + "at query " + std::to_string(first) +
+         (cut ? ", when the prompt, which was dense, was cut to the budget: what leaves then has no row."
+              : ": no decision was recorded.");
 }
 
 }  // namespace
@@ -62,6 +80,10 @@ void DecisionLogTable::update(const ShownRun& shown, const Cursor& at) {
       if (run.contests[i].layer == at.layer && run.contests[i].kv_head == at.kv_head)
         rows_.push_back(static_cast<std::int32_t>(i));
     }
+  }
+  note_ = words_->log.note;
+  if (rows_.empty() && words_->log.rows != DecisionLog::Rows::none) {
+    if (std::string lost = note_of_unlisted(run, at.layer, at.kv_head); !lost.empty()) note_ = std::move(lost);
   }
   rebuild_.done();
 }
@@ -139,8 +161,8 @@ DecisionLogTable::Layout DecisionLogTable::layout(const HeadAtQuery& head) {
 void DecisionLogTable::draw(ViewContext& context, const Cursor& at) {
   const FontScope small(services_.theme->fonts.small);
   if (rows_.empty()) {
-    wrapped_text_in(services_.theme->palette.muted, words_->log.note);
-    services_.items->add_text("timeline.log_note", last_item(), words_->log.note);
+    wrapped_text_in(services_.theme->palette.muted, note_);
+    services_.items->add_text("timeline.log_note", last_item(), note_);
     return;
   }
   const ImGuiTableFlags flags = ImGuiTableFlags_ScrollY | ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |

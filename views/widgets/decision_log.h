@@ -61,6 +61,7 @@ class DecisionLogTable {
   Rebuild<Key> rebuild_;
   struct Words;  // the policy's, and its plan
   std::shared_ptr<const Words> words_;
+  std::string note_;                // where there is no row
   std::vector<std::int32_t> rows_;  // of contests and least: into the run's contests; of thresholds: tokens
   std::vector<float> texts_;        // widths of the columns' texts, for rows_ and this size of the font
   std::vector<float> needs_;        // those of their titles too

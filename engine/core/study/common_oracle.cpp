@@ -13,6 +13,17 @@ namespace {
 /// A run that ended before its last position is as long as it came; one that goes on will be so long.
 int length_of(const RunRecord& run) { return run.status == RunStatus::running ? run.n_positions : run.n_tokens(); }
 
+bool have_one_shape(const RunRecord& a, const RunRecord& b) {
+  return a.evict_at.n_layers() == b.evict_at.n_layers() && a.evict_at.n_kv_heads() == b.evict_at.n_kv_heads();
+}
+
+/// Each has seen the same and can say what it is worth.
+bool hold_the_same(const RunRecord& a, const RunRecord& b) {
+  return !a.future_mass.empty() && !b.future_mass.empty() && a.oracle == b.oracle &&
+         a.oracle_horizon == b.oracle_horizon && a.n_positions == b.n_positions && a.queries() == b.queries() &&
+         a.policy == b.policy && a.changes == b.changes && a.log_gamma == b.log_gamma && a.evict_at == b.evict_at;
+}
+
 }  // namespace
 
 std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord& b) {
@@ -31,7 +42,21 @@ std::optional<CommonOracle> CommonOracle::of(const RunRecord& a, const RunRecord
   if (common.tokens_ <= floor || common.tokens_ >= n) common.tokens_ = n / 4;
   if (common.tokens_ <= floor) common.tokens_ = floor + std::max(1, (n - floor) / 4);
   common.spec_.budget = OracleSpec::Budget{static_cast<double>(common.tokens_), false};
+  common.is_own_ = hold_the_same(a, b);
+  if (have_one_shape(a, b)) common.pair_ = {&a, &b};
   return common;
+}
+
+bool CommonOracle::asks(std::int32_t q) const {
+  if (is_own_ || pair_[0] == nullptr) return false;
+  for (const RunRecord* run : pair_) {
+    for (int layer = 0; layer < run->evict_at.n_layers(); ++layer) {
+      for (int head = 0; head < run->evict_at.n_kv_heads(); ++head) {
+        if (std::ranges::any_of(run->evict_at.row(layer, head), [q](std::int32_t at) { return at <= q; })) return true;
+      }
+    }
+  }
+  return false;
 }
 
 std::string CommonOracle::note(const RunRecord& a, const RunRecord& b, std::int32_t q) const {
@@ -43,8 +68,10 @@ std::string CommonOracle::note(const RunRecord& a, const RunRecord& b, std::int3
   OracleSpec kind = spec_;
   kind.budget.reset();
   const std::string title = kind.title() == OracleSpec().title() ? "" : " (" + kind.title() + ")";
-  return "common oracle" + title + ": " + std::to_string(std::min(tokens_, n_)) + " of " + std::to_string(n_) +
-         " tokens a head, chance A " + chance(a) + ", B " + chance(b);
+  const std::string capacity =
+      is_own_ ? "as many tokens as both keep"
+              : std::to_string(std::min(tokens_, n_)) + " of " + std::to_string(n_) + " tokens a head";
+  return "common oracle" + title + ": " + capacity + ", chance A " + chance(a) + ", B " + chance(b);
 }
 
 }  // namespace kvscope

@@ -86,8 +86,9 @@ Oracle::Oracle(const RunRecord& run, const OracleSpec& spec) : run_(run), spec_(
   effect_ = effects_of(run, spec, horizon);
 }
 
-Oracle::Oracle(const RunRecord& run, const OracleSpec& spec, const RunRecord& teacher, int n_sink, int window)
-    : run_(run), spec_(spec), n_sink_(n_sink), window_(window), decays_{{0, 0, 1}} {
+Oracle::Oracle(const RunRecord& run, const OracleSpec& spec, const RunRecord& teacher, int n_sink, int window,
+               std::array<const RunRecord*, 2> pair)
+    : run_(run), spec_(spec), n_sink_(n_sink), window_(window), pair_(pair), decays_{{0, 0, 1}} {
   if (run.ids.empty() || run.evict_at.empty() || teacher.future_mass.empty()) return;
   const int horizon = horizon_of(teacher);
   n_queries_ = std::min(run.queries(), horizon);
@@ -152,6 +153,18 @@ Oracle::Pool Oracle::pool_at(int head, std::int32_t q) const {
   return pool;
 }
 
+// Counted when it is asked for: all heads of a long run are hundreds of megabytes.
+std::int32_t Oracle::asked_from(int head) const {
+  if (pair_[0] == nullptr) return 0;
+  const int kv_heads = pair_[0]->evict_at.n_kv_heads();
+  std::int32_t first = kNever;
+  for (const RunRecord* run : pair_) {
+    for (const std::int32_t at : run->evict_at.row(head / kv_heads, head % kv_heads))
+      if (at < kUndecided) first = std::min(first, at);
+  }
+  return first;
+}
+
 OracleCounts Oracle::counts(int layer, int kv_head, std::int32_t q) const {
   OracleCounts counts;
   if (!is_known() || q < 0 || q >= n_queries_) return counts;
@@ -179,7 +192,7 @@ OracleCounts Oracle::counts(int layer, int kv_head, std::int32_t q) const {
     counts.first_mass = mass;
     counts.keeps_first = kept;
   }
-  counts.chosen = pool.is_choice() && counts.capacity > 0;
+  counts.chosen = pool.is_choice() && counts.capacity > 0 && q >= asked_from(head);
   return counts;
 }
 

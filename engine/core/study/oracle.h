@@ -1,6 +1,7 @@
 #pragma once
 // What the oracle keeps, query by query, and how a policy's choice stands to it.
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -51,8 +52,10 @@ class Oracle {
   explicit Oracle(const RunRecord& run) : Oracle(run, run.oracle) {}
   Oracle(const RunRecord& run, const OracleSpec& spec);
   /// A yardstick that runs of the same tokens have in common: masses of `teacher`, and no decay. n_sink and window: the
-  /// larger of theirs. `spec` needs a stated capacity for the runs to be asked the same question.
-  Oracle(const RunRecord& run, const OracleSpec& spec, const RunRecord& teacher, int n_sink, int window);
+  /// larger of theirs. `spec` needs a stated capacity for the runs to be asked the same question. `pair`: these runs; a head
+  /// is asked from the query on at which one of them has lost a token of it. Without them it is at every one.
+  Oracle(const RunRecord& run, const OracleSpec& spec, const RunRecord& teacher, int n_sink, int window,
+         std::array<const RunRecord*, 2> pair = {});
 
   /// Whether the masses that it goes by were recorded.
   bool is_known() const { return !effect_.empty(); }
@@ -102,6 +105,8 @@ class Oracle {
   /// Adds the eligible tokens of a head at q to `candidates`; returns how many of them the policy keeps.
   int gather(int head, std::int32_t q, std::vector<Candidate>& candidates) const;
   int capacity(int kept, int eligible) const;
+  /// The first query at which a run of the pair has lost a token of that head (flat); 0 without a pair.
+  std::int32_t asked_from(int head) const;
   /// The eligible tokens of one head's pool at q, the first `capacity` of which are O(q).
   struct Pool {
     std::vector<Candidate> eligible;
@@ -114,6 +119,7 @@ class Oracle {
   OracleSpec spec_;
   int n_sink_ = 0, window_ = 0, n_queries_ = 0;
   int stated_ = -1;  // capacity beside sinks and window; -1: that of the policy
+  std::array<const RunRecord*, 2> pair_{};
   std::vector<Decay> decays_;
   HeadSeries<float> effect_;
 };

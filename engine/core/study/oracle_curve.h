@@ -81,6 +81,7 @@ class OracleCurve {
 
   /// Lets query q pass: its newcomer enters, and who leaves at q leaves.
   void pass(std::int32_t q) {
+    q_ = q;
     for (Head& head : heads_) {
       const std::int32_t newcomer = q - oracle_.window();
       if (newcomer >= 0 && newcomer < static_cast<std::int32_t>(head.rank_of.size()) && head.rank_of[newcomer] >= 0) {
@@ -106,7 +107,7 @@ class OracleCurve {
       counts.capacity = head.eligible.sum(end);
       counts.hits = head.kept.sum(end);
       counts.oracle_mass = head.mass.sum(end);
-      counts.chosen = c > 0 && c < all && counts.capacity > 0;
+      counts.chosen = c > 0 && c < all && counts.capacity > 0 && q_ >= head.asked_from;
     }
   }
 
@@ -129,6 +130,7 @@ class OracleCurve {
     explicit Head(int number) : number(number) {}
     void prepare(const Oracle& oracle) {
       evict_at = oracle.lifetimes(number);
+      asked_from = oracle.asked_from(number);
       eligible = kept = Fenwick<std::int32_t>(tokens.size());
       mass = Fenwick<double>(tokens.size());
       std::int32_t last = -1;
@@ -151,6 +153,7 @@ class OracleCurve {
     }
 
     int number;  // flat
+    std::int32_t asked_from = 0;
     std::span<const std::int32_t> evict_at;
     std::vector<std::size_t> ranks;     // in the pool, ascending
     std::vector<std::int32_t> tokens;   // of these ranks
@@ -218,6 +221,7 @@ class OracleCurve {
   }
 
   const Oracle& oracle_;
+  std::int32_t q_ = -1;  // that passed last
   std::vector<Oracle::Candidate> order_;
   Fenwick<std::int32_t> eligible_;
   std::vector<Head> heads_;
