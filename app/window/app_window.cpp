@@ -16,7 +16,6 @@
 #include "app/process/interrupt.h"
 #include "app/process/models.h"
 #include "app/process/paths.h"
-#include "app/window/escape_key.h"
 #include "app/window/keyboard_focus.h"
 #include "app/window/png.h"
 #include "engine/core/files/tokenizer/chat.h"
@@ -50,13 +49,6 @@ double cpu_seconds() {
   timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-}
-
-/// A key with Ctrl that means something to a text.
-bool edits_text(const KeyPress& press) {
-  static const std::set<std::string> kKeys = {"left",   "right",     "up",     "down", "home", "end", "a", "c",
-                                              "delete", "backspace", "insert", "v",    "x",    "y",   "z"};
-  return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
 }
 
 double seconds_since(std::chrono::steady_clock::time_point then) {
@@ -213,6 +205,8 @@ void AppWindow::wait() {
   }
 }
 
+void AppWindow::ask_for_frames() { frames_due_ = kFramesAfterInput; }
+
 void AppWindow::take_input() {
   touched_ = window_.take_touch();
   if (touched_) {
@@ -222,35 +216,7 @@ void AppWindow::take_input() {
   for (const std::string& path : window_.take_dropped_files()) {
     panel_.run("file.open", {{"path", path}});
   }
-  for (const KeyPress& press : window_.take_keys()) {
-    frames_due_ = kFramesAfterInput;
-    const auto asks = [](const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; };
-    const bool typing =
-        has_text_field() || text_->typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
-    if (press.key == "escape") {
-      press_escape(ui_, session_.selection(), typing);
-      continue;
-    }
-    if (const std::string key = key_of_popup(ui_, press); !key.empty()) {
-      ui_.popup_keys.push_back(key);
-      continue;
-    }
-    if (leads_behind_popup(ui_, press)) continue;
-    TextField* field = ui_.find && ui_.find->focused     ? &*ui_.find
-                       : ui_.go_to && ui_.go_to->focused ? &*ui_.go_to
-                                                         : nullptr;
-    if (field && press.key == "enter") {
-      field->keys.push_back(press.shift ? "shift+enter" : "enter");
-      continue;
-    }
-    const bool function_key =
-        press.key.size() > 1 && press.key[0] == 'f' && std::isdigit(static_cast<unsigned char>(press.key[1]));
-    if (typing && ((!press.ctrl && !function_key) || edits_text(press))) continue;
-    if (!press.ctrl && !press.alt && is_key_of_controls(ui_, press.key)) continue;
-    const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
-    if (!command) continue;
-    if (commands_.enabled(*command)) panel_.run(command->id);
-  }
+  take_keys();
 }
 
 void AppWindow::take_control() {
@@ -295,7 +261,7 @@ void AppWindow::draw_frame() {
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
   want_glyphs();
-  if (text_->begin_frame(window_)) frames_due_ = std::max(frames_due_, 1);
+  if (text_->begin_frame(window_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
   frame_times_.part(FrameTimes::Part::views);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();

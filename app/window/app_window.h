@@ -62,6 +62,9 @@ class AppWindow {
   double frame_interval() const;
   bool is_frame_due() const;
   void take_input();
+  void take_keys();
+  void take_key(const KeyPress& press);
+  void ask_for_frames();
   void take_control();
   void draw_frame();
   void want_glyphs();

@@ -130,12 +130,6 @@ void GlfwWindow::install_callbacks() {
   glfwSetFramebufferSizeCallback(handle_, on_touch);
 }
 
-namespace {
-
-bool presses(const std::string& key) { return key == "enter" || key == "space"; }
-
-}  // namespace
-
 bool GlfwWindow::deliver_input(views::TextInput& typed) {
   typed.events.clear();
   for (const InputEvent& event : input_.take_frame(typed.focused)) {
@@ -146,7 +140,7 @@ bool GlfwWindow::deliver_input(views::TextInput& typed) {
                                   .ctrl = (event.mods & GLFW_MOD_CONTROL) != 0,
                                   .shift = (event.mods & GLFW_MOD_SHIFT) != 0,
                                   .alt = (event.mods & GLFW_MOD_ALT) != 0});
-        presses_delivered_ += event.action != GLFW_RELEASE && presses(event.name);
+        keys_delivered_ += event.action != GLFW_RELEASE && !event.name.empty();
         ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
         break;
       case InputEvent::Kind::character:
@@ -205,8 +199,8 @@ void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, i
       {.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods, .name = name});
   if (name.empty()) return;
   self.keys_.push_back({name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0,
-                        self.clicks_, self.characters_, self.presses_});
-  self.presses_ += presses(name);
+                        self.clicks_, self.characters_, ++self.n_keys_, self.last_press_});
+  if (name == "enter" || name == "space") self.last_press_ = self.n_keys_;
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
@@ -217,13 +211,19 @@ void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
 std::vector<KeyPress> GlfwWindow::take_keys() {
   // Enter is about the text before it, of which fields may be given a word a frame. What comes behind a press is for whom
   // that has given the keyboard: a digit typed fast into a number's field would be a shortcut as well.
+  if (keys_delivered_ < hold_behind_) return {};
   const auto later = std::ranges::find_if(keys_, [&](const KeyPress& key) {
-    return key.clicks > clicks_delivered_ || key.presses > presses_delivered_ ||
+    return key.clicks > clicks_delivered_ || key.press > keys_delivered_ ||
            (key.key == "enter" && key.characters > characters_delivered_);
   });
   std::vector<KeyPress> taken(std::make_move_iterator(keys_.begin()), std::make_move_iterator(later));
   keys_.erase(keys_.begin(), later);
   return taken;
+}
+
+void GlfwWindow::hold_behind(const KeyPress& press, std::vector<KeyPress> rest) {
+  hold_behind_ = press.number;
+  keys_.insert(keys_.begin(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
 }
 
 std::vector<std::string> GlfwWindow::take_dropped_files() { return std::exchange(dropped_, {}); }

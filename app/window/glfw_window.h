@@ -21,7 +21,8 @@ struct KeyPress {
   bool ctrl = false, shift = false, alt = false;
   std::uint64_t clicks = 0;      // of all buttons before it
   std::uint64_t characters = 0;  // typed before it
-  std::uint64_t presses = 0;     // of Enter and space before it, which may give a field the keyboard
+  std::uint64_t number = 0;      // of all keys, from 1
+  std::uint64_t press = 0;       // number of the last Enter or space before it, which may give a field the keyboard
 };
 
 class GlfwWindow {
@@ -48,6 +49,9 @@ class GlfwWindow {
   bool deliver_input(views::TextInput& typed);
   /// Presses that no click stands before that a frame has not heard: it may give the keyboard to a text.
   std::vector<KeyPress> take_keys();
+  /// Gives `rest` back: they are taken once `press` was drawn.
+  void hold_behind(const KeyPress& press, std::vector<KeyPress> rest);
+  bool holds_keys() const { return !keys_.empty(); }
   std::vector<std::string> take_dropped_files();
   /// Whether the user's hand was at the window since the last call: a key, the mouse, a new size or focus.
   bool take_touch();
@@ -74,7 +78,7 @@ class GlfwWindow {
   InputQueue input_;
   std::vector<KeyPress> keys_;
   std::uint64_t clicks_ = 0, clicks_delivered_ = 0, characters_ = 0, characters_delivered_ = 0;
-  std::uint64_t presses_ = 0, presses_delivered_ = 0;
+  std::uint64_t n_keys_ = 0, keys_delivered_ = 0, last_press_ = 0, hold_behind_ = 0;  // as KeyPress::number
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

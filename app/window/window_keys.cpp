@@ -1,0 +1,70 @@
+// AppWindow: whom a key is for.
+
+#include <cctype>
+#include <set>
+#include <tuple>
+
+#include "app/window/app_window.h"
+#include "app/window/escape_key.h"
+#include "app/window/keyboard_focus.h"
+
+namespace kvscope::app {
+namespace {
+
+/// A key with Ctrl that means something to a text.
+bool edits_text(const KeyPress& press) {
+  static const std::set<std::string> kKeys = {"left",   "right",     "up",     "down", "home", "end", "a", "c",
+                                              "delete", "backspace", "insert", "v",    "x",    "y",   "z"};
+  return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
+}
+
+/// What has the keys, or asks for them.
+auto owner_of(const UiState& ui) {
+  return std::tuple(ui.find.has_value(), ui.go_to.has_value(), ui.focus_prompt, ui.has_popup());
+}
+
+}  // namespace
+
+// What was typed behind a key that hands the keyboard on waits until the new owner was drawn, or the old one would hear it.
+void AppWindow::take_keys() {
+  std::vector<KeyPress> keys = window_.take_keys();
+  if (!keys.empty()) ask_for_frames();
+  for (auto press = keys.begin(); press != keys.end(); ++press) {
+    const auto owner = owner_of(ui_);
+    take_key(*press);
+    if (owner_of(ui_) == owner) continue;
+    window_.hold_behind(*press, {std::make_move_iterator(press + 1), std::make_move_iterator(keys.end())});
+    return;
+  }
+}
+
+void AppWindow::take_key(const KeyPress& press) {
+  const auto asks = [](const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; };
+  const bool typing =
+      has_text_field() || text_->typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
+  if (press.key == "escape") {
+    press_escape(ui_, session_.selection(), typing);
+    return;
+  }
+  if (const std::string key = key_of_popup(ui_, press); !key.empty()) {
+    ui_.popup_keys.push_back(key);
+    return;
+  }
+  if (leads_behind_popup(ui_, press)) return;
+  TextField* field = ui_.find && ui_.find->focused     ? &*ui_.find
+                     : ui_.go_to && ui_.go_to->focused ? &*ui_.go_to
+                                                       : nullptr;
+  if (field && press.key == "enter") {
+    field->keys.push_back(press.shift ? "shift+enter" : "enter");
+    return;
+  }
+  const bool function_key =
+      press.key.size() > 1 && press.key[0] == 'f' && std::isdigit(static_cast<unsigned char>(press.key[1]));
+  if (typing && ((!press.ctrl && !function_key) || edits_text(press))) return;
+  if (!press.ctrl && !press.alt && is_key_of_controls(ui_, press.key)) return;
+  const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
+  if (!command) return;
+  if (commands_.enabled(*command)) panel_.run(command->id);
+}
+
+}  // namespace kvscope::app
