@@ -10,7 +10,6 @@
 
 #include "app/session/answer.h"
 #include "app/session/obstacles.h"
-#include "app/session/obstacles.h"
 #include "app/session/session.h"
 #include "app/session/stop_lines.h"
 #include "app/workspace/undo.h"
