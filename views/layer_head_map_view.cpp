@@ -283,7 +283,10 @@ void LayerHeadMapView::draw_bars(ViewContext& context, ImVec2 origin, bool hover
   if (const Panel* bar = drawing_.figure().panel("bar.b"))
     on_bar_ |=
         thumbs_b_.handle(services_, "map.bar.b", *bar, origin, scales_.back(), around_zero, hovered, look.clip_b);
-  if (on_bar_ && bar_title_cut_ && !ImGui::IsMouseDown(0)) hint_of(services_, colour_bar_title(drawn_));
+  const Panel* bar = drawing_.figure().panel("bar");
+  const bool beside =
+      bar != nullptr && hovered && ImGui::GetIO().MousePos.x > origin.x + static_cast<float>(bar->box.x);
+  if ((on_bar_ || beside) && bar_title_cut_ && !ImGui::IsMouseDown(0)) hint_of(services_, colour_bar_title(drawn_));
 }
 
 void LayerHeadMapView::draw_panel(ViewContext& context, const char* panel_id, const char* item, const ShownRun& shown,

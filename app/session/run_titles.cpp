@@ -70,14 +70,15 @@ bool begins_with(const RunRecord& run, std::span<const std::int32_t> ids) {
   return run.ids.size() >= ids.size() && std::equal(ids.begin(), ids.end(), run.ids.begin());
 }
 
-/// The first run before it that `is` one; its id, or 0.
+/// The last run before it that `is` one, as one repeats what one has just seen; its id, or 0.
 template <typename Is>
-int first_before(const std::vector<RunEntry>& runs, const RunEntry& entry, Is is) {
+int last_before(const std::vector<RunEntry>& runs, const RunEntry& entry, Is is) {
+  int id = 0;
   for (const RunEntry& other : runs) {
     if (other.id >= entry.id) break;
-    if (other.run->model.name == entry.run->model.name && is(*other.run)) return other.id;
+    if (other.run->model.name == entry.run->model.name && is(*other.run)) id = other.id;
   }
-  return 0;
+  return id;
 }
 
 /// Where its tokens are from, if a run of the list had them before.
@@ -87,15 +88,17 @@ RunTitle mark_of(const std::vector<RunEntry>& runs, const RunEntry& entry) {
   const bool given = has(" --answer-ids ");
   // A line that would be too long is none: equal tokens are said all the same, but not how they came to be.
   if (given || (run.command_line.empty() && run.n_tokens() > run.prompt_len)) {
-    const int of = run.ids.empty() ? 0 : first_before(runs, entry, [&run](const RunRecord& other) {
-      return other.prompt_len == run.prompt_len && other.n_tokens() > other.prompt_len && begins_with(other, run.ids);
+    const int of = run.ids.empty() ? 0 : last_before(runs, entry, [&run](const RunRecord& other) {
+      // All of it, not as much of a longer one: while it comes it is known how long it will be.
+      return other.prompt_len == run.prompt_len && other.n_tokens() > other.prompt_len &&
+             other.n_tokens() == std::max(run.n_tokens(), run.n_positions) && begins_with(other, run.ids);
     });
     const std::string whose = of > 0 ? " of run " + std::to_string(of) : "";
     if (given) return {"replay" + whose, "Its tokens were given, not drawn: two policies over one text."};
     if (of > 0) return {"tokens" + whose, "It has the same tokens as that run."};
   }
   if (given || !has(" --prompt-ids ") || entry.name.starts_with("fork of run ")) return {};
-  const int of = first_before(runs, entry, [&run](const RunRecord& other) {
+  const int of = last_before(runs, entry, [&run](const RunRecord& other) {
     const auto prompt = std::span(run.ids).first(std::min<std::size_t>(run.ids.size(), run.prompt_len));
     return !prompt.empty() && other.prompt_len != run.prompt_len && begins_with(other, prompt);
   });

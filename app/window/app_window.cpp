@@ -261,7 +261,7 @@ void AppWindow::draw_frame() {
   if (title != title_) glfwSetWindowTitle(window_.handle(), (title_ = title).c_str());
   items_.begin_frame();
   want_glyphs();
-  if (text_->begin_frame(window_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
+  if (text_->begin_frame(window_, holds_input_) || window_.holds_keys()) frames_due_ = std::max(frames_due_, 1);
   frame_times_.part(FrameTimes::Part::views);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
@@ -285,6 +285,7 @@ void AppWindow::draw_frame() {
   session_.ask_attention();
   redraw_at_ = std::exchange(views::redraw_at, views::kNoRedraw);
   if (redraw_at_ <= std::chrono::steady_clock::now()) frames_due_ = std::max(frames_due_, 1);
+  look_for_new_owner();
   draw_frame_times(panel_, frame_times_, ImGui::GetIO().DisplaySize.y - panel_.px(kStatusHeight));
   workspace_.undo().observe();
   if (!button_down_) workspace_.undo().set_gesture(0);

@@ -16,6 +16,7 @@
 #include "app/window/cockpit.h"
 #include "app/window/frame_times.h"
 #include "app/window/glfw_window.h"
+#include "app/window/keyboard_focus.h"
 #include "app/window/window_text.h"
 #include "app/workspace/workspace.h"
 #include "views/frame/view_services.h"
@@ -65,6 +66,7 @@ class AppWindow {
   void take_keys();
   void take_key(const KeyPress& press);
   void ask_for_frames();
+  void look_for_new_owner();
   void take_control();
   void draw_frame();
   void want_glyphs();
@@ -105,7 +107,10 @@ class AppWindow {
   float applied_scale_ = 0;
   std::uint64_t frame_ = 0;
   int frames_due_ = 3;
-  bool touched_ = false;  // in this round of the loop
+  bool holds_input_ = false;  // the next frame hears nothing
+  KeyOwner key_owner_;        // in the frame drawn last
+  int hold_ = 0;              // frames before which what was typed is not delivered
+  bool touched_ = false;      // in this round of the loop
   std::chrono::steady_clock::time_point last_frame_{}, last_touch_{};
   std::chrono::steady_clock::time_point redraw_at_ = std::chrono::steady_clock::time_point::max();
   FrameTimes frame_times_;

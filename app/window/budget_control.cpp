@@ -44,7 +44,7 @@ std::string budget_text(const BudgetSpec& budget) {
 /// A share is of the length that was asked for, which no run has that came to its end before.
 std::string ended_early(const RunRecord& run) {
   if (run.status == RunStatus::running || run.n_tokens() >= run.n_positions) return "";
-  return ", the length asked for; A has " + std::to_string(run.n_tokens());
+  return ", the length asked for; A ended at " + std::to_string(run.n_tokens());
 }
 
 struct BudgetWords {

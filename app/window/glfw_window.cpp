@@ -132,7 +132,7 @@ void GlfwWindow::install_callbacks() {
 
 bool GlfwWindow::deliver_input(views::TextInput& typed) {
   typed.events.clear();
-  for (const InputEvent& event : input_.take_frame(typed.focused)) {
+  for (const InputEvent& event : input_.take_frame(typed.focused, std::exchange(last_key_, kNoLimit))) {
     switch (event.kind) {
       case InputEvent::Kind::key:
         if (event.action != GLFW_RELEASE && !event.name.empty())
@@ -140,16 +140,14 @@ bool GlfwWindow::deliver_input(views::TextInput& typed) {
                                   .ctrl = (event.mods & GLFW_MOD_CONTROL) != 0,
                                   .shift = (event.mods & GLFW_MOD_SHIFT) != 0,
                                   .alt = (event.mods & GLFW_MOD_ALT) != 0});
-        keys_delivered_ += event.action != GLFW_RELEASE && !event.name.empty();
+        keys_delivered_ = std::max(keys_delivered_, event.number);
         ImGui_ImplGlfw_KeyCallback(handle_, event.code, event.scancode, event.action, event.mods);
         break;
       case InputEvent::Kind::character:
-        ++characters_delivered_;
         typed.events.push_back({.key = "", .character = static_cast<char32_t>(event.code)});
         ImGui_ImplGlfw_CharCallback(handle_, static_cast<unsigned int>(event.code));
         break;
       case InputEvent::Kind::button:
-        ++clicks_delivered_;
         ImGui_ImplGlfw_MouseButtonCallback(handle_, event.code, event.action, event.mods);
         break;
       case InputEvent::Kind::scroll:
@@ -168,13 +166,11 @@ GlfwWindow& GlfwWindow::touch(GLFWwindow* window) {
 
 void GlfwWindow::on_char(GLFWwindow* window, unsigned int code_point) {
   GlfwWindow& self = touch(window);
-  ++self.characters_;
   self.input_.push({.kind = InputEvent::Kind::character, .code = static_cast<int>(code_point), .name = ""});
 }
 
 void GlfwWindow::on_button(GLFWwindow* window, int button, int action, int mods) {
   GlfwWindow& self = touch(window);
-  ++self.clicks_;
   self.input_.push({.kind = InputEvent::Kind::button, .code = button, .action = action, .mods = mods, .name = ""});
 }
 
@@ -195,12 +191,17 @@ void GlfwWindow::on_enter(GLFWwindow* window, int entered) {
 void GlfwWindow::on_key(GLFWwindow* window, int key, int scancode, int action, int mods) {
   GlfwWindow& self = touch(window);
   const std::string name = action == GLFW_RELEASE ? "" : key_name(key, scancode);
-  self.input_.push(
-      {.kind = InputEvent::Kind::key, .code = key, .scancode = scancode, .action = action, .mods = mods, .name = name});
-  if (name.empty()) return;
-  self.keys_.push_back({name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0,
-                        self.clicks_, self.characters_, ++self.n_keys_, self.last_press_});
-  if (name == "enter" || name == "space") self.last_press_ = self.n_keys_;
+  const std::uint64_t number = name.empty() ? 0 : ++self.n_keys_;
+  self.input_.push({.kind = InputEvent::Kind::key,
+                    .code = key,
+                    .scancode = scancode,
+                    .action = action,
+                    .mods = mods,
+                    .name = name,
+                    .number = number});
+  if (number == 0) return;
+  self.keys_.push_back(
+      {name, (mods & GLFW_MOD_CONTROL) != 0, (mods & GLFW_MOD_SHIFT) != 0, (mods & GLFW_MOD_ALT) != 0, number});
 }
 
 void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
@@ -208,21 +209,17 @@ void GlfwWindow::on_drop(GLFWwindow* window, int count, const char** paths) {
   for (int i = 0; i < count; ++i) self.dropped_.emplace_back(paths[i]);
 }
 
-std::vector<KeyPress> GlfwWindow::take_keys() {
-  // Enter is about the text before it, of which fields may be given a word a frame. What comes behind a press is for whom
-  // that has given the keyboard: a digit typed fast into a number's field would be a shortcut as well.
-  if (keys_delivered_ < hold_behind_) return {};
-  const auto later = std::ranges::find_if(keys_, [&](const KeyPress& key) {
-    return key.clicks > clicks_delivered_ || key.press > keys_delivered_ ||
-           (key.key == "enter" && key.characters > characters_delivered_);
-  });
+// In step with what fields hear: a key run ahead of it would act on a window that the keys before it have not changed yet.
+std::vector<KeyPress> GlfwWindow::take_keys(bool listed) {
+  const std::uint64_t last = std::max(keys_delivered_, input_.last_key_of_frame(listed));
+  const auto later = std::ranges::find_if(keys_, [last](const KeyPress& key) { return key.number > last; });
   std::vector<KeyPress> taken(std::make_move_iterator(keys_.begin()), std::make_move_iterator(later));
   keys_.erase(keys_.begin(), later);
   return taken;
 }
 
 void GlfwWindow::hold_behind(const KeyPress& press, std::vector<KeyPress> rest) {
-  hold_behind_ = press.number;
+  last_key_ = press.number;
   keys_.insert(keys_.begin(), std::make_move_iterator(rest.begin()), std::make_move_iterator(rest.end()));
 }
 

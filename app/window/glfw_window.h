@@ -5,6 +5,7 @@
 // another.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,7 @@ namespace kvscope::app {
 struct KeyPress {
   std::string key;  // "k", "[", "space", "left", "f11", "home"; lower case
   bool ctrl = false, shift = false, alt = false;
-  std::uint64_t clicks = 0;      // of all buttons before it
-  std::uint64_t characters = 0;  // typed before it
-  std::uint64_t number = 0;      // of all keys, from 1
-  std::uint64_t press = 0;       // number of the last Enter or space before it, which may give a field the keyboard
+  std::uint64_t number = 0;  // of all keys, from 1
 };
 
 class GlfwWindow {
@@ -47,9 +45,9 @@ class GlfwWindow {
   /// Tells Dear ImGui what its next frame may hear, and lists what of it was typed in `typed`: if an editor of ours has the
   /// keyboard, all of it. False: nothing is left for the frame after it.
   bool deliver_input(views::TextInput& typed);
-  /// Presses that no click stands before that a frame has not heard: it may give the keyboard to a text.
-  std::vector<KeyPress> take_keys();
-  /// Gives `rest` back: they are taken once `press` was drawn.
+  /// The presses among what the next frame may hear. `listed`: an editor of ours has the keyboard.
+  std::vector<KeyPress> take_keys(bool listed);
+  /// Gives `rest` back: the next frame hears nothing behind `press`.
   void hold_behind(const KeyPress& press, std::vector<KeyPress> rest);
   bool holds_keys() const { return !keys_.empty(); }
   std::vector<std::string> take_dropped_files();
@@ -77,8 +75,8 @@ class GlfwWindow {
   GLFWwindow* handle_ = nullptr;
   InputQueue input_;
   std::vector<KeyPress> keys_;
-  std::uint64_t clicks_ = 0, clicks_delivered_ = 0, characters_ = 0, characters_delivered_ = 0;
-  std::uint64_t n_keys_ = 0, keys_delivered_ = 0, last_press_ = 0, hold_behind_ = 0;  // as KeyPress::number
+  static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t n_keys_ = 0, keys_delivered_ = 0, last_key_ = kNoLimit;  // as KeyPress::number
   std::vector<std::string> dropped_;
   bool touched_ = true;  // a new window is looked at
 };

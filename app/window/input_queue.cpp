@@ -3,6 +3,7 @@
 #define GLFW_INCLUDE_NONE
 #include <GLFW/glfw3.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -57,13 +58,25 @@ struct Heard {
 
 }  // namespace
 
-std::vector<InputEvent> InputQueue::take_frame(bool listed) {
+std::vector<InputEvent> InputQueue::take_frame(bool listed, std::uint64_t last_key) {
   std::vector<InputEvent> taken;
-  for (Heard heard; !events_.empty() && heard.can_take(events_.front(), listed); events_.pop_front()) {
+  for (Heard heard; !events_.empty() && heard.can_take(events_.front(), listed) && events_.front().number <= last_key;
+       events_.pop_front()) {
     heard.take(events_.front());
     taken.push_back(events_.front());
   }
   return taken;
+}
+
+std::uint64_t InputQueue::last_key_of_frame(bool listed) const {
+  std::uint64_t last = 0;
+  Heard heard;
+  for (const InputEvent& event : events_) {
+    if (!heard.can_take(event, listed)) break;
+    heard.take(event);
+    last = std::max(last, event.number);
+  }
+  return last;
 }
 
 }  // namespace kvscope::app

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct InputEvent {
   int scancode = 0, action = 0, mods = 0;  // as GLFW has them
   double x = 0, y = 0;                     // of the wheel
   std::string name;                        // of a key as the keyboard's layout has it, see KeyPress
+  std::uint64_t number = 0;                // of a key that is pressed or repeats, KeyPress's; 0: something else
 };
 
 class InputQueue {
@@ -28,7 +30,11 @@ class InputQueue {
   /// characters or before a change of Ctrl, Shift, Alt, and no key or character comes behind a button: whom it is for is
   /// known when the click was drawn. `listed`: who has the keyboard reads keys as a list, and none of them is held back
   /// for another. Never empty unless the queue is.
-  std::vector<InputEvent> take_frame(bool listed = false);
+  /// `last_key`: number of a key behind which none is taken.
+  std::vector<InputEvent> take_frame(bool listed = false,
+                                     std::uint64_t last_key = std::numeric_limits<std::uint64_t>::max());
+  /// The number of the last key of what take_frame() would take; 0 if there is none in it.
+  std::uint64_t last_key_of_frame(bool listed) const;
 
  private:
   std::deque<InputEvent> events_;

@@ -41,6 +41,10 @@ void apply_keyboard_focus(const UiState& ui) {
     io.NavInputs[ImGuiNavInput_Activate] = 1;
 }
 
+KeyOwner key_owner(const UiState& ui) {
+  return {ui.find.has_value(), ui.go_to.has_value(), ui.focus_prompt, ui.has_popup()};
+}
+
 bool has_text_field() {
   return ImGui::GetIO().WantTextInput || ImGui::GetCurrentContext()->WantTextInputNextFrame == 1;
 }

@@ -13,6 +13,12 @@ namespace kvscope::app {
 
 /// Before ImGui::NewFrame(), after those of its back ends, which clear what it sets: controls are walked through only while the keyboard has them.
 void apply_keyboard_focus(const UiState& ui);
+/// What has the keys, or asks for them.
+struct KeyOwner {
+  bool find = false, go_to = false, prompt = false, popup = false;
+  bool operator==(const KeyOwner&) const = default;
+};
+KeyOwner key_owner(const UiState& ui);
 /// A field of ImGui's has the keyboard, as it was drawn last: io.WantTextInput knows of it a frame later.
 bool has_text_field();
 /// Whether a key without modifiers belongs to the controls now.

@@ -39,7 +39,7 @@ std::string words_of_shown(Session& session) {
   }
   const views::Cursor at = views::cursor(session.selection(), *a->run);
   if (const auto set = runs_of_set(session.run_list(), session.selection()); !set.empty())
-    text += views::describe_aggregate(session.selection().map.aggregate, set.size()) + "    ";
+    text += std::to_string(set.size()) + " runs together    ";  // how many have a value the map says
   return text + "layer " + std::to_string(at.layer) + "  head " + std::to_string(at.kv_head) + "    query " +
          std::to_string(at.q) + " of " + std::to_string(a->run->n_tokens() - 1);
 }

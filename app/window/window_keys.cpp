@@ -2,7 +2,7 @@
 
 #include <cctype>
 #include <set>
-#include <tuple>
+#include <utility>
 
 #include "app/window/app_window.h"
 #include "app/window/escape_key.h"
@@ -18,28 +18,36 @@ bool edits_text(const KeyPress& press) {
   return kKeys.contains(press.key) && (!press.shift || press.key.size() > 1 || press.key == "z");
 }
 
-/// What has the keys, or asks for them.
-auto owner_of(const UiState& ui) {
-  return std::tuple(ui.find.has_value(), ui.go_to.has_value(), ui.focus_prompt, ui.has_popup());
-}
+bool asks(const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; }
+
+// A field that opens has the keyboard two frames later, and in the first of its own hears nothing.
+constexpr int kUntilField = 3;
 
 }  // namespace
 
 // What was typed behind a key that hands the keyboard on waits until the new owner was drawn, or the old one would hear it.
 void AppWindow::take_keys() {
-  std::vector<KeyPress> keys = window_.take_keys();
+  holds_input_ = hold_ > 0 || asks(ui_.find) || asks(ui_.go_to);
+  if (holds_input_) return;
+  std::vector<KeyPress> keys = window_.take_keys(text_->typed().focused);
   if (!keys.empty()) ask_for_frames();
   for (auto press = keys.begin(); press != keys.end(); ++press) {
-    const auto owner = owner_of(ui_);
+    const auto owner = key_owner(ui_);
     take_key(*press);
-    if (owner_of(ui_) == owner) continue;
+    if (key_owner(ui_) == owner) continue;
     window_.hold_behind(*press, {std::make_move_iterator(press + 1), std::make_move_iterator(keys.end())});
     return;
   }
 }
 
+// Text that came before the field that it is for has the keyboard would be lost, or somebody else's.
+void AppWindow::look_for_new_owner() {
+  if (holds_input_ && hold_ > 0) --hold_;
+  const KeyOwner before = std::exchange(key_owner_, key_owner(ui_));
+  if (key_owner_ != before) hold_ = kUntilField, ask_for_frames();
+}
+
 void AppWindow::take_key(const KeyPress& press) {
-  const auto asks = [](const std::optional<TextField>& field) { return field && field->asks_keyboard > 0; };
   const bool typing =
       has_text_field() || text_->typed().focused || ui_.focus_prompt || asks(ui_.find) || asks(ui_.go_to);
   if (press.key == "escape") {

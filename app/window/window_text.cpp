@@ -13,7 +13,12 @@ constexpr std::size_t kLongestCharacter = 4;  // bytes
 WindowText::WindowText(views::TextureBackend& textures, std::function<void()> wake)
     : glyphs_(textures, std::move(wake)) {}
 
-bool WindowText::begin_frame(GlfwWindow& window) {
+bool WindowText::begin_frame(GlfwWindow& window, bool hold) {
+  if (hold) {
+    typed_.events.clear();
+    typed_.begin_frame();
+    return true;
+  }
   const bool more = window.deliver_input(typed_);
   typed_.begin_frame();
   return more;

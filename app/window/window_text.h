@@ -20,8 +20,8 @@ class WindowText {
   views::GlyphSupply& glyphs() { return glyphs_; }
   /// After load_fonts().
   void use(const views::Fonts& fonts) { glyphs_.use(fonts); }
-  /// Takes from the window what the next frame may hear. False: nothing is left for the one after it.
-  bool begin_frame(GlfwWindow& window);
+  /// Takes from the window what the next frame may hear, or leaves all of it for a later one. False: nothing is left.
+  bool begin_frame(GlfwWindow& window, bool hold);
   /// Asks for what the tokens of a run are written in; cheap while it grows.
   void want_tokens(int run_id, std::string_view bytes);
   /// Between two frames. True: the font texture must be made anew.

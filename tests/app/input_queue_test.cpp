@@ -110,3 +110,28 @@ TEST_CASE("Who reads keys as a list gets all of them in one frame, but none that
     CHECK(copy.take_frame(listed).size() == 6);
   }
 }
+
+TEST_CASE("A frame takes nothing behind a key that hands the keyboard on, but the character that came of it") {
+  InputQueue queue;
+  std::uint64_t number = 0;
+  const auto press = [&](char c) {
+    queue.push({.kind = Kind::key, .code = c, .action = GLFW_PRESS, .name = {c}, .number = ++number});
+    queue.push({.kind = Kind::character, .code = c});
+    queue.push({.kind = Kind::key, .code = c, .action = GLFW_RELEASE});
+  };
+  for (const char c : std::string("/mo")) press(c);
+  CHECK(queue.last_key_of_frame(false) == 3);
+  const auto text_of = [](const std::vector<InputEvent>& events) {
+    std::string text;
+    for (const InputEvent& event : events)
+      if (event.kind == Kind::character) text += static_cast<char>(event.code);
+    return text;
+  };
+  CHECK(text_of(queue.take_frame(false, 1)) == "/");
+  CHECK(text_of(queue.take_frame(false)) == "mo");
+  CHECK(queue.last_key_of_frame(false) == 0);
+  // A tap that would not be heard beside another waits, and so does what comes behind it.
+  tap(queue, GLFW_KEY_RIGHT);
+  queue.push({.kind = Kind::key, .code = GLFW_KEY_RIGHT, .action = GLFW_PRESS, .name = "right", .number = 9});
+  CHECK(queue.last_key_of_frame(false) == 0);
+}

@@ -139,10 +139,31 @@ TEST_CASE("What is typed at once behind Ctrl+P or Ctrl+G is no shortcut") {
   const auto colour = window.state()["selection"]["colour"];
   for (int i = 0; i < 8; ++i) {
     REQUIRE(window.inputs({"key", "--delay", "4", "ctrl+g", "2", "3", "Escape", "ctrl+p", "4", "2", "Escape"}));
-    window.frames(4);
+    if (i % 2 == 1) window.frames(40);  // else the next ones come at once
     CHECK(window.state()["selection"]["colour"] == colour);
   }
   const std::string prompt = window.state()["parameters"]["prompt"].get<std::string>();
   CHECK(prompt.size() == 16);
   CHECK(prompt.find_first_not_of("42") == std::string::npos);  // 2 and 3 were Go to's
+}
+
+TEST_CASE("A number typed at once behind Ctrl+G, and a word behind Ctrl+F or Ctrl+K, are whole") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.key("Escape");
+  const std::string delay = GENERATE("1", "5", "20");
+  for (int i = 0; i < 4; ++i) {
+    window.key("Home");
+    REQUIRE(window.inputs({"key", "--delay", delay, "ctrl+g", "1", "3", "Return"}));
+    window.wait({{"/selection/q", 13}});
+    REQUIRE(window.inputs({"key", "--delay", delay, "ctrl+f", "m", "o", "d", "e", "l"}));
+    CHECK(window.text_soon("find.input", "model") == "model");
+    window.command("find.clear");
+    REQUIRE(window.inputs({"key", "--delay", delay, "ctrl+k", "t", "h", "e", "m", "e"}));
+    CHECK(window.text_soon("palette.input", "theme") == "theme");
+    window.key("Escape");
+    window.wait({{"/ui/palette", false}});
+  }
 }

@@ -67,6 +67,13 @@ TEST_CASE("A replay and a fork say of which run's tokens they are") {
   replay.command_line = "kvscope run m --prompt-ids 1 --answer-ids 2";
   const std::vector<app::RunEntry> replayed = {entry_of(3, run), entry_of(5, replay)};
   CHECK_THAT(title_of(replayed, 5), Catch::StartsWith("replay of run 3: KVpop"));
+  // Not of an older one that goes on where this ends; of two with the same tokens the one before.
+  RunRecord longer = run;
+  longer.ids.push_back(1), longer.n_positions = longer.n_tokens();
+  const std::vector<app::RunEntry> several = {entry_of(1, longer), entry_of(2, run), entry_of(4, run),
+                                              entry_of(5, replay)};
+  CHECK_THAT(title_of(several, 5), Catch::StartsWith("replay of run 4: KVpop"));
+  CHECK_THAT(title_of({several[0], several[3]}, 5), Catch::StartsWith("replay: KVpop"));
   CHECK_THAT(app::run_titles(replayed).at(5).hint, Catch::Contains("given, not drawn"));
   CHECK_THAT(title_of(replayed, 3), Catch::StartsWith("KVpop"));
   CHECK_THAT(title_of({entry_of(5, replay)}, 5), Catch::StartsWith("replay: KVpop"));

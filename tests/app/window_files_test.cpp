@@ -230,7 +230,7 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   window.frames(3);
   CHECK(window.text("trace.many.h5.all") == "on");
   CHECK(window.text("map.set") == "median of 3 runs, each at its last query");
-  CHECK(window.text("status.shown").starts_with("median of 3 runs"));
+  CHECK(window.text("status.shown").starts_with("3 runs together"));
   const auto row = window.rect("run.2.row");
   window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(row[0] + 9)),
                  std::to_string(static_cast<int>(row[1] + 9)), "keydown", "ctrl"});
