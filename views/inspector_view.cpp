@@ -236,8 +236,7 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
   };
   // Beside a run that chose within the prompt both are judged there.
   if (at.q < run.prompt_len && dense_prompt_ && std::isnan(counts_.recall()))
-    row("oracle at q",
-        with_b ? std::string("– dense prefill") : "– dense prefill, compressed at " + std::to_string(run.prompt_len));
+    row("oracle at q", "– dense prefill until " + std::to_string(run.prompt_len));
   at_q("recall at q", [](const OracleCounts& counts) { return counts.recall(); });
   at_q("chance", [](const OracleCounts& counts) { return counts.chance(); });
   both(

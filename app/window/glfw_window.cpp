@@ -130,9 +130,10 @@ void GlfwWindow::install_callbacks() {
   glfwSetFramebufferSizeCallback(handle_, on_touch);
 }
 
-bool GlfwWindow::deliver_input(views::TextInput& typed) {
+bool GlfwWindow::deliver_input(views::TextInput& typed, bool hold) {
   typed.events.clear();
-  for (const InputEvent& event : input_.take_frame(typed.focused, std::exchange(last_key_, kNoLimit))) {
+  const std::uint64_t last_key = std::exchange(last_key_, kNoLimit);
+  for (const InputEvent& event : hold ? input_.take_releases() : input_.take_frame(typed.focused, last_key)) {
     switch (event.kind) {
       case InputEvent::Kind::key:
         if (event.action != GLFW_RELEASE && !event.name.empty())

@@ -43,8 +43,8 @@ class GlfwWindow {
   /// Installs the callbacks of input; Dear ImGui's back end must install none.
   void install_callbacks();
   /// Tells Dear ImGui what its next frame may hear, and lists what of it was typed in `typed`: if an editor of ours has the
-  /// keyboard, all of it. False: nothing is left for the frame after it.
-  bool deliver_input(views::TextInput& typed);
+  /// keyboard, all of it. `hold`: what is let go alone. False: nothing is left for the frame after it.
+  bool deliver_input(views::TextInput& typed, bool hold);
   /// The presses among what the next frame may hear. `listed`: an editor of ours has the keyboard.
   std::vector<KeyPress> take_keys(bool listed);
   /// Gives `rest` back: the next frame hears nothing behind `press`.

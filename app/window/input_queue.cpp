@@ -68,6 +68,16 @@ std::vector<InputEvent> InputQueue::take_frame(bool listed, std::uint64_t last_k
   return taken;
 }
 
+std::vector<InputEvent> InputQueue::take_releases() {
+  const auto is_release = [](const InputEvent& event) {
+    return (event.kind == InputEvent::Kind::key || event.kind == InputEvent::Kind::button) &&
+           event.action == GLFW_RELEASE;
+  };
+  std::vector<InputEvent> taken;
+  for (; !events_.empty() && is_release(events_.front()); events_.pop_front()) taken.push_back(events_.front());
+  return taken;
+}
+
 std::uint64_t InputQueue::last_key_of_frame(bool listed) const {
   std::uint64_t last = 0;
   Heard heard;

@@ -33,6 +33,8 @@ class InputQueue {
   /// `last_key`: number of a key behind which none is taken.
   std::vector<InputEvent> take_frame(bool listed = false,
                                      std::uint64_t last_key = std::numeric_limits<std::uint64_t>::max());
+  /// What was let go before anything else was done: a key that stayed down would repeat.
+  std::vector<InputEvent> take_releases();
   /// The number of the last key of what take_frame() would take; 0 if there is none in it.
   std::uint64_t last_key_of_frame(bool listed) const;
 

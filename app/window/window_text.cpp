@@ -14,12 +14,7 @@ WindowText::WindowText(views::TextureBackend& textures, std::function<void()> wa
     : glyphs_(textures, std::move(wake)) {}
 
 bool WindowText::begin_frame(GlfwWindow& window, bool hold) {
-  if (hold) {
-    typed_.events.clear();
-    typed_.begin_frame();
-    return true;
-  }
-  const bool more = window.deliver_input(typed_);
+  const bool more = window.deliver_input(typed_, hold);
   typed_.begin_frame();
   return more;
 }

@@ -128,8 +128,13 @@ TEST_CASE("A frame takes nothing behind a key that hands the keyboard on, but th
     return text;
   };
   CHECK(text_of(queue.take_frame(false, 1)) == "/");
+  CHECK(queue.take_releases().empty());  // 'm' is next
   CHECK(text_of(queue.take_frame(false)) == "mo");
   CHECK(queue.last_key_of_frame(false) == 0);
+  queue.push({.kind = Kind::key, .code = 'x', .action = GLFW_RELEASE});
+  queue.push({.kind = Kind::key, .code = 'y', .action = GLFW_PRESS, .name = "y", .number = ++number});
+  CHECK(queue.take_releases().size() == 1);  // what stays down would repeat
+  CHECK(queue.take_frame(false).size() == 1);
   // A tap that would not be heard beside another waits, and so does what comes behind it.
   tap(queue, GLFW_KEY_RIGHT);
   queue.push({.kind = Kind::key, .code = GLFW_KEY_RIGHT, .action = GLFW_PRESS, .name = "right", .number = 9});

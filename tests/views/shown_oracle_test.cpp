@@ -170,7 +170,7 @@ TEST_CASE("inside a dense prefill mass recall, regret and verdict have no value,
   Stage<InspectorView> s(run, {.token = 5, .q = 100});
   s.draw();
   CHECK(s.text("inspector.mass recall") == "–");
-  CHECK(s.text("inspector.oracle at q") == "– dense prefill, compressed at 120");
+  CHECK(s.text("inspector.oracle at q") == "– dense prefill until 120");
   CHECK_THAT(s.text("inspector.why"), Contains(": dense prefill, compressed at 120."));
   for (const Metric metric : {Metric::mass_recall, Metric::regret, Metric::recall}) {
     Stage<LayerHeadMapView> map(run, {.q = 100, .metric = metric});
