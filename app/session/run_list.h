@@ -21,6 +21,7 @@ struct RunEntry {
   int trace_run = 0;       // which one of that file
   bool own = false;        // decoded by a window, not read from somebody's trace
   std::string name = {};   // that the person gave it
+  int of_run = 0;          // whose tokens it was given, of this session; 0: not known
 };
 
 /// "run 3 complete: 274 tokens, prefill 0.12 s, 35.0 tok/s"
@@ -49,7 +50,7 @@ class RunList {
   int next_id() const { return next_id_; }
   /// Adds the record of a run that begins. It takes its place, as A alone, once it has tokens: one that is refused
   /// leaves what is on show as it was.
-  void begin(RunRecord record, Place place);
+  void begin(RunRecord record, Place place, int of_run = 0);
   /// What has become of the run that was begun last; nothing if it was removed. One that fails before its first fact
   /// gives its place back to what was there. Returns whether A or B is another run now.
   bool grow(RunAssembler::Snapshot snapshot);

@@ -88,11 +88,15 @@ RunTitle mark_of(const std::vector<RunEntry>& runs, const RunEntry& entry) {
   const bool given = has(" --answer-ids ");
   // A line that would be too long is none: equal tokens are said all the same, but not how they came to be.
   if (given || (run.command_line.empty() && run.n_tokens() > run.prompt_len)) {
-    const int of = run.ids.empty() ? 0 : last_before(runs, entry, [&run](const RunRecord& other) {
-      // All of it, not as much of a longer one: while it comes it is known how long it will be.
-      return other.prompt_len == run.prompt_len && other.n_tokens() > other.prompt_len &&
-             other.n_tokens() == std::max(run.n_tokens(), run.n_positions) && begins_with(other, run.ids);
-    });
+    const int of = entry.of_run > 0 ? entry.of_run
+                   : run.ids.empty()
+                       ? 0
+                       : last_before(runs, entry, [&run](const RunRecord& other) {
+                           // All of it, not as much of a longer one: while it comes it is known how long it will be.
+                           return other.prompt_len == run.prompt_len && other.n_tokens() > other.prompt_len &&
+                                  other.n_tokens() == std::max(run.n_tokens(), run.n_positions) &&
+                                  begins_with(other, run.ids);
+                         });
     const std::string whose = of > 0 ? " of run " + std::to_string(of) : "";
     if (given) return {"replay" + whose, "Its tokens were given, not drawn: two policies over one text."};
     if (of > 0) return {"tokens" + whose, "It has the same tokens as that run."};

@@ -136,7 +136,8 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command, 
   begun_ = request;
   cut_run_.reset();
   selection_.runs.clear();  // it is to be seen
-  runs_.begin(record, place);
+  // Who is given ids has A's: a replay, or a fork.
+  runs_.begin(record, place, a() && (request.answer_ids || !request.prompt_ids.empty()) ? a()->id : 0);
   engine_.begin_run(request, record);
   update_shown();
 }

@@ -124,10 +124,11 @@ nlohmann::json Session::state() const {
   json parameters = parameters_json(next_run_.parameters());
   parameters["prompt_tokens"] = next_run_.prompt_tokens();
   const TaskProgress& progress = engine_.progress();
+  // To scripts that wait for a model it is there once a run may begin.
   const bool reads = engine_.state() == EngineState::ready && next_run_.reads_tokenizer();
   return {{"engine", app::to_string(reads ? EngineState::loading : engine_.state())},
           {"engine_pid", engine_.pid()},
-          {"model", engine_.model() ? json(engine_.model()->name) : json()},
+          {"model", engine_.model() && !reads ? json(engine_.model()->name) : json()},
           {"gates", gate_names(gates_)},
           {"gate", used_gate() ? json(used_gate()->gate.name) : json()},
           {"running", run_in_progress()},

@@ -132,6 +132,7 @@ TEST_CASE("No run begins before its prompt can be counted, and one does where no
     session.next_run().read_tokenizer(tokenizer);
     CHECK(why_not(session, RunKind::start) == "The model is being loaded.");
     CHECK(session.state()["engine"] == "loading");
+    CHECK(session.state()["model"].is_null());  // scripts wait for it
     fixture.wait([&] { return !session.next_run().reads_tokenizer(); });
     CHECK(why_not(session, RunKind::start).empty());
     CHECK(session.state()["engine"] == "ready");

@@ -74,6 +74,9 @@ TEST_CASE("A replay and a fork say of which run's tokens they are") {
                                               entry_of(5, replay)};
   CHECK_THAT(title_of(several, 5), Catch::StartsWith("replay of run 4: KVpop"));
   CHECK_THAT(title_of({several[0], several[3]}, 5), Catch::StartsWith("replay: KVpop"));
+  std::vector<app::RunEntry> asked = several;
+  asked[3].of_run = 2;  // of this session it is known
+  CHECK_THAT(title_of(asked, 5), Catch::StartsWith("replay of run 2: KVpop"));
   CHECK_THAT(app::run_titles(replayed).at(5).hint, Catch::Contains("given, not drawn"));
   CHECK_THAT(title_of(replayed, 3), Catch::StartsWith("KVpop"));
   CHECK_THAT(title_of({entry_of(5, replay)}, 5), Catch::StartsWith("replay: KVpop"));
