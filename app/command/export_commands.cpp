@@ -74,7 +74,19 @@ struct FigureToMake {
   }
 };
 
-// What is on screen, or a preset of run A, for the venue that was asked for.
+/// A preset over runs is of those that were chosen, as the views are; others are of A.
+std::vector<std::shared_ptr<const RunRecord>> runs_of_preset(Session& session, const views::FigureRecipe& recipe) {
+  const bool over_runs = std::holds_alternative<views::LayerHeadMapOptions>(recipe.options) ||
+                         std::holds_alternative<views::MetricByLayerOptions>(recipe.options);
+  std::vector<std::shared_ptr<const RunRecord>> runs;
+  if (over_runs) {
+    for (const views::ShownRun& run : runs_of_set(session.run_list(), session.selection())) runs.push_back(run.run);
+  }
+  if (runs.empty()) runs.push_back(session.shown_a()->run);
+  return runs;
+}
+
+// What is on screen, or a preset of run A or of the chosen runs, for the venue that was asked for.
 FigureToMake figure_to_make(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
   NamedFigure shown = figure_on_screen(session, views, arguments);
   views::FigureRecipe recipe;
@@ -83,7 +95,7 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
   if (has_argument(arguments, "preset")) {
     name = text_argument(arguments, "preset");
     recipe = views::preset_recipe(name);
-    if (!shown.figure.study && !recipe.reads_study()) shown.figure.runs = {session.shown_a()->run};
+    if (!shown.figure.study && !recipe.reads_study()) shown.figure.runs = runs_of_preset(session, recipe);
   }
   if (has_argument(arguments, "venue")) recipe.venue = text_argument(arguments, "venue");
   if (shown.figure.study) {

@@ -231,6 +231,11 @@ TEST_CASE("The runs of one trace are one entry with previous and next, each with
   CHECK(window.text("trace.many.h5.all") == "on");
   CHECK(window.text("map.set") == "median of 3 runs, each at its last query");
   CHECK(window.text("status.shown").starts_with("3 runs together"));
+  // A preset that is over runs is over these.
+  window.command("figure.export", {{"preset", "kvpop-fig8"}, {"path", (window.folder() / "f8.svg").string()}});
+  window.wait({{"/files_busy", false}});
+  std::ifstream recipe(window.folder() / "f8.json");
+  CHECK(nlohmann::json::parse(recipe)["runs"] == nlohmann::json({0, 1, 2}));
   const auto row = window.rect("run.2.row");
   window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(row[0] + 9)),
                  std::to_string(static_cast<int>(row[1] + 9)), "keydown", "ctrl"});

@@ -113,6 +113,8 @@ class SvgWriter {
     out_ += std::string(" font-family=\"") + kFamilies[static_cast<int>(p.role)] + "\" font-size=\"" + number(p.size) +
             "\"";
     if (p.role == FontRole::bold) out_ += " font-weight=\"600\"";
+    // A token is its characters: <| is no triangle.
+    if (p.role == FontRole::mono) out_ += " style=\"font-variant-ligatures:none\"";
     if (p.anchor != Anchor::start) out_ += std::string(" text-anchor=\"") + kAnchors[static_cast<int>(p.anchor)] + "\"";
     out_ += " fill=\"" + hex(p.colour) + "\"" + opacity("fill-opacity", p.colour) + " xml:space=\"preserve\">" +
             escape(p.utf8) + "</text>\n";

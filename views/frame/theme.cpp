@@ -65,12 +65,13 @@ Theme make_theme(bool dark, float scale) {
   return theme;
 }
 
-// As much of the accent as leaves text in the accent readable; pressed, a button sinks into what is behind it.
+// As much of the accent as leaves text in the accent readable. Pressed, a button sinks into what is behind it; on white, where
+// many have no fill of their own, it has the plain fill.
 ButtonColours plain_button(const Theme& theme) {
   const Palette& p = theme.palette;
   return {.fill = p.raised,
           .hovered = mix(p.raised, p.accent, theme.dark ? 0.12 : 0.08),
-          .active = theme.dark ? p.background : p.panel,
+          .active = theme.dark ? p.background : p.raised,
           .ink = p.text};
 }
 
