@@ -45,8 +45,8 @@ std::vector<ChatMessage> read_messages(std::string_view json, const std::string&
   return messages_of(parse_json(json, file, {.max_bytes = kMaxPromptBytes}), file);
 }
 
-Prompt prompt_of_line(std::string_view line, const std::string& where) {
-  const auto object = parse_json(line, where, {.max_bytes = kMaxPromptBytes});
+Prompt prompt_of_line(std::string_view line, const std::string& where, std::size_t max_bytes) {
+  const auto object = parse_json(line, where, {.max_bytes = max_bytes});
   if (!object.is_object()) {
     throw Error({.file = where, .found = object.type_name(), .expected = "an object with \"prompt\" or \"messages\""});
   }
@@ -72,7 +72,7 @@ PromptLines read_prompt_lines(const std::filesystem::path& path) {
   for (std::string line; next_line(in, line); ++lines.n) {
     if (lines.n > 0) continue;
     const std::string where = path.string() + ": first line";
-    lines.first = prompt_of_line(line, where).text;
+    lines.first = prompt_of_line(line, where, kMaxLine).text;
   }
   return lines;
 }

@@ -21,8 +21,8 @@ inline constexpr std::size_t kMaxPromptBytes = 64u << 20;
 
 /// A conversation: a JSON list of {"role", "content"}. Throws Error naming `file`.
 std::vector<ChatMessage> read_messages(std::string_view json, const std::string& file);
-/// An object with "prompt" or "messages". Throws Error naming `where`.
-Prompt prompt_of_line(std::string_view line, const std::string& where);
+/// An object with "prompt" or "messages", of at most so many bytes. Throws Error naming `where`.
+Prompt prompt_of_line(std::string_view line, const std::string& where, std::size_t max_bytes = kMaxPromptBytes);
 
 struct PromptLines {
   std::string first;  // of a conversation its last message
