@@ -126,7 +126,7 @@ std::string RunCurvesView::refusal(const ViewContext& context) const {
            ".";
   if (options.quantity == RunQuantity::recall && run.future_mass.empty()) return why_no_recall(run, options.preview);
   if (options.quantity == RunQuantity::output_error && run.output_error.empty())
-    return "Output error was not measured in this run: the command line does it with --output-error.";
+    return "Output error was not measured in this run: switch it on under Measure, below the policy, then decode again.";
   if (options.compare == MapCompare::difference && common_prefix(run, *context.b->run) == 0)
     return "The texts of A and B differ from the first token on: there is no difference to take.";
   if (options.first >= axis_length(context, options.compare))

@@ -7,6 +7,7 @@
 #include "app/command/command_arguments.h"
 #include "app/process/paths.h"
 #include "engine/core/record/run_fields.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/support/json_file.h"
 
 namespace kvscope::app {
@@ -103,6 +104,15 @@ void add_parameter_commands(CommandRegistry& registry, Session& session, UiState
                 [&session](const nlohmann::json& arguments) {
                   session.next_run().set_max_tokens(integer_argument(arguments, "n", session.parameters().max_tokens));
                 }});
+  registry.add({"run.output_error", "Measure the output error of the next runs, or no more", "Run", "", "on: bool",
+                nullptr,
+                [&session](const nlohmann::json& arguments) {
+                  const bool on = flag_argument(arguments, "on", !session.parameters().output_error);
+                  session.next_run().set_output_error(on);
+                  return std::string(on ? "the next runs measure their output error"
+                                        : "the next runs do not measure their output error");
+                },
+                [&session] { return why_not_measurable(session.parameters().policy); }});
   registry.add({"sampling.set", "Change the sampling", "Policy", "",
                 "temperature, top_k, top_p, min_p, repetition_penalty, seed: numbers", nullptr,
                 [&session](const nlohmann::json& arguments) { set_sampling(session, arguments); }});

@@ -5,6 +5,7 @@
 
 #include "app/process/usage.h"
 #include "engine/core/files/tokenizer/stop_strings.h"
+#include "engine/core/study/output_error.h"
 #include "engine/core/support/error.h"
 
 namespace kvscope::app {
@@ -195,6 +196,7 @@ RunRequest NextRun::request() const {
   request.policy = parameters_.policy;
   request.max_tokens = parameters_.max_tokens;
   request.sampling = parameters_.sampling;
+  request.output_error = parameters_.output_error && why_not_measurable(request.policy).empty();
   return request;
 }
 

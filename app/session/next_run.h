@@ -23,6 +23,7 @@ struct RunSettings {
   PolicySpec policy;
   SamplingSpec sampling;
   int max_tokens = 64;
+  bool output_error = false;      // measured when the last token is there, by a pass over all of them
   Conversation chat;              // before `prompt`, the user's next turn; used unless raw
   std::vector<std::string> stop;  // texts before which an answer ends
 };
@@ -46,6 +47,7 @@ class NextRun {
   void set_policy(const PolicySpec& policy) { parameters_.policy = policy, revision_.rise(); }
   void set_sampling(const SamplingSpec& sampling) { parameters_.sampling = sampling, revision_.rise(); }
   void set_max_tokens(int n);
+  void set_output_error(bool measured) { parameters_.output_error = measured, revision_.rise(); }
   void set_chat(Conversation chat);
   /// Throws Error (usage) for what is no stop text, an empty one, say.
   void set_stop(std::vector<std::string> stop);

@@ -98,6 +98,7 @@ json parameters_json(const Parameters& parameters) {
           {"raw", parameters.raw},
           {"policy", parameters.policy.written()},
           {"max_tokens", parameters.max_tokens},
+          {"output_error", parameters.output_error},
           {"sampling", protocol::to_json(parameters.sampling)},
           {"chat", to_json(parameters.chat)},
           {"stop", parameters.stop}};

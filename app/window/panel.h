@@ -76,6 +76,7 @@ bool has_answer_panel(const Panel& panel);
 void draw_answer_panel(Panel& panel);  // as high as the room that is left
 void draw_policy_panel(Panel& panel);
 void draw_sampling(Panel& panel);
+void draw_measures(Panel& panel);
 void draw_runs_panel(Panel& panel);
 void draw_banners(Panel& panel);
 /// Leaves `line` pixels free for a message, and returns where these end.

@@ -209,6 +209,7 @@ void draw_policy_panel(Panel& panel) {
   draw_policy_parameters(panel);
   draw_preview_note(panel);
   draw_sampling(panel);
+  draw_measures(panel);
 }
 
 }  // namespace kvscope::app

@@ -78,6 +78,7 @@ std::string title_of(const std::string& name) {
   if (name == "q") return "position";
   if (name == "max_tokens") return "answer length";
   if (name == "raw") return "chat";
+  if (name == "output_error") return "measuring the output error";
   if (name == "dark") return "theme";
   if (name == "colours") return "colours of the maps";
   if (name == "zoom") return "size";

@@ -64,6 +64,7 @@ requires std::is_same_v<std::remove_const_t<T>, RunSettings>
 void visit_fields(T& s, Visit&& visit) {
   visit("raw", s.raw, AnyValue{});
   visit("max_tokens", s.max_tokens, FieldRange{0, kMaxPositions});
+  visit("output_error", s.output_error, AnyValue{});
   visit("stop", s.stop, AnyValue{});
   visit("conversation", s.chat, AnyValue{});
 }

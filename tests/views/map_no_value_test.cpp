@@ -47,8 +47,10 @@ TEST_CASE("Why no head has a value is said as the cause that it has") {
   CHECK(why_no_value(run, Metric::read_share, 150) ==
         "No head of this run reads pages: a query reads all that is kept.");
   CHECK(why_no_value(run, Metric::read_mass, 150) == "No head of this run reads pages.");
-  CHECK_THAT(why_no_value(random_run(3, {.page_reads = true}), Metric::read_mass, 150), Contains("--output-error"));
-  CHECK(why_no_value(run, Metric::output_error, 150) == output_error_note(run, 150));
+  CHECK_THAT(why_no_value(random_run(3, {.page_reads = true}), Metric::read_mass, 150), Contains("under Measure"));
+  CHECK_THAT(why_no_value(run, Metric::output_error, 150), Contains("under Measure"));
+  const RunRecord measured = random_run(3, {.output_error = true});
+  CHECK(why_no_value(measured, Metric::output_error, 0) == output_error_note(measured, 0));
   CHECK(why_no_value(dense_in_prompt(), Metric::recall, 100) ==
         "Query 100 is of the prompt, which saw everything: nothing was evicted yet.");
   CHECK_THAT(why_no_value(random_run(3, {.policy = "full"}), Metric::recall, 150), Contains("evicts nothing"));

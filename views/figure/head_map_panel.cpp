@@ -1,5 +1,6 @@
 #include "views/figure/head_map_panel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -110,6 +111,13 @@ void draw_axes(FigureBuilder& b, const Box& box, const HeadMap& map, const HeadM
 }
 
 }  // namespace
+
+std::string_view hatch_note(std::span<const HeadMap> maps) {
+  const auto has_none = [](const HeadMap& map) {
+    return std::ranges::any_of(map.values, [](float v) { return std::isnan(v); });
+  };
+  return std::ranges::any_of(maps, has_none) ? " Hatched: no value." : "";
+}
 
 std::string_view head_axis_title(const FigureStyle& s, bool sorted, double box_width, double room) {
   const auto width = [&](std::string_view title) { return text_width(title, FontRole::text, s.label_size); };

@@ -2,6 +2,7 @@
 // One layer x head map with its axes, as every figure that has maps draws it.
 
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,8 @@ struct HeadMapLook {
   double title_room =
       std::numeric_limits<double>::infinity();  // of the title below, which is left out where it has less
 };
+/// " Hatched: no value." for a caption, where one of these maps has a head without one; else empty.
+std::string_view hatch_note(std::span<const HeadMap> maps);
 /// What stands below a map: the longest title that fits, empty where none does. `box_width` is the map's, which a long one
 /// does not reach far beyond.
 std::string_view head_axis_title(const FigureStyle& style, bool sorted, double box_width, double room);

@@ -298,7 +298,7 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
       break;
     }
   }
-  return text + describe_look(maps, scales, o) + (o.board ? "" : " Hatched: no value.") +
+  return text + describe_look(maps, scales, o) + (o.board ? "" : std::string(hatch_note(drawn_values(maps, o)))) +
          describe_preview(o.preview || o.preview_b);
 }
 

@@ -108,7 +108,9 @@ std::string describe(std::span<const RunRecord* const> runs, const std::vector<N
     if (info.needs_oracle) text += " Each by its own oracle.";
   }
   for (const NamedMap& m : maps) text += " Mean over heads of " + m.title + ": " + format_number(mean(m.map)) + ".";
-  return text + " Hatched: no value.";
+  std::vector<HeadMap> values;
+  for (const NamedMap& m : maps) values.push_back(m.map);
+  return text + std::string(hatch_note(values));
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ std::string why_no_choice(const RunRecord& run, std::int32_t q, int n_sink, int 
 
 std::string why_no_read_mass(const RunRecord& run, std::int32_t q) {
   if (run.reads.empty()) return "No head of this run reads pages.";
-  if (run.output_error.empty()) return "It was not measured: that comes with the output error (--output-error).";
+  if (run.output_error.empty())
+    return "It was not measured: it comes with the output error, a choice under Measure, below the policy, for the next run.";
   return "No query up to " + std::to_string(q) + " chose pages.";
 }
 
@@ -91,6 +92,8 @@ std::string why_no_value(const RunRecord& run, Metric metric, std::int32_t q) {
     case Metric::best_read_mass:
       return why_no_read_mass(run, q);
     case Metric::output_error: {
+      if (run.output_error.empty())
+        return "It was not measured: a choice under Measure, below the policy, for the next run.";
       const std::vector<int> counts = output_error_map(run, q).n_queries;
       return std::ranges::any_of(counts, [](int n) { return n > 0; }) ? "" : output_error_note(run, q);
     }
@@ -107,7 +110,9 @@ void draw_no_value_note(const ViewServices& services, const char* item, const It
   if (n < 1 || map.w < 4 * line) return;  // the card under the mouse has it
   const std::string lines = in_lines(text, map.w - 2 * (edge + pad), n);
   const ImVec2 size = ImGui::CalcTextSize(lines.c_str());
-  const ImVec2 a{map.x + edge, map.y + edge}, b{a.x + size.x + 2 * pad, a.y + size.y + 2 * pad};
+  // At the lower end: the head that is selected at first is at the upper one, and its frame is to be seen.
+  const ImVec2 b{map.x + edge + size.x + 2 * pad, map.y + map.h - edge};
+  const ImVec2 a{map.x + edge, b.y - size.y - 2 * pad};
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRectFilled(a, b, to_imgui(with_alpha(p.panel, 235)), services.theme->px(4));
   list.AddText({a.x + pad, a.y + pad}, to_imgui(p.muted), lines.c_str());

@@ -124,9 +124,14 @@ std::string output_error_note(const RunRecord& run, std::int32_t q) {
   return text + ".";
 }
 
-void check_measurable(const PolicySpec& spec) {
+std::string why_not_measurable(const PolicySpec& spec) {
   const RetentionPlan plan = policy_of(spec).plan(spec, {});
-  if (plan.selection.tokens == 0 || plan.keeps_everything()) return;
+  if (plan.selection.tokens == 0 || plan.keeps_everything()) return {};
+  return "A policy that evicts and reads pages has no output error: pages are recorded by slot.";
+}
+
+void check_measurable(const PolicySpec& spec) {
+  if (why_not_measurable(spec).empty()) return;
   throw Error({.code = ExitCode::usage,
                .file = "output error",
                .where = "policy",

@@ -45,8 +45,11 @@ HeadMap read_mass_map(const RunRecord& run, const HeadSeries<float>& of_reads, s
 /// Over how many queries the means up to q go: "Means over 12 to 84 queries of 14 heads; 2 heads lost nothing."
 std::string output_error_note(const RunRecord& run, std::int32_t q);
 
-/// Throws Error (usage) for a policy whose runs cannot be measured: one that both evicts and reads pages, as pages are
-/// recorded by slot.
+/// Empty, or a sentence: why a run under this policy cannot be measured. One that both evicts and reads pages cannot, as
+/// pages are recorded by slot.
+std::string why_not_measurable(const PolicySpec& spec);
+
+/// Throws Error (usage) for such a policy.
 void check_measurable(const PolicySpec& spec);
 
 }  // namespace kvscope

@@ -1,0 +1,24 @@
+// What is measured of a run besides its lifetimes and its oracle.
+
+#include <imgui.h>
+
+#include "app/window/panel.h"
+#include "engine/core/study/output_error.h"
+
+namespace kvscope::app {
+
+void draw_measures(Panel& panel) {
+  if (!fold(panel, "Measure", "measure", false)) return;
+  const Parameters& next = panel.session.parameters();
+  const std::string why_not = why_not_measurable(next.policy);
+  bool on = next.output_error && why_not.empty();
+  ImGui::BeginDisabled(!why_not.empty());
+  if (ImGui::Checkbox("Output error", &on)) panel.run("run.output_error", {{"on", on}});
+  panel.item("measure.output_error");
+  ImGui::EndDisabled();
+  tooltip(panel, !why_not.empty() ? why_not
+                                  : "What eviction changes in the output of attention. Measured when the last token is "
+                                    "there, by a pass over all of them; of Quest also which mass its reads have.");
+}
+
+}  // namespace kvscope::app
