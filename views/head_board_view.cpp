@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::int64_t kAtOnce = 1 << 20;               // lifetimes
 constexpr float kBriefWidth = 560, kBriefHeight = 300;  // design pixels
+constexpr float kLeastWidth = 170, kLeastHeight = 110;  // of all that is drawn, design pixels
 constexpr float kTinyHeight = 190;                      // below the buttons, design pixels
 constexpr float kLeastMap = 0.55f;                      // share of the room that sentences leave to the map
 
@@ -61,6 +62,10 @@ void HeadBoardView::draw(ViewContext& context) {
                 "run.start");
     return;
   }
+  // Its buttons alone would fill it, and nothing could be seen of what they do.
+  if (const ImVec2 room = ImGui::GetContentRegionAvail();
+      room.x < services_.theme->px(kLeastWidth) || room.y < services_.theme->px(kLeastHeight))
+    return too_little_room(services_, "heads");
   if (!count_entries(context)) return text_in(services_.theme->palette.muted, "Counting ...");
   {
     const FontScope small(services_.theme->fonts.small);
@@ -243,7 +248,9 @@ void HeadBoardView::draw_facts(const ViewContext& context) {
   if (!selection_.tied.empty())
     say("board.tied", p.warn,
         std::to_string(selection_.tied.size()) + " heads keep equally many tokens at the cut; " +
-            std::to_string(selection_.n_tied_chosen) + " of them are global because they come first");
+            std::to_string(selection_.n_tied_chosen) +
+            (selection_.n_tied_chosen == 1 ? " of them is global because it comes first"
+                                           : " of them are global because they come first"));
   const LocalSizes sizes = board_sizes(run);
   const HybridBytes bytes =
       hybrid_bytes(run.model, local_heads_of(board.global, run.model.n_layers, run.model.n_kv_heads), sizes,

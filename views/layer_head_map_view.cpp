@@ -46,7 +46,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   counted_.update(context.counted_runs(options.compare != MapCompare::none), options);
   const ImVec2 room = ImGui::GetContentRegionAvail();
   if (room.x < services_.theme->px(90) || room.y < services_.theme->px(kLeastHeight))
-    return wrapped_text_in(services_.theme->palette.muted, "Too little room for the map: maximise it.");
+    return too_little_room(services_, "map");
   if (!counted_.empty()) make_picture(counted_.with_look(options), room);
   const ImVec2 origin = ImGui::GetCursorScreenPos();
   drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, *services_.theme);
@@ -174,6 +174,8 @@ void LayerHeadMapView::say_why_none(const ViewContext& context) {
     if (!counted_.maps().common_oracle.empty() && CommonOracle::of(*runs[0], *runs[1])->asks(of.q))
       return std::string("The common oracle has room for every token here.");
     const bool is_preview = i == 0 ? context.a->preview : context.b != nullptr && context.b->preview;
+    if (is_preview && is_decoded_only(of.metric))
+      return std::string("Nothing was decoded for a preview: decode again to measure it.");
     const bool no_oracle = metric_info(of.metric).needs_oracle && runs[i]->future_mass.empty();
     return no_oracle ? why_no_recall(*runs[i], is_preview) : why_no_value(*runs[i], of.metric, of.q);
   };

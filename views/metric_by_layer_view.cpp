@@ -65,8 +65,7 @@ void MetricByLayerView::draw(ViewContext& context) {
   count(context, options);
   draw_note(shown_.distributions.series.empty() ? options : shown_.options);  // the query that the picture is of
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70))
-    return wrapped_text_in(services_.theme->palette.muted, "Too little room for the layers: maximise it.");
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return too_little_room(services_, "layers");
   if (n_counted_ > 0 && rebuild_.due({n_counted_, room.x, room.y, services_.theme->scale, services_.theme->dark})) {
     drawing_.set(metric_by_layer_figure(shown_.distributions, pointers_to(shown_.runs), shown_.options,
                                         services_.theme->figure_style(room.x, room.y))

@@ -32,7 +32,7 @@ void RunCurvesView::draw(ViewContext& context) {
     return;
   }
   const ImVec2 room = ImGui::GetContentRegionAvail();
-  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return;
+  if (room.x < services_.theme->px(90) || room.y < services_.theme->px(70)) return too_little_room(services_, "curves");
   const CurvesOptions options = options_of(context);
   const bool with_b = options.compare != MapCompare::none;
   if (!build(context, {RunKey(context.a), RunKey(with_b ? context.b : nullptr), options, room.x, room.y,

@@ -97,12 +97,15 @@ void StudyView::draw_picture(ViewContext& context, ImVec2 room) {
   const Theme& theme = *services_.theme;
   ImGui::BeginChild("picture", room);
   const bool has_room = room.x >= theme.px(120) && room.y >= theme.px(80);
-  if (has_room && !build({context.study()->table, options_of(context), room.x, room.y, theme.scale, theme.dark})) {
+  if (!has_room) {
+    const FontScope small(theme.fonts.small);
+    too_little_room(services_, "plot");
+  } else if (!build({context.study()->table, options_of(context), room.x, room.y, theme.scale, theme.dark})) {
     text_in(theme.palette.muted, "Drawing ...");
-  } else if (has_room && !refused_.empty()) {
+  } else if (!refused_.empty()) {
     wrapped_text_in(theme.palette.muted, refused_);
     services_.items->add_text("study.refusal", last_item(), refused_);
-  } else if (has_room) {
+  } else {
     const ImVec2 origin = ImGui::GetCursorScreenPos();
     drawing_.draw(*ImGui::GetWindowDrawList(), origin, 1, theme);
     ImGui::InvisibleButton("study.plot",

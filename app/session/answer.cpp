@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "engine/core/files/tokenizer/stop_strings.h"
 #include "engine/core/support/utf8.h"
 
 namespace kvscope::app {
@@ -37,13 +38,16 @@ bool has_end_mark(const RunRecord& run) {
   return n_new(run) > 0 && is_end_mark(run.pieces[static_cast<std::size_t>(run.n_tokens()) - 1]);
 }
 
-std::string answer_text(const RunRecord& run) {
+std::string answer_text(const RunRecord& run, const std::vector<std::string>& stop) {
   if (n_new(run) == 0 || run.pieces.size() < static_cast<std::size_t>(run.n_tokens())) return "";
   const auto& offsets = run.pieces.offsets();
   const auto begin = static_cast<std::size_t>(offsets[static_cast<std::size_t>(run.prompt_len)]);
   const int last = run.n_tokens() - (has_end_mark(run) ? 1 : 0);
   const auto end = static_cast<std::size_t>(offsets[static_cast<std::size_t>(last)]);
   std::string_view bytes = std::string_view(run.pieces.bytes()).substr(begin, end - begin);
+  StopStrings stops(stop);
+  for (int t = run.prompt_len; t < last && !stop.empty(); ++t) stops.push(run.pieces[static_cast<std::size_t>(t)]);
+  if (stops.found()) bytes = bytes.substr(0, stops.answer_bytes());
   bytes.remove_suffix(
       unfinished(bytes));  // of an answer that ends there too: half a character would be asked as another
   std::string text;

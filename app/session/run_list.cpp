@@ -37,9 +37,9 @@ void RunList::put_back(RunEntry entry) {
   runs_.insert(at, std::move(entry));
 }
 
-void RunList::begin(RunRecord record, Place place, int of_run) {
+void RunList::begin(RunRecord record, Place place, int of_run, std::vector<std::string> stop) {
   begun_ = add(std::make_shared<const RunRecord>(std::move(record)), "");
-  runs_.back().own = true, runs_.back().of_run = of_run;
+  runs_.back().own = true, runs_.back().of_run = of_run, runs_.back().stop = std::move(stop);
   wanted_ = place;
   bring_in_sight(begun_);
   if (find(begun_)->run->n_tokens() > 0 || !a()) take_place();

@@ -137,7 +137,7 @@ void Session::start(RunRequest request, RunList::Place place, bool has_command, 
   cut_run_.reset();
   selection_.runs.clear();  // it is to be seen
   // Who is given ids has A's: a replay, or a fork.
-  runs_.begin(record, place, a() && (request.answer_ids || !request.prompt_ids.empty()) ? a()->id : 0);
+  runs_.begin(record, place, a() && (request.answer_ids || !request.prompt_ids.empty()) ? a()->id : 0, request.stop);
   engine_.begin_run(request, record);
   update_shown();
 }

@@ -45,7 +45,8 @@ void Session::continue_run() {
   if (!a() || a()->run->n_tokens() <= a()->run->prompt_len) usage_error("run", "A has no answer to go on from");
   if (has_end_mark(*a()->run)) usage_error("run", "A's answer has come to its end");
   const bool of_chat = a() == chat_run();
-  const std::string so_far = of_chat ? chat_answer() : "";
+  // The stop text that it ended at is among the tokens that it goes on from.
+  const std::string so_far = of_chat ? answer_on_show()->so_far + answer_text(*a()->run) : "";
   const int n_so_far = chat_tokens_before() + a()->run->n_tokens() - a()->run->prompt_len;
   start(next_run_.go_on(*a()->run, a()->run->n_tokens() - 1), RunList::Place::a, false);
   if (of_chat) begin_answer(so_far, n_so_far);
@@ -82,19 +83,19 @@ void Session::take_up_chat() {
   const bool answered = turns.back().role == "assistant";
   if (answered && turns.size() < 2) return;
   const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
-  const std::string answer = answer_text(run);
+  const std::string answer = answer_text(run, a()->stop);
   if (run.prompt_text != asked.content || answer.empty() || (answered && turns.back().content != answer)) return;
   chat_ = {.run = a()->id, .asked = turns, .so_far = "", .text = answer};
   if (!answered) next_run_.answered(answer);
 }
 
 std::string Session::answer_of(const RunEntry& entry) const {
-  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run);
+  return &entry == chat_run() ? chat_answer() : answer_text(*entry.run, entry.stop);
 }
 
 std::string Session::chat_answer() const {
   const RunEntry* entry = chat_run();
-  return entry ? answer_on_show()->so_far + answer_text(*entry->run) : "";
+  return entry ? answer_on_show()->so_far + answer_text(*entry->run, entry->stop) : "";
 }
 
 // A turn that has been answered is part of what the next one is asked with; one that could not be is a draft again. Where the
@@ -102,7 +103,7 @@ std::string Session::chat_answer() const {
 void Session::take_answer() {
   const RunEntry* entry = find_run(chat_.run);
   chat_.coming = false;
-  chat_.text = entry ? chat_.so_far + answer_text(*entry->run) : "";
+  chat_.text = entry ? chat_.so_far + answer_text(*entry->run, entry->stop) : "";
   if (!entry) return;
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
   const bool on_show = turns == chat_.asked;

@@ -9,6 +9,7 @@
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::app {
 namespace {
@@ -72,8 +73,11 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
   if (const RunEntry* run = panel.session.chat_run(); !user && last && run) {
     ImGui::SameLine();
     const std::string reason = stop_reason(*run->run, panel.session.chat_tokens_before());
-    views::text_in(palette.muted, reason);
+    const float copy = ImGui::CalcTextSize("Copy").x + 2 * ImGui::GetStyle().FramePadding.x + panel.px(6);
+    const std::string cut = views::cut_to(reason, ImGui::GetContentRegionMax().x - ImGui::GetCursorPosX() - copy);
+    views::text_in(palette.muted, cut);
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
+    if (cut != reason) tooltip(panel, reason);
     if (run != panel.session.a()) draw_show_run(panel, *run);
   }
   if (user) {

@@ -11,6 +11,8 @@
 namespace kvscope::app {
 namespace {
 
+constexpr float kListWidth = 610;  // of the models, which are to be within a window of 800 pixels
+
 // The one that is possible now and most to the point stands out: Stop while a run goes on, Decode again beside a preview.
 void draw_actions(Panel& panel, bool narrow) {
   const float height = panel.px(32);
@@ -71,10 +73,14 @@ void draw_command_bar(Panel& panel) {
     draw_obstacle_in_bar(panel, in_the_way, share);
     ImGui::SameLine(0, panel.px(22));
   }
+  float list = ImGui::GetWindowPos().x + left;
   if (!told || room > model + panel.px(380)) {
     ImGui::SetCursorPosY(top - panel.px(4));
+    list = ImGui::GetCursorScreenPos().x;
     draw_model(panel, told ? model : std::min(room, panel.px(440)));
   }
+  list = std::min(list, ImGui::GetWindowPos().x + std::max(panel.px(8), bar - panel.px(kListWidth)));
+  draw_models_list(panel, {list, ImGui::GetWindowPos().y + top + panel.px(40)});
   ImGui::SetCursorPos({bar - search - panel.px(14), top});
   draw_search(panel, search);
 }

@@ -172,10 +172,7 @@ void draw_model(Panel& panel, float width) {
   const bool clicked = ImGui::Button("##models", {width, height});
   ImGui::PopStyleColor();
   panel.services.items->add_text("button.models", views::last_item(), words.name);
-  if (clicked || std::exchange(panel.ui.models, false)) {
-    panel.session.models().look();
-    ImGui::OpenPopup("models");
-  }
+  if (clicked) panel.ui.models = true;
   const ImVec2 after = ImGui::GetCursorScreenPos();
   ImGui::PushClipRect(at, {at.x + width, at.y + height}, true);
   ImGui::SetCursorScreenPos({at.x + panel.px(8), at.y + panel.px(2)});
@@ -184,8 +181,15 @@ void draw_model(Panel& panel, float width) {
   draw_text(panel.theme().fonts.small, palette.muted, words.detail);
   ImGui::PopClipRect();
   ImGui::SetCursorScreenPos(after);
+}
+
+void draw_models_list(Panel& panel, ImVec2 at) {
+  if (std::exchange(panel.ui.models, false)) {
+    panel.session.models().look();
+    ImGui::OpenPopup("models");
+  }
   const PopupStyle style(panel);
-  ImGui::SetNextWindowPos({at.x, at.y + height + panel.px(4)});
+  ImGui::SetNextWindowPos(at);
   panel.ui.models_shown = ImGui::BeginPopup("models", ImGuiWindowFlags_NoNav);  // its keys are its own
   if (!panel.ui.models_shown) return void(rows = {});
   take_keys(panel);

@@ -71,6 +71,8 @@ std::string first_shortcut(const Command& command);
 void draw_command_bar(Panel& panel);
 void draw_menu(Panel& panel);
 void draw_model(Panel& panel, float width);
+/// Which that button and Ctrl+M open, with its left top corner there: where there is no room for the button as well.
+void draw_models_list(Panel& panel, ImVec2 at);
 void draw_prompt_panel(Panel& panel);
 bool has_answer_panel(const Panel& panel);
 void draw_answer_panel(Panel& panel);  // as high as the room that is left

@@ -20,6 +20,7 @@ struct PromptEditors {
   int answer_of = 0;                          // 1: B's
   std::shared_ptr<const RunRecord> answered;  // the run whose answer stands there
   std::deque<views::TextEditor> turns;        // of the chat; a deque does not move them
+  int asked_frames = 0;                       // in which the prompt was to have the keyboard, and had it not yet
   bool stop_focused = false;                  // what is typed there is not tidied up under the hand
 };
 

@@ -9,11 +9,13 @@
 #include "app/window/panel.h"
 #include "app/window/prompt_editors.h"
 #include "views/widgets/chrome.h"
+#include "views/widgets/rebuild.h"
 
 namespace kvscope::app {
 namespace {
 
 constexpr float kPromptHeight = 150;
+constexpr int kMostAsked = 8;  // frames
 
 // "1-fact-recall.txt" -> "fact recall"
 std::string sample_title(const std::filesystem::path& path) {
@@ -56,6 +58,19 @@ void go_beyond(Panel& panel, const views::TextEditor& editor) {
   if (const Command* command = panel.commands.find(id); command && panel.commands.enabled(*command)) panel.run(id);
 }
 
+// Whoever types wants to see it. What is scrolled off takes no focus in ImGui: it is asked again once it is there.
+void bring_in_sight(Panel& panel, const views::TextEditor& editor) {
+  const float top = ImGui::GetWindowPos().y, bottom = top + ImGui::GetWindowHeight();
+  if (ImGui::GetItemRectMin().y < top || ImGui::GetItemRectMax().y > bottom) {
+    ImGui::SetScrollHereY();
+    views::want_frame();
+  }
+  int& frames = panel.prompt_editors->asked_frames;
+  if (!editor.focused() && ++frames < kMostAsked) return;
+  frames = 0;
+  panel.ui.focus_prompt = false;
+}
+
 void draw_text(Panel& panel) {
   const views::FontScope font(panel.theme().fonts.small);
   views::TextEditor& editor = panel.prompt_editors->prompt;
@@ -64,11 +79,13 @@ void draw_text(Panel& panel) {
   const float text = std::clamp(0.15f * ImGui::GetIO().DisplaySize.y, panel.px(64), panel.px(kPromptHeight));
   const float height = chat ? chat_draft_height(panel) : text;
   editor.set_text(panel.session.parameters().prompt);  // nothing, while it is what the editor holds
+  const bool asked = panel.ui.focus_prompt;
   if (editor.draw({.item = "prompt.text",
                    .size = {-1, height},
                    .hint = goes_on ? "Say something more" : "Type a prompt, or take a sample.",
-                   .focus = std::exchange(panel.ui.focus_prompt, false)}))
+                   .focus = asked}))
     panel.run("prompt.set", {{"text", editor.text()}});
+  if (asked) bring_in_sight(panel, editor);
   go_beyond(panel, editor);
   if (editor.right_to_left())
     views::text_in(panel.theme().palette.muted, "Right-to-left text stands in the order it is stored in.");

@@ -12,6 +12,7 @@ namespace {
 // A run that grows is written whole again each time: at most a tenth of the time goes into that.
 constexpr std::chrono::seconds kInterval(2);
 constexpr double kRestPerSave = 10;
+constexpr std::chrono::seconds kRestOfRefused(10);  // and at the end, unless that was just now
 
 /// A trace is of a run that has ended. What was there when the window went is what a cancelled run is.
 std::shared_ptr<const RunRecord> ended(const std::shared_ptr<const RunRecord>& run) {
@@ -36,6 +37,7 @@ bool RunAutosave::is_due(const RunEntry& entry, bool now) const {
   if (it == saved_.end()) return true;
   const Saved& saved = it->second;
   if (saved.given_up || saved.run.lock() == entry.run) return false;
+  if (saved.refused) return clock_() - saved.begun >= kRestOfRefused;
   if (now || entry.run->status != RunStatus::running) return true;
   const auto rest = std::max(std::chrono::duration<double>(kInterval), kRestPerSave * saved.took);
   return clock_() - saved.begun >= rest;
@@ -48,9 +50,17 @@ bool RunAutosave::idle() const {
 void RunAutosave::tick(bool now) {
   if (saving_ || !folder_.exists()) return;
   const std::set<int> known = wanted();
-  std::erase_if(saved_, [&](const auto& one) { return !one.second.given_up && !known.contains(one.first); });
+  std::erase_if(saved_, [&](const auto& one) {
+    return !one.second.given_up && !one.second.refused && !known.contains(one.first);
+  });
   for (const RunEntry& entry : session_.runs()) {
     if (is_due(entry, now)) return save(entry);
+  }
+}
+
+void RunAutosave::try_again() {
+  for (auto& [id, saved] : saved_) {
+    if (saved.refused) saved.begun = clock_() - kRestOfRefused;
   }
 }
 
@@ -64,13 +74,15 @@ void RunAutosave::save(const RunEntry& entry) {
         const std::uintmax_t size = std::filesystem::file_size(path, error), bytes = error ? 0 : size;
         return [this, id, run, bytes] { saved(id, run, bytes); };
       },
-      [this, id = entry.id](const std::string& text) {
-        saving_ = false;
-        saved_[id].given_up = true;
-        session_.messages().add_banner(
-            {.kind = Banner::Kind::warning,
-             .text = "Run " + std::to_string(id) + " is not kept for the next start: " + text});
-      });
+      [this, id = entry.id](const std::string& text) { refused(id, text); });
+}
+
+void RunAutosave::refused(int id, const std::string& text) {
+  saving_ = false;
+  if (std::exchange(saved_[id].refused, true)) return;  // it was said
+  session_.messages().add_banner(
+      {.kind = Banner::Kind::warning,
+       .text = "Run " + std::to_string(id) + " is not kept for the next start: " + text + ". It is tried again."});
 }
 
 void RunAutosave::saved(int id, const std::shared_ptr<const RunRecord>& run, std::uintmax_t bytes) {
@@ -80,6 +92,8 @@ void RunAutosave::saved(int id, const std::shared_ptr<const RunRecord>& run, std
   saved.on_disk = true;
   saved.bytes = bytes;
   saved.took = clock_() - saved.begun;
+  if (std::exchange(saved.refused, false))
+    session_.messages().notify("run " + std::to_string(id) + " is kept for the next start after all");
   keep_within_limits();
 }
 
@@ -108,7 +122,9 @@ std::set<int> RunAutosave::wanted() const {
   const auto add = [&](const std::vector<RunEntry>& entries) {
     for (const RunEntry& entry : entries) {
       const auto it = saved_.find(entry.id);
-      if (entry.own && !(it != saved_.end() && it->second.given_up)) ids.insert(entry.id);
+      const bool known = it != saved_.end();
+      if (!entry.own || (known && (it->second.given_up || (it->second.refused && !it->second.on_disk)))) continue;
+      ids.insert(entry.id);
     }
   };
   add(session_.runs());

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <string>
 
 #include "app/session/session.h"
 #include "app/session/worker.h"
@@ -29,6 +30,8 @@ class RunAutosave {
   void know(int id, const std::shared_ptr<const RunRecord>& run, std::uintmax_t bytes);
   /// Saves what is due, one run at a time. `now`: also what is not due yet.
   void tick(bool now);
+  /// What the disk refused is tried once more by the next tick.
+  void try_again();
   /// Nothing is left to save.
   bool idle() const;
   /// Those that are on disk or are to be, on the list or removed from it. The file of no other run is needed.
@@ -41,10 +44,12 @@ class RunAutosave {
     std::uintmax_t bytes = 0;
     std::chrono::steady_clock::time_point begun{};
     std::chrono::duration<double> took{};
-    bool given_up = false;  // the disk refused it, or there are too many
+    bool given_up = false;  // there are too many
+    bool refused = false;   // by the disk, when it was tried last: it may have room again
   };
   bool is_due(const RunEntry& entry, bool now) const;
   void save(const RunEntry& entry);
+  void refused(int id, const std::string& text);
   void saved(int id, const std::shared_ptr<const RunRecord>& run, std::uintmax_t bytes);
   void keep_within_limits();
 

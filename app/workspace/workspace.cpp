@@ -194,7 +194,10 @@ void Workspace::write_settings() {
       [this](const std::string& text) { session_.messages().log("the settings are not kept: " + text); });
 }
 
-void Workspace::save() { now_ = true; }
+void Workspace::save() {
+  now_ = true;
+  autosave_.try_again();
+}
 
 bool Workspace::saved() const {
   return !worker_.busy() && !writing_ && !restore_.busy() && state_is_written() && notes_.idle() &&
@@ -203,6 +206,7 @@ bool Workspace::saved() const {
 
 void Workspace::finish() {
   const auto begun = std::chrono::steady_clock::now();
+  autosave_.try_again();
   while (!saved()) {
     now_ = true;
     poll();

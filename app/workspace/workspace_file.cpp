@@ -23,8 +23,15 @@ constexpr std::size_t kHashedTokens = 4096;
 json run_json(const SavedRun& run) {
   json object = {{"id", run.id}, {"own", run.own}, {"fingerprint", run.fingerprint}};
   if (!run.name.empty()) object["name"] = run.name;
+  if (!run.stop.empty()) object["stop"] = run.stop;
   if (!run.trace.empty()) object["trace"] = run.trace, object["trace_run"] = run.trace_run;
   return object;
+}
+
+std::vector<std::string> some_texts(const JsonObject& object, const char* key) {
+  std::vector<std::string> texts = object.texts(key);
+  if (texts.size() > kMaxTexts) texts.resize(kMaxTexts);
+  return texts;
 }
 
 SavedRun run_from_json(const json& value, const std::string& file) {
@@ -36,6 +43,7 @@ SavedRun run_from_json(const json& value, const std::string& file) {
   run.trace_run = static_cast<int>(object.integer_or("trace_run", 0, 0, kMaxPositions));
   run.fingerprint = object.text_or("fingerprint", "");
   run.name = object.text_or("name", "");
+  run.stop = some_texts(object, "stop");
   if (!run.own && run.trace.empty())
     throw Error({.file = file, .where = "runs", .found = "a run that is nowhere", .expected = "own or trace"});
   return run;
@@ -43,12 +51,6 @@ SavedRun run_from_json(const json& value, const std::string& file) {
 
 json choice_json(const ModelChoice& choice) {
   return {{"model", choice.model}, {"policy", choice.policy.written()}, {"raw", choice.raw}, {"gates", choice.gates}};
-}
-
-std::vector<std::string> some_texts(const JsonObject& object, const char* key) {
-  std::vector<std::string> texts = object.texts(key);
-  if (texts.size() > kMaxTexts) texts.resize(kMaxTexts);
-  return texts;
 }
 
 std::vector<ModelChoice> choices_from_json(const json& list, const std::string& file) {
@@ -89,7 +91,8 @@ WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state
     std::error_code error;
     const std::string trace =
         entry.trace_path.empty() ? "" : std::filesystem::absolute(entry.trace_path, error).string();
-    file.runs.push_back({entry.id, own, trace, entry.trace_run, own ? "" : fingerprint(*entry.run), entry.name});
+    file.runs.push_back(
+        {entry.id, own, trace, entry.trace_run, own ? "" : fingerprint(*entry.run), entry.name, entry.stop});
   }
   return file;
 }

@@ -368,6 +368,31 @@ TEST_CASE("What A of the session before has answered is the chat's turn again, a
   CHECK(fixture.chat().turns.size() == 1);
 }
 
+TEST_CASE("A turn ends before the stop text that ended it, which is in the tokens that Continue goes on from") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("How warm is it?");
+  fixture.run();
+  const RunRecord plain = *session.a()->run;
+  const std::string third(plain.pieces[static_cast<std::size_t>(plain.prompt_len) + 2]);
+  Conversation chat = fixture.chat();
+  chat.turns.clear();
+  session.next_run().set_chat(chat);
+  session.next_run().set_prompt("How warm is it?");
+  session.next_run().set_stop({third});
+  fixture.run();
+  const RunRecord& stopped = *session.a()->run;
+  REQUIRE(stopped.n_tokens() < plain.n_tokens());
+  const std::string whole = answer_text(stopped), turn = fixture.chat().turns[1].content;
+  CHECK(turn == whole.substr(0, whole.find(third)));
+  CHECK(session.answer_of(*session.a()) == turn);
+  CHECK(session.a()->stop == std::vector<std::string>{third});
+  session.next_run().set_stop({});
+  session.continue_run();
+  fixture.wait([&] { return !session.run_in_progress(); });
+  CHECK(fixture.chat().turns[1].content.starts_with(whole));
+}
+
 TEST_CASE("Chat and stop texts are in what the next start takes up, and what is no chat is refused whole") {
   Fixture fixture;
   Session& session = fixture.session;
@@ -404,6 +429,8 @@ TEST_CASE("An answer is text: without its end mark, without half a character, an
   CHECK(answer_text(answered({"a\xe4\xb8"})) == "a");
   CHECK(answer_text(answered({"a\xb8z"})) == "a\xef\xbf\xbdz");
   CHECK(answer_text(answered({})).empty());
+  CHECK(answer_text(answered({"a", "b E", "ND c"}), {"x", "END"}) == "ab ");
+  CHECK(answer_text(answered({"a", "b E"}), {"END"}) == "ab E");
   CHECK(stop_reason(answered({"a", "<|im_end|>"})) == "end of text after 2 tokens");
   CHECK(stop_reason(answered({"a", "b"}, RunStatus::complete, 2)) == "stopped at 2 tokens");
   CHECK(stop_reason(answered({"a"})) == "stop text after 1 token");

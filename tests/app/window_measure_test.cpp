@@ -29,6 +29,7 @@ TEST_CASE("Output error is switched on in the panel, and measured by the next ru
   window.wait({{"/a/status", "complete"}, {"/running", false}});
   CHECK_THAT(window.text_soon("map.no_value", "Measure"), Catch::Contains("under Measure"));
 
+  window.frames(30);  // what the panel says of A has come, and moves nothing any more
   window.click("measure");
   window.click("measure.output_error");
   window.wait({{"/parameters/output_error", true}});

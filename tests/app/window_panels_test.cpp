@@ -86,3 +86,43 @@ TEST_CASE("The knobs of sinks, window and budget stay where they are while a pro
   CHECK(ranges(1100) != at_first);  // what it holds is reached all the same
   CHECK(ranges(1101) == ranges(1500));
 }
+
+// At 1280 pixels the reason why Run is disabled takes the place of the model's button.
+TEST_CASE(
+    "Ctrl+M opens the models at once, also where there is no room for their button, and what is typed later stays") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "1280x720"}});
+  window.wait({{"/engine", "ready"}});
+  window.command("prompt.set", {{"text", ""}});
+  window.rect("run.obstacle");
+  window.key("ctrl+m");
+  window.rect("models.open");
+  window.key("Escape");
+  window.key("ctrl+p");
+  window.wait({{"/ui/text_input", true}});
+  window.type("some text");
+  window.wait({{"/parameters/prompt", "some text"}});
+}
+
+TEST_CASE("Ctrl+P brings the prompt into sight before it takes what is typed") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake(), .words = {"--size", "1280x720"}});
+  window.wait({{"/engine", "ready"}});
+  window.click("sampling");
+  const auto at = window.rect("policy.combo");
+  window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(at[0]) + 20),
+                 std::to_string(static_cast<int>(at[1]) - 6)});
+  for (int i = 0; i < 12; ++i) {
+    window.inputs({"click", "5"});
+    window.frames(2);
+  }
+  REQUIRE(window.rect("prompt.text")[1] < 0);
+  window.key("ctrl+p");
+  window.wait({{"/ui/text_input", true}});
+  window.key("ctrl+a");
+  window.type("seen");
+  window.wait({{"/parameters/prompt", "seen"}});
+  CHECK(window.rect("prompt.text")[1] > 40);
+}

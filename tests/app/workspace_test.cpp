@@ -107,6 +107,7 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     Start first(folder.path());
     CHECK(first.workspace.is_fresh());
     first.decode("streaming:window=20");
+    first.session.next_run().set_stop({"no such text"});
     first.decode("kvpop:budget=70,sinks=2,window=8");
     first.session.show(1, 2);
     first.session.next_run().set_sampling({.temperature = 0.7, .top_k = 5, .top_p = 0.9, .min_p = 0.1, .seed = 11});
@@ -142,12 +143,39 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
     CHECK_FALSE(next.session.selection().play.on);
     REQUIRE(next.session.runs().size() == 2);
     for (std::size_t i = 0; i < 2; ++i) CHECK(test::run_difference(*next.session.runs()[i].run, *runs[i]).empty());
+    CHECK(next.session.runs()[0].stop.empty());
+    CHECK(next.session.runs()[1].stop == std::vector<std::string>{"no such text"});
     CHECK(next.workspace.model() == "some/model");
     CHECK(next.session.messages().notice() == "2 runs of the last session are back");
     CHECK_FALSE(next.workspace.undo().can_undo());  // the steps are not kept
     CHECK(next.session.run_list().next_id() == 3);
     next.workspace.finish();
   }
+}
+
+TEST_CASE("A run that the disk refused is tried again, and at the end once more") {
+  const bool at_the_end = GENERATE(true, false);
+  const test::TemporaryFolder folder;
+  const fs::path in_the_way = folder / "workspace/runs/run-1.h5";
+  {
+    Start first(folder.path());
+    fs::create_directories(in_the_way / "full");
+    first.decode("kvpop:budget=70,sinks=2,window=8");
+    const auto& banners = first.session.messages().banners();
+    first.wait([&] { return !banners.empty(); });
+    CHECK_THAT(banners[0].text, Catch::StartsWith("Run 1 is not kept for the next start: "));
+    first.now += std::chrono::seconds(11);
+    first.session.next_run().set_max_tokens(7);
+    first.save();
+    CHECK(banners.size() == 1);  // it is said once
+    fs::remove_all(in_the_way);
+    first.now += std::chrono::seconds(at_the_end ? 1 : 11);
+    if (!at_the_end) first.wait([&] { return fs::is_regular_file(in_the_way); });
+    first.workspace.finish();
+  }
+  Start next(folder.path());
+  REQUIRE(next.session.runs().size() == 1);
+  CHECK(next.session.runs()[0].run->status == RunStatus::complete);
 }
 
 TEST_CASE("A run that goes on is on disk every few seconds, and whoever is killed finds what was there") {

@@ -241,3 +241,29 @@ TEST_CASE("the wheel over Attention zooms the part that all views show, at the q
   CHECK(options.first == std::max(200, span.begin));
   CHECK(options.first + options.count == span.end);
 }
+
+TEST_CASE("Curves in a region without room for them say so") {
+  Stage<RunCurvesView> s(run_of(400), {.q = 200}, {150, 120});
+  s.draw();
+  CHECK(s.has("too_little.curves"));
+  Stage<RunCurvesView> enough(run_of(400), {.q = 200}, {400, 300});
+  enough.draw(6);
+  CHECK_FALSE(enough.has("too_little.curves"));
+  CHECK(enough.has("curves.plot"));
+}
+
+TEST_CASE("The name of a low picture's vertical axis stays inside the picture") {
+  const RunRecord run = run_of(400);
+  for (double height = 40; height < 300; height += 10) {
+    CAPTURE(height);
+    const FigureStyle style{.width = 200, .height = height};
+    const Figure figure = curves_figure(std::vector<const RunRecord*>{&run}, {}, style).figure;
+    for (const Primitive& item : figure.items) {
+      const auto* text = std::get_if<Text>(&item);
+      if (text == nullptr || text->angle != 90) continue;
+      const double half = text_width(text->utf8, FontRole::text, text->size) / 2;
+      CHECK(text->at.y - half >= 0);
+      CHECK(text->at.y + half <= figure.height);
+    }
+  }
+}

@@ -96,6 +96,14 @@ TEST_CASE("in a small region the board's sentences are brief and leave the map m
   CHECK(window.items.text("board.facts").value_or("").ends_with("long-range entries retained"));  // whole, if cut
 }
 
+// Layout Allocate at 800 x 600: buttons and nothing else.
+TEST_CASE("Where the board has room for its buttons alone it says so instead") {
+  Stage<HeadBoardView> s(uneven(), {}, {150, 190});
+  s.draw();
+  CHECK(s.text("too_little.heads") == "Too little room for the heads: maximise the view.");
+  CHECK_FALSE(s.has("board.share"));
+}
+
 // Layout Allocate at 1280 x 720: the map was 30 pixels high.
 TEST_CASE("in a very small region the board says two lines, whose hint has all of it, and its map can be read") {
   Stage<HeadBoardView> s(uneven(), {}, {234, 237});  // with the padding of the window

@@ -89,6 +89,15 @@ TEST_CASE("Of A and B beside each other the one that has no value says why on it
   CHECK_THAT(s.text("map.no_value"), Catch::StartsWith("B: No head of this run reads pages"));
 }
 
+TEST_CASE("A preview has no output error because nothing was decoded for it, whatever its run was asked to measure") {
+  Stage<LayerHeadMapView> s(random_run(3, {.output_error = true}), {.q = 150, .metric = Metric::output_error});
+  RunRecord preview = random_run(3);
+  s.compare_with(preview);
+  s.b.preview = true;
+  s.draw(30);
+  CHECK_THAT(s.text("map.b.no_value"), Contains("decode again to measure it"));
+}
+
 TEST_CASE("The card of a head of A | B names the run that has no value, that of a run alone does not") {
   Stage<LayerHeadMapView> s(random_run(3, {.page_reads = true}), {.q = 150, .metric = Metric::read_share});
   const auto why_at = [&](const char* cell) {

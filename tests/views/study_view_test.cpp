@@ -62,6 +62,13 @@ double number(const StudyTable& table, const std::string& column, int row) {
 
 }  // namespace
 
+TEST_CASE("A study whose plot has no room says so") {
+  Stage s(preset_study(), {140, 180});
+  s.draw();
+  CHECK(s.has("too_little.plot"));
+  CHECK_FALSE(s.has("study.plot"));
+}
+
 TEST_CASE("study: every row that was measured is drawn once, where its numbers lie on the axes") {
   const StudyTable table = preset_study();
   const FigureOptions options = study_figure(table, {});

@@ -180,7 +180,10 @@ void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const C
   std::string label(info.title);
   if (!info.unit.empty()) label += " (" + std::string(info.unit) + ")";
   if (o.compare == MapCompare::difference) label += ", " + o.name_b + " − " + o.name_a;
-  b.label(label, {s.label_size / 2 + 1, axes.box.centre().y}, Anchor::middle, 90);
+  const double room = 2 * std::min(axes.box.centre().y, b.figure().height - axes.box.centre().y);
+  const auto fits = [&] { return text_width(label, FontRole::text, s.label_size) <= room; };
+  if (!fits()) label = std::string(info.title);  // a low picture: the caption has its unit
+  if (fits()) b.label(label, {s.label_size / 2 + 1, axes.box.centre().y}, Anchor::middle, 90);
 }
 
 /// An entry, and what it is called in little room.

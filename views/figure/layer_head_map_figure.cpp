@@ -266,6 +266,13 @@ std::string describe_look(const LayerHeadMaps& maps, const std::vector<MapScale>
   return text;
 }
 
+/// Over how many queries the means go, of each run that a map is of.
+std::string output_error_notes(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
+  const auto note = [&](const RunRecord& run) { return output_error_note(run, resolve_query(run, o.q)); };
+  if (o.compare != MapCompare::none) return " A: " + note(*runs[0]) + " B: " + note(*runs[1]);
+  return (runs.size() > 1 ? " The first: " : " ") + note(*runs[0]);
+}
+
 std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps& maps,
                      const std::vector<MapScale>& scales, const LayerHeadMapOptions& o) {
   const MetricInfo& info = metric_info(o.metric);
@@ -282,7 +289,7 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   } else {
     text += "A: " + describe_run(*runs[0]) + " B: " + describe_run(*runs[1]);
   }
-  if (o.metric == Metric::output_error) text += " " + output_error_note(*runs[0], resolve_query(*runs[0], o.q));
+  if (o.metric == Metric::output_error) text += output_error_notes(runs, o);
   if (!maps.common_oracle.empty()) text += " Both by one " + maps.common_oracle + ".";
   if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1])) {
     const int common = common_prefix(*runs[0], *runs[1]);

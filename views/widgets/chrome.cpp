@@ -249,6 +249,12 @@ void legend(const ViewServices& services, std::span<const Swatch> swatches) {
   }
 }
 
+void too_little_room(const ViewServices& services, const char* what) {
+  const std::string text = "Too little room for the " + std::string(what) + ": maximise the view.";
+  wrapped_text_in(services.theme->palette.muted, text);
+  services.items->add_text("too_little." + std::string(what), last_item(), text);
+}
+
 void empty_state(const ViewServices& services, ViewContext& context, const char* item, std::string_view title,
                  std::string_view what, std::string_view button, std::string_view command) {
   const Theme& theme = *services.theme;

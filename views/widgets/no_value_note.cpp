@@ -75,6 +75,10 @@ std::string why_no_read_mass(const RunRecord& run, std::int32_t q) {
 
 }  // namespace
 
+bool is_decoded_only(Metric metric) {
+  return metric == Metric::output_error || metric == Metric::read_mass || metric == Metric::best_read_mass;
+}
+
 std::string why_no_value(const RunRecord& run, Metric metric, std::int32_t q) {
   q = std::min(resolve_query(run, q), run.queries() - 1);
   if (run.ids.empty() || run.evict_at.empty() || q < 0) return "No query was made yet.";

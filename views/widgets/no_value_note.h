@@ -13,6 +13,9 @@ namespace kvscope::views {
 /// Looks at every lifetime.
 std::string why_no_value(const RunRecord& run, Metric metric, std::int32_t q);
 
+/// Of this metric a preview has no value, whatever was measured in its run.
+bool is_decoded_only(Metric metric);
+
 /// Inside `map`, so that axes and numbers stay free, in as many lines as it has; cut after the last. Item `item` with the whole
 /// text.
 void draw_no_value_note(const ViewServices& services, const char* item, const ItemRect& map, const std::string& text);
