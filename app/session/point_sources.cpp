@@ -187,7 +187,7 @@ PointToRun prepare_point(const MeasuredPoint& point, const PointSources& sources
     for (const int number : {point.n_layers, point.n_kv_heads, point.n_sink, point.window})
       hash.add_word(static_cast<std::uint64_t>(number));
     for (const float value : point.heads) hash.add_word(value >= 0.5f ? 1 : 0);
-    const fs::path folder = fs::path(heads_folder) / (std::string(kBoardFolder) + hash.hex());
+    const fs::path folder = fs::path(heads_folder) / (std::string(kStudyFolder) + hash.hex());
     fs::create_directories(folder);
     export_duo(heads, point.n_sink, point.window, folder, true);
     paths.push_back(folder.string());

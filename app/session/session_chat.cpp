@@ -19,6 +19,17 @@ bool ends_with(const std::vector<ChatMessage>& turns, const ChatAnswer& answer) 
          (n == 0 || turns[n - 1] == answer.asked[n - 1]);
 }
 
+/// Tokens of the answer that a run goes on from: those of the run whose tokens are its prompt, and of that one's. 0: of none.
+int answered_before(const std::vector<RunEntry>& runs, const RunRecord& run) {
+  for (const RunEntry& entry : runs) {
+    const RunRecord& r = *entry.run;
+    if (r.n_tokens() == run.prompt_len && r.prompt_len < r.n_tokens() && r.prompt_text == run.prompt_text &&
+        std::equal(r.ids.begin(), r.ids.end(), run.ids.begin()))
+      return r.n_tokens() - r.prompt_len + answered_before(runs, r);
+  }
+  return 0;
+}
+
 }  // namespace
 
 void Session::start_run() {
@@ -84,9 +95,20 @@ void Session::take_up_chat() {
   if (answered && turns.size() < 2) return;
   const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
   const std::string answer = answer_text(run, a()->stop);
-  if (run.prompt_text != asked.content || answer.empty() || (answered && turns.back().content != answer)) return;
-  chat_ = {.run = a()->id, .asked = turns, .so_far = "", .text = answer};
-  if (!answered) next_run_.answered(answer);
+  if (run.prompt_text != asked.content || answer.empty()) return;
+  if (!answered) {
+    chat_ = {.run = a()->id, .asked = turns, .so_far = "", .text = answer};
+    return next_run_.answered(answer);
+  }
+  // One that went on has the end of the turn.
+  const std::string& turn = turns.back().content;
+  const int before = turn == answer ? 0 : answered_before(runs_.all(), run);
+  if (!turn.ends_with(answer) || (turn != answer && before == 0)) return;
+  chat_ = {.run = a()->id,
+           .asked = turns,
+           .so_far = turn.substr(0, turn.size() - answer.size()),
+           .tokens_before = before,
+           .text = turn};
 }
 
 std::string Session::answer_of(const RunEntry& entry) const {

@@ -65,6 +65,9 @@ void Session::open_trace(const std::string& path) {
 
 void Session::read_trace(const std::string& path, int first) {
   const auto n_new = std::make_shared<int>(first);
+  const auto n_removed = [this, path] {
+    return static_cast<int>(std::ranges::count(runs_.removed(), path, &RunEntry::trace_path));
+  };
   files_.open_trace(
       path, first,
       [this, path, n_new](std::shared_ptr<const RunRecord> run, int i) {
@@ -75,8 +78,9 @@ void Session::read_trace(const std::string& path, int first) {
         *n_new += take_run(path, std::move(run), i) ? 1 : 0;
         return true;
       },
-      [this, path, n_new](int n_taken, int n_in_file) {
-        messages_.notify(words_of(*n_new, n_taken, n_in_file) + path);
+      [this, path, n_new, n_removed, before = n_removed()](int n_taken, int n_in_file) {
+        const int n_back = std::max(0, before - n_removed());  // they were not open, and their records were there
+        messages_.notify(words_of(*n_new + n_back, n_taken, n_in_file) + path);
       });
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "app/workspace/kept_warning.h"
 #include "engine/core/trace/trace_file.h"
 
 namespace kvscope::app {
@@ -80,9 +81,7 @@ void RunAutosave::save(const RunEntry& entry) {
 void RunAutosave::refused(int id, const std::string& text) {
   saving_ = false;
   if (std::exchange(saved_[id].refused, true)) return;  // it was said
-  session_.messages().add_banner(
-      {.kind = Banner::Kind::warning,
-       .text = "Run " + std::to_string(id) + " is not kept for the next start: " + text + ". It is tried again."});
+  warn_not_kept(session_.messages(), "Run " + std::to_string(id), text + ". It is tried again.");
 }
 
 void RunAutosave::saved(int id, const std::shared_ptr<const RunRecord>& run, std::uintmax_t bytes) {
@@ -92,8 +91,10 @@ void RunAutosave::saved(int id, const std::shared_ptr<const RunRecord>& run, std
   saved.on_disk = true;
   saved.bytes = bytes;
   saved.took = clock_() - saved.begun;
-  if (std::exchange(saved.refused, false))
+  if (std::exchange(saved.refused, false)) {
+    take_back_not_kept(session_.messages(), "Run " + std::to_string(id));
     session_.messages().notify("run " + std::to_string(id) + " is kept for the next start after all");
+  }
   keep_within_limits();
 }
 

@@ -7,6 +7,7 @@
 
 #include "app/process/paths.h"
 #include "app/process/usage.h"
+#include "app/workspace/kept_warning.h"
 #include "app/workspace/settings.h"
 #include "engine/core/support/error.h"
 #include "engine/core/support/json_file.h"
@@ -173,12 +174,14 @@ void Workspace::write_state() {
           std::error_code error;
           if (!wanted.contains(id)) fs::remove(path, error);
         }
-        return [this] { writing_ = false; };
+        return [this] {
+          writing_ = false;
+          take_back_not_kept(session_.messages(), "The workspace");
+        };
       },
       [this](const std::string& text) {  // and not again before something changes
         writing_ = false;
-        session_.messages().add_banner(
-            {.kind = Banner::Kind::warning, .text = "The workspace is not kept for the next start: " + text});
+        warn_not_kept(session_.messages(), "The workspace", text);
       });
 }
 

@@ -368,6 +368,34 @@ TEST_CASE("What A of the session before has answered is the chat's turn again, a
   CHECK(fixture.chat().turns.size() == 1);
 }
 
+TEST_CASE("An answer that was continued is one turn of the next session too, with how many tokens it has") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  session.next_run().set_prompt("How warm is it?");
+  fixture.run();
+  session.continue_run();
+  fixture.wait([&] { return !session.run_in_progress(); });
+  const int n_before = session.chat_tokens_before();
+  REQUIRE(n_before == 6);
+
+  Fixture next;
+  for (const RunEntry& entry : session.runs()) next.session.put_back_run(entry);
+  next.session.next_run().set_chat(fixture.chat());
+  next.session.show(2, 0);
+  next.session.take_up_chat();
+  CHECK(next.session.chat_run() == next.session.a());
+  CHECK(next.session.chat_tokens_before() == n_before);
+  CHECK(next.session.chat_answer() == session.chat_answer());
+  CHECK(next.chat() == fixture.chat());
+  // Without the run that it went on from nobody knows how long it is.
+  Fixture alone;
+  alone.session.put_back_run(*session.find_run(2));
+  alone.session.next_run().set_chat(fixture.chat());
+  alone.session.show(2, 0);
+  alone.session.take_up_chat();
+  CHECK(alone.session.chat_run() == nullptr);
+}
+
 TEST_CASE("A turn ends before the stop text that ended it, which is in the tokens that Continue goes on from") {
   Fixture fixture;
   Session& session = fixture.session;

@@ -19,6 +19,8 @@ TEST_CASE("Heads of the head board have words for a name, other gates their own"
   gate.alpha = {1, 0, 0, 1, 0, 0};
   CHECK(app::gate_title(gate) == "heads of the board (2 of 6 global)");
   CHECK(app::gate_title(std::filesystem::path("/state/heads/board-00ff")) == "heads of the board");
+  gate.gate.name = "study-00ff";  // they were said to be the board's, which may have others
+  CHECK(app::gate_title(gate) == "heads of the study (2 of 6 global)");
   gate.gate.name = "wgkv-0.01";
   CHECK(app::gate_title(gate) == "wgkv-0.01");
   CHECK(app::gate_title(std::filesystem::path("/gates/wgkv.pt")) == "wgkv");

@@ -181,6 +181,7 @@ TEST_CASE("A trace that was closed and is opened again has the runs that it had"
   CHECK(session.runs().size() == 3);
   CHECK(session.removed_runs().empty());
   CHECK(session.a()->id == 1);
+  CHECK(session.messages().notice() == "3 runs from " + path);  // they were not open
 }
 
 TEST_CASE("Of a trace whose file has changed since it was opened the runs that are new are added") {

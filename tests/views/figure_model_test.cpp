@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <random>
 
 #include "views/figure/cell_runs.h"
 #include "views/figure/figure.h"
@@ -42,6 +43,32 @@ TEST_CASE("runs of cells cover every painted cell once, and reach only under pai
     if (run.right) CHECK(image.pixels[run.row * 4 + run.column + run.n].a != 0);
   }
   for (int i = 0; i < 12; ++i) CHECK(covered[i] == (image.pixels[i].a != 0));
+}
+
+// A map's hatched cell had the upper left quarter in the colour of the head at that corner.
+TEST_CASE("what is painted of a map covers its painted cells and nothing of the others, not at their corners either") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Image image{{3, 5, 40, 30}, 5, 4, {}};
+    for (int i = 0; i < 20; ++i) {
+      const auto value = static_cast<std::uint8_t>(random() % 3);
+      image.pixels.push_back({value, 0, 0, static_cast<std::uint8_t>(value == 0 ? 0 : 255)});
+    }
+    std::vector<int> whole(20, 0);
+    for (const CellRun& run : cell_runs(image)) {
+      for (const Box& box : boxes_of(run, image)) {
+        for (int i = 0; i < 20; ++i) {
+          const Box cell{3 + i % 5 * 8.0, 5 + i / 5 * 7.5, 8, 7.5};
+          const double w = std::min(cell.right(), box.right()) - std::max(cell.x, box.x);
+          const double h = std::min(cell.bottom(), box.bottom()) - std::max(cell.y, box.y);
+          if (w < 1e-9 || h < 1e-9) continue;
+          CHECK(image.pixels[i].a != 0);
+          if (w > 8 - 1e-9 && h > 7.5 - 1e-9) whole[i] = image.pixels[i] == run.colour ? 1 : 2;
+        }
+      }
+    }
+    for (int i = 0; i < 20; ++i) CHECK(whole[i] == (image.pixels[i].a != 0 ? 1 : 0));
+  }
 }
 
 TEST_CASE("an image is magnified to the resolution by whole factors") {

@@ -89,6 +89,13 @@ TEST_CASE("B minus A is the difference of both maps, and of a run with itself no
              Catch::Contains("Their tokens part at 60: each map is of its run's own text"));
   options.q = 59;
   CHECK_THAT(layer_head_map_figure(parted, options, {}).caption, !Catch::Contains("part at"));
+
+  const RunRecord shorter = random_run(1, {.n_new = 4});
+  const RunRecord* uneven[] = {&a, &shorter};
+  options.q = a.queries() - 1;
+  REQUIRE(shorter.queries() <= options.q);
+  CHECK_THAT(layer_head_map_figure(uneven, options, {}).caption,
+             Catch::Contains(" B is at its last query, " + std::to_string(shorter.queries() - 1) + "."));
 }
 
 TEST_CASE("runs of different shapes are not compared or aggregated") {

@@ -142,11 +142,8 @@ class Painter {
     if (static_cast<std::int64_t>(p.columns) * p.rows > kMaxVectorCells) {
       return paint_pixels(magnify(p, magnification(p, image_dpi_)));
     }
-    const double w = p.box.w / p.columns, h = p.box.h / p.rows;
     for (const CellRun& run : cell_runs(p)) {
-      const Box box{p.box.x + run.column * w, p.box.y + run.row * h, (run.n + (run.right ? 0.5 : 0)) * w,
-                    (run.below ? 1.5 : 1) * h};
-      paint(FillBox{box, run.colour});
+      for (const Box& box : boxes_of(run, p)) paint(FillBox{box, run.colour});
     }
   }
 

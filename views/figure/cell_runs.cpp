@@ -18,12 +18,20 @@ std::vector<CellRun> cell_runs(const Image& image) {
       if (at(r, c).a != 0) {
         bool below = true;
         for (int i = c; i < end; ++i) below = below && painted(r + 1, i);
-        runs.push_back({r, c, end - c, at(r, c), painted(r, end), below});
+        runs.push_back({r, c, end - c, at(r, c), painted(r, end), below, painted(r + 1, end)});
       }
       c = end;
     }
   }
   return runs;
+}
+
+std::vector<Box> boxes_of(const CellRun& run, const Image& image) {
+  const double w = image.box.w / image.columns, h = image.box.h / image.rows;
+  const double x = image.box.x + run.column * w, y = image.box.y + run.row * h;
+  const double wide = (run.n + (run.right ? 0.5 : 0)) * w, high = (run.below ? 1.5 : 1) * h;
+  if (!run.right || !run.below || run.corner) return {{x, y, wide, high}};
+  return {{x, y, wide, h}, {x, y, run.n * w, high}};
 }
 
 std::pair<int, int> magnification(const Image& image, double dpi) {

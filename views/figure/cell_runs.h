@@ -12,12 +12,17 @@ struct CellRun {
   int row, column, n;
   Colour colour;
   bool right, below;  // painted cells follow to the right / under every cell of the run
+  bool corner;        // and one below that to the right
 };
 
 /// Runs row by row, left to right, without the cells of alpha 0. Painted in this order, each run may reach under its
 /// right and lower neighbours (right, below): adjoining edges are antialiased against each other otherwise, which shows
 /// as hairlines (a quarter of the pixels of a 36-row map were off colour).
 std::vector<CellRun> cell_runs(const Image& image);
+
+/// What such a run paints, of an image in `box`: as far as the middle of its neighbours, and nothing of a cell that is not
+/// painted, the one at the corner neither.
+std::vector<Box> boxes_of(const CellRun& run, const Image& image);
 
 /// Above this an image is smaller and faster than vectors.
 inline constexpr int kMaxVectorCells = 20000;

@@ -1,0 +1,27 @@
+#include "app/workspace/kept_warning.h"
+
+#include <algorithm>
+
+namespace kvscope::app {
+namespace {
+
+std::string beginning(const std::string& what) { return what + " is not kept for the next start: "; }
+
+int find_warning(const Messages& messages, const std::string& what) {
+  const auto found = std::ranges::find_if(
+      messages.banners(), [&](const Banner& banner) { return banner.text.starts_with(beginning(what)); });
+  return found == messages.banners().end() ? 0 : found->id;
+}
+
+}  // namespace
+
+void warn_not_kept(Messages& messages, const std::string& what, const std::string& why) {
+  if (find_warning(messages, what) == 0)
+    messages.add_banner({.kind = Banner::Kind::warning, .text = beginning(what) + why});
+}
+
+void take_back_not_kept(Messages& messages, const std::string& what) {
+  if (const int id = find_warning(messages, what); id != 0) messages.dismiss_banner(id);
+}
+
+}  // namespace kvscope::app
