@@ -71,7 +71,7 @@ TEST_CASE(
   for (const char* part : {"live", "trace"}) {
     INFO(part);
     CHECK(report.at(part).at("frames") == 20);
-    for (const char* kind : {"own_ms", "raster_ms"}) {
+    for (const char* kind : {"own_ms", "raster_ms", "frame_ms"}) {
       const auto& ms = report.at(part).at(kind);
       CHECK(ms.at("p50").get<double>() > 0);
       CHECK(ms.at("p50") <= ms.at("p95"));
