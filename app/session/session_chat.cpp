@@ -19,15 +19,23 @@ bool ends_with(const std::vector<ChatMessage>& turns, const ChatAnswer& answer) 
          (n == 0 || turns[n - 1] == answer.asked[n - 1]);
 }
 
-/// Tokens of the answer that a run goes on from: those of the run whose tokens are its prompt, and of that one's. 0: of none.
-int answered_before(const std::vector<RunEntry>& runs, const RunRecord& run) {
+/// What a run's answer goes on from.
+struct Before {
+  int tokens = 0;         // 0: from nothing
+  std::string text, cut;  // with the stop text that ended it, and as the turn was before Continue
+};
+
+/// Of the run whose tokens are its prompt, and of that one's.
+Before answer_before(const std::vector<RunEntry>& runs, const RunRecord& run) {
   for (const RunEntry& entry : runs) {
     const RunRecord& r = *entry.run;
-    if (r.n_tokens() == run.prompt_len && r.prompt_len < r.n_tokens() && r.prompt_text == run.prompt_text &&
-        std::equal(r.ids.begin(), r.ids.end(), run.ids.begin()))
-      return r.n_tokens() - r.prompt_len + answered_before(runs, r);
+    if (r.n_tokens() != run.prompt_len || r.prompt_len >= r.n_tokens() || r.prompt_text != run.prompt_text) continue;
+    if (!std::equal(r.ids.begin(), r.ids.end(), run.ids.begin())) continue;
+    const Before before = answer_before(runs, r);
+    return {before.tokens + r.n_tokens() - r.prompt_len, before.text + answer_text(r),
+            before.text + answer_text(r, entry.stop)};
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -100,15 +108,18 @@ void Session::take_up_chat() {
     chat_ = {.run = a()->id, .asked = turns, .so_far = "", .text = answer};
     return next_run_.answered(answer);
   }
-  // One that went on has the end of the turn.
-  const std::string& turn = turns.back().content;
-  const int before = turn == answer ? 0 : answered_before(runs_.all(), run);
-  if (!turn.ends_with(answer) || (turn != answer && before == 0)) return;
+  const std::string turn = turns.back().content;
+  // Continue made it: its answer ends the turn, or was cut off before it had become part of it.
+  Before before = answer_before(runs_.all(), run);
+  const bool cut_off = before.tokens > 0 && (turn == before.text || turn == before.cut);
+  if (turn == answer && !cut_off) before = {};
+  if (!cut_off && turn != before.text + answer) return;
   chat_ = {.run = a()->id,
            .asked = turns,
-           .so_far = turn.substr(0, turn.size() - answer.size()),
-           .tokens_before = before,
-           .text = turn};
+           .so_far = before.text,
+           .tokens_before = before.tokens,
+           .text = before.text + answer};
+  if (cut_off) next_run_.answered(chat_.text);
 }
 
 std::string Session::answer_of(const RunEntry& entry) const {

@@ -387,6 +387,17 @@ TEST_CASE("An answer that was continued is one turn of the next session too, wit
   CHECK(next.session.chat_tokens_before() == n_before);
   CHECK(next.session.chat_answer() == session.chat_answer());
   CHECK(next.chat() == fixture.chat());
+  // The window ended while it went on: the turn was what it went on from.
+  Conversation cut = fixture.chat();
+  cut.turns[1].content = answer_text(*session.find_run(1)->run);
+  Fixture cut_off;
+  for (const RunEntry& entry : session.runs()) cut_off.session.put_back_run(entry);
+  cut_off.session.next_run().set_chat(cut);
+  cut_off.session.show(2, 0);
+  cut_off.session.take_up_chat();
+  CHECK(cut_off.chat() == fixture.chat());
+  CHECK(cut_off.session.chat_run() == cut_off.session.a());
+  CHECK(cut_off.session.chat_tokens_before() == n_before);
   // Without the run that it went on from nobody knows how long it is.
   Fixture alone;
   alone.session.put_back_run(*session.find_run(2));
