@@ -276,8 +276,7 @@ TEST_CASE("bench decode checks its steps and tells their distance from the floor
     CHECK(row.at("check_error").get<double>() < 1e-3);
     CHECK(row.at("ms_per_step").at("min").get<double>() > 0);
     CHECK(row.at("bytes_per_step").get<double>() > 4.0 * 6e6);  // float32, every one of the sample's weights
-    // Two times of eight steps each: beside a dozen other programs it was 0.18 where it is about 1 at rest.
-    CHECK(row.at("recording_ratio").get<double>() > 0.02);
+    CHECK(row.at("recording_ratio").get<double>() > 0.2);
     // Of a CPU the read rate is taken around each repetition, and the floor is that of its median.
     const json& rate = row.at("read_bytes_per_s");
     CHECK(rate.at("min").get<double>() > 1e8);
