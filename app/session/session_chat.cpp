@@ -6,6 +6,7 @@
 #include "app/process/usage.h"
 #include "app/session/answer.h"
 #include "app/session/session.h"
+#include "engine/core/study/compare_runs.h"
 
 namespace kvscope::app {
 namespace {
@@ -30,7 +31,7 @@ Before answer_before(const std::vector<RunEntry>& runs, const RunRecord& run) {
   for (const RunEntry& entry : runs) {
     const RunRecord& r = *entry.run;
     if (r.n_tokens() != run.prompt_len || r.prompt_len >= r.n_tokens() || r.prompt_text != run.prompt_text) continue;
-    if (!std::equal(r.ids.begin(), r.ids.end(), run.ids.begin())) continue;
+    if (common_prefix(r, run) < r.n_tokens()) continue;
     const Before before = answer_before(runs, r);
     return {before.tokens + r.n_tokens() - r.prompt_len, before.text + answer_text(r),
             before.text + answer_text(r, entry.stop)};

@@ -35,6 +35,8 @@ std::vector<ChatMessage> shown_turns(const Session& session) {
   return turns;
 }
 
+float button_width(const char* label) { return ImGui::CalcTextSize(label).x + 2 * ImGui::GetStyle().FramePadding.x; }
+
 struct TurnButton {
   const char *label, *command, *tip;
   std::string why_not = {};
@@ -42,8 +44,7 @@ struct TurnButton {
 
 // At the right of a turn's title.
 void draw_turn_button(Panel& panel, int index, const TurnButton& button, const nlohmann::json& arguments) {
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(button.label).x -
-                  2 * ImGui::GetStyle().FramePadding.x);
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - button_width(button.label));
   ImGui::BeginDisabled(!button.why_not.empty());
   if (ImGui::SmallButton(button.label)) panel.run(button.command, arguments);
   ImGui::EndDisabled();
@@ -73,11 +74,10 @@ void draw_turn_title(Panel& panel, int index, const ChatMessage& turn, bool last
   if (const RunEntry* run = panel.session.chat_run(); !user && last && run) {
     ImGui::SameLine();
     const std::string reason = stop_reason(*run->run, panel.session.chat_tokens_before());
-    const float copy = ImGui::CalcTextSize("Copy").x + 2 * ImGui::GetStyle().FramePadding.x + panel.px(6);
-    const std::string cut = views::cut_to(reason, ImGui::GetContentRegionMax().x - ImGui::GetCursorPosX() - copy);
-    views::text_in(palette.muted, cut);
+    const float copy = button_width("Copy") + panel.px(6);
+    views::cut_text_in(panel.services, palette.muted, reason,
+                       ImGui::GetContentRegionMax().x - ImGui::GetCursorPosX() - copy);
     panel.services.items->add_text("chat.reason", views::last_item(), reason);
-    if (cut != reason) tooltip(panel, reason);
     if (run != panel.session.a()) draw_show_run(panel, *run);
   }
   if (user) {
@@ -135,7 +135,7 @@ void draw_copy_last_answer(Panel& panel, float right) {
   const views::FontScope font(panel.theme().fonts.small);
   const int index = static_cast<int>(turns.rend() - last) - 1;
   const ImGuiStyle& style = ImGui::GetStyle();
-  const auto x_of = [&](const char* label) { return right - ImGui::CalcTextSize(label).x - 2 * style.FramePadding.x; };
+  const auto x_of = [&](const char* label) { return right - button_width(label); };
   const float from = ImGui::GetItemRectMax().x - ImGui::GetWindowPos().x + style.ItemSpacing.x;
   const char* label = x_of("Copy answer") >= from ? "Copy answer" : "Copy";
   if (x_of(label) < from) return;  // the turn itself has the button too

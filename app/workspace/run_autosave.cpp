@@ -120,12 +120,13 @@ void RunAutosave::keep_within_limits() {
 
 std::set<int> RunAutosave::wanted() const {
   std::set<int> ids;
+  const auto is_lost = [&](int id) {
+    const auto it = saved_.find(id);
+    return it != saved_.end() && (it->second.given_up || (it->second.refused && !it->second.on_disk));
+  };
   const auto add = [&](const std::vector<RunEntry>& entries) {
     for (const RunEntry& entry : entries) {
-      const auto it = saved_.find(entry.id);
-      const bool known = it != saved_.end();
-      if (!entry.own || (known && (it->second.given_up || (it->second.refused && !it->second.on_disk)))) continue;
-      ids.insert(entry.id);
+      if (entry.own && !is_lost(entry.id)) ids.insert(entry.id);
     }
   };
   add(session_.runs());

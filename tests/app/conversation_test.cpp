@@ -61,6 +61,13 @@ class Fixture {
     return run.pieces.bytes().substr(0, static_cast<std::size_t>(end));
   }
   const Conversation& chat() const { return session.parameters().chat; }
+  /// As the next start does with what the last session left; its run 2 is A.
+  void take_up(const std::vector<RunEntry>& runs, const Conversation& chat) {
+    for (const RunEntry& entry : runs) session.put_back_run(entry);
+    session.next_run().set_chat(chat);
+    session.show(2, 0);
+    session.take_up_chat();
+  }
 
  private:
   test::TemporaryFolder folder_;
@@ -379,10 +386,7 @@ TEST_CASE("An answer that was continued is one turn of the next session too, wit
   REQUIRE(n_before == 6);
 
   Fixture next;
-  for (const RunEntry& entry : session.runs()) next.session.put_back_run(entry);
-  next.session.next_run().set_chat(fixture.chat());
-  next.session.show(2, 0);
-  next.session.take_up_chat();
+  next.take_up(session.runs(), fixture.chat());
   CHECK(next.session.chat_run() == next.session.a());
   CHECK(next.session.chat_tokens_before() == n_before);
   CHECK(next.session.chat_answer() == session.chat_answer());
@@ -391,19 +395,13 @@ TEST_CASE("An answer that was continued is one turn of the next session too, wit
   Conversation cut = fixture.chat();
   cut.turns[1].content = answer_text(*session.find_run(1)->run);
   Fixture cut_off;
-  for (const RunEntry& entry : session.runs()) cut_off.session.put_back_run(entry);
-  cut_off.session.next_run().set_chat(cut);
-  cut_off.session.show(2, 0);
-  cut_off.session.take_up_chat();
+  cut_off.take_up(session.runs(), cut);
   CHECK(cut_off.chat() == fixture.chat());
   CHECK(cut_off.session.chat_run() == cut_off.session.a());
   CHECK(cut_off.session.chat_tokens_before() == n_before);
   // Without the run that it went on from nobody knows how long it is.
   Fixture alone;
-  alone.session.put_back_run(*session.find_run(2));
-  alone.session.next_run().set_chat(fixture.chat());
-  alone.session.show(2, 0);
-  alone.session.take_up_chat();
+  alone.take_up({*session.find_run(2)}, fixture.chat());
   CHECK(alone.session.chat_run() == nullptr);
 }
 

@@ -59,6 +59,17 @@ std::int32_t resolve_query(const RunRecord& run, std::int32_t q) {
   return q < 0 || q >= run.n_tokens() ? run.n_tokens() - 1 : q;
 }
 
+std::string describe_ended(std::span<const RunRecord* const> a_and_b, std::int32_t q) {
+  std::string text;
+  const char* name = " A";
+  for (const RunRecord* run : a_and_b) {
+    if (q >= run->queries())
+      text += std::string(name) + " is at its last query, " + std::to_string(run->queries() - 1) + ".";
+    name = " B";
+  }
+  return text;
+}
+
 std::int32_t lifetime_of(const RunRecord& run, int layer, int kv_head, std::int32_t t) {
   const auto& row = run.evict_at.row(layer, kv_head);
   return static_cast<std::size_t>(t) < row.size() ? row[t] : kUndecided;

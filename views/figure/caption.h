@@ -17,6 +17,8 @@ std::string describe_preview(bool preview);
 /// The query position a request for `q` means: the last if q is -1 or beyond. Throws Error (bad input) for an empty
 /// run.
 std::int32_t resolve_query(const RunRecord& run, std::int32_t q);
+/// " B is at its last query, 193." of each of A and B that has no query q; else empty.
+std::string describe_ended(std::span<const RunRecord* const> a_and_b, std::int32_t q);
 /// evict_at of a token, kUndecided where the row has not grown that far yet.
 std::int32_t lifetime_of(const RunRecord& run, int layer, int kv_head, std::int32_t t);
 

@@ -291,11 +291,7 @@ std::string describe(std::span<const RunRecord* const> runs, const LayerHeadMaps
   }
   if (o.metric == Metric::output_error) text += output_error_notes(runs, o);
   if (!maps.common_oracle.empty()) text += " Both by one " + maps.common_oracle + ".";
-  for (std::size_t i = 0; o.compare != MapCompare::none && i < 2; ++i) {
-    if (o.q >= runs[i]->queries())
-      text +=
-          std::string(i == 0 ? " A" : " B") + " is at its last query, " + std::to_string(runs[i]->queries() - 1) + ".";
-  }
+  if (o.compare != MapCompare::none) text += describe_ended(runs.first(2), o.q);
   if (o.compare != MapCompare::none && tokens_part(*runs[0], *runs[1])) {
     const int common = common_prefix(*runs[0], *runs[1]);
     if (resolve_query(*runs[0], o.q) >= common)

@@ -56,7 +56,11 @@ std::vector<float> share_room(const std::vector<float>& needs, float room) {
 }
 
 void cut_text_in(const ViewServices& services, Colour colour, const std::string& text) {
-  const std::string fits = cut_to(text, ImGui::GetContentRegionAvail().x);
+  cut_text_in(services, colour, text, ImGui::GetContentRegionAvail().x);
+}
+
+void cut_text_in(const ViewServices& services, Colour colour, const std::string& text, float room) {
+  const std::string fits = cut_to(text, room);
   text_in(colour, fits);
   if (fits != text) hint_of(services, text);
 }

@@ -15,8 +15,9 @@ std::vector<float> share_room(const std::vector<float>& needs, float room);
 
 /// As much of its beginning as fits together with an ellipsis; all of it where there is room.
 std::string cut_to(const std::string& text, float room);
-/// In one line; where the room of the column ends before it with an ellipsis, and the whole text as its hint.
+/// In one line; where the room (of the column, or so many pixels) ends before it with an ellipsis, and the whole text as its hint.
 void cut_text_in(const ViewServices& services, Colour colour, const std::string& text);
+void cut_text_in(const ViewServices& services, Colour colour, const std::string& text, float room);
 /// In `n` lines at most, broken at spaces alone: a number stays whole. A word that is wider than the room is broken where it
 /// is full; the last line ends in "…" where it is cut.
 std::string in_lines(const std::string& text, float room, int n);
