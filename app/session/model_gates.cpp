@@ -16,8 +16,15 @@ ModelGates::ModelGates(Revision& revision, Worker& background, std::function<voi
 void ModelGates::look(const std::string& model_path, const std::vector<std::string>& given) {
   if (model_path != model_path_) found_.clear(), known_ = false;
   model_path_ = model_path;
+  const auto take = [this, model_path](std::vector<GateFacts> read) {
+    if (model_path != model_path_) return;
+    found_ = std::move(read);
+    known_ = true;
+    revision_.rise();
+    on_found_();
+  };
   background_.post(
-      [this, model_path, given]() -> Worker::Finish {
+      [take, model_path, given]() -> Worker::Finish {
         auto read = std::make_shared<std::vector<GateFacts>>();
         std::error_code error;
         if (std::filesystem::is_directory(model_path, error)) {
@@ -29,15 +36,11 @@ void ModelGates::look(const std::string& model_path, const std::vector<std::stri
           }
           for (const KnownGate& gate : gates) read->push_back(read_gate(gate, model_path));
         }
-        return [this, model_path, read] {
-          if (model_path != model_path_) return;
-          found_ = std::move(*read);
-          known_ = true;
-          revision_.rise();
-          on_found_();
-        };
+        return [take, read] { take(std::move(*read)); };
       },
-      [](const std::string&) {});  // what is wrong with a model's folder the engine says
+      [take](const std::string&) {
+        take({});
+      });  // what is wrong with a model's folder the engine says; a run waits for it
 }
 
 void ModelGates::add(const GateFacts& gate) {

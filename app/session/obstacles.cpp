@@ -27,8 +27,7 @@ std::optional<Obstacle> of_engine(const Session& session) {
     case EngineState::running:
       break;
   }
-  // The engine may be ready before it: a share of a prompt that is not counted yet could not be raised to its floor.
-  if (session.next_run().reads_tokenizer()) return loading;
+  if (session.reads_model_folder()) return loading;
   if (engine.model() && engine.state() == EngineState::ready) return std::nullopt;
   return Obstacle{.text = "No model is open.", .remedies = {{"Open a model ...", "model.open"}}};
 }

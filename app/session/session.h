@@ -66,6 +66,10 @@ class Session {
 
   /// Whether that model's folder is on this machine: looked for when another one is asked about or opened, not in each frame.
   bool has_model_folder(const std::string& path) const;
+  /// Whether tokenizer and gates of the open model's folder are still being read. The engine may be ready before them, but a
+  /// run is not: its prompt is not counted, so that its budget could not be raised to its floor, and a gate that is found for
+  /// the policy has the model loaded once more.
+  bool reads_model_folder() const;
   /// Policy, gates and chat are as they were when this model was open before, and a notice says what is another for it.
   /// `gates`: in the place of its own.
   void open_model(const std::string& path, const std::vector<std::string>& gates = {});

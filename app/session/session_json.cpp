@@ -126,7 +126,7 @@ nlohmann::json Session::state() const {
   parameters["prompt_tokens"] = next_run_.prompt_tokens();
   const TaskProgress& progress = engine_.progress();
   // To scripts that wait for a model it is there once a run may begin.
-  const bool reads = engine_.state() == EngineState::ready && next_run_.reads_tokenizer();
+  const bool reads = engine_.state() == EngineState::ready && reads_model_folder();
   return {{"engine", app::to_string(reads ? EngineState::loading : engine_.state())},
           {"engine_pid", engine_.pid()},
           {"model", engine_.model() && !reads ? json(engine_.model()->name) : json()},

@@ -36,6 +36,10 @@ bool Session::has_model_folder(const std::string& path) const {
   return model_folder_.is_there;
 }
 
+bool Session::reads_model_folder() const {
+  return next_run_.reads_tokenizer() || (!engine_.model_path().empty() && !gates_.known());
+}
+
 void Session::return_to_model() {
   turn_to(engine_.model_path(), false);
   look_at_model();

@@ -135,6 +135,7 @@ TEST_CASE("No run begins before its prompt can be counted, and one does where no
   Session& session = fixture.session;
   session.next_run().set_prompt("One, two?");
   const std::string model = session.engine().model_path();
+  fixture.wait([&] { return !session.reads_model_folder(); });
   for (const std::string& tokenizer : {model, model + "/no such folder"}) {
     session.next_run().read_tokenizer(tokenizer);
     CHECK(why_not(session, RunKind::start) == "The model is being loaded.");

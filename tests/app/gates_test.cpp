@@ -1,12 +1,15 @@
 // Gates by name: what goes with a model, what --gate and a policy alone make of it, and the window's list of policies.
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
+#include "app/session/obstacles.h"
 #include "app/session/session.h"
 #include "engine/core/files/gate/gate_file.h"
 #include "engine/core/record/run_gate.h"
@@ -218,6 +221,41 @@ TEST_CASE("a policy without a gate, and a name that is none, say in one line wha
   CHECK(test::count_lines(wrong.err) == 1);
   CHECK(wrong.err.find("\"d-none\"") != std::string::npos);
   CHECK(wrong.err.find("b-most (wg_kv)") != std::string::npos);
+}
+
+// The engine was ready before its folder was looked into, and Run, or a script that had waited for the model, was told in
+// the next frame that it was being loaded: with the gate that had been found.
+TEST_CASE("No run may begin before the model's folder was looked for gates", "[gates]") {
+  const TemporaryFolder folder;
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
+    fs::create_symlink(test::sample_model() / name, folder / name);
+  // The thread that reads folders stands still behind a job while it is held.
+  std::atomic<std::thread::id> reader;
+  std::atomic<bool> held = false;
+  app::Session session({.engine_command = "exec " + test::fake_engine().string(), .trace_program = {}, .wake = [&] {
+                          while (held && std::this_thread::get_id() == reader) std::this_thread::yield();
+                        }});
+  const std::shared_ptr<void> let_go(nullptr,
+                                     [&](void*) { held = false; });  // before the session waits for its threads
+  session.files().in_background("", [&]() -> app::Worker::Finish {
+    reader = std::this_thread::get_id();
+    return [] {};
+  });
+  test::poll_until(session, [&] { return reader.load() != std::thread::id(); });
+  held = true;
+  session.open_model(folder.path().string());
+  // Behind the tokenizer, before the gates.
+  test::poll_until(session, [&] { return session.engine().model() && !session.next_run().reads_tokenizer(); });
+  session.next_run().set_prompt("One, two?");
+  session.set_policy(PolicySpec::parse("full"));
+  REQUIRE_FALSE(session.gates().known());
+  CHECK(app::why_not(session, app::RunKind::start) == "The model is being loaded.");
+  CHECK(session.state()["engine"] == "loading");
+  CHECK(session.state()["model"].is_null());  // scripts wait for it
+  held = false;
+  test::poll_until(session, [&] { return !session.state()["model"].is_null(); });
+  CHECK(session.gates().known());
+  CHECK(app::why_not(session, app::RunKind::start).empty());
 }
 
 TEST_CASE("in a session a gate is chosen by name, and goes before the others of its kind", "[gates]") {
