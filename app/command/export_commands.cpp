@@ -6,6 +6,7 @@
 #include "app/command/app_commands.h"
 #include "app/command/command_arguments.h"
 #include "app/command/head_export.h"
+#include "app/command/layouts.h"
 #include "app/process/paths.h"
 #include "app/process/picture_clipboard.h"
 #include "engine/core/support/text.h"
@@ -20,18 +21,25 @@ struct NamedFigure {
   views::ViewFigure figure;
 };
 
-// What the named view shows, or the first of the main views. A view goes by its id and by the name of its figure.
-NamedFigure figure_on_screen(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
+// What the named view shows, or the one that is meant without a name. A view goes by its id and by the name of its figure.
+NamedFigure figure_on_screen(Session& session, const UiState& ui, const views::ViewList& views,
+                             const nlohmann::json& arguments) {
   views::ViewContext context{session.shown_a(), session.shown_b(), &session.selection(), nullptr};
   context.studies = &session.studies().open_studies();
   context.attention = &session.attention();
   const std::vector<views::ShownRun> set = runs_of_set(session.run_list(), session.selection());
   if (!set.empty()) context.set = &set;
   const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
+  if (wanted.empty()) {
+    for (const views::View* view : meant_views(ui, views)) {
+      if (auto figure = view->figure(context)) return {view->id(), view->title(), std::move(*figure)};
+    }
+  }
   std::string all;
   for (const auto& view : views) {
     auto figure = view->figure(context);
     if (!figure) continue;
+    // None on the screen has a figure: the first of the others that would stand in the main row.
     if (wanted.empty() ? view->place() == views::Place::main
                        : wanted == view->id() || wanted == views::figure_name(figure->options)) {
       return {view->id(), view->title(), std::move(*figure)};
@@ -87,8 +95,9 @@ std::vector<std::shared_ptr<const RunRecord>> runs_of_preset(Session& session, c
 }
 
 // What is on screen, or a preset of run A or of the chosen runs, for the venue that was asked for.
-FigureToMake figure_to_make(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
-  NamedFigure shown = figure_on_screen(session, views, arguments);
+FigureToMake figure_to_make(Session& session, const UiState& ui, const views::ViewList& views,
+                            const nlohmann::json& arguments) {
+  NamedFigure shown = figure_on_screen(session, ui, views, arguments);
   views::FigureRecipe recipe;
   recipe.options = shown.figure.options;
   std::string name = shown.view;
@@ -109,9 +118,11 @@ FigureToMake figure_to_make(Session& session, const views::ViewList& views, cons
 }
 
 void export_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
-  const FigureToMake figure = figure_to_make(session, views, arguments);
+  const FigureToMake figure = figure_to_make(session, ui, views, arguments);
   if (!has_argument(arguments, "path")) ui.figure_size.clear(), ui.figure_preview.reset();
-  if (ask_for_path(ui, arguments,
+  nlohmann::json asked = arguments;  // the dialog is about this view, wherever the mouse goes
+  if (!has_argument(asked, "view")) asked["view"] = figure.view;
+  if (ask_for_path(ui, asked,
                    {.title = "Export figure: " + figure.view_title,
                     .command = "figure.export",
                     .path = figure.view + ".pdf",
@@ -143,7 +154,7 @@ std::string size_in_words(const views::Figure& figure) {
 }
 
 void measure_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
-  const FigureToMake figure = figure_to_make(session, views, arguments);
+  const FigureToMake figure = figure_to_make(session, ui, views, arguments);
   session.files().in_background("measure " + figure.view, [&session, &ui, figure]() -> Worker::Finish {
     const auto built = std::make_shared<const views::Figure>(figure.build().figure);
     return [&session, &ui, built, words = size_in_words(*built),
@@ -155,8 +166,8 @@ void measure_figure(Session& session, UiState& ui, const views::ViewList& views,
   });
 }
 
-void copy_figure(Session& session, const views::ViewList& views, const nlohmann::json& arguments) {
-  const FigureToMake figure = figure_to_make(session, views, arguments);
+void copy_figure(Session& session, const UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
+  const FigureToMake figure = figure_to_make(session, ui, views, arguments);
   const auto png = state_folder() / "clipboard.png";
   session.files().in_background("copy " + figure.view, [&session, figure, png]() -> Worker::Finish {
     std::string said = "copied " + figure.view + " as a picture";
@@ -212,9 +223,10 @@ void add_export_commands(CommandRegistry& registry, Session& session, UiState& u
                 [&session, &ui, &views](const nlohmann::json& arguments) {
                   return export_figure(session, ui, views, arguments);
                 }});
-  registry.add({"figure.copy", "Copy a figure as a picture", "File", "",
-                "view: name of a view or figure, preset: name, venue: name", has_figure,
-                [&session, &views](const nlohmann::json& arguments) { copy_figure(session, views, arguments); }});
+  registry.add(
+      {"figure.copy", "Copy a figure as a picture", "File", "",
+       "view: name of a view or figure, preset: name, venue: name", has_figure,
+       [&session, &ui, &views](const nlohmann::json& arguments) { copy_figure(session, ui, views, arguments); }});
   registry.add(
       {"figure.measure", "Size of a figure on paper", "File", "",
        "view: name of a view or figure, preset: name, venue: name", has_figure,

@@ -87,6 +87,17 @@ std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& vie
   return row;
 }
 
+std::vector<views::View*> meant_views(const UiState& ui, const views::ViewList& views) {
+  std::vector<views::View*> meant;
+  for (const std::string& first : {ui.maximised, ui.pointed_view}) {
+    for (const auto& view : views) {
+      if (view->id() == first && view->place() != views::Place::side) meant.push_back(view.get());
+    }
+  }
+  for (views::View* view : main_row(ui, views)) meant.push_back(view);
+  return meant;
+}
+
 float end_at_first(const std::vector<views::View*>& row, std::size_t i) {
   if (i + 1 >= row.size()) return 1;
   const auto n = static_cast<float>(row.size());

@@ -27,6 +27,9 @@ void save_layout(UiState& ui, const views::ViewList& views, const std::string& n
 /// The main row as it stands, left to right: what `ui` names and is there, else the first two. Never empty where a view of
 /// that place is there.
 std::vector<views::View*> main_row(const UiState& ui, const views::ViewList& views);
+/// The views that are on the screen, in the order in which a command without a view's name means them: the maximised one, the
+/// one that keyboard or mouse is in, then the main row. Not those beside the canvas, of which nothing can be asked.
+std::vector<views::View*> meant_views(const UiState& ui, const views::ViewList& views);
 /// Where view i of a row of so many ends while no splitter was moved, as a share of the row. The last has more than the
 /// others, as time runs along it, and among three at most gives some of that to a layer x head map, which may be two.
 float end_at_first(const std::vector<views::View*>& row, std::size_t i);

@@ -58,7 +58,9 @@ struct UiState : Layout, Appearance {
   bool close_popup = false;  // the menu or list that was opened last
   bool keyboard = false;     // arrows and space belong to the controls
   int focus_step = 0;        // 1: to the next region of the window, -1: to the one before
-  std::string screenshot;    // file to write after the next frame
+  std::string
+      pointed_view;  // the view that keyboard or mouse is in, or was when a list or dialog came over it; empty: none
+  std::string screenshot;  // file to write after the next frame
   bool quit = false;
 
   /// Something lies over the views and has the keys.

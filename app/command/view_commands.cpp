@@ -34,11 +34,14 @@ void maximise(UiState& ui, const views::ViewList& views, const nlohmann::json& a
     ui.maximised.clear();
     return;
   }
-  const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view") : "";
+  const auto meant = meant_views(ui, views);
+  const std::string wanted = has_argument(arguments, "view") ? text_argument(arguments, "view")
+                             : meant.empty()                 ? ""
+                                                             : meant.front()->id();
   std::string all;
   for (const auto& view : views) {
     if (view->place() == views::Place::side) continue;
-    if (wanted.empty() || wanted == view->id()) {
+    if (wanted == view->id()) {
       ui.maximised = view->id();
       return;
     }
@@ -80,9 +83,16 @@ void add_content_commands(CommandRegistry& registry, Session& session, UiState& 
   registry.add(command(
       "view.metric", "Next metric of the map", "View", "M",
       [&session](const nlohmann::json& arguments) { set_metric(session, arguments); }, "metric: name"));
+  // By name as well: who looks for "recall" finds it in palette and menu.
+  for (const Metric metric : views::map_metrics()) {
+    const MetricInfo& info = views::metric_info(metric);
+    registry.add(command("metric." + std::string(info.name), "Metric: " + std::string(info.title), "Metric", "",
+                         [&session, metric] { views::choose_metric(session.selection(), metric); }));
+  }
   registry.add(command(
       "view.maximise", "Maximise a view, or back", "View", "Z",
-      [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); }, "view: name (the first)"));
+      [&ui, &views](const nlohmann::json& arguments) { maximise(ui, views, arguments); },
+      "view: name (the one under the mouse or the keyboard, else the first of the main row)"));
 }
 
 // A view of the main row, by the argument of that name.

@@ -158,6 +158,8 @@ void Cockpit::draw_left(Panel& panel, ImVec2 at, ImVec2 size) {
 void Cockpit::draw_view(Panel& panel, views::ViewContext& context, const views::ViewList& views, views::View& view,
                         ImVec2 at, ImVec2 size) {
   const Region region(panel, view.id(), at, size, true);
+  if (ImGui::IsWindowHovered(ImGuiHoveredFlags_RootAndChildWindows | ImGuiHoveredFlags_AllowWhenBlockedByActiveItem))
+    under_mouse_ = view.id();
   try {
     draw_view_title(panel, context, views, view, size.x);
     ImGui::SetCursorPosY(panel.px(kTitleHeight + 6));
@@ -241,6 +243,7 @@ void Cockpit::advance(Panel& panel, views::ViewContext& context) {
 void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewList& views,
                    views::TimeDeck& time_deck) {
   advance(panel, context);
+  under_mouse_.clear();
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float gap = panel.px(kGap), bar = panel.px(kBarHeight), status = panel.px(kStatusHeight);
   const auto& ui = panel.ui;
@@ -289,6 +292,10 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     draw_place(panel, context, views, views::Place::side, {right + gap, y}, rail_size);
     splitter(panel, "split.right", {right, y}, {gap, rail_size.y}, true, -1, sizes.right, 220, 640,
              CockpitSizes().right);
+  }
+  if (!ui.has_popup() && !ImGui::IsPopupOpen("", ImGuiPopupFlags_AnyPopup)) {
+    const std::string by_keys = keyboard_region(ui);
+    panel.ui.pointed_view = by_keys.empty() ? under_mouse_ : by_keys;
   }
   const ImVec2 corner{right - panel.px(12), y + panel.px(kTitleHeight + 12)};
   draw_find_bar(panel, finder_, corner);

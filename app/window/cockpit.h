@@ -3,6 +3,8 @@
 
 #include <imgui.h>
 
+#include <string>
+
 #include "app/window/panel.h"
 #include "views/frame/view.h"
 #include "views/widgets/pin_marks.h"
@@ -33,7 +35,8 @@ class Cockpit {
   views::PinFinder pins_;
   // As high as what is in them: measured in the frame before.
   float banners_height_ = 48, settings_height_ = 640, runs_height_ = 96;
-  float message_end_ = 0;  // where the room that the status bar leaves for a message ends
+  std::string under_mouse_;  // the view of this frame
+  float message_end_ = 0;    // where the room that the status bar leaves for a message ends
 };
 
 }  // namespace kvscope::app

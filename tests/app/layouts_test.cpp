@@ -10,6 +10,29 @@
 using namespace kvscope;
 using namespace kvscope::app;
 
+TEST_CASE("A command without a view's name means the maximised view, the one that is pointed at, then the main row") {
+  test::Program program;
+  const auto meant = [&] {
+    std::string names;
+    for (const views::View* view : meant_views(program.ui, program.views))
+      names += (names.empty() ? "" : " ") + std::string(view->id());
+    return names;
+  };
+  program.commands.execute("layout.explore");
+  CHECK(meant() == "layer_head_map cache_timeline");
+  program.ui.pointed_view = "token_strip";
+  CHECK(meant() == "token_strip layer_head_map cache_timeline");
+  program.ui.pointed_view = "inspector";  // has neither a figure nor a larger form
+  CHECK(meant() == "layer_head_map cache_timeline");
+  program.ui.pointed_view = "cache_timeline";
+  program.commands.execute("view.maximise");
+  CHECK(program.ui.maximised == "cache_timeline");
+  program.ui.pointed_view = "gone";
+  CHECK(meant() == "cache_timeline layer_head_map cache_timeline");
+  program.commands.execute("view.maximise");
+  CHECK(program.ui.maximised.empty());
+}
+
 // Two maps beside each other had 38 pixels each, in Compare 20.
 TEST_CASE(
     "At 1280 x 720 the map's part of the row at first has the room of two maps, and the last view no less than another") {

@@ -528,3 +528,30 @@ TEST_CASE("The first Tab of a new window goes to a part of it that has a control
     CHECK(window.state()["ui"]["keyboard"] != "runs");
   }
 }
+
+// Z maximised the strip and Ctrl+E exported the map, wherever the mouse was and whatever was shown.
+TEST_CASE("Z and Ctrl+E are about the view that the mouse is over, and the dialog stays with it") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  const auto point_at = [&](const std::string& view) {
+    const auto title = window.rect("view." + view + ".export");
+    window.inputs({"mousemove", "--window", "{window}", std::to_string(static_cast<int>(title[0])),
+                   std::to_string(static_cast<int>(title[1]) + 90)});
+    window.frames(3);
+  };
+  for (const char* view : {"cache_timeline", "layer_head_map", "token_strip"}) {
+    point_at(view);
+    window.key("z");
+    window.wait({{"/ui/maximised", view}});
+    window.frames(2);
+    window.key("ctrl+e");
+    window.wait({{"/ui/dialog", "figure.export"}});
+    CHECK_THAT(window.text_soon("dialog.path", view), Catch::Contains(view));
+    window.key("Escape");
+    window.wait({{"/ui/dialog", nullptr}});
+    window.key("z");
+    window.wait({{"/ui/maximised", ""}});
+  }
+}
