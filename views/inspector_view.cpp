@@ -269,8 +269,12 @@ void InspectorView::draw_marked(const ViewContext& context) {
   section(std::to_string(heads.size()) + " marked heads, mean");
   const auto rows = marked_.rows(context);
   if (!rows) return text_in(services_.theme->palette.muted, "Counting ...");
-  if (!begin_rows("marked")) return;
-  for (const auto& [title, value] : *rows) row(("marked " + title).c_str(), value);
+  if (!begin_rows("marked", true)) return;
+  {
+    const FontScope bold(services_.theme->fonts.bold);
+    row("of", "marked.of", "marked", "all heads");
+  }
+  for (const MarkedHeads::Row& of : *rows) row(of.metric.c_str(), "marked " + of.metric, of.marked, of.all);
   ImGui::EndTable();
 }
 

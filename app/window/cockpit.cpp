@@ -297,7 +297,8 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     const std::string by_keys = keyboard_region(ui);
     panel.ui.pointed_view = by_keys.empty() ? under_mouse_ : by_keys;
   }
-  const ImVec2 corner{right - panel.px(12), y + panel.px(kTitleHeight + 12)};
+  // Over title and buttons: the legend below them says what the states are that are searched for.
+  const ImVec2 corner{right - panel.px(12), y + panel.px(4)};
   draw_find_bar(panel, finder_, corner);
   draw_go_to(panel, corner);
   end_hover(panel, *context.selection);

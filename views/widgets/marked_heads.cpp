@@ -29,7 +29,7 @@ std::optional<MarkedHeads::Rows> MarkedHeads::rows(const ViewContext& context) {
       if (info.needs_oracle && info.metric != key.metric) continue;
       const HeadMap map = head_metric(*run, info.metric, key.q);
       const double marked = mean_over(map, key.heads);
-      if (!std::isnan(marked)) made.emplace_back(info.title, number(marked) + " (all heads " + number(mean(map)) + ")");
+      if (!std::isnan(marked)) made.push_back({std::string(info.title), number(marked), number(mean(map))});
     }
     return made;
   });

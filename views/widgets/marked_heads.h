@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "views/frame/view_services.h"
@@ -16,9 +15,13 @@ namespace kvscope::views {
 class MarkedHeads {
  public:
   explicit MarkedHeads(const ViewServices& services) : aside_(services.wake) {}
-  using Rows = std::vector<std::pair<std::string, std::string>>;  // metric's title, "0.31 (all heads 0.25)"
-  /// The mean of each metric that needs no oracle, and of the map's, over the marked heads that have a value. Counted on a
-  /// thread of its own: nothing until then.
+  struct Row {
+    std::string metric;       // title
+    std::string marked, all;  // "0.31", "0.25"
+  };
+  using Rows = std::vector<Row>;
+  /// The mean of each metric that needs no oracle, and of the map's, over the marked heads that have a value, and over all.
+  /// Counted on a thread of its own: nothing until then.
   std::optional<Rows> rows(const ViewContext& context);
 
  private:
