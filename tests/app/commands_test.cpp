@@ -12,6 +12,7 @@
 #include "tests/app/program.h"
 #include "tests/support/random_run.h"
 #include "views/figure/export.h"
+#include "views/figure/layer_head_map_figure.h"
 
 using namespace kvscope;
 using namespace kvscope::app;
@@ -212,6 +213,41 @@ TEST_CASE("run.copy_command gives the line that did A, whatever the panel is set
   program.commands.execute("policy.set", {{"policy", "quest:read=128"}});
   CHECK(program.commands.execute("run.copy_command") == "kvscope run models/random-model --seed 3");
   CHECK(program.ui.clipboard == "kvscope run models/random-model --seed 3");
+}
+
+TEST_CASE("Each metric of the map is a command of its own: menu and palette find it by its name") {
+  test::Program program;
+  for (const Metric metric : views::map_metrics()) {
+    const MetricInfo& info = views::metric_info(metric);
+    const Command* command = program.commands.find("metric." + std::string(info.name));
+    REQUIRE(command);
+    CHECK(command->title == "Metric: " + std::string(info.title));
+    CHECK_FALSE(asks_arguments(*command));
+    program.commands.execute(command->id);
+    CHECK(program.session.selection().metric == metric);
+  }
+}
+
+TEST_CASE("A figure without a view's name is that of the view that is meant, and the dialog keeps to it") {
+  test::Program program;
+  const test::TemporaryFolder folder;
+  save_trace(folder / "a.h5", test::random_run(3), false);
+  program.session.open_trace(folder / "a.h5");
+  program.settle();
+  program.commands.execute("layout.paper");
+  for (const char* view : {"token_strip", "cache_timeline", "metric_by_layer"}) {
+    program.ui.pointed_view = view;
+    program.commands.execute("figure.export");
+    REQUIRE(program.ui.dialog);
+    CHECK(program.ui.dialog->path == std::string(view) + ".pdf");
+    program.ui.pointed_view.clear();  // the mouse is in the dialog now
+    nlohmann::json arguments = program.ui.dialog->arguments;
+    CHECK(arguments["view"] == view);
+    program.ui.dialog.reset();
+  }
+  program.commands.execute("figure.export");
+  REQUIRE(program.ui.dialog);
+  CHECK(program.ui.dialog->path == "layer_head_map.pdf");  // the first of the row
 }
 
 TEST_CASE("What the window exports of each view is the library's figure of what is selected, byte for byte") {
