@@ -123,6 +123,37 @@ TEST_CASE("No word of a legend of curves is cut, and half of a figure's height i
   for (const char* label : {"middle half", "middle half of the KV heads", "answer begins"}) CHECK(seen.contains(label));
 }
 
+// Beside a run with a long name B's line had none: whose it is was nowhere to be read.
+TEST_CASE(
+    "Of the lines of A and B both have their names in the legend of curves, however little room there is, or none") {
+  const RunRecord a = run_of(400), b = run_of(300);
+  const RunRecord* runs[] = {&a, &b};
+  std::set<std::string> seen;
+  for (double width = 60; width < 700; width += 20) {
+    for (const double height : {100.0, 115.0, 135.0, 180.0, 300.0}) {
+      CAPTURE(width, height);
+      FigureStyle style;
+      style.width = width, style.height = height;
+      style.tick_size = 9, style.label_size = 12;
+      const CurvesOptions options{.quantity = RunQuantity::density,
+                                  .compare = MapCompare::side_by_side,
+                                  .name_a = "A half replay",
+                                  .name_b = "B"};
+      int of_a = 0, of_b = 0;
+      for (const Primitive& item : curves_figure(runs, options, style).figure.items) {
+        const auto* text = std::get_if<Text>(&item);
+        if (text == nullptr || text->anchor != Anchor::start) continue;
+        of_a += text->utf8.starts_with("A half replay");
+        of_b += text->utf8 == "B" || text->utf8.starts_with("B, ");
+        seen.insert(text->utf8);
+      }
+      CHECK(of_a == of_b);
+      if (width > 160) CHECK(of_b == 1);
+    }
+  }
+  CHECK(seen.contains("B"));  // by its name alone
+}
+
 TEST_CASE("a peak of a position stays within the curve's range at every zoom, in the picture and in the export") {
   RunRecord run = run_of(400);
   for (float& v : run.logprobs) v = -1;

@@ -186,25 +186,27 @@ void draw_axes(FigureBuilder& b, const Axes& axes, const RunRecord& run, const C
   if (fits()) b.label(label, {s.label_size / 2 + 1, axes.box.centre().y}, Anchor::middle, 90);
 }
 
-/// An entry, and what it is called in little room.
+/// An entry, and what it is called in little room: of a line first with its mean, then by its name alone.
 struct Named {
   LegendEntry entry;
-  std::string brief;
+  std::string brief, bare;
 };
 
 std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOptions& o, Colour muted,
                                   const std::string& of_a_point, bool has_answer) {
   using Mark = LegendEntry::Mark;
   std::vector<Named> entries;
-  const auto add = [&](Mark mark, const std::string& label, const std::string& brief, Colour colour) {
+  const auto add = [&](Mark mark, const std::string& label, const std::string& brief, Colour colour,
+                       const std::string& bare = "") {
     Named& named = entries.emplace_back();
     named.entry.mark = mark, named.entry.label = label, named.entry.colour = colour;
-    named.brief = brief;
+    named.brief = brief, named.bare = bare.empty() ? brief : bare;
   };
   for (const Line& line : lines) {
     const std::string name = o.compare == MapCompare::none ? "" : line.name + ", ";
     const std::string mean = format_number(line.curve.mean, 4);
-    add(Mark::swatch, name + (o.count > 0 ? "mean of the part shown " : "mean ") + mean, name + mean, line.colour);
+    add(Mark::swatch, name + (o.count > 0 ? "mean of the part shown " : "mean ") + mean, name + mean, line.colour,
+        name.empty() ? "" : line.name);
   }
   if (const auto spread = info_of(o.quantity).spread_of; o.band && !spread.empty())
     add(Mark::swatch,
@@ -218,25 +220,34 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
   return entries;
 }
 
-/// What `width` and `height` have room for: no word of a legend is cut. Brief names go first, then the last entries; what
-/// is wider than a row even so is left out.
-std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named>& all, double width, double height) {
+/// What `width` and `height` have room for: no word of a legend is cut. Brief names go first, then what is not a line, then
+/// the lines' means. What is wider than a row even so is left out; of lines all have their names or none has.
+std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named>& all, std::size_t n_lines,
+                                       double width, double height) {
   const double size = b.style().tick_size;  // a swatch and a gap stand before the label: two of these
   const auto fits = [&](const std::string& label) {
     return 2 * size + text_width(label, FontRole::text, size) <= width;
   };
   std::vector<LegendEntry> entries;
-  for (const bool brief : {false, true}) {
+  const auto has_room = [&](std::size_t n, std::string Named::*little, bool always) {
     entries.clear();
-    for (const Named& named : all) {
-      entries.push_back(named.entry);
-      if (brief || !fits(named.entry.label)) entries.back().label = named.brief;
-      if (!fits(entries.back().label)) entries.pop_back();
+    for (std::size_t i = 0; i < n; ++i) {
+      LegendEntry entry = all[i].entry;
+      if (always || !fits(entry.label)) entry.label = all[i].*little;
+      if (fits(entry.label)) {
+        entries.push_back(std::move(entry));
+      } else if (i < n_lines) {
+        return false;
+      }
     }
-    if (entries.empty() || b.legend({0, 0}, width, entries, true) <= height) return entries;
+    return entries.empty() || b.legend({0, 0}, width, entries, true) <= height;
+  };
+  if (has_room(all.size(), &Named::brief, false)) return entries;
+  for (std::size_t n = all.size(); n >= n_lines; --n) {
+    if (has_room(n, &Named::brief, true)) return entries;
   }
-  while (!entries.empty() && b.legend({0, 0}, width, entries, true) > height) entries.pop_back();
-  return entries;
+  if (has_room(n_lines, &Named::bare, true)) return entries;
+  return {};
 }
 
 FigureData tidy(const std::vector<Line>& lines, const CurvesOptions& o) {
@@ -325,7 +336,8 @@ BuiltFigure curves_figure(std::span<const RunRecord* const> runs, const CurvesOp
   // Half of a figure of a given height is the plot's.
   const double room = s.height > 0 ? s.height / 2 - above - bottom : std::numeric_limits<double>::infinity();
   const bool has_answer = runs[0]->prompt_len > axes.begin && runs[0]->prompt_len < axes.end;
-  const auto legend = legend_within(measure, legend_entries(lines, o, s.muted, of_a_point, has_answer), width, room);
+  const auto legend =
+      legend_within(measure, legend_entries(lines, o, s.muted, of_a_point, has_answer), lines.size(), width, room);
   const double top = above + (legend.empty() ? 0 : measure.legend({0, 0}, width, legend, true));
   const double height = s.height > 0 ? std::max(20.0, s.height - top - bottom) : s.width * 0.42;
 
