@@ -262,19 +262,24 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
   of_mean("recall above chance", [&](const OracleMean& mean) { return number(mean.above_chance()); });
 }
 
-/// Of the heads that were marked on the map.
+/// Of the heads that were marked on the map, beside all, of each run that is shown.
 void InspectorView::draw_marked(const ViewContext& context) {
   const HeadSet heads = context.marked_heads();
   if (heads.empty()) return;
-  section(std::to_string(heads.size()) + " marked heads, mean");
-  const auto rows = marked_.rows(context);
+  section(std::to_string(heads.size()) + (heads.size() == 1 ? " marked head" : " marked heads, mean"));
+  const ShownRun* b = shown_beside(context);
+  const auto rows = marked_.rows(context, b, b != nullptr ? context.cursor_in(*b->run).q : 0);
   if (!rows) return text_in(services_.theme->palette.muted, "Counting ...");
   if (!begin_rows("marked", true)) return;
-  {
-    const FontScope bold(services_.theme->fonts.bold);
-    row("of", "marked.of", "marked", "all heads");
-  }
-  for (const MarkedHeads::Row& of : *rows) row(of.metric.c_str(), "marked " + of.metric, of.marked, of.all);
+  const auto of_run = [&](const std::string& id, const std::string& name, const std::vector<MarkedHeads::Row>& of) {
+    {
+      const FontScope bold(services_.theme->fonts.bold);
+      row(name.c_str(), id + ".of", "marked", "all heads");
+    }
+    for (const MarkedHeads::Row& one : of) row(one.metric.c_str(), id + " " + one.metric, one.marked, one.all);
+  };
+  of_run("marked", b != nullptr ? context.a->label : "of", rows->a);
+  if (b != nullptr) of_run("marked_b", b->label, rows->b);
   ImGui::EndTable();
 }
 

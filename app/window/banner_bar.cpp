@@ -77,10 +77,10 @@ void draw_banner(Panel& panel, const Banner& banner, const std::string& item, co
   ImGui::PopID();
 }
 
-/// The one that is seen of several: the newest with something to do about it, else the newest.
+/// The one that is seen of several: that there is no engine, without which nothing else can be done, else the newest.
 std::size_t foremost(const std::vector<Banner>& banners) {
   for (std::size_t i = banners.size(); i-- > 0;) {
-    if (!banners[i].command.empty()) return i;
+    if (banners[i].cured) return i;
   }
   return banners.size() - 1;
 }

@@ -6,6 +6,7 @@
 
 #include "app/window/panel.h"
 #include "app/window/popup.h"
+#include "views/figure/image_means.h"
 #include "views/figure/recipe.h"
 #include "views/imgui_renderer.h"
 #include "views/widgets/chrome.h"
@@ -15,6 +16,7 @@ namespace kvscope::app {
 struct ExportPreview {
   explicit ExportPreview(views::TextureBackend& textures) : drawing(textures) {}
   std::shared_ptr<const views::Figure> of = nullptr;
+  float scale = 0;
   views::FigureDrawing drawing;
 };
 
@@ -100,9 +102,12 @@ void draw_preview(Panel& panel) {
   if (!figure || figure->width <= 0 || figure->height <= 0) return;
   if (!panel.export_preview) panel.export_preview = std::make_shared<ExportPreview>(*panel.services.textures);
   ExportPreview& preview = *panel.export_preview;
-  if (preview.of != figure) preview.of = figure, preview.drawing.set(*figure);
   const float width = static_cast<float>(figure->width), height = static_cast<float>(figure->height);
   const float scale = std::min({panel.px(96.f / 72), room.x / width, room.y / height});
+  if (preview.of != figure || preview.scale != scale) {
+    preview.of = figure, preview.scale = scale;
+    preview.drawing.set(views::for_pixels(*figure, scale));  // on paper it has cells finer than pixels here
+  }
   const ImVec2 origin{at.x + (room.x - width * scale) / 2, at.y + (room.y - height * scale) / 2};
   const ImVec2 end{origin.x + width * scale, origin.y + height * scale};
   ImGui::GetWindowDrawList()->AddRectFilled(origin, end, IM_COL32_WHITE);

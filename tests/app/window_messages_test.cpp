@@ -1,6 +1,7 @@
 // What the window says while other things are looked at: errors in one line, the dialog for a path that keeps what was typed.
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -53,6 +54,32 @@ TEST_CASE(
   window.frames(3);
   CHECK_THAT(window.text("banner.1"), Catch::StartsWith("/nowhere/"));
   CHECK(window.state()["banners"].size() == 2);
+}
+
+// The first one, which has a button, stayed in front of all that went wrong later.
+TEST_CASE("Of several messages the newest is seen, unless there is no engine") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake("--fail load:broken")});
+  decode_short(window);
+  const auto broken = window.folder() / "broken";
+  std::filesystem::create_directory(broken);
+  for (const char* name : {"config.json", "tokenizer.json"})
+    std::filesystem::create_symlink(test::sample_model() / name, broken / name);
+  window.command("file.open", {{"path", broken.string()}});
+  window.wait({{"/banners/0/command", "model.open"}, {"/engine", "ready"}});
+  window.command("file.open", {{"path", "/nowhere/second"}});
+  window.wait({{"/banners", {{"contains", "second"}}}});
+  window.frames(3);
+  CHECK_THAT(window.text("banner.1"), Catch::Contains("second"));
+  CHECK(window.text("banner.0").empty());
+  ::kill(window.state()["engine_pid"].get<int>(), SIGKILL);
+  window.wait({{"/engine", "dead"}});
+  window.command("file.open", {{"path", "/nowhere/fourth"}});
+  window.wait({{"/banners", {{"contains", "fourth"}}}});
+  window.frames(3);
+  CHECK_THAT(window.text("banner.2"), Catch::Contains("engine"));
+  CHECK(window.text("banner.3").empty());
 }
 
 TEST_CASE("Of several errors that are shown one is dismissed, by a double click too, and the others stay in sight") {

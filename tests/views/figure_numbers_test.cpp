@@ -7,6 +7,7 @@
 #include "engine/core/support/error.h"
 #include "tests/support/random_run.h"
 #include "tests/views/figure_column.h"
+#include "views/figure/image_means.h"
 #include "views/figure/layer_head_map_figure.h"
 #include "views/figure/lifeline_image.h"
 #include "views/figure/state_colours.h"
@@ -179,6 +180,35 @@ TEST_CASE("bands of a strip show all its tokens, each once") {
   for (const Panel& panel : built.figure.panels) columns += panel.columns;
   CHECK(static_cast<int>(built.figure.panels.size()) == options.bands);
   CHECK(columns == 100);
+}
+
+// The preview of an export is smaller than the figure on paper: it had every fourth row, as if the others were not there.
+TEST_CASE("a picture in fewer pixels than cells is their means, and of no cell is left out") {
+  Image fine{{0, 0, 120, 60}, 1200, 600, {}};
+  for (int r = 0; r < fine.rows; ++r) {
+    for (int c = 0; c < fine.columns; ++c) {
+      const Colour line = r % 10 == 0 ? Colour{255, 0, 0} : Colour{0, 0, 200};
+      fine.pixels.push_back(c < 600 ? line : Colour{0, 0, 0, 0});
+    }
+  }
+  for (const auto& [columns, rows] : {std::pair{60, 30}, {120, 60}, {1200, 60}}) {
+    const Image means = image_means(fine, columns, rows);
+    REQUIRE(means.columns == columns);
+    REQUIRE(means.rows == rows);
+    CHECK(means.box.w == 120);
+    for (int i = 0; i < columns * rows; ++i) {
+      const bool is_line = i % columns < columns / 2;
+      CHECK(means.pixels[static_cast<std::size_t>(i)] == (is_line ? Colour{26, 0, 180} : Colour{0, 0, 0, 0}));
+    }
+  }
+  CHECK(image_means(fine, 1200, 600).pixels == fine.pixels);
+  CHECK(image_means(fine, 5000, 5000).columns == 1200);
+  const Image edge = image_means({{}, 2, 1, {{10, 20, 30}, {0, 0, 0, 0}}}, 1, 1);
+  CHECK(edge.pixels[0] == Colour{10, 20, 30, 128});
+  Figure figure;
+  figure.items.emplace_back(fine);
+  CHECK(std::get<Image>(for_pixels(figure, 1.5).items[0]).columns == 180);
+  CHECK(std::get<Image>(for_pixels(figure, 20).items[0]).columns == 1200);
 }
 
 TEST_CASE("lifelines have the colour of each token's state at each query, and nothing before its birth") {

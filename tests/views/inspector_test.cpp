@@ -11,6 +11,7 @@
 #include "views/figure/figure_builder.h"
 #include "views/figure/token_facts.h"
 #include "views/inspector_view.h"
+#include "views/widgets/marked_heads.h"
 #include "views/widgets/scrolled.h"
 
 using namespace kvscope;
@@ -100,6 +101,44 @@ TEST_CASE("Beside B the inspector's numbers have a second column, both by the or
   const std::string judge = "Both by one " + common->note(runs.a, runs.b, kQuery) + " in the mean of the heads.";
   CHECK_THAT(s.text("inspector.judge"), StartsWith(judge));
   CHECK_THAT(s.text("inspector.judge"), Contains("more than all of its mass"));  // B keeps 120 tokens, the oracle 40
+}
+
+// They were A's by its own oracle, beside a map and a head that the common one judges.
+TEST_CASE("Beside B the means of the marked heads are of both runs, by the oracle that the map judges them by") {
+  const Pair runs;
+  const HeadSet heads{{kLayer, kHead}, {0, 0}, {0, 1}, {0, 2}, {1, 0}};
+  Stage<InspectorView> s(runs.a,
+                         {.layer = kLayer, .kv_head = kHead, .q = kQuery, .metric = Metric::recall, .heads = heads});
+  const auto wait_for = [&](const char* item) {
+    for (int i = 0; i < 1000 && !s.has(item); ++i) {
+      s.draw(1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  };
+  const std::string title = "Oracle recall";
+  wait_for("inspector.marked Oracle recall");
+  CHECK(s.text("inspector.marked Oracle recall") ==
+        number(mean_over(head_metric(runs.a, Metric::recall, kQuery), heads)));
+  CHECK_FALSE(s.has("inspector.marked_b Oracle recall"));
+  s.compare_with(runs.b);
+  wait_for("inspector.marked_b Oracle recall");
+  const auto common = CommonOracle::of(runs.a, runs.b);
+  REQUIRE(common);
+  for (const auto& [run, item] : {std::pair{&runs.a, "inspector.marked "}, {&runs.b, "inspector.marked_b "}}) {
+    const HeadMap map = common->metric(*run, Metric::recall, kQuery);
+    CHECK(s.text(item + title) == number(mean_over(map, heads)));
+    CHECK(s.text(item + title + ".b") == number(mean(map)));
+    CHECK(s.text(std::string(item) + "Density") ==
+          number(mean_over(head_metric(*run, Metric::density, kQuery), heads)));
+  }
+  CHECK(s.text("inspector.marked_b Oracle recall") !=
+        number(mean_over(head_metric(runs.b, Metric::recall, kQuery), heads)));
+  CHECK(s.text("inspector.marked.of") == "marked");
+  CHECK(s.text("inspector.marked_b.of.b") == "all heads");
+  s.selection.heads = HeadSet{{kLayer, kHead}};
+  s.draw(1);
+  wait_for("inspector.marked_b Oracle recall");
+  CHECK_THAT(s.text("inspector.recall at q"), StartsWith(s.text("inspector.marked Oracle recall")));
 }
 
 TEST_CASE("Beside B the inspector's policy is A's by name, B's in a column of its own, and so is what A's has not") {

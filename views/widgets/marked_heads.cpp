@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "views/figure/figure_builder.h"
+#include "views/widgets/paired_oracle.h"
 
 namespace kvscope::views {
 namespace {
@@ -21,16 +22,30 @@ double mean_over(const HeadMap& map, const HeadSet& heads) {
   return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::optional<MarkedHeads::Rows> MarkedHeads::rows(const ViewContext& context) {
-  const Key key{RunKey(context.a), context.q(), context.selection->metric, context.marked_heads()};
-  return aside_.of(key, [run = context.a->run, key] {
-    Rows made;
-    for (const MetricInfo& info : metric_list()) {
-      if (info.needs_oracle && info.metric != key.metric) continue;
-      const HeadMap map = head_metric(*run, info.metric, key.q);
-      const double marked = mean_over(map, key.heads);
-      if (!std::isnan(marked)) made.push_back({std::string(info.title), number(marked), number(mean(map))});
-    }
+namespace {
+
+std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common, const RunRecord& run, Metric chosen,
+                                      std::int32_t q, const HeadSet& heads) {
+  std::vector<MarkedHeads::Row> rows;
+  for (const MetricInfo& info : metric_list()) {
+    if (info.needs_oracle && info.metric != chosen) continue;
+    // As on the map. Of a run that goes on its own recall is what the engine said last.
+    const bool judged = common && info.needs_oracle;
+    const HeadMap map = judged ? common->metric(run, info.metric, q) : head_metric(run, info.metric, q);
+    const double marked = mean_over(map, heads);
+    if (!std::isnan(marked)) rows.push_back({std::string(info.title), number(marked), number(mean(map))});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::optional<MarkedHeads::Rows> MarkedHeads::rows(const ViewContext& context, const ShownRun* b, std::int32_t q_b) {
+  const Key key{RunKey(context.a), RunKey(b), context.q(), q_b, context.selection->metric, context.marked_heads()};
+  return aside_.of(key, [run = context.a->run, other = b != nullptr ? b->run : nullptr, key] {
+    const PairedOracle judge(*run, other.get());
+    Rows made{.a = rows_of(judge.common(), *run, key.metric, key.q, key.heads), .b = {}};
+    if (other) made.b = rows_of(judge.common(), *other, key.metric, key.q_b, key.heads);
     return made;
   });
 }

@@ -19,15 +19,18 @@ class MarkedHeads {
     std::string metric;       // title
     std::string marked, all;  // "0.31", "0.25"
   };
-  using Rows = std::vector<Row>;
-  /// The mean of each metric that needs no oracle, and of the map's, over the marked heads that have a value, and over all.
-  /// Counted on a thread of its own: nothing until then.
-  std::optional<Rows> rows(const ViewContext& context);
+  struct Rows {
+    std::vector<Row> a, b;
+  };
+  /// The mean of each metric that needs no oracle, and of the map's, over the marked heads that have a value, and over all: of
+  /// A and of `b`, which has A's heads and is seen at q_b, by the oracle that both are judged by; b may be null. Counted on a
+  /// thread of its own: nothing until then.
+  std::optional<Rows> rows(const ViewContext& context, const ShownRun* b, std::int32_t q_b);
 
  private:
   struct Key {
-    RunKey run;
-    std::int32_t q;
+    RunKey a, b;
+    std::int32_t q, q_b;
     Metric metric;
     HeadSet heads;
     bool operator==(const Key&) const = default;
