@@ -75,10 +75,10 @@ void InspectorView::section(const std::string& title) {
 bool InspectorView::begin_rows(const char* name, bool with_b) {
   if (!ImGui::BeginTable(with_b ? (std::string(name) + ".pair").c_str() : name, with_b ? 3 : 2, ImGuiTableFlags_None))
     return false;
-  // No word of a name is broken, however narrow the inspector is.
+  // No word of a name is broken, however narrow the inspector is; two columns beside it need what there is.
   const float word = ImGui::CalcTextSize("log-probability").x + ImGui::GetStyle().CellPadding.x;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed,
-                          std::max(word, 0.4f * ImGui::GetContentRegionAvail().x));
+                          std::max(word, (with_b ? 0.3f : 0.4f) * ImGui::GetContentRegionAvail().x));
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, with_b ? 1.5f : 3);
   if (with_b) ImGui::TableSetupColumn("b", ImGuiTableColumnFlags_WidthStretch, 1.5f);
   return true;
@@ -96,13 +96,23 @@ void InspectorView::row(const char* name, const std::string& id, const std::stri
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
   wrapped_text_in(services_.theme->palette.muted, name);
+  draw_value(item, value);
+  if (of_b) draw_value(item + ".b", *of_b);
+}
+
+/// In the next column; small where a word would be broken in it.
+void InspectorView::draw_value(const std::string& item, const std::string& value) {
   ImGui::TableNextColumn();
+  float word = 0;
+  for (std::size_t at = 0; at < value.size();) {
+    const std::size_t end = std::min(value.find(' ', at), value.size());
+    word = std::max(word, ImGui::CalcTextSize(value.data() + at, value.data() + end).x);
+    at = end + 1;
+  }
+  std::optional<FontScope> small;
+  if (word > ImGui::GetContentRegionAvail().x) small.emplace(services_.theme->fonts.small);
   wrapped_text_in(services_.theme->palette.text, value);
   services_.items->add_text(item, last_item(), value);
-  if (!of_b) return;
-  ImGui::TableNextColumn();
-  wrapped_text_in(services_.theme->palette.text, *of_b);
-  services_.items->add_text(item + ".b", last_item(), *of_b);
 }
 
 void InspectorView::draw_token(ViewContext& context, const Cursor& at) {
@@ -307,14 +317,20 @@ void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, co
   const auto of_b = [&](std::string text) {
     return b != nullptr ? std::optional<std::string>(std::move(text)) : std::nullopt;
   };
+  if (b != nullptr) {  // lines of their own: in a column of a narrow inspector "StreamingLLM" would be broken
+    const auto line = [&](const char* item, const ShownRun& shown, const PolicySpec& of) {
+      const std::string text = of_run(shown, std::string(policy_of(of).info.title));
+      wrapped_text_in(services_.theme->palette.text, text);
+      services_.items->add_text(item, last_item(), text);
+      hint_of(services_, of_run(*context.a, policy.to_string()) + "\n" + of_run(*b, other.to_string()));
+    };
+    line("inspector.policy", *context.a, policy);
+    line("inspector.policy.b", *b, other);
+  }
   if (!begin_rows("policy", b != nullptr)) return;
-  const std::string title(policy_of(policy).info.title);
   if (b == nullptr) {
-    row("policy", title);
+    row("policy", std::string(policy_of(policy).info.title));
     hint_of(services_, policy.to_string());
-  } else {
-    row("policy", of_run(*context.a, title), of_run(*b, std::string(policy_of(other).info.title)));
-    hint_of(services_, of_run(*context.a, policy.to_string()) + "\n" + of_run(*b, other.to_string()));
   }
   const std::vector<ParameterLine> lines = parameter_lines(policy), lines_b = parameter_lines(other);
   const auto value_in = [](const std::vector<ParameterLine>& of, const std::string& name) {

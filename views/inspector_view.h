@@ -64,6 +64,7 @@ class InspectorView final : public View {
   /// The same with B's value in a column of its own, if there is one: item "inspector.<name>.b".
   void row(const char* name, const std::string& value, const std::optional<std::string>& of_b);
   void row(const char* name, const std::string& id, const std::string& value, const std::optional<std::string>& of_b);
+  void draw_value(const std::string& item, const std::string& value);
   void section(const std::string& title);
 
   ViewServices services_;

@@ -39,7 +39,7 @@ void LayerHeadMapView::draw(ViewContext& context) {
   const bool needs_oracle = metric_info(context.selection->metric).needs_oracle;
   draw_pair_notes(services_, context,
                   {needs_oracle, counted_.empty() ? std::string_view() : counted_.maps().common_oracle, little_room_});
-  if (refuses_difference(context)) return;
+  if (refuses_difference(context)) return little_room_ ? draw_refusal(services_) : void();
   draw_unsaid();
   // Before the room is asked for: what a count said may be what takes it.
   const LayerHeadMapOptions options = options_of(context);

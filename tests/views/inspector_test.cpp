@@ -188,6 +188,17 @@ TEST_CASE("Each verdict of the oracle comes with the query that it is about: the
   CHECK(kept.text("inspector.oracle") == "no choice to judge at query 150");
 }
 
+TEST_CASE("In a narrow inspector no word of the two policies is broken") {
+  Stage<InspectorView> s(random_run(3, {.policy = "streaming:sinks=4,window=60"}),
+                         {.layer = kLayer, .kv_head = kHead, .q = kQuery}, {270, 900});
+  s.compare_with(random_run(3, {.policy = "kvpop:budget=40,sinks=4,window=16"}));
+  s.draw();
+  REQUIRE(s.text("inspector.policy") == "A: StreamingLLM");
+  CHECK(s.text("inspector.policy.b") == "B: KVpop running top-k");
+  const float line = ImGui::GetTextLineHeight();
+  for (const char* item : {"inspector.policy", "inspector.policy.b"}) CHECK(s.window.items.find(item)->h < 1.5f * line);
+}
+
 TEST_CASE("The common oracle of the inspector is the map's whichever of the two is the teacher") {
   const RunRecord narrow = random_run(3, {.policy = "streaming:sinks=4,window=40"});
   const RunRecord wide = random_run(3, {.policy = "kvpop:budget=90,sinks=8,window=24"});

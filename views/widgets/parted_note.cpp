@@ -149,6 +149,13 @@ std::optional<int> parted_at(const ViewContext& context) {
   return tokens_part(a, b) && context.q() >= common ? std::optional(common) : std::nullopt;
 }
 
+void draw_refusal(const ViewServices& services) {
+  const std::string text =
+      "Heads of different tokens are not subtracted. Replay decodes A's tokens under B's policy; A | B shows both maps.";
+  wrapped_text_in(services.theme->palette.muted, text);
+  services.items->add_text("map.refused", last_item(), text);
+}
+
 bool refuses_difference(const ViewContext& context) {
   return context.selection->map.compare == MapCompare::difference && parted_at(context);
 }

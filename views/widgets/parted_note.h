@@ -25,5 +25,7 @@ struct PairNotes {
 /// Nothing where no B is compared. Items "map.refusal", "map.parted", "map.both_at", "map.own_oracles",
 /// "map.common_oracle", each with its whole text, and "map.replay", "map.go_to_common".
 void draw_pair_notes(const ViewServices& services, ViewContext& context, const PairNotes& about);
+/// In the place of the map of a difference that is refused, where the notes are cut: item "map.refused".
+void draw_refusal(const ViewServices& services);
 
 }  // namespace kvscope::views
