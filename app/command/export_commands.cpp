@@ -11,6 +11,7 @@
 #include "app/process/picture_clipboard.h"
 #include "engine/core/support/text.h"
 #include "views/figure/export.h"
+#include "views/figure/image_means.h"
 #include "views/figure/recipe.h"
 
 namespace kvscope::app {
@@ -156,7 +157,9 @@ std::string size_in_words(const views::Figure& figure) {
 void measure_figure(Session& session, UiState& ui, const views::ViewList& views, const nlohmann::json& arguments) {
   const FigureToMake figure = figure_to_make(session, ui, views, arguments);
   session.files().in_background("measure " + figure.view, [&session, &ui, figure]() -> Worker::Finish {
-    const auto built = std::make_shared<const views::Figure>(figure.build().figure);
+    // On paper a picture of a long run has millions of cells: what the window makes of them must not take a frame's time.
+    const auto built =
+        std::make_shared<const views::Figure>(views::for_pixels(figure.build().figure, views::kPreviewPixels));
     return [&session, &ui, built, words = size_in_words(*built),
             name = figure.name == figure.view ? figure.view_title : figure.name] {
       ui.figure_size = words;
