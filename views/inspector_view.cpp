@@ -17,6 +17,8 @@
 namespace kvscope::views {
 namespace {
 
+constexpr float kNarrowPair = 240;  // design pixels that names and two columns need in the common size
+
 /// B where its heads are A's: else a head of it is not the same one.
 const ShownRun* shown_beside(const ViewContext& context) {
   return drawable(context.b) && same_shape(*context.a->run, *context.b->run) ? context.b : nullptr;
@@ -68,13 +70,18 @@ void InspectorView::draw(ViewContext& context) {
 }
 
 void InspectorView::section(const std::string& title) {
-  draw_text(services_.theme->fonts.bold, services_.theme->palette.text, title);
+  const FontScope bold(services_.theme->fonts.bold);
+  wrapped_text_in(services_.theme->palette.text, title);  // a run's name may be in it
 }
 
 /// Columns sized by their contents would lay a wrapping text out one letter a line, until they have seen it.
 bool InspectorView::begin_rows(const char* name, bool with_b) {
-  if (!ImGui::BeginTable(with_b ? (std::string(name) + ".pair").c_str() : name, with_b ? 3 : 2, ImGuiTableFlags_None))
+  const bool narrow = with_b && ImGui::GetContentRegionAvail().x < services_.theme->px(kNarrowPair);
+  if (narrow) small_rows_.emplace(services_.theme->fonts.small);
+  if (!ImGui::BeginTable(with_b ? (std::string(name) + ".pair").c_str() : name, with_b ? 3 : 2, ImGuiTableFlags_None)) {
+    small_rows_.reset();
     return false;
+  }
   // No word of a name is broken, however narrow the inspector is; two columns beside it need what there is.
   const float word = ImGui::CalcTextSize("log-probability").x + ImGui::GetStyle().CellPadding.x;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed,
@@ -82,6 +89,11 @@ bool InspectorView::begin_rows(const char* name, bool with_b) {
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, with_b ? 1.5f : 3);
   if (with_b) ImGui::TableSetupColumn("b", ImGuiTableColumnFlags_WidthStretch, 1.5f);
   return true;
+}
+
+void InspectorView::end_rows() {
+  ImGui::EndTable();
+  small_rows_.reset();
 }
 
 void InspectorView::row(const char* name, const std::string& value) { row(name, value, std::nullopt); }
@@ -159,7 +171,7 @@ void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuer
   const float mass = mass_at(run, head.layer, head.kv_head, token);
   row("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
   row("oracle", oracle_line(*context.a, head, token) + (oracle_judges_ ? so_far : ""));
-  ImGui::EndTable();
+  end_rows();
 }
 
 /// At the query, and of an evicted token at its eviction too: two questions, which may have two answers.
@@ -290,7 +302,7 @@ void InspectorView::draw_marked(const ViewContext& context) {
   };
   of_run("marked", b != nullptr ? context.a->label : "of", rows->a);
   if (b != nullptr) of_run("marked_b", b->label, rows->b);
-  ImGui::EndTable();
+  end_rows();
 }
 
 void InspectorView::count_head(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b) {
@@ -346,7 +358,7 @@ void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, co
   const auto history = [](const RunRecord& of) { return of.changes.empty() ? std::string("–") : policy_history(of); };
   if (!run.changes.empty() || (b != nullptr && !b->run->changes.empty()))
     row("changes", history(run), b != nullptr ? of_b(history(*b->run)) : std::nullopt);
-  ImGui::EndTable();
+  end_rows();
 }
 
 void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, const ShownRun* b,
@@ -366,7 +378,7 @@ void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, c
   row("query", query(run, at.q), b != nullptr ? of_b(query(*b->run, context.cursor_in(*b->run).q)) : std::nullopt);
   for (const MetricRow& metric : metrics_) row(std::string(metric.title).c_str(), metric.a, of_b(metric.b));
   draw_oracle_rows(run, at, b != nullptr, answers);
-  ImGui::EndTable();
+  end_rows();
 }
 
 /// Two numbers beside each other are no comparison before one knows what each is held against.

@@ -59,7 +59,9 @@ class InspectorView final : public View {
   void draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers);
   void draw_judge(const ViewContext& context, const OracleAnswers& answers);
   void draw_marked(const ViewContext& context);
+  /// Of names and values, with a column for B: small where words of both would be broken. Ended by end_rows() if true.
   bool begin_rows(const char* name, bool with_b = false);
+  void end_rows();
   void row(const char* name, const std::string& value);
   /// The same with B's value in a column of its own, if there is one: item "inspector.<name>.b".
   void row(const char* name, const std::string& value, const std::optional<std::string>& of_b);
@@ -86,6 +88,7 @@ class InspectorView final : public View {
   OracleCounts counts_, counts_b_;  // at the query, as PairedOracle judges
   OracleTable oracles_;
   MarkedHeads marked_;
+  std::optional<FontScope> small_rows_;
 };
 
 }  // namespace kvscope::views

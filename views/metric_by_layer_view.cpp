@@ -176,6 +176,7 @@ void MetricByLayerView::handle_mouse(ViewContext& context, ImVec2 origin) {
 void MetricByLayerView::draw_hover_card(int layer) const {
   const Palette& p = services_.theme->palette;
   const HoverCard card(services_);
+  ImGui::PushTextWrapPos(ImGui::GetCursorPosX() + services_.theme->px(360));
   draw_text(services_.theme->fonts.bold, p.text, "Layer " + std::to_string(layer));
   for (const LayerSeries& series : shown_.distributions.series) {
     std::vector<double> values;
@@ -191,6 +192,7 @@ void MetricByLayerView::draw_hover_card(int layer) const {
     services_.items->add_text("by_layer.hover", last_item(), line);
   }
   text_in(p.muted, metric_info(shown_.options.metric).definition);
+  ImGui::PopTextWrapPos();
 }
 
 }  // namespace kvscope::views

@@ -138,7 +138,10 @@ void draw_help(Panel& panel) {
 bool begin_popup(Panel& panel, const char* name, float width, float height) {
   const ImVec2 screen = ImGui::GetIO().DisplaySize;
   const float margin = panel.px(12), wide = std::min(panel.px(width), screen.x - 2 * margin);
-  const float top = std::min(screen.y * 0.14f, panel.px(140));
+  float top = std::min(screen.y * 0.14f, panel.px(140));
+  // As high as what is in it: where that has no room below, it begins higher.
+  if (const ImGuiWindow* last = ImGui::FindWindowByName(name); height <= 0 && last != nullptr)
+    top = std::max(0.f, std::min(top, screen.y - margin - last->Size.y));
   ImGui::SetNextWindowPos({(screen.x - wide) / 2, top});
   ImGui::SetNextWindowSize({wide, height > 0 ? std::min(panel.px(height), screen.y - top - margin) : 0});
   ImGui::PushStyleColor(ImGuiCol_Border, views::to_imgui(panel.theme().palette.faint));

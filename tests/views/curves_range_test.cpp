@@ -154,6 +154,31 @@ TEST_CASE(
   CHECK(seen.contains("B"));  // by its name alone
 }
 
+TEST_CASE("Names of any length leave the curves a legend: they are cut so that both stand there") {
+  const RunRecord a = run_of(400), b = run_of(300);
+  const RunRecord* runs[] = {&a, &b};
+  for (const double width : {230.0, 400.0}) {
+    FigureStyle style;
+    style.width = width, style.height = 150;
+    style.tick_size = 9, style.label_size = 12;
+    const CurvesOptions options{.quantity = RunQuantity::nll,
+                                .compare = MapCompare::side_by_side,
+                                .name_a = "A baseline of the whole long study with a pooled budget of one half of it",
+                                .name_b = "B heavy hitter oracle with a very long name that goes on and on and on"};
+    std::vector<std::string> names;
+    for (const Primitive& item : curves_figure(runs, options, style).figure.items) {
+      const auto* text = std::get_if<Text>(&item);
+      if (text == nullptr || text->anchor != Anchor::start) continue;
+      names.push_back(text->utf8);
+      CHECK(text->at.x + text_width(text->utf8, text->role, text->size) <= width);
+    }
+    REQUIRE(names.size() == 2);
+    CHECK_THAT(names[0], Catch::StartsWith("A base"));
+    CHECK_THAT(names[1], Catch::StartsWith("B heav"));
+    for (const std::string& name : names) CHECK((width > 300 || name.ends_with("…")));
+  }
+}
+
 TEST_CASE("a peak of a position stays within the curve's range at every zoom, in the picture and in the export") {
   RunRecord run = run_of(400);
   for (float& v : run.logprobs) v = -1;

@@ -182,6 +182,27 @@ TEST_CASE("bands of a strip show all its tokens, each once") {
   CHECK(columns == 100);
 }
 
+// Of 484 tokens the axis had a lone 0 in some heights, and the scale below wrote its 500 over it.
+TEST_CASE("the axes of a timeline have two numbers at least, of which none is written over another") {
+  for (int n = 90; n < 700; n += 23) {
+    const RunRecord run = random_run(8, {.prompt_len = n - 20, .n_new = 20});
+    for (double height = 180; height < 420; height += 30) {
+      CAPTURE(n, height);
+      FigureStyle style;
+      style.width = 300, style.height = height, style.tick_size = 9, style.label_size = 12;
+      std::vector<double> at;
+      const Figure figure = timeline_figure(run, {.layer = 0, .kv_head = 0, .occupancy = true}, style).figure;
+      for (const Primitive& item : figure.items) {
+        const auto* text = std::get_if<Text>(&item);
+        if (text != nullptr && text->anchor == Anchor::end && text->angle == 0) at.push_back(text->at.y);
+      }
+      std::ranges::sort(at);
+      CHECK(at.size() >= 4);
+      for (std::size_t i = 1; i < at.size(); ++i) CHECK(at[i] - at[i - 1] > style.tick_size);
+    }
+  }
+}
+
 // The preview of an export is smaller than the figure on paper: it had every fourth row, as if the others were not there.
 TEST_CASE("a picture in fewer pixels than cells is their means, and of no cell is left out") {
   Image fine{{0, 0, 120, 60}, 1200, 600, {}};

@@ -221,7 +221,8 @@ std::vector<Named> legend_entries(const std::vector<Line>& lines, const CurvesOp
 }
 
 /// What `width` and `height` have room for: no word of a legend is cut. Brief names go first, then what is not a line, then
-/// the lines' means. What is wider than a row even so is left out; of lines all have their names or none has.
+/// the lines' means, then the ends of their names. What is wider than a row even so is left out; of lines all have their names
+/// or none has.
 std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named>& all, std::size_t n_lines,
                                        double width, double height) {
   const double size = b.style().tick_size;  // a swatch and a gap stand before the label: two of these
@@ -247,7 +248,14 @@ std::vector<LegendEntry> legend_within(FigureBuilder& b, const std::vector<Named
     if (has_room(n, &Named::brief, true)) return entries;
   }
   if (has_room(n_lines, &Named::bare, true)) return entries;
-  return {};
+  // Names that a person wrote may be of any length: all are cut to stand in one row.
+  std::vector<Named> cut(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(n_lines));
+  const double room = width / static_cast<double>(n_lines) - 3.5 * size;
+  for (Named& named : cut) named.entry.label = shortened(named.bare, FontRole::text, size, room);
+  entries.clear();
+  for (const Named& named : cut) entries.push_back(named.entry);
+  const bool legible = room > 2 * size && b.legend({0, 0}, width, entries, true) <= height;
+  return legible ? entries : std::vector<LegendEntry>();
 }
 
 FigureData tidy(const std::vector<Line>& lines, const CurvesOptions& o) {

@@ -25,9 +25,21 @@ struct Shown {
   int cells(double points) const { return std::clamp(static_cast<int>(points * cells_per_point), 1, max_side); }
 };
 
-std::vector<Tick> position_ticks(double from, double length, TokenSpan span, double need, bool upwards) {
+/// Whole numbers, `need` points apart; closer, down to `least`, where there would be but one: a lone 0 is no scale.
+std::vector<double> scale_values(double lo, double hi, double length, double need, double least) {
+  int target = std::max(2, static_cast<int>(length / need));
+  std::vector<double> values = nice_values(lo, hi, target, true);
+  while (values.size() < 2 && target * least < length) {
+    std::vector<double> finer = nice_values(lo, hi, ++target, true);
+    if (finer.size() > 1 && (finer[1] - finer[0]) / (hi - lo) * length < least) break;
+    values = std::move(finer);
+  }
+  return values;
+}
+
+std::vector<Tick> position_ticks(double from, double length, TokenSpan span, double need, double least, bool upwards) {
   std::vector<Tick> ticks;
-  for (double v : nice_values(span.begin, span.end, std::max(2, static_cast<int>(length / need)), true)) {
+  for (double v : scale_values(span.begin, span.end, length, need, least)) {
     const double offset = (v - span.begin) / span.size() * length;
     ticks.push_back({upwards ? from + length - offset : from + offset, std::to_string(std::lround(v))});
   }
@@ -88,7 +100,7 @@ double mean_over(const std::vector<std::int32_t>& values, TokenSpan q) {
 }
 
 void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, const TimelineOptions& o,
-                    const Shown& shown) {
+                    const Shown& shown, double zero_above) {
   const FigureStyle& s = b.style();
   const Occupancy occ = occupancy(run, o.layer, o.kv_head);
   double top = 1;  // of the whole run: the scale stays while one pans
@@ -114,8 +126,10 @@ void draw_occupancy(FigureBuilder& b, const Box& box, const RunRecord& run, cons
   draw_budget(b, box, run, shown.queries, top);
   b.frame(box);
   std::vector<Tick> y;
-  for (double v : nice_values(0, top, std::max(2, static_cast<int>(box.h / (s.tick_size * 2.2))), true)) {
-    y.push_back({box.bottom() - v / top * box.h, std::to_string(std::lround(v))});
+  for (double v : scale_values(0, top, box.h, s.tick_size * 2.2, s.tick_size * 1.3)) {
+    const double at = box.bottom() - v / top * box.h;
+    if (at - zero_above < s.tick_size * 1.1) continue;  // it would be written over that
+    y.push_back({at, std::to_string(std::lround(v))});
   }
   b.y_ticks(box, y);
   b.label("In cache", {s.label_size / 2 + 1, box.centre().y}, Anchor::middle, 90);
@@ -199,14 +213,14 @@ Figure draw_timeline(const RunRecord& run, const TimelineOptions& o, const Figur
   b.frame(life);
   draw_changes(b, life, run, shown.queries);
   b.figure().panels.push_back({"lifelines", life, 0, 0});
-  b.y_ticks(life, position_ticks(life.y, life.h, shown.tokens, s.tick_size * 3, true));
+  b.y_ticks(life, position_ticks(life.y, life.h, shown.tokens, s.tick_size * 3, s.tick_size * 1.3, true));
   b.label("Token", {s.label_size / 2 + 1, life.centre().y}, Anchor::middle, 90);
   Box lowest = life;
   if (o.occupancy) {
     lowest = {life.x, life.bottom() + gap, life.w, top + total - life.bottom() - gap};
-    draw_occupancy(b, lowest, run, o, shown);
+    draw_occupancy(b, lowest, run, o, shown, life.bottom());
   }
-  b.x_ticks(lowest, position_ticks(lowest.x, lowest.w, shown.queries, s.tick_size * 6, false));
+  b.x_ticks(lowest, position_ticks(lowest.x, lowest.w, shown.queries, s.tick_size * 6, s.tick_size * 3, false));
   b.label("Query position", {lowest.centre().x, lowest.bottom() + FigureBuilder::kTickLength + 2 + s.tick_size * 1.25 +
                                                     s.label_size * 0.6});
   if (o.preview) {
