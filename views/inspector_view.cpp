@@ -83,9 +83,13 @@ bool InspectorView::begin_rows(const char* name, bool with_b) {
     return false;
   }
   // No word of a name is broken, however narrow the inspector is; two columns beside it need what there is.
-  const float word = ImGui::CalcTextSize("log-probability").x + ImGui::GetStyle().CellPadding.x;
+  const float word =
+                  ImGui::CalcTextSize(narrow ? "Observation" : "log-probability").x + ImGui::GetStyle().CellPadding.x,
+              share = narrow   ? 0
+                      : with_b ? 0.3f
+                               : 0.4f;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed,
-                          std::max(word, (with_b ? 0.3f : 0.4f) * ImGui::GetContentRegionAvail().x));
+                          std::max(word, share * ImGui::GetContentRegionAvail().x));
   ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, with_b ? 1.5f : 3);
   if (with_b) ImGui::TableSetupColumn("b", ImGuiTableColumnFlags_WidthStretch, 1.5f);
   return true;

@@ -14,8 +14,6 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
-
 /// The one value that all heads have, if they do: their dots are a line then.
 std::optional<double> common_value(const LayerSeries& series) {
   std::optional<double> common;
@@ -91,9 +89,8 @@ void MetricByLayerView::count(const ViewContext& context, const MetricByLayerOpt
   const CountKey key{keys_of(shown), options};
   if (beside_.is_busy() || !recount_.due(key)) return;
   const auto runs = records_of(shown);
-  const std::int64_t lifetimes = lifetimes_of(runs);
   auto make = [options, runs]() -> Counted { return {options, layer_distributions(pointers_to(runs), options), runs}; };
-  if (lifetimes <= kAtOnce) return take(make());
+  if (is_counted_at_once(runs, options.metric)) return take(make());
   beside_.post(std::move(make));
 }
 
@@ -184,8 +181,9 @@ void MetricByLayerView::draw_hover_card(int layer) const {
     const Quartiles q = quartiles(values);
     std::string line = series.name.empty() ? "" : series.name + ": ";
     line += q.n == 0 ? "no value"
-                     : "median " + format_number(q.median) + ", " + format_number(q.q1) + " to " + format_number(q.q3) +
-                           " over " + std::to_string(q.n) + (is_of_set() ? " values of heads and runs" : " heads");
+                     : "median " + format_number(q.median) + ", middle half " + format_number(q.q1) + " to " +
+                           format_number(q.q3) + " over " + std::to_string(q.n) +
+                           (is_of_set() ? " values of heads and runs" : " heads");
     if (q.n > 0 && !series.chance.empty())
       line += ", chance " + format_number(series.chance[static_cast<std::size_t>(layer)]);
     text_in(p.text, line);

@@ -3,7 +3,8 @@
 namespace kvscope::views {
 namespace {
 
-constexpr std::int64_t kAtOnce = 1 << 20;  // lifetimes
+constexpr std::int64_t kAtOnce = 1 << 20;  // looks at a lifetime
+constexpr std::int64_t kOfOracle = 8;      // that an oracle's choice among them costs
 
 }  // namespace
 
@@ -32,14 +33,21 @@ std::int64_t lifetimes_of(const std::vector<std::shared_ptr<const RunRecord>>& r
   return lifetimes;
 }
 
+bool is_counted_at_once(const std::vector<std::shared_ptr<const RunRecord>>& runs, Metric metric) {
+  const bool mean = metric == Metric::mean_recall || metric == Metric::above_chance;
+  std::int64_t looks = 0;
+  for (const auto& run : runs)
+    looks += lifetimes_of({run}) * (mean ? run->n_tokens() : metric_info(metric).needs_oracle ? kOfOracle : 1);
+  return looks <= kAtOnce;
+}
+
 void CountedMaps::update(const std::vector<ShownRun>& shown, const LayerHeadMapOptions& options) {
   const Key key{keys_of(shown), options.metric, options.q, options.compare, options.aggregate};
   if (auto counted = beside_.take()) take(std::move(*counted));
   if (beside_.is_busy() || !recount_.due(key)) return;
   const Runs runs = records_of(shown);
-  const std::int64_t lifetimes = lifetimes_of(runs);
   auto make = [runs, options]() -> Counted { return {options, layer_head_maps(pointers_to(runs), options), runs}; };
-  if (lifetimes <= kAtOnce) return take(make());
+  if (is_counted_at_once(runs, options.metric)) return take(make());
   beside_.post(std::move(make));
 }
 
