@@ -17,8 +17,6 @@
 namespace kvscope::views {
 namespace {
 
-constexpr float kNarrowPair = 240;  // design pixels that names and two columns need in the common size
-
 /// B where its heads are A's: else a head of it is not the same one.
 const ShownRun* shown_beside(const ViewContext& context) {
   return drawable(context.b) && same_shape(*context.a->run, *context.b->run) ? context.b : nullptr;
@@ -74,63 +72,6 @@ void InspectorView::section(const std::string& title) {
   wrapped_text_in(services_.theme->palette.text, title);  // a run's name may be in it
 }
 
-/// Columns sized by their contents would lay a wrapping text out one letter a line, until they have seen it.
-bool InspectorView::begin_rows(const char* name, bool with_b) {
-  const bool narrow = with_b && ImGui::GetContentRegionAvail().x < services_.theme->px(kNarrowPair);
-  if (narrow) small_rows_.emplace(services_.theme->fonts.small);
-  if (!ImGui::BeginTable(with_b ? (std::string(name) + ".pair").c_str() : name, with_b ? 3 : 2, ImGuiTableFlags_None)) {
-    small_rows_.reset();
-    return false;
-  }
-  // No word of a name is broken, however narrow the inspector is; two columns beside it need what there is.
-  const float word =
-                  ImGui::CalcTextSize(narrow ? "Observation" : "log-probability").x + ImGui::GetStyle().CellPadding.x,
-              share = narrow   ? 0
-                      : with_b ? 0.3f
-                               : 0.4f;
-  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed,
-                          std::max(word, share * ImGui::GetContentRegionAvail().x));
-  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch, with_b ? 1.5f : 3);
-  if (with_b) ImGui::TableSetupColumn("b", ImGuiTableColumnFlags_WidthStretch, 1.5f);
-  return true;
-}
-
-void InspectorView::end_rows() {
-  ImGui::EndTable();
-  small_rows_.reset();
-}
-
-void InspectorView::row(const char* name, const std::string& value) { row(name, value, std::nullopt); }
-
-void InspectorView::row(const char* name, const std::string& value, const std::optional<std::string>& of_b) {
-  row(name, name, value, of_b);
-}
-
-void InspectorView::row(const char* name, const std::string& id, const std::string& value,
-                        const std::optional<std::string>& of_b) {
-  const std::string item = "inspector." + id;
-  ImGui::TableNextRow();
-  ImGui::TableNextColumn();
-  wrapped_text_in(services_.theme->palette.muted, name);
-  draw_value(item, value);
-  if (of_b) draw_value(item + ".b", *of_b);
-}
-
-/// In the next column; small where a word would be broken in it.
-void InspectorView::draw_value(const std::string& item, const std::string& value) {
-  ImGui::TableNextColumn();
-  float word = 0;
-  for (std::size_t at = 0; at < value.size();) {
-    const std::size_t end = std::min(value.find(' ', at), value.size());
-    word = std::max(word, ImGui::CalcTextSize(value.data() + at, value.data() + end).x);
-    at = end + 1;
-  }
-  std::optional<FontScope> small;
-  if (word > ImGui::GetContentRegionAvail().x) small.emplace(services_.theme->fonts.small);
-  wrapped_text_in(services_.theme->palette.text, value);
-  services_.items->add_text(item, last_item(), value);
-}
-
 void InspectorView::draw_token(ViewContext& context, const Cursor& at) {
   const RunRecord& run = *context.a->run;
   {
@@ -148,34 +89,34 @@ void InspectorView::draw_token_rows(const ViewContext& context, const HeadAtQuer
   const RunRecord& run = *head.run;
   const std::string so_far = run.oracle_horizon < run.n_tokens() ? " so far" : "";
   const auto number = [](float v, const char* none) { return std::isnan(v) ? std::string(none) : format_number(v, 4); };
-  if (!begin_rows("token")) return;
-  row("position", std::to_string(token) + (token < run.prompt_len ? ", prompt" : ", answer"));
-  row("id", std::to_string(run.ids[token]));
+  InspectorRows rows(services_, "token");
+  if (!rows) return;
+  rows.add("position", std::to_string(token) + (token < run.prompt_len ? ", prompt" : ", answer"));
+  rows.add("id", std::to_string(run.ids[token]));
   if (static_cast<std::size_t>(token) < run.logprobs.size()) {
     // By the query before it: that of the first token of the answer is the prompt's last.
     const bool dense = token > 0 && token <= run.prompt_len && dense_prompt_;
-    row("log-probability",
-        number(run.logprobs[token], "none: the first token") + (dense ? ", dense: no policy had acted" : ""));
+    rows.add("log-probability",
+             number(run.logprobs[token], "none: the first token") + (dense ? ", dense: no policy had acted" : ""));
   }
   const TokenState state = head.state(token);
-  row("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
-  row("lifetime", life_line(run, head.layer, head.kv_head, token));
+  rows.add("state", std::string(state_name(state)) + ": " + std::string(state_definition(state)));
+  rows.add("lifetime", life_line(run, head.layer, head.kv_head, token));
   // Later B has another token there.
   if (const ShownRun* b = shown_beside(context); b != nullptr && token < common_prefix(run, *b->run))
-    row(("in " + b->label).c_str(), life_line(*b->run, head.layer, head.kv_head, token));
-  row("score", score_text(run, head.layer, head.kv_head, token));
+    rows.add(("in " + b->label).c_str(), life_line(*b->run, head.layer, head.kv_head, token));
+  rows.add("score", score_text(run, head.layer, head.kv_head, token));
   if (head.reads().selects()) {
-    row("read by this query", (!head.reads().tells_tokens()   ? "not known: slots were used again; "
-                               : state == TokenState::unread  ? "no; "
-                               : state == TokenState::evicted ? "no, it has left; "
-                                                              : "yes; ") +
-                                  std::to_string(head.reads().n_read()) + " of " +
-                                  std::to_string(head.reads().n_kept()) + " kept tokens are");
+    rows.add("read by this query", (!head.reads().tells_tokens()   ? "not known: slots were used again; "
+                                    : state == TokenState::unread  ? "no; "
+                                    : state == TokenState::evicted ? "no, it has left; "
+                                                                   : "yes; ") +
+                                       std::to_string(head.reads().n_read()) + " of " +
+                                       std::to_string(head.reads().n_kept()) + " kept tokens are");
   }
   const float mass = mass_at(run, head.layer, head.kv_head, token);
-  row("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
-  row("oracle", oracle_line(*context.a, head, token) + (oracle_judges_ ? so_far : ""));
-  end_rows();
+  rows.add("future mass", number(mass, "unknown") + (std::isnan(mass) ? "" : so_far));
+  rows.add("oracle", oracle_line(*context.a, head, token) + (oracle_judges_ ? so_far : ""));
 }
 
 /// At the query, and of an evicted token at its eviction too: two questions, which may have two answers.
@@ -250,11 +191,11 @@ void InspectorView::draw_all_heads(ViewContext& context, const Cursor& at) {
 }
 
 /// At q at once; what needs all queries up to q when it is known.
-void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b,
-                                     const OracleAnswers* answers) {
+void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers,
+                                     InspectorRows& rows) {
   const auto number = [](double value) { return std::isnan(value) ? std::string("–") : format_number(value, 3); };
   const auto both = [&](const char* name, const auto& text, const auto& a, const auto& b) {
-    row(name, text(a), with_b ? std::optional<std::string>(text(b)) : std::nullopt);
+    rows.add(name, text(a), with_b ? std::optional<std::string>(text(b)) : std::nullopt);
   };
   const auto at_q = [&](const char* name, const auto& value) {
     both(
@@ -262,7 +203,7 @@ void InspectorView::draw_oracle_rows(const RunRecord& run, const Cursor& at, boo
   };
   // Beside a run that chose within the prompt both are judged there.
   if (at.q < run.prompt_len && dense_prompt_ && std::isnan(counts_.recall()))
-    row("oracle at q", "– dense prefill until " + std::to_string(run.prompt_len));
+    rows.add("oracle at q", "– dense prefill until " + std::to_string(run.prompt_len));
   at_q("recall at q", [](const OracleCounts& counts) { return counts.recall(); });
   at_q("chance", [](const OracleCounts& counts) { return counts.chance(); });
   both(
@@ -294,19 +235,19 @@ void InspectorView::draw_marked(const ViewContext& context) {
   if (heads.empty()) return;
   section(std::to_string(heads.size()) + (heads.size() == 1 ? " marked head" : " marked heads, mean"));
   const ShownRun* b = shown_beside(context);
-  const auto rows = marked_.rows(context, b, b != nullptr ? context.cursor_in(*b->run).q : 0);
-  if (!rows) return text_in(services_.theme->palette.muted, "Counting ...");
-  if (!begin_rows("marked", true)) return;
+  const auto means = marked_.rows(context, b, b != nullptr ? context.cursor_in(*b->run).q : 0);
+  if (!means) return text_in(services_.theme->palette.muted, "Counting ...");
+  InspectorRows rows(services_, "marked", true);
+  if (!rows) return;
   const auto of_run = [&](const std::string& id, const std::string& name, const std::vector<MarkedHeads::Row>& of) {
     {
       const FontScope bold(services_.theme->fonts.bold);
-      row(name.c_str(), id + ".of", "marked", "all heads");
+      rows.add(name.c_str(), id + ".of", "marked", "all heads");
     }
-    for (const MarkedHeads::Row& one : of) row(one.metric.c_str(), id + " " + one.metric, one.marked, one.all);
+    for (const MarkedHeads::Row& one : of) rows.add(one.metric.c_str(), id + " " + one.metric, one.marked, one.all);
   };
-  of_run("marked", b != nullptr ? context.a->label : "of", rows->a);
-  if (b != nullptr) of_run("marked_b", b->label, rows->b);
-  end_rows();
+  of_run("marked", b != nullptr ? context.a->label : "of", means->a);
+  if (b != nullptr) of_run("marked_b", b->label, means->b);
 }
 
 void InspectorView::count_head(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b) {
@@ -343,9 +284,10 @@ void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, co
     line("inspector.policy", *context.a, policy);
     line("inspector.policy.b", *b, other);
   }
-  if (!begin_rows("policy", b != nullptr)) return;
+  InspectorRows rows(services_, "policy", b != nullptr);
+  if (!rows) return;
   if (b == nullptr) {
-    row("policy", std::string(policy_of(policy).info.title));
+    rows.add("policy", std::string(policy_of(policy).info.title));
     hint_of(services_, policy.to_string());
   }
   const std::vector<ParameterLine> lines = parameter_lines(policy), lines_b = parameter_lines(other);
@@ -354,20 +296,20 @@ void InspectorView::draw_policy(const ViewContext& context, const Cursor& at, co
     return line == of.end() ? std::string("–") : line->value;
   };
   const auto parameter = [&](const ParameterLine& line) {
-    row(line.title.c_str(), "policy." + line.name, value_in(lines, line.name), of_b(value_in(lines_b, line.name)));
+    rows.add(line.title.c_str(), "policy." + line.name, value_in(lines, line.name), of_b(value_in(lines_b, line.name)));
   };
   for (const ParameterLine& line : lines) parameter(line);
   for (const ParameterLine& line : lines_b)  // what A's has not
     if (std::ranges::find(lines, line.name, &ParameterLine::name) == lines.end()) parameter(line);
   const auto history = [](const RunRecord& of) { return of.changes.empty() ? std::string("–") : policy_history(of); };
   if (!run.changes.empty() || (b != nullptr && !b->run->changes.empty()))
-    row("changes", history(run), b != nullptr ? of_b(history(*b->run)) : std::nullopt);
-  end_rows();
+    rows.add("changes", history(run), b != nullptr ? of_b(history(*b->run)) : std::nullopt);
 }
 
 void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, const ShownRun* b,
                                  const OracleAnswers* answers) {
-  if (!begin_rows("head", b != nullptr)) return;
+  InspectorRows rows(services_, "head", b != nullptr);
+  if (!rows) return;
   const RunRecord& run = *context.a->run;
   const auto query = [](const RunRecord& of, std::int32_t q) {
     return std::to_string(q) + " of " + std::to_string(of.n_tokens() - 1);
@@ -377,12 +319,11 @@ void InspectorView::draw_numbers(const ViewContext& context, const Cursor& at, c
   };
   if (b != nullptr) {
     const FontScope bold(services_.theme->fonts.bold);
-    row("of", context.a->label, b->label);
+    rows.add("of", context.a->label, b->label);
   }
-  row("query", query(run, at.q), b != nullptr ? of_b(query(*b->run, context.cursor_in(*b->run).q)) : std::nullopt);
-  for (const MetricRow& metric : metrics_) row(std::string(metric.title).c_str(), metric.a, of_b(metric.b));
-  draw_oracle_rows(run, at, b != nullptr, answers);
-  end_rows();
+  rows.add("query", query(run, at.q), b != nullptr ? of_b(query(*b->run, context.cursor_in(*b->run).q)) : std::nullopt);
+  for (const MetricRow& metric : metrics_) rows.add(std::string(metric.title).c_str(), metric.a, of_b(metric.b));
+  draw_oracle_rows(run, at, b != nullptr, answers, rows);
 }
 
 /// Two numbers beside each other are no comparison before one knows what each is held against.

@@ -11,6 +11,7 @@
 #include "views/frame/view_services.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/heat_map.h"
+#include "views/widgets/inspector_rows.h"
 #include "views/widgets/marked_heads.h"
 #include "views/widgets/oracle_table.h"
 #include "views/widgets/rebuild.h"
@@ -56,17 +57,10 @@ class InspectorView final : public View {
   void draw_policy(const ViewContext& context, const Cursor& at, const ShownRun* b, const Cursor& at_b);
   const std::string& oracle_line(const ShownRun& shown, const HeadAtQuery& head, int token);
   void draw_numbers(const ViewContext& context, const Cursor& at, const ShownRun* b, const OracleAnswers* answers);
-  void draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers);
+  void draw_oracle_rows(const RunRecord& run, const Cursor& at, bool with_b, const OracleAnswers* answers,
+                        InspectorRows& rows);
   void draw_judge(const ViewContext& context, const OracleAnswers& answers);
   void draw_marked(const ViewContext& context);
-  /// Of names and values, with a column for B: small where words of both would be broken. Ended by end_rows() if true.
-  bool begin_rows(const char* name, bool with_b = false);
-  void end_rows();
-  void row(const char* name, const std::string& value);
-  /// The same with B's value in a column of its own, if there is one: item "inspector.<name>.b".
-  void row(const char* name, const std::string& value, const std::optional<std::string>& of_b);
-  void row(const char* name, const std::string& id, const std::string& value, const std::optional<std::string>& of_b);
-  void draw_value(const std::string& item, const std::string& value);
   void section(const std::string& title);
 
   ViewServices services_;
@@ -88,7 +82,6 @@ class InspectorView final : public View {
   OracleCounts counts_, counts_b_;  // at the query, as PairedOracle judges
   OracleTable oracles_;
   MarkedHeads marked_;
-  std::optional<FontScope> small_rows_;
 };
 
 }  // namespace kvscope::views

@@ -58,8 +58,8 @@ struct UiState : Layout, Appearance {
   bool close_popup = false;  // the menu or list that was opened last
   bool keyboard = false;     // arrows and space belong to the controls
   int focus_step = 0;        // 1: to the next region of the window, -1: to the one before
-  std::string
-      pointed_view;  // the view that keyboard or mouse is in, or was when a list or dialog came over it; empty: none
+  /// That keyboard or mouse is in, or was when a list or dialog came over it; empty: none.
+  std::string pointed_view;
   std::string screenshot;  // file to write after the next frame
   bool quit = false;
 

@@ -211,8 +211,7 @@ TEST_CASE("a chat template that is not known ends an evaluation in one line that
   if (test::real_engine().empty() || !std::filesystem::exists(test::sample_model() / "model.safetensors"))
     return test::skip("kvscope-engine or the sample model is not built");
   const TemporaryFolder folder;
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
-    std::filesystem::create_symlink(test::sample_model() / name, folder / name);
+  test::link_sample_model(folder.path(), test::kWholeModel);
   std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
   std::vector<std::string> words = {"eval",   folder.path().string(), "--tasks", "fact_recall", "--questions",
                                     "1",      "--policies",           "full",    "--device",    "cpu",

@@ -82,8 +82,7 @@ json by_name(const std::string& lines, const std::string& name) {
 
 /// A model's folder with two gates beside the weights.
 void write_model_with_gates(const TemporaryFolder& folder) {
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
-    fs::create_symlink(test::sample_model() / name, folder / name);
+  test::link_sample_model(folder.path(), test::kWholeModel);
   save_gate(folder / "gates/a-half", random_gate(1, 0.5));
   save_gate(folder / "gates/b-most", random_gate(2, 0.2));
 }
@@ -227,8 +226,7 @@ TEST_CASE("a policy without a gate, and a name that is none, say in one line wha
 // the next frame that it was being loaded: with the gate that had been found.
 TEST_CASE("No run may begin before the model's folder was looked for gates", "[gates]") {
   const TemporaryFolder folder;
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
-    fs::create_symlink(test::sample_model() / name, folder / name);
+  test::link_sample_model(folder.path(), test::kWholeModel);
   // The thread that reads folders stands still behind a job while it is held.
   std::atomic<std::thread::id> reader;
   std::atomic<bool> held = false;

@@ -287,9 +287,7 @@ TEST_CASE("a hybrid study that cannot be is refused in a line, and nothing is wr
   const fs::path text = folder / "text.txt";
   std::ofstream(text) << read_text(test::source_folder() / "samples/prompts/heldout.txt").substr(3000, 700);
   const fs::path plain = folder / "plain";  // the sample without its scorer, and without a name that gates go by
-  fs::create_directory(plain);
-  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
-    fs::create_symlink(test::sample_model() / name, plain / name);
+  test::link_sample_model(plain, test::kWholeModel);
   export_duo({.n_layers = 2, .n_kv_heads = 3, .full = std::vector<float>(6, 1)}, 4, 64, folder / "foreign", false);
   struct Case {
     Words words;

@@ -56,9 +56,7 @@ struct Start {
 };
 
 fs::path write_model(const fs::path& folder, bool chat) {
-  fs::create_directories(folder);
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json"})
-    fs::create_symlink(test::sample_model() / name, folder / name);
+  test::link_sample_model(folder, {"config.json", "tokenizer.json", "tokenizer_config.json"});
   if (chat) std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
   return folder;
 }

@@ -26,11 +26,7 @@ test::Result kvscope_with(const TemporaryFolder& cache, std::vector<std::string>
 }
 
 /// The sample's files under another name: what a cache would hold.
-void copy_sample(const fs::path& to) {
-  fs::create_directories(to);
-  for (const char* name : {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"})
-    fs::create_symlink(test::sample_model() / name, to / name);
-}
+void copy_sample(const fs::path& to) { test::link_sample_model(to, test::kWholeModel); }
 
 std::vector<json> models(const TemporaryFolder& cache) {
   const auto result = kvscope_with(cache, {"models", "--json"});

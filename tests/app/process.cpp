@@ -90,6 +90,11 @@ fs::path real_engine() {
 fs::path source_folder() { return KVSCOPE_SOURCE_DIR; }
 fs::path sample_model() { return source_folder() / "samples" / "models" / "kvscope-tiny"; }
 
+void link_sample_model(const fs::path& folder, const std::vector<std::string>& names) {
+  fs::create_directories(folder);
+  for (const std::string& name : names) fs::create_symlink(sample_model() / name, folder / name);
+}
+
 Result kvscope_run(const std::vector<std::string>& words) {
   std::vector<std::string> argv = {kvscope().string()};
   argv.insert(argv.end(), words.begin(), words.end());

@@ -40,6 +40,11 @@ std::filesystem::path fake_engine();
 /// Empty if it is not built.
 std::filesystem::path real_engine();
 std::filesystem::path sample_model();
+/// A model's folder with links to these files of the sample's; made if it is not there.
+void link_sample_model(const std::filesystem::path& folder,
+                       const std::vector<std::string>& names = {"config.json", "tokenizer.json"});
+inline const std::vector<std::string> kWholeModel = {"config.json", "tokenizer.json", "tokenizer_config.json",
+                                                     "model.safetensors"};
 std::filesystem::path source_folder();
 /// run() of kvscope with these words.
 Result kvscope_run(const std::vector<std::string>& words);

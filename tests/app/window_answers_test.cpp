@@ -15,8 +15,7 @@ namespace {
 
 /// The sample model with a chat template of a known form.
 void write_chat_model(const std::filesystem::path& folder) {
-  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
-    std::filesystem::create_symlink(test::sample_model() / name, folder / name);
+  test::link_sample_model(folder, {"config.json", "tokenizer.json", "model.safetensors"});
   std::ofstream(folder / "tokenizer_config.json")
       << R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %})"
       << R"({{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }})"

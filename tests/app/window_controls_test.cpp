@@ -225,9 +225,7 @@ TEST_CASE("The window opens on what set-up fetched, as a chat, and the tiny samp
   if (skip_without_display()) return;
   const test::TemporaryFolder cache;
   const auto fetched = cache / "kvscope/models/smollm2-135m";
-  std::filesystem::create_directories(fetched);
-  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
-    std::filesystem::create_symlink(test::sample_model() / name, fetched / name);
+  test::link_sample_model(fetched, {"config.json", "tokenizer.json", "model.safetensors"});
   std::ofstream(fetched / "tokenizer_config.json")
       << R"({"chat_template": "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %})"
       << R"({{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }})"

@@ -63,9 +63,7 @@ TEST_CASE("Of several messages the newest is seen, unless there is no engine") {
   WindowDriver window(display, {.engine = fake("--fail load:broken")});
   decode_short(window);
   const auto broken = window.folder() / "broken";
-  std::filesystem::create_directory(broken);
-  for (const char* name : {"config.json", "tokenizer.json"})
-    std::filesystem::create_symlink(test::sample_model() / name, broken / name);
+  test::link_sample_model(broken);
   window.command("file.open", {{"path", broken.string()}});
   window.wait({{"/banners/0/command", "model.open"}, {"/engine", "ready"}});
   window.command("file.open", {{"path", "/nowhere/second"}});

@@ -156,9 +156,7 @@ TEST_CASE("Beside Decode again stands that the open model is not A's, and one cl
   set_policy(window, "streaming:window=4");
   run_to_end(window);
   const auto other = window.folder() / "other-model";
-  std::filesystem::create_directories(other);
-  for (const char* name : {"config.json", "tokenizer.json"})
-    std::filesystem::create_symlink(test::sample_model() / name, other / name);
+  test::link_sample_model(other);
   window.command("model.open", {{"path", other.string()}});
   window.wait({{"/model", "other-model"}, {"/engine", "ready"}});
   const std::string why = "The open model is other-model, A's is kvscope-tiny.";
@@ -210,9 +208,7 @@ TEST_CASE("A model that cannot be loaded leaves the one that is open, with its r
   set_policy(window, "full");
   run_to_end(window);
   const auto broken = window.folder() / "broken";
-  std::filesystem::create_directories(broken);
-  for (const char* name : {"config.json", "tokenizer.json"})
-    std::filesystem::create_symlink(test::sample_model() / name, broken / name);
+  test::link_sample_model(broken);
   window.command("file.open", {{"path", broken.string()}});
   window.wait({{"/banners", {{"contains", "could not be loaded"}}}, {"/model", "kvscope-tiny"}, {"/engine", "ready"}});
   CHECK_THAT(window.state()["banners"][0]["text"].get<std::string>(), Catch::Contains("What was open stays open"));

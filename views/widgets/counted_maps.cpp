@@ -6,6 +6,10 @@ namespace {
 constexpr std::int64_t kAtOnce = 1 << 20;  // looks at a lifetime
 constexpr std::int64_t kOfOracle = 8;      // that an oracle's choice among them costs
 
+std::int64_t lifetimes_of(const RunRecord& run) {
+  return static_cast<std::int64_t>(run.n_tokens()) * run.evict_at.n_layers() * run.evict_at.n_kv_heads();
+}
+
 }  // namespace
 
 std::vector<RunKey> keys_of(const std::vector<ShownRun>& shown) {
@@ -26,18 +30,11 @@ std::vector<const RunRecord*> pointers_to(const std::vector<std::shared_ptr<cons
   return pointers;
 }
 
-std::int64_t lifetimes_of(const std::vector<std::shared_ptr<const RunRecord>>& runs) {
-  std::int64_t lifetimes = 0;
-  for (const auto& run : runs)
-    lifetimes += static_cast<std::int64_t>(run->n_tokens()) * run->evict_at.n_layers() * run->evict_at.n_kv_heads();
-  return lifetimes;
-}
-
 bool is_counted_at_once(const std::vector<std::shared_ptr<const RunRecord>>& runs, Metric metric) {
   const bool mean = metric == Metric::mean_recall || metric == Metric::above_chance;
   std::int64_t looks = 0;
   for (const auto& run : runs)
-    looks += lifetimes_of({run}) * (mean ? run->n_tokens() : metric_info(metric).needs_oracle ? kOfOracle : 1);
+    looks += lifetimes_of(*run) * (mean ? run->n_tokens() : metric_info(metric).needs_oracle ? kOfOracle : 1);
   return looks <= kAtOnce;
 }
 

@@ -21,7 +21,6 @@ std::vector<const RunRecord*> pointers_to(const std::vector<std::shared_ptr<cons
 /// Whether the metric's maps of these runs are counted within a frame, some 20 ms: a mean over queries looks at every lifetime
 /// once for each of them.
 bool is_counted_at_once(const std::vector<std::shared_ptr<const RunRecord>>& runs, Metric metric);
-std::int64_t lifetimes_of(const std::vector<std::shared_ptr<const RunRecord>>& runs);
 
 class CountedMaps {
  public:

@@ -3,26 +3,13 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/core/study/common_oracle.h"
 #include "views/figure/figure_builder.h"
-#include "views/widgets/paired_oracle.h"
 
 namespace kvscope::views {
 namespace {
 
 std::string number(double v) { return std::isnan(v) ? std::string("–") : format_number(v, 3); }
-
-}  // namespace
-
-double mean_over(const HeadMap& map, const HeadSet& heads) {
-  double sum = 0;
-  int n = 0;
-  for (const KvHead head : heads.within(map.n_layers, map.n_kv_heads)) {
-    if (const float v = map.at(head.layer, head.kv_head); !std::isnan(v)) sum += static_cast<double>(v), ++n;
-  }
-  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
-}
-
-namespace {
 
 std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common, const RunRecord& run, Metric chosen,
                                       std::int32_t q, const HeadSet& heads) {
@@ -40,12 +27,21 @@ std::vector<MarkedHeads::Row> rows_of(const std::optional<CommonOracle>& common,
 
 }  // namespace
 
+double mean_over(const HeadMap& map, const HeadSet& heads) {
+  double sum = 0;
+  int n = 0;
+  for (const KvHead head : heads.within(map.n_layers, map.n_kv_heads)) {
+    if (const float v = map.at(head.layer, head.kv_head); !std::isnan(v)) sum += static_cast<double>(v), ++n;
+  }
+  return n > 0 ? sum / n : std::numeric_limits<double>::quiet_NaN();
+}
+
 std::optional<MarkedHeads::Rows> MarkedHeads::rows(const ViewContext& context, const ShownRun* b, std::int32_t q_b) {
   const Key key{RunKey(context.a), RunKey(b), context.q(), q_b, context.selection->metric, context.marked_heads()};
   return aside_.of(key, [run = context.a->run, other = b != nullptr ? b->run : nullptr, key] {
-    const PairedOracle judge(*run, other.get());
-    Rows made{.a = rows_of(judge.common(), *run, key.metric, key.q, key.heads), .b = {}};
-    if (other) made.b = rows_of(judge.common(), *other, key.metric, key.q_b, key.heads);
+    const auto common = other ? CommonOracle::of(*run, *other) : std::nullopt;
+    Rows made{.a = rows_of(common, *run, key.metric, key.q, key.heads), .b = {}};
+    if (other) made.b = rows_of(common, *other, key.metric, key.q_b, key.heads);
     return made;
   });
 }
