@@ -170,6 +170,8 @@ class Session {
   /// Asks for what-if of A under the present policy, unless A or B was decoded under it. Scores that A did not record are
   /// asked of the engine's gates first.
   void request_preview();
+  /// Of the last session, which had it in B's place: by what the engine says once it has the model, if it has none yet.
+  void put_back_preview();
   /// Positions that a budget refers to: prompt and answer to come. 0 while the prompt's length is not known.
   int n_positions() const;
   std::string command_line() const;  // of the parameters, as they are

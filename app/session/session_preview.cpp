@@ -79,4 +79,9 @@ void Session::request_preview() {
   preview_.request(first->run, policy, std::move(gates));
 }
 
+void Session::put_back_preview() {
+  request_preview();
+  if (!engine_.model()) preview_due_ = true;
+}
+
 }  // namespace kvscope::app

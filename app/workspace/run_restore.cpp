@@ -25,6 +25,7 @@ RunRestore::RunRestore(Session& session, const WorkspaceFolder& folder, RunAutos
 
 void RunRestore::start(const WorkspaceFile& file, std::function<void()> done) {
   a_ = file.state.a, b_ = file.state.b, selection_ = file.state.selection;
+  preview_ = file.preview;
   done_ = std::move(done);
   int next_id = file.next_run;
   std::vector<SavedRun> runs = file.runs;
@@ -110,6 +111,7 @@ void RunRestore::show() {
     now = selection_;
     session_.clamp_selection();
   }
+  if (preview_) session_.put_back_preview();
   shown_a_ = wanted_a, shown_b_ = wanted_b;
 }
 

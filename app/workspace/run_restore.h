@@ -48,6 +48,7 @@ class RunRestore {
   std::shared_ptr<Reader> reader_ = std::make_shared<Reader>();
   views::Selection selection_;
   int a_ = 0, b_ = 0, shown_a_ = 0, shown_b_ = 0, restored_ = 0;
+  bool preview_ = false;
   bool busy_ = false;
   std::function<void()> done_;
 };

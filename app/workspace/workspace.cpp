@@ -135,7 +135,8 @@ Workspace::Written Workspace::current() const {
               .next_run = session_.run_list().next_id(),
               .model = engine_model.empty() ? model_ : engine_model,
               .gates = engine_model.empty() ? gates_ : session_.engine().gates_to_load(),
-              .place = session_.files().place()};
+              .place = session_.files().place(),
+              .preview = has_preview(session_)};
   for (const RunEntry& entry : session_.runs()) {
     now.traces.emplace_back(entry.id, entry.trace_path);
     now.names.emplace_back(entry.id, entry.name);

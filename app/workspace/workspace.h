@@ -93,6 +93,7 @@ class Workspace {
     std::vector<std::string> gates;
     std::string place;
     std::vector<std::pair<int, std::string>> traces, names;
+    bool preview = false;
     bool operator==(const Written&) const = default;
   } written_;
   Written current() const;

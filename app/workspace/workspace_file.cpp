@@ -78,12 +78,15 @@ std::string fingerprint(const RunRecord& run) {
   return hash.hex();
 }
 
+bool has_preview(const Session& session) { return session.preview().shown() || session.preview().pending(); }
+
 WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state, const std::set<int>& wanted) {
   WorkspaceFile file{.state = state,
                      .choices = session.choices().all(),
                      .recent = {session.files().recent().begin(), session.files().recent().end()},
                      .place = session.files().place(),
-                     .next_run = session.run_list().next_id()};
+                     .next_run = session.run_list().next_id(),
+                     .preview = has_preview(session)};
   file.state.removed.clear();  // nothing leads back to them after the end
   for (const RunEntry& entry : session.runs()) {
     const bool own = entry.own && wanted.contains(entry.id);
@@ -110,7 +113,8 @@ std::string to_text(const WorkspaceFile& file) {
                        {"recent", file.recent},
                        {"place", file.place},
                        {"runs", runs},
-                       {"next_run", file.next_run}};
+                       {"next_run", file.next_run},
+                       {"preview", file.preview}};
   return object.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -125,7 +129,8 @@ WorkspaceFile read_workspace_file(const std::filesystem::path& path) {
                      .choices = choices_from_json(value.value("choices", json::array()), object.file()),
                      .recent = some_texts(object, "recent"),
                      .place = object.text_or("place", ""),
-                     .next_run = static_cast<int>(object.integer_or("next_run", 1, 1, kMaxRunId))};
+                     .next_run = static_cast<int>(object.integer_or("next_run", 1, 1, kMaxRunId)),
+                     .preview = object.boolean_or("preview", false)};
   const json runs = value.value("runs", json::array());
   if (!runs.is_array() || runs.size() > kMaxRuns)
     throw Error({.file = object.file(), .where = "runs", .found = "no list of runs"});

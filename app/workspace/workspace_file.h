@@ -31,10 +31,14 @@ struct WorkspaceFile {
   std::string place = {};  // folder that was saved to or opened from last
   std::vector<SavedRun> runs;
   int next_run = 1;
+  bool preview = false;  // stands in B's place
 };
 
 /// Of a run's number of tokens and its last ones, as hex.
 std::string fingerprint(const RunRecord& run);
+
+/// One is on show, or on its way there.
+bool has_preview(const Session& session);
 
 /// As the window has it, but for model and gates; of the runs those of its own that `wanted` says are or will be on disk, and all that have a trace.
 WorkspaceFile workspace_file(const Session& session, const WorkspaceState& state, const std::set<int>& wanted);

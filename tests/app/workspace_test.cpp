@@ -153,6 +153,33 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
   }
 }
 
+TEST_CASE("A preview that stood in B's place is there again, and a B that was looked at itself stays") {
+  const test::TemporaryFolder folder;
+  const bool guesses = GENERATE(true, false);
+  {
+    Start first(folder.path());
+    first.decode("kvpop:budget=70,sinks=2,window=8");
+    first.decode("streaming:window=20");
+    first.session.show(1, 2);
+    first.session.set_policy(PolicySpec::parse("streaming:window=30"));
+    first.wait([&] { return first.session.preview().shown(); });
+    if (!guesses) first.session.show(1, 2);
+    first.workspace.finish();
+  }
+  for (int start = 0; start < 2; ++start) {
+    Start next(folder.path());
+    next.wait([&] { return !next.session.preview().pending(); });
+    REQUIRE(next.session.shown_b() != nullptr);
+    CHECK(next.session.shown_b()->preview == guesses);
+    CHECK(next.session.b()->id == 2);
+    CHECK(next.session.shown_b()->run->policy.value("window") == (guesses ? 30 : 20));
+    next.session.open_model("some/model");
+    next.wait([&] { return next.session.engine().model().has_value() && !next.session.preview().pending(); });
+    CHECK(next.session.shown_b()->preview == guesses);
+    next.workspace.finish();
+  }
+}
+
 TEST_CASE("A run that the disk refused is tried again, and at the end once more") {
   const bool at_the_end = GENERATE(true, false);
   const test::TemporaryFolder folder;
