@@ -120,7 +120,7 @@ void CacheTimelineView::draw_cursor(const ViewContext& context, const Cursor& at
     mark(context.selection->hovered_token, with_alpha(theme.palette.accent, 150));
     mark(at.token, theme.palette.text);
     tokens_per_pixel_mark(services_, "timeline.tokens_per_pixel", queries, b.x - a.x,
-                          {b.x - theme.px(3), a.y + theme.px(3)});
+                          {a.x + theme.px(3), a.y + theme.px(3)}, true);  // no token is there: they came later
   }
 }
 

@@ -130,6 +130,10 @@ void LayerHeadMapView::draw_marked(ViewContext& context) {
   // The map must not move under a brush: its line is there before it, or, in little room, comes after it.
   const bool roomy = ImGui::GetContentRegionAvail().y > services_.theme->px(kRoomForHint);
   const bool in_hand = ImGui::IsMouseDown(0) || ImGui::IsMouseReleased(0);  // the release is the brush's last place
+  // Nor may it take the room without which there is no map; the inspector says how many, Esc is the way back.
+  const bool takes_map =
+      ImGui::GetContentRegionAvail().y - ImGui::GetFrameHeightWithSpacing() < services_.theme->px(kLeastHeight);
+  if (!roomy && takes_map) return;
   if (!roomy && (marked.empty() || (in_hand && !marked_line_))) return;
   marked_line_ = !marked.empty();
   const FontScope small(services_.theme->fonts.small);

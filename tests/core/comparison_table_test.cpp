@@ -47,6 +47,22 @@ TEST_CASE("comparison_table: parameters that one policy has and the other has no
   CHECK(table.tokens == "The same 180 tokens");
 }
 
+TEST_CASE(
+    "comparison_table: parameters that are numbers of one kind have a difference, words and a share beside tokens none") {
+  const RunRecord a = random_run(3, {.policy = "kvpop:keep=50%,window=16,sinks=2"});
+  const auto asked = [&](const char* policy) {
+    return comparison_table(a, random_run(3, {.policy = policy}), 1000).asked;
+  };
+  const auto shares = asked("kvpop:keep=25%,window=24,sinks=2");
+  CHECK(row(shares, "keep").difference == "-25 points");
+  CHECK(row(shares, "window").difference == "+8");
+  CHECK(row(shares, "sinks").difference.empty());
+  CHECK(row(shares, "policy").difference.empty());
+  const auto tokens = asked("kvpop:budget=40,window=16,sinks=2");
+  CHECK(row(tokens, "keep").difference.empty());
+  CHECK(row(tokens, "budget").difference.empty());
+}
+
 TEST_CASE("comparison_table: after how many tokens each policy acted stands there where a text was read", "[core]") {
   RunRecord a = random_run(3), b = a;
   CHECK_FALSE(has(comparison_table(a, b, 1000).asked, "acts after"));

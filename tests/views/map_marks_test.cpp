@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include "engine/core/study/run_curve.h"
@@ -170,4 +171,23 @@ TEST_CASE("a curve of some heads is the mean of theirs, and of output error that
   const RunRecord* runs[] = {&run};
   CHECK_THROWS_WITH(curves_figure(runs, {.quantity = RunQuantity::cached, .heads = {{9, 0}}}, {}),
                     Catch::Contains("heads of the run's model"));
+}
+
+TEST_CASE("Marked heads have no line where it would take the map's room") {
+  const auto stage = [](float height) {
+    auto s = std::make_unique<Stage<LayerHeadMapView>>(uneven(), Selection{}, ImVec2{700, height});
+    s->draw();
+    const bool has_map = s->has("map.cell.0.0");
+    s->selection.heads = {{0, 1}, {0, 2}};
+    s->draw();
+    CHECK(s->has("map.cell.0.0") == has_map);
+    CHECK(s->has("too_little.map") == !has_map);
+    return std::pair(has_map, s->has("map.marked"));
+  };
+  std::set<std::pair<bool, bool>> seen;
+  for (float height = 90; height < 420; height += 3) seen.insert(stage(height));
+  CHECK(seen.contains({false, false}));
+  CHECK(seen.contains({true, false}));
+  CHECK(seen.contains({true, true}));
+  CHECK_FALSE(seen.contains({false, true}));
 }

@@ -130,6 +130,8 @@ TEST_CASE("The wheel over the timeline zooms at the cursor, with Shift it scroll
   s.draw();
   CHECK(s.has("timeline.tokens_per_pixel"));
   const auto rect = *s.window.items.find("timeline.lifelines");
+  const auto mark = *s.window.items.find("timeline.tokens_per_pixel");
+  CHECK(mark.x + mark.w < rect.centre_x());  // the newest tokens are in the other corner
   const ImVec2 quarter{rect.x + rect.w / 4, rect.y + rect.h / 2};
   const auto draw = [&] { s.draw(1); };
   turn_wheel(quarter, 3, draw);

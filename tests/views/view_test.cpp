@@ -65,6 +65,20 @@ TEST_CASE("every view and the time deck draw with nothing on show, and offer the
   window.frame([&] { deck.draw(context, 40); });
 }
 
+TEST_CASE("A view with nothing to show has its button in sight however small it is") {
+  HeadlessWindow window(true, {150, 120});
+  Selection selection;
+  ViewContext context{nullptr, nullptr, &selection, nullptr};
+  for (const auto& view : make_views(window.services)) {
+    if (std::string(view->id()) == "inspector") continue;
+    INFO(view->id());
+    for (int i = 0; i < 2; ++i) window.frame([&] { view->draw(context); });
+    const auto button = window.items.find(std::string("empty.") + view->id());
+    REQUIRE(button.has_value());
+    CHECK(button->y + button->h <= 120);
+  }
+}
+
 TEST_CASE("every view draws every kind of run at every scrub position, in every colour and metric") {
   const bool dark = GENERATE(true, false);
   HeadlessWindow window(dark);

@@ -255,22 +255,41 @@ void too_little_room(const ViewServices& services, const char* what) {
   services.items->add_text("too_little." + std::string(what), last_item(), text);
 }
 
+namespace {
+
+float height_within(float width, ImFont* font, std::string_view text) {
+  const FontScope scope(font);
+  return ImGui::CalcTextSize(text.data(), text.data() + text.size(), false, width).y;
+}
+
+}  // namespace
+
 void empty_state(const ViewServices& services, ViewContext& context, const char* item, std::string_view title,
                  std::string_view what, std::string_view button, std::string_view command) {
   const Theme& theme = *services.theme;
   const ImVec2 room = ImGui::GetContentRegionAvail();
   const float width = std::min(room.x, theme.px(420)), left = ImGui::GetCursorPosX() + (room.x - width) / 2;
-  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.f, room.y * 0.36f - theme.px(30)));
+  const float gap = ImGui::GetStyle().ItemSpacing.y;
+  const float of_title = height_within(width, theme.fonts.bold, title), of_what = height_within(width, nullptr, what);
+  const float height = of_title + gap + of_what + (command.empty() ? 0 : gap + ImGui::GetFrameHeight());
+  const float middle = std::min(room.y * 0.36f - theme.px(30), room.y - height);
+  ImGui::SetCursorPosY(ImGui::GetCursorPosY() + std::max(0.f, middle));
+  ImGui::PushTextWrapPos(left + width);
   ImGui::SetCursorPosX(left);
   draw_text(theme.fonts.bold, theme.palette.text, title);
-  ImGui::SetCursorPosX(left);
-  ImGui::PushTextWrapPos(left + width);
-  text_in(theme.palette.muted, what);
+  const auto say = [&] {
+    ImGui::SetCursorPosX(left);
+    text_in(theme.palette.muted, what);
+  };
+  const bool has_room = height <= room.y;  // else what can be done comes before what is said of it
+  if (has_room) say();
+  if (!command.empty()) {
+    ImGui::SetCursorPosX(left);
+    if (ImGui::Button(std::string(button).c_str()) && context.command) context.command(std::string(command));
+    services.items->add(item, last_item());
+  }
+  if (!has_room) say();
   ImGui::PopTextWrapPos();
-  if (command.empty()) return;
-  ImGui::SetCursorPosX(left);
-  if (ImGui::Button(std::string(button).c_str()) && context.command) context.command(std::string(command));
-  services.items->add(item, last_item());
 }
 
 namespace {

@@ -91,15 +91,15 @@ std::string tokens_per_pixel(TokenSpan span, float width) {
   return fixed_text(n, n < 9.95 ? 1 : 0) + " tokens/px";
 }
 
-void tokens_per_pixel_mark(const ViewServices& services, const char* item, TokenSpan span, float width,
-                           ImVec2 right_top) {
+void tokens_per_pixel_mark(const ViewServices& services, const char* item, TokenSpan span, float width, ImVec2 corner,
+                           bool at_left) {
   const std::string text = tokens_per_pixel(span, width);
   if (text.empty()) return;
   const Theme& theme = *services.theme;
   ImFont* font = theme.fonts.small ? theme.fonts.small : ImGui::GetFont();
   const float w = text_width(font, text.c_str()), pad = theme.px(5);
-  const ImVec2 min{right_top.x - w - 2 * pad, right_top.y},
-      max{right_top.x, right_top.y + font_size(font) + theme.px(2)};
+  const ImVec2 min{at_left ? corner.x : corner.x - w - 2 * pad, corner.y},
+      max{min.x + w + 2 * pad, corner.y + font_size(font) + theme.px(2)};
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.AddRectFilled(min, max, to_imgui(with_alpha(theme.palette.raised, 225)), theme.px(3));
   list.AddText(font, font_size(font), {min.x + pad, min.y + theme.px(1)}, to_imgui(theme.palette.muted), text.c_str());

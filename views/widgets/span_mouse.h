@@ -34,9 +34,9 @@ class SpanMouse {
   TokenSpan span_, rows_;
 };
 
-/// "12 tokens/px" where more than one falls on a pixel, with its right end at `right`; else nothing. Item `item`.
-void tokens_per_pixel_mark(const ViewServices& services, const char* item, TokenSpan span, float width,
-                           ImVec2 right_top);
+/// "12 tokens/px" where more than one falls on a pixel, in that upper corner; else nothing. Item `item`.
+void tokens_per_pixel_mark(const ViewServices& services, const char* item, TokenSpan span, float width, ImVec2 corner,
+                           bool at_left = false);
 /// The same as text; empty where every token has a pixel.
 std::string tokens_per_pixel(TokenSpan span, float width);
 

@@ -1,10 +1,13 @@
 #include "engine/core/study/comparison_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
+#include <string_view>
+#include <system_error>
 
 #include "engine/core/policy/scorer_text.h"
 #include "engine/core/record/run_gate.h"
@@ -28,6 +31,23 @@ std::string signed_number(double v) {
 
 ComparisonRow words(std::string name, std::string a, std::string b) {
   return {.name = std::move(name), .a = std::move(a), .b = std::move(b), .difference = "", .definition = ""};
+}
+
+std::optional<double> number_of(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty() ? std::optional(value)
+                                                                                   : std::nullopt;
+}
+
+/// Values of a parameter, with their difference where both are numbers; of a share in percentage points.
+ComparisonRow values(const std::string& name, const std::string& a, const std::string& b) {
+  ComparisonRow row = words(name, a, b);
+  if (a == b) return row;
+  const auto of_a = number_of(a), of_b = number_of(b);
+  if (of_a && of_b)
+    row.difference = name == "keep" ? signed_number(100 * (*of_b - *of_a)) + " points" : signed_number(*of_b - *of_a);
+  return row;
 }
 
 ComparisonRow numbers(std::string name, double a, double b, std::string definition) {
@@ -79,7 +99,7 @@ void add_policy(std::vector<ComparisonRow>& rows, const PolicySpec& a, const Pol
   for (const auto& [key, text] : of_a) {
     // Two numbers that differ only in what is not read are told apart by all their digits.
     const bool brief = text == value(of_b, key) || value(brief_a, key) != value(brief_b, key);
-    rows.push_back(brief ? words(key, value(brief_a, key), value(brief_b, key)) : words(key, text, value(of_b, key)));
+    rows.push_back(brief ? values(key, value(brief_a, key), value(brief_b, key)) : values(key, text, value(of_b, key)));
   }
   for (const auto& [key, text] : brief_b) {
     if (value(of_a, key) == kNone) rows.push_back(words(key, kNone, text));
