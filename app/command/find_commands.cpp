@@ -12,7 +12,7 @@ namespace {
 nlohmann::json step(Session& session, UiState& ui, int direction) {
   views::Selection& selection = session.selection();
   if (selection.find.empty()) {
-    ui.find.emplace();
+    ui.open(ui.find);
     return nullptr;
   }
   const RunRecord& run = *session.shown_a()->run;
@@ -52,7 +52,7 @@ nlohmann::json set(Session& session, const nlohmann::json& arguments) {
 void add_find_commands(CommandRegistry& registry, Session& session, UiState& ui) {
   const auto shown = [&session] { return session.shown_a() != nullptr; };
   registry.add({"find.open", "Find tokens by text or by what became of them", "Select", "/ Ctrl+F", "", shown,
-                [&ui] { ui.find.emplace(); }});
+                [&ui] { ui.open(ui.find); }});
   registry.add(
       {"find.next", "Next found token", "Select", "N", "", shown, [&session, &ui] { return step(session, ui, 1); }});
   registry.add({"find.prev", "Previous found token", "Select", "Shift+N", "", shown,

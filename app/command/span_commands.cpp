@@ -49,7 +49,7 @@ nlohmann::json set_range(Session& session, const nlohmann::json& arguments) {
 void go_to(Session& session, UiState& ui, const nlohmann::json& arguments) {
   if (!has_argument(arguments, "q") && !has_argument(arguments, "token") && !has_argument(arguments, "layer") &&
       !has_argument(arguments, "kv_head") && !has_argument(arguments, "place")) {
-    ui.go_to.emplace();
+    ui.open(ui.go_to);
     return;
   }
   const nlohmann::json wanted =

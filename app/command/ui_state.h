@@ -65,6 +65,12 @@ struct UiState : Layout, Appearance {
 
   /// Something lies over the views and has the keys.
   bool has_popup() const { return palette || help || notes || layouts || dialog.has_value(); }
+  /// A field over the views, which hear it: a list that lies over them goes.
+  void open(std::optional<TextField>& field) {
+    if (dialog) return;  // what is typed there is not lost
+    palette = help = notes = layouts = false;
+    field.emplace();
+  }
   /// The palette that asks for something is back at its list instead.
   void close_popups() {
     if (palette && !palette_asks.empty()) return palette_asks.clear();

@@ -51,7 +51,9 @@ PaletteState palette_state;
 int rank(const Command& command, const std::string& query) {
   const auto at = lower(command.title).find(lower(query));
   if (at == std::string::npos) return 2;
-  return at == 0 ? 0 : command.title[at - 1] == ' ' ? 1 : 2;
+  // What a step would take back is no command of that name.
+  const bool is_step = command.id == "edit.undo" || command.id == "edit.redo";
+  return at == 0 ? 0 : is_step ? 2 : command.title[at - 1] == ' ' ? 1 : 2;
 }
 
 struct Found {

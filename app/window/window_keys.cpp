@@ -72,7 +72,8 @@ void AppWindow::take_key(const KeyPress& press) {
   if (!press.ctrl && !press.alt && is_key_of_controls(ui_, press.key)) return;
   const Command* command = commands_.find(Shortcut{press.key, press.ctrl, press.shift, press.alt});
   if (!command) return;
-  if (commands_.enabled(*command)) panel_.run(command->id);
+  if (commands_.enabled(*command)) return void(panel_.run(command->id));
+  if (const std::string why = commands_.refusal(*command); !why.empty()) session_.messages().notify(why);
 }
 
 }  // namespace kvscope::app

@@ -148,6 +148,18 @@ void leave_out_companions(Changes& changes) {
   }
 }
 
+/// Views and panels that went together are a layout that was taken; that nothing is maximised any more comes with it.
+void name_layout(Changes& changes) {
+  const auto part = [](const Change& change) {
+    return change.kind == "left_panel" || change.kind == "inspector" || change.kind == "time_deck" ||
+           change.kind == "main_row" || change.kind == "maximised";
+  };
+  if (std::ranges::count_if(changes, part) < 2) return;
+  const auto first = std::ranges::find_if(changes, part);
+  first->label = "layout";
+  changes.erase(std::remove_if(first + 1, changes.end(), part), changes.end());
+}
+
 /// Every pin without its note: "text/letter/place".
 std::set<std::string> places_of(const json& texts) {
   std::set<std::string> places;
@@ -231,7 +243,10 @@ StateChange describe_change(const WorkspaceState& before, const WorkspaceState& 
   const bool consequence = !changes.empty();  // a new A takes the selection along
   add_fields(before.selection, after.selection, changes);
   leave_out_companions(changes);
-  add_fields(before.layout, after.layout, changes);
+  Changes layout;
+  add_fields(before.layout, after.layout, layout);
+  name_layout(layout);
+  changes.insert(changes.end(), layout.begin(), layout.end());
   Changes sizes;
   add_fields(before.layout.sizes, after.layout.sizes, sizes);
   for (const Change& size : sizes) changes.push_back({"size." + size.kind, "layout", true});

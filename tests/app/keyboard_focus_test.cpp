@@ -147,6 +147,35 @@ TEST_CASE("What is typed at once behind Ctrl+P or Ctrl+G is no shortcut") {
   CHECK(prompt.find_first_not_of("42") == std::string::npos);  // 2 and 3 were Go to's
 }
 
+TEST_CASE("A field that is asked for over a list takes its place, and a key whose command is refused says why") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.key("Escape");
+  window.key("ctrl+k");
+  window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+  REQUIRE(window.inputs({"key", "--delay", "5", "ctrl+g", "1", "3", "Return"}));
+  window.wait({{"/ui/palette", false}, {"/selection/q", 13}});
+  window.key("F1");
+  window.wait({{"/ui/help", true}});
+  REQUIRE(window.inputs({"key", "--delay", "5", "ctrl+f", "m", "o", "d"}));
+  window.wait({{"/ui/help", false}});
+  CHECK(window.text_soon("find.input", "mod") == "mod");
+  window.command("find.clear");
+  window.key("ctrl+o");
+  window.wait({{"/ui/dialog", {{"not", nullptr}}}});
+  window.key("ctrl+g");
+  window.frames(4);
+  CHECK(window.text("go_to.input").empty());
+  window.key("Escape");
+  window.wait({{"/ui/dialog", nullptr}});
+  window.command("prompt.set", {{"text", ""}});
+  window.key("ctrl+r");
+  window.wait({{"/notice", {{"not", ""}}}});
+  CHECK(window.state()["notice"] == window.text("policy.refusal"));
+}
+
 TEST_CASE("A number typed at once behind Ctrl+G, and a word behind Ctrl+F or Ctrl+K, are whole") {
   if (skip_without_display()) return;
   const Xvfb display;

@@ -56,6 +56,27 @@ TEST_CASE("The palette keeps the keyboard where Enter has nothing to run") {
   CHECK_THAT(window.text("palette.input"), Catch::EndsWith("q"));
 }
 
+TEST_CASE("What a step would take back is no command of that name") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  window.wait({{"/model", {{"not", nullptr}}}, {"/engine", "ready"}});
+  window.command("run.start");
+  window.wait({{"/running", false}, {"/a/status", "complete"}});
+  window.command("view.metric", {{"metric", "density"}});
+  window.command("view.metric", {{"metric", "cache_share"}});
+  window.key("ctrl+k");
+  window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+  window.type("density");
+  window.key("Return");
+  window.wait({{"/ui/palette", false}, {"/workspace/undo", "metric Cache share to Density"}});
+  window.key("ctrl+k");
+  window.wait({{"/ui/palette", true}, {"/ui/text_input", true}});
+  window.type("undo");
+  window.key("Return");
+  window.wait({{"/ui/palette", false}, {"/workspace/redo", "metric Cache share to Density"}});
+}
+
 TEST_CASE("The palette takes a head by the words that it asks in") {
   if (skip_without_display()) return;
   const Xvfb display;

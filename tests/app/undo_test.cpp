@@ -150,6 +150,8 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   CHECK(program.title("edit.undo") == "Undo removal of run 2");
   program.run("view.left");
   CHECK(program.title("edit.undo") == "Undo left panel");
+  program.run("layout.compare");
+  CHECK(program.title("edit.undo") == "Undo layout");
   program.run("view.colours");
   CHECK(program.title("edit.undo") == "Undo colours of the maps viridis to cividis");
   program.run("view.theme");
@@ -159,7 +161,7 @@ TEST_CASE("A step is named in menu and palette by what it changed") {
   program.run("edit.undo");
   CHECK(program.title("edit.redo") == "Redo new workspace");
   CHECK(program.title("edit.undo") == "Undo theme");
-  for (int i = 0; i < 13; ++i) program.run("edit.undo");
+  for (int i = 0; i < 14; ++i) program.run("edit.undo");
   CHECK(program.title("edit.redo") == "Redo window 64 to 12");
   CHECK(program.session.parameters().policy.to_string() == PolicySpec::parse("kvpop:keep=40%").to_string());
 }
