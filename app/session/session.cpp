@@ -205,7 +205,7 @@ void Session::show(int a_id, int b_id) {
   const int old_a = a() ? a()->id : 0;
   runs_.show(a_id, b_id);
   // Whoever asks for B wants to see it, not the preview in its place.
-  if (a_id != old_a || b_id != 0) preview_.clear();
+  if (a_id != old_a || b_id != 0) preview_.clear(), preview_due_ = false;
   update_shown();
 }
 

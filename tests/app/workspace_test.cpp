@@ -155,7 +155,7 @@ TEST_CASE("The next start has parameters, selection, A and B, layout and runs as
 
 TEST_CASE("A preview that stood in B's place is there again, and a B that was looked at itself stays") {
   const test::TemporaryFolder folder;
-  const bool guesses = GENERATE(true, false);
+  const bool guesses = GENERATE(true, false), asks = GENERATE(true, false);  // for B, before there is a model
   {
     Start first(folder.path());
     first.decode("kvpop:budget=70,sinks=2,window=8");
@@ -166,16 +166,17 @@ TEST_CASE("A preview that stood in B's place is there again, and a B that was lo
     if (!guesses) first.session.show(1, 2);
     first.workspace.finish();
   }
-  for (int start = 0; start < 2; ++start) {
+  for (int start = 0; start < (asks ? 1 : 2); ++start) {
     Start next(folder.path());
     next.wait([&] { return !next.session.preview().pending(); });
     REQUIRE(next.session.shown_b() != nullptr);
     CHECK(next.session.shown_b()->preview == guesses);
     CHECK(next.session.b()->id == 2);
     CHECK(next.session.shown_b()->run->policy.value("window") == (guesses ? 30 : 20));
+    if (asks) next.session.show(1, 2);
     next.session.open_model("some/model");
     next.wait([&] { return next.session.engine().model().has_value() && !next.session.preview().pending(); });
-    CHECK(next.session.shown_b()->preview == guesses);
+    CHECK(next.session.shown_b()->preview == (guesses && !asks));
     next.workspace.finish();
   }
 }
