@@ -55,7 +55,9 @@ void InspectorView::draw(ViewContext& context) {
   if (context.a->preview) preview_badge(services_);
   const ImVec2 min = ImGui::GetCursorScreenPos();
   if (at.token < 0) {
-    wrapped_text_in(services_.theme->palette.muted, "Click a token in the strip, or a line in the timeline.");
+    wrapped_text_in(
+        services_.theme->palette.muted,
+        "Click a token in the strip, or a line in the timeline; Alt+. and Alt+, go from one token to the next.");
   } else {
     draw_token(context, at);
   }

@@ -21,7 +21,7 @@ void add_decode_commands(CommandRegistry& registry, Session& session) {
                   .why_not = [&session, kind] { return why_not(session, kind); }});
   };
   add("run.start", "Run the prompt", "Ctrl+R Ctrl+Enter", RunKind::start, [&session] { session.start_run(); });
-  registry.add({"run.cancel", "Cancel the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
+  registry.add({"run.cancel", "Stop the run", "Run", "Ctrl+.", "", [&session] { return session.run_in_progress(); },
                 [&session] { session.engine().cancel_run(); }});
   registry.add({"run.resume", "Go on with the run that its engine cut off", "Run", "", "",
                 [&session] { return session.can_resume(); }, [&session] { session.resume_run(); }});

@@ -60,6 +60,15 @@ void add_selection_commands(CommandRegistry& registry, Session& session, UiState
       [=] { move(&views::Selection::kv_head, 1, n_heads()); });
   add("selection.head_prev", "Previous KV head", "Select", "Shift+[",
       [=] { move(&views::Selection::kv_head, -1, n_heads()); });
+  const auto step_token = [&session](int by) {
+    views::Selection& selection = session.selection();
+    const RunRecord& run = *session.shown_a()->run;
+    const std::int32_t from = selection.token >= 0 ? selection.token + by : views::cursor(selection, run).q;
+    selection.token = std::clamp(from, 0, run.n_tokens() - 1);
+    views::reveal_token(selection, selection.token, run);
+  };
+  add("selection.token_next", "Next token", "Select", "Alt+.", [=] { step_token(1); });
+  add("selection.token_prev", "Previous token", "Select", "Alt+,", [=] { step_token(-1); });
   registry.add({"selection.set", "Select layer, head and token", "Select", "", "layer, kv_head, token: numbers",
                 scrubbing, [&session](const nlohmann::json& arguments) {
                   auto& selection = session.selection();

@@ -30,7 +30,7 @@ bool has_models(const UiState& ui) { return ui.models || ui.models_shown; }
 
 void apply_keyboard_focus(const UiState& ui) {
   ImGuiIO& io = ImGui::GetIO();
-  if (ui.keyboard && !ui.notes) {  // whose keys are its own
+  if (ui.keyboard && !ui.notes && !ui.layouts) {  // whose keys are their own
     io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   } else {
     io.ConfigFlags &= ~ImGuiConfigFlags_NavEnableKeyboard;
@@ -52,7 +52,8 @@ bool has_text_field() {
 std::string key_of_popup(const UiState& ui, const KeyPress& press) {
   const std::string& key = press.key;
   if (press.ctrl) return "";
-  if (ui.dialog && press.alt && key == "r") return "alt+r";  // to replace what is there
+  if ((ui.dialog || ui.layouts) && press.alt && key == "r") return "alt+r";  // to replace what is there
+  if (ui.layouts && press.alt && key == "delete") return "alt+delete";
   if (ui.dialog && ui.dialog->figure && press.alt && (key == "f" || key == "v"))
     return (press.shift ? "shift+alt+" : "alt+") + key;  // another figure or venue
   if (has_models(ui) && key == "tab") return press.shift ? "up" : "down";
@@ -70,7 +71,8 @@ bool leads_behind_popup(const UiState& ui, const KeyPress& press) {
 }
 
 bool is_key_of_controls(const UiState& ui, const std::string& key) {
-  static constexpr std::array<const char*, 6> kKeys = {"left", "right", "up", "down", "space", "enter"};
+  static constexpr std::array<const char*, 10> kKeys = {"left",  "right", "up",  "down",   "space",
+                                                        "enter", "home",  "end", "pageup", "pagedown"};
   return ui.keyboard && std::ranges::find(kKeys, key) != kKeys.end();
 }
 

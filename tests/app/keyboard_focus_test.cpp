@@ -176,6 +176,90 @@ TEST_CASE("A field that is asked for over a list takes its place, and a key whos
   CHECK(window.state()["notice"] == window.text("policy.refusal"));
 }
 
+TEST_CASE("A layout of one's own is saved, taken, replaced and removed by keys alone") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.key("Escape");
+  const std::vector<std::string> ours = {"run_curves", "comparison"}, explore = {"layer_head_map", "cache_timeline"};
+  const auto show = [&](const std::vector<std::string>& views) {
+    window.command("layout.explore");
+    for (std::size_t i = 0; i < views.size(); ++i)
+      window.command("view.show", {{"view", views[i]}, {"instead_of", explore[i]}});
+    window.wait({{"/ui/main_row", views}});
+  };
+  const bool by_keyboard = GENERATE(false, true);  // the controls have it
+  show(ours);
+  if (by_keyboard) window.key("Tab");
+  window.key("shift+F5");
+  window.wait({{"/ui/layouts", true}, {"/ui/text_input", true}});
+  REQUIRE(window.inputs({"key", "--delay", "5", "Return"}));  // nothing is typed: nothing happens
+  window.frames(4);
+  for (const char* name : {"mine", "other"}) {
+    window.type(name);
+    window.key("Return");
+    CHECK(window.text_soon(std::string("layouts.take.") + name, "").empty() == (std::string(name) == "other"));
+    window.wait({{"/ui/text_input", true}});
+  }
+  window.key("Escape");
+  window.command("layout.explore");
+  window.wait({{"/ui/main_row", explore}});
+  window.key("shift+F5");
+  window.wait({{"/ui/layouts", true}, {"/ui/text_input", true}});
+  window.key("Down");
+  CHECK(window.text_soon("layouts.take.other", "chosen") == "chosen");
+  window.key("Up");
+  window.key("Return");
+  window.wait({{"/ui/main_row", ours}, {"/ui/layouts", false}});
+  window.command("layout.explore");
+  window.key("shift+F5");
+  window.wait({{"/ui/layouts", true}, {"/ui/text_input", true}});
+  window.type("other");  // a name that is there is taken by Enter, not written over
+  window.key("Return");
+  window.wait({{"/ui/main_row", ours}, {"/ui/layouts", false}});
+  window.command("layout.explore");
+  window.key("shift+F5");
+  window.wait({{"/ui/layouts", true}, {"/ui/text_input", true}});
+  window.type("other");
+  window.key("alt+r");
+  window.wait({{"/workspace/undo", "layouts of your own"}});
+  window.key("Down");
+  window.key("Return");
+  window.wait({{"/ui/main_row", explore}, {"/ui/layouts", false}});
+  window.key("shift+F5");
+  window.wait({{"/ui/layouts", true}, {"/ui/text_input", true}});
+  window.key("alt+Delete");
+  window.frames(3);
+  CHECK(window.rect("layouts.take.other").size() == 4);
+  CHECK_THROWS(window.rect("layouts.take.mine"));
+}
+
+TEST_CASE("Home and End are the controls' while these have the keyboard, Alt+. and Alt+, go from token to token") {
+  if (skip_without_display()) return;
+  const Xvfb display;
+  WindowDriver window(display, {.engine = fake()});
+  decode_short(window);
+  window.key("Escape");
+  window.command("scrub.to", {{"q", 9}});
+  window.key("Tab");
+  window.wait({{"/ui/keyboard", "left"}});
+  window.key("Home");
+  window.key("End");
+  window.frames(4);
+  CHECK(window.state()["selection"]["q"] == 9);
+  window.key("alt+period");
+  window.wait({{"/selection/token", 9}});
+  window.key("alt+period");
+  window.wait({{"/selection/token", 10}});
+  window.key("Escape");
+  window.key("alt+comma");
+  window.key("alt+comma");
+  window.wait({{"/selection/token", 8}, {"/selection/q", 9}});
+  for (int i = 0; i < 10; ++i) window.key("alt+comma");
+  window.wait({{"/selection/token", 0}});
+}
+
 TEST_CASE("A number typed at once behind Ctrl+G, and a word behind Ctrl+F or Ctrl+K, are whole") {
   if (skip_without_display()) return;
   const Xvfb display;
