@@ -111,7 +111,7 @@ class Session {
   /// The run that answers the conversation's last turn, or has answered it; nullptr if none does. After an undo that turn is
   /// an earlier one.
   const RunEntry* chat_run() const;
-  /// Of the session before: A is the answer to the chat's last turn, as far as it came, where it was asked that.
+  /// Of the session before: the run that answered the chat's last turn, or was about to if it is A.
   void take_up_chat();
   /// Told of it as it comes; an empty one: nobody.
   void on_chat(ChatListener listener) { chat_listener_ = std::move(listener); }
@@ -198,6 +198,8 @@ class Session {
   nlohmann::json state() const;
 
  private:
+  /// Whether this run is the answer to the chat's last turn; then the turn is its, as far as it came.
+  bool take_up_answer(const RunEntry& entry);
   /// The parameters become those of this model. keep_last: those of the one before are kept.
   void turn_to(const std::string& model, bool keep_last);
   /// The one that was asked for could not be loaded.

@@ -1,6 +1,7 @@
 // Session: a chat's runs, and the turns that their answers become.
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include "app/process/usage.h"
@@ -96,31 +97,43 @@ int Session::chat_tokens_before() const {
   return answer ? answer->tokens_before : 0;
 }
 
+// The run that is A first; another one, which may have been shown instead since, has only the turn that is there already.
 void Session::take_up_chat() {
   const std::vector<ChatMessage>& turns = parameters().chat.turns;
-  if (parameters().raw || turns.empty() || !a() || chat_.coming) return;
-  const RunRecord& run = *a()->run;
+  if (parameters().raw || turns.empty() || chat_.coming) return;
+  if (a() && take_up_answer(*a())) return;
+  for (const RunEntry& entry : std::views::reverse(runs_.all())) {
+    if (turns.back().role == "assistant" && &entry != a() && take_up_answer(entry)) return;
+  }
+}
+
+bool Session::take_up_answer(const RunEntry& entry) {
+  const std::vector<ChatMessage>& turns = parameters().chat.turns;
+  const RunRecord& run = *entry.run;
   const bool answered = turns.back().role == "assistant";
-  if (answered && turns.size() < 2) return;
+  if (answered && turns.size() < 2) return false;
   const ChatMessage& asked = answered ? turns[turns.size() - 2] : turns.back();
-  const std::string answer = answer_text(run, a()->stop);
-  if (run.prompt_text != asked.content || answer.empty()) return;
+  if (run.prompt_text != asked.content) return false;
+  const std::string answer = answer_text(run, entry.stop);
+  if (answer.empty()) return false;
   if (!answered) {
-    chat_ = {.run = a()->id, .asked = turns, .so_far = "", .text = answer};
-    return next_run_.answered(answer);
+    chat_ = {.run = entry.id, .asked = turns, .so_far = "", .text = answer};
+    next_run_.answered(answer);
+    return true;
   }
   const std::string turn = turns.back().content;
   // Continue made it: its answer ends the turn, or was cut off before it had become part of it.
   Before before = answer_before(runs_.all(), run);
   const bool cut_off = before.tokens > 0 && (turn == before.text || turn == before.cut);
   if (turn == answer && !cut_off) before = {};
-  if (!cut_off && turn != before.text + answer) return;
-  chat_ = {.run = a()->id,
+  if (cut_off ? &entry != a() : turn != before.text + answer) return false;
+  chat_ = {.run = entry.id,
            .asked = turns,
            .so_far = before.text,
            .tokens_before = before.tokens,
            .text = before.text + answer};
   if (cut_off) next_run_.answered(chat_.text);
+  return true;
 }
 
 std::string Session::answer_of(const RunEntry& entry) const {

@@ -1,9 +1,12 @@
 // Session: which model is open, and what was chosen for it.
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "app/session/gate_title.h"
 #include "app/session/session.h"
+#include "engine/core/files/gate/gate_name.h"
 #include "engine/core/policy/policy.h"
 #include "engine/core/policy/scorer_text.h"
 #include "engine/core/support/error.h"
@@ -86,7 +89,12 @@ void Session::look_at_model() {
     messages_.notify(name_of_model(engine_.model_path()) +
                      " has no chat template: Chat is off, the prompt goes to it as it is");
   });
-  gates_.look(engine_.model_path(), gates_beside());
+  std::vector<std::string> given = gates_beside();
+  for (const std::string& path : engine_.gates_to_load()) {  // the board's heads of the last session
+    if (gate_name(path).starts_with(kBoardFolder) && std::ranges::find(given, path) == given.end())
+      given.push_back(path);
+  }
+  gates_.look(engine_.model_path(), given);
 }
 
 void Session::load_missing_gate() {

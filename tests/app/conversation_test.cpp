@@ -61,11 +61,11 @@ class Fixture {
     return run.pieces.bytes().substr(0, static_cast<std::size_t>(end));
   }
   const Conversation& chat() const { return session.parameters().chat; }
-  /// As the next start does with what the last session left; its run 2 is A.
-  void take_up(const std::vector<RunEntry>& runs, const Conversation& chat) {
+  /// As the next start does with what the last session left; its run 2 is A, or another one.
+  void take_up(const std::vector<RunEntry>& runs, const Conversation& chat, int a = 2) {
     for (const RunEntry& entry : runs) session.put_back_run(entry);
     session.next_run().set_chat(chat);
-    session.show(2, 0);
+    session.show(a, 0);
     session.take_up_chat();
   }
 
@@ -404,6 +404,28 @@ TEST_CASE("An answer that was continued is one turn of the next session too, wit
   Fixture alone;
   alone.take_up({*session.find_run(2)}, fixture.chat());
   CHECK(alone.session.chat_run() == nullptr);
+}
+
+TEST_CASE("The answer to the last turn is found at the next start whichever run is A, and no other run becomes a turn") {
+  Fixture fixture;
+  Session& session = fixture.session;
+  for (const char* question : {"How warm is it?", "And in the evening?"}) {
+    session.next_run().set_prompt(question);
+    fixture.run();
+  }
+  Fixture next;
+  next.take_up(session.runs(), fixture.chat(), 1);
+  CHECK(next.session.a()->id == 1);
+  REQUIRE(next.session.chat_run() != nullptr);
+  CHECK(next.session.chat_run()->id == 2);
+  CHECK(next.chat() == fixture.chat());
+  // A last turn without an answer is not filled by a run that is not on show.
+  Conversation asked = fixture.chat();
+  asked.turns.pop_back();
+  Fixture open;
+  open.take_up(session.runs(), asked, 1);
+  CHECK(open.chat() == asked);
+  CHECK(open.session.chat_run() == nullptr);
 }
 
 TEST_CASE("A turn ends before the stop text that ended it, which is in the tokens that Continue goes on from") {
