@@ -99,10 +99,14 @@ void HeadBoardView::draw_sentences(ViewContext& context) {
   const float height = std::min(likely, std::max(theme.px(32), room.y * (1 - kLeastMap)));
   ImGui::BeginChild("sentences", {0, height});
   say_all();
-  // Known when they were drawn: the next frame has the room that they take.
+  // Known when they were drawn: the next frame has the room that they take. The map must not move under a press that changes
+  // what is said, or the click is a drag; nor is room given back that the next click may need again.
   const float taken = ImGui::GetCursorPosY();
   ImGui::EndChild();
-  if (std::abs(taken - std::exchange(sentences_, taken)) > 0.5f) want_frame();
+  if (ImGui::IsMouseDown(0) || ImGui::IsMouseReleased(0)) return;
+  const bool same_room = std::exchange(sentences_room_, room.x) == room.x;
+  const float needed = same_room ? std::max(sentences_, taken) : taken;
+  if (std::abs(needed - std::exchange(sentences_, needed)) > 0.5f) want_frame();
 }
 
 void HeadBoardView::say(const char* item, Colour colour, const std::string& text, const std::string& brief) {

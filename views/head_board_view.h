@@ -90,7 +90,8 @@ class HeadBoardView final : public View {
   bool brief_ = false;   // there is no room for whole sentences
   bool tiny_ = false;    // nor for more than two lines of them
   std::vector<Said> said_;
-  float sentences_ = 0;  // height that they took last, pixels
+  float sentences_ = 0;       // height that they took at most, pixels
+  float sentences_room_ = 0;  // in this width
 };
 
 }  // namespace kvscope::views

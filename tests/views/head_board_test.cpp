@@ -96,6 +96,30 @@ TEST_CASE("in a small region the board's sentences are brief and leave the map m
   CHECK(window.items.text("board.facts").value_or("").ends_with("long-range entries retained"));  // whole, if cut
 }
 
+// A note of heads that tie went with the press on one of them: the map moved, and the click was a drag over four heads.
+TEST_CASE("The board stays where it is under a press, whatever that changes of what is said above it") {
+  RunRecord run = uneven();
+  for (int layer = 1; layer < 6; ++layer) {  // heads that keep as many tokens
+    for (int head = 0; head < 4; ++head)
+      std::ranges::copy(run.evict_at.row(0, 0), run.evict_at.row(layer, head).begin());
+  }
+  const float width = GENERATE(420.f, 700.f);
+  Stage<HeadBoardView> s(std::move(run), {}, {width, 700});
+  s.selection.board.share = 0.5;
+  s.draw();
+  s.window.click("board.d", [&] { s.view.draw(s.context); });
+  s.draw();
+  REQUIRE(s.has("board.tied"));
+  const HeadSet before = s.selection.board.global;
+  const std::string item = "board.cell.3.1";
+  const auto cell = *s.window.items.find(item);
+  s.window.click(item, [&] { s.view.draw(s.context); });
+  s.draw();
+  CHECK_FALSE(s.has("board.tied"));
+  CHECK(s.window.items.find(item)->y == cell.y);
+  CHECK(s.selection.board.global.size() == before.size() + (before.contains({3, 1}) ? -1 : 1));
+}
+
 // Layout Allocate at 800 x 600: buttons and nothing else.
 TEST_CASE("Where the board has room for its buttons alone it says so instead") {
   Stage<HeadBoardView> s(uneven(), {}, {150, 190});
