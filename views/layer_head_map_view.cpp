@@ -38,7 +38,8 @@ void LayerHeadMapView::draw(ViewContext& context) {
   draw_header(context);
   const bool needs_oracle = metric_info(context.selection->metric).needs_oracle;
   draw_pair_notes(services_, context,
-                  {needs_oracle, counted_.empty() ? std::string_view() : counted_.maps().common_oracle, little_room_});
+                  {needs_oracle, counted_.empty() ? std::string_view() : counted_.maps().common_oracle, little_room_,
+                   services_.theme->px(kLeastHeight)});
   if (refuses_difference(context)) return little_room_ ? draw_refusal(services_) : void();
   draw_unsaid();
   // Before the room is asked for: what a count said may be what takes it.
@@ -82,7 +83,11 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
   } else if (compared) {
     constexpr std::array<std::string_view, 3> kNames = {"A", "A | B", "B − A"};
     int compare = static_cast<int>(context.selection->map.compare);
-    if (segmented(services_, "map.compare", kNames, {}, compare, little_room_ ? 1 : 2)) {
+    // There the line that says so may have no room.
+    const bool judged = little_room_ && metric_info(context.selection->metric).needs_oracle && !counted_.empty();
+    const std::string_view by = judged ? std::string_view(counted_.maps().common_oracle) : std::string_view();
+    const std::array<std::string_view, 3> hints = {"", by, by};
+    if (segmented(services_, "map.compare", kNames, hints, compare, little_room_ ? 1 : 2)) {
       context.selection->map.compare = static_cast<MapCompare>(compare);
       context.selection->map.clip = context.selection->map.clip_b = {};  // they were of another axis
     }
@@ -91,8 +96,11 @@ void LayerHeadMapView::draw_header(ViewContext& context) {
                 "B has other layers and heads: it cannot be compared cell by cell.");
   }
   MapLook& look = context.selection->map;
-  draw_look_buttons(services_, look, {.compared = compared, .one_row = little_room_});
-  draw_marked(context);
+  if (draw_look_buttons(
+          services_, look,
+          {.compared = compared, .one_row = little_room_, .marked = little_room_ ? marked_text(context) : ""}))
+    context.selection->heads = {};
+  if (!little_room_) draw_marked(context);
   draw_oracle_note(context);
 }
 
@@ -124,28 +132,25 @@ void LayerHeadMapView::draw_set(ViewContext& context) {
   if (line_button(services_, "map.run_a", "A alone", "No set of runs", false, true)) context.selection->runs.clear();
 }
 
-/// How many heads are marked, and the way back to all.
-void LayerHeadMapView::draw_marked(ViewContext& context) {
+/// "4 of 90 heads marked"; empty where none is.
+std::string LayerHeadMapView::marked_text(const ViewContext& context) {
   const HeadSet marked = context.marked_heads();
-  // The map must not move under a brush: its line is there before it, or, in little room, comes after it.
-  const bool roomy = ImGui::GetContentRegionAvail().y > services_.theme->px(kRoomForHint);
-  const bool in_hand = ImGui::IsMouseDown(0) || ImGui::IsMouseReleased(0);  // the release is the brush's last place
-  // Nor may it take the room without which there is no map; the inspector says how many, Esc is the way back.
-  const bool takes_map =
-      ImGui::GetContentRegionAvail().y - ImGui::GetFrameHeightWithSpacing() < services_.theme->px(kLeastHeight);
-  if (!roomy && takes_map) return;
-  if (!roomy && (marked.empty() || (in_hand && !marked_line_))) return;
-  marked_line_ = !marked.empty();
-  const FontScope small(services_.theme->fonts.small);
-  if (marked.empty()) {
-    ImGui::AlignTextToFramePadding();
-    return text_in(services_.theme->palette.faint, "A drag over heads marks them.");
-  }
   const RunRecord& run = *context.a->run;
-  const std::string text = std::to_string(marked.size()) + " of " +
-                           std::to_string(run.evict_at.n_layers() * run.evict_at.n_kv_heads()) + " heads marked";
+  if (marked.empty()) return "";
+  return std::to_string(marked.size()) + " of " + std::to_string(run.evict_at.n_layers() * run.evict_at.n_kv_heads()) +
+         " heads marked";
+}
+
+/// How many heads are marked, and the way back to all. The map must not move under a brush: the line is there before it.
+void LayerHeadMapView::draw_marked(ViewContext& context) {
+  const FontScope small(services_.theme->fonts.small);
+  const std::string text = marked_text(context);
   ImGui::AlignTextToFramePadding();
-  text_in(services_.theme->palette.accent, text);
+  const float room = ImGui::GetContentRegionAvail().x;
+  if (text.empty()) return cut_text_in(services_, services_.theme->palette.faint, "A drag over heads marks them.");
+  const float button =
+      ImGui::CalcTextSize("All heads").x + 2 * ImGui::GetStyle().FramePadding.x + services_.theme->px(4);
+  cut_text_in(services_, services_.theme->palette.accent, text, std::max(1.f, room - button));  // never a second line
   services_.items->add_text("map.marked", last_item(), text);
   if (line_button(services_, "map.unmark", "All heads", "No head is marked: every view is about all of them (Esc)",
                   false))
@@ -186,14 +191,16 @@ void LayerHeadMapView::say_why_none(const ViewContext& context) {
   for (std::size_t part = 0; part < counted_.maps().parts.size(); ++part) {
     why_none_.emplace_back();
     if (std::ranges::any_of(counted_.maps().parts[part].map.values, [](float v) { return !std::isnan(v); })) continue;
-    std::string text = why(part);
-    // A difference needs both, a set one of them.
-    const bool together = of.compare == MapCompare::difference || context.set != nullptr;
-    for (std::size_t i = 1; together && i < runs.size(); ++i) {
-      const std::string other = why(i);
-      if (of.compare == MapCompare::difference && text != other)
-        text = (text.empty() ? "" : "A: " + text + " ") + (other.empty() ? "" : "B: " + other);
-      if (of.compare != MapCompare::difference && text != other) text.clear();
+    std::string text;
+    if (of.compare == MapCompare::difference) {  // needs both: it is said of the one that has none
+      const auto& valued = counted_.maps().parts[part].valued;
+      const std::string a = valued[0] ? "" : why(0), b = valued[1] ? "" : why(1);
+      text = a == b ? a : (a.empty() ? "" : "A: " + a + (b.empty() ? "" : " ")) + (b.empty() ? "" : "B: " + b);
+    } else {
+      text = why(part);
+      for (std::size_t i = 1; context.set != nullptr && i < runs.size() && !text.empty(); ++i) {
+        if (why(i) != text) text.clear();  // a set needs one of them
+      }
     }
     why_none_.back() = text.empty() ? "No head has a value at this query." : text;
   }

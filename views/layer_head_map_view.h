@@ -28,7 +28,7 @@ class LayerHeadMapView final : public View {
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
  private:
-  static constexpr float kRoomForHint = 300, kLittleRoom = 320, kLeastHeight = 70;  // design pixels
+  static constexpr float kLittleRoom = 320, kLeastHeight = 70;  // design pixels
   struct Key {
     std::uint64_t counted;
     LayerHeadMapOptions options;
@@ -40,6 +40,7 @@ class LayerHeadMapView final : public View {
   static bool is_compared(const ViewContext& context);
   void draw_header(ViewContext& context);
   void draw_set(ViewContext& context);
+  static std::string marked_text(const ViewContext& context);
   void draw_marked(ViewContext& context);
   void draw_oracle_note(const ViewContext& context);
   void draw_no_value_notes(const ViewContext& context, ImVec2 origin);
@@ -70,7 +71,6 @@ class LayerHeadMapView final : public View {
   bool on_bar_ = false;
   bool bar_title_cut_ = false;  // what the colours are of is the bar's hint then
   bool little_room_ = false;    // a line for each note and a row for each kind of button
-  bool marked_line_ = false;    // how many heads are marked stands there
 };
 
 }  // namespace kvscope::views

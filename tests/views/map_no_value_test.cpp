@@ -89,6 +89,20 @@ TEST_CASE("Of A and B beside each other the one that has no value says why on it
   CHECK_THAT(s.text("map.no_value"), Catch::StartsWith("B: No head of this run reads pages"));
 }
 
+TEST_CASE("A difference without a value speaks of the run that has none, and of both where both have none") {
+  Stage<LayerHeadMapView> s(uneven(), {.q = 150, .metric = Metric::density});
+  s.compare_with(random_run(3, {.policy = "threshold:threshold=0,sinks=4,window=400", .n_layers = 3, .n_kv_heads = 4}));
+  s.selection.map.compare = MapCompare::difference;
+  s.draw(30);
+  CHECK(s.text("map.no_value") == "B: " + why_no_value(*s.b.run, Metric::density, 150));
+  std::swap(s.a, s.b);
+  s.draw(30);
+  CHECK(s.text("map.no_value") == "A: " + why_no_value(*s.a.run, Metric::density, 150));
+  s.selection.metric = Metric::read_share;
+  s.draw(30);
+  CHECK(s.text("map.no_value") == why_no_value(*s.a.run, Metric::read_share, 150));
+}
+
 TEST_CASE("A preview has no output error because nothing was decoded for it, whatever its run was asked to measure") {
   Stage<LayerHeadMapView> s(random_run(3, {.output_error = true}), {.q = 150, .metric = Metric::output_error});
   RunRecord preview = random_run(3);

@@ -1,6 +1,7 @@
 #pragma once
 // One value per (layer, KV head) as a heat map: density, evict ratio, cache share, recall (SP-KV Fig 4, KVpop Fig 8).
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -77,6 +78,7 @@ struct LayerHeadMaps {
   struct Part {
     std::string name;  // "A", "B", "A − B"; empty for what stands alone
     HeadMap map;
+    std::array<bool, 2> valued = {true, true};  // of a difference: whether any head of A, of B has a value
   };
   std::vector<Part> parts;
   std::string common_oracle;  // common_oracle_note()

@@ -97,6 +97,10 @@ HeadMap difference(const HeadMap& a, const HeadMap& b) {
   return d;
 }
 
+bool has_value(const HeadMap& map) {
+  return std::ranges::any_of(map.values, [](float v) { return !std::isnan(v); });
+}
+
 bool has_common_oracle(const LayerHeadMapOptions& o) {
   return o.compare != MapCompare::none && o.common_oracle && metric_info(o.metric).needs_oracle;
 }
@@ -122,8 +126,8 @@ std::vector<LayerHeadMaps::Part> parts_of(std::span<const RunRecord* const> runs
       refuse("a difference of runs whose tokens differ from " + std::to_string(common) + " on",
              "the same tokens up to the query, or side_by_side");
   }
-  if (o.compare == MapCompare::difference) return {{"B − A", difference(a, b)}};
-  return {{"A", std::move(a)}, {"B", std::move(b)}};
+  if (o.compare == MapCompare::difference) return {{"B − A", difference(a, b), {has_value(a), has_value(b)}}};
+  return {{"A", std::move(a), {}}, {"B", std::move(b), {}}};
 }
 
 std::span<float> layer_of(HeadMap& map, int layer) {
@@ -212,7 +216,7 @@ HeadMap aggregate_metric(std::span<const RunRecord* const> runs, Metric metric, 
 LayerHeadMaps layer_head_maps(std::span<const RunRecord* const> runs, const LayerHeadMapOptions& o) {
   if (o.compare != MapCompare::none) return {parts_of(runs, o), common_oracle_note(runs, o), {}};
   const std::vector<HeadMap> maps = maps_of(runs, o.metric, o.q);
-  return {{{"", aggregate_of(maps, o.aggregate)}}, {}, counts_of(maps)};
+  return {{{"", aggregate_of(maps, o.aggregate), {}}}, {}, counts_of(maps)};
 }
 
 std::vector<HeadMap> drawn_values(const LayerHeadMaps& maps, const LayerHeadMapOptions& o) {

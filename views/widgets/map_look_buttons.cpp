@@ -12,6 +12,7 @@ namespace kvscope::views {
 namespace {
 
 constexpr std::string_view kMore = "...";
+constexpr char kUnmark[] = "map.unmark";
 
 struct LookButton {
   const char* item;
@@ -23,7 +24,7 @@ struct LookButton {
 
 void forget_thumbs(MapLook& look) { look.clip = look.clip_b = {}; }
 
-std::vector<LookButton> buttons_of(const MapLook& look, bool compared) {
+std::vector<LookButton> buttons_of(const MapLook& look, bool compared, const std::string& marked) {
   const bool beside = look.compare == MapCompare::side_by_side;
   const bool thumbs = look.clip.on || look.clip_b.on;
   std::vector<LookButton> buttons = {
@@ -48,6 +49,7 @@ std::vector<LookButton> buttons_of(const MapLook& look, bool compared) {
   buttons.push_back({"map.by_layer", "By layer",
                      "Each layer divided by its largest value: what its heads are beside each other", look.by_layer,
                      [](MapLook& now) { now.by_layer = !now.by_layer, forget_thumbs(now); }});
+  if (!marked.empty()) buttons.push_back({kUnmark, "All heads", marked, true, [](MapLook&) {}});
   return buttons;
 }
 
@@ -85,24 +87,32 @@ float room_beside(const ViewServices& services) {
 
 }  // namespace
 
-void draw_look_buttons(const ViewServices& services, MapLook& look, const LookRow& row) {
+bool draw_look_buttons(const ViewServices& services, MapLook& look, const LookRow& row) {
   const FontScope small(services.theme->fonts.small);
-  const std::vector<LookButton> buttons = buttons_of(look, row.compared);
+  const std::vector<LookButton> buttons = buttons_of(look, row.compared, row.marked);
   const float beside = row.one_row && row.compared ? room_beside(services) : 0;
   const float room = beside > 0 ? beside : ImGui::GetContentRegionAvail().x;
   const std::size_t n = row.one_row ? n_in_row(services, buttons, room) : buttons.size();
   const bool first = beside == 0;
-  for (std::size_t i = 0; i < n; ++i) draw_button(services, buttons[i], look, first && i == 0);
-  if (n == buttons.size()) return;
+  bool unmarks = false;
+  const auto draw = [&](const LookButton& button, bool begins) {
+    const bool pressed = draw_button(services, button, look, begins);
+    if (button.item == kUnmark) services.items->add_text("map.marked", last_item(), row.marked);
+    unmarks |= pressed && button.item == kUnmark;
+    return pressed;
+  };
+  for (std::size_t i = 0; i < n; ++i) draw(buttons[i], first && i == 0);
+  if (n == buttons.size()) return unmarks;
   bool on = false;  // one of those that are not in sight
   for (std::size_t i = n; i < buttons.size(); ++i) on = on || buttons[i].on;
   if (line_button(services, "map.more", kMore, "More of how the map is looked at", on, first && n == 0))
     ImGui::OpenPopup("map.more");
-  if (!ImGui::BeginPopup("map.more")) return;
+  if (!ImGui::BeginPopup("map.more")) return unmarks;
   for (std::size_t i = n; i < buttons.size(); ++i) {
-    if (draw_button(services, buttons[i], look, true)) ImGui::CloseCurrentPopup();
+    if (draw(buttons[i], true)) ImGui::CloseCurrentPopup();
   }
   ImGui::EndPopup();
+  return unmarks;
 }
 
 }  // namespace kvscope::views

@@ -122,12 +122,14 @@ void draw_ways(const ViewServices& services, ViewContext& context, int common, c
 }
 
 /// The note and behind it the ways, which stand where they stand whatever the note says; in two lines where one is too short.
-void draw_briefly(const ViewServices& services, ViewContext& context, const std::vector<Note>& now, bool ever) {
+void draw_briefly(const ViewServices& services, ViewContext& context, const std::vector<Note>& now, bool ever,
+                  float least) {
   const RunRecord &a = *context.a->run, &b = *context.b->run;
   const float room = ImGui::GetContentRegionAvail().x, left = ImGui::GetCursorPosX();
   const float gap = ImGui::GetStyle().ItemSpacing.x;
   if (!tokens_part(a, b)) {
-    if (ever) draw_in_one_line(services, now, room);
+    const float line = ImGui::GetTextLineHeightWithSpacing();
+    if (ever && ImGui::GetContentRegionAvail().y - line >= least) draw_in_one_line(services, now, room);
     return;
   }
   const int common = common_prefix(a, b);
@@ -167,7 +169,7 @@ void draw_pair_notes(const ViewServices& services, ViewContext& context, const P
   const std::vector<Note> now = notes_at(context, about, context.q());
   // The longest are those of the first query and of the last.
   const std::vector<Note> first = notes_at(context, about, 0), last = notes_at(context, about, a.n_tokens() - 1);
-  if (about.little_room) return draw_briefly(services, context, now, !first.empty() || !last.empty());
+  if (about.little_room) return draw_briefly(services, context, now, !first.empty() || !last.empty(), about.least);
   draw_in_lines(services, now, std::max(height_of(first), height_of(last)));
   if (!tokens_part(a, b)) return;
   const int common = common_prefix(a, b);

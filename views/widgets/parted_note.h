@@ -21,6 +21,7 @@ struct PairNotes {
   bool needs_oracle = false;         // the map's metric
   std::string_view common_oracle{};  // what was counted by; empty: nothing yet, or each by its own
   bool little_room = false;
+  float least = 0;  // then: pixels that the map needs, which a line of notes does not take
 };
 /// Nothing where no B is compared. Items "map.refusal", "map.parted", "map.both_at", "map.own_oracles",
 /// "map.common_oracle", each with its whole text, and "map.replay", "map.go_to_common".
