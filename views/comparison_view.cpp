@@ -113,7 +113,7 @@ std::vector<float> needs_of(const std::array<const char*, 4>& titles, const std:
     need(0, brief ? widest_word(row.name) : width(row.name));
     need(1, number ? width(row.a) : widest_word(row.a));
     need(2, number ? width(row.b) : widest_word(row.b));
-    need(3, width(with_minus(row.difference)));
+    need(3, number ? width(with_minus(row.difference)) : widest_word(with_minus(row.difference)));
   }
   return needs;
 }
@@ -216,17 +216,21 @@ void ComparisonView::draw_row(const ComparisonRow& row) {
   const Palette& p = services_.theme->palette;
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  words_in(services_, p.muted, row.name, row.definition);
+  const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
+  const bool has_column = ImGui::TableGetColumnCount() == 4;
+  const std::string without = has_column || difference.empty() ? "" : "B − A " + difference;
+  words_in(services_, p.muted, row.name,
+           without + (without.empty() || row.definition.empty() ? "" : "\n") + row.definition);
   const ItemRect name = last_item();
   for (const std::string* cell : {&row.a, &row.b}) {
     ImGui::TableNextColumn();
     const Colour colour = row.differs() ? p.text : p.muted;
     row.definition.empty() ? words_in(services_, colour, *cell) : cut_text_in(services_, colour, *cell);
   }
-  const std::string difference = with_minus(row.difference);  // on a terminal a hyphen does
-  if (ImGui::TableGetColumnCount() == 4) {
+  if (has_column) {
     ImGui::TableNextColumn();
-    cut_text_in(services_, row.differs() ? p.accent : p.muted, difference);
+    const Colour colour = row.differs() ? p.accent : p.muted;
+    row.definition.empty() ? words_in(services_, colour, difference) : cut_text_in(services_, colour, difference);
   }
   services_.items->add_text("comparison." + row.name, name,
                             row.a + " | " + row.b + (difference.empty() ? "" : " | " + difference));

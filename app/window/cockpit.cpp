@@ -21,7 +21,8 @@ namespace {
 constexpr float kGap = 6;                                  // design pixels between regions; where the splitters are
 constexpr float kLeastOfViews = 360, kLeastOfThree = 640;  // widths beside which the inspector has a place
 constexpr float kBarHeight = 54, kTitleHeight = 30;
-constexpr float kCardPadding = 14;  // at the sides
+constexpr float kCardPadding = 14;   // at the sides
+constexpr float kMostOfLog = 0.15f;  // of the height: at 720 pixels a map still has room above it
 constexpr float kRoomForAnswer = 820, kRoomBesideChat = 1100, kAnswerHeight = 150;
 // One that appears, as views do with the first token and a message at any time, takes no keys from who types.
 constexpr ImGuiWindowFlags kRegion = ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove |
@@ -271,7 +272,7 @@ void Cockpit::draw(Panel& panel, views::ViewContext& context, const views::ViewL
     x += width + gap;
   }
   if (ui.log) {
-    const float height = panel.px(sizes.log);
+    const float height = std::min(panel.px(sizes.log), std::floor(kMostOfLog * screen.y));
     const Region region(panel, "log", {x, bottom - height}, {right - x, height}, true);
     draw_log(panel);
     bottom -= height + gap;

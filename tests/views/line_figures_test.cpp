@@ -294,7 +294,7 @@ TEST_CASE("The table of A and B says what there is to compare, and what was aske
   CHECK(has_minus);
   CHECK(s.text("comparison.policy") == "KVpop | StreamingLLM");
   CHECK(s.text("comparison.Budget") == "64 tokens | –");
-  CHECK(s.text("comparison.Recent window") == "16 tokens | 60 tokens");
+  CHECK(s.text("comparison.Recent window") == "16 tokens | 60 tokens | +44");
   CHECK_FALSE(s.has("comparison.Sinks"));
   CHECK_THAT(s.text("comparison.alike"), Catch::Contains("Sinks 4 tokens"));
   s.compare_with(random_run(3, {.n_layers = 5}));
@@ -315,7 +315,7 @@ TEST_CASE("Budgets of two kinds stand in one row of the table of A and B, both i
   };
   CHECK(budgets("keep=50%", "budget=100") == "50 % (90 tokens) | 100 tokens");  // of 180
   CHECK(budgets("budget=100", "compression=4") == "100 tokens | 4× (45 tokens)");
-  CHECK(budgets("keep=50%", "keep=25%") == "50 % | 25 %");
+  CHECK(budgets("keep=50%", "keep=25%") == "50 % | 25 % | −25 points");
 }
 
 TEST_CASE("The numbers of the table of A and B are whole in a narrow view: it is the names that are wrapped") {

@@ -4,12 +4,15 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <memory>
 #include <thread>
 
+#include "tests/support/random_run.h"
 #include "tests/views/view_support.h"
 #include "views/text/glyph_supply.h"
 #include "views/widgets/chrome.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/token_lines.h"
 
 using namespace kvscope;
 using namespace kvscope::test;
@@ -49,6 +52,27 @@ TEST_CASE("A line of a list shows letters that the loaded fonts lack, and by its
   CHECK(line.draw("a \u05d0\u05d1 b", 400) == "a\u05d0\u05d1b");
   CHECK(line.draw("x\U0001F600y", 400) == "xU+1F600y");
   CHECK(line.width() < 200);
+}
+
+TEST_CASE("Tokens whose letters came after they were measured have them, and are as wide as these") {
+  Line line;
+  RunRecord run = random_run(3, {.prompt_len = 8, .n_new = 2});
+  BytePool pieces;
+  for (int t = 0; t < run.n_tokens(); ++t) pieces.push_back(t == 4 ? "\u05d0\u05d1" : "a");
+  run.pieces = pieces;
+  const ShownRun shown{std::make_shared<const RunRecord>(run), false, "A", 1};
+  TokenLines lines;
+  lines.measure(line.window.theme, &shown);
+  lines.break_at(run, 400, 2, 2);
+  CHECK(lines.text(4) == "U+05D0U+05D1");
+  const float before = lines.width(4), next = lines.x(5);
+  line.draw("\u05d0\u05d1", 400);
+  lines.measure(line.window.theme, &shown);
+  lines.break_at(run, 400, 2, 2);
+  CHECK(lines.text(4) == "\u05d0\u05d1");
+  CHECK(lines.text(3) == "a");
+  CHECK(lines.width(4) < before);
+  CHECK(lines.x(5) < next);
 }
 
 TEST_CASE("A line that is too long ends in a mark, or has its end behind it, and is never wider than its room") {

@@ -272,9 +272,12 @@ void TextEditor::draw_lines(const TextEditorLook& look, const ImRect& box) {
     scroll_x_ = focused_ ? std::clamp(scroll_x_, std::max(0.f, x - room), std::max(0.f, x)) : 0;
   }
   const ImVec2 origin{box.Min.x + padding.x - scroll_x_, box.Min.y + padding.y - ImGui::GetScrollY()};
-  if (text().empty() && !look.hint.empty())
-    list.AddText({origin.x, origin.y + (font_.line_height() - ImGui::GetFontSize()) / 2}, to_imgui(palette.faint),
-                 look.hint.data(), look.hint.data() + look.hint.size());
+  if (text().empty() && !look.hint.empty()) {
+    const ImVec2 at{origin.x, origin.y + (font_.line_height() - ImGui::GetFontSize()) / 2};
+    const float wrap = lines_ == TextModel::Lines::one ? 0 : std::max(1.f, box.GetWidth() - 2 * padding.x);
+    list.AddText(ImGui::GetFont(), ImGui::GetFontSize(), at, to_imgui(palette.faint), look.hint.data(),
+                 look.hint.data() + look.hint.size(), wrap);
+  }
   const TextLayout& layout = editing_.layout();
   const auto first = static_cast<std::size_t>(std::max(0.f, ImGui::GetScrollY() - padding.y) / font_.line_height());
   right_to_left_ = false;

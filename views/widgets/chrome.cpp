@@ -7,6 +7,7 @@
 #include "views/figure/colormap.h"
 #include "views/figure/figure_builder.h"
 #include "views/widgets/imgui_compat.h"
+#include "views/widgets/table_cells.h"
 
 namespace kvscope::views {
 
@@ -277,18 +278,20 @@ void empty_state(const ViewServices& services, ViewContext& context, const char*
   ImGui::PushTextWrapPos(left + width);
   ImGui::SetCursorPosX(left);
   draw_text(theme.fonts.bold, theme.palette.text, title);
-  const auto say = [&] {
-    ImGui::SetCursorPosX(left);
-    text_in(theme.palette.muted, what);
-  };
-  const bool has_room = height <= room.y;  // else what can be done comes before what is said of it
-  if (has_room) say();
+  ImGui::SetCursorPosX(left);
+  const bool has_room = height <= room.y;
+  if (has_room) text_in(theme.palette.muted, what);
   if (!command.empty()) {
     ImGui::SetCursorPosX(left);
     if (ImGui::Button(std::string(button).c_str()) && context.command) context.command(std::string(command));
     services.items->add(item, last_item());
   }
-  if (!has_room) say();
+  if (!has_room) {  // what can be done comes before what is said of it, as far as that goes
+    ImGui::SetCursorPosX(left);
+    const float rest = ImGui::GetContentRegionAvail().y;
+    lines_of_text(services, theme.palette.muted, std::string(what),
+                  std::max(1, static_cast<int>(rest / ImGui::GetTextLineHeight())));
+  }
   ImGui::PopTextWrapPos();
 }
 

@@ -21,6 +21,8 @@ inline float glyph_advance(ImFont* font, ImWchar c) { return font->GetFontBaked(
 /// Of the size that it was drawn at last.
 inline const ImVector<ImFontGlyph>& glyphs_of(const ImFont& font) { return font.LastBaked->Glyphs; }
 inline void push_font(ImFont* font) { ImGui::PushFont(font, font->LegacySize); }
+/// More of them than before: characters that had none may have one.
+inline int n_glyphs(ImFont* font) { return font->GetFontBaked(font->LegacySize)->Glyphs.Size; }
 #else
 inline CapSpan cap_span(ImFont* font, float size) {
   const ImFontGlyph* glyph = font->FindGlyph('H');
@@ -32,6 +34,7 @@ inline float font_size(ImFont* font) { return font->FontSize; }
 inline float glyph_advance(ImFont* font, ImWchar c) { return font->GetCharAdvance(c); }
 inline const ImVector<ImFontGlyph>& glyphs_of(const ImFont& font) { return font.Glyphs; }
 inline void push_font(ImFont* font) { ImGui::PushFont(font); }
+inline int n_glyphs(ImFont* font) { return font->Glyphs.Size; }
 #endif
 
 /// Width of one line in `font` at its own size.

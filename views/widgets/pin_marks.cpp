@@ -140,7 +140,10 @@ void PinMarks::head(const RunRecord& run, int layer, int kv_head, ImVec2 min, Im
     if (pin.layer != layer || pin.kv_head != kv_head || layer >= run.evict_at.n_layers() ||
         kv_head >= run.evict_at.n_kv_heads())
       return;
-    ImGui::GetWindowDrawList()->AddRect(min, max, to_imgui(pin_colour(pin.letter)), 0, 0, services_.theme->px(2));
+    // Of a low cell a frame on its edge would leave no colour in sight: it goes around.
+    const float out = std::min(max.x - min.x, max.y - min.y) < services_.theme->px(8) ? services_.theme->px(2) : 0;
+    ImGui::GetWindowDrawList()->AddRect({min.x - out, min.y - out}, {max.x + out, max.y + out},
+                                        to_imgui(pin_colour(pin.letter)), 0, 0, services_.theme->px(2));
     flag(pin, {left, min.y}, max.y - min.y);
     left += flag_size().x;
   });
