@@ -28,7 +28,7 @@ class LayerHeadMapView final : public View {
   std::optional<ViewFigure> figure(const ViewContext& context) const override;
 
  private:
-  static constexpr float kLittleRoom = 320, kLeastHeight = 70;  // design pixels
+  static constexpr float kLittleRoom = 320, kLeastHeight = 60;  // design pixels
   struct Key {
     std::uint64_t counted;
     LayerHeadMapOptions options;
