@@ -406,7 +406,8 @@ TEST_CASE("An answer that was continued is one turn of the next session too, wit
   CHECK(alone.session.chat_run() == nullptr);
 }
 
-TEST_CASE("The answer to the last turn is found at the next start whichever run is A, and no other run becomes a turn") {
+TEST_CASE(
+    "The answer to the last turn is found at the next start whichever run is A, and no other run becomes a turn") {
   Fixture fixture;
   Session& session = fixture.session;
   for (const char* question : {"How warm is it?", "And in the evening?"}) {
