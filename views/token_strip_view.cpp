@@ -148,8 +148,11 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   const ImVec2 size{ImGui::GetContentRegionAvail().x, pane.y};
   // In a pane of another size the same text is elsewhere: what was looked at stays at its height.
   const bool resized = (size.x != pane_.x || size.y != pane_.y) && lines_.are_broken();
-  const int held = resized && !followed_ ? looked_at(context, line_height) : -1;
-  const float height = held >= 0 ? static_cast<float>(lines_.line_of(held)) * line_height - scroll_y_ : 0;
+  // What was brought into sight in the frame before is not there yet: after a start the pane changes in its second frame.
+  const bool under_way = scrolled_ && brought_ < lines_.n_tokens();
+  const int held = !resized || followed_ ? -1 : under_way ? brought_ : looked_at(context, line_height);
+  const float at_line = held >= 0 ? static_cast<float>(lines_.line_of(held)) * line_height : 0;
+  const float height = under_way ? brought_height_ : at_line - scroll_y_;
   lines_.break_at(run, std::max(theme.px(60), size.x - gutter - theme.px(12)), 2 * theme.px(kChipPad),
                   theme.px(kChipGap));
   pane_ = size;
@@ -157,8 +160,7 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   scroll_to_selection(context, line_height);
   if (held >= 0 && !scrolled_ && !followed_) {
     const float least = std::max(0.f, pane.y - 2 * line_height);
-    ImGui::SetScrollY(std::max(0.f, static_cast<float>(lines_.line_of(held)) * line_height - std::min(height, least)));
-    scrolled_ = true;
+    bring_to(held, std::min(height, least));
   }
   const HeadAtQuery head(run, at.layer, at.kv_head, at.q);
   b_.reset();
@@ -184,6 +186,12 @@ void TokenStripView::draw_tokens(ViewContext& context, const Cursor& at) {
   ImGui::EndChild();
 }
 
+void TokenStripView::bring_to(int token, float height) {
+  ImGui::SetScrollY(std::max(0.f, static_cast<float>(lines_.line_of(token)) * line_height() - height));
+  brought_ = token, brought_height_ = height;
+  scrolled_ = true;
+}
+
 /// What is selected, scrubbed to or zoomed to is scrolled into sight, and so is the end of a run that comes or goes on; a
 /// person who scrolled away from the scrub position, or from that end, is left there.
 void TokenStripView::scroll_to_selection(const ViewContext& context, float line_height) {
@@ -196,8 +204,8 @@ void TokenStripView::scroll_to_selection(const ViewContext& context, float line_
   };
   const auto bring = [&](int token) {
     if (token < 0 || is_visible(token)) return false;
-    ImGui::SetScrollY(std::max(0.f, static_cast<float>(lines_.line_of(token)) * line_height - height * 0.4f));
-    return scrolled_ = true;
+    bring_to(token, height * 0.4f);
+    return true;
   };
   // Following an end goes down: what goes up meanwhile is a person.
   const bool by_hand =

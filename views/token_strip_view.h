@@ -45,6 +45,8 @@ class TokenStripView final : public View {
   void draw_line(ViewContext& context, const HeadAtQuery& head, int line, ImVec2 origin);
   void draw_token(ViewContext& context, const HeadAtQuery& head, int token, ImVec2 min);
   void draw_hover_card(const HeadAtQuery& head, int token);
+  /// The token's line is so many pixels below the upper edge from the next frame on.
+  void bring_to(int token, float height);
   void scroll_to_selection(const ViewContext& context, float line_height);
   /// The token that somebody looks at, as the lines were in the frame drawn last.
   int looked_at(const ViewContext& context, float line_height) const;
@@ -76,10 +78,12 @@ class TokenStripView final : public View {
   float scroll_y_ = -1;                  // in the frame drawn last
   ImVec2 pane_;                          // its size then
   bool scrolled_ = false;                // by this view, in that frame
-  bool followed_ = false;                // to a run's end, in that frame
-  bool live_ = false;                    // the run went on then: its last token ends it too
-  bool other_tokens_ = false;            // than in that frame: another run, or more of this one
-  bool away_ = false;                    // a person scrolled the scrub position, or a run's end, out of sight
+  int brought_ = -1;                     // then: to this token, at this height
+  float brought_height_ = 0;
+  bool followed_ = false;      // to a run's end, in that frame
+  bool live_ = false;          // the run went on then: its last token ends it too
+  bool other_tokens_ = false;  // than in that frame: another run, or more of this one
+  bool away_ = false;          // a person scrolled the scrub position, or a run's end, out of sight
 };
 
 }  // namespace kvscope::views

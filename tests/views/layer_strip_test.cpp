@@ -213,6 +213,21 @@ TEST_CASE("Text follows the scrub position, and stays where a person scrolled it
   CHECK(s.has("strip.token.1000"));
 }
 
+// After a start the strip was at its beginning: the run had come to a pane that got its size in the frame behind.
+TEST_CASE("What is selected when a run comes is in sight also where the pane gets another size in the frame behind") {
+  const RunRecord run = random_run(3);
+  for (const ImVec2 size : {ImVec2{400, 300}, ImVec2{520, 240}, ImVec2{300, 320}}) {
+    Stage<TokenStripView> s(run, {.token = 130, .q = 150}, {400, 260});
+    s.draw(1);
+    s.window.resize(size);
+    s.draw(1);
+    s.window.resize({size.x + 20, size.y});  // and again
+    s.draw(3);
+    CHECK(s.has("strip.token.130"));
+    CHECK_FALSE(s.has("strip.token.0"));
+  }
+}
+
 TEST_CASE("In a window of another size the text that was looked at stays in sight, and a change back leaves it there") {
   Stage<TokenStripView> s(synthetic_run(1, 2, 6000), {.q = 0}, {1600, 900});
   s.draw();
